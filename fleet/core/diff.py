@@ -1,0 +1,44 @@
+"""What changed between two versions of a plan, in lines a person reads."""
+
+from collections.abc import Iterator
+
+from fleet.core.plan import Plan, Subtask
+
+_SHOWN = 100  # characters of a value; the plan file has the rest
+
+
+def plan_diff(before: Plan, after: Plan) -> tuple[str, ...]:
+    """One line a change: `+ id`, `- id`, `~ id field: old → new`."""
+    return tuple(_lines(before, after))
+
+
+def _lines(before: Plan, after: Plan) -> Iterator[str]:
+    old = {subtask.id: subtask for subtask in before.subtasks}
+    new = {subtask.id: subtask for subtask in after.subtasks}
+    for id_, subtask in new.items():
+        if id_ not in old:
+            yield f"+ {id_}: {subtask.title}"
+        elif subtask != old[id_]:
+            yield from _changes(old[id_], subtask)
+    for id_, subtask in old.items():
+        if id_ not in new:
+            yield f"- {id_}: {subtask.title}"
+    for name in ("goal", "rollback_plan", "risk_level", "estimated_duration"):
+        if getattr(before, name) != getattr(after, name):
+            yield f"~ {name}: {_short(getattr(before, name))} → {_short(getattr(after, name))}"
+
+
+def _changes(old: Subtask, new: Subtask) -> Iterator[str]:
+    for name in Subtask.model_fields:
+        was, is_ = getattr(old, name), getattr(new, name)
+        if was == is_:
+            continue
+        if name == "acceptance":
+            was, is_ = ([criterion.run or criterion.criterion for criterion in side] for side in (was, is_))
+        yield f"~ {new.id} {name}: {_short(was)} → {_short(is_)}"
+
+
+def _short(value: object) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    text = " ".join(text.split()) or "(nothing)"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

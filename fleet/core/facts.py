@@ -1,0 +1,362 @@
+"""Facts: what happened in a run, past tense, in the order it is true. The journal holds nothing else.
+
+A fact that was ever written must load for ever: fields are added with defaults, never renamed or removed.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue, TypeAdapter
+
+from fleet.core.ids import QuestionId, RunId, Sha, SubtaskId
+from fleet.core.plan import Plan, Shape
+from fleet.core.policy import Policy
+from fleet.core.revision import Revision
+from fleet.core.usage import Usage
+
+FailureKind = Literal[
+    "transient",  # the model's service: limits, overload, a broken connection or stream
+    "protocol",  # answers that are none: no tool, malformed input, an unknown stop reason
+    "tool",  # a tool or command the worker needs does not do its job
+    "check",  # an acceptance check failed
+    "vacuous",  # an acceptance check passed before any work was done
+    "empty",  # claimed done, nothing changed
+    "bounds",  # changed files that were not its to change, or that may not be committed
+    "conflict",  # does not merge with what landed meanwhile
+    "integration",  # merges, but the merged tree is red
+    "too_complex",
+    "ambiguous",
+    "refusal",
+    "budget",  # turns, time, tokens or dollars of the attempt are spent
+    "infrastructure",  # ours or the machine's: worktrees, boxes, disk
+    "configuration",  # a wrong key, an unknown model: nothing will work until someone mends it
+    "crash",  # a bug of ours
+    "other",
+]
+Strategy = Literal["first", "retry", "alternative", "split", "human"]
+Remedy = Literal["retry", "planner", "skip"]
+Role = Literal["planner", "worker"]
+Ending = Literal["landed", "partial", "cancelled", "aborted", "budget", "failed"]
+
+
+class Failure(Shape):
+    """Why something did not work, with what a planner needs to choose a better way."""
+
+    kind: FailureKind
+    summary: str
+    evidence: str = ""
+
+
+class Report(Shape):
+    """What a worker says it did. A claim."""
+
+    status: Literal["done", "failed", "blocked"]
+    summary: str
+    result: dict[str, JsonValue] = {}
+    error_kind: str | None = None
+    error_message: str | None = None
+    recommendations: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    discovered: tuple[str, ...] = ()
+
+
+class CheckRun(Shape):
+    """One check that was run: by us, in a box, on a known tree."""
+
+    criterion: str
+    command: str
+    passed: bool
+    exit_code: int | None = None
+    timed_out: bool = False
+    seconds: float = 0.0
+    output: str = ""
+    """The end of what it printed."""
+
+
+class Member(Shape):
+    """A candidate in a batch."""
+
+    subtask: SubtaskId
+    attempt: int
+    commit: Sha
+
+
+class Ejected(Shape):
+    """A candidate that is sent back."""
+
+    subtask: SubtaskId
+    attempt: int
+    failure: Failure
+
+
+class Happened(Shape):
+    """What all facts have: when."""
+
+    at: float
+
+
+class RunStarted(Happened):
+    kind: Literal["run_started"] = "run_started"
+    run: RunId
+    goal: str
+    repository: str
+    base: Sha
+    base_name: str
+    result_branch: str
+    policy: Policy
+    plan: Plan | None = None
+    sandbox: str = "bubblewrap"
+    simulated: bool = False
+
+
+class EngineStarted(Happened):
+    """A process took over the run. What it finds running was interrupted."""
+
+    kind: Literal["engine_started"] = "engine_started"
+    epoch: int
+    pid: int
+    host: str
+    version: str
+
+
+class EngineStopped(Happened):
+    kind: Literal["engine_stopped"] = "engine_stopped"
+    why: str
+
+
+class WarningNoted(Happened):
+    """Something a person should know that stops nothing."""
+
+    kind: Literal["warning_noted"] = "warning_noted"
+    text: str
+
+
+class PlannerCalled(Happened):
+    kind: Literal["planner_called"] = "planner_called"
+    call: int
+    why: str
+
+
+class ModelCalled(Happened):
+    kind: Literal["model_called"] = "model_called"
+    role: Role
+    model: str
+    usage: Usage
+    dollars: float | None
+    seconds: float
+    call: int | None = None
+    subtask: SubtaskId | None = None
+    attempt: int | None = None
+    turn: int = 0
+    doing: str = ""
+    """What the answer asks for, in a few words: the tools it calls."""
+
+
+class PlanRevised(Happened):
+    kind: Literal["plan_revised"] = "plan_revised"
+    call: int | None
+    by: str
+    revision: Revision
+
+
+class PlannerFailed(Happened):
+    kind: Literal["planner_failed"] = "planner_failed"
+    call: int
+    failure: Failure
+    not_before: float
+
+
+class PlanApproved(Happened):
+    kind: Literal["plan_approved"] = "plan_approved"
+    version: int
+    by: str
+
+
+class AttemptStarted(Happened):
+    """The decision to try; the worker begins when a worktree is ready."""
+
+    kind: Literal["attempt_started"] = "attempt_started"
+    subtask: SubtaskId
+    number: int
+    worker: str
+    model: str | None
+    base: Sha
+    strategy: Strategy
+    guidance: str = ""
+
+
+class WorkerStarted(Happened):
+    kind: Literal["worker_started"] = "worker_started"
+    subtask: SubtaskId
+    number: int
+
+
+class AttemptCommitted(Happened):
+    """The worker reported done; its change is committed, and pinned by a ref."""
+
+    kind: Literal["attempt_committed"] = "attempt_committed"
+    subtask: SubtaskId
+    number: int
+    commit: Sha
+    paths: tuple[str, ...]
+    report: Report
+
+
+class AttemptVerified(Happened):
+    """The checks of the subtask pass on its commit: it may land."""
+
+    kind: Literal["attempt_verified"] = "attempt_verified"
+    subtask: SubtaskId
+    number: int
+    checks: tuple[CheckRun, ...]
+
+
+class AttemptFailed(Happened):
+    kind: Literal["attempt_failed"] = "attempt_failed"
+    subtask: SubtaskId
+    number: int
+    failure: Failure
+    report: Report | None = None
+    commit: Sha | None = None
+    """The work that was kept, where there was any."""
+    checks: tuple[CheckRun, ...] = ()
+
+
+class RemedyChosen(Happened):
+    kind: Literal["remedy_chosen"] = "remedy_chosen"
+    subtask: SubtaskId
+    number: int
+    remedy: Remedy
+    not_before: float = 0.0
+
+
+class BatchFormed(Happened):
+    kind: Literal["batch_formed"] = "batch_formed"
+    number: int
+    members: tuple[Member, ...]
+
+
+class BatchTested(Happened):
+    """What became of a batch. Members that neither landed nor were ejected stay in the queue."""
+
+    kind: Literal["batch_tested"] = "batch_tested"
+    number: int
+    tip: Sha
+    landed: tuple[Member, ...] = ()
+    """With the commits as they stand on the integration branch."""
+    ejected: tuple[Ejected, ...] = ()
+    red: bool = False
+    checks: tuple[CheckRun, ...] = ()
+
+
+class Published(Happened):
+    """The user's result branch moved to a landed tip."""
+
+    kind: Literal["published"] = "published"
+    tip: Sha
+
+
+class PublishFailed(Happened):
+    kind: Literal["publish_failed"] = "publish_failed"
+    tip: Sha
+    why: str
+    not_before: float
+
+
+class QuestionAsked(Happened):
+    """Past a limit: the engine asks a human. Questions of the planner come with its revision."""
+
+    kind: Literal["question_asked"] = "question_asked"
+    about: SubtaskId | None
+    question: str
+    options: tuple[str, ...] = ()
+    evidence: str = ""
+
+
+class QuestionAnswered(Happened):
+    kind: Literal["question_answered"] = "question_answered"
+    question: QuestionId
+    answer: str
+    by: str
+
+
+class RetryRequested(Happened):
+    kind: Literal["retry_requested"] = "retry_requested"
+    subtask: SubtaskId
+    guidance: str
+    by: str
+
+
+class Paused(Happened):
+    kind: Literal["paused"] = "paused"
+    by: str
+
+
+class Unpaused(Happened):
+    kind: Literal["unpaused"] = "unpaused"
+    by: str
+
+
+class DrainRequested(Happened):
+    kind: Literal["drain_requested"] = "drain_requested"
+    by: str
+
+
+class CancelRequested(Happened):
+    kind: Literal["cancel_requested"] = "cancel_requested"
+    by: str
+
+
+class LimitsChanged(Happened):
+    kind: Literal["limits_changed"] = "limits_changed"
+    by: str
+    workers: int | None = None
+    budget_dollars: float | None = None
+    budget_minutes: float | None = None
+
+
+class RunEnded(Happened):
+    kind: Literal["run_ended"] = "run_ended"
+    ending: Ending
+    why: str
+
+
+class RunReopened(Happened):
+    """An ended run goes on: someone answered, or raised a limit."""
+
+    kind: Literal["run_reopened"] = "run_reopened"
+    by: str
+
+
+Fact = (
+    RunStarted
+    | EngineStarted
+    | EngineStopped
+    | WarningNoted
+    | PlannerCalled
+    | ModelCalled
+    | PlanRevised
+    | PlannerFailed
+    | PlanApproved
+    | AttemptStarted
+    | WorkerStarted
+    | AttemptCommitted
+    | AttemptVerified
+    | AttemptFailed
+    | RemedyChosen
+    | BatchFormed
+    | BatchTested
+    | Published
+    | PublishFailed
+    | QuestionAsked
+    | QuestionAnswered
+    | RetryRequested
+    | Paused
+    | Unpaused
+    | DrainRequested
+    | CancelRequested
+    | LimitsChanged
+    | RunEnded
+    | RunReopened
+)
+
+FACT: TypeAdapter[Fact] = TypeAdapter(Annotated[Fact, Field(discriminator="kind")])

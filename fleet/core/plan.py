@@ -1,0 +1,80 @@
+"""The plan: subtasks with criteria a machine can check. The public document of `fleet plan` and `fleet run --plan`.
+
+These are shapes only; whether a plan holds together is `validate.py`'s question, so that it can name every problem.
+"""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from fleet.core.ids import SubtaskId
+
+Risk = Literal["low", "medium", "high"]
+FailureAction = Literal["replan", "retry", "skip", "abort", "ask"]
+
+WORKER_SUCCEEDED = "worker_succeeded"
+"""The named check of a step whose own exit code is the whole criterion."""
+
+
+class Shape(BaseModel):
+    """A frozen value in which an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Criterion(Shape):
+    """One acceptance check: a command, or the name of one in the configuration (`[checks.named]`)."""
+
+    criterion: str = Field(description="What is true when this passes, in words.")
+    run: str | None = Field(default=None, description="The shell command that proves it, run at the repository's root.")
+    timeout_s: float = Field(default=300, gt=0, le=7200, description="Seconds until it counts as failed.")
+    fails_before: bool = Field(
+        default=True,
+        description="True: must fail before the work is done. False: a guard that must pass before and after.",
+    )
+
+
+class Estimate(Shape):
+    """How large the planner thinks a subtask is."""
+
+    minutes: float | None = Field(default=None, ge=0)
+    lines: int | None = Field(default=None, ge=0)
+
+
+class Subtask(Shape):
+    """One bounded piece of work for one worker."""
+
+    id: SubtaskId = Field(description="A short name: letters, digits, dots, dashes, underscores.")
+    title: str = Field(description="One line; it becomes the subject of the commit.")
+    goal: str = Field(description="What to build, in words a stranger can act on.")
+    acceptance: tuple[Criterion, ...] = Field(description="Checks that fail before the work and pass after it.")
+    depends_on: tuple[SubtaskId, ...] = Field(default=(), description="Subtasks whose work must have landed first.")
+    touches: tuple[str, ...] = Field(default=(), description="Patterns of the files it may change; ** crosses folders.")
+    context: tuple[str, ...] = Field(default=(), description="Files the worker should read first.")
+    worker: str = Field(default="coder", description="The worker kind.")
+    model: str | None = Field(default=None, description="A model other than the worker kind's own.")
+    parameters: dict[str, JsonValue] = Field(default={}, description="What the worker kind needs besides.")
+    risk: Risk = "low"
+    estimate: Estimate = Estimate()
+    failure_action: FailureAction = Field(default="replan", description="What happens when it fails.")
+    not_before: datetime | None = Field(default=None, description="A time before which it must not start.")
+
+
+class Plan(Shape):
+    """All subtasks of a run, in one version."""
+
+    plan_id: str = "plan"
+    goal: str = ""
+    version: int = Field(default=0, ge=0)
+    subtasks: tuple[Subtask, ...] = ()
+    rollback_plan: str | None = None
+    risk_level: Risk = "low"
+    estimated_duration: str | None = None
+
+    def subtask(self, id: SubtaskId) -> Subtask | None:  # noqa: A002 - the name the document gives it
+        return next((subtask for subtask in self.subtasks if subtask.id == id), None)
+
+    @property
+    def ids(self) -> tuple[SubtaskId, ...]:
+        return tuple(subtask.id for subtask in self.subtasks)

@@ -1,0 +1,34 @@
+"""The limits and choices of a run. Recorded when it starts, so that a resumed run keeps what it was given."""
+
+from pydantic import Field
+
+from fleet.core.plan import Shape
+
+
+class Policy(Shape):
+    """Everything `decide` weighs besides what is true. Each limit bounds something, so that every run ends."""
+
+    workers: int = Field(default=16, ge=1, le=1000)
+    """Attempts at once."""
+    budget_dollars: float | None = Field(default=None, gt=0)
+    budget_minutes: float | None = Field(default=None, gt=0)
+    max_attempts: int = Field(default=4, ge=1, le=50)
+    """Failures of a subtask that count, until a human is asked."""
+    max_retries: int = Field(default=6, ge=0, le=100)
+    """Transient and infrastructure failures of a subtask, which do not count, until a human is asked."""
+    max_depth: int = Field(default=3, ge=0, le=10)
+    """Splits of splits."""
+    max_subtasks: int = Field(default=500, ge=1)
+    max_planner_calls: int = Field(default=300, ge=1)
+    max_planner_failures: int = Field(default=5, ge=1)
+    """Planner calls in a row that fail, until a human is asked."""
+    settle_s: float = Field(default=2.0, ge=0)
+    """How long good news waits for more of it before the planner is called."""
+    backoff_first_s: float = Field(default=1.0, gt=0)
+    backoff_cap_s: float = Field(default=120.0, gt=0)
+    batch: int = Field(default=16, ge=1, le=500)
+    """Candidates landed at once, at most."""
+    answer_wait_s: float = Field(default=600, ge=0)
+    """How long a run with nothing else to do waits for a human's answer before it ends as partial."""
+    review: bool = False
+    """Whether the first plan waits for a human's approval."""

@@ -1,0 +1,119 @@
+"""Whether a plan holds together. Every problem is reported at once, each with its path in the document."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from fleet.core.ids import SubtaskId, is_slug
+from fleet.core.nearest import did_you_mean
+from fleet.core.paths import path_problem
+from fleet.core.plan import WORKER_SUCCEEDED, Criterion, Plan, Subtask
+
+LONGEST_TITLE = 200
+LONGEST_GOAL = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong, and where."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the surroundings offer to a plan. `workers` and `checks` are None where nobody knows yet."""
+
+    max_subtasks: int = 500
+    workers: frozenset[str] | None = None
+    checks: frozenset[str] | None = None
+
+
+def plan_problems(plan: Plan, known: Known, *, also_ids: Collection[str] = ()) -> tuple[Problem, ...]:
+    """What is wrong with `plan`. `also_ids` are ids that exist but whose subtask could not be read."""
+    if not plan.subtasks and not also_ids:
+        return (Problem("subtasks", "is empty; a plan needs at least one subtask"),)
+    problems = list(_count_problems(plan, known))
+    ids = frozenset(plan.ids) | frozenset(also_ids)
+    for index, subtask in enumerate(plan.subtasks):
+        problems += subtask_problems(subtask, ids, known, at=f"subtasks[{index}]")
+    problems += _cycle_problems(plan.subtasks)
+    return tuple(problems)
+
+
+def _count_problems(plan: Plan, known: Known) -> Iterator[Problem]:
+    if len(plan.subtasks) > known.max_subtasks:
+        yield Problem("subtasks", f"holds {len(plan.subtasks)}; at most {known.max_subtasks} (planner.max_subtasks)")
+    for id_, count in Counter(plan.ids).items():
+        if count > 1:
+            yield Problem("subtasks", f"{count} subtasks are called {id_!r}; every id must be its own")
+
+
+def subtask_problems(subtask: Subtask, ids: Collection[SubtaskId], known: Known, *, at: str) -> Iterator[Problem]:
+    if not is_slug(subtask.id):
+        yield Problem(f"{at}.id", f"{subtask.id!r}: 1 to 64 letters, digits, dots, dashes or underscores")
+    yield from _text_problems(subtask, at)
+    for need_index, need in enumerate(subtask.depends_on):
+        if need == subtask.id:
+            yield Problem(f"{at}.depends_on[{need_index}]", f"{need!r} depends on itself")
+        elif need not in ids:
+            yield Problem(f"{at}.depends_on[{need_index}]", f"no subtask is called {need!r}{did_you_mean(need, ids)}")
+    for name, paths in (("touches", subtask.touches), ("context", subtask.context)):
+        for path_index, path in enumerate(paths):
+            if problem := path_problem(path):
+                yield Problem(f"{at}.{name}[{path_index}]", problem)
+    if not subtask.acceptance:
+        yield Problem(f"{at}.acceptance", f"{subtask.id!r} has no acceptance criterion; nothing could show it is done")
+    for index, criterion in enumerate(subtask.acceptance):
+        yield from _criterion_problems(criterion, known, at=f"{at}.acceptance[{index}]")
+    if known.workers is not None and subtask.worker not in known.workers:
+        there = did_you_mean(subtask.worker, known.workers) or f"; there are {', '.join(sorted(known.workers))}"
+        yield Problem(f"{at}.worker", f"no worker kind is called {subtask.worker!r}{there}")
+
+
+def _text_problems(subtask: Subtask, at: str) -> Iterator[Problem]:
+    for name, text, limit in (("title", subtask.title, LONGEST_TITLE), ("goal", subtask.goal, LONGEST_GOAL)):
+        if not text.strip():
+            yield Problem(f"{at}.{name}", f"{subtask.id!r} has an empty {name}")
+        elif len(text) > limit:
+            yield Problem(f"{at}.{name}", f"has {len(text)} characters; at most {limit}")
+
+
+def _criterion_problems(criterion: Criterion, known: Known, *, at: str) -> Iterator[Problem]:
+    if criterion.run is not None:
+        if not criterion.run.strip() or "\0" in criterion.run:
+            yield Problem(f"{at}.run", "is not a command")
+    elif not criterion.criterion.strip():
+        yield Problem(at, "has neither a command (`run`) nor the name of a check")
+    elif known.checks is not None and criterion.criterion not in known.checks | {WORKER_SUCCEEDED}:
+        yield Problem(f"{at}.run", f"is missing, and [checks.named] has no {criterion.criterion!r}")
+
+
+def _cycle_problems(subtasks: Iterable[Subtask]) -> Iterator[Problem]:
+    cycle = find_cycle({subtask.id: subtask.depends_on for subtask in subtasks})
+    if cycle:
+        yield Problem("subtasks", f"depend on each other in a circle: {' → '.join(cycle)}")
+
+
+def find_cycle(needs: dict[SubtaskId, tuple[SubtaskId, ...]]) -> tuple[SubtaskId, ...]:
+    """One circle of dependencies, first id repeated at its end, or nothing. A subtask that needs itself is no circle."""
+    done: set[SubtaskId] = set()
+    for start in needs:
+        trail: list[SubtaskId] = []
+        branches = [iter((start,))]
+        while branches:
+            id_ = next((need for need in branches[-1] if need not in done), None)
+            if id_ is None:
+                branches.pop()
+                if trail:
+                    done.add(trail.pop())
+            elif id_ in trail:
+                return (*trail[trail.index(id_) :], id_)
+            else:
+                trail.append(id_)
+                branches.append(iter(tuple(need for need in needs.get(id_, ()) if need != id_)))
+    return ()

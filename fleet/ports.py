@@ -1,0 +1,248 @@
+"""What the engine needs of the world: minds, hands, a memory and a clock. Domain types only; no adapter is known here."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from fleet.core.facts import CheckRun, Failure, Member, Report
+from fleet.core.ids import RunId, Sha, SubtaskId
+from fleet.core.plan import Criterion, Subtask
+from fleet.core.revision import Revision
+from fleet.core.usage import Usage
+from fleet.core.validate import Problem
+
+
+class FleetError(Exception):
+    """Something the operator can fix: what, where, what to do next. Printed without a traceback."""
+
+    exit_code = 3
+
+
+class UsageError(FleetError):
+    """The command, a file or a value is wrong, not the environment."""
+
+    exit_code = 2
+
+
+class Broken(Exception):  # noqa: N818 - it is a state, not a mistake in the code
+    """An effect could not be carried out; what the engine records instead of a result."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.summary)
+        self.failure = failure
+
+
+# ---- minds ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUse:
+    """One finished call to a model."""
+
+    model: str
+    usage: Usage
+    dollars: float | None
+    seconds: float
+    turn: int
+    doing: str
+
+
+class Meter(Protocol):
+    """Where a mind reports each model call, and asks whether the budget allows another."""
+
+    def may_call(self) -> bool: ...
+
+    async def used(self, use: ModelUse) -> None: ...
+
+
+class Repository(Protocol):
+    """Read-only eyes on one commit of the target repository. Everything it returns is untrusted text."""
+
+    async def list_files(self, pattern: str | None = None) -> Sequence[str]: ...
+
+    async def read_file(self, path: str) -> str: ...
+
+    async def search(self, text: str, pattern: str | None = None) -> str: ...
+
+    async def history(self, path: str | None = None, limit: int = 20) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerBrief:
+    """What one planner call is about."""
+
+    run: RunId
+    call: int
+    epic: str
+    state: dict[str, Any]
+    """The shared state, as `model-protocol` prints it."""
+    workers: dict[str, str] = field(default_factory=dict)
+    """The worker kinds there are, each with what it is for."""
+
+
+class Planner(Protocol):
+    async def plan(
+        self,
+        brief: PlannerBrief,
+        repository: Repository,
+        submit: Callable[[Revision], Awaitable[Sequence[Problem]]],
+        meter: Meter,
+    ) -> Failure | None:
+        """Hand in one revision through `submit`, which answers with problems until it holds together."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """What a command in the box did. `output` is both streams in order, capped in its middle."""
+
+    exit_code: int
+    output: str
+    timed_out: bool = False
+    seconds: float = 0.0
+
+
+class Desk(Protocol):
+    """A worker's place: one worktree, and hands that work only inside its box."""
+
+    @property
+    def root(self) -> str:
+        """The worktree's path as the worker sees it."""
+        ...
+
+    async def run(self, command: str, *, timeout_s: float) -> CommandResult: ...
+
+    async def read(self, path: str) -> bytes:
+        """Raises `DeskError` with a message for the model."""
+        ...
+
+    async def write(self, path: str, data: bytes) -> None: ...
+
+    async def list(self, path: str) -> Sequence[str]:
+        """Names below a folder, two levels deep, folders with a slash."""
+        ...
+
+
+class DeskError(Exception):
+    """A file the worker asked for can't be had; the message is for the worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerBrief:
+    """All a worker knows. Workers are stateless: subtask, evidence, results of dependencies, nothing else."""
+
+    run: RunId
+    subtask: Subtask
+    attempt: int
+    model: str | None
+    guidance: str = ""
+    failures: tuple[tuple[int, Failure], ...] = ()
+    results: tuple[tuple[SubtaskId, Report], ...] = ()
+    notes: str = ""
+    """The repository's AGENTS.md: untrusted."""
+
+
+class Worker(Protocol):
+    @property
+    def model(self) -> str | None:
+        """The model this kind uses unless the subtask names another; None where it uses none of ours."""
+        ...
+
+    async def run(self, brief: WorkerBrief, desk: Desk, meter: Meter) -> Report | Failure:
+        """Do the subtask at this desk. Failing is a value; raising is a bug."""
+        ...
+
+
+# ---- hands ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A worker's change, committed and pinned."""
+
+    commit: Sha
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a commit of the fleet says of itself."""
+
+    run: RunId
+    subtask: SubtaskId
+    attempt: int
+    title: str
+    body: str
+    worker: str
+    model: str | None
+
+
+class Lease(Protocol):
+    """A worktree that is ours for a while."""
+
+    @property
+    def desk(self) -> Desk: ...
+
+    async def check(self, criteria: Sequence[Criterion]) -> tuple[CheckRun, ...]:
+        """Run checks in the box, here, now."""
+        ...
+
+    async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | Failure:
+        """Scan what changed, commit it, pin it. Called when nothing runs in the box any more."""
+        ...
+
+
+class Worktrees(Protocol):
+    def lease(self, base: Sha) -> AbstractAsyncContextManager[Lease]:
+        """A clean worktree at `base`; given back on the way out. Raises `Broken`."""
+        ...
+
+    async def pinned(self, run: RunId, subtask: SubtaskId, attempt: int) -> Change | None:
+        """The change an attempt left behind, if it got that far before a crash."""
+        ...
+
+    async def diff(self, base: Sha, commit: Sha) -> str: ...
+
+    def at(self, commit: Sha) -> Repository: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Candidates put on top of a tip, one commit each. Nothing has moved yet."""
+
+    tip: Sha
+    landed: tuple[Member, ...]
+    conflicts: tuple[tuple[Member, Failure], ...]
+
+
+class Integrator(Protocol):
+    async def merge(self, tip: Sha, members: Sequence[Member]) -> Merged: ...
+
+    async def advance(self, run: RunId, *, new: Sha, old: Sha) -> bool:
+        """Move the integration branch, if it still is where we think it is."""
+        ...
+
+    async def tip(self, run: RunId) -> Sha: ...
+
+    async def landed_since(self, run: RunId, old: Sha) -> tuple[Member, ...]:
+        """What stands on the integration branch above `old`, oldest first, read from the trailers."""
+        ...
+
+    async def publish(self, run: RunId, *, tip: Sha) -> str | None:
+        """Move the user's result branch forward to `tip`; a reason where that can't be done."""
+        ...
+
+
+# ---- memory and time ------------------------------------------------------------------------------------------------
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+Follow = AsyncIterator[int]
