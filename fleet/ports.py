@@ -1,6 +1,6 @@
-"""What the engine needs of the world: minds, hands, a memory and a clock. Domain types only; no adapter is known here."""
+"""What the engine needs of the world: minds, hands, a memory and a clock. It knows domain types and no adapter."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -234,15 +234,10 @@ class Integrator(Protocol):
         ...
 
 
-# ---- memory and time ------------------------------------------------------------------------------------------------
+# ---- time -----------------------------------------------------------------------------------------------------------
 
 
 class Clock(Protocol):
     def now(self) -> float:
         """Seconds since the epoch."""
         ...
-
-    async def sleep(self, seconds: float) -> None: ...
-
-
-Follow = AsyncIterator[int]

@@ -51,7 +51,7 @@ class Report(Shape):
 
     status: Literal["done", "failed", "blocked"]
     summary: str
-    result: dict[str, JsonValue] = {}
+    result: dict[str, JsonValue] = Field(default={})
     error_kind: str | None = None
     error_message: str | None = None
     recommendations: tuple[str, ...] = ()

@@ -22,12 +22,11 @@ def path_problem(path: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    pieces: list[str] = []
+    wild = {"**/": r"(?:.*/)?", "**": r".*", "*": r"[^/]*", "?": r"[^/]"}
     rest = pattern.removeprefix("./")
     if rest.endswith("/"):
         rest += "**"
-    for token in re.findall(r"\*\*/|\*\*|\*|\?|[^*?]+", rest):
-        pieces.append({"**/": r"(?:.*/)?", "**": r".*", "*": r"[^/]*", "?": r"[^/]"}.get(token) or re.escape(token))
+    pieces = [wild.get(token) or re.escape(token) for token in re.findall(r"\*\*/|\*\*|\*|\?|[^*?]+", rest)]
     return re.compile("".join(pieces) + r"(?:/.*)?", re.DOTALL)
 
 

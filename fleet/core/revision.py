@@ -108,13 +108,13 @@ class Standings:
 def revise_plan(
     plan: Plan, revision: Revision, standings: Standings, known: Known | None = None
 ) -> Plan | tuple[Problem, ...]:
-    """The plan after `revision`, or every reason why it does not hold together."""
+    """The plan after `revision`, or every reason why it does not hold together. A plan may stay empty."""
     after = apply(plan, revision)
     problems = [
         *_target_problems(plan, revision, standings),
         *_finish_problems(revision, standings),
         *_need_problems(after, revision, standings),
-        *plan_problems(after, known or Known()),
+        *(plan_problems(after, known or Known()) if after.subtasks else ()),
     ]
     return tuple(dict.fromkeys(problems)) or after
 
@@ -149,9 +149,7 @@ def _child(part: Subtask, parent: Subtask | None, gone: Mapping[SubtaskId, tuple
     return part.model_copy(update={"depends_on": tuple(need for need in needs if need != part.id)})
 
 
-def _rerouted(
-    needs: tuple[SubtaskId, ...], gone: Mapping[SubtaskId, tuple[SubtaskId, ...]]
-) -> tuple[SubtaskId, ...]:
+def _rerouted(needs: tuple[SubtaskId, ...], gone: Mapping[SubtaskId, tuple[SubtaskId, ...]]) -> tuple[SubtaskId, ...]:
     """Who needed a subtask that was split needs all its parts."""
     if not gone:
         return needs

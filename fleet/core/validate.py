@@ -100,7 +100,7 @@ def _cycle_problems(subtasks: Iterable[Subtask]) -> Iterator[Problem]:
 
 
 def find_cycle(needs: dict[SubtaskId, tuple[SubtaskId, ...]]) -> tuple[SubtaskId, ...]:
-    """One circle of dependencies, first id repeated at its end, or nothing. A subtask that needs itself is no circle."""
+    """One circle of dependencies, its first id repeated at its end, or nothing. Needing oneself is not counted here."""
     done: set[SubtaskId] = set()
     for start in needs:
         trail: list[SubtaskId] = []

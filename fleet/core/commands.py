@@ -1,0 +1,65 @@
+"""Effects: what should be going on, given what is true. The engine starts what is missing and stops what is not wanted.
+
+Each is named by what it is about, so that the same effect is wanted before and after a crash.
+"""
+
+from dataclasses import dataclass
+
+from fleet.core.ids import Sha, SubtaskId
+from fleet.core.state import RunState
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlanner:
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunAttempt:
+    subtask: SubtaskId
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyAttempt:
+    subtask: SubtaskId
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class TestBatch:
+    __test__ = False  # pytest: not a test class
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    tip: Sha
+
+
+Command = CallPlanner | RunAttempt | VerifyAttempt | TestBatch | Publish
+
+
+def effects(state: RunState, now: float) -> tuple[Command, ...]:
+    """Everything that should be going on now."""
+    if state.ended:
+        return ()
+    wanted: list[Command] = []
+    if state.planning.open is not None:
+        wanted.append(CallPlanner(state.planning.open))
+    batch = state.landing.batch
+    for subtask, attempt in state.underway():
+        if attempt.commit is None:
+            wanted.append(RunAttempt(subtask.id, attempt.number))
+        elif not attempt.verified:
+            wanted.append(VerifyAttempt(subtask.id, attempt.number))
+    if batch is not None:
+        wanted.append(TestBatch(batch.number))
+    if unpublished(state) and state.publish_not_before <= now:
+        wanted.append(Publish(state.tip))
+    return tuple(wanted)
+
+
+def unpublished(state: RunState) -> bool:
+    """Whether something landed that the user's result branch does not show yet."""
+    return state.tip != (state.published or state.base)

@@ -1,0 +1,497 @@
+"""History: how each fact changes what is true. Pure and total, and it means the same for ever.
+
+Everything that changes state is in this file. Nothing here decides anything.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import assert_never
+
+from fleet.core import facts as f
+from fleet.core.ids import QuestionId, SubtaskId
+from fleet.core.plan import Plan
+from fleet.core.remedies import counts
+from fleet.core.revision import Revision, apply
+from fleet.core.state import (
+    Attempt,
+    Batch,
+    Incident,
+    Landing,
+    Planning,
+    Question,
+    Reading,
+    RunState,
+    SubtaskState,
+    Trouble,
+    Version,
+)
+from fleet.core.usage import Spend
+
+IDLE_CALLS = frozenset({"start", "conclude"})
+"""Why the planner is called when nothing else goes on: an answer that changes nothing then leads nowhere."""
+
+
+def evolve(state: RunState | None, fact: f.Fact) -> RunState:
+    """The state after `fact`. A run begins with `RunStarted`; any other first fact is a broken journal."""
+    if isinstance(fact, f.RunStarted):
+        return _started(fact)
+    if state is None:
+        raise ValueError(f"a run begins with run_started, not with {fact.kind}")
+    return replace(_after(state, fact), last_at=fact.at)
+
+
+def _started(fact: f.RunStarted) -> RunState:
+    state = RunState(
+        run=fact.run,
+        goal=fact.goal,
+        repository=fact.repository,
+        base=fact.base,
+        base_name=fact.base_name,
+        result_branch=fact.result_branch,
+        policy=fact.policy,
+        started_at=fact.at,
+        last_at=fact.at,
+        sandbox=fact.sandbox,
+        simulated=fact.simulated,
+        tip=fact.base,
+        landing=Landing(limit=fact.policy.batch),
+    )
+    if fact.plan is None:
+        return state
+    return _with_plan(
+        replace(state, given=True), fact.plan, at=fact.at, by="operator", why="the plan the run came with"
+    )
+
+
+def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - one case a fact
+    match fact:
+        case f.RunStarted():
+            return _started(fact)
+        case f.EngineStarted():
+            idle = _each_attempt(state, lambda attempt: replace(attempt, working=False))
+            return replace(
+                idle, epoch=fact.epoch, draining=False, active_s=state.seconds(state.last_at), engine_since=fact.at
+            )
+        case f.EngineStopped():
+            return replace(state, active_s=state.seconds(fact.at), engine_since=None)
+        case f.WarningNoted():
+            return replace(state, warnings=(*state.warnings, fact.text))
+        case f.PlannerCalled():
+            return _planner_called(state, fact)
+        case f.ModelCalled():
+            return _model_called(state, fact)
+        case f.PlanRevised():
+            return _revised(state, fact)
+        case f.PlannerFailed():
+            return _planner_failed(state, fact)
+        case f.PlanApproved():
+            return replace(state, approved=fact.version)
+        case f.AttemptStarted():
+            return _attempt_started(state, fact)
+        case f.WorkerStarted():
+            working = _attempt(state, fact.subtask, lambda attempt: replace(attempt, working=True))
+            return replace(working, peak=max(working.peak, working.working()))
+        case f.AttemptCommitted():
+            return _attempt(
+                state,
+                fact.subtask,
+                lambda attempt: replace(
+                    attempt, working=False, commit=fact.commit, paths=fact.paths, report=fact.report, doing=""
+                ),
+            )
+        case f.AttemptVerified():
+            state = _attempt(state, fact.subtask, lambda attempt: replace(attempt, verified=True, checks=fact.checks))
+            return replace(state, landing=replace(state.landing, queue=(*state.landing.queue, fact.subtask)))
+        case f.AttemptFailed():
+            return _attempt_failed(state, fact)
+        case f.RemedyChosen():
+            return _remedied(state, fact)
+        case f.BatchFormed():
+            batch = Batch(number=fact.number, members=fact.members, formed_at=fact.at)
+            return replace(state, landing=replace(state.landing, batch=batch, batches=fact.number))
+        case f.BatchTested():
+            return _batch_tested(state, fact)
+        case f.Published():
+            return replace(state, published=fact.tip, publish_failures=0)
+        case f.PublishFailed():
+            note = f"the result branch could not be moved: {fact.why}"
+            seen = state.warnings if note in state.warnings else (*state.warnings, note)
+            failures = state.publish_failures + 1
+            return replace(state, publish_not_before=fact.not_before, publish_failures=failures, warnings=seen)
+        case f.QuestionAsked():
+            question = (fact.about, fact.question, fact.options, fact.evidence)
+            return _asked(state, *question, by="fleet", at=fact.at)
+        case f.QuestionAnswered():
+            return _answered(state, fact)
+        case f.RetryRequested():
+            return _retry_requested(state, fact)
+        case f.Paused():
+            return replace(state, paused=True)
+        case f.Unpaused():
+            return replace(state, paused=False)
+        case f.DrainRequested():
+            return replace(state, draining=True)
+        case f.CancelRequested():
+            return _cancelled(state, fact)
+        case f.LimitsChanged():
+            given = {name: getattr(fact, name) for name in ("workers", "budget_dollars", "budget_minutes")}
+            changed = {name: value for name, value in given.items() if value is not None}
+            return replace(state, policy=state.policy.model_copy(update=changed))
+        case f.RunEnded():
+            closed = _close_incidents(state, of=None, recovered=False, strategy=None, at=fact.at)
+            ended = replace(closed, ending=fact.ending, ending_why=fact.why, ended_at=fact.at)
+            return replace(ended, active_s=state.seconds(fact.at), engine_since=None, planning=_closed(state.planning))
+        case f.RunReopened():
+            planning = replace(state.planning, idle_calls=0, failures=0, not_before=0.0)
+            again = replace(state, ending=None, ending_why="", ended_at=None, cancelled=False, planning=planning)
+            return replace(again, publish_failures=0, publish_not_before=0.0)
+        case _:
+            assert_never(fact)
+
+
+# ---- the plan -------------------------------------------------------------------------------------------------------
+
+
+def _with_plan(state: RunState, plan: Plan, *, at: float, by: str, why: str) -> RunState:
+    new = {id_: SubtaskState(id=id_) for id_ in plan.ids if id_ not in state.subtasks}
+    version = Version(plan=plan, at=at, by=by, why=why)
+    return replace(state, plan=plan, subtasks={**state.subtasks, **new}, versions=(*state.versions, version))
+
+
+def _revised(state: RunState, fact: f.PlanRevised) -> RunState:
+    revision = fact.revision
+    if revision.changes_plan:
+        plan = apply(state.plan, revision)
+        if not plan.goal:
+            plan = plan.model_copy(update={"goal": state.goal, "plan_id": state.run})
+        state = _with_plan(state, plan, at=fact.at, by=fact.by, why=revision.assessment)
+    state = _with_standings(state, revision, fact.at)
+    for ask in revision.ask:
+        state = _asked(state, ask.about, ask.question, ask.options, "", by=fact.by, at=fact.at)
+    planning = state.planning
+    useless = not (revision.changes_plan or revision.ask or revision.finished) and planning.why in IDLE_CALLS
+    planning = replace(
+        planning,
+        open=None,
+        reading=Reading(),
+        failures=0,
+        last_failure=None,
+        doing="",
+        idle_calls=planning.idle_calls + 1 if useless else 0,
+        synthesis=revision.synthesis if revision.finished else planning.synthesis,
+    )
+    return replace(state, planning=planning)
+
+
+def _with_standings(state: RunState, revision: Revision, at: float) -> RunState:
+    for split in revision.split:
+        state = _split(state, split.id, tuple(part.id for part in split.into))
+    retried = {retry.id: retry.guidance for retry in revision.retry}
+    for id_ in dict.fromkeys((*(change.id for change in revision.revise), *retried)):
+        state = _put(state, _again(state.subtasks[id_], retried.get(id_, "")))
+    for drop in revision.drop:
+        dropped = replace(state.subtasks[drop.id], dropped=drop.why, failure=None, question=None)
+        state = _close_incidents(_put(state, dropped), of=drop.id, recovered=False, strategy=None, at=at)
+    return state
+
+
+def _split(state: RunState, id_: SubtaskId, parts: tuple[SubtaskId, ...]) -> RunState:
+    parent = replace(state.subtasks[id_], parts=parts, failure=None, question=None)
+    state = _put(state, parent)
+    for part in parts:
+        child = replace(state.subtasks[part], parent=id_, depth=parent.depth + 1, strategy="split")
+        state = _put(state, child)
+    return state
+
+
+def _again(subtask: SubtaskState, guidance: str) -> SubtaskState:
+    """Another approach to a subtask that failed; a subtask that did not is only described anew."""
+    if subtask.failure is None:
+        return replace(subtask, guidance=guidance or subtask.guidance)
+    return replace(
+        subtask, failure=None, remedy=None, question=None, not_before=0.0, strategy="alternative", guidance=guidance
+    )
+
+
+def _planner_called(state: RunState, fact: f.PlannerCalled) -> RunState:
+    planning = state.planning
+    called = replace(
+        planning, calls=fact.call, open=fact.call, why=fact.why, reading=planning.unread, unread=Reading(), turn=0
+    )
+    return replace(state, planning=called)
+
+
+def _planner_failed(state: RunState, fact: f.PlannerFailed) -> RunState:
+    planning = state.planning
+    unread = Reading(
+        reports=tuple(dict.fromkeys((*planning.reading.reports, *planning.unread.reports))),
+        answers=tuple(dict.fromkeys((*planning.reading.answers, *planning.unread.answers))),
+        since=planning.reading.since or planning.unread.since,
+        urgent=planning.reading.urgent or planning.unread.urgent,
+    )
+    failed = replace(
+        planning,
+        open=None,
+        reading=Reading(),
+        unread=unread,
+        failures=planning.failures + 1,
+        last_failure=fact.failure,
+        not_before=fact.not_before,
+        doing="",
+    )
+    return replace(state, planning=failed)
+
+
+def _told(state: RunState, id_: SubtaskId, at: float, *, urgent: bool) -> RunState:
+    unread = state.planning.unread
+    unread = replace(
+        unread,
+        reports=unread.reports if id_ in unread.reports else (*unread.reports, id_),
+        since=at if unread.since is None else unread.since,
+        urgent=unread.urgent or urgent,
+    )
+    return replace(state, planning=replace(state.planning, unread=unread))
+
+
+# ---- attempts -------------------------------------------------------------------------------------------------------
+
+
+def _put(state: RunState, subtask: SubtaskState) -> RunState:
+    return replace(state, subtasks={**state.subtasks, subtask.id: subtask})
+
+
+def _attempt(state: RunState, id_: SubtaskId, change: Callable[[Attempt], Attempt]) -> RunState:
+    subtask = state.subtasks[id_]
+    if subtask.current is None:  # a late word of an attempt that is over
+        return state
+    return _put(state, replace(subtask, attempts=(*subtask.attempts[:-1], change(subtask.attempts[-1]))))
+
+
+def _each_attempt(state: RunState, change: Callable[[Attempt], Attempt]) -> RunState:
+    for subtask, _ in list(state.underway()):
+        state = _attempt(state, subtask.id, change)
+    return state
+
+
+def _attempt_started(state: RunState, fact: f.AttemptStarted) -> RunState:
+    attempt = Attempt(
+        number=fact.number,
+        worker=fact.worker,
+        model=fact.model,
+        base=fact.base,
+        strategy=fact.strategy,
+        guidance=fact.guidance,
+        started_at=fact.at,
+    )
+    subtask = state.subtasks[fact.subtask]
+    started = _put(state, replace(subtask, attempts=(*subtask.attempts, attempt), failure=None))
+    return replace(started, attempts=started.attempts + 1)
+
+
+def _model_called(state: RunState, fact: f.ModelCalled) -> RunState:
+    spend = state.spend.get(fact.role, Spend()).plus(fact.usage, fact.dollars)
+    state = replace(state, spend={**state.spend, fact.role: spend})
+    if fact.subtask is None:
+        return replace(state, planning=replace(state.planning, turn=fact.turn, doing=fact.doing))
+
+    def counted(attempt: Attempt) -> Attempt:
+        if attempt.number != fact.attempt:
+            return attempt
+        return replace(
+            attempt,
+            spend=attempt.spend.plus(fact.usage, fact.dollars),
+            turn=fact.turn,
+            doing=fact.doing,
+            model=fact.model,
+        )
+
+    subtask = state.subtasks[fact.subtask]
+    return _put(state, replace(subtask, attempts=tuple(map(counted, subtask.attempts))))
+
+
+def _attempt_failed(state: RunState, fact: f.AttemptFailed) -> RunState:
+    current = state.subtasks[fact.subtask].current
+    if current is None or current.number != fact.number:
+        return state
+    state = _attempt(
+        state,
+        fact.subtask,
+        lambda attempt: replace(attempt, commit=fact.commit or attempt.commit, checks=fact.checks or attempt.checks),
+    )
+    return _failed(state, fact.subtask, fact.failure, fact.report, fact.at)
+
+
+def _failed(state: RunState, id_: SubtaskId, failure: f.Failure, report: f.Report | None, at: float) -> RunState:
+    number = state.subtasks[id_].attempts[-1].number
+    state = _attempt(
+        state,
+        id_,
+        lambda attempt: replace(
+            attempt, working=False, failure=failure, report=report or attempt.report, ended_at=at, doing=""
+        ),
+    )
+    counted = counts(failure.kind)
+    subtask = state.subtasks[id_]
+    subtask = replace(
+        subtask,
+        failure=failure,
+        remedy=None,
+        counted=subtask.counted + counted,
+        retries=subtask.retries + (not counted),
+    )
+    state = _put(state, subtask)
+    queue = tuple(queued for queued in state.landing.queue if queued != id_)
+    state = replace(state, landing=replace(state.landing, queue=queue))
+    return _in_trouble(state, Trouble(subtask=id_, attempt=number, kind=failure.kind, summary=failure.summary), at)
+
+
+def _remedied(state: RunState, fact: f.RemedyChosen) -> RunState:
+    subtask = state.subtasks[fact.subtask]
+    if fact.remedy == "retry":
+        again = replace(subtask, failure=None, remedy=None, not_before=fact.not_before, strategy="retry")
+        return _put(state, again)
+    if fact.remedy == "skip":
+        state = _put(state, replace(subtask, skipped=True, failure=None))
+        state = _close_incidents(state, of=subtask.id, recovered=False, strategy=None, at=fact.at)
+        return _told(state, subtask.id, fact.at, urgent=False)
+    return _told(_put(state, replace(subtask, remedy="planner")), subtask.id, fact.at, urgent=True)
+
+
+# ---- landing --------------------------------------------------------------------------------------------------------
+
+
+def _batch_tested(state: RunState, fact: f.BatchTested) -> RunState:
+    landing = state.landing
+    gone = {member.subtask for member in fact.landed} | {member.subtask for member in fact.ejected}
+    size = len(landing.batch.members) if landing.batch else 1
+    limit = max(1, size // 2) if fact.red else min(state.policy.batch, max(landing.limit, size) * 2)
+    landing = replace(
+        landing,
+        batch=None,
+        queue=tuple(id_ for id_ in landing.queue if id_ not in gone),
+        red=landing.red + fact.red,
+        limit=limit,
+    )
+    state = replace(state, landing=landing, tip=fact.tip, commits=state.commits + len(fact.landed))
+    for member in fact.landed:
+        state = _landed(state, member, fact.at)
+    for ejected in fact.ejected:
+        state = _failed(state, ejected.subtask, ejected.failure, None, fact.at)
+    return state
+
+
+def _landed(state: RunState, member: f.Member, at: float) -> RunState:
+    strategy = state.subtasks[member.subtask].attempts[-1].strategy
+    state = _attempt(state, member.subtask, lambda attempt: replace(attempt, landed=member.commit, ended_at=at))
+    state = _put(state, replace(state.subtasks[member.subtask], landed=member.commit, failure=None))
+    state = _close_incidents(state, of=member.subtask, recovered=True, strategy=strategy, at=at)
+    parent = state.subtasks[member.subtask].parent
+    while parent is not None and _reached(state, parent):
+        state = _close_incidents(state, of=parent, recovered=True, strategy="split", at=at)
+        parent = state.subtasks[parent].parent
+    return _told(state, member.subtask, at, urgent=False)
+
+
+def _reached(state: RunState, id_: SubtaskId) -> bool:
+    """Whether what a subtask was for has landed: itself, or all parts it was split into."""
+    subtask = state.subtasks[id_]
+    if subtask.parts:
+        return all(_reached(state, part) for part in subtask.parts)
+    return subtask.landed is not None
+
+
+# ---- incidents ------------------------------------------------------------------------------------------------------
+
+
+def _in_trouble(state: RunState, trouble: Trouble, at: float) -> RunState:
+    for index, incident in enumerate(state.incidents):
+        if incident.closed_at is None and incident.subtask == trouble.subtask:
+            longer = replace(incident, troubles=(*incident.troubles, trouble))
+            return replace(state, incidents=(*state.incidents[:index], longer, *state.incidents[index + 1 :]))
+    number = len(state.incidents) + 1
+    new = Incident(number=number, subtask=trouble.subtask, kind=trouble.kind, opened_at=at, troubles=(trouble,))
+    return replace(state, incidents=(*state.incidents, new))
+
+
+def _close_incidents(
+    state: RunState, *, of: SubtaskId | None, recovered: bool, strategy: f.Strategy | None, at: float
+) -> RunState:
+    """Close the open incident of a subtask; of all, where it is None."""
+
+    def closed(incident: Incident) -> Incident:
+        if incident.closed_at is not None or of not in {None, incident.subtask}:
+            return incident
+        return replace(incident, closed_at=at, recovered=recovered, strategy=strategy)
+
+    return replace(state, incidents=tuple(map(closed, state.incidents)))
+
+
+# ---- people ---------------------------------------------------------------------------------------------------------
+
+
+def _asked(
+    state: RunState,
+    about: SubtaskId | None,
+    text: str,
+    options: tuple[str, ...],
+    evidence: str,
+    *,
+    by: str,
+    at: float,
+) -> RunState:
+    id_: QuestionId = f"q{len(state.questions) + 1}"
+    question = Question(id=id_, about=about, text=text, options=options, evidence=evidence, by=by, asked_at=at)
+    state = replace(state, questions={**state.questions, id_: question})
+    if about is None:
+        return state
+    state = _put(state, replace(state.subtasks[about], question=id_))
+    return _close_incidents(state, of=about, recovered=False, strategy="human", at=at)
+
+
+def _answered(state: RunState, fact: f.QuestionAnswered) -> RunState:
+    question = state.questions[fact.question]
+    answered = replace(question, answer=fact.answer, answered_by=fact.by)
+    state = replace(state, questions={**state.questions, question.id: answered})
+    if question.about is not None:
+        state = _put(state, replace(state.subtasks[question.about], question=None, counted=0, retries=0))
+    planning = state.planning
+    unread = replace(planning.unread, answers=(*planning.unread.answers, question.id), urgent=True)
+    unread = replace(unread, since=fact.at if unread.since is None else unread.since)
+    planning = replace(planning, unread=unread, idle_calls=0, failures=0, not_before=0.0)
+    return replace(state, planning=planning)
+
+
+def _retry_requested(state: RunState, fact: f.RetryRequested) -> RunState:
+    subtask = state.subtasks[fact.subtask]
+    if subtask.question is not None:
+        question = replace(state.questions[subtask.question], answer=f"retry {fact.guidance}".strip())
+        state = replace(state, questions={**state.questions, question.id: replace(question, answered_by=fact.by)})
+    again = replace(
+        subtask,
+        failure=None,
+        remedy=None,
+        question=None,
+        dropped=None,
+        skipped=False,
+        counted=0,
+        retries=0,
+        not_before=0.0,
+        strategy="human",
+        guidance=fact.guidance,
+    )
+    return _put(state, again)
+
+
+def _cancelled(state: RunState, fact: f.CancelRequested) -> RunState:
+    """What runs is stopped; what is on its way to the integration branch may arrive."""
+    batch = state.landing.batch
+    members = {member.subtask for member in batch.members} if batch else set()
+    for subtask, _ in list(state.underway()):
+        if subtask.id not in members:
+            state = _attempt(state, subtask.id, lambda attempt: replace(attempt, working=False, ended_at=fact.at))
+    landing = replace(state.landing, queue=tuple(id_ for id_ in state.landing.queue if id_ in members))
+    return replace(state, cancelled=True, landing=landing, planning=_closed(state.planning))
+
+
+def _closed(planning: Planning) -> Planning:
+    return replace(planning, open=None, reading=Reading(), doing="")

@@ -1,0 +1,55 @@
+"""From what went wrong to a failure with evidence: what a planner needs to choose a better way."""
+
+import traceback
+from collections.abc import Mapping
+
+from fleet.core.facts import CheckRun, Failure, FailureKind, Report
+
+EVIDENCE = 6_000  # characters of check output that go back to a planner
+TRACE = 4_000
+REPORTED: Mapping[str | None, FailureKind] = {
+    "too_complex": "too_complex",
+    "ambiguous": "ambiguous",
+    "tool": "tool",
+    "environment": "tool",
+    "conflict": "conflict",
+}
+"""What a worker's own word for its failure means. Its word never makes a failure free of charge."""
+
+
+def integration_failure(failed: tuple[CheckRun, ...]) -> Failure:
+    names = ", ".join(check.criterion for check in failed)
+    return Failure(
+        kind="integration", summary=f"merged onto what landed meanwhile, it fails: {names}", evidence=evidence(failed)
+    )
+
+
+def check_failure(failed: tuple[CheckRun, ...]) -> Failure:
+    """What a planner needs to know about checks that did not pass."""
+    names = ", ".join(check.criterion for check in failed)
+    return Failure(kind="check", summary=f"does not pass: {names}", evidence=evidence(failed))
+
+
+def evidence(failed: tuple[CheckRun, ...]) -> str:
+    share = EVIDENCE // max(1, len(failed))
+    return "\n\n".join(f"$ {check.command}\n{_how(check)}\n{check.output[-share:]}" for check in failed)
+
+
+def _how(check: CheckRun) -> str:
+    if check.timed_out:
+        return f"(stopped after {check.seconds:.0f} s)"
+    return f"(exit code {check.exit_code})"
+
+
+def reported_failure(report: Report) -> Failure:
+    """A worker's own account of why it could not."""
+    kind = "ambiguous" if report.status == "blocked" else REPORTED.get(report.error_kind, "other")
+    details = [report.error_message or "", *(f"needs: {need}" for need in report.needs)]
+    advice = [f"recommends: {recommendation}" for recommendation in report.recommendations]
+    return Failure(kind=kind, summary=report.summary, evidence="\n".join(filter(None, (*details, *advice))))
+
+
+def crash(bug: BaseException) -> Failure:
+    """A bug of ours as a fact: the fleet outlives it, the trace is kept."""
+    trace = "".join(traceback.format_exception(bug))
+    return Failure(kind="crash", summary=f"{type(bug).__name__}: {bug}", evidence=trace[-TRACE:])

@@ -1,0 +1,57 @@
+"""What is done about a failure: one table, and the numbers beside it.
+
+The ladder: what passes by itself is retried with backoff and costs no attempt; the rest goes to the planner, which
+tries another approach or splits the task; past the limits a human is asked.
+"""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Literal, get_args
+
+from fleet.core.facts import FailureKind
+from fleet.core.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """What a kind of failure costs, and who decides next."""
+
+    counts: bool
+    """Whether it uses up one of the subtask's attempts."""
+    first: Literal["retry", "planner"]
+
+
+PASSES = Rung(counts=False, first="retry")
+DECIDE = Rung(counts=True, first="planner")
+
+LADDER: dict[FailureKind, Rung] = {
+    "transient": PASSES,
+    "infrastructure": PASSES,
+    "crash": PASSES,
+    "configuration": PASSES,
+    "protocol": DECIDE,
+    "tool": DECIDE,
+    "check": DECIDE,
+    "vacuous": DECIDE,
+    "empty": DECIDE,
+    "bounds": DECIDE,
+    "conflict": DECIDE,
+    "integration": DECIDE,
+    "too_complex": DECIDE,
+    "ambiguous": DECIDE,
+    "refusal": DECIDE,
+    "budget": DECIDE,
+    "other": DECIDE,
+}
+KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
+
+
+def counts(kind: FailureKind) -> bool:
+    return LADDER[kind].counts
+
+
+def backoff(policy: Policy, *, key: str, failures: int) -> float:
+    """Seconds to wait after the n-th failure in a row: exponential, with full jitter that `key` determines."""
+    ceiling = min(policy.backoff_cap_s, policy.backoff_first_s * 2.0 ** (failures - 1))
+    spread = int.from_bytes(sha256(f"{key}:{failures}".encode()).digest()[:4]) / 2**32
+    return ceiling * (0.1 + 0.9 * spread)

@@ -1,0 +1,68 @@
+"""Requests: what people ask of a run through its inbox, and whether that makes sense now.
+
+A request is the fact it would become. `accept` returns it, or the reason why not.
+"""
+
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
+
+from fleet.core import facts as f
+from fleet.core.nearest import did_you_mean
+from fleet.core.standing import standing
+from fleet.core.state import RunState
+
+Request = (
+    f.PlanApproved
+    | f.Paused
+    | f.Unpaused
+    | f.DrainRequested
+    | f.CancelRequested
+    | f.LimitsChanged
+    | f.RetryRequested
+    | f.QuestionAnswered
+)
+REQUEST: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="kind")])
+
+
+def accept(state: RunState, request: Request) -> str | None:
+    """None if `request` may happen now, or why it may not."""
+    match request:
+        case f.QuestionAnswered():
+            return _answer_problem(state, request)
+        case f.RetryRequested():
+            return _retry_problem(state, request)
+        case f.PlanApproved() if request.version != state.plan.version:
+            return f"the plan is at version {state.plan.version} now, not {request.version}; look at it again"
+        case f.Paused() | f.DrainRequested() | f.CancelRequested() if state.ended:
+            return f"{state.run} has ended already ({state.ending})"
+        case f.LimitsChanged():
+            return _limits_problem(request)
+        case _:
+            return None
+
+
+def _answer_problem(state: RunState, request: f.QuestionAnswered) -> str | None:
+    question = state.questions.get(request.question)
+    if question is None:
+        return f"there is no question {request.question!r}{did_you_mean(request.question, state.questions)}"
+    if question.answer is not None:
+        return f"{question.id} was answered already: {question.answer}"
+    return None if request.answer.strip() else "the answer is empty"
+
+
+def _retry_problem(state: RunState, request: f.RetryRequested) -> str | None:
+    if request.subtask not in state.subtasks:
+        return f"no subtask is called {request.subtask!r}{did_you_mean(request.subtask, state.subtasks)}"
+    where = standing(state, request.subtask, request.at)
+    if where in {"failed", "blocked", "escalated"} or (where == "dropped" and state.subtasks[request.subtask].attempts):
+        return None
+    return f"{request.subtask} is {where}; only what failed can be tried again"
+
+
+def _limits_problem(request: f.LimitsChanged) -> str | None:
+    if request.workers is not None and not 1 <= request.workers <= 1000:  # noqa: PLR2004 - as Policy.workers
+        return "workers: 1 to 1000"
+    if any(value is not None and value <= 0 for value in (request.budget_dollars, request.budget_minutes)):
+        return "a budget is more than nothing"
+    return None

@@ -1,0 +1,266 @@
+"""What is true of a run: causes only. Conditions such as ready or blocked are derived in `standing.py`.
+
+All values are frozen; `evolve.py` alone makes new ones.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from fleet.core.facts import CheckRun, Ending, Failure, FailureKind, Member, Remedy, Report, Role, Strategy
+from fleet.core.ids import QuestionId, RunId, Sha, SubtaskId
+from fleet.core.plan import Plan, Subtask
+from fleet.core.policy import Policy
+from fleet.core.usage import Spend
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at a subtask by one worker."""
+
+    number: int
+    worker: str
+    model: str | None
+    base: Sha
+    strategy: Strategy
+    guidance: str
+    started_at: float
+    working: bool = False
+    commit: Sha | None = None
+    paths: tuple[str, ...] = ()
+    report: Report | None = None
+    verified: bool = False
+    checks: tuple[CheckRun, ...] = ()
+    failure: Failure | None = None
+    landed: Sha | None = None
+    ended_at: float | None = None
+    spend: Spend = Spend()
+    turn: int = 0
+    doing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskState:
+    """What happened to one subtask."""
+
+    id: SubtaskId
+    parent: SubtaskId | None = None
+    depth: int = 0
+    attempts: tuple[Attempt, ...] = ()
+    failure: Failure | None = None
+    """The last failure, until something is done about it."""
+    remedy: Remedy | None = None
+    """What policy chose for that failure."""
+    counted: int = 0
+    """Failures that used up an attempt, since a human last helped."""
+    retries: int = 0
+    """Failures that did not."""
+    not_before: float = 0.0
+    strategy: Strategy = "first"
+    guidance: str = ""
+    landed: Sha | None = None
+    parts: tuple[SubtaskId, ...] = ()
+    dropped: str | None = None
+    skipped: bool = False
+    question: QuestionId | None = None
+    """An open question about it."""
+
+    @property
+    def last(self) -> Attempt | None:
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def current(self) -> Attempt | None:
+        """The attempt that is under way."""
+        last = self.last
+        return last if last is not None and last.ended_at is None else None
+
+    @property
+    def closed(self) -> bool:
+        """Nothing will happen to it any more, short of a human."""
+        return self.landed is not None or bool(self.parts) or self.dropped is not None or self.skipped
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something a human was asked."""
+
+    id: QuestionId
+    about: SubtaskId | None
+    text: str
+    options: tuple[str, ...]
+    evidence: str
+    by: str
+    asked_at: float
+    answer: str | None = None
+    answered_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One failure within an incident."""
+
+    subtask: SubtaskId
+    attempt: int
+    kind: FailureKind
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """From a failure to its recovery, or to the point where a human had to help."""
+
+    number: int
+    subtask: SubtaskId
+    kind: FailureKind
+    opened_at: float
+    troubles: tuple[Trouble, ...]
+    closed_at: float | None = None
+    recovered: bool | None = None
+    strategy: Strategy | None = None
+    """What recovered it, or `human` where it was handed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Candidates that are being merged and tested together."""
+
+    number: int
+    members: tuple[Member, ...]
+    formed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """The queue in front of the integration branch."""
+
+    queue: tuple[SubtaskId, ...] = ()
+    batch: Batch | None = None
+    batches: int = 0
+    red: int = 0
+    limit: int = 1
+    """How many the next batch may hold: halved by a red one, doubled by a green one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the planner has not been told yet, or is being told."""
+
+    reports: tuple[SubtaskId, ...] = ()
+    answers: tuple[QuestionId, ...] = ()
+    since: float | None = None
+    urgent: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.reports or self.answers)
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """Where the conversation with the planner stands."""
+
+    calls: int = 0
+    open: int | None = None
+    why: str = ""
+    unread: Reading = Reading()
+    reading: Reading = Reading()
+    failures: int = 0
+    """Calls in a row that came to nothing."""
+    last_failure: Failure | None = None
+    not_before: float = 0.0
+    idle_calls: int = 0
+    """Calls in a row that changed nothing while nothing else was going on."""
+    turn: int = 0
+    doing: str = ""
+    synthesis: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of the plan, and why it came to be."""
+
+    plan: Plan
+    at: float
+    by: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """Everything that is true of a run."""
+
+    run: RunId
+    goal: str
+    repository: str
+    base: Sha
+    base_name: str
+    result_branch: str
+    policy: Policy
+    started_at: float
+    sandbox: str
+    simulated: bool
+    tip: Sha
+    published: Sha | None = None
+    publish_not_before: float = 0.0
+    publish_failures: int = 0
+    plan: Plan = Plan()
+    given: bool = False
+    """The plan came with the run, not from the planner."""
+    versions: tuple[Version, ...] = ()
+    subtasks: Mapping[SubtaskId, SubtaskState] = field(default_factory=dict)
+    landing: Landing = Landing()
+    planning: Planning = Planning()
+    questions: Mapping[QuestionId, Question] = field(default_factory=dict)
+    incidents: tuple[Incident, ...] = ()
+    spend: Mapping[Role, Spend] = field(default_factory=dict)
+    epoch: int = 0
+    active_s: float = 0.0
+    """Seconds that earlier engines worked on it."""
+    engine_since: float | None = None
+    approved: int | None = None
+    paused: bool = False
+    draining: bool = False
+    cancelled: bool = False
+    ending: Ending | None = None
+    ending_why: str = ""
+    ended_at: float | None = None
+    peak: int = 0
+    commits: int = 0
+    attempts: int = 0
+    warnings: tuple[str, ...] = ()
+    last_at: float = 0.0
+
+    def spec(self, id: SubtaskId) -> Subtask:  # noqa: A002 - the name plans give it
+        found = self.plan.subtask(id)
+        if found is None:
+            raise KeyError(id)
+        return found
+
+    @property
+    def ended(self) -> bool:
+        return self.ending is not None
+
+    @property
+    def spent(self) -> Spend:
+        return sum(self.spend.values(), Spend())
+
+    def seconds(self, now: float) -> float:
+        """How long it was worked on: time in which no engine ran does not count."""
+        until = self.ended_at if self.ended_at is not None else now
+        return self.active_s + (max(0.0, until - self.engine_since) if self.engine_since is not None else 0.0)
+
+    def underway(self) -> Iterator[tuple[SubtaskState, Attempt]]:
+        """Attempts that have not ended: running, being verified, landing."""
+        for subtask in self.subtasks.values():
+            if (attempt := subtask.current) is not None:
+                yield subtask, attempt
+
+    def running(self) -> list[tuple[SubtaskState, Attempt]]:
+        """Attempts that hold one of the run's worker places."""
+        return [(subtask, attempt) for subtask, attempt in self.underway() if attempt.commit is None]
+
+    def working(self) -> int:
+        """Agents in conversation or at work right now."""
+        return sum(attempt.working for _, attempt in self.running())
+
+    def open_questions(self) -> list[Question]:
+        return [question for question in self.questions.values() if question.answer is None]

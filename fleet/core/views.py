@@ -1,0 +1,210 @@
+"""Views: the state as others read it — the planner's shared state, and the status a script or a person asks for."""
+
+from collections import Counter
+from typing import Any
+
+from fleet.core.decide import awaits_approval, over_budget
+from fleet.core.facts import Role
+from fleet.core.plan import Subtask
+from fleet.core.standing import Standing, counts, standing, standings
+from fleet.core.state import Incident, Question, RunState, SubtaskState
+from fleet.core.usage import Spend
+
+EVIDENCE = 3_000  # characters of evidence a planner sees of one failure
+HISTORY = 4  # failures of one subtask it sees
+ROLES: tuple[Role, ...] = ("planner", "worker")
+
+
+def planner_state(state: RunState, now: float) -> dict[str, Any]:
+    """The `<state>` block of the model protocol."""
+    reading = state.planning.reading
+    return {
+        "run": state.run,
+        "goal": state.plan.goal or state.goal[:2000],
+        "plan_version": state.plan.version,
+        "tip": state.tip,
+        "budget": budget_left(state, now),
+        "subtasks": [_for_planner(state, spec, now) for spec in state.plan.subtasks],
+        "reports_since_last_call": list(reading.reports),
+        "questions": [
+            {"id": question.id, "about": question.about, "question": question.text, "answer": question.answer}
+            for question in state.questions.values()
+        ],
+    }
+
+
+def budget_left(state: RunState, now: float) -> dict[str, float | None]:
+    policy = state.policy
+    dollars = minutes = None
+    if policy.budget_dollars is not None:
+        dollars = round(max(0.0, policy.budget_dollars - state.spent.priced_dollars), 4)
+    if policy.budget_minutes is not None:
+        minutes = round(max(0.0, policy.budget_minutes - state.seconds(now) / 60), 1)
+    return {"dollars_left": dollars, "minutes_left": minutes}
+
+
+def _for_planner(state: RunState, spec: Subtask, now: float) -> dict[str, Any]:
+    subtask = state.subtasks[spec.id]
+    where = standing(state, spec.id, now)
+    last = subtask.last
+    report = last.report if last is not None else None
+    failures = [
+        {
+            "attempt": attempt.number,
+            "class": attempt.failure.kind,
+            "strategy": attempt.strategy,
+            "evidence": f"{attempt.failure.summary}\n{attempt.failure.evidence}"[-EVIDENCE:].strip(),
+        }
+        for attempt in subtask.attempts
+        if attempt.failure is not None
+    ]
+    return {
+        "id": spec.id,
+        "title": spec.title,
+        "status": "dropped" if where == "split" else where,
+        "attempts": len(subtask.attempts),
+        "depends_on": list(spec.depends_on),
+        "worker": spec.worker,
+        "result": f"split into {', '.join(subtask.parts)}" if subtask.parts else report.summary if report else "",
+        "recommendations": [*report.recommendations, *report.needs, *report.discovered] if report else [],
+        "failures": failures[-HISTORY:],
+    }
+
+
+# ---- status ---------------------------------------------------------------------------------------------------------
+
+
+def run_word(state: RunState, now: float, *, alive: bool) -> str:
+    """One word for how a run is: what a person asks first."""
+    if state.ending is not None:
+        return state.ending
+    if not alive:
+        return "interrupted"
+    if state.draining:
+        return "draining"
+    if state.paused:
+        return "paused"
+    if awaits_approval(state):
+        return "awaiting approval"
+    if over_budget(state, now) is not None:
+        return "over budget"
+    return "planning" if not state.plan.subtasks else "running"
+
+
+def status(state: RunState, now: float, *, alive: bool) -> dict[str, Any]:
+    """What `fleet status --json` prints. Its keys are public."""
+    return {
+        "run": state.run,
+        "state": run_word(state, now, alive=alive),
+        "why": state.ending_why,
+        "goal": state.plan.goal or state.goal,
+        "repository": state.repository,
+        "plan_version": state.plan.version,
+        "subtasks": dict(sorted(counts(state, now).items())),
+        "agents": {"running": state.working() if alive else 0, "peak": state.peak, "limit": state.policy.workers},
+        "attempts": state.attempts,
+        "commits": state.commits,
+        "incidents": incident_counts(state),
+        "recovery_rate": recovery_rate(state.incidents),
+        "tokens": {role: _tokens(state.spend.get(role, Spend())) for role in ROLES},
+        "cost_dollars": state.spent.dollars,
+        "simulated": state.simulated,
+        "sandbox": state.sandbox,
+        "seconds": round(state.seconds(now), 3),
+        "questions": [question_view(question) for question in state.open_questions()],
+        "result_branch": state.result_branch if state.published else None,
+        "base": state.base,
+        "tip": state.tip,
+        "warnings": list(state.warnings),
+    }
+
+
+def question_view(question: Question) -> dict[str, Any]:
+    return {
+        "id": question.id,
+        "about": question.about,
+        "question": question.text,
+        "options": list(question.options),
+        "answer": question.answer,
+    }
+
+
+def _tokens(spend: Spend) -> dict[str, int]:
+    return {"calls": spend.calls, **spend.usage.model_dump()}
+
+
+def recovery_rate(incidents: tuple[Incident, ...]) -> float | None:
+    """Recovered of closed; None where nothing closed, because there is no rate without its denominator."""
+    closed = [incident for incident in incidents if incident.closed_at is not None]
+    return sum(bool(incident.recovered) for incident in closed) / len(closed) if closed else None
+
+
+def incident_counts(state: RunState) -> dict[str, Any]:
+    closed = [incident for incident in state.incidents if incident.closed_at is not None]
+    recovered = [incident for incident in closed if incident.recovered]
+    by_kind: dict[str, dict[str, int]] = {}
+    for incident in state.incidents:
+        row = by_kind.setdefault(incident.kind, {"opened": 0, "recovered": 0, "unrecovered": 0})
+        row["opened"] += 1
+        if incident.closed_at is not None:
+            row["recovered" if incident.recovered else "unrecovered"] += 1
+    return {
+        "opened": len(state.incidents),
+        "recovered": len(recovered),
+        "unrecovered": len(closed) - len(recovered),
+        "by_class": by_kind,
+        "by_strategy": dict(Counter(incident.strategy or "none" for incident in closed)),
+    }
+
+
+def subtask_rows(state: RunState, now: float) -> list[tuple[Subtask, SubtaskState, Standing]]:
+    where = standings(state, now)
+    return [(spec, state.subtasks[spec.id], where[spec.id]) for spec in state.plan.subtasks]
+
+
+def subtask_view(state: RunState, spec: Subtask, now: float) -> dict[str, Any]:
+    """What `fleet show SUBTASK --json` prints."""
+    subtask = state.subtasks[spec.id]
+    return {
+        "subtask": spec.model_dump(mode="json"),
+        "status": standing(state, spec.id, now),
+        "landed": subtask.landed,
+        "parts": list(subtask.parts),
+        "dropped": subtask.dropped,
+        "attempts": [
+            {
+                "number": attempt.number,
+                "worker": attempt.worker,
+                "model": attempt.model,
+                "strategy": attempt.strategy,
+                "guidance": attempt.guidance,
+                "base": attempt.base,
+                "commit": attempt.commit,
+                "landed": attempt.landed,
+                "paths": list(attempt.paths),
+                "turns": attempt.turn,
+                "cost_dollars": attempt.spend.dollars,
+                "seconds": round((attempt.ended_at or now) - attempt.started_at, 3),
+                "report": attempt.report.model_dump(mode="json") if attempt.report else None,
+                "failure": attempt.failure.model_dump(mode="json") if attempt.failure else None,
+                "checks": [check.model_dump(mode="json") for check in attempt.checks],
+            }
+            for attempt in subtask.attempts
+        ],
+        "incidents": [incident_view(incident) for incident in state.incidents if incident.subtask == spec.id],
+    }
+
+
+def incident_view(incident: Incident) -> dict[str, Any]:
+    return {
+        "number": incident.number,
+        "subtask": incident.subtask,
+        "class": incident.kind,
+        "troubles": [
+            {"attempt": trouble.attempt, "class": trouble.kind, "summary": trouble.summary}
+            for trouble in incident.troubles
+        ],
+        "recovered": incident.recovered,
+        "strategy": incident.strategy,
+        "seconds": round(incident.closed_at - incident.opened_at, 3) if incident.closed_at is not None else None,
+    }

@@ -1,0 +1,395 @@
+"""Doing: one method per command. Each records what came of it; none decides what happens next.
+
+Every effect can be asked for twice, because a crash may come between it and its record: marks in git (a pinned ref, the
+integration branch) tell what an earlier life of the same effect achieved.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from anyio import create_task_group, sleep
+
+from fleet.core import facts as f
+from fleet.core.commands import CallPlanner, Command, Publish, RunAttempt, TestBatch, VerifyAttempt
+from fleet.core.failures import check_failure, crash, reported_failure
+from fleet.core.landing import verdict
+from fleet.core.plan import Criterion, Subtask
+from fleet.core.remedies import backoff
+from fleet.core.revision import Revision, revise_plan
+from fleet.core.standing import for_revision
+from fleet.core.state import Attempt, RunState
+from fleet.core.validate import Known, Problem
+from fleet.core.views import planner_state
+from fleet.meter import EngineMeter, Record
+from fleet.ports import (
+    Broken,
+    Clock,
+    Integrator,
+    Planner,
+    PlannerBrief,
+    Signature,
+    Worker,
+    WorkerBrief,
+    Worktrees,
+)
+
+NOTES = "AGENTS.md"
+NOTES_LIMIT = 20_000  # characters
+TRIES = 4
+TRY_AGAIN_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The checks that are not a subtask's own."""
+
+    criteria: tuple[Criterion, ...] = ()
+    named: Mapping[str, str] = field(default_factory=dict)
+    """Commands by the name plans give them."""
+
+    def resolved(self, criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
+        """Criteria with a command. What only a worker's own exit code can tell has none."""
+        filled = (
+            criterion if criterion.run else criterion.model_copy(update={"run": self.named.get(criterion.criterion)})
+            for criterion in criteria
+        )
+        return tuple(criterion for criterion in filled if criterion.run)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The adapters of a run."""
+
+    planner: Planner
+    workers: Mapping[str, Worker]
+    descriptions: Mapping[str, str]
+    worktrees: Worktrees
+    integrator: Integrator
+    clock: Clock
+    gate: Gate
+
+
+class Performer:
+    """Carries out the commands of one run."""
+
+    def __init__(self, engine: Record, world: World) -> None:
+        self._engine = engine
+        self._world = world
+        self._before: dict[tuple[str, str], bool] = {}
+
+    async def __call__(self, command: Command) -> None:
+        try:
+            await self._persist(command)
+        except Broken as broken:
+            await self._record_failure(command, broken.failure)
+        except Exception as bug:  # noqa: BLE001 - the fleet outlives any one effect; the fact keeps the trace
+            await self._record_failure(command, crash(bug))
+
+    async def _persist(self, command: Command) -> None:
+        """Try again what needs no model: when the machine is to blame, a worker's finished work is not done over."""
+        tries = 1 if isinstance(command, RunAttempt | CallPlanner) else TRIES
+        for number in range(1, tries + 1):
+            try:
+                await self._perform(command)
+            except Broken as broken:
+                if number == tries or broken.failure.kind != "infrastructure":
+                    raise
+                await sleep(TRY_AGAIN_S * 2**number)
+            else:
+                return
+
+    async def _perform(self, command: Command) -> None:
+        match command:
+            case CallPlanner():
+                await self._call_planner(command)
+            case RunAttempt():
+                await self._run_attempt(command)
+            case VerifyAttempt():
+                await self._verify_attempt(command)
+            case TestBatch():
+                await self._test_batch(command)
+            case Publish():
+                await self._publish(command)
+            case _:
+                assert_never(command)
+
+    async def _record_failure(self, command: Command, failure: f.Failure) -> None:
+        match command:
+            case CallPlanner(call=call):
+                await self._planner_failed(call, failure)
+            case RunAttempt(subtask=subtask, number=number) | VerifyAttempt(subtask=subtask, number=number):
+                await self._failed(subtask, number, failure)
+            case TestBatch(number=number):
+                ejected = tuple(
+                    f.Ejected(subtask=member.subtask, attempt=member.attempt, failure=failure)
+                    for member in self._members(number)
+                )
+                tip = self._engine.state.tip
+                await self._engine.record(f.BatchTested(at=self._now(), number=number, tip=tip, ejected=ejected))
+            case Publish(tip=tip):
+                await self._publish_failed(tip, failure.summary)
+            case _:
+                assert_never(command)
+
+    def _now(self) -> float:
+        return self._world.clock.now()
+
+    # ---- the planner
+
+    async def _call_planner(self, command: CallPlanner) -> None:
+        state, world = self._engine.state, self._world
+        brief = PlannerBrief(
+            run=state.run,
+            call=command.call,
+            epic=state.goal,
+            state=planner_state(state, self._now()),
+            workers=dict(world.descriptions),
+        )
+
+        async def submit(revision: Revision) -> Sequence[Problem]:
+            return await self._submit(command.call, revision)
+
+        meter = EngineMeter(self._engine, world.clock, "planner", call=command.call)
+        failure = await world.planner.plan(brief, world.worktrees.at(state.tip), submit, meter)
+        if failure is None and self._engine.state.planning.open == command.call:
+            failure = f.Failure(kind="protocol", summary="the planner ended without a revision")
+        if failure is not None:
+            await self._planner_failed(command.call, failure)
+
+    async def _submit(self, call: int, revision: Revision) -> Sequence[Problem]:
+        known = Known(
+            max_subtasks=self._engine.state.policy.max_subtasks,
+            workers=frozenset(self._world.workers),
+            checks=frozenset(self._world.gate.named),
+        )
+        problems: list[Problem] = []
+
+        def facts(state: RunState) -> Sequence[f.Fact]:
+            if state.planning.open != call:
+                problems.append(Problem("", "this call is over; another one was opened"))
+                return []
+            revised = revise_plan(state.plan, revision, for_revision(state, self._now()), known)
+            if isinstance(revised, tuple):
+                problems.extend(revised)
+                return []
+            return [f.PlanRevised(at=self._now(), call=call, by="planner", revision=revision)]
+
+        await self._engine.propose(facts)
+        return problems
+
+    async def _planner_failed(self, call: int, failure: f.Failure) -> None:
+        state = self._engine.state
+        wait = backoff(state.policy, key=f"{state.run}/planner", failures=state.planning.failures + 1)
+        now = self._now()
+        await self._engine.record(f.PlannerFailed(at=now, call=call, failure=failure, not_before=now + wait))
+
+    # ---- attempts
+
+    def _attempt(self, subtask: str) -> tuple[Subtask, Attempt]:
+        state = self._engine.state
+        return state.spec(subtask), state.subtasks[subtask].attempts[-1]
+
+    async def _run_attempt(self, command: RunAttempt) -> None:
+        world, run = self._world, self._engine.state.run
+        spec, attempt = self._attempt(command.subtask)
+        change = await world.worktrees.pinned(run, spec.id, attempt.number)
+        if change is not None:  # an earlier life of this attempt got that far
+            report = f.Report(status="done", summary="finished before an interruption")
+            await self._committed(command, change.commit, change.paths, report)
+            return
+        vacuous = await self._passes_before(spec, attempt.base)
+        if vacuous is not None:
+            await self._failed(spec.id, attempt.number, vacuous)
+            return
+        worker = world.workers[attempt.worker]
+        brief = await self._brief(spec, attempt, worker)
+        meter = EngineMeter(self._engine, world.clock, "worker", subtask=spec.id, attempt=attempt.number)
+        async with world.worktrees.lease(attempt.base) as lease:
+            await self._engine.record(f.WorkerStarted(at=self._now(), subtask=spec.id, number=attempt.number))
+            report_or_failure = await worker.run(brief, lease.desk, meter)
+            if isinstance(report_or_failure, f.Failure):
+                await self._failed(spec.id, attempt.number, report_or_failure)
+                return
+            report = report_or_failure
+            if report.status != "done":
+                await self._failed(spec.id, attempt.number, reported_failure(report), report=report)
+                return
+            signature = Signature(
+                run=run,
+                subtask=spec.id,
+                attempt=attempt.number,
+                title=spec.title,
+                body=report.summary,
+                worker=attempt.worker,
+                model=brief.model,
+            )
+            committed = await lease.commit(signature, spec.touches)
+        if isinstance(committed, f.Failure):
+            await self._failed(spec.id, attempt.number, committed, report=report)
+        else:
+            await self._committed(command, committed.commit, committed.paths, report)
+
+    async def _brief(self, spec: Subtask, attempt: Attempt, worker: Worker) -> WorkerBrief:
+        state = self._engine.state
+        earlier = state.subtasks[spec.id].attempts[:-1]
+        results = ((need, last.report) for need in spec.depends_on if (last := state.subtasks[need].last) is not None)
+        return WorkerBrief(
+            run=state.run,
+            subtask=spec,
+            attempt=attempt.number,
+            model=attempt.model or worker.model,
+            guidance=attempt.guidance,
+            failures=tuple((past.number, past.failure) for past in earlier if past.failure is not None),
+            results=tuple((need, report) for need, report in results if report is not None),
+            notes=await self._notes(attempt.base),
+        )
+
+    async def _notes(self, base: str) -> str:
+        repository = self._world.worktrees.at(base)
+        if NOTES not in await repository.list_files(NOTES):
+            return ""
+        return (await repository.read_file(NOTES))[:NOTES_LIMIT]
+
+    async def _passes_before(self, spec: Subtask, base: str) -> f.Failure | None:
+        """A check that passes before any work was done proves nothing: it goes back to the planner."""
+        expected = self._world.gate.resolved([criterion for criterion in spec.acceptance if criterion.fails_before])
+        unknown = [criterion for criterion in expected if (base, criterion.run or "") not in self._before]
+        if unknown:
+            async with self._world.worktrees.lease(base) as lease:
+                runs = await lease.check(unknown)
+            self._before |= {(base, run.command): run.passed for run in runs}
+        passing = [criterion for criterion in expected if self._before[base, criterion.run or ""]]
+        if not passing:
+            return None
+        return f.Failure(
+            kind="vacuous",
+            summary="passes before any work was done: " + ", ".join(criterion.criterion for criterion in passing),
+            evidence="\n".join(f"$ {criterion.run}\n(exit code 0 on the base {base[:12]})" for criterion in passing),
+        )
+
+    async def _committed(self, command: RunAttempt, commit: str, paths: tuple[str, ...], report: f.Report) -> None:
+        await self._engine.record(
+            f.AttemptCommitted(
+                at=self._now(),
+                subtask=command.subtask,
+                number=command.number,
+                commit=commit,
+                paths=paths,
+                report=report,
+            )
+        )
+
+    async def _failed(
+        self,
+        subtask: str,
+        number: int,
+        failure: f.Failure,
+        *,
+        report: f.Report | None = None,
+        checks: tuple[f.CheckRun, ...] = (),
+    ) -> None:
+        await self._engine.record(
+            f.AttemptFailed(
+                at=self._now(), subtask=subtask, number=number, failure=failure, report=report, checks=checks
+            )
+        )
+
+    async def _verify_attempt(self, command: VerifyAttempt) -> None:
+        spec, attempt = self._attempt(command.subtask)
+        criteria = self._world.gate.resolved(spec.acceptance)
+        checks: tuple[f.CheckRun, ...] = ()
+        if criteria and attempt.commit is not None:
+            async with self._world.worktrees.lease(attempt.commit) as lease:
+                checks = await lease.check(criteria)
+        failed = tuple(check for check in checks if not check.passed)
+        if failed:
+            await self._failed(spec.id, attempt.number, check_failure(failed), checks=checks)
+            return
+        await self._engine.record(
+            f.AttemptVerified(at=self._now(), subtask=spec.id, number=attempt.number, checks=checks)
+        )
+
+    # ---- landing
+
+    def _members(self, number: int) -> tuple[f.Member, ...]:
+        batch = self._engine.state.landing.batch
+        return batch.members if batch is not None and batch.number == number else ()
+
+    async def _test_batch(self, command: TestBatch) -> None:
+        state, integrator = self._engine.state, self._world.integrator
+        landed = await integrator.landed_since(state.run, state.tip)
+        if landed:  # an earlier life of this batch moved the branch
+            tip = await integrator.tip(state.run)
+            await self._tested(command, tip=tip, landed=landed)
+            return
+        members = self._members(command.number)
+        merged = await integrator.merge(state.tip, members)
+        ejected = tuple(
+            f.Ejected(subtask=member.subtask, attempt=member.attempt, failure=failure)
+            for member, failure in merged.conflicts
+        )
+        if not merged.landed:
+            await self._tested(command, tip=state.tip, ejected=ejected)
+            return
+        checks = await self._gate(merged.tip, merged.landed)
+        failed = tuple(check for check in checks if not check.passed)
+        red, guilty = verdict(merged.landed, failed)
+        if red:
+            await self._tested(command, tip=state.tip, ejected=(*ejected, *guilty), red=True, checks=failed)
+            return
+        if not await integrator.advance(state.run, new=merged.tip, old=state.tip):
+            raise Broken(f.Failure(kind="infrastructure", summary="the integration branch moved without us"))
+        await self._tested(command, tip=merged.tip, landed=merged.landed, ejected=ejected, checks=checks)
+
+    async def _tested(
+        self,
+        command: TestBatch,
+        *,
+        tip: str,
+        landed: tuple[f.Member, ...] = (),
+        ejected: tuple[f.Ejected, ...] = (),
+        red: bool = False,
+        checks: tuple[f.CheckRun, ...] = (),
+    ) -> None:
+        await self._engine.record(
+            f.BatchTested(
+                at=self._now(),
+                number=command.number,
+                tip=tip,
+                landed=landed,
+                ejected=ejected,
+                red=red,
+                checks=checks,
+            )
+        )
+
+    async def _gate(self, commit: str, members: Sequence[f.Member]) -> tuple[f.CheckRun, ...]:
+        """The project's gate and the criteria of every member, on clean checkouts of the merged tree, side by side."""
+        gate = self._world.gate
+        own = [c for member in members for c in gate.resolved(self._engine.state.spec(member.subtask).acceptance)]
+        gated = {criterion.run for criterion in gate.criteria}
+        unique = {criterion.run: criterion for criterion in own if criterion.run not in gated}
+        results: list[tuple[f.CheckRun, ...]] = []
+
+        async def check(criteria: Sequence[Criterion]) -> None:
+            async with self._world.worktrees.lease(commit) as lease:
+                results.append(await lease.check(criteria))
+
+        async with create_task_group() as sides:
+            for criteria in (gate.criteria, tuple(unique.values())):
+                if criteria:
+                    sides.start_soon(check, criteria)
+        return tuple(run for side in results for run in side)
+
+    async def _publish(self, command: Publish) -> None:
+        problem = await self._world.integrator.publish(self._engine.state.run, tip=command.tip)
+        if problem is None:
+            await self._engine.record(f.Published(at=self._now(), tip=command.tip))
+        else:
+            await self._publish_failed(command.tip, problem)
+
+    async def _publish_failed(self, tip: str, why: str) -> None:
+        state, now = self._engine.state, self._now()
+        wait = backoff(state.policy, key=f"{state.run}/publish", failures=state.publish_failures + 1)
+        await self._engine.record(f.PublishFailed(at=now, tip=tip, why=why, not_before=now + wait))

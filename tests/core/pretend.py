@@ -1,0 +1,205 @@
+"""A pretended world for the core: facts instead of effects, a clock of its own, chance from a seed. No I/O at all."""
+
+import random
+from dataclasses import dataclass, field
+
+from fleet.core import facts as f
+from fleet.core.commands import CallPlanner, Command, Publish, RunAttempt, TestBatch, VerifyAttempt, effects
+from fleet.core.decide import awaits_approval, decide, next_wake
+from fleet.core.evolve import evolve
+from fleet.core.plan import Criterion, Plan, Subtask
+from fleet.core.policy import Policy
+from fleet.core.remedies import KINDS
+from fleet.core.revision import Ask, Drop, Retry, Revision, Split, revise_plan
+from fleet.core.standing import for_revision, standings
+from fleet.core.state import RunState
+from fleet.core.usage import Usage
+
+KINDS_HERE = tuple(kind for kind in KINDS if kind != "configuration")
+
+
+def subtask(id_: str, *needs: str) -> Subtask:
+    check = Criterion(criterion="it works", run=f"check {id_}")
+    return Subtask(id=id_, title=f"Build {id_}", goal=f"Build {id_}.", acceptance=(check,), depends_on=needs)
+
+
+def started(policy: Policy | None = None, plan: Plan | None = None) -> f.RunStarted:
+    return f.RunStarted(
+        at=0.0,
+        run="r",
+        goal="the epic",
+        repository="somewhere",
+        base="base",
+        base_name="main",
+        result_branch="fleet/r",
+        policy=policy or Policy(),
+        plan=plan,
+    )
+
+
+@dataclass
+class Pretend:
+    """Plays a run to its end. `trouble` is how often an effect fails."""
+
+    seed: int
+    policy: Policy
+    trouble: float = 0.3
+    now: float = 0.0
+    state: RunState = field(init=False)
+    facts: list[f.Fact] = field(default_factory=list)
+    landed: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)  # noqa: S311 - a pretended world
+        self.facts = [started(self.policy)]
+        self.state = evolve(None, self.facts[0])
+        self.names = 0
+        self.settle()
+
+    # ---- the engine's part
+
+    def record(self, *facts: f.Fact) -> None:
+        for fact in facts:
+            self.state = evolve(self.state, fact)
+            self.facts.append(fact)
+
+    def settle(self) -> None:
+        while decisions := decide(self.state, self.now):
+            self.record(*decisions)
+
+    def step(self) -> None:
+        """One effect comes to its end, or time passes."""
+        wanted = effects(self.state, self.now)
+        wake = next_wake(self.state, self.now)
+        if wanted and (wake is None or self.chance.random() < 0.9):
+            self.now += self.chance.random()
+            self.perform(self.chance.choice(wanted))
+        elif wake is not None:
+            self.now = wake
+        elif awaits_approval(self.state):
+            self.record(f.PlanApproved(at=self.now, version=self.state.plan.version, by="someone"))
+        self.settle()
+
+    def pending(self) -> bool:
+        """Whether anything at all can move this run on."""
+        waits = next_wake(self.state, self.now) is not None or awaits_approval(self.state)
+        return waits or bool(effects(self.state, self.now) or self.state.open_questions())
+
+    # ---- the world's part
+
+    def perform(self, command: Command) -> None:
+        match command:
+            case CallPlanner(call=call):
+                self.plan(call)
+            case RunAttempt(subtask=id_, number=number):
+                self.work(id_, number)
+            case VerifyAttempt(subtask=id_, number=number):
+                self.verify(id_, number)
+            case TestBatch(number=number):
+                self.land(number)
+            case Publish(tip=tip):
+                self.record(f.Published(at=self.now, tip=tip))
+
+    def unlucky(self) -> bool:
+        return self.chance.random() < self.trouble
+
+    def failure(self) -> f.Failure:
+        return f.Failure(kind=self.chance.choice(KINDS_HERE), summary="bad luck", evidence="it says so")
+
+    def work(self, id_: str, number: int) -> None:
+        self.record(f.WorkerStarted(at=self.now, subtask=id_, number=number))
+        self.record(
+            f.ModelCalled(
+                at=self.now,
+                role="worker",
+                model="m",
+                usage=Usage(input=10, output=1),
+                dollars=0.01,
+                seconds=1.0,
+                subtask=id_,
+                attempt=number,
+                turn=1,
+            )
+        )
+        if self.unlucky():
+            self.record(f.AttemptFailed(at=self.now, subtask=id_, number=number, failure=self.failure()))
+            return
+        report = f.Report(status="done", summary="did it")
+        commit = f"c-{id_}-{number}"
+        self.record(
+            f.AttemptCommitted(at=self.now, subtask=id_, number=number, commit=commit, paths=(id_,), report=report)
+        )
+
+    def verify(self, id_: str, number: int) -> None:
+        if self.unlucky():
+            failure = f.Failure(kind="check", summary="red")
+            self.record(f.AttemptFailed(at=self.now, subtask=id_, number=number, failure=failure))
+        else:
+            self.record(f.AttemptVerified(at=self.now, subtask=id_, number=number, checks=()))
+
+    def land(self, number: int) -> None:
+        batch = self.state.landing.batch
+        assert batch is not None
+        ejected, landed = [], []
+        red = self.unlucky()
+        for member in batch.members:
+            if red and len(batch.members) == 1:
+                failure = f.Failure(kind="integration", summary="red")
+                ejected.append(f.Ejected(subtask=member.subtask, attempt=member.attempt, failure=failure))
+            elif not red:
+                landed.append(member)
+        tip = f"tip-{number}" if landed else self.state.tip
+        self.landed += [member.subtask for member in landed]
+        self.record(
+            f.BatchTested(
+                at=self.now, number=number, tip=tip, landed=tuple(landed), ejected=tuple(ejected), red=red
+            )
+        )
+
+    def plan(self, call: int) -> None:
+        if self.unlucky():
+            failure = f.Failure(kind="transient", summary="overloaded")
+            self.record(f.PlannerFailed(at=self.now, call=call, failure=failure, not_before=self.now + 1))
+            return
+        revision = self.revision()
+        revised = revise_plan(self.state.plan, revision, for_revision(self.state, self.now))
+        if not isinstance(revised, Plan):
+            revision = Revision(assessment="never mind")
+        self.record(f.PlanRevised(at=self.now, call=call, by="planner", revision=revision))
+
+    def revision(self) -> Revision:
+        where = standings(self.state, self.now)
+        if not where:
+            return Revision(assessment="the first steps", add=tuple(self.new(self.chance.randint(1, 6))))
+        open_ = [id_ for id_, standing in where.items() if standing not in {"merged", "dropped", "split"}]
+        if not open_ and self.chance.random() < 0.7:
+            return Revision(assessment="done", finished=True, synthesis="all of it")
+        retry, split, drop, ask = [], [], [], []
+        for id_ in (id_ for id_, standing in where.items() if standing in {"failed", "blocked"}):
+            roll = self.chance.random()
+            if roll < 0.5:
+                retry.append(Retry(id=id_, guidance="try harder"))
+            elif roll < 0.7:
+                split.append(Split(id=id_, why="too large", into=tuple(self.new(2))))
+            elif roll < 0.8:
+                drop.append(Drop(id=id_, why="not worth it"))
+            elif roll < 0.9:
+                ask.append(Ask(about=id_, question="how?"))
+        add = self.new(self.chance.randint(1, 3)) if len(where) < 12 and self.chance.random() < 0.2 else []
+        return Revision(
+            assessment="go on",
+            add=tuple(add),
+            retry=tuple(retry),
+            split=tuple(split),
+            drop=tuple(drop),
+            ask=tuple(ask),
+        )
+
+    def new(self, count: int) -> list[Subtask]:
+        fresh: list[Subtask] = []
+        for _ in range(count):
+            self.names += 1
+            older = [*self.state.plan.ids, *(made.id for made in fresh)]
+            needs = self.chance.sample(older, k=min(len(older), self.chance.randint(0, 2)))
+            fresh.append(subtask(f"s{self.names}", *needs))
+        return fresh

@@ -1,0 +1,105 @@
+"""What must hold in every run, whatever fails: played with chance, in a pretended world."""
+
+from collections.abc import Iterator
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleet.core.evolve import evolve
+from fleet.core.facts import FACT, AttemptStarted
+from fleet.core.policy import Policy
+from fleet.core.state import RunState
+from fleet.core.validate import find_cycle
+from fleet.core.views import planner_state, status
+from tests.core.pretend import Pretend
+
+STEPS = 3_000
+policies = st.builds(
+    Policy,
+    workers=st.integers(1, 5),
+    max_attempts=st.integers(1, 3),
+    max_retries=st.integers(0, 3),
+    max_depth=st.integers(0, 2),
+    max_planner_calls=st.integers(1, 60),
+    max_planner_failures=st.integers(1, 3),
+    batch=st.integers(1, 4),
+    budget_dollars=st.none() | st.floats(0.02, 1.0),
+    budget_minutes=st.none() | st.floats(0.1, 5.0),
+    answer_wait_s=st.just(30.0),
+    review=st.booleans(),
+)
+worlds = st.builds(Pretend, seed=st.integers(0, 10**9), policy=policies, trouble=st.floats(0.0, 0.6))
+
+
+def steps(world: Pretend) -> Iterator[None]:
+    """Play to the end, but not for ever."""
+    for _ in range(STEPS):
+        if world.state.ended:
+            return
+        world.step()
+        yield
+    raise AssertionError(f"no end in sight: {status(world.state, world.now, alive=True)}")
+
+
+def needs_of(state: RunState) -> dict[str, tuple[str, ...]]:
+    return {subtask.id: subtask.depends_on for subtask in state.plan.subtasks}
+
+
+@given(worlds)
+@settings(max_examples=150, deadline=None)
+def test_every_run_ends_and_always_has_something_pending_until_then(world: Pretend) -> None:
+    for _ in steps(world):
+        assert world.state.ended or world.pending(), status(world.state, world.now, alive=True)
+
+
+@given(worlds)
+@settings(max_examples=100, deadline=None)
+def test_limits_are_never_exceeded(world: Pretend) -> None:
+    policy = world.policy
+    for _ in steps(world):
+        state = world.state
+        assert len(state.running()) <= policy.workers
+        assert state.planning.calls <= policy.max_planner_calls
+        assert all(subtask.counted <= policy.max_attempts for subtask in state.subtasks.values())
+        assert all(subtask.depth <= policy.max_depth for subtask in state.subtasks.values())
+        assert state.landing.batch is None or len(state.landing.batch.members) <= policy.batch
+
+
+@given(worlds)
+@settings(max_examples=100, deadline=None)
+def test_dependencies_land_first_and_each_subtask_lands_once(world: Pretend) -> None:
+    for _ in steps(world):
+        assert find_cycle(needs_of(world.state)) == ()
+    order = {id_: index for index, id_ in enumerate(world.landed)}
+    assert len(order) == len(world.landed)
+    landed: set[str] = set()
+    for fact in world.facts:
+        if isinstance(fact, AttemptStarted):
+            missing = set(needs_of(world.state)[fact.subtask]) - order.keys()
+            assert not missing, f"{fact.subtask} started before {missing}"
+        landed |= {member.subtask for member in getattr(fact, "landed", ())}
+    assert landed == set(order)
+
+
+@given(worlds)
+@settings(max_examples=60, deadline=None)
+def test_replaying_the_journal_gives_the_live_state(world: Pretend) -> None:
+    for _ in steps(world):
+        pass
+    state: RunState | None = None
+    for fact in world.facts:
+        state = evolve(state, FACT.validate_json(fact.model_dump_json()))
+    assert state == world.state
+
+
+@given(worlds)
+@settings(max_examples=40, deadline=None)
+def test_every_incident_is_closed_when_the_run_ends_and_the_counts_add_up(world: Pretend) -> None:
+    for _ in steps(world):
+        planner_state(world.state, world.now)
+    view = status(world.state, world.now, alive=False)
+    incidents = view["incidents"]
+    assert incidents["recovered"] + incidents["unrecovered"] == incidents["opened"]
+    assert sum(view["subtasks"].values()) == len(world.state.subtasks)
+    if view["state"] == "landed":
+        assert set(view["subtasks"]) <= {"merged", "split", "dropped"}
