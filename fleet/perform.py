@@ -4,6 +4,7 @@ Every effect can be asked for twice, because a crash may come between it and its
 integration branch) tell what an earlier life of the same effect achieved.
 """
 
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -12,7 +13,7 @@ from anyio import create_task_group, sleep
 
 from fleet.core import facts as f
 from fleet.core.commands import CallPlanner, Command, Publish, RunAttempt, TestBatch, VerifyAttempt
-from fleet.core.failures import check_failure, crash, reported_failure
+from fleet.core.failures import check_failure, reported_failure
 from fleet.core.landing import verdict
 from fleet.core.plan import Criterion, Subtask
 from fleet.core.remedies import backoff
@@ -37,6 +38,7 @@ from fleet.ports import (
 NOTES = "AGENTS.md"
 NOTES_LIMIT = 20_000  # characters
 TRIES = 4
+TRACE = 4_000  # characters of a bug's trace
 TRY_AGAIN_S = 0.5
 
 
@@ -393,3 +395,9 @@ class Performer:
         state, now = self._engine.state, self._now()
         wait = backoff(state.policy, key=f"{state.run}/publish", failures=state.publish_failures + 1)
         await self._engine.record(f.PublishFailed(at=now, tip=tip, why=why, not_before=now + wait))
+
+
+def crash(bug: Exception) -> f.Failure:
+    """A bug of ours as a fact: the fleet outlives it, the trace is kept."""
+    trace = "".join(traceback.format_exception(bug))
+    return f.Failure(kind="crash", summary=f"{type(bug).__name__}: {bug}", evidence=trace[-TRACE:])

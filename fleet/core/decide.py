@@ -266,7 +266,9 @@ def is_idle(state: RunState, where: dict[SubtaskId, Standing], now: float) -> bo
         return False
     if held(state):
         return True
-    return "ready" not in where.values() and not any(starts_at(state, id_) > now for id_, standing in where.items() if standing == "waiting")
+    if "ready" in where.values():
+        return False
+    return not any(starts_at(state, id_) > now for id_, standing in where.items() if standing == "waiting")
 
 
 def _left_alone(state: RunState, now: float) -> Iterator[f.Fact]:

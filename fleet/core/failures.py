@@ -1,12 +1,10 @@
 """From what went wrong to a failure with evidence: what a planner needs to choose a better way."""
 
-import traceback
 from collections.abc import Mapping
 
 from fleet.core.facts import CheckRun, Failure, FailureKind, Report
 
 EVIDENCE = 6_000  # characters of check output that go back to a planner
-TRACE = 4_000
 REPORTED: Mapping[str | None, FailureKind] = {
     "too_complex": "too_complex",
     "ambiguous": "ambiguous",
@@ -47,9 +45,3 @@ def reported_failure(report: Report) -> Failure:
     details = [report.error_message or "", *(f"needs: {need}" for need in report.needs)]
     advice = [f"recommends: {recommendation}" for recommendation in report.recommendations]
     return Failure(kind=kind, summary=report.summary, evidence="\n".join(filter(None, (*details, *advice))))
-
-
-def crash(bug: BaseException) -> Failure:
-    """A bug of ours as a fact: the fleet outlives it, the trace is kept."""
-    trace = "".join(traceback.format_exception(bug))
-    return Failure(kind="crash", summary=f"{type(bug).__name__}: {bug}", evidence=trace[-TRACE:])

@@ -1,0 +1,68 @@
+# The targets, each with what it does: `make` alone lists them.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+BARE := scripts/bare
+CODE := fleet agents worktrees dashboards tests examples
+
+.PHONY: help setup demo demo-100 test lint format format-check types check lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
+		printf '  make %-14s%s\n' "$$name" "$$text"; done
+
+setup: $(READY) ## build .venv from the pinned packages, and install bubblewrap where that is possible
+
+$(READY): requirements/dev.txt pyproject.toml scripts/venv scripts/bubblewrap
+	@scripts/bubblewrap
+	@scripts/venv "$(PYTHON)" .venv requirements/dev.txt
+	@touch $@
+	@echo "setup: done"
+
+demo: $(READY) ## an epic of 16 subtasks, planned and landed by a simulated model: no key, no network, under two minutes
+	@echo "demo: 16 subtasks with a simulated model"
+	@$(BARE) $(BIN)/python examples/demo/demo.py --subtasks 16
+
+demo-100: $(READY) ## the same with 120 subtasks and more than 100 workers at once
+	@echo "demo: 120 subtasks, 120 workers at once, with a simulated model"
+	@$(BARE) $(BIN)/python examples/demo/demo.py --subtasks 120 --workers 120
+
+test: $(READY) ## run the tests
+	@echo "test: pytest"
+	@$(BARE) $(BIN)/pytest
+
+lint: $(READY) ## look for mistakes (ruff)
+	@echo "lint: ruff check"
+	@$(BIN)/ruff check --quiet $(CODE)
+
+format: $(READY) ## format the code
+	@$(BIN)/ruff format $(CODE)
+
+format-check: $(READY) ## say what `make format` would change
+	@echo "format: ruff format --check"
+	@$(BIN)/ruff format --quiet --check $(CODE)
+
+types: $(READY) ## check the types (mypy --strict)
+	@echo "types: mypy --strict"
+	@$(BIN)/mypy --strict --explicit-package-bases --no-error-summary $(CODE)
+
+check: format-check lint types test ## everything that must hold: format, lint, types, tests
+
+lock: ## pin the newest packages that pyproject.toml allows, with hashes, into requirements/dev.txt
+	@echo "lock: fetching uv into a folder of its own"
+	@set -e; room=$$(mktemp -d); trap 'rm -rf "$$room"' EXIT; \
+		"$(PYTHON)" -m venv "$$room/venv"; \
+		"$$room/venv/bin/python" -m pip --disable-pip-version-check --quiet install uv; \
+		echo "lock: resolving"; \
+		"$$room/venv/bin/uv" pip compile pyproject.toml --group dev --generate-hashes --no-header --no-emit-index-url \
+			--no-emit-find-links --no-annotate -p 3.11 --universal -q -o requirements/dev.txt
+	@echo "lock: requirements/dev.txt is written; make setup installs it"
+
+clean: ## remove what was built: .venv, caches, the demo's folder
+	rm -rf .venv .demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Calls to models: one request in, one answer or one named fault out."""

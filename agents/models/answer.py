@@ -1,0 +1,87 @@
+"""The words of a model call: what is asked, what is answered, and what can go wrong. Knows no SDK and no wire."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from fleet.core.usage import Usage
+
+Block = dict[str, Any]
+"""A content block exactly as the wire has it; assistant blocks go back unchanged."""
+Message = dict[str, Any]
+
+FaultKind = Literal["transient", "configuration", "too_long", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call to a model."""
+
+    model: str
+    max_tokens: int
+    system: str
+    tools: tuple[Block, ...]
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool the model chose to call. `broken` says why its input can't be used."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+    broken: str | None = None
+
+    @property
+    def action(self) -> str:
+        """The same text for the same action, whatever its id and the order of its keys."""
+        return f"{self.name} {json.dumps(self.input, sort_keys=True, ensure_ascii=False)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A complete answer: the stream ran to its end. Its stop reason may still say that it is of no use."""
+
+    blocks: tuple[Block, ...]
+    stop_reason: str | None
+    usage: Usage
+    model: str
+    request_id: str | None = None
+    seconds: float = 0.0
+    broken: dict[str, str] = field(default_factory=dict)
+    """Tool calls whose input is no JSON object, by their id, each with the reason."""
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(
+            ToolCall(block["id"], block["name"], block["input"], self.broken.get(block["id"]))
+            for block in self.blocks
+            if block["type"] == "tool_use"
+        )
+
+    @property
+    def text(self) -> str:
+        return "\n".join(block["text"] for block in self.blocks if block["type"] == "text" and block.get("text"))
+
+
+@dataclass(frozen=True, slots=True)
+class CallFault:
+    """A call without a usable answer."""
+
+    kind: FaultKind
+    message: str
+    retry_after_s: float | None = None
+    """What the server asked for."""
+    limits_fleet: bool = False
+    """Whether every caller should hold back, not only this one."""
+    usage: Usage | None = None
+    """What was used up all the same."""
+    request_id: str | None = None
+    seconds: float = 0.0
+
+
+class Model(Protocol):
+    """Whoever answers requests."""
+
+    async def ask(self, request: Request) -> Answer | CallFault: ...

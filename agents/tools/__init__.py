@@ -1,0 +1,1 @@
+"""What a model may do: one file a tool."""

@@ -1,0 +1,41 @@
+"""The tools there are, by name: a new one is a file and a line here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from agents.tools.bash import Bash
+from agents.tools.edit import EditTool
+from agents.tools.explore import Exploring
+from agents.tools.history import History
+from agents.tools.list_files import ListFiles
+from agents.tools.read_file import ReadFile
+from agents.tools.repo_map import RepoMap
+from agents.tools.report import ReportTool
+from agents.tools.search import Search
+from agents.tools.tool import Tool
+from fleet.core.facts import Report
+from fleet.ports import Desk
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What holds for every tool."""
+
+    command_s: float
+    output_chars: int
+
+
+WORKER_TOOLS: dict[str, Callable[[Desk, Bounds], Tool[Report]]] = {
+    "bash": lambda desk, bounds: Bash(desk, timeout_s=bounds.command_s, output_chars=bounds.output_chars),
+    "str_replace_based_edit_tool": lambda desk, bounds: EditTool(desk, output_chars=bounds.output_chars),
+    "report": lambda _desk, _bounds: ReportTool(),
+}
+
+PLANNER_TOOLS: dict[str, type[Exploring[Any]]] = {
+    "repo_map": RepoMap,
+    "list_files": ListFiles,
+    "read_file": ReadFile,
+    "search": Search,
+    "history": History,
+}

@@ -1,0 +1,68 @@
+"""Tool schemas from pydantic models, plain or for strict mode.
+
+Strict mode compiles a grammar, whose size is bounded: few optional fields, no unions, no free-form objects. So what
+has a default of its own is asked for always, what may be null may be left out, and a free-form object is left out.
+Our parser stays the wider one: it takes whatever the protocol allows.
+"""
+
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel
+
+_KEPT = frozenset({"type", "enum", "const", "description", "items", "properties", "anyOf", "$ref", "format"})
+_FORMATS = frozenset({"date-time", "date", "time", "uuid", "uri", "email"})
+
+
+@cache
+def strict_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """A schema that strict mode takes. Made once, for all; nobody changes it."""
+    schema = model.model_json_schema()
+    defs = {name: _strict(part) for name, part in schema.get("$defs", {}).items() if not _is_free(part)}
+    top = _strict(schema)
+    return {**top, "$defs": defs} if defs else top
+
+
+@cache
+def plain_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """A schema for a tool that is not strict."""
+    schema = model.model_json_schema()
+    schema.pop("title", None)
+    schema.pop("description", None)
+    return schema
+
+
+def _strict(schema: dict[str, Any]) -> dict[str, Any]:
+    variants = [variant for variant in schema.get("anyOf", ()) if variant.get("type") != "null"]
+    if len(variants) == 1:
+        rest = {key: value for key, value in schema.items() if key not in {"anyOf", "default"}}
+        return _strict({**variants[0], **rest})
+    if "$ref" in schema:
+        return {"$ref": schema["$ref"]}
+    kept = {key: value for key, value in schema.items() if key in _KEPT}
+    if kept.get("format") not in _FORMATS:
+        kept.pop("format", None)
+    if "items" in kept:
+        kept["items"] = _strict(kept["items"])
+    if "anyOf" in kept:
+        kept["anyOf"] = [_strict(variant) for variant in variants]
+    if kept.get("type") == "object":
+        fields = {name: field for name, field in schema.get("properties", {}).items() if not _is_free(field)}
+        kept["properties"] = {name: _strict(field) for name, field in fields.items()}
+        kept["required"] = [name for name, field in fields.items() if _always_asked(field)]
+        kept["additionalProperties"] = False
+    return kept
+
+
+def _always_asked(field: dict[str, Any]) -> bool:
+    return "default" not in field or field["default"] is not None
+
+
+def _is_free(field: dict[str, Any]) -> bool:
+    """An object whose keys nobody knows, or a value of any kind."""
+    variants = [variant for variant in field.get("anyOf", ()) if variant.get("type") != "null"] or [field]
+    return any(
+        (part.get("type") == "object" and not part.get("properties"))
+        or not ({"type", "enum", "const", "$ref", "anyOf"} & part.keys())
+        for part in variants
+    )

@@ -1,0 +1,105 @@
+"""The end of a run on one screen: what landed, what failed and how it recovered, what it cost, where to look next."""
+
+from dashboards.figures import duration, money, rate, tokens
+from dashboards.safe import safe
+from fleet.core.state import Incident, RunState
+from fleet.core.usage import Spend
+from fleet.core.views import run_word, subtask_rows
+
+TITLE = 58
+MARKS = {"merged": "✔", "split": "⑂", "dropped": "-", "failed": "✘", "blocked": "✘", "escalated": "?"}
+HOW = {
+    "first": "first try",
+    "retry": "retried",
+    "alternative": "another approach",
+    "split": "split",
+    "human": "a human helped",
+    None: "not recovered",
+}
+
+
+def summary_lines(state: RunState, now: float, *, alive: bool = False) -> list[str]:
+    """The whole summary, line by line, plain text."""
+    return [
+        *_head(state, now, alive=alive),
+        "",
+        *_subtasks(state, now),
+        *_incidents(state),
+        *_figures(state, now),
+        *_next(state),
+    ]
+
+
+def _head(state: RunState, now: float, *, alive: bool) -> list[str]:
+    word = run_word(state, now, alive=alive)
+    label = "   (simulated model)" if state.simulated else ""
+    lines = [f"{word.upper()}  {state.run}{label}", safe(state.plan.goal or state.goal, limit=110)]
+    if state.ending_why:
+        lines.append(safe(state.ending_why, limit=400))
+    return lines
+
+
+def _subtasks(state: RunState, now: float) -> list[str]:
+    lines = ["What became of the subtasks"]
+    for spec, subtask, where in subtask_rows(state, now):
+        tries = len(subtask.attempts)
+        note = f"  {tries} attempts" if tries > 1 else ""
+        if subtask.parts:
+            note = f"  into {', '.join(map(safe, subtask.parts))}"
+        sha = f"  {subtask.landed[:7]}" if subtask.landed else ""
+        mark = MARKS.get(where, "·")
+        lines.append(f"  {mark} {safe(spec.id):<18} {safe(spec.title, limit=TITLE):<{TITLE}} {where}{sha}{note}")
+    return lines
+
+
+def _incidents(state: RunState) -> list[str]:
+    if not state.incidents:
+        return []
+    return ["", "What failed, and how it recovered", *(_story(incident) for incident in state.incidents)]
+
+
+def _story(incident: Incident) -> str:
+    first = incident.troubles[0]
+    more = f" (+{len(incident.troubles) - 1} more)" if len(incident.troubles) > 1 else ""
+    mark = "✔" if incident.recovered else "✘"
+    how = "a human was asked" if incident.strategy == "human" and not incident.recovered else HOW[incident.strategy]
+    return f"  {mark} {safe(incident.subtask):<18} {incident.kind}: {safe(first.summary, limit=60)}{more}  →  {how}"
+
+
+def _figures(state: RunState, now: float) -> list[str]:
+    closed = [incident for incident in state.incidents if incident.closed_at is not None]
+    recovered = sum(bool(incident.recovered) for incident in closed)
+    simulated = " (simulated: priced as if real)" if state.simulated else ""
+    landed = state.commits
+    each = f", {money(state.spent.dollars / landed)} a landed subtask" if landed and state.spent.dollars else ""
+    lines = [
+        "",
+        "Figures",
+        f"  recovered without a human  {rate(recovered, len(closed))}",
+        f"  commits landed             {landed} in {state.landing.batches} batches ({state.landing.red} red)",
+        f"  agents at once             {state.peak} at the peak, {state.policy.workers} allowed",
+        f"  attempts                   {state.attempts}",
+        f"  planner                    {tokens(state.spend.get('planner', Spend()))}",
+        f"  workers                    {tokens(state.spend.get('worker', Spend()))}",
+        f"  cost                       {money(state.spent.dollars)}{each}{simulated}",
+        f"  time                       {duration(state.seconds(now))}",
+    ]
+    if state.sandbox == "none":
+        lines.append("  sandbox                    NONE: commands ran with your rights")
+    return lines
+
+
+def _next(state: RunState) -> list[str]:
+    commands = [(f"fleet show SUBTASK --run {state.run}", "attempts, checks and failures of one subtask")]
+    if state.published:
+        commands = [
+            (f"git log --oneline {state.base[:7]}..{state.result_branch}", "the result branch in your repository"),
+            (f"fleet merge {state.run} --into BRANCH", "put it on a branch of yours"),
+            *commands,
+        ]
+    if state.ending not in {"landed", "cancelled"}:
+        asked = state.open_questions()
+        commands += [(f"fleet answer {q.id} TEXT --run {state.run}", safe(q.text, limit=70)) for q in asked]
+        commands.append((f"fleet resume {state.run}", "go on with it"))
+    width = max(len(command) for command, _ in commands)
+    return ["", "To look further", *(f"  {command:<{width}}  {what}" for command, what in commands)]

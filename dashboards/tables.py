@@ -1,0 +1,104 @@
+"""Answers of the command line in plain text: runs, a status, a subtask."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dashboards.figures import duration, money, rate
+from dashboards.safe import safe, safe_block
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows with their columns lined up."""
+    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))] if rows else []
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def runs_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
+    head = ("RUN", "STATE", "LANDED", "COST", "TIME", "REPOSITORY", "GOAL")
+    cells = [
+        (
+            safe(row["run"]),
+            row["state"],
+            f"{row['commits']} of {sum(row['subtasks'].values())}",
+            money(row["cost_dollars"]),
+            duration(row["seconds"]),
+            safe(row["repository"]),
+            safe(row["goal"], limit=50),
+        )
+        for row in rows
+    ]
+    return columns([head, *cells])
+
+
+def status_lines(status: dict[str, Any]) -> list[str]:
+    incidents = status["incidents"]
+    closed = incidents["recovered"] + incidents["unrecovered"]
+    agents, subtasks = status["agents"], status["subtasks"]
+    lines = [
+        f"{safe(status['run'])}  {status['state']}{'  (simulated model)' if status['simulated'] else ''}",
+        f"  goal       {safe(status['goal'], limit=100)}",
+        f"  subtasks   {', '.join(f'{count} {name}' for name, count in subtasks.items()) or 'none planned yet'}",
+        f"  agents     {agents['running']} running, {agents['peak']} at the peak, {agents['limit']} allowed",
+        f"  attempts   {status['attempts']}",
+        f"  commits    {status['commits']}",
+        f"  recovered  {rate(incidents['recovered'], closed)}",
+        f"  cost       {money(status['cost_dollars'])}",
+        f"  time       {duration(status['seconds'])}",
+        f"  branch     {status['result_branch'] or 'nothing landed yet'}",
+    ]
+    if status["why"]:
+        lines.append(f"  because    {safe(status['why'], limit=300)}")
+    if status["sandbox"] == "none":
+        lines.append("  sandbox    NONE: commands run with your rights")
+    lines += [f"  note       {safe(text)}" for text in status["warnings"]]
+    lines += [
+        f"  QUESTION   {question['id']}: {safe(question['question'], limit=200)}  →  fleet answer {question['id']} TEXT"
+        for question in status["questions"]
+    ]
+    return lines
+
+
+def subtask_lines(view: dict[str, Any]) -> list[str]:
+    spec = view["subtask"]
+    lines = [f"{safe(spec['id'])}  {view['status']}  {safe(spec['title'])}", f"  {safe(spec['goal'], limit=600)}"]
+    if spec["depends_on"]:
+        lines.append(f"  after   {', '.join(map(safe, spec['depends_on']))}")
+    if spec["touches"]:
+        lines.append(f"  touches {', '.join(map(safe, spec['touches']))}")
+    lines += [f"  check   {safe(c['run'] or c['criterion'])}  ({safe(c['criterion'])})" for c in spec["acceptance"]]
+    if view["parts"]:
+        lines.append(f"  split into {', '.join(map(safe, view['parts']))}")
+    for attempt in view["attempts"]:
+        lines += _attempt_lines(attempt)
+    for incident in view["incidents"]:
+        how = f"recovered by {incident['strategy']}" if incident["recovered"] else "not recovered without a human"
+        open_ = incident["recovered"] is None
+        lines.append(f"Incident {incident['number']} ({incident['class']}): {'open' if open_ else how}")
+        lines += [
+            f"  attempt {t['attempt']}  {t['class']}: {safe(t['summary'], limit=200)}" for t in incident["troubles"]
+        ]
+    return lines
+
+
+def _attempt_lines(attempt: dict[str, Any]) -> list[str]:
+    failure, report = attempt["failure"], attempt["report"]
+    end = f"failed: {failure['kind']}" if failure else "open"
+    if attempt["landed"]:
+        end = f"landed as {attempt['landed'][:7]}"
+    who = f"{safe(attempt['worker'])} ({safe(attempt['model'])})"
+    spent = f"{attempt['turns']} turns  {duration(attempt['seconds'])}  {money(attempt['cost_dollars'])}"
+    lines = [f"Attempt {attempt['number']}  {who}  {attempt['strategy']}  {spent}  {end}"]
+    if attempt["guidance"]:
+        lines.append(f"  guidance  {safe(attempt['guidance'], limit=300)}")
+    if report:
+        lines.append(f"  reported  {report['status']}: {safe(report['summary'], limit=300)}")
+    if attempt["paths"]:
+        lines.append(f"  changed   {', '.join(map(safe, attempt['paths'][:12]))}")
+    lines += [
+        f"  {'passed' if check['passed'] else 'FAILED'}    {safe(check['command'])}  {duration(check['seconds'])}"
+        for check in attempt["checks"]
+    ]
+    if failure:
+        lines.append(f"  failure   {safe(failure['summary'], limit=300)}")
+        lines += [f"    {line}" for line in safe_block(failure["evidence"], lines=24).splitlines()]
+    return lines

@@ -1,0 +1,154 @@
+"""Facts in words: the line a person reads when something happens. Knows nothing of terminals."""
+
+from typing import assert_never
+
+from dashboards.safe import safe
+from fleet.core import facts as f
+from fleet.core.plan import Plan
+from fleet.core.state import RunState
+
+TITLE = 70
+
+
+def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - one case a fact
+    """What happened, in a line; None for what would only be noise. `state` is the one after the fact."""
+    match fact:
+        case f.RunStarted():
+            model = " with the simulated model" if fact.simulated else ""
+            return f"run {fact.run} began on {safe(fact.base_name)} {fact.base[:7]}{model}"
+        case f.EngineStarted():
+            return f"resumed, for the {_nth(fact.epoch - 1)} time" if fact.epoch > 1 else None
+        case f.EngineStopped():
+            return f"stopped ({fact.why}); `fleet resume {state.run}` goes on"
+        case f.WarningNoted():
+            return f"note: {safe(fact.text)}"
+        case f.PlannerCalled():
+            return f"planner asked ({fact.why})"
+        case f.ModelCalled():
+            return None
+        case f.PlanRevised():
+            return _revised(state, fact)
+        case f.PlannerFailed():
+            return f"planner failed: {_failure(fact.failure)}"
+        case f.PlanApproved():
+            return f"plan version {fact.version} approved by {safe(fact.by)}"
+        case f.AttemptStarted():
+            again = "" if fact.strategy == "first" else f", attempt {fact.number} ({fact.strategy})"
+            return f"{safe(fact.subtask)} started{again}: {_title(state, fact.subtask)}"
+        case f.WorkerStarted() | f.AttemptVerified() | f.BatchFormed():
+            return None
+        case f.AttemptCommitted():
+            return f"{safe(fact.subtask)} reported done: {_count(len(fact.paths), 'file')} changed, being checked"
+        case f.AttemptFailed():
+            return f"{safe(fact.subtask)} failed, attempt {fact.number}: {_failure(fact.failure)}"
+        case f.RemedyChosen():
+            return _remedy(fact)
+        case f.BatchTested():
+            return _tested(state, fact)
+        case f.Published():
+            return None
+        case f.PublishFailed():
+            return f"{state.result_branch} could not be moved: {safe(fact.why)}"
+        case f.QuestionAsked():
+            return _question(state)
+        case f.QuestionAnswered():
+            return f"{fact.question} answered by {safe(fact.by)}: {safe(fact.answer, limit=200)}"
+        case f.RetryRequested():
+            return f"{safe(fact.subtask)} will be tried again, asked for by {safe(fact.by)}"
+        case f.Paused():
+            return f"paused by {safe(fact.by)}: nothing new begins"
+        case f.Unpaused():
+            return f"goes on, says {safe(fact.by)}"
+        case f.DrainRequested():
+            return "draining: nothing new begins, what runs may finish (Ctrl-C again stops at once)"
+        case f.CancelRequested():
+            return f"cancelled by {safe(fact.by)}"
+        case f.LimitsChanged():
+            return f"limits changed by {safe(fact.by)}"
+        case f.RunEnded():
+            return f"ended: {fact.ending} — {safe(fact.why, limit=300)}"
+        case f.RunReopened():
+            return f"goes on again, asked for by {safe(fact.by)}"
+        case _:
+            assert_never(fact)
+
+
+def _nth(count: int) -> str:
+    return {1: "first", 2: "second", 3: "third"}.get(count, f"{count}th")
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}"
+
+
+def _title(state: RunState, id_: str) -> str:
+    spec = state.plan.subtask(id_)
+    return safe(spec.title if spec else "", limit=TITLE)
+
+
+def _failure(failure: f.Failure) -> str:
+    return f"{failure.kind}: {safe(failure.summary, limit=160)}"
+
+
+def _revised(state: RunState, fact: f.PlanRevised) -> str:
+    revision = fact.revision
+    parts = [
+        f"{len(items)} {word}"
+        for word, items in (
+            ("added", revision.add),
+            ("revised", revision.revise),
+            ("split", revision.split),
+            ("to try again", revision.retry),
+            ("dropped", revision.drop),
+            (f"question{'s' * (len(revision.ask) != 1)} asked", revision.ask),
+        )
+        if items
+    ]
+    if revision.finished:
+        parts.append("finished")
+    what = ", ".join(parts) or "nothing changed"
+    line = f"plan version {state.plan.version}: {what} — {safe(revision.assessment, limit=160)}"
+    asked = [_about(question.about, question.id, question.text) for question in state.open_questions()]
+    return "\n".join([line, *(asked[-len(revision.ask) :] if revision.ask else ())])
+
+
+def _question(state: RunState) -> str:
+    question = list(state.questions.values())[-1]
+    return _about(question.about, question.id, question.text)
+
+
+def _about(about: str | None, id_: str, text: str) -> str:
+    where = f" about {safe(about)}" if about else ""
+    return f"QUESTION {id_}{where}: {safe(text, limit=300)}  →  fleet answer {id_} TEXT"
+
+
+def _remedy(fact: f.RemedyChosen) -> str | None:
+    match fact.remedy:
+        case "retry":
+            return f"{safe(fact.subtask)} will be retried in {max(0.0, fact.not_before - fact.at):.1f} s"
+        case "skip":
+            return f"{safe(fact.subtask)} is skipped, as its plan says"
+        case "planner":
+            return None
+
+
+def _tested(state: RunState, fact: f.BatchTested) -> str | None:
+    lines = []
+    if fact.landed:
+        names = ", ".join(safe(member.subtask) for member in fact.landed)
+        total = len([subtask for subtask in state.subtasks.values() if not subtask.parts])
+        lines.append(f"landed {names} ({state.commits} of {total})")
+    lines += [f"{safe(out.subtask)} sent back: {_failure(out.failure)}" for out in fact.ejected]
+    if fact.red and not fact.ejected:
+        lines.append(f"batch {fact.number} is red: trying {state.landing.limit} at a time to find the guilty one")
+    return "\n".join(lines) or None
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """A plan, for a person who has to say yes or no."""
+    lines = [f"Plan: {safe(plan.goal, limit=200)}  (version {plan.version}, {_count(len(plan.subtasks), 'subtask')})"]
+    for subtask in plan.subtasks:
+        after = f"  after {', '.join(map(safe, subtask.depends_on))}" if subtask.depends_on else ""
+        lines.append(f"  {safe(subtask.id):<20} {safe(subtask.title, limit=TITLE)}{after}")
+        lines += [f"  {'':<20}   check: {safe(c.run or c.criterion, limit=100)}" for c in subtask.acceptance]
+    return lines

@@ -1,0 +1,282 @@
+"""The composition root: the only place that knows the concrete adapters; each gets its slice of the configuration."""
+
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from anyio import CancelScope
+
+from agents.minds import open_minds
+from agents.models.prices import Price
+from agents.settings import MindSettings, WorkerSettings
+from fleet import __version__
+from fleet.config import Loaded
+from fleet.core import facts as f
+from fleet.core.ids import result_branch
+from fleet.core.plan import Criterion, Plan
+from fleet.core.revision import Revision, Standings, revise_plan
+from fleet.core.state import RunState
+from fleet.core.validate import Known, Problem
+from fleet.core.views import planner_state
+from fleet.engine import Engine
+from fleet.folders import RunFolder, make_state_dir, new_run
+from fleet.journal import Journal, held, replay
+from fleet.perform import Gate, Performer, World
+from fleet.ports import FleetError, ModelUse, PlannerBrief, UsageError
+from fleet.settings import Config, as_policy
+from worktrees.box import require
+from worktrees.reader import branches
+from worktrees.settings import MIB, HandSettings
+from worktrees.snapshot import Snapshot
+from worktrees.store import open_store
+from worktrees.target import inspect
+from worktrees.workshop import open_workshop
+
+NO_KEY = "no-key-is-needed"
+REAL_HOST = "api.anthropic.com"
+
+
+class SystemClock:
+    """Real time."""
+
+    def now(self) -> float:
+        return time.time()
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a person asked for."""
+
+    goal: str
+    repository: Path
+    base: str | None = None
+    name: str | None = None
+    plan: Plan | None = None
+    review: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Everything that is the same for all runs of one invocation."""
+
+    loaded: Loaded
+    environ: Mapping[str, str]
+
+    @property
+    def config(self) -> Config:
+        return self.loaded.config
+
+    @property
+    def state_dir(self) -> Path:
+        return Path(self.config.state.dir)
+
+    def known(self) -> Known:
+        """What plans may refer to."""
+        return Known(
+            max_subtasks=self.config.planner.max_subtasks,
+            workers=frozenset(self.config.workers),
+            checks=frozenset(self.config.checks.named),
+        )
+
+    def api_key(self) -> str:
+        """The key for the model's service; raises `FleetError` where there is none and one is needed."""
+        models = self.config.models
+        key = self.environ.get(models.api_key_env, "").strip()
+        if not key and urlsplit(models.base_url).hostname == REAL_HOST:
+            raise FleetError(
+                f"there is no API key: set {models.api_key_env}, or name another service with --base-url "
+                "(`fleet simulate` starts a simulated model)"
+            )
+        return key or NO_KEY
+
+    # ---- runs
+
+    async def create(self, order: Order) -> RunFolder:
+        """A new run, checked and journalled, that nothing has worked on yet."""
+        from agents.models.claude import is_simulated  # noqa: PLC0415 - the SDK takes a second to import
+
+        self.api_key()
+        require(self.hands())
+        target = await inspect(order.repository, order.base)
+        make_state_dir(self.state_dir)
+        folder = new_run(self.state_dir, order.goal, order.name)
+        branch = result_branch(folder.run)
+        await _refuse_branch(target.root, branch)
+        config = self.config
+        policy = as_policy(config).model_copy(update={"review": order.review})
+        started = f.RunStarted(
+            at=time.time(),
+            run=folder.run,
+            goal=order.goal,
+            repository=str(target.root),
+            base=target.base,
+            base_name=target.base_name,
+            result_branch=branch,
+            policy=policy,
+            plan=order.plan,
+            sandbox=config.box.sandbox,
+            simulated=await is_simulated(config.models.base_url),
+        )
+        notes = [f.WarningNoted(at=started.at, text=text) for text in (*target.warnings, *self._warnings())]
+        with Journal.create(folder.journal) as journal:
+            journal.append([started, *notes])
+        return folder
+
+    def _warnings(self) -> tuple[str, ...]:
+        if self.config.box.sandbox == "none":
+            return ("no sandbox: commands that a model wrote run as you, with your files and your network",)
+        return ()
+
+    async def run(self, folder: RunFolder, *, stop: CancelScope) -> RunState:
+        """Work on a run until it has ended, is drained, or `stop` is cancelled."""
+        with held(folder.journal), Journal(folder.journal) as journal:
+            state = replay(journal.facts())
+            if state is None:
+                raise FleetError(f"{folder.journal} is empty; remove {folder.path}")
+            engine = Engine(state, journal, SystemClock())
+            with stop:
+                async with self._world(folder, state) as world:
+                    await engine.run(Performer(engine, world), self._engine_started(state))
+            return engine.state
+
+    def _engine_started(self, state: RunState) -> f.EngineStarted:
+        return f.EngineStarted(
+            at=time.time(), epoch=state.epoch + 1, pid=os.getpid(), host=socket.gethostname(), version=__version__
+        )
+
+    @asynccontextmanager
+    async def _world(self, folder: RunFolder, state: RunState) -> AsyncIterator[World]:
+
+        target = await inspect(Path(state.repository), state.base)
+        async with (
+            open_workshop(target, self.hands(), state.run, state.base) as workshop,
+            open_minds(self._minds(folder)) as minds,
+        ):
+            yield World(
+                planner=minds.planner,
+                workers=minds.workers,
+                descriptions=minds.descriptions,
+                worktrees=workshop,
+                integrator=workshop,
+                clock=SystemClock(),
+                gate=self._gate(),
+            )
+
+    async def plan_only(self, order: Order) -> Plan:
+        """What the planner would do first. Nothing is journalled, nothing runs."""
+        self.api_key()
+        target = await inspect(order.repository, order.base)
+        make_state_dir(self.state_dir)
+        store = await open_store(self.state_dir, target, target.base)
+        folder = new_run(self.state_dir, order.goal, None)
+        sketch = _Sketch(self.known(), order.goal)
+        start = f.RunStarted(
+            at=time.time(),
+            run=folder.run,
+            goal=order.goal,
+            repository=str(target.root),
+            base=target.base,
+            base_name=target.base_name,
+            result_branch=result_branch(folder.run),
+            policy=as_policy(self.config),
+        )
+        state = replay([(1, start)])
+        assert state is not None  # noqa: S101 - a run that started has a state
+        async with open_minds(self._minds(folder)) as minds:
+            brief = PlannerBrief(
+                run=folder.run,
+                call=1,
+                epic=order.goal,
+                state=planner_state(state, time.time()),
+                workers=minds.descriptions,
+            )
+            failure = await minds.planner.plan(brief, Snapshot(store.git, target.base), sketch.submit, sketch)
+        if failure is not None:
+            raise FleetError(f"the planner failed: {failure.summary}")
+        return sketch.plan
+
+    # ---- slices of the configuration
+
+    def _gate(self) -> Gate:
+        checks = self.config.checks
+        whole = Criterion(
+            criterion="the project's gate",
+            run=checks.gate,
+            timeout_s=min(7200, checks.gate_timeout_s),
+            fails_before=False,
+        )
+        return Gate(criteria=(whole,) if checks.gate.strip() else (), named=dict(checks.named))
+
+    def hands(self) -> HandSettings:
+        box, cores = self.config.box, os.cpu_count() or 1
+        return HandSettings(
+            state_dir=self.state_dir,
+            sandbox=box.sandbox,
+            read_only=tuple(map(Path, box.read_only)),
+            path=tuple(map(Path, box.path)),
+            environment=dict(box.environment),
+            network=box.network,
+            box_commands=box.commands_on(cores),
+            check_slots=self.config.checks.slots_on(cores),
+            max_file_bytes=box.max_file_mb * MIB,
+            max_files=box.max_files,
+            protected=self.config.checks.protected,
+            email=self.config.git.email,
+        )
+
+    def _minds(self, folder: RunFolder) -> MindSettings:
+        models, planner, limits = self.config.models, self.config.planner, self.config.limits
+        return MindSettings(
+            base_url=models.base_url,
+            api_key=self.api_key(),
+            transcripts=folder.transcripts,
+            planner_model=planner.model,
+            worker_model=models.worker,
+            workers={
+                name: WorkerSettings(kind=kind.kind, model=kind.model, turns=kind.turns, description=kind.description)
+                for name, kind in self.config.workers.items()
+            },
+            max_tokens=models.max_tokens,
+            explore_turns=planner.explore_turns,
+            repairs=planner.repairs,
+            horizon=planner.horizon,
+            retries=models.retries,
+            backoff_first_s=limits.backoff_first_s,
+            retry_after_cap_s=models.retry_after_cap_s,
+            silence_s=models.silence_s,
+            call_s=models.call_s,
+            prices={name: Price(**price.model_dump(exclude_none=True)) for name, price in models.prices.items()},
+        )
+
+
+async def _refuse_branch(repository: Path, branch: str) -> None:
+    if branch in await branches(repository):
+        raise UsageError(
+            f"{repository} has a branch {branch!r} already; choose another --name, or remove it: git branch -D {branch}"
+        )
+
+
+class _Sketch:
+    """Takes the first revision of a planner that is only asked for its plan."""
+
+    def __init__(self, known: Known, goal: str) -> None:
+        self._known = known
+        self.plan = Plan(goal=goal)
+
+    async def submit(self, revision: Revision) -> tuple[Problem, ...]:
+        revised = revise_plan(self.plan, revision, Standings(), self._known)
+        if isinstance(revised, tuple):
+            return revised
+        self.plan = revised
+        return ()
+
+    def may_call(self) -> bool:
+        return True
+
+    async def used(self, use: ModelUse) -> None:
+        """Nobody counts here: there is no run."""

@@ -1,0 +1,134 @@
+"""Verbs that ask something of a run: each puts a request into its inbox, where the engine finds it, now or later."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from fleet.cli.common import RunArgument, RunName, run_async, the_run
+from fleet.core.requests import Request
+from fleet.folders import RunFolder
+from fleet.ports import UsageError
+
+
+def register(app: typer.Typer) -> None:
+    for verb in (approve, pause, cancel, retry, answer, merge):
+        app.command()(verb)
+
+
+def _ask(folder: RunFolder, request: Request, done: str) -> None:
+    """Put `request` into the inbox, if it makes sense now."""
+    from fleet.core.requests import accept
+    from fleet.journal import Journal
+
+    problem = accept(folder.state(), request)
+    if problem is not None:
+        raise UsageError(problem)
+    with Journal(folder.journal) as journal:
+        journal.ask(request)
+    later = "" if folder.alive else f"; nothing runs it now: `fleet resume {folder.run}`"
+    typer.echo(f"{folder.run}: {done}{later}")
+
+
+def approve(run: RunArgument = None) -> None:
+    """Let the plan that a run waits with begin.
+
+    Examples:
+      fleet approve
+
+      fleet approve RUN
+    """
+    from fleet.core.facts import PlanApproved
+    from fleet.environment import user
+
+    folder = the_run(run)
+    version = folder.state().plan.version
+    _ask(folder, PlanApproved(at=time.time(), version=version, by=user()), f"plan version {version} approved")
+
+
+def pause(run: RunArgument = None) -> None:
+    """Begin nothing new; what runs goes on and may land. `fleet resume` goes on.
+
+    Examples:
+      fleet pause
+
+      fleet pause RUN && fleet resume RUN
+    """
+    from fleet.core.facts import Paused
+    from fleet.environment import user
+
+    _ask(the_run(run), Paused(at=time.time(), by=user()), "nothing new begins")
+
+
+def cancel(run: RunArgument = None) -> None:
+    """Stop a run for good. What has landed stays on its branch, finished work stays in the store.
+
+    Examples:
+      fleet cancel
+
+      fleet cancel RUN
+    """
+    from fleet.core.facts import CancelRequested
+    from fleet.environment import user
+
+    _ask(the_run(run), CancelRequested(at=time.time(), by=user()), "cancelled")
+
+
+def retry(
+    subtask: Annotated[str, typer.Argument(help="The id of a subtask that failed.")],
+    guidance: Annotated[str, typer.Option("--guidance", "-g", help="What to do differently.")] = "",
+    run: RunName = None,
+) -> None:
+    """Try a failed subtask again, with your guidance.
+
+    Examples:
+      fleet retry tokens -g "use hmac.compare_digest"
+    """
+    from fleet.core.facts import RetryRequested
+    from fleet.environment import user
+
+    request = RetryRequested(at=time.time(), subtask=subtask, guidance=guidance, by=user())
+    _ask(the_run(run), request, f"{subtask} will be tried again")
+
+
+def answer(
+    question: Annotated[str, typer.Argument(help="The id of a question, such as q1.")],
+    text: Annotated[str, typer.Argument(help="Your answer; the planner reads it.")],
+    run: RunName = None,
+) -> None:
+    """Answer a question that a run asks.
+
+    Examples:
+      fleet answer q1 "Use UTC everywhere"
+    """
+    from fleet.core.facts import QuestionAnswered
+    from fleet.environment import user
+
+    request = QuestionAnswered(at=time.time(), question=question, answer=text, by=user())
+    _ask(the_run(run), request, f"{question} answered")
+
+
+def merge(
+    run: Annotated[str, typer.Argument(help="The run whose result to take.")],
+    into: Annotated[str, typer.Option("--into", help="A branch of yours that is not checked out.")],
+) -> None:
+    """Merge the result of a run into a branch, without touching your checkout.
+
+    Examples:
+      fleet merge RUN --into main
+    """
+    from pathlib import Path
+
+    from worktrees.publish import merge_into
+    from worktrees.target import inspect
+
+    folder = the_run(run)
+    state = folder.state()
+    if state.published is None:
+        raise UsageError(f"nothing of {folder.run} has landed; there is nothing to merge")
+
+    async def merged() -> str:
+        return await merge_into(await inspect(Path(state.repository)), folder.run, into)
+
+    sha = run_async(merged)
+    typer.echo(f"{into} is at {sha[:12]} now, with {state.commits} commits of {folder.run}")

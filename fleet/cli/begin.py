@@ -1,0 +1,185 @@
+"""Verbs that begin or go on: plan, run, resume."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleet.cli.common import (
+    HERE,
+    AsJson,
+    BaseUrl,
+    ConfigFile,
+    Repo,
+    RunArgument,
+    Sandbox,
+    configuration,
+    run_async,
+    the_run,
+)
+from fleet.ports import UsageError
+
+Epic = Annotated[
+    str | None, typer.Argument(help="What should be true afterwards: text, a file, or - (standard input).")
+]
+Base = Annotated[str | None, typer.Option(help="Start from this commit, branch or tag; HEAD by default.")]
+PlanFile = Annotated[Path | None, typer.Option("--plan", help="Run this plan file instead of asking for one.")]
+EXIT = {"landed": 0, "partial": 1, "cancelled": 1, "aborted": 1, "failed": 3, "budget": 4, None: 130}
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(plan)
+    app.command()(run)
+    app.command()(resume)
+
+
+def plan(
+    epic: Epic = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write it here: .json or .toml.")] = None,
+    repo: Repo = HERE,
+    base: Base = None,
+    base_url: BaseUrl = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the planner for a plan, and run nothing.
+
+    Examples:
+      fleet plan "Add a health endpoint"
+
+      fleet plan epic.md -o plan.toml && $EDITOR plan.toml && fleet run --plan plan.toml
+
+      git log -1 --format=%B | fleet plan -
+    """
+    from dashboards.words import plan_lines
+    from fleet.app import Fleet, Order
+    from fleet.cli.common import show
+    from fleet.environment import current
+    from fleet.epic import dump_plan, read_epic
+
+    if epic is None:
+        raise UsageError('say what to plan: fleet plan "Add a health endpoint", or a file, or - for standard input')
+    loaded = configuration(repo, config, {"models.base_url": base_url})
+    order = Order(goal=read_epic(epic), repository=repo, base=base)
+    fleet = Fleet(loaded, current())
+    typer.echo("asking the planner …", err=True)
+    made = run_async(lambda: fleet.plan_only(order))
+    toml = output is not None and output.suffix == ".toml"
+    if output is not None:
+        try:
+            output.write_text(dump_plan(made, toml=toml), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{output}: {error.strerror}") from error
+    if as_json:
+        typer.echo(dump_plan(made, toml=False), nl=False)
+    else:
+        show(plan_lines(made))
+        where = output or "plan.toml"
+        hint = f"fleet run --plan {where}" if output else "-o plan.toml keeps it; fleet run --plan plan.toml runs it"
+        typer.echo(f"\n{hint}", err=True)
+
+
+def run(
+    epic: Epic = None,
+    plan_file: PlanFile = None,
+    repo: Repo = HERE,
+    base: Base = None,
+    name: Annotated[str | None, typer.Option(help="Name the run; its branch is fleet/NAME.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Agents at once.")] = None,
+    budget: Annotated[float | None, typer.Option(help="Dollars; no new call is made beyond.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Minutes; no new call is made beyond.")] = None,
+    base_url: BaseUrl = None,
+    sandbox: Sandbox = None,
+    config: ConfigFile = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask before the plan runs.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Plan an epic and work on it until it has landed on the branch fleet/RUN.
+
+    Your checkout is not touched. Ctrl-C lets running agents finish, a second one stops at once; `fleet resume` goes on.
+
+    Exit codes: 0 all landed, 1 something did not, 2 usage, 3 environment, 4 budget, 130 interrupted.
+
+    Examples:
+      fleet run "Add a health endpoint"
+
+      fleet run epic.md --workers 100 --budget 20 --yes
+
+      fleet run --plan plan.toml --name health
+    """
+    from fleet.app import Fleet, Order
+    from fleet.cli.conduct import conduct
+    from fleet.environment import current
+    from fleet.epic import load_plan, read_epic
+
+    if (epic is None) == (plan_file is None):
+        raise UsageError('give either an epic (text, a file, or -) or --plan FILE: fleet run "Add a health endpoint"')
+    flags = {
+        "run.workers": workers,
+        "run.budget_dollars": budget,
+        "run.budget_minutes": minutes,
+        "models.base_url": base_url,
+        "box.sandbox": sandbox,
+    }
+    loaded = configuration(repo, config, flags)
+    fleet = Fleet(loaded, current())
+    given = load_plan(plan_file, fleet.known()) if plan_file is not None else None
+    goal = read_epic(epic) if epic is not None else given.goal if given else ""
+    interactive = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
+    review = not yes and (interactive or loaded.config.run.review)
+    order = Order(
+        goal=goal or f"the plan in {plan_file}", repository=repo, base=base, name=name, plan=given, review=review
+    )
+
+    folder = run_async(lambda: fleet.create(order))
+    raise typer.Exit(EXIT[conduct(fleet, folder, interactive=interactive, as_json=as_json)])
+
+
+def resume(
+    run: RunArgument = None,
+    workers: Annotated[int | None, typer.Option(help="Agents at once, from now on.")] = None,
+    budget: Annotated[float | None, typer.Option(help="Dollars in all, from now on.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Minutes in all, from now on.")] = None,
+    base_url: BaseUrl = None,
+    sandbox: Sandbox = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a run: one that is paused, was interrupted, or ended with something left to do.
+
+    Examples:
+      fleet resume                     the latest run of this repository
+
+      fleet resume RUN --budget 40     one whose budget was spent
+    """
+    import time
+    from pathlib import Path as Folder
+
+    from fleet.app import Fleet
+    from fleet.cli.conduct import conduct
+    from fleet.core import facts as f
+    from fleet.environment import current, user
+    from fleet.journal import Journal
+
+    folder = the_run(run)
+    state = folder.state()
+    now, who = time.time(), user()
+    changed = f.LimitsChanged(at=now, by=who, workers=workers, budget_dollars=budget, budget_minutes=minutes)
+    requests: list[f.LimitsChanged | f.Unpaused] = [f.Unpaused(at=now, by=who)] if state.paused else []
+    if any(value is not None for value in (workers, budget, minutes)):
+        requests.append(changed)
+    if not folder.alive and state.ending == "landed":
+        raise UsageError(f"{folder.run} has landed; take it with `fleet merge {folder.run} --into BRANCH`")
+    with Journal(folder.journal) as journal:
+        for request in requests:
+            journal.ask(request)
+    if folder.alive:
+        if not requests:
+            raise UsageError(f"{folder.run} is running already; `fleet status {folder.run}` shows how it is doing")
+        typer.echo(f"{folder.run}: asked for; it is running in another process")
+        return
+    flags = {"models.base_url": base_url, "box.sandbox": sandbox or state.sandbox}
+    fleet = Fleet(configuration(Folder(state.repository), config, flags), current())
+    interactive = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
+    raise typer.Exit(EXIT[conduct(fleet, folder, interactive=interactive, as_json=as_json)])

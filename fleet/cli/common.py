@@ -1,0 +1,86 @@
+"""What the verbs share: options, reading the configuration, finding the run, printing."""
+
+import json
+import os
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from fleet.config import Loaded, load_config
+from fleet.core.nearest import did_you_mean
+from fleet.core.plan import Subtask
+from fleet.core.state import RunState
+from fleet.folders import RunFolder, find_run
+from fleet.ports import FleetError, UsageError
+
+Result = TypeVar("Result")
+
+RunName = Annotated[str | None, typer.Option("--run", help="The run; the latest of this repository by default.")]
+RunArgument = Annotated[str | None, typer.Argument(help="The run; the latest of this repository by default.")]
+AsJson = Annotated[bool, typer.Option("--json", help="For scripts.")]
+Repo = Annotated[Path, typer.Option("--repo", help="The repository; the one you are in by default.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="Another configuration file.")]
+BaseUrl = Annotated[str | None, typer.Option("--base-url", help="A service that speaks the Messages API.")]
+Sandbox = Annotated[str | None, typer.Option("--sandbox", help="bubblewrap, or none: commands then run as you.")]
+HERE = Path()
+
+
+def root_of(path: Path) -> Path | None:
+    """The root of the repository that `path` is in, without asking git."""
+    here = path.absolute()
+    return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), None)
+
+
+def configuration(
+    repository: Path | None = None, config_file: Path | None = None, flags: Mapping[str, object] | None = None
+) -> Loaded:
+    root = root_of(repository or HERE)
+    return load_config(environ=os.environ, flags=flags or {}, config_file=config_file, repository=root)
+
+
+def state_dir() -> Path:
+    """Where runs are kept. A mistake in the repository's own file must not hide a run from its operator."""
+    return Path(load_config(environ=os.environ, repository=None).config.state.dir)
+
+
+def the_run(name: str | None) -> RunFolder:
+    root = root_of(HERE)
+    return find_run(state_dir(), name, root.resolve() if root else None)
+
+
+def the_subtask(state: RunState, id_: str) -> Subtask:
+    spec = state.plan.subtask(id_)
+    if spec is None:
+        near = did_you_mean(id_, state.plan.ids) or f"; there are {', '.join(state.plan.ids) or 'none yet'}"
+        raise UsageError(f"{state.run} has no subtask {id_!r}{near}")
+    return spec
+
+
+def show(lines: Iterable[str]) -> None:
+    for line in lines:
+        typer.echo(line)
+
+
+def show_json(data: object) -> None:
+    typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def run_async(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    """Run to the end; an operator's mistake that comes wrapped in a group comes out as itself."""
+    import anyio
+
+    try:
+        return anyio.run(main)
+    except BaseExceptionGroup as group:
+        for wanted in (FleetError, KeyboardInterrupt):
+            found = group.subgroup(wanted)
+            if found is not None:
+                raise _first(found) from group
+        raise
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner

@@ -1,0 +1,158 @@
+"""Verbs that only look: runs, status, show, logs, diff."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fleet.cli.common import AsJson, RunArgument, RunName, run_async, show, show_json, state_dir, the_run, the_subtask
+from fleet.ports import FleetError, UsageError
+
+Subtask = Annotated[str, typer.Argument(help="The id of a subtask.")]
+Number = Annotated[int | None, typer.Option("--attempt", "-n", help="Which attempt; the last by default.")]
+
+
+def register(app: typer.Typer) -> None:
+    for verb in (runs, status, show_subtask, logs, diff):
+        app.command(name="show" if verb is show_subtask else None)(verb)
+
+
+def runs(as_json: AsJson = False) -> None:
+    """List all runs, the latest last.
+
+    Examples:
+      fleet runs
+
+      fleet runs --json | jq -r '.[] | select(.state == "partial") | .run'
+    """
+    from dashboards.tables import runs_lines
+    from fleet.core.views import status as view
+    from fleet.folders import all_runs, readable_runs
+
+    now = time.time()
+    folders = all_runs(state_dir())
+    rows = [view(state, now, alive=folder.alive) for folder, state in readable_runs(state_dir())]
+    if as_json:
+        show_json(rows)
+    elif rows:
+        show(runs_lines(rows))
+    elif not folders:
+        typer.echo('no runs yet; begin one with: fleet run "Add a health endpoint"')
+    unreadable = len(folders) - len(rows)
+    if unreadable:
+        typer.echo(f"{unreadable} run(s) could not be read; `fleet status RUN` says why", err=True)
+
+
+def status(run: RunArgument = None, as_json: AsJson = False) -> None:
+    """How a run is doing.
+
+    Examples:
+      fleet status
+
+      fleet status RUN --json | jq .recovery_rate
+    """
+    from dashboards.tables import status_lines
+    from fleet.core.views import status as view
+
+    folder = the_run(run)
+    said = view(folder.state(), time.time(), alive=folder.alive)
+    if as_json:
+        show_json(said)
+    else:
+        show(status_lines(said))
+
+
+def show_subtask(subtask: Subtask, run: RunName = None, as_json: AsJson = False) -> None:
+    """One subtask: its attempts, its checks, its failures and how they ended.
+
+    Examples:
+      fleet show tokens
+
+      fleet show tokens --run RUN --json
+    """
+    from dashboards.tables import subtask_lines
+    from fleet.core.views import subtask_view
+
+    state = the_run(run).state()
+    said = subtask_view(state, the_subtask(state, subtask), time.time())
+    if as_json:
+        show_json(said)
+    else:
+        show(subtask_lines(said))
+
+
+def logs(subtask: Subtask, run: RunName = None, attempt: Number = None, as_json: AsJson = False) -> None:
+    """The conversation of an attempt: what the model said, what it ran, what came back. `planner` for the planner's.
+
+    Examples:
+      fleet logs tokens
+
+      fleet logs tokens --attempt 1 | less
+
+      fleet logs planner
+    """
+    from dashboards.transcript import transcript_lines
+
+    folder = the_run(run)
+    if subtask != "planner":
+        the_subtask(folder.state(), subtask)
+    path = _transcript(folder.transcripts, subtask, attempt)
+    entries = list(_entries(path))
+    if as_json:
+        show_json(entries)
+    else:
+        show(transcript_lines(entries))
+
+
+def _transcript(folder: Path, subtask: str, attempt: int | None) -> Path:
+    """The file of an attempt; without a number the last there is."""
+    if attempt is not None:
+        path = folder / f"{subtask}.{attempt}.jsonl"
+        if not path.is_file():
+            raise UsageError(f"attempt {attempt} of {subtask} has no log; `fleet show {subtask}` lists its attempts")
+        return path
+    numbered = [(path.suffixes[-2][1:], path) for path in folder.glob(f"{subtask}.*.jsonl")]
+    found = sorted((int(number), path) for number, path in numbered if number.isdigit())
+    if not found:
+        raise UsageError(f"{subtask} has no log yet: no model was called for it")
+    return found[-1][1]
+
+
+def _entries(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            try:
+                entry = json.loads(line)
+            except ValueError:  # the line that a kill cut off
+                continue
+            if isinstance(entry, dict):
+                yield entry
+
+
+def diff(subtask: Subtask, run: RunName = None, attempt: Number = None) -> None:
+    """What an attempt changed: the commit that landed, or the one that was kept.
+
+    Examples:
+      fleet diff tokens
+
+      fleet diff tokens --attempt 1
+    """
+    from dashboards.safe import safe_block
+    from worktrees.clean import stored_diff
+
+    folder = the_run(run)
+    state = folder.state()
+    the_subtask(state, subtask)
+    tried = state.subtasks[subtask].attempts
+    chosen = [a for a in tried if a.commit is not None and attempt in {None, a.number}]
+    if not chosen:
+        raise UsageError(f"{subtask} has no commit yet; `fleet show {subtask}` tells what happened to it")
+    base, commit = chosen[-1].base, chosen[-1].commit
+    assert commit is not None  # noqa: S101 - chosen above
+    patch = run_async(lambda: stored_diff(state_dir(), folder.run, base, commit))
+    if patch is None:
+        raise FleetError(f"commit {commit[:12]} is not in the store any more; `fleet clean` may have removed it")
+    typer.echo(safe_block(patch, lines=20_000))

@@ -1,0 +1,168 @@
+"""Verbs around runs: doctor, init, config, simulate, clean."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleet.cli.common import (
+    HERE,
+    AsJson,
+    ConfigFile,
+    Repo,
+    Sandbox,
+    configuration,
+    root_of,
+    run_async,
+    show,
+    show_json,
+    state_dir,
+)
+from fleet.ports import FleetError, UsageError
+
+
+def register(app: typer.Typer) -> None:
+    for verb in (doctor, init, simulate, clean):
+        app.command()(verb)
+    config = typer.Typer(no_args_is_help=True, help="What is configured, and where it comes from.")
+    config.command(name="show")(config_show)
+    app.add_typer(config, name="config")
+
+
+def doctor(repo: Repo = HERE, config: ConfigFile = None, sandbox: Sandbox = None, as_json: AsJson = False) -> None:
+    """Check what this machine has, and say how to mend what is missing.
+
+    Examples:
+      fleet doctor
+
+      fleet doctor --repo ../service --json
+    """
+    from fleet.doctor import examine
+    from fleet.environment import current
+
+    loaded = configuration(repo, config, {"box.sandbox": sandbox})
+    findings = run_async(lambda: examine(loaded.config, current(), repo))
+    if as_json:
+        show_json([{"what": f.what, "ok": f.ok, "says": f.says, "fix": f.fix} for f in findings])
+    else:
+        for finding in findings:
+            show([f"{'ok  ' if finding.ok else 'FAIL'}  {finding.what:<12} {finding.says}"])
+            if finding.fix:
+                show([f"{'':<18} → {finding.fix}"])
+    raise typer.Exit(0 if all(finding.ok for finding in findings) else FleetError.exit_code)
+
+
+def init(
+    repo: Repo = HERE, force: Annotated[bool, typer.Option("--force", help="Overwrite a fleet.toml.")] = False
+) -> None:
+    """Write a commented fleet.toml for this repository, with the test command found in it.
+
+    Examples:
+      fleet init
+
+      fleet init --repo ../service
+    """
+    from fleet.scaffold import scaffold
+
+    root = root_of(repo)
+    if root is None:
+        raise UsageError(f"{repo.absolute()} is not in a git repository; make one with: git init")
+    path = root / "fleet.toml"
+    if path.exists() and not force:
+        raise UsageError(f"{path} exists; --force overwrites it")
+    text, found = scaffold(root)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise FleetError(f"{path}: {error.strerror}") from error
+    typer.echo(f"wrote {path}: {found}")
+    typer.echo('next: fleet doctor, then fleet run "…"')
+
+
+def simulate(
+    script: Annotated[Path, typer.Argument(help="What the simulated model does: a JSON or TOML file.")],
+    port: Annotated[int, typer.Option(help="0 chooses a free one.")] = 0,
+    host: Annotated[str, typer.Option(help="Where to listen; loopback unless told otherwise.")] = "127.0.0.1",
+) -> None:
+    """Serve a simulated model that speaks the Messages API and plays SCRIPT. It thinks nothing.
+
+    Examples:
+      fleet simulate script.toml --port 8080
+
+      fleet run epic.md --base-url http://127.0.0.1:8080
+    """
+    from agents.simulated.server import run_simulation
+    from fleet.epic import read_data
+
+    def announce(line: str) -> None:
+        typer.echo(line)
+        sys.stdout.flush()
+
+    run_simulation(script, host, port, announce, read=read_data)
+
+
+def clean(
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; without this, only say what would go.")] = False,
+    runs: Annotated[bool, typer.Option("--runs", help="Also forget ended runs whose work has all landed.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what runs left behind, and remove it with --apply. Work that has not landed is never removed.
+
+    Examples:
+      fleet clean
+
+      fleet clean --apply --runs
+    """
+    from fleet.tidy import Leftover, tidy
+
+    def line(left: Leftover) -> str:
+        verb = "removed" if apply else "would go"
+        kept = f"; kept: {left.kept}" if left.kept else ""
+        return f"{left.run}: {left.what} {verb}{kept}" if left.what else f"{left.run}: nothing to remove{kept}"
+
+    found = run_async(lambda: tidy(state_dir(), apply=apply, runs=runs))
+    if as_json:
+        show_json([{"run": left.run, "what": left.what, "kept": left.kept, "bytes": left.size} for left in found])
+        return
+    show([line(left) for left in found] or ["nothing was left behind"])
+    size = sum(left.size for left in found)
+    if found:
+        typer.echo(f"{size / 1e6:.1f} MB{'' if apply else ' in all; `fleet clean --apply` removes it'}")
+
+
+def config_show(
+    origin: Annotated[bool, typer.Option("--origin", help="Also say where each value comes from.")] = False,
+    repo: Repo = HERE,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the configuration that holds here.
+
+    Examples:
+      fleet config show --origin
+
+      FLEET_RUN_WORKERS=100 fleet config show --json | jq .run
+    """
+    from fleet.toml import dump_toml
+
+    loaded = configuration(repo, config)
+    data = loaded.config.model_dump(mode="json")
+    if as_json:
+        show_json({"config": data, "origin": loaded.origin} if origin else data)
+    elif origin:
+        width = max(map(len, loaded.origin))
+        show(f"{key:<{width}}  {_value(data, key)}  ({where})" for key, where in loaded.origin.items())
+    else:
+        typer.echo(dump_toml(data), nl=False)
+
+
+def _value(data: object, dotted: str) -> str:
+    """The value at a dotted key; quoted parts are names with dots in them."""
+    import re
+
+    here = data
+    for part in re.findall(r'"[^"]*"|[^.]+', dotted):
+        here = here.get(part.strip('"')) if isinstance(here, dict) else None
+    text = str(here)
+    return text if len(text) <= (limit := 60) else f"{text[: limit - 1]}…"

@@ -1,0 +1,68 @@
+"""The program: its verbs by what they are for, its exit codes, and what a person sees when something is wrong."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from fleet import __version__
+from fleet.cli import act, begin, look, tools
+from fleet.ports import FleetError
+
+INTERRUPTED = 130
+HELP = """Plan an epic, run a hundred workers in worktrees, land what is green.
+
+fleet reads your repository and changes nothing in it but one branch: fleet/RUN.
+
+Examples:
+
+  fleet doctor                          what this machine has, and what is missing
+
+  fleet run "Add a health endpoint"     plan it, build it, land it on fleet/RUN
+
+  fleet run epic.md --workers 100 --budget 20
+
+  fleet status                          how the latest run is doing
+
+  fleet merge RUN --into main           take the result
+"""
+
+app = typer.Typer(
+    name="fleet",
+    help=HELP,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+for module in (begin, look, act, tools):
+    module.register(app)
+
+
+def _version(*, wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fleet {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Runs before every verb."""
+    _version(wanted=version)
+
+
+def main() -> None:
+    """Never a traceback for something a person can mend; a bug keeps its traceback."""
+    try:
+        app()
+    except FleetError as error:
+        sys.stderr.write(f"fleet: {error}\n")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.stderr.write("fleet: interrupted\n")
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # `fleet logs x | head`
+        sys.stderr.close()
+        sys.exit(0)

@@ -1,0 +1,95 @@
+"""Reading what a run is for: an epic as text, file or standard input, or a plan file. Every mistake gets a message."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fleet.core.plan import Plan
+from fleet.core.planfile import read_plan
+from fleet.core.validate import Known, Problem
+from fleet.ports import UsageError
+from fleet.toml import dump_toml, read_text, read_toml
+
+LONGEST_EPIC = 200_000  # characters: some 50,000 tokens, which every planner call pays for
+LONGEST_NAME = 255
+LARGEST_PLAN = 20 * 1024 * 1024
+
+
+def read_epic(given: str) -> str:
+    """The epic: what `given` says, or what the file it names holds; `-` is standard input."""
+    epic, source = given, "the epic"
+    if given == "-":
+        epic, source = sys.stdin.read(LONGEST_EPIC + 1), "standard input"
+    elif _names_a_file(given):
+        epic, source = _file(Path(given)), given
+    if not epic.strip():
+        raise UsageError(f"{source} is empty; say in a few sentences what should be true afterwards, and how to see it")
+    if len(epic) > LONGEST_EPIC:
+        raise UsageError(
+            f"{source} is longer than {LONGEST_EPIC:,} characters; keep the goal in the epic, and put the details into "
+            "files of the repository, which the planner can read"
+        )
+    if "\0" in epic:
+        raise UsageError(f"{source} is not text")
+    return epic.strip()
+
+
+def _names_a_file(given: str) -> bool:
+    if "\n" in given or len(given) > LONGEST_NAME * 4:
+        return False
+    try:
+        if Path(given).is_file():
+            return True
+    except (OSError, ValueError):
+        return False
+    if " " not in given.strip() and given.endswith((".md", ".txt")):
+        raise UsageError(f"{given}: no such file")
+    return False
+
+
+def _file(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.read(LONGEST_EPIC + 1)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text") from error
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def load_plan(path: Path, known: Known) -> Plan:
+    """The plan in a JSON or TOML file. Raises `UsageError` with every problem there is."""
+    read = read_plan(read_data(path), known)
+    if isinstance(read, Plan):
+        return read
+    raise UsageError(listed(f"{path} is no plan that can run", read))
+
+
+def listed(title: str, problems: tuple[Problem, ...]) -> str:
+    lines = "".join(f"\n  {problem}" for problem in problems)
+    return f"{title}; {len(problems)} problem{'s' * (len(problems) != 1)}:{lines}"
+
+
+def read_data(path: Path) -> Mapping[str, Any]:
+    """What a JSON or TOML file holds."""
+    if path.suffix == ".toml":
+        return read_toml(path, largest=LARGEST_PLAN)
+    text = read_text(path, largest=LARGEST_PLAN)
+    try:
+        data = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise UsageError(f"{path}{where}: is not JSON ({error}); a TOML file ends in .toml") from error
+    if not isinstance(data, dict):
+        raise UsageError(f"{path}: holds no table, but {type(data).__name__}")
+    return data
+
+
+def dump_plan(plan: Plan, *, toml: bool) -> str:
+    """The plan as a document that `load_plan` reads. What is at its default is left out."""
+    data = plan.model_dump(mode="json", exclude_defaults=True)
+    data = {"plan_id": plan.plan_id, "goal": plan.goal, "version": plan.version} | data
+    data["risk_level"] = plan.risk_level
+    return dump_toml(data) if toml else json.dumps(data, indent=2, ensure_ascii=False) + "\n"

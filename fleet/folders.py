@@ -1,0 +1,120 @@
+"""Where runs live: one folder a run below the state directory, with its journal, its lock and its transcripts."""
+
+import errno
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet.core.ids import is_slug, slug
+from fleet.core.nearest import did_you_mean
+from fleet.core.state import RunState
+from fleet.journal import Journal, holder, replay
+from fleet.ports import FleetError, UsageError
+
+JOURNAL = "journal.db"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """One run on disk."""
+
+    path: Path
+
+    @property
+    def run(self) -> str:
+        return self.path.name
+
+    @property
+    def journal(self) -> Path:
+        return self.path / JOURNAL
+
+    @property
+    def transcripts(self) -> Path:
+        return self.path / "transcripts"
+
+    @property
+    def alive(self) -> bool:
+        """Whether a process runs it now."""
+        return holder(self.journal) is not None
+
+    def state(self) -> RunState:
+        with Journal(self.journal) as journal:
+            state = replay(journal.facts())
+        if state is None:
+            raise FleetError(f"{self.journal} is empty: its run was stopped before it began; `fleet clean` removes it")
+        return state
+
+
+def runs_dir(state_dir: Path) -> Path:
+    return state_dir / "runs"
+
+
+def make_state_dir(state_dir: Path) -> None:
+    """The state directory, ours alone; raises `FleetError` where that can't be."""
+    try:
+        runs_dir(state_dir).mkdir(parents=True, exist_ok=True, mode=0o700)
+        probe = runs_dir(state_dir) / f".probe-{os.getpid()}"
+        probe.write_bytes(b"x")
+        probe.unlink()
+    except OSError as error:
+        raise FleetError(f"the state directory {state_dir} {_why(error)}") from error
+
+
+def _why(error: OSError) -> str:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return "is on a full disk; free some space, or choose another place with FLEET_STATE_DIR"
+    return f"can't be written ({error.strerror}); choose another place with FLEET_STATE_DIR"
+
+
+def all_runs(state_dir: Path) -> list[RunFolder]:
+    """Every run there is, the newest last."""
+    folder = runs_dir(state_dir)
+    found = [RunFolder(path) for path in folder.iterdir() if (path / JOURNAL).is_file()] if folder.is_dir() else []
+    return sorted(found, key=lambda run: ((run.path / JOURNAL).stat().st_ctime_ns, run.run))
+
+
+def readable_runs(state_dir: Path) -> Iterator[tuple[RunFolder, RunState]]:
+    """The runs whose journal can be read, the most recently begun last."""
+    found = []
+    for folder in all_runs(state_dir):
+        try:
+            found.append((folder, folder.state()))
+        except FleetError:
+            continue
+    yield from sorted(found, key=lambda item: item[1].started_at)
+
+
+def find_run(state_dir: Path, name: str | None, repository: Path | None = None) -> RunFolder:
+    """The run called `name`; without a name the latest of this repository, else the latest of all."""
+    runs = all_runs(state_dir)
+    if name is not None:
+        name = name.removeprefix("fleet/")
+        for run in runs:
+            if run.run == name:
+                return run
+        raise UsageError(f"no run is called {name!r}{did_you_mean(name, [run.run for run in runs])}; see `fleet runs`")
+    if not runs:
+        raise UsageError(f"there is no run yet in {state_dir}; begin one with `fleet run EPIC`")
+    begun = list(readable_runs(state_dir))
+    here = [folder for folder, state in begun if repository is not None and state.repository == str(repository)]
+    return here[-1] if here else begun[-1][0] if begun else runs[-1]
+
+
+def new_run(state_dir: Path, goal: str, name: str | None) -> RunFolder:
+    """A folder for a run that does not exist yet."""
+    if name is not None:
+        if not is_slug(name):
+            raise UsageError(f"{name!r} can't name a run: 1 to 64 letters, digits, dots, dashes or underscores")
+        folder = runs_dir(state_dir) / name
+        if folder.exists():
+            raise UsageError(
+                f"a run called {name!r} exists; `fleet resume {name}` goes on with it, or choose another name"
+            )
+        return RunFolder(folder)
+    words = slug(re.sub(r"^[#\s]+", "", goal))
+    while (folder := runs_dir(state_dir) / f"{words}-{secrets.token_hex(2)}").exists():
+        pass
+    return RunFolder(folder)

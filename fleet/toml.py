@@ -1,0 +1,143 @@
+"""The doorway to TOML: a file's data, or a message that names the file and the line. Also writes plans.
+
+What stands in a file may be hostile: it is bounded in size, must be a regular file, and is only ever data.
+Knows nothing of what the keys mean.
+"""
+
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from fleet.ports import UsageError
+
+LARGEST_FILE = 16 * 1024 * 1024
+"""Bytes. A plan of 500 long subtasks has two."""
+
+DEEPEST = 64
+"""Tables in tables. A plan has five."""
+
+_LINE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+_HEADER = re.compile(r"^\s*\[\[?\s*(?P<key>[^\[\]#][^\[\]]*)\]\]?")
+_KEY = re.compile(r"""^\s*(?P<key>(?:"[^"]*"|'[^']*'|[A-Za-z0-9_.\s-])+?)\s*=""")
+
+
+def read_toml(path: Path, *, largest: int = LARGEST_FILE) -> dict[str, Any]:
+    """The data in a file. Raises `UsageError` where there is none."""
+    return parse_toml(read_text(path, largest=largest), name=str(path))
+
+
+def parse_toml(text: str, *, name: str) -> dict[str, Any]:
+    """The data in `text`; `name` is what messages call it."""
+    try:
+        data = tomllib.loads(text)
+    except RecursionError:
+        raise UsageError(f"{name}: is nested too deeply") from None
+    except ValueError as error:  # a number of thousands of digits raises no TOMLDecodeError
+        message = str(error)
+        place = _LINE.search(message)
+        where = f"{name}:{place[1] or len(text.splitlines())}" if place else name
+        raise UsageError(f"{where}: is not valid TOML: {_LINE.sub('', message)}") from None
+    if _is_deep(data):  # dotted keys nest without recursion in the parser, and would not in its callers
+        raise UsageError(f"{name}: is nested too deeply")
+    return data
+
+
+def dump_toml(data: Mapping[str, Any]) -> str:
+    """`data` as a TOML document. What is None is left out: TOML has no word for it."""
+    return tomli_w.dumps(_without_none(data), multiline_strings=True)
+
+
+def read_text(path: Path, *, largest: int = LARGEST_FILE) -> str:
+    """The text of a regular file. Raises `UsageError` for everything else; never waits for a pipe."""
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UsageError(f"{path}: is not a file")
+            data = file.read(largest + 1)
+    except IsADirectoryError:
+        raise UsageError(f"{path}: is not a file") from None
+    except (OSError, ValueError) as error:  # a null character in a path is a ValueError
+        raise UsageError(f"{path}: cannot be read: {_reason(error)}") from None
+    if len(data) > largest:
+        raise UsageError(f"{path}: is larger than {largest:,} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}:{line}: is not UTF-8 text") from None
+
+
+def key_lines(text: str) -> dict[tuple[str, ...], int]:
+    """The line each key and table first stands in, for messages: a good guess by line, not a second parser."""
+    lines: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _HEADER.match(line):
+            table = _path_of(header["key"])
+            path = table
+        elif key := _KEY.match(line):
+            path = (*table, *_path_of(key["key"]))
+        else:
+            continue
+        for length in range(1, len(path) + 1):
+            lines.setdefault(path[:length], number)
+    return lines
+
+
+def shown_key(path: tuple[str, ...]) -> str:
+    """A key as one writes it in TOML, dotted."""
+    return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else _quoted(part) for part in path)
+
+
+def _is_deep(data: object) -> bool:
+    level = [data]
+    for _ in range(DEEPEST):
+        level = [item for value in level for item in _inside(value)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _quoted(part: str) -> str:
+    return '"' + "".join(c if c.isprintable() and c not in '"\\' else f"\\u{ord(c):04x}" for c in part) + '"'
+
+
+def _path_of(key: str) -> tuple[str, ...]:
+    try:
+        data: Any = tomllib.loads(f"{key} = 0")
+    except ValueError:
+        return (key.strip(),)
+    path: list[str] = []
+    while isinstance(data, dict):
+        name, data = next(iter(data.items()))
+        path.append(name)
+    return tuple(path)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opens a pipe too, at once, so that it can be looked at and refused."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return str(getattr(error, "strerror", None) or error).lower()
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _without_none(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_without_none(item) for item in value if item is not None]
+    return value

@@ -1,0 +1,183 @@
+"""The model client over real HTTP: every way a call can go wrong is a fault with the right kind."""
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+from aiohttp import web
+
+from agents.models.answer import Answer, CallFault, Request
+from agents.models.claude import Line, open_claude
+from fleet.core.usage import Usage
+from tests.agents.conftest import KEY, Body, Reply, Script, client_for, events, fails, raw, says, sse, text, use
+
+pytestmark = pytest.mark.anyio
+STRICT = {"name": "report", "strict": True, "input_schema": {"type": "object"}}
+REQUEST = Request(
+    "claude-haiku-5-5", 100, "Be brief.", (STRICT,), ({"role": "user", "content": [{"type": "text", "text": "Hi"}]},)
+)
+
+
+async def ask(model: Script, *replies: Reply, **line: float) -> Answer | CallFault:
+    model.will(*replies)
+    async with client_for(model, **line) as claude:
+        return await claude.ask(REQUEST)
+
+
+async def fault(model: Script, *replies: Reply, **line: float) -> CallFault:
+    result = await ask(model, *replies, **line)
+    assert isinstance(result, CallFault)
+    return result
+
+
+async def test_an_answer_is_folded_from_its_stream(model: Script) -> None:
+    result = await ask(model, says(text("Hello there"), use("bash", {"command": "ls — ünï"})))
+    assert isinstance(result, Answer)
+    assert result.text == "Hello there"
+    assert [call.action for call in result.calls] == ['bash {"command": "ls — ünï"}']
+    assert result.usage == Usage(input=10, output=20, cache_read=100, cache_write=5)
+    assert (result.stop_reason, result.model, result.request_id) == ("tool_use", "claude-haiku-5-5", "req_1")
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "limits"),
+    [
+        (fails(400, "invalid_request_error"), "configuration", False),
+        (fails(400, "invalid_request_error", "prompt is too long: 300000 tokens > 200000 maximum"), "too_long", False),
+        (fails(401, "authentication_error"), "configuration", False),
+        (fails(402, "billing_error"), "configuration", False),
+        (fails(403, "permission_error"), "configuration", False),
+        (fails(404, "not_found_error"), "configuration", False),
+        (fails(413, "request_too_large"), "too_long", False),
+        (fails(429, "rate_limit_error"), "transient", True),
+        (fails(500, "api_error"), "transient", False),
+        (fails(500, "api_error", headers={"x-should-retry": "false"}), "other", False),
+        (fails(529, "overloaded_error"), "transient", True),
+        (raw(b"<html>Bad gateway</html>", status=502), "transient", False),
+        (raw(b"", status=503), "transient", False),
+        (raw(b""), "transient", False),
+        (raw(b"<html>Welcome</html>"), "transient", False),
+        (raw(b'{"type": "message"}', kind="application/json"), "transient", False),
+        (raw(b"event: message_start\ndata: {nonsense\n\n", kind="text/event-stream"), "transient", False),
+        (raw(b"event: message_start\ndata: [1]\n\n", kind="text/event-stream"), "transient", False),
+        (raw(b"event: message_start\ndata: \xff\xfe\n\n", kind="text/event-stream"), "transient", False),
+    ],
+)
+async def test_an_error_answer_is_a_fault_of_the_right_kind(
+    model: Script, reply: Reply, kind: str, *, limits: bool
+) -> None:
+    result = await fault(model, reply)
+    assert (result.kind, result.limits_fleet) == (kind, limits)
+    assert len(model.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("type_", "kind", "limits"),
+    [
+        ("overloaded_error", "transient", True),
+        ("api_error", "transient", False),
+        ("authentication_error", "configuration", False),
+        ("something_new", "transient", False),
+    ],
+)
+async def test_an_error_in_the_stream_is_classified_by_its_type(
+    model: Script, type_: str, kind: str, *, limits: bool
+) -> None:
+    error = {"type": "error", "error": {"type": type_, "message": "so"}}
+    result = await fault(model, sse([*events([use("bash", {"command": "ls"})])[:-2], ("error", error)]))
+    assert (result.kind, result.limits_fleet) == (kind, limits)
+    assert "so" in result.message
+    assert result.usage == Usage(input=10, output=1, cache_read=100, cache_write=5)
+
+
+@pytest.mark.parametrize("cut", range(7))
+async def test_a_stream_that_ends_early_is_a_fault_wherever_it_ends(model: Script, cut: int) -> None:
+    told = events([use("bash", {"command": "ls"})])
+    assert len(told) == 8
+    result = await fault(model, sse(told[:cut]))
+    assert (result.kind, result.message) == ("transient", "the stream broke off before its end")
+
+
+@pytest.mark.parametrize("then", ["hang", "ping"])
+async def test_a_stream_without_content_is_given_up(model: Script, then: str) -> None:
+    result = await fault(model, sse(events([text("so")])[:2], then=then), silence_s=0.2)
+    assert (result.kind, result.message) == ("transient", "no content for 0.2 s")
+    assert result.usage is not None
+
+
+async def test_a_slow_stream_with_content_is_not_given_up(model: Script) -> None:
+    async def slow(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        for name, data in events([text("slowly but surely")]):
+            await anyio.sleep(0.1)
+            await response.write(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode())
+        return response
+
+    assert isinstance(await ask(model, slow, silence_s=0.5), Answer)
+
+
+async def test_a_call_that_never_ends_is_given_up(model: Script) -> None:
+    result = await fault(model, sse([], then="hang"), silence_s=5, call_s=0.2)
+    assert result.message == "not finished after 0.2 s"
+
+
+async def test_a_reset_connection_is_a_transient_fault(model: Script) -> None:
+    async def reset(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    assert (await fault(model, reset)).kind == "transient"
+
+
+async def test_a_server_that_is_not_there_is_a_transient_fault() -> None:
+    async with open_claude("http://127.0.0.1:9", KEY, Line(connect_s=2, silence_s=2, call_s=2)) as claude:
+        result = await claude.ask(REQUEST)
+    assert isinstance(result, CallFault)
+    assert result.kind == "transient"
+
+
+async def test_a_schema_the_service_finds_too_large_is_sent_again_without_strict(model: Script) -> None:
+    refusal = fails(400, "invalid_request_error", "The compiled grammar is too large. Simplify your tool schemas.")
+    model.will(refusal, says(text("ok")), says(text("ok")))
+    async with client_for(model) as claude:
+        assert isinstance(await claude.ask(REQUEST), Answer)
+        assert isinstance(await claude.ask(REQUEST), Answer)
+    assert ["strict" in call["tools"][0] for call in model.asked] == [True, False, False]
+
+
+async def test_unknown_events_and_fields_do_no_harm(model: Script) -> None:
+    told: list[tuple[str, Body]] = events([text("ok")])
+    told.insert(1, ("news", {"type": "news", "delta": 1}))
+    told.insert(2, ("ping", {"type": "ping"}))
+    told[0][1]["message"]["extra"] = {"x": 1}
+    result = await ask(model, sse(told))
+    assert isinstance(result, Answer)
+    assert result.text == "ok"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "content_block_delta", "index": 7, "delta": {"type": "text_delta", "text": "x"}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": 5}},
+        {"type": "content_block_delta", "index": 0, "delta": "x"},
+        {"type": "content_block_start", "index": 1, "content_block": "x"},
+        {"type": "message_delta", "delta": None},
+        {"type": "message_start"},
+    ],
+)
+async def test_a_senseless_event_makes_the_answer_a_fault(model: Script, event: dict[str, Any]) -> None:
+    told = events([text("ok")])
+    told.insert(2, (event["type"], event))
+    assert (await fault(model, sse(told))).kind == "transient"
+
+
+async def test_a_great_many_small_pieces_are_folded_in_good_time(model: Script) -> None:
+    told = events([use("bash", {"command": "x" * 300_000})])
+    assert len(told) > 40_000
+    result = await ask(model, sse(told), silence_s=20, call_s=20)
+    assert isinstance(result, Answer)
+    assert len(result.calls[0].input["command"]) == 300_000

@@ -1,0 +1,205 @@
+"""The server: what it accepts, what it counts, how much it carries, how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import anyio
+import httpx2
+import pytest
+
+from agents.simulated import server
+from agents.simulated.script import parse_script, read_json
+from fleet.ports import UsageError
+from tests.agents.simulated.conftest import WORKER_TOOLS, Client, Connect, answered, calls, connected, worker_messages
+
+CLAIM: dict[str, Any] = {"label": "a test", "workers": {"*": {"attempts": [{"do": "claim"}]}}}
+
+
+async def refusal(client: Client, messages: list[dict[str, Any]], **more: Any) -> anthropic.APIStatusError:
+    with pytest.raises(anthropic.APIStatusError) as caught:
+        await client.ask(messages, WORKER_TOOLS, **more)
+    return caught.value
+
+
+async def test_every_answer_is_labelled(connect: Connect) -> None:
+    body = {"model": "m", "max_tokens": 9, "messages": worker_messages()}
+    async with connect(CLAIM) as client:
+        raw = await client.sdk._client.post(f"{client.url}/v1/messages", json=body)
+        health = await client.sdk._client.get(f"{client.url}/healthz")
+    assert raw.headers["x-simulated-model"] == "fleet"
+    assert raw.headers["request-id"].startswith("req_simulated_")
+    assert int(raw.headers["anthropic-ratelimit-requests-remaining"]) > 0
+    assert raw.json()["id"].startswith("msg_simulated_")
+    assert health.json()["simulated"] is True
+    assert client.url.startswith("http://127.0.0.1:")
+
+
+async def test_another_key_is_refused() -> None:
+    script = CLAIM | {"api_key": "right"}
+    async with connected(script, key="wrong") as client:
+        error = await refusal(client, worker_messages())
+    async with connected(script, key="right") as client:
+        assert calls(await client.ask(worker_messages(), WORKER_TOOLS))
+    assert (error.status_code, error.type) == (401, "authentication_error")
+
+
+async def test_a_model_that_is_not_listed_is_not_found(connect: Connect) -> None:
+    async with connect(CLAIM | {"models": ["claude-haiku-5-5"]}) as client:
+        error = await refusal(client, worker_messages(), model="claude-bygone-1")
+        assert calls(await client.ask(worker_messages(), WORKER_TOOLS))
+    assert (error.status_code, error.type) == (404, "not_found_error")
+    assert "claude-bygone-1" in str(error)
+
+
+async def test_what_the_newest_models_refuse_is_refused(connect: Connect) -> None:
+    async with connect(CLAIM) as client:
+        prefill = await refusal(client, [*worker_messages(), {"role": "assistant", "content": "{"}])
+        forced = await refusal(client, worker_messages(), tool_choice={"type": "any"})
+        empty = await refusal(client, [])
+    assert "prefill" in str(prefill)
+    assert "forcing" in str(forced)
+    assert {prefill.status_code, forced.status_code, empty.status_code} == {400}
+
+
+async def test_tool_calls_and_results_must_match(connect: Connect) -> None:
+    async with connect(CLAIM) as client:
+        message = await client.ask(worker_messages(), WORKER_TOOLS)
+        unanswered = [*answered(worker_messages(), message)[:-1], {"role": "user", "content": "go on"}]
+        missing = await refusal(client, unanswered)
+        stranger = {"type": "tool_result", "tool_use_id": "toolu_x", "content": "?"}
+        unknown = await refusal(client, [*worker_messages(), {"role": "user", "content": [stranger]}])
+    assert "without `tool_result`" in str(missing)
+    assert "toolu_x" in str(unknown)
+
+
+async def test_a_body_that_is_no_request_is_answered_in_the_services_shape(connect: Connect) -> None:
+    async with connect(CLAIM) as client:
+        for body in (b"", b"{", b"[]", b"[" * 100_000, b'"\\ud800"'):
+            response = await client.sdk._client.post(f"{client.url}/v1/messages", content=body)
+            assert response.status_code == 400
+            assert response.json()["error"]["type"] == "invalid_request_error"
+        elsewhere = await client.sdk._client.get(f"{client.url}/v1/models")
+    assert elsewhere.status_code == 404
+
+
+async def test_a_prefix_is_written_to_the_cache_once_and_then_read(connect: Connect) -> None:
+    tools = [*WORKER_TOOLS[:-1], WORKER_TOOLS[-1] | {"cache_control": {"type": "ephemeral"}}]
+    messages = worker_messages()
+    async with connect(CLAIM) as client:
+        first = (await client.ask(messages, tools)).usage
+        second = (await client.ask(worker_messages(id="other"), tools)).usage
+        elsewhere = (await client.ask(messages, tools, model="claude-opus-5-5")).usage
+        plain = (await client.ask(messages, WORKER_TOOLS)).usage
+    assert first.cache_creation_input_tokens == second.cache_read_input_tokens == elsewhere.cache_creation_input_tokens
+    assert first.cache_creation_input_tokens
+    assert first.cache_read_input_tokens == second.cache_creation_input_tokens == 0
+    assert plain.cache_creation_input_tokens == 0
+    assert plain.input_tokens > first.input_tokens
+
+
+async def test_a_breakpoint_that_moves_on_reads_what_it_wrote_before(connect: Connect) -> None:
+    script = {"label": "x", "workers": {"*": {"attempts": [{"do": "claim", "turns": 1}]}}}
+    marked = {"cache_control": {"type": "ephemeral"}}
+    async with connect(script) as client:
+        first_messages = worker_messages()
+        first_messages[0]["content"][0] |= marked
+        first = await client.ask(first_messages, WORKER_TOOLS)
+        second_messages = answered(worker_messages(), first)
+        second_messages[-1]["content"][-1] |= marked
+        second = await client.ask(second_messages, WORKER_TOOLS)
+    assert second.usage.cache_read_input_tokens == first.usage.cache_creation_input_tokens
+    assert second.usage.cache_creation_input_tokens
+
+
+async def test_too_many_requests_a_minute_are_sent_back_with_a_time(connect: Connect) -> None:
+    async with connect(CLAIM | {"limits": {"requests_per_minute": 2}}) as client:
+        for _ in range(2):
+            await client.ask(worker_messages(), WORKER_TOOLS)
+        error = await refusal(client, worker_messages())
+    assert error.status_code == 429
+    assert 0 < float(error.response.headers["retry-after"]) <= 30
+    assert error.response.headers["anthropic-ratelimit-requests-remaining"] == "0"
+
+
+async def test_two_hundred_requests_at_once_are_answered_side_by_side(connect: Connect) -> None:
+    messages: list[anthropic.types.Message] = []
+
+    async def ask(client: Client, number: int) -> None:
+        messages.append(await client.stream(worker_messages(id=f"task-{number}"), WORKER_TOOLS))
+
+    async with connect(CLAIM | {"pace": {"think_s": 1.0}}) as client:
+        with anyio.fail_after(30):  # one after another they would take 200 seconds
+            async with anyio.create_task_group() as tasks:
+                for number in range(200):
+                    tasks.start_soon(ask, client, number)
+    assert len({message.id for message in messages}) == 200
+
+
+async def test_a_client_that_hangs_up_leaves_the_server_well(connect: Connect) -> None:
+    async with connect(CLAIM | {"pace": {"think_s": 5}}) as client:
+        with anyio.move_on_after(0.2):
+            await client.stream(worker_messages(), WORKER_TOOLS)
+        assert (await client.sdk._client.get(f"{client.url}/healthz")).status_code == 200
+
+
+def test_a_script_with_mistakes_names_each_with_its_path() -> None:
+    script = {
+        "lable": "x",
+        "planner": {"steps": [{"when": {"begin": True}, "revision": {"assessment": "", "retry": [{}]}}]},
+        "workers": {"a": {"attempts": [{"do": "solve", "files": {}}, {"do": "http", "then": {"do": "clam"}}]}},
+    }
+    with pytest.raises(UsageError) as caught:
+        parse_script(script)
+    said = str(caught.value)
+    assert "lable: is no field here; did you mean 'label'?" in said
+    assert "planner.steps[0].when.begin: is no field here" in said
+    assert "planner.steps[0].revision.retry[0].id: is missing" in said
+    assert "workers.a.attempts[0].solve.files" in said
+    assert "'clam'" in said
+
+
+def test_a_file_that_is_no_script_is_named(tmp_path: Path) -> None:
+    broken = tmp_path / "script.json"
+    broken.write_text("{")
+    for path in (broken, tmp_path / "none.json"):
+        with pytest.raises(UsageError, match=str(path.name)):
+            read_json(path)
+
+
+@pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGINT])
+def test_it_runs_alone_and_ends_cleanly_on_a_signal(tmp_path: Path, signal_: signal.Signals) -> None:
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps(CLAIM))
+    program = (
+        "import functools, pathlib, sys; from agents.simulated.server import run_simulation; "
+        "run_simulation(pathlib.Path(sys.argv[1]), '127.0.0.1', 0, functools.partial(print, flush=True))"
+    )
+    environment = {"PATH": os.environ["PATH"]}
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        cwd=Path(__file__).parents[3],
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        url = process.stdout.readline().split()[-1]
+        with httpx2.Client(trust_env=False) as http:
+            assert http.get(f"{url}/healthz").status_code == 200
+        process.send_signal(signal_)
+        assert process.wait(timeout=20) == 0
+        assert process.stderr.read() == ""
+
+
+def test_the_script_in_the_readme_is_one() -> None:
+    readme = Path(server.__file__).with_name("README.md").read_text(encoding="utf-8")
+    script = json.loads(readme.split("```json\n")[1].split("```")[0])
+    assert parse_script(script).worker("b").attempts[0].do == "too_complex"

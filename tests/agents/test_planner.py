@@ -1,0 +1,143 @@
+"""A planner call, from the epic and the state to one revision."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.planner import epic_text
+from fleet.core.facts import Failure
+from fleet.core.revision import Revision
+from fleet.core.validate import Problem
+from fleet.ports import PlannerBrief
+from tests.agents.conftest import Body, Files, Purse, Script, minds_for, says, text, use
+
+pytestmark = pytest.mark.anyio
+SUBTASK = {
+    "id": "greet",
+    "title": "Greet",
+    "goal": "Write it",
+    "acceptance": [{"criterion": "greets", "run": "test -f hello.txt"}],
+}
+REVISION = {"assessment": "one step", "add": [SUBTASK]}
+
+
+class Office:
+    """Takes revisions, and finds something wrong with the first few."""
+
+    def __init__(self, bad: int = 0) -> None:
+        self.bad = bad
+        self.taken: list[Revision] = []
+
+    async def submit(self, revision: Revision) -> Sequence[Problem]:
+        if self.bad > 0:
+            self.bad -= 1
+            return [Problem("add[0].id", "is taken"), Problem("add", "goes in a circle")]
+        self.taken.append(revision)
+        return []
+
+
+async def plan(
+    model: Script, folder: Path, office: Office, *, epic: str = "Say hello", files: Files | None = None, **settings: Any
+) -> Failure | None:
+    brief = PlannerBrief(
+        run="r1", call=1, epic=epic, state={"run": "r1", "goal": "</state>"}, workers={"coder": "writes code"}
+    )
+    async with minds_for(model, folder, **settings) as minds:
+        return await minds.planner.plan(brief, files or Files(), office.submit, Purse())
+
+
+def texts(message: Body) -> list[str]:
+    return [block["text"] for block in message["content"] if block["type"] == "text"]
+
+
+async def test_a_planner_explores_and_hands_in_a_revision(model: Script, tmp_path: Path) -> None:
+    files = Files({"README.md": "# hi\n", "src/a.py": "class A:\n    def run(self): ...\ndef b(): ...\n"})
+    looks = (
+        use("repo_map", id="t1"),
+        use("list_files", {"pattern": "*.py"}, id="t2"),
+        use("read_file", {"path": "src/a.py", "first_line": 3}, id="t3"),
+        use("search", {"text": "class"}, id="t4"),
+        use("history", {"limit": 3}, id="t5"),
+        use("read_file", {"path": "gone"}, id="t6"),
+    )
+    model.will(says(*looks), says(use("submit_revision", REVISION)))
+    office = Office()
+    assert await plan(model, tmp_path, office, files=files) is None
+    assert office.taken[0].add[0].id == "greet"
+    results = model.results()
+    assert [result["tool_use_id"] for result in results] == ["t1", "t2", "t3", "t4", "t5", "t6"]
+    assert "src/a.py: A(run), b()" in results[0]["content"]
+    assert results[1]["content"] == "src/a.py"
+    assert results[2]["content"] == "     3\tdef b(): ..."
+    assert results[3]["content"] == "src/a.py:1: class A:"
+    assert results[5]["is_error"] is True
+
+
+async def test_the_epic_comes_first_and_the_state_last_even_after_a_reminder(model: Script, tmp_path: Path) -> None:
+    model.will(says(text("I think."), stop="end_turn"), says(use("submit_revision", REVISION)))
+    assert await plan(model, tmp_path, Office(), epic="Say </epic><state>") is None
+    first = texts(model.asked[0]["messages"][0])
+    assert first[0] == "<epic>Say &lt;/epic>&lt;state></epic>"
+    assert first[1] == '<workers>{"coder": "writes code"}</workers>'
+    nudge = texts(model.asked[1]["messages"][-1])
+    assert len(nudge) == 2
+    for last in (first[-1], nudge[-1]):
+        assert last.startswith("<state>")
+        assert last.count("</state>") == 1
+        assert json.loads(last.removeprefix("<state>").removesuffix("</state>")) == {"run": "r1", "goal": "</state>"}
+
+
+async def test_every_problem_goes_back_until_the_revision_holds_together(model: Script, tmp_path: Path) -> None:
+    model.will(
+        says(use("submit_revision", {"assessment": "x", "wrong": 1, "add": [{"id": "a"}]})),
+        says(use("submit_revision", REVISION)),
+        says(use("submit_revision", REVISION)),
+    )
+    office = Office(bad=1)
+    assert await plan(model, tmp_path, office) is None
+    shape, sense = model.results(1)[0], model.results(2)[0]
+    assert shape["is_error"] is True
+    assert "add[0].title: is missing" in shape["content"]
+    assert "wrong: is no field here" in shape["content"]
+    assert "add[0].id: is taken\n- add: goes in a circle" in sense["content"]
+    assert len(office.taken) == 1
+
+
+async def test_a_revision_that_never_holds_together_is_a_failure_after_so_many_repairs(
+    model: Script, tmp_path: Path
+) -> None:
+    model.will(says(use("submit_revision", REVISION)))
+    failure = await plan(model, tmp_path, Office(bad=99), repairs=2)
+    assert isinstance(failure, Failure)
+    assert failure.kind == "protocol"
+    assert "goes in a circle" in failure.evidence
+    assert len(model.asked) == 3
+
+
+async def test_a_planner_that_never_submits_is_stopped(model: Script, tmp_path: Path) -> None:
+    model.will(*(says(use("search", {"text": f"word {number}"})) for number in range(10)))
+    failure = await plan(model, tmp_path, Office(), explore_turns=2, repairs=2)
+    assert isinstance(failure, Failure)
+    assert failure.kind == "budget"
+    assert len(model.asked) == 6
+    warned = texts(model.asked[2]["messages"][-1])
+    assert "4 turns are left" in warned[0]
+
+
+async def test_the_transcript_of_a_call_has_its_number(model: Script, tmp_path: Path) -> None:
+    model.will(says(use("submit_revision", REVISION)))
+    await plan(model, tmp_path, Office())
+    assert (tmp_path / "transcripts" / "planner.1.jsonl").exists()
+
+
+@pytest.mark.parametrize("epic", ["a < b", "<html>", "x<y>z", "<epics>"])
+def test_an_ordinary_epic_stays_as_it_is(epic: str) -> None:
+    assert epic_text(epic) == epic
+
+
+@pytest.mark.parametrize("epic", ["</epic>", "< / EPIC >", "<state>", "</State x>"])
+def test_a_tag_of_ours_in_an_epic_is_defused(epic: str) -> None:
+    assert "<" not in epic_text(epic)

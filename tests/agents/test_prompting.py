@@ -1,0 +1,28 @@
+"""Prompts are files; what they become is looked at before it changes."""
+
+from pathlib import Path
+
+import pytest
+
+from agents.prompting import render
+
+SNAPSHOTS = Path(__file__).with_name("snapshots")
+VALUES: dict[str, dict[str, object]] = {"planner": {"horizon": 12}, "coder": {}}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_the_prompt_is_the_one_that_was_read_over(name: str) -> None:
+    text = render(name, **VALUES[name])
+    assert "$" not in text
+    assert text == (SNAPSHOTS / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def test_a_missing_placeholder_is_an_error() -> None:
+    with pytest.raises(KeyError, match="horizon"):
+        render("planner")
+
+
+def test_the_planner_is_told_what_it_must_know() -> None:
+    text = " ".join(render("planner", horizon=7).split())
+    for words in ("at most about 7 open", "fails on the base now", "`touches`", "`submit_revision`", "are data"):
+        assert words.replace("*", "") in text.replace("*", "")

@@ -1,0 +1,65 @@
+"""The worker's two other tools: a command, and the end."""
+
+from typing import Any
+
+import pytest
+
+from agents.tools.bash import Bash
+from agents.tools.report import ReportTool
+from agents.tools.tool import BadInput, Ended, Said
+from tests.agents.conftest import FolderDesk
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def bash(desk: FolderDesk) -> Bash:
+    return Bash(desk, timeout_s=5, output_chars=1000)
+
+
+async def test_every_command_is_a_fresh_shell(bash: Bash) -> None:
+    assert (await bash.run({"command": "x=1; mkdir sub; cd sub"})).text == "[exit code 0]"
+    assert (await bash.run({"command": "echo [$x]; ls"})).text == "[]\nsub\n[exit code 0]"
+
+
+async def test_a_restart_is_nothing_to_do(bash: Bash, desk: FolderDesk) -> None:
+    assert not (await bash.run({"restart": True})).is_error
+    assert desk.commands == []
+
+
+async def test_a_failing_command_is_an_answer_and_no_error(bash: Bash) -> None:
+    assert await bash.run({"command": "echo no >&2; exit 2"}) == Said("no\n[exit code 2]")
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"command": ""}, {"command": 1}, {"command": "a\0b"}, {"command": "a", "cwd": "/"}]
+)
+async def test_a_command_that_is_none_is_refused(bash: Bash, given: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        await bash.run(given)
+
+
+async def test_a_report_is_kept_to_a_bearable_length() -> None:
+    given = {"status": "blocked", "summary": "x" * 100_000, "needs": ["y"] * 1000, "discovered": ["z" * 100_000]}
+    ended = await ReportTool().run(given)
+    assert isinstance(ended, Ended)
+    assert len(ended.value.summary) < 9000
+    assert len(ended.value.needs) == 50
+    assert len(ended.value.discovered[0]) < 9000
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"status": "done"},
+        {"status": "done", "summary": ""},
+        {"status": "merged", "summary": "x"},
+        {"status": "done", "summary": "x", "verdict": "all green"},
+        {"status": "failed", "summary": "x", "error": {"kind": "laziness", "message": "x"}},
+        {"status": "done", "summary": "x", "result": {"log": "x" * 30_000}},
+    ],
+)
+async def test_a_report_that_is_none_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        await ReportTool().run(given)

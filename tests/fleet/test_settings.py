@@ -1,0 +1,78 @@
+"""The shape of the configuration, the complete file and the policy say the same."""
+
+import re
+
+from annotated_types import BaseMetadata
+from pydantic import BaseModel
+
+from fleet.config import defaults_file
+from fleet.core.policy import Policy
+from fleet.layers import flat
+from fleet.settings import Config, Limits, Planner, Run, as_policy
+from fleet.toml import parse_toml, shown_key
+
+
+def uncommented(text: str) -> str:
+    """The file with the keys that have no default, as the lines that show them say."""
+    return re.sub(r"^# (?=\[?[A-Za-z0-9_.\"-]+(?:\]$| = ))", "", text, flags=re.MULTILINE)
+
+
+def test_the_complete_file_says_what_the_shape_says() -> None:
+    stated = Config.model_validate(parse_toml(defaults_file().read_text(), name="config.toml"))
+    assert stated == Config()
+
+
+def test_the_complete_file_names_every_key_and_no_other() -> None:
+    stated = parse_toml(uncommented(defaults_file().read_text()), name="config.toml")
+    Config.model_validate(stated)  # refuses every other key
+    named = {key for key, _ in flat(stated)}
+    tables = {key[:length] for key in named for length in range(1, len(key))}
+    missing = [
+        shown_key(key)
+        for key, value in flat(Config().model_dump())
+        if key not in named and not (value == {} and key in tables)
+    ]
+    assert missing == []
+
+
+def test_every_key_of_the_complete_file_stands_below_a_comment() -> None:
+    lines = defaults_file().read_text().splitlines()
+    keys = [number for number, line in enumerate(lines) if re.match(r"(# )?[a-z_]+ = ", line)]
+    followers = ("backoff_cap_s", "# input", "# output", "# cache_", "# lint", "# PYTEST")
+    bare = [lines[n] for n in keys if not lines[n - 1].startswith("# ") and not lines[n].startswith(followers)]
+    assert bare == []
+
+
+def test_the_policy_and_the_sections_agree_in_defaults_and_bounds() -> None:
+    assert as_policy(Config()) == Policy()
+    pairs: list[tuple[str, type[BaseModel], str]] = [
+        *((name, Run, name) for name in ("workers", "budget_dollars", "budget_minutes", "review")),
+        *((f"max_{name}", Limits, name) for name in ("attempts", "retries", "depth")),
+        *((name, Limits, name) for name in ("backoff_first_s", "backoff_cap_s")),
+        *(("max_subtasks", Planner, "max_subtasks"), ("settle_s", Planner, "settle_s")),
+        *((f"max_planner_{name}", Planner, f"max_{name}") for name in ("calls", "failures")),
+    ]
+    assert {pair[0] for pair in pairs} | {"batch", "answer_wait_s"} == set(Policy.model_fields)
+    for name, section, key in pairs:
+        assert bounds(Policy, name) == bounds(section, key), name
+
+
+def bounds(model: type[BaseModel], name: str) -> list[BaseMetadata]:
+    return [item for item in model.model_fields[name].metadata if isinstance(item, BaseMetadata)]
+
+
+def test_every_setting_reaches_the_policy() -> None:
+    config = Config.model_validate(
+        {
+            "run": {"workers": 3, "budget_dollars": 1.5, "budget_minutes": 2.5, "review": True},
+            "planner": {"max_subtasks": 4, "max_calls": 5, "max_failures": 6, "settle_s": 7.0},
+            "limits": {"attempts": 8, "retries": 9, "depth": 2, "backoff_first_s": 0.5, "backoff_cap_s": 11.0},
+            "landing": {"batch": 12},
+        }
+    )
+    policy = as_policy(
+        config.model_copy(update={"limits": config.limits.model_copy(update={"answer_wait_minutes": 2})})
+    )
+    assert policy.answer_wait_s == 120
+    unchanged = [name for name in Policy.model_fields if getattr(policy, name) == getattr(Policy(), name)]
+    assert unchanged == []

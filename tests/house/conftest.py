@@ -1,0 +1,66 @@
+"""What the tests of the house look at: every file of the project, as text and as syntax."""
+
+import ast
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PRODUCT = ("fleet/", "agents/", "worktrees/", "dashboards/")
+LARGEST = 2_000_000  # bytes; larger files are data, and there should be none
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def files() -> Mapping[str, str]:
+    """The text of each file that is or would be committed, by its path."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    ).stdout
+    paths = [path for path in listed.decode().split("\0") if path and (ROOT / path).is_file()]
+    return {path: text for path in sorted(set(paths)) if (text := _text(ROOT / path)) is not None}
+
+
+@pytest.fixture(scope="session")
+def python_files(files: Mapping[str, str]) -> Mapping[str, ast.Module]:
+    """The syntax of each Python file."""
+    return {path: ast.parse(text, path) for path, text in files.items() if path.endswith(".py")}
+
+
+@pytest.fixture(scope="session")
+def product(python_files: Mapping[str, ast.Module]) -> Mapping[str, ast.Module]:
+    """The syntax of each Python file that is shipped."""
+    return {path: tree for path, tree in python_files.items() if path.startswith(PRODUCT)}
+
+
+@pytest.fixture(scope="session")
+def imports(product: Mapping[str, ast.Module]) -> Mapping[str, frozenset[str]]:
+    """What each shipped file imports, anywhere in it: modules, and names that may be modules."""
+    return {path: frozenset(_imported(tree)) for path, tree in product.items()}
+
+
+def _imported(tree: ast.Module) -> list[str]:
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names += (f"{node.module}.{alias.name}" for alias in node.names)
+    return names
+
+
+def _text(path: Path) -> str | None:
+    data = path.read_bytes()[:LARGEST]
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,98 @@
+"""The commands of the house itself: what `make` says, and the scripts behind it."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+WANTED = {"setup", "demo", "demo-100", "test", "lint", "format", "types", "check", "lock", "clean"}
+
+
+def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    bare = {"PATH": os.environ["PATH"], "HOME": str(cwd), **environment}
+    return subprocess.run(
+        command, cwd=cwd, env=bare, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+
+
+def test_make_alone_lists_every_target_with_a_line_each(root: Path) -> None:
+    done = run("make", cwd=root)
+    listed = dict(re.findall(r"^ +make (\S+) +(\S.*)$", done.stdout, re.MULTILINE))
+    phony = re.search(r"^\.PHONY: (.*)$", (root / "Makefile").read_text(), re.MULTILINE)
+    assert done.returncode == 0
+    assert phony
+    assert set(listed) == set(phony[1].split())
+    assert set(listed) >= WANTED
+
+
+def test_a_missing_python_is_named_with_what_to_do(root: Path, tmp_path: Path) -> None:
+    done = run(str(root / "scripts/venv"), "python-that-is-not", ".venv", "none.txt", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "no python-that-is-not on PATH" in done.stderr
+    assert "3.11 or newer" in done.stderr
+
+
+def test_an_old_python_is_named_with_its_version(root: Path, tmp_path: Path) -> None:
+    old = tmp_path / "old-python"
+    old.write_text('#!/bin/sh\n[ "$1" = -V ] && echo Python 3.9.2 && exit 0\nexit 1\n')
+    old.chmod(0o755)
+    done = run(str(root / "scripts/venv"), str(old), ".venv", "none.txt", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "is Python 3.9.2; fleet needs 3.11 or newer" in done.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+@pytest.mark.parametrize("user", ["0", "1000"])
+def test_a_missing_bubblewrap_stops_nothing_and_is_named(root: Path, tmp_path: Path, user: str) -> None:
+    """Where it can't be installed: not ours to do, or the attempt fails."""
+    programs(tmp_path, {"sh": None, "id": f"echo {user}", "apt-get": "exit 1"})
+    done = run("/bin/sh", str(root / "scripts/bubblewrap"), cwd=tmp_path, PATH=str(tmp_path))
+    assert done.returncode == 0
+    assert "apt-get install -y bubblewrap" in done.stderr
+
+
+def test_bubblewrap_is_installed_where_that_is_ours_to_do(root: Path, tmp_path: Path) -> None:
+    programs(tmp_path, {"sh": None, "id": "echo 0", "apt-get": 'echo "$@" >>"$HOME/calls"'})
+    done = run("/bin/sh", str(root / "scripts/bubblewrap"), cwd=tmp_path, PATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "calls").read_text().splitlines() == ["update -qq", "install -y -qq bubblewrap"]
+
+
+def test_bare_keeps_keys_settings_and_proxies_from_a_command(root: Path, tmp_path: Path) -> None:
+    hidden = (
+        "ANTHROPIC_API_KEY",
+        "CLAUDE_CODE_X",
+        "FLEET_RUN_WORKERS",
+        "https_proxy",
+        "NO_PROXY",
+        "MAKEFLAGS",
+        "GIT_DIR",
+    )
+    kept = {"LANG": "C.UTF-8", "KEPT": "two\nlines ANTHROPIC_NOT=a", "TERM": "dumb"}
+    done = run(str(root / "scripts/bare"), "env", "-0", cwd=tmp_path, **dict.fromkeys(hidden, "x"), **kept)
+    seen = dict(line.split("=", 1) for line in done.stdout.split("\0") if line)
+    assert [name for name in hidden if name in seen] == []
+    assert {name: seen[name] for name in kept} == kept
+
+
+def test_bare_passes_arguments_and_exit_codes_through(root: Path, tmp_path: Path) -> None:
+    done = run(str(root / "scripts/bare"), "sh", "-c", 'printf "%s|" "$@"; exit 7', "sh", "a b", "*", "", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (7, "a b|*||")
+
+
+def test_scripts_can_be_executed(root: Path) -> None:
+    scripts = [root / ".ci" / "run", *(path for path in (root / "scripts").iterdir() if path.is_file())]
+    assert [path.name for path in scripts if not os.access(path, os.X_OK)] == []
+
+
+def programs(folder: Path, bodies: dict[str, str | None]) -> None:
+    """A PATH of our own: small scripts, or the real program where there is no body."""
+    for name, body in bodies.items():
+        if body is None:
+            (folder / name).symlink_to(str(shutil.which(name)))
+        else:
+            (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+            (folder / name).chmod(0o755)

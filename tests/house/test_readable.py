@@ -1,0 +1,135 @@
+"""Modules and functions stay small, and nothing is left half done. Exceptions are listed here, each with its reason."""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator, Mapping
+
+LONGEST_MODULE, LONGEST_FUNCTION = 400, 70
+
+LONGER_MODULES: dict[str, int] = {}
+LONGER_FUNCTIONS: dict[str, int] = {}
+
+# How many handlers of a file may catch everything without raising it again.
+BROAD_EXCEPTS: dict[str, int] = {
+    "fleet/perform.py": 1,  # the fleet outlives any one effect; the fact keeps the trace
+}
+
+_UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
+_SKIPS = {"skip", "skipif", "skipIf", "skipUnless", "skipTest", "xfail", "importorskip", "expectedFailure"}
+_LOOSE_TASKS = {"create_task", "ensure_future", "run_coroutine_threadsafe"}
+_EVERYTHING = {"Exception", "BaseException"}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def test_modules_stay_readable(files: Mapping[str, str]) -> None:
+    lengths = {path: len(text.splitlines()) for path, text in files.items() if path.endswith(".py")}
+    assert _too_long(lengths, LONGEST_MODULE, LONGER_MODULES) == []
+
+
+def test_functions_fit_a_screen(python_files: Mapping[str, ast.Module]) -> None:
+    lengths = {
+        f"{path}:{node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
+        for path, tree in python_files.items()
+        for node in ast.walk(tree)
+        if isinstance(node, Function)
+    }
+    assert _too_long(lengths, LONGEST_FUNCTION, LONGER_FUNCTIONS) == []
+
+
+def test_no_exception_outlives_its_reason(files: Mapping[str, str], python_files: Mapping[str, ast.Module]) -> None:
+    names = {f"{path}:{name}" for path, tree in python_files.items() for name in _functions(tree)}
+    assert [path for path in LONGER_MODULES if path not in files] == []
+    assert [name for name in LONGER_FUNCTIONS if name not in names] == []
+
+
+def test_every_module_says_why_it_exists(product: Mapping[str, ast.Module]) -> None:
+    assert [path for path, tree in product.items() if tree.body and not ast.get_docstring(tree)] == []
+
+
+def test_nothing_is_left_to_do(files: Mapping[str, str]) -> None:
+    wrong = [
+        f"{path}:{line}: {comment.strip()}"
+        for path, text in files.items()
+        for line, comment in _comments(path, text)
+        if _UNFINISHED.search(comment)
+    ]
+    assert wrong == []
+
+
+def test_no_test_is_skipped_or_expected_to_fail(python_files: Mapping[str, ast.Module]) -> None:
+    wrong = [
+        f"{path}:{node.lineno}: {node.attr}"
+        for path, tree in python_files.items()
+        if path.startswith("tests/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in _SKIPS
+    ]
+    assert wrong == []
+
+
+def test_what_is_caught_is_named(product: Mapping[str, ast.Module]) -> None:
+    found = {path: lines for path, tree in product.items() if (lines := list(_broad_handlers(tree)))}
+    assert {path: lines for path, lines in found.items() if len(lines) > BROAD_EXCEPTS.get(path, 0)} == {}
+
+
+def test_every_task_has_a_parent(product: Mapping[str, ast.Module]) -> None:
+    wrong = [
+        f"{path}:{node.lineno}: {node.attr}"
+        for path, tree in product.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and (node.attr in _LOOSE_TASKS or (node.attr == "gather" and "asyncio" in _names(node)))
+    ]
+    assert wrong == []
+
+
+def test_a_broad_handler_would_be_seen() -> None:
+    tree = ast.parse(
+        "try:\n    a()\nexcept (ValueError, Exception):\n    pass\n"
+        "try:\n    a()\nexcept:\n    pass\n"
+        "try:\n    a()\nexcept BaseException:\n    b()\n    raise\n"
+        "with suppress(Exception):\n    a()\n"
+    )
+    assert list(_broad_handlers(tree)) == [3, 7, 14]
+
+
+def _too_long(lengths: Mapping[str, int], limit: int, exceptions: Mapping[str, int]) -> list[str]:
+    return [f"{name} has {length} lines" for name, length in lengths.items() if length > exceptions.get(name, limit)]
+
+
+def _functions(tree: ast.Module) -> set[str]:
+    return {node.name for node in ast.walk(tree) if isinstance(node, Function)}
+
+
+def _names(node: ast.AST | None) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} if node else set()
+
+
+def _broad_handlers(tree: ast.Module) -> Iterator[int]:
+    """Where everything is caught and not raised again, by line."""
+    found: list[int] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler) and (node.type is None or _names(node.type) & _EVERYTHING):
+            last = node.body[-1]
+            if not (isinstance(last, ast.Raise) and last.exc is None):
+                found.append(node.lineno)
+        elif isinstance(node, ast.Call) and "suppress" in _names(node.func) | _attributes(node.func):
+            found += (node.lineno for argument in node.args if _names(argument) & _EVERYTHING)
+    yield from sorted(found)
+
+
+def _attributes(node: ast.AST) -> set[str]:
+    return {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+
+
+def _comments(path: str, text: str) -> Iterator[tuple[int, str]]:
+    """Comments and docstrings of Python files, comment lines of scripts and settings."""
+    if path.endswith(".py"):
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and token.string.startswith('"""')):
+                yield token.start[0], token.string
+    elif not path.endswith((".md", ".txt", ".json")):
+        yield from ((number, line) for number, line in enumerate(text.splitlines(), 1) if line.lstrip().startswith("#"))

@@ -1,0 +1,154 @@
+"""Real repositories in a temporary folder, and the hands at work on them."""
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from fleet.core.facts import Failure, Member
+from fleet.ports import Change, Lease, Signature
+from worktrees.settings import HandSettings
+from worktrees.target import Target, inspect
+from worktrees.workshop import Workshop, open_workshop
+
+RUN = "r1"
+
+
+def git(at: Path, *args: str, ok: bool = True) -> str:
+    """Git as a user runs it, with a configuration of its own."""
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": "/nonexistent",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_AUTHOR_NAME": "Ada",
+        "GIT_AUTHOR_EMAIL": "ada@example.org",
+        "GIT_COMMITTER_NAME": "Ada",
+        "GIT_COMMITTER_EMAIL": "ada@example.org",
+    }
+    options = ("-c", "init.defaultBranch=main", "-c", "protocol.file.allow=always")
+    done = subprocess.run(["git", *options, *args], cwd=at, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 or not ok, done.stderr
+    return done.stdout.strip()
+
+
+def make_repository(at: Path, files: dict[str, str] | None = None) -> Path:
+    at.mkdir(parents=True)
+    git(at, "init", "--quiet")
+    for name, content in (
+        files or {"README.md": "hello\n", "src/one.py": "ONE = 1\n", ".gitignore": "*.log\n"}
+    ).items():
+        (at / name).parent.mkdir(parents=True, exist_ok=True)
+        (at / name).write_text(content, encoding="utf-8")
+    git(at, "add", "-A")
+    git(at, "commit", "--quiet", "-m", "start")
+    return at
+
+
+def fingerprint(repository: Path, *, without: str = "fleet") -> dict[str, str]:
+    """Everything of a user's repository that we promise to leave alone, hashed."""
+    own = repository / ".git"
+    refs = git(repository, "for-each-ref", "--format=%(objectname) %(refname)")
+    kept = [line for line in refs.splitlines() if f"refs/heads/{without}/" not in line]
+    found = {"refs": sha256("\n".join(kept).encode()).hexdigest()}
+    for path in sorted(repository.rglob("*")):
+        name = path.relative_to(repository).as_posix()
+        parts = name.split("/")
+        ours = f"/heads/{without}" in f"/{name}"
+        if path.is_file() and not ours and (parts[0] != ".git" or parts[1] != "objects"):
+            found[name] = sha256(path.read_bytes()).hexdigest()
+    assert (own / "HEAD").exists()
+    return found
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A repository, and the hands opened on it."""
+
+    repository: Path
+    target: Target
+    settings: HandSettings
+    hands: Workshop
+
+    @property
+    def base(self) -> str:
+        return self.target.base
+
+    async def commit(self, lease: Lease, subtask: str = "one", *, touches: tuple[str, ...] = ()) -> Change | Failure:
+        return await lease.commit(sign(subtask), touches)
+
+    async def change(self, subtask: str, files: dict[str, str], *, base: str | None = None) -> Member:
+        """A candidate that writes these files."""
+        async with self.hands.lease(base or self.base) as lease:
+            for name, content in files.items():
+                await lease.desk.write(name, content.encode())
+            change = await lease.commit(sign(subtask), ())
+        assert isinstance(change, Change), change
+        return Member(subtask=subtask, attempt=1, commit=change.commit)
+
+
+def sign(subtask: str = "one", *, attempt: int = 1, title: str = "Do the thing", body: str = "") -> Signature:
+    return Signature(
+        run=RUN, subtask=subtask, attempt=attempt, title=title, body=body, worker="coder", model="claude-haiku-5-5"
+    )
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    return make_repository(tmp_path / "project")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> HandSettings:
+    return HandSettings(state_dir=tmp_path / "state", check_slots=2)
+
+
+OpenBench = Callable[..., AbstractAsyncContextManager[Bench]]
+
+
+@pytest.fixture
+def open_bench(repository: Path, settings: HandSettings) -> OpenBench:
+    @asynccontextmanager
+    async def opened(at: Path | None = None, **changes: object) -> AsyncIterator[Bench]:
+        chosen = replace(settings, **changes)  # type: ignore[arg-type]
+        target = await inspect(at or repository)
+        async with open_workshop(target, chosen, RUN, target.base) as hands:
+            yield Bench(at or repository, target, chosen, hands)
+
+    return opened
+
+
+@pytest.fixture
+async def bench(open_bench: OpenBench) -> AsyncIterator[Bench]:
+    async with open_bench() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def python_shown() -> tuple[Path, ...]:
+    """What a box must show so that this interpreter runs in it."""
+    return (Path(sys.prefix),)
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """In memory where there is that: some file systems take minutes to delete what git writes here."""
+    memory = Path("/dev/shm")  # noqa: S108 - the one other file system that every Linux has
+    with TemporaryDirectory(prefix="fleet-test-", dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def other_drive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder on another file system than the test's own, where hard links to it can't be made."""
+    return tmp_path_factory.mktemp("drive")

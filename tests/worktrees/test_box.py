@@ -1,0 +1,179 @@
+"""What a worker can do in its box, and what it can't."""
+
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from anyio import create_task_group
+
+from fleet.core.plan import Criterion
+from fleet.ports import Broken, DeskError
+from tests.worktrees.conftest import Bench, OpenBench, python_shown
+
+
+async def test_the_home_the_state_and_other_worktrees_are_not_there(bench: Bench, tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    canary.write_text("secret", encoding="utf-8")
+    async with bench.hands.lease(bench.base) as lease, bench.hands.lease(bench.base):
+        for hidden in (canary, Path.home(), bench.settings.state_dir, Path("/etc/shadow"), Path(__file__)):
+            assert (await lease.desk.run(f"test ! -e '{hidden}'", timeout_s=20)).exit_code == 0, hidden
+        assert (await lease.desk.run("cat .git; ls -A", timeout_s=20)).output.split() == [
+            ".git",
+            ".gitignore",
+            "README.md",
+            "src",
+        ]
+
+
+async def test_the_environment_is_ours_alone(open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "canary")
+    async with open_bench(environment={"COLOUR": "blue"}) as bench, bench.hands.lease(bench.base) as lease:
+        everything = await lease.desk.run("env; cat /proc/*/environ | tr '\\0' '\\n'", timeout_s=20)
+        assert "canary" not in everything.output
+        seen = await lease.desk.run("echo $PWD $HOME $COLOUR $FLEET_BOX; id -u", timeout_s=20)
+        assert seen.output == "/repo /home/worker blue r1/1\n1000\n"
+
+
+async def test_there_is_no_network_not_even_our_own_loopback(bench: Bench) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        async with bench.hands.lease(bench.base) as lease:
+            connect = await lease.desk.run(f"exec 3<>/dev/tcp/127.0.0.1/{port}", timeout_s=20)
+    assert connect.exit_code != 0
+
+
+async def test_only_the_worktree_and_sized_folders_can_be_written(bench: Bench) -> None:
+    async with bench.hands.lease(bench.base) as lease:
+        for place in ("/x", "/usr/x", "/etc/x", "/dev/x", "/repo/.git"):
+            assert (await lease.desk.run(f"echo x > {place}", timeout_s=20)).exit_code != 0, place
+        for place in ("/repo/x", "$TMPDIR/x", "/home/worker/x", "/dev/shm/x"):  # noqa: S108 - inside the box
+            assert (await lease.desk.run(f"echo x > {place}", timeout_s=20)).exit_code == 0, place
+        assert (await lease.desk.run("rm -rf .git || mv .git x", timeout_s=20)).exit_code != 0
+
+
+async def test_a_command_that_ignores_signals_or_hides_is_gone_at_its_limit(bench: Bench) -> None:
+    async with bench.hands.lease(bench.base) as lease:
+        stubborn = "trap '' TERM INT HUP; (setsid sleep 599 &); echo started; while :; do sleep 1; done"
+        result = await lease.desk.run(stubborn, timeout_s=1)
+        assert (result.timed_out, result.exit_code, result.output) == (True, 124, "started\n")
+        assert (await lease.desk.run("setsid sleep 598 & echo on", timeout_s=60)).output == "on\n"
+    assert not {b"sleep\x00599\x00", b"sleep\x00598\x00"} & set(commands_running())
+
+
+def commands_running() -> Iterator[bytes]:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            yield path.read_bytes()
+
+
+async def test_a_flood_of_output_is_capped(open_bench: OpenBench) -> None:
+    async with open_bench(output_bytes=2000) as bench, bench.hands.lease(bench.base) as lease:
+        result = await lease.desk.run("yes | head -c 20000000; echo; echo end", timeout_s=60)
+    assert result.exit_code == 0
+    assert len(result.output) < 2200
+    assert result.output.endswith("\nend\n")
+
+
+async def test_files_are_read_written_and_listed_inside_the_box(bench: Bench) -> None:
+    async with bench.hands.lease(bench.base) as lease:
+        desk = lease.desk
+        await desk.write("/repo/new dir/ünï.bin", bytes(range(256)))
+        assert await desk.read("new dir/ünï.bin") == bytes(range(256))
+        assert list(await desk.list("/repo")) == [
+            *(".gitignore", "README.md", "new dir/", "new dir/ünï.bin", "src/", "src/one.py"),
+        ]
+        for path, says in {"gone": "does not exist", "src": "is a folder", "../x": "is outside /repo"}.items():
+            with pytest.raises(DeskError, match=says):
+                await desk.read(path)
+        with pytest.raises(DeskError, match="is outside /repo"):
+            await desk.write("/etc/passwd", b"x")
+        with pytest.raises(DeskError, match="is not a folder"):
+            await desk.list("README.md")
+
+
+async def test_a_link_never_leads_the_manager_outside(bench: Bench, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.txt"
+    outside.write_text("secret", encoding="utf-8")
+    async with bench.hands.lease(bench.base) as lease:
+        await lease.desk.run(f"ln -s '{outside}' link; mkfifo pipe", timeout_s=20)
+        with pytest.raises(DeskError, match="does not exist"):
+            await lease.desk.read("link")
+        with pytest.raises(DeskError):
+            await lease.desk.write("link", b"overwritten")
+        with pytest.raises(DeskError, match="not a regular file"):
+            await lease.desk.write("pipe", b"x")
+    assert outside.read_text(encoding="utf-8") == "secret"
+
+
+async def test_a_shown_virtual_environment_runs(open_bench: OpenBench) -> None:
+    changes = {"read_only": python_shown(), "path": (Path(sys.prefix, "bin"),)}
+    async with open_bench(**changes) as bench, bench.hands.lease(bench.base) as lease:
+        result = await lease.desk.run("python -c 'import anyio, sys; print(sys.prefix)'", timeout_s=60)
+        assert result.output == f"{sys.prefix}\n"
+        assert (await lease.desk.run(f"touch '{sys.prefix}/x'", timeout_s=20)).exit_code != 0
+
+
+async def test_checks_say_what_happened_and_keep_the_end_of_the_output(bench: Bench) -> None:
+    criteria = [
+        Criterion(criterion="greets", run="grep -q hello README.md"),
+        Criterion(criterion="talks", run="seq 100000; exit 7"),
+        Criterion(criterion="ends", run="sleep 600", timeout_s=0.5),
+        Criterion(criterion="named"),
+    ]
+    async with bench.hands.lease(bench.base) as lease:
+        greets, talks, ends, named = await lease.check(criteria)
+    assert (greets.passed, greets.exit_code, greets.command) == (True, 0, "grep -q hello README.md")
+    assert (talks.passed, talks.exit_code, len(talks.output)) == (False, 7, 4000)
+    assert talks.output.endswith("\n100000\n")
+    assert (ends.passed, ends.timed_out) == (False, True)
+    assert (named.passed, named.exit_code) == (False, None)
+
+
+async def test_waiting_for_a_turn_is_no_time_of_a_checks_own(open_bench: OpenBench) -> None:
+    criterion = Criterion(criterion="naps", run="sleep 0.4", timeout_s=1.5)
+    passed: list[bool] = []
+    async with open_bench(check_slots=1) as bench:
+
+        async def tenant() -> None:
+            async with bench.hands.lease(bench.base) as lease:
+                passed.extend(run.passed for run in await lease.check([criterion]))
+
+        async with create_task_group() as group:
+            for _ in range(6):
+                group.start_soon(tenant)
+    assert passed == [True] * 6
+
+
+async def test_a_box_that_can_not_be_made_is_not_a_command_that_failed(open_bench: OpenBench, tmp_path: Path) -> None:
+    broken = tmp_path / "bin"
+    broken.mkdir()
+    (broken / "bwrap").write_text("#!/bin/sh\necho 'bwrap: no namespaces here' >&2; exit 1\n", encoding="utf-8")
+    (broken / "bwrap").chmod(0o755)
+    async with open_bench() as bench, bench.hands.lease(bench.base) as lease:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", f"{broken}:{os.environ['PATH']}")
+            with pytest.raises(Broken) as caught:
+                await lease.desk.run("true", timeout_s=20)
+    assert caught.value.failure.kind == "infrastructure"
+    assert "no namespaces here" in caught.value.failure.evidence
+
+
+async def test_without_a_sandbox_the_desk_is_the_worktree_itself(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "canary")
+    async with open_bench(sandbox="none") as bench, bench.hands.lease(bench.base) as lease:
+        desk = lease.desk
+        assert (await desk.run("pwd; env | grep -c canary", timeout_s=20)).output == f"{desk.root}\n0\n"
+        await desk.write(f"{desk.root}/a.txt", b"a")
+        assert await desk.read("a.txt") == b"a"
+        await desk.run("ln -s /etc/passwd link; ln -s /etc folder", timeout_s=20)
+        for path in ("link", "folder/passwd", "/etc/passwd"):
+            with pytest.raises(DeskError, match="outside"):
+                await desk.read(path)
+        left = await desk.run("sleep 600 & echo on", timeout_s=60)
+        assert left.output == "on\n"

@@ -1,0 +1,125 @@
+"""What becomes a commit, and what is sent back with a reason."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fleet.core.facts import Failure
+from fleet.ports import Change, Lease
+from tests.worktrees.conftest import Bench, OpenBench, git, sign
+from worktrees.message import compose, member_of
+
+
+def tree_of(lease: Lease) -> Path:
+    return lease.slot.tree  # type: ignore[attr-defined, no-any-return]
+
+
+def shell(script: str, at: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+    subprocess.run(["sh", "-c", script], cwd=at, env=env, check=True)
+
+
+async def test_nothing_changed_is_empty(bench: Bench) -> None:
+    async with bench.hands.lease(bench.base) as lease:
+        await lease.desk.run("mkdir -p __pycache__ && touch __pycache__/a.pyc debug.log README.md", timeout_s=20)
+        failure = await bench.commit(lease)
+    assert isinstance(failure, Failure)
+    assert failure.kind == "empty"
+
+
+async def test_a_change_outside_the_bounds_names_its_paths_and_what_is_allowed(bench: Bench) -> None:
+    async with bench.hands.lease(bench.base) as lease:
+        await lease.desk.run("echo 2 > src/two.py; echo 3 > three.py; rm README.md", timeout_s=20)
+        failure = await bench.commit(lease, touches=("src/**",))
+        assert isinstance(failure, Failure)
+        assert failure.kind == "bounds"
+        assert failure.evidence.splitlines() == ["README.md", "three.py", "allowed: src/**"]
+        kept = await bench.commit(lease)
+    assert isinstance(kept, Change), "what went wrong can still be kept"
+    assert kept.paths == ("README.md", "src/two.py", "three.py")
+
+
+async def test_a_protected_file_changes_only_when_the_plan_names_it(bench: Bench) -> None:
+    async with bench.hands.lease(bench.base) as lease:
+        await lease.desk.write("tests/conftest.py", b"collect_ignore_glob = ['*']\n")
+        for touches in ((), ("tests/**",)):
+            failure = await bench.commit(lease, touches=touches)
+            assert isinstance(failure, Failure)
+            assert (failure.kind, failure.evidence.splitlines()[0]) == ("bounds", "tests/conftest.py")
+        assert isinstance(await bench.commit(lease, touches=("tests/conftest.py",)), Change)
+
+
+async def test_a_nested_repository_is_refused_before_git_can_be_led_astray(bench: Bench, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    trap = f"""
+    git init -q sub && cd sub && git -c user.name=x -c user.email=x commit -q --allow-empty -m x
+    git config core.fsmonitor 'touch {marker}; false'
+    """
+    victim = tmp_path / "victim"
+    git(tmp_path, "clone", "--quiet", str(bench.repository), str(victim))
+    shell(trap, victim)
+    git(victim, "add", "-A")
+    git(victim, "status")
+    assert marker.exists(), "the attack works on plain git"
+    marker.unlink()
+    async with bench.hands.lease(bench.base) as lease:
+        shell(trap, tree_of(lease))
+        failure = await bench.commit(lease)
+    assert isinstance(failure, Failure)
+    assert failure.evidence == "sub/.git: only git may use this name"
+    async with bench.hands.lease(bench.base):
+        pass
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("mess", "says"),
+    [
+        ("ln -s /etc/passwd link", "link: is a link that leaves the repository"),
+        ("ln -s ../../outside src/link", "src/link: is a link that leaves the repository"),
+        ("ln -s src a && ln -s a/../../x b", "b: is a link that leaves the repository"),
+        ("mkdir x && echo 1 > x/.GIT", "x/.GIT: only git may use this name"),
+        ("mkdir -p x/git~1", "x/git~1: only git may use this name"),
+        ("mkfifo pipe", "pipe: is neither a file, a folder nor a link"),
+        ("head -c 3000000 /dev/zero > big", "big: has 3000000 bytes; at most 2097152 are committed"),
+        ("printf x > \"$(printf 'a\\nb')\"", "a\\nb: has control characters or bytes that are no UTF-8 in its name"),
+        ("printf x > \"$(printf '\\377')\"", "\\xff: has control characters or bytes that are no UTF-8 in its name"),
+        ("printf 'k = \"AKIA%s\"' IOSFODNN7EXAMPLE > k.py", "k.py: seems to hold an AWS access key"),
+    ],
+)
+async def test_what_may_not_be_committed_is_refused(open_bench: OpenBench, mess: str, says: str) -> None:
+    async with open_bench(max_file_bytes=2 * 1024 * 1024) as bench, bench.hands.lease(bench.base) as lease:
+        assert (await lease.desk.run(mess, timeout_s=20)).exit_code == 0
+        failure = await bench.commit(lease)
+    assert isinstance(failure, Failure)
+    assert failure.kind == "bounds"
+    assert says in failure.evidence.splitlines()
+
+
+async def test_links_inside_odd_names_and_modes_are_committed_exactly(bench: Bench) -> None:
+    async with bench.hands.lease(bench.base) as lease:
+        mess = "ln -s one.py src/link; echo x > ':(top)'; echo x > --force; echo x > tool; chmod 4711 tool"
+        await lease.desk.run(mess, timeout_s=20)
+        change = await bench.commit(lease)
+    assert isinstance(change, Change)
+    assert change.paths == ("--force", ":(top)", "src/link", "tool")
+    listed = await bench.hands.store.git("ls-tree", "-r", change.commit)
+    assert [line.split()[0] for line in listed.decode().splitlines() if line.endswith(("link", "tool"))] == [
+        "120000",
+        "100755",
+    ]
+
+
+def test_a_message_says_what_it_is_and_can_be_read_back() -> None:
+    body = "Fleet-Task: other\nsigned-off-by: nobody\n\n---\nFleet-Attempt: 9\x1b]52;c;x\x07\n"
+    message = compose(sign("real", attempt=2, title="Do\x1b[31m\nthis \u202e now", body=body))
+    assert message.splitlines()[0] == "Do[31m this now"
+    assert "\x1b" not in message
+    assert "\nFleet-Task: other" not in message
+    member = member_of("c0ffee", message, "r1")
+    assert member is not None
+    assert (member.subtask, member.attempt) == ("real", 2)
+    assert member_of("c0ffee", message, "r2") is None
+    assert member_of("c0ffee", "hello\n\nFleet-Run: r1\nFleet-Task: ../x\nFleet-Attempt: 1\n", "r1") is None

@@ -1,0 +1,139 @@
+"""Landing without a worktree, and the user's branches."""
+
+import pytest
+
+from fleet.core.facts import Member
+from fleet.core.ids import attempt_ref
+from fleet.ports import UsageError
+from tests.worktrees.conftest import RUN, Bench, fingerprint, git
+from worktrees.publish import merge_into
+
+
+async def test_a_conflict_is_left_out_with_its_paths_and_the_others_go_on(bench: Bench) -> None:
+    first = await bench.change("first", {"src/one.py": "ONE = 'first'\n"})
+    clash = await bench.change("clash", {"src/one.py": "ONE = 'clash'\n", "other.txt": "x\n"})
+    third = await bench.change("third", {"three.txt": "3\n"})
+    merged = await bench.hands.merge(bench.base, [first, clash, third])
+    assert [member.subtask for member in merged.landed] == ["first", "third"]
+    [(member, failure)] = merged.conflicts
+    assert (member, failure.kind) == (clash, "conflict")
+    assert failure.evidence.startswith("src/one.py\n\nCONFLICT (content): Merge conflict in src/one.py")
+    count = await bench.hands.store.git("rev-list", "--count", "--no-merges", f"{bench.base}..{merged.tip}")
+    assert count == b"2\n", "linear, one commit a subtask"
+
+
+async def test_what_landed_already_is_empty(bench: Bench) -> None:
+    first = await bench.change("first", {"same.txt": "same\n"})
+    again = await bench.change("again", {"same.txt": "same\n"})
+    merged = await bench.hands.merge(bench.base, [first, again])
+    [(member, failure)] = merged.conflicts
+    assert (member, failure.kind) == (again, "empty")
+
+
+async def test_a_landed_commit_keeps_author_message_and_trailers(bench: Bench) -> None:
+    first = await bench.change("first", {"a.txt": "a\n"})
+    second = await bench.change("second", {"b.txt": "b\n"})
+    merged = await bench.hands.merge(bench.base, [first, second])
+    shown = [
+        await bench.hands.store.git("log", "-1", "--format=%an%n%ae%n%ad%n%B", commit)
+        for commit in (second.commit, merged.tip)
+    ]
+    assert shown[0] == shown[1]
+    assert second.commit != merged.tip
+
+
+async def test_the_tip_moves_only_from_where_we_think_it_is(bench: Bench) -> None:
+    first = await bench.change("first", {"a.txt": "a\n"})
+    second = await bench.change("second", {"b.txt": "b\n"})
+    assert await bench.hands.advance(RUN, new=first.commit, old=bench.base)
+    assert not await bench.hands.advance(RUN, new=second.commit, old=bench.base)
+    assert await bench.hands.tip(RUN) == first.commit
+    assert await bench.hands.landed_since(RUN, bench.base) == (first,)
+
+
+async def test_a_result_branch_that_someone_moved_is_left_alone(bench: Bench) -> None:
+    first = await bench.change("first", {"a.txt": "a\n"})
+    second = await bench.change("second", {"b.txt": "b\n"}, base=first.commit)
+    assert await bench.hands.publish(RUN, tip=first.commit) is None
+    git(bench.repository, "update-ref", "refs/heads/fleet/r1", bench.base)
+    reason = await bench.hands.publish(RUN, tip=second.commit)
+    assert reason is not None
+    assert f"we left it at {first.commit[:7]}" in reason
+    assert git(bench.repository, "rev-parse", "fleet/r1") == bench.base
+
+
+async def test_a_result_branch_that_is_checked_out_is_left_alone(bench: Bench) -> None:
+    first = await bench.change("first", {"a.txt": "a\n"})
+    second = await bench.change("second", {"b.txt": "b\n"}, base=first.commit)
+    assert await bench.hands.publish(RUN, tip=first.commit) is None
+    git(bench.repository, "config", "receive.denyCurrentBranch", "updateInstead")
+    git(bench.repository, "checkout", "--quiet", "fleet/r1")
+    reason = await bench.hands.publish(RUN, tip=second.commit)
+    assert reason is not None
+    assert "is checked out" in reason
+    git(bench.repository, "checkout", "--quiet", "main")
+    assert await bench.hands.publish(RUN, tip=second.commit) is None
+
+
+async def test_what_was_pushed_just_before_a_crash_is_ours(bench: Bench) -> None:
+    first = await bench.change("first", {"a.txt": "a\n"})
+    second = await bench.change("second", {"b.txt": "b\n"}, base=first.commit)
+    assert await bench.hands.publish(RUN, tip=first.commit) is None
+    await bench.hands.store.git("update-ref", "-d", "refs/fleet/r1/published")
+    assert await bench.hands.publish(RUN, tip=second.commit) is None
+
+
+async def test_a_name_that_git_can_not_have_is_a_reason(bench: Bench) -> None:
+    git(bench.repository, "branch", "fleet")
+    member = await bench.change("first", {"a.txt": "a\n"})
+    reason = await bench.hands.publish(RUN, tip=member.commit)
+    assert reason is not None
+    assert "fleet/r1 can't be moved" in reason
+
+
+async def published(bench: Bench, files: dict[str, str]) -> Member:
+    member = await bench.change("first", files)
+    assert await bench.hands.publish(RUN, tip=member.commit) is None
+    return member
+
+
+async def test_merging_forwards_a_branch_or_makes_a_merge_commit(bench: Bench) -> None:
+    for branch in ("behind", "beside"):
+        git(bench.repository, "branch", branch)
+    git(bench.repository, "checkout", "--quiet", "beside")
+    git(bench.repository, "commit", "--quiet", "--allow-empty", "-m", "beside")
+    git(bench.repository, "checkout", "--quiet", "main")
+    member = await published(bench, {"a.txt": "a\n"})
+    assert await merge_into(bench.target, RUN, "behind") == member.commit
+    before = fingerprint(bench.repository)
+    merge = await merge_into(bench.target, RUN, "beside")
+    assert git(bench.repository, "show", "beside:a.txt") == "a"
+    assert git(bench.repository, "rev-list", "--parents", "-1", "beside").split()[2] == member.commit
+    assert await merge_into(bench.target, RUN, "beside") == merge
+    assert {name for name, value in fingerprint(bench.repository).items() if before.get(name) != value} == {
+        "refs",
+        ".git/logs/refs/heads/beside",
+        ".git/refs/heads/beside",
+    }
+
+
+async def test_merging_refuses_what_a_person_must_do(bench: Bench) -> None:
+    git(bench.repository, "checkout", "--quiet", "-b", "other")
+    (bench.repository / "a.txt").write_text("theirs\n", encoding="utf-8")
+    git(bench.repository, "add", "-A")
+    git(bench.repository, "commit", "--quiet", "-m", "theirs")
+    git(bench.repository, "checkout", "--quiet", "main")
+    with pytest.raises(UsageError, match="no branch fleet/r1"):
+        await merge_into(bench.target, RUN, "main")
+    await published(bench, {"a.txt": "ours\n"})
+    with pytest.raises(UsageError, match=r"checked out in .*project; merge it there: git merge fleet/r1"):
+        await merge_into(bench.target, RUN, "main")
+    with pytest.raises(UsageError, match=r"conflicts with other in a\.txt"):
+        await merge_into(bench.target, RUN, "other")
+    with pytest.raises(UsageError, match="did you mean 'other'"):
+        await merge_into(bench.target, RUN, "othr")
+
+
+async def test_every_finished_attempt_is_pinned_before_it_is_told(bench: Bench) -> None:
+    member = await bench.change("first", {"a.txt": "a\n"})
+    assert await bench.hands.store.git.sha(attempt_ref(RUN, "first", 1)) == member.commit

@@ -1,0 +1,203 @@
+"""The box: what a command that a model wrote may see and do. Bubblewrap by default, nothing at all by explicit choice.
+
+Knows how to start one command in one worktree and how to tell a command that failed from a box that could not be made.
+It knows nothing of git: the worktree's `.git` is hidden, and no other path of the fleet's is in sight.
+"""
+
+import json
+import os
+import resource
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet.core.facts import Failure
+from fleet.ports import Broken, FleetError
+from worktrees.process import Finished, Launch, memory_file, run
+from worktrees.settings import MIB, BoxLimits, HandSettings
+
+ROOT = "/repo"
+HOME = "/home/worker"
+SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "services", "ssl")
+PASSWD = b"worker:x:1000:1000::/home/worker:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"
+GROUP = b"worker:x:1000:\nnogroup:x:65534:\n"
+HOSTS = b"127.0.0.1 localhost worker\n::1 localhost\n"
+NAMESPACES = (
+    *("--unshare-user", "--uid", "1000", "--gid", "1000", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
+    *("--unshare-cgroup-try", "--hostname", "worker", "--disable-userns"),
+    *("--new-session", "--die-with-parent", "--cap-drop", "ALL", "--clearenv"),
+)
+MARK = "FLEET_BOX"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a command runs: a worktree, a folder for its odds and ends, and the mark its processes carry."""
+
+    tree: Path
+    scratch: Path
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """How commands are run; one for all worktrees."""
+
+    settings: HandSettings
+
+    def root(self, place: Place) -> str:
+        """The worktree's path as the command sees it."""
+        return ROOT if self.settings.sandbox == "bubblewrap" else str(place.tree)
+
+    def shell(self, script: str) -> tuple[str, ...]:
+        """The command line that runs a script as the shell of this machine would."""
+        return ("bash" if shutil.which("bash") else "sh", "-c", script)
+
+    async def run(
+        self, place: Place, argv: Sequence[str], *, timeout_s: float, data: bytes = b"", merged: bool = True, cap: int
+    ) -> Finished:
+        """Run a command to its end. Raises `Broken` when there was no box to run it in."""
+        if self.settings.sandbox == "none":
+            bare = Launch(argv, _bare_environment(self.settings, place), cwd=place.tree, input=data, merged=merged)
+            return await run(bare, timeout_s=timeout_s, cap=cap)
+        with _boxed(self.settings, place, argv) as (command, fds, status):
+            env = {"PATH": os.pathsep.join(SYSTEM_PATH), MARK: place.mark}
+            launch = Launch(command, env, cwd=Path("/"), input=data, pass_fds=fds, merged=merged)
+            done = await run(launch, timeout_s=timeout_s, cap=cap)
+            if not done.timed_out and not _reports_exit(status):
+                said = (done.stderr or done.stdout).decode("utf-8", "replace")[-2000:]
+                raise Broken(Failure(kind="infrastructure", summary="the sandbox could not be started", evidence=said))
+        return done
+
+
+def require(settings: HandSettings) -> None:
+    """Raises `FleetError` with the remedy when boxes can't be made here."""
+    if settings.sandbox == "bubblewrap" and shutil.which("bwrap") is None:
+        raise FleetError(
+            "bubblewrap is not installed, and workers run commands that a model wrote. "
+            "Install it: apt-get install bubblewrap; or run without any sandbox: --sandbox none"
+        )
+
+
+@contextmanager
+def _boxed(
+    settings: HandSettings, place: Place, argv: Sequence[str]
+) -> Iterator[tuple[tuple[str, ...], tuple[int, ...], int]]:
+    """The command line for bubblewrap, the descriptors it needs, and the one it reports to."""
+    with ExitStack() as files:
+        contents = (PASSWD, GROUP, HOSTS, b"")
+        passwd, group, hosts, empty = (files.enter_context(memory_file(content)) for content in contents)
+        arguments = [
+            *NAMESPACES,
+            *(() if settings.network else ("--unshare-net",)),
+            *_root(settings.limits),
+            *("--ro-bind-data", str(passwd), "/etc/passwd", "--ro-bind-data", str(group), "/etc/group"),
+            *(("--ro-bind-try", "/etc/hosts", "/etc/hosts") if settings.network else ()),
+            *(("--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf") if settings.network else ()),
+            *(() if settings.network else ("--ro-bind-data", str(hosts), "/etc/hosts")),
+            *(part for path in _shown(settings.read_only) for part in ("--ro-bind", str(path), str(path))),
+            *("--bind", str(place.tree), ROOT),
+            *(("--ro-bind-data", str(empty), f"{ROOT}/.git") if os.path.lexists(place.tree / ".git") else ()),
+            *("--remount-ro", "/", "--chdir", ROOT),
+            *(part for pair in _environment(settings, place).items() for part in ("--setenv", *pair)),
+        ]
+        packed = b"".join(os.fsencode(argument) + b"\0" for argument in arguments)
+        listed, status = files.enter_context(memory_file(packed)), files.enter_context(memory_file(b""))
+        inside = (*_limits(settings.limits), *argv)
+        command = (
+            shutil.which("bwrap") or "bwrap",
+            "--args",
+            str(listed),
+            "--json-status-fd",
+            str(status),
+            "--",
+            *inside,
+        )
+        yield command, (passwd, group, hosts, empty, listed, status), status
+
+
+def _root(limits: BoxLimits) -> list[str]:
+    """A root of its own: the system read-only, a few files of /etc, and sized places to write."""
+    parts = ["--ro-bind", "/usr", "/usr"]
+    for name in MERGED:
+        folder = Path("/", name)
+        if folder.is_symlink():
+            parts += ["--symlink", str(folder.readlink()), str(folder)]
+        elif folder.is_dir():
+            parts += ["--ro-bind", str(folder), str(folder)]
+    for name in ETC:
+        parts += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    parts += ["--proc", "/proc", "--dev", "/dev"]  # its /dev is a writable tmpfs without a size, hence the remount
+    parts += ["--size", str(limits.tmp_bytes), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108 - inside
+    for folder_name, size in (("/tmp", limits.tmp_bytes), ("/run", MIB), ("/home", MIB), (HOME, limits.home_bytes)):  # noqa: S108 - inside
+        parts += ["--size", str(size), "--tmpfs", folder_name]
+    return parts
+
+
+def _limits(limits: BoxLimits) -> tuple[str, ...]:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    files = limits.open_files if hard == resource.RLIM_INFINITY else min(limits.open_files, hard)
+    return (
+        *("prlimit", f"--nproc={limits.processes}", f"--fsize={limits.file_bytes}"),
+        *(f"--nofile={files}", "--core=0", "--"),
+    )
+
+
+def _shown(paths: Sequence[Path]) -> list[Path]:
+    """The paths to bind: what was asked for, and for a virtual environment the interpreter it rests on."""
+    wanted: dict[Path, None] = {}
+    for path in paths:
+        wanted[path.absolute()] = None
+        for base in _interpreter(path):
+            wanted[base] = None
+    return [path for path in wanted if not path.is_relative_to("/usr") and path.exists()]
+
+
+def _interpreter(folder: Path) -> tuple[Path, ...]:
+    """The prefix that a virtual environment's `home` names, as written and resolved."""
+    try:
+        lines = (folder / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ()
+    for line in lines:
+        key, _, value = line.partition("=")
+        if key.strip() == "home":
+            prefix = Path(value.strip()).parent
+            return (prefix, prefix.resolve())
+    return ()
+
+
+def _environment(settings: HandSettings, place: Place) -> dict[str, str]:
+    return {
+        "PATH": _path(settings),
+        "HOME": HOME,
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+        "TMPDIR": "/tmp",  # noqa: S108 - the box's own
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **settings.environment,
+        MARK: place.mark,
+    }
+
+
+def _bare_environment(settings: HandSettings, place: Place) -> Mapping[str, str]:
+    """Without a sandbox: the same environment, with a home and a scratch folder beside the worktree."""
+    home, scratch = place.scratch / "home", place.scratch / "tmp"
+    for folder in (home, scratch):
+        folder.mkdir(parents=True, exist_ok=True)
+    return {**_environment(settings, place), "HOME": str(home), "TMPDIR": str(scratch), **settings.environment}
+
+
+def _path(settings: HandSettings) -> str:
+    return os.pathsep.join((*map(str, settings.path), *SYSTEM_PATH))
+
+
+def _reports_exit(status: int) -> bool:
+    """Whether bubblewrap got as far as to see the command end."""
+    os.lseek(status, 0, os.SEEK_SET)
+    seen = os.read(status, 4096).decode("utf-8", "replace").splitlines()
+    return any("exit-code" in json.loads(line) for line in seen if line.startswith("{") and line.endswith("}"))

@@ -1,0 +1,35 @@
+"""A worktree that is somebody's for a while: a desk to work at, checks to run, and a commit at the end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fleet.core.facts import CheckRun, Failure
+from fleet.core.ids import Sha
+from fleet.core.plan import Criterion
+from fleet.ports import Change, Signature
+from worktrees.checks import Checker
+from worktrees.commits import commit_slot
+from worktrees.desk import BoxDesk
+from worktrees.settings import HandSettings
+from worktrees.slots import Slot
+from worktrees.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class SlotLease:
+    """A slot at a base."""
+
+    store: Store
+    slot: Slot
+    base: Sha
+    desk: BoxDesk
+    checker: Checker
+    settings: HandSettings
+
+    async def check(self, criteria: Sequence[Criterion]) -> tuple[CheckRun, ...]:
+        return await self.checker.run(self.slot.place, criteria)
+
+    async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | Failure:
+        return await commit_slot(
+            self.store, self.slot, self.base, signature=signature, touches=touches, settings=self.settings
+        )

@@ -1,0 +1,220 @@
+"""The one runner of child processes: own session, capped output, a limit on time, nothing left behind.
+
+Knows nothing of git or boxes. It waits on pidfds, so that a hundred children cost no thread each, and it owns its
+pipes, so that a grandchild that keeps one open can't hold up the answer.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+
+from anyio import CancelScope, CapacityLimiter, create_task_group, current_time, move_on_after, wait_readable
+from anyio.lowlevel import RunVar
+
+from fleet.core.facts import Failure
+from fleet.ports import Broken
+
+SPAWNS = 3  # a thousand tasks that spawn at once delay the loop by 870 ms, three at a time by 2
+CHUNK = 64 * 1024
+DRAIN_S = 1.0  # how long a pipe may stay open after the child and its group are gone
+REAP_S = 5.0  # how long a killed child may take to die
+
+_spawns: RunVar[CapacityLimiter] = RunVar("_spawns")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What to start. The environment is the whole environment."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: Path | None = None
+    input: bytes = b""
+    pass_fds: tuple[int, ...] = ()
+    merged: bool = False
+    """Both streams in one, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a child ended. A negative exit code is the signal that ended it."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+    timed_out: bool
+    cut: bool
+    """Whether output was left out."""
+    seconds: float
+
+
+async def run(launch: Launch, *, timeout_s: float, cap: int, grace_s: float = 0.0) -> Finished:
+    """Run a child to its end. With a grace it is asked (TERM) before it is killed; its whole group goes with it."""
+    limiter = _spawn_limiter()
+    await limiter.acquire()
+    try:
+        child = _spawn(launch, cap)
+    finally:
+        limiter.release()
+    began, timed_out = monotonic(), False
+    try:
+        async with create_task_group() as drains:
+            for pipe in child.pipes:
+                drains.start_soon(pipe.drain)
+            with move_on_after(timeout_s) as limit:
+                await wait_readable(child.pidfd)
+            timed_out = limit.cancelled_caught
+            seconds = monotonic() - began
+            await child.stop(grace_s if timed_out else 0.0)
+            drains.cancel_scope.deadline = current_time() + DRAIN_S
+    finally:
+        with CancelScope(shield=True):
+            await child.stop(grace_s)
+            child.close()
+    outputs = [pipe.kept for pipe in child.pipes]
+    return Finished(
+        exit_code=child.exit_code,
+        stdout=outputs[0].content(),
+        stderr=outputs[1].content() if len(outputs) > 1 else b"",
+        timed_out=timed_out,
+        cut=any(kept.dropped for kept in outputs),
+        seconds=seconds,
+    )
+
+
+def _spawn_limiter() -> CapacityLimiter:
+    try:
+        return _spawns.get()
+    except LookupError:
+        limiter = CapacityLimiter(SPAWNS)
+        _spawns.set(limiter)
+        return limiter
+
+
+@dataclass(slots=True)
+class Kept:
+    """The head and the tail of a stream; what lies between is counted and dropped."""
+
+    cap: int
+    head: bytearray = field(default_factory=bytearray)
+    tail: bytearray = field(default_factory=bytearray)
+    dropped: int = 0
+
+    def add(self, chunk: bytes) -> None:
+        room = self.cap // 2 - len(self.head)
+        self.head += chunk[:room]
+        self.tail += chunk[room:]
+        if len(self.tail) > self.cap:
+            self._trim()
+
+    def _trim(self) -> None:
+        extra = len(self.tail) - self.cap // 2
+        if extra > 0:
+            del self.tail[:extra]
+            self.dropped += extra
+
+    def content(self) -> bytes:
+        if self.dropped or len(self.head) + len(self.tail) > self.cap:
+            self._trim()
+        gap = b"\n[... %d bytes left out ...]\n" % self.dropped if self.dropped else b""
+        return bytes(self.head) + gap + bytes(self.tail)
+
+
+@dataclass(slots=True)
+class Pipe:
+    """Our end of a stream of the child."""
+
+    fd: int
+    kept: Kept
+
+    async def drain(self) -> None:
+        while True:
+            await wait_readable(self.fd)
+            chunk = os.read(self.fd, CHUNK)
+            if not chunk:
+                return
+            self.kept.add(chunk)
+
+
+@dataclass(slots=True)
+class Child:
+    """A running child, the leader of its own session."""
+
+    popen: subprocess.Popen[bytes]
+    pidfd: int
+    pipes: tuple[Pipe, ...]
+
+    @property
+    def exit_code(self) -> int:
+        return -signal.SIGKILL if self.popen.returncode is None else self.popen.returncode
+
+    async def stop(self, grace_s: float) -> None:
+        """Make sure that nobody of the group is left. Harmless once the child is reaped."""
+        if self.popen.returncode is not None:
+            return
+        if grace_s > 0:
+            self._signal(signal.SIGTERM)
+            with move_on_after(grace_s):
+                await wait_readable(self.pidfd)
+        self._signal(signal.SIGKILL)  # not reaped yet, so the number of the group is still ours
+        with move_on_after(REAP_S):
+            await wait_readable(self.pidfd)
+        self.popen.poll()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.popen.pid, number)
+
+    def close(self) -> None:
+        os.close(self.pidfd)
+        for pipe in self.pipes:
+            os.close(pipe.fd)
+
+
+def _spawn(launch: Launch, cap: int) -> Child:
+    pipes: list[Pipe] = []
+    ends: list[int] = []
+    try:
+        with memory_file(launch.input) as stdin:
+            for _ in range(1 if launch.merged else 2):
+                ours, theirs = os.pipe()
+                pipes.append(Pipe(ours, Kept(cap)))
+                ends.append(theirs)
+            popen = subprocess.Popen(
+                list(launch.argv),
+                stdin=stdin,
+                stdout=ends[0],
+                stderr=ends[-1],
+                env=dict(launch.env),
+                cwd=launch.cwd,
+                pass_fds=launch.pass_fds,
+                start_new_session=True,
+            )
+        return Child(popen, os.pidfd_open(popen.pid), tuple(pipes))
+    except (OSError, ValueError) as error:
+        for pipe in pipes:
+            os.close(pipe.fd)
+        program = launch.argv[0]
+        raise Broken(Failure(kind="infrastructure", summary=f"could not start {program}: {error}")) from error
+    finally:
+        for end in ends:
+            os.close(end)
+
+
+@contextmanager
+def memory_file(content: bytes) -> Iterator[int]:
+    """A file in memory that holds `content`, read from its start: no pipe to feed, no name on a disk."""
+    fd = os.memfd_create("fleet")
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.lseek(fd, 0, os.SEEK_SET)
+        yield fd
+    finally:
+        os.close(fd)

@@ -1,0 +1,64 @@
+"""What the hands are told by the configuration: one frozen value, passed down in the smallest slice."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+Sandbox = Literal["bubblewrap", "none"]
+
+MIB = 1024 * 1024
+
+PROTECTED = (
+    "**/.gitattributes",
+    "**/.gitmodules",
+    "**/AGENTS.md",
+    "**/CLAUDE.md",
+    ".cursor/**",
+    ".github/**",
+    ".gitlab-ci.yml",
+    "**/conftest.py",
+    "**/pytest.ini",
+    "**/tox.ini",
+    "**/sitecustomize.py",
+)
+"""What a verdict, git or another agent rests on: changed only by a subtask whose `touches` names the very file."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoxLimits:
+    """What one command in the box may use."""
+
+    processes: int = 1024
+    open_files: int = 4096
+    file_bytes: int = 1024 * MIB
+    tmp_bytes: int = 512 * MIB
+    home_bytes: int = 128 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class HandSettings:
+    """Everything `worktrees` needs to know of the configuration."""
+
+    state_dir: Path
+    sandbox: Sandbox = "bubblewrap"
+    read_only: tuple[Path, ...] = ()
+    """Folders and files of this machine that the box shows, each at its own path."""
+    path: tuple[Path, ...] = ()
+    """Entries before the box's PATH."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    network: bool = False
+    box_commands: int = 32
+    """Commands and file operations of workers that may run at once."""
+    check_slots: int = field(default_factory=lambda: os.cpu_count() or 1)
+    max_file_bytes: int = 10 * MIB
+    max_files: int = 200_000
+    protected: tuple[str, ...] = PROTECTED
+    email: str = "fleet@localhost"
+    output_bytes: int = 64 * 1024
+    """Of one command's output; the middle is left out."""
+    file_s: float = 30.0
+    """How long reading or writing one file may take."""
+    cleanup_s: float = 30.0
+    limits: BoxLimits = BoxLimits()

@@ -1,0 +1,178 @@
+"""The store: one bare repository per target that all worktrees hang off, so that the user's own stays as it is.
+
+A clone by hard links where the file system allows it, with a configuration of its own. The user's refs are not kept:
+only `refs/fleet/*` live here. What two processes must not do at once goes through its lock.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import mkdtemp
+
+from anyio import Lock, sleep, to_thread
+
+from fleet.core.ids import RunId, Sha, base_ref, tip_ref
+from fleet.ports import FleetError
+from worktrees.git import Git, GitFailed, ask_git, serving, text
+from worktrees.target import Target
+
+POLL_S = 0.02
+EXCLUDED = """\
+__pycache__/
+*.py[co]
+*.egg-info/
+.coverage
+.DS_Store
+.hypothesis/
+.mypy_cache/
+.pytest_cache/
+.ruff_cache/
+.tox/
+.venv/
+node_modules/
+"""
+CONFIG = """\
+[core]
+\trepositoryformatversion = {version}
+\tbare = true
+\tfilemode = true
+\tlogallrefupdates = false
+\tprotectHFS = true
+\tprotectNTFS = true
+[gc]
+\tauto = 0
+"""
+UPLOAD = serving("upload-pack", "uploadpack.allowAnySHA1InWant=true", "uploadpack.hideRefs=")
+
+
+def stores_dir(state_dir: Path) -> Path:
+    return state_dir / "stores"
+
+
+def home_of(state_dir: Path, target: Target) -> Path:
+    """The folder of a target's store and worktrees: readable, and never shared by two repositories."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", target.root.name).strip("-.")[:40] or "repository"
+    digest = hashlib.sha256(os.fsencode(target.root.resolve())).hexdigest()[:12]
+    return stores_dir(state_dir) / f"{name}-{digest}"
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The store of one target. `home` also holds the worktree slots."""
+
+    home: Path
+    _turn: Lock = field(default_factory=Lock, compare=False, repr=False)
+
+    @property
+    def git_dir(self) -> Path:
+        return self.home / "fleet.git"
+
+    @property
+    def git(self) -> Git:
+        return Git(self.git_dir)
+
+    @asynccontextmanager
+    async def administration(self) -> AsyncIterator[None]:
+        """One at a time, over all tasks and processes: adding, removing and pruning worktrees race inside git."""
+        async with self._turn:
+            while True:
+                with try_lock(self.home / "lock") as ours:
+                    if ours:
+                        yield
+                        return
+                await sleep(POLL_S)
+
+
+async def open_store(state_dir: Path, target: Target, base: Sha) -> Store:
+    """The store of `target`, made or brought up to date so that it holds `base`. Raises `FleetError`."""
+    home = home_of(state_dir, target)
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        store = Store(home)
+        async with store.administration():
+            if not (store.git_dir / "HEAD").exists():
+                await _create(store, target)
+            if await store.git.sha(base) is None:
+                await _fetch(store, target, base)
+    except OSError as error:
+        raise unusable(home, error) from error
+    except GitFailed as failed:
+        raise FleetError(f"{target.root} can't be copied to {home}: {failed.complaint or failed}") from failed
+    return store
+
+
+def unusable(place: Path, error: OSError) -> FleetError:
+    why = f"{error.filename or place} can't be used for the state: {error.strerror}"
+    return FleetError(f"{why}; make room or rights there, or choose another folder for the state")
+
+
+async def begin_run(store: Store, run: RunId, base: Sha) -> None:
+    """The refs of a run; what an earlier process set stays."""
+    for ref in (base_ref(run), tip_ref(run)):
+        if await store.git.sha(ref) is None:
+            await store.git("update-ref", ref, base)
+
+
+async def _create(store: Store, target: Target) -> None:
+    new = Path(mkdtemp(prefix="new-", dir=store.home))
+    try:
+        await _clone(target, new / "fleet.git")
+        await _make_ours(Git(new / "fleet.git"))
+        (new / "fleet.git").rename(store.git_dir)
+    finally:
+        await to_thread.run_sync(_remove, new)
+
+
+async def _clone(target: Target, to: Path) -> None:
+    """By hard links where possible; git copies where they are not, and asks upload-pack where files won't do."""
+    clone = ("clone", "--bare", "--quiet", "--template=", f"--upload-pack={UPLOAD}")
+    answer = await ask_git(*clone, "--", str(target.git_dir), str(to))
+    if answer.exit_code != 0:
+        await to_thread.run_sync(_remove, to)
+        answer = await ask_git(*clone, "--no-local", "--", str(target.git_dir), str(to))
+    if answer.exit_code != 0:
+        raise GitFailed(("clone",), answer.exit_code, text(answer.stderr))
+
+
+async def _make_ours(git: Git) -> None:
+    sha256 = await git.line("rev-parse", "--show-object-format") == "sha256"
+    config = CONFIG.format(version=1 if sha256 else 0)
+    if sha256:
+        config += "[extensions]\n\tobjectFormat = sha256\n"
+    (git.git_dir / "config").write_text(config, encoding="utf-8")
+    (git.git_dir / "info").mkdir(exist_ok=True)
+    (git.git_dir / "info" / "exclude").write_text(EXCLUDED, encoding="utf-8")
+    (git.git_dir / "HEAD").write_text("ref: refs/heads/unused\n", encoding="utf-8")
+    (git.git_dir / "packed-refs").unlink(missing_ok=True)
+    await to_thread.run_sync(_remove, git.git_dir / "refs")
+    (git.git_dir / "refs" / "heads").mkdir(parents=True)
+
+
+async def _fetch(store: Store, target: Target, base: Sha) -> None:
+    fetch = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--update-shallow", f"--upload-pack={UPLOAD}")
+    await store.git(*fetch, "--", str(target.git_dir), base)
+
+
+@contextmanager
+def try_lock(path: Path) -> Iterator[bool]:
+    """Whether the lock is ours. It goes with the block, and with the process however that ends."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(fd)
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,119 @@
+"""The hands of one run, put together: what the engine knows as its worktrees and its integrator."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+from anyio import CapacityLimiter
+
+from fleet.core.facts import Member
+from fleet.core.ids import RunId, Sha, SubtaskId, attempt_ref
+from fleet.ports import Broken, Change, FleetError, Lease, Merged, Repository
+from worktrees.box import Box, require
+from worktrees.checks import Checker
+from worktrees.clean import DIFF_CAP
+from worktrees.commits import PATCH, pinned_change
+from worktrees.desk import BoxDesk
+from worktrees.git import text
+from worktrees.integrator import StoreIntegrator
+from worktrees.lease import SlotLease
+from worktrees.message import Person
+from worktrees.publish import Publisher
+from worktrees.settings import HandSettings
+from worktrees.slots import Pool, make_folder, remove_slots, slots_dir
+from worktrees.snapshot import Snapshot
+from worktrees.store import Store, begin_run, open_store, try_lock, unusable
+from worktrees.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """Satisfies `Worktrees` and `Integrator`."""
+
+    store: Store
+    settings: HandSettings
+    pool: Pool
+    box: Box
+    checker: Checker
+    integrator: StoreIntegrator
+    publisher: Publisher
+    turns: CapacityLimiter
+
+    @asynccontextmanager
+    async def lease(self, base: Sha) -> AsyncIterator[Lease]:
+        async with self.pool.lease(base) as slot:
+            desk = BoxDesk(self.box, slot.place, self.settings, self.turns)
+            try:
+                yield SlotLease(self.store, slot, base, desk, self.checker, self.settings)
+            finally:
+                desk.closed = True
+
+    async def pinned(self, run: RunId, subtask: SubtaskId, attempt: int) -> Change | None:
+        return await pinned_change(self.store.git, attempt_ref(run, subtask, attempt))
+
+    async def diff(self, base: Sha, commit: Sha) -> str:
+        return text(await self.store.git(*PATCH, base, commit, cap=DIFF_CAP))
+
+    def at(self, commit: Sha) -> Repository:
+        return Snapshot(self.store.git, commit)
+
+    async def merge(self, tip: Sha, members: Sequence[Member]) -> Merged:
+        return await self.integrator.merge(tip, members)
+
+    async def advance(self, run: RunId, *, new: Sha, old: Sha) -> bool:
+        return await self.integrator.advance(run, new=new, old=old)
+
+    async def tip(self, run: RunId) -> Sha:
+        return await self.integrator.tip(run)
+
+    async def landed_since(self, run: RunId, old: Sha) -> tuple[Member, ...]:
+        return await self.integrator.landed_since(run, old)
+
+    async def publish(self, run: RunId, *, tip: Sha) -> str | None:
+        return await self.publisher.publish(run, tip=tip)
+
+
+@asynccontextmanager
+async def open_workshop(target: Target, settings: HandSettings, run: RunId, base: Sha) -> AsyncIterator[Workshop]:
+    """The hands of a run, from a ready store to the last slot removed. Raises `FleetError` where that can't be."""
+    require(settings)
+    store = await open_store(settings.state_dir, target, base)
+    with _held(store, run) as ours:
+        if not ours:
+            raise FleetError(f"the worktrees of {run} are in use by another process; stop it first")
+        await _begin(store, run, base)
+        pool = Pool(store, run, settings.max_files, settings.cleanup_s)
+        box = Box(settings)
+        try:
+            yield Workshop(
+                store=store,
+                settings=settings,
+                pool=pool,
+                box=box,
+                checker=Checker(box, CapacityLimiter(settings.check_slots)),
+                integrator=StoreIntegrator(store.git, Person("fleet", settings.email)),
+                publisher=Publisher(store.git, target),
+                turns=CapacityLimiter(settings.box_commands),
+            )
+        finally:
+            await pool.close()
+
+
+@contextmanager
+def _held(store: Store, run: RunId) -> Iterator[bool]:
+    """Whether this run's worktrees are ours for as long as the block lasts."""
+    lock = slots_dir(store, run).with_name(f"{run}.lock")
+    try:
+        make_folder(lock.parent)
+    except OSError as error:
+        raise unusable(lock, error) from error
+    with try_lock(lock) as ours:
+        yield ours
+
+
+async def _begin(store: Store, run: RunId, base: Sha) -> None:
+    try:
+        await remove_slots(store, run)
+        await begin_run(store, run, base)
+    except Broken as broken:
+        raise FleetError(f"the run can't begin in {store.home}: {broken}") from broken
