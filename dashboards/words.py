@@ -23,7 +23,7 @@ def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - 
         case f.WarningNoted():
             return f"note: {safe(fact.text)}"
         case f.PlannerCalled():
-            return f"planner asked ({fact.why})"
+            return "the planner reads the repository" if fact.call == 1 else None
         case f.ModelCalled():
             return None
         case f.PlanRevised():
@@ -90,8 +90,10 @@ def _failure(failure: f.Failure) -> str:
     return f"{failure.kind}: {safe(failure.summary, limit=160)}"
 
 
-def _revised(state: RunState, fact: f.PlanRevised) -> str:
+def _revised(state: RunState, fact: f.PlanRevised) -> str | None:
     revision = fact.revision
+    if not (revision.changes_plan or revision.ask or revision.finished):
+        return None
     parts = [
         f"{len(items)} {word}"
         for word, items in (
@@ -106,8 +108,7 @@ def _revised(state: RunState, fact: f.PlanRevised) -> str:
     ]
     if revision.finished:
         parts.append("finished")
-    what = ", ".join(parts) or "nothing changed"
-    line = f"plan version {state.plan.version}: {what} — {safe(revision.assessment, limit=160)}"
+    line = f"plan version {state.plan.version}: {', '.join(parts)} — {safe(revision.assessment, limit=160)}"
     asked = [_about(question.about, question.id, question.text) for question in state.open_questions()]
     return "\n".join([line, *(asked[-len(revision.ask) :] if revision.ask else ())])
 

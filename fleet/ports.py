@@ -11,18 +11,8 @@ from fleet.core.plan import Criterion, Subtask
 from fleet.core.revision import Revision
 from fleet.core.usage import Usage
 from fleet.core.validate import Problem
-
-
-class FleetError(Exception):
-    """Something the operator can fix: what, where, what to do next. Printed without a traceback."""
-
-    exit_code = 3
-
-
-class UsageError(FleetError):
-    """The command, a file or a value is wrong, not the environment."""
-
-    exit_code = 2
+from fleet.errors import FleetError as FleetError  # noqa: PLC0414 - a part of the contract with adapters
+from fleet.errors import UsageError as UsageError  # noqa: PLC0414
 
 
 class Broken(Exception):  # noqa: N818 - it is a state, not a mistake in the code

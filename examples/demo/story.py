@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -183,13 +184,13 @@ def prove(scene: Scene, status: Mapping[str, Any]) -> bool:
 
 
 def look_further(scene: Scene, status: Mapping[str, Any]) -> None:
-    program = Path(sys.executable).with_name("fleet")
+    program = shlex.quote(str(Path(sys.executable).with_name("fleet")))
     run = status.get("run", "RUN")
     say("to look further:")
-    print(f"  export FLEET_STATE_DIR={scene.fleet.state}")
+    print(f"  export FLEET_STATE_DIR={shlex.quote(str(scene.fleet.state))}")
     for verb in (f"status {run}", f"show dialect --run {run}", f"logs roman --run {run}", f"diff roman --run {run}"):
         print(f"  {program} {verb}")
-    print(f"  git -C {scene.repository} log --oneline {status.get('result_branch') or 'main'}")
+    print(f"  git -C {shlex.quote(str(scene.repository))} log --oneline {status.get('result_branch') or 'main'}")
 
 
 def say(text: str) -> None:

@@ -1,14 +1,18 @@
 """Verbs that ask something of a run: each puts a request into its inbox, where the engine finds it, now or later."""
 
+from __future__ import annotations
+
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fleet.cli.common import RunArgument, RunName, run_async, the_run
-from fleet.core.requests import Request
-from fleet.folders import RunFolder
-from fleet.ports import UsageError
+from fleet.errors import UsageError
+
+if TYPE_CHECKING:
+    from fleet.core.requests import Request
+    from fleet.folders import RunFolder
 
 
 def register(app: typer.Typer) -> None:
@@ -33,9 +37,9 @@ def _ask(folder: RunFolder, request: Request, done: str) -> None:
 def approve(run: RunArgument = None) -> None:
     """Let the plan that a run waits with begin.
 
+    \b
     Examples:
       fleet approve
-
       fleet approve RUN
     """
     from fleet.core.facts import PlanApproved
@@ -47,11 +51,13 @@ def approve(run: RunArgument = None) -> None:
 
 
 def pause(run: RunArgument = None) -> None:
-    """Begin nothing new; what runs goes on and may land. `fleet resume` goes on.
+    """Begin nothing new until `fleet resume`.
 
+    What runs goes on, and may land.
+
+    \b
     Examples:
       fleet pause
-
       fleet pause RUN && fleet resume RUN
     """
     from fleet.core.facts import Paused
@@ -61,11 +67,13 @@ def pause(run: RunArgument = None) -> None:
 
 
 def cancel(run: RunArgument = None) -> None:
-    """Stop a run for good. What has landed stays on its branch, finished work stays in the store.
+    """Stop a run for good.
 
+    What has landed stays on its branch, finished work stays in the store.
+
+    \b
     Examples:
       fleet cancel
-
       fleet cancel RUN
     """
     from fleet.core.facts import CancelRequested
@@ -81,6 +89,7 @@ def retry(
 ) -> None:
     """Try a failed subtask again, with your guidance.
 
+    \b
     Examples:
       fleet retry tokens -g "use hmac.compare_digest"
     """
@@ -98,6 +107,7 @@ def answer(
 ) -> None:
     """Answer a question that a run asks.
 
+    \b
     Examples:
       fleet answer q1 "Use UTC everywhere"
     """
@@ -112,8 +122,11 @@ def merge(
     run: Annotated[str, typer.Argument(help="The run whose result to take.")],
     into: Annotated[str, typer.Option("--into", help="A branch of yours that is not checked out.")],
 ) -> None:
-    """Merge the result of a run into a branch, without touching your checkout.
+    """Merge a run's result into a branch of yours.
 
+    Your checkout is not touched: the branch must not be checked out.
+
+    \b
     Examples:
       fleet merge RUN --into main
     """

@@ -18,7 +18,7 @@ from fleet.cli.common import (
     run_async,
     the_run,
 )
-from fleet.ports import UsageError
+from fleet.errors import UsageError
 
 Epic = Annotated[
     str | None, typer.Argument(help="What should be true afterwards: text, a file, or - (standard input).")
@@ -45,11 +45,10 @@ def plan(
 ) -> None:
     """Ask the planner for a plan, and run nothing.
 
+    \b
     Examples:
       fleet plan "Add a health endpoint"
-
       fleet plan epic.md -o plan.toml && $EDITOR plan.toml && fleet run --plan plan.toml
-
       git log -1 --format=%B | fleet plan -
     """
     from dashboards.words import plan_lines
@@ -95,17 +94,18 @@ def run(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask before the plan runs.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Plan an epic and work on it until it has landed on the branch fleet/RUN.
+    """Plan an epic, and work on it until it has landed.
+
+    The result is the branch fleet/RUN.
 
     Your checkout is not touched. Ctrl-C lets running agents finish, a second one stops at once; `fleet resume` goes on.
 
     Exit codes: 0 all landed, 1 something did not, 2 usage, 3 environment, 4 budget, 130 interrupted.
 
+    \b
     Examples:
       fleet run "Add a health endpoint"
-
       fleet run epic.md --workers 100 --budget 20 --yes
-
       fleet run --plan plan.toml --name health
     """
     from fleet.app import Fleet, Order
@@ -146,11 +146,13 @@ def resume(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Go on with a run: one that is paused, was interrupted, or ended with something left to do.
+    """Go on with a run that stopped.
 
+    One that is paused, was interrupted, or ended with something left to do.
+
+    \b
     Examples:
       fleet resume                     the latest run of this repository
-
       fleet resume RUN --budget 40     one whose budget was spent
     """
     import time

@@ -1,19 +1,22 @@
 """What the verbs share: options, reading the configuration, finding the run, printing."""
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from fleet.config import Loaded, load_config
-from fleet.core.nearest import did_you_mean
-from fleet.core.plan import Subtask
-from fleet.core.state import RunState
-from fleet.folders import RunFolder, find_run
-from fleet.ports import FleetError, UsageError
+from fleet.errors import FleetError, UsageError
+
+if TYPE_CHECKING:
+    from fleet.config import Loaded
+    from fleet.core.plan import Subtask
+    from fleet.core.state import RunState
+    from fleet.folders import RunFolder
 
 Result = TypeVar("Result")
 
@@ -36,21 +39,29 @@ def root_of(path: Path) -> Path | None:
 def configuration(
     repository: Path | None = None, config_file: Path | None = None, flags: Mapping[str, object] | None = None
 ) -> Loaded:
+    from fleet.config import load_config
+
     root = root_of(repository or HERE)
     return load_config(environ=os.environ, flags=flags or {}, config_file=config_file, repository=root)
 
 
 def state_dir() -> Path:
     """Where runs are kept. A mistake in the repository's own file must not hide a run from its operator."""
+    from fleet.config import load_config
+
     return Path(load_config(environ=os.environ, repository=None).config.state.dir)
 
 
 def the_run(name: str | None) -> RunFolder:
+    from fleet.folders import find_run
+
     root = root_of(HERE)
     return find_run(state_dir(), name, root.resolve() if root else None)
 
 
 def the_subtask(state: RunState, id_: str) -> Subtask:
+    from fleet.core.nearest import did_you_mean
+
     spec = state.plan.subtask(id_)
     if spec is None:
         near = did_you_mean(id_, state.plan.ids) or f"; there are {', '.join(state.plan.ids) or 'none yet'}"

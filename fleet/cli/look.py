@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fleet.cli.common import AsJson, RunArgument, RunName, run_async, show, show_json, state_dir, the_run, the_subtask
-from fleet.ports import FleetError, UsageError
+from fleet.errors import FleetError, UsageError
 
 Subtask = Annotated[str, typer.Argument(help="The id of a subtask.")]
 Number = Annotated[int | None, typer.Option("--attempt", "-n", help="Which attempt; the last by default.")]
@@ -23,9 +23,9 @@ def register(app: typer.Typer) -> None:
 def runs(as_json: AsJson = False) -> None:
     """List all runs, the latest last.
 
+    \b
     Examples:
       fleet runs
-
       fleet runs --json | jq -r '.[] | select(.state == "partial") | .run'
     """
     from dashboards.tables import runs_lines
@@ -49,9 +49,9 @@ def runs(as_json: AsJson = False) -> None:
 def status(run: RunArgument = None, as_json: AsJson = False) -> None:
     """How a run is doing.
 
+    \b
     Examples:
       fleet status
-
       fleet status RUN --json | jq .recovery_rate
     """
     from dashboards.tables import status_lines
@@ -66,11 +66,11 @@ def status(run: RunArgument = None, as_json: AsJson = False) -> None:
 
 
 def show_subtask(subtask: Subtask, run: RunName = None, as_json: AsJson = False) -> None:
-    """One subtask: its attempts, its checks, its failures and how they ended.
+    """One subtask: attempts, checks, failures.
 
+    \b
     Examples:
       fleet show tokens
-
       fleet show tokens --run RUN --json
     """
     from dashboards.tables import subtask_lines
@@ -85,13 +85,14 @@ def show_subtask(subtask: Subtask, run: RunName = None, as_json: AsJson = False)
 
 
 def logs(subtask: Subtask, run: RunName = None, attempt: Number = None, as_json: AsJson = False) -> None:
-    """The conversation of an attempt: what the model said, what it ran, what came back. `planner` for the planner's.
+    """The conversation of an attempt.
 
+    What the model said, what it ran, what came back. The name `planner` stands for the planner's calls.
+
+    \b
     Examples:
       fleet logs tokens
-
       fleet logs tokens --attempt 1 | less
-
       fleet logs planner
     """
     from dashboards.transcript import transcript_lines
@@ -133,11 +134,13 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def diff(subtask: Subtask, run: RunName = None, attempt: Number = None) -> None:
-    """What an attempt changed: the commit that landed, or the one that was kept.
+    """What an attempt changed.
 
+    The commit that landed, or the one that was kept.
+
+    \b
     Examples:
       fleet diff tokens
-
       fleet diff tokens --attempt 1
     """
     from dashboards.safe import safe_block

@@ -19,7 +19,7 @@ from fleet.cli.common import (
     show_json,
     state_dir,
 )
-from fleet.ports import FleetError, UsageError
+from fleet.errors import FleetError, UsageError
 
 
 def register(app: typer.Typer) -> None:
@@ -31,11 +31,11 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(repo: Repo = HERE, config: ConfigFile = None, sandbox: Sandbox = None, as_json: AsJson = False) -> None:
-    """Check what this machine has, and say how to mend what is missing.
+    """Check this machine; say how to mend it.
 
+    \b
     Examples:
       fleet doctor
-
       fleet doctor --repo ../service --json
     """
     from fleet.doctor import examine
@@ -56,11 +56,13 @@ def doctor(repo: Repo = HERE, config: ConfigFile = None, sandbox: Sandbox = None
 def init(
     repo: Repo = HERE, force: Annotated[bool, typer.Option("--force", help="Overwrite a fleet.toml.")] = False
 ) -> None:
-    """Write a commented fleet.toml for this repository, with the test command found in it.
+    """Write a commented fleet.toml.
 
+    For the repository you are in, with the test command found in it.
+
+    \b
     Examples:
       fleet init
-
       fleet init --repo ../service
     """
     from fleet.scaffold import scaffold
@@ -85,11 +87,13 @@ def simulate(
     port: Annotated[int, typer.Option(help="0 chooses a free one.")] = 0,
     host: Annotated[str, typer.Option(help="Where to listen; loopback unless told otherwise.")] = "127.0.0.1",
 ) -> None:
-    """Serve a simulated model that speaks the Messages API and plays SCRIPT. It thinks nothing.
+    """Serve a simulated model that plays a script.
 
+    It speaks the Messages API, and thinks nothing.
+
+    \b
     Examples:
       fleet simulate script.toml --port 8080
-
       fleet run epic.md --base-url http://127.0.0.1:8080
     """
     from agents.simulated.server import run_simulation
@@ -107,11 +111,13 @@ def clean(
     runs: Annotated[bool, typer.Option("--runs", help="Also forget ended runs whose work has all landed.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what runs left behind, and remove it with --apply. Work that has not landed is never removed.
+    """Say what runs left behind, or remove it.
 
+    With --apply it is removed. Work that has not landed never is.
+
+    \b
     Examples:
       fleet clean
-
       fleet clean --apply --runs
     """
     from fleet.tidy import Leftover, tidy
@@ -139,9 +145,9 @@ def config_show(
 ) -> None:
     """Print the configuration that holds here.
 
+    \b
     Examples:
       fleet config show --origin
-
       FLEET_RUN_WORKERS=100 fleet config show --json | jq .run
     """
     from fleet.toml import dump_toml

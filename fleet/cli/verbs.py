@@ -7,24 +7,20 @@ import typer
 
 from fleet import __version__
 from fleet.cli import act, begin, look, tools
-from fleet.ports import FleetError
+from fleet.errors import FleetError
 
 INTERRUPTED = 130
 HELP = """Plan an epic, run a hundred workers in worktrees, land what is green.
 
-fleet reads your repository and changes nothing in it but one branch: fleet/RUN.
+Your repository is read; nothing in it changes but one branch, fleet/RUN.
 
+\b
 Examples:
-
-  fleet doctor                          what this machine has, and what is missing
-
-  fleet run "Add a health endpoint"     plan it, build it, land it on fleet/RUN
-
+  fleet doctor                         what this machine has and lacks
+  fleet run "Add a health endpoint"    plan it, build it, land it
   fleet run epic.md --workers 100 --budget 20
-
-  fleet status                          how the latest run is doing
-
-  fleet merge RUN --into main           take the result
+  fleet status                         how the latest run is doing
+  fleet merge RUN --into main          take the result
 """
 
 app = typer.Typer(
