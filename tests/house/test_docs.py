@@ -1,0 +1,289 @@
+"""Documents say what is so: keys, commands, exit codes, tables and links are compared with the code."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import typer.main
+from pydantic import BaseModel
+
+from agents.registry import WORKERS
+from agents.simulated.behaviours import Trouble, Work
+from agents.simulated.script import Script, parse_script
+from agents.tools.registry import PLANNER_TOOLS
+from fleet.cli.begin import EXIT
+from fleet.cli.verbs import INTERRUPTED, app
+from fleet.core.plan import Plan
+from fleet.core.remedies import LADDER
+from fleet.core.revision import Revision, Standings, revise_plan
+from fleet.core.standing import Standing
+from fleet.errors import FleetError, UsageError
+from fleet.settings import Config, Price, WorkerKind
+
+TABLES: dict[str, type[BaseModel]] = {
+    **{
+        name: field.annotation
+        for name, field in Config.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+    },
+    "workers.NAME": WorkerKind,
+    'models.prices."MODEL"': Price,
+}
+"""The sections of the configuration, as their headings name them."""
+WORDS_FOR_DEFAULTS: dict[str, object] = {"none": None, "empty": {}}
+_FENCED = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`([^`\n]+)`")
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_FILE = re.compile(r"(?:fleet|agents|worktrees|dashboards|tests|docs|examples|scripts)/[\w./-]*(?:\.\w+|/)")
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A command of ours that a document shows."""
+
+    path: str
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.path}: {' '.join(('fleet', *self.words))}"
+
+
+@pytest.fixture(scope="module")
+def documents(files: Mapping[str, str]) -> Mapping[str, str]:
+    return {
+        path: text for path, text in files.items() if path.endswith(".md") and not path.startswith("agents/prompts/")
+    }
+
+
+# ---- configuration --------------------------------------------------------------------------------------------------
+
+
+def test_every_key_of_the_configuration_stands_in_its_table_with_its_default(documents: Mapping[str, str]) -> None:
+    shown = dict(_sections(documents["docs/configuration.md"]))
+    assert shown.keys() == TABLES.keys()
+    for section, model in TABLES.items():
+        tables = {name for name in model.model_fields if f'{section}.{name}."MODEL"' in TABLES}
+        assert shown[section].keys() == model.model_fields.keys() - tables, section
+        for key, default in shown[section].items():
+            assert default == _default(model, key), f"{section}.{key}"
+
+
+def test_every_key_of_the_tables_stands_in_the_complete_file(documents: Mapping[str, str], root: Path) -> None:
+    stated = (root / "config.toml").read_text()
+    for section, keys in _sections(documents["docs/configuration.md"]):
+        for key in keys:
+            table = re.search(rf"^\[{section}\.{key}\]$", stated, re.MULTILINE)
+            assert table or re.search(rf"^(?:# )?{key} = ", stated, re.MULTILINE), f"{section}.{key}"
+
+
+def _sections(text: str) -> Iterator[tuple[str, dict[str, object]]]:
+    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        heading = re.match(r"`\[(.*)\]`\n", part)
+        if heading:
+            yield heading[1], {row[0].strip("`"): _read(row[1]) for row in _rows(part)}
+
+
+def _read(cell: str) -> object:
+    """A default as a document writes it."""
+    if cell.startswith("`"):
+        return json.loads(cell.strip("`"))
+    return WORDS_FOR_DEFAULTS.get(cell, cell)
+
+
+def _default(model: type[BaseModel], key: str) -> object:
+    field = model.model_fields[key]
+    if field.is_required():
+        return "required"
+    if isinstance(field.default, tuple):
+        return "a list" if field.default else []
+    return field.default
+
+
+# ---- commands -------------------------------------------------------------------------------------------------------
+
+
+def test_every_command_that_is_shown_exists_with_its_options(documents: Mapping[str, str]) -> None:
+    shown = [command for path, text in documents.items() for command in _commands(path, text)]
+    assert len(shown) > 50
+    assert [f"{command}: {problem}" for command in shown if (problem := _problem(command.words))] == []
+
+
+def test_every_command_there_is_stands_in_the_readme(documents: Mapping[str, str]) -> None:
+    shown = {command.words[0] for command in _commands("README.md", documents["README.md"])}
+    assert set(_group(typer.main.get_command(app))) - shown == set()
+
+
+def test_a_wrong_command_would_be_seen() -> None:
+    assert _problem(("rnu", "EPIC")) == "there is no verb rnu"
+    assert _problem(("config", "shwo")) == "there is no verb shwo"
+    assert _problem(("run", "--wrokers", "3")) == "there is no option --wrokers"
+    assert _problem(("retry", "x", "-g", "TEXT")) is None
+    assert [
+        str(shown) for shown in _commands("a.md", 'run `fleet run "a b" --yes  # now` or\n```sh\nfleet x\n```\n')
+    ] == [
+        "a.md: fleet x",
+        "a.md: fleet run a b --yes",
+    ]
+
+
+def test_the_exit_codes_of_the_readme_are_those_of_the_code(documents: Mapping[str, str]) -> None:
+    part = documents["README.md"].partition("| exit code |")[2]
+    told = {int(row[0]) for row in _rows(part) if row[0].isdigit()}
+    codes = {code for ending, code in EXIT.items() if ending is not None}
+    assert told == codes | {UsageError.exit_code, FleetError.exit_code, INTERRUPTED}
+
+
+def _commands(path: str, text: str) -> Iterator[Shown]:
+    """Each `fleet …` at the beginning of a piece of shell or of inline code."""
+    blocks = [match[3] for match in _FENCED.finditer(text) if match[2] == "sh"]
+    lines = [line for block in blocks for line in block.splitlines()] + _INLINE.findall(_FENCED.sub("", text))
+    for line in lines:
+        for piece in re.split(r"&&|\||;", line):
+            words = re.split(r"\s#\s|\s#$", piece.strip())[0]
+            if re.match(r"(?:[A-Z_]+=\S+ )*fleet [a-z]", words):
+                found = shlex.split(words)
+                yield Shown(path, tuple(found[found.index("fleet") + 1 :]))
+
+
+def _group(command: Any) -> dict[str, Any]:
+    """The verbs below a command. Typer brings its own copy of click, which has no types to name."""
+    return getattr(command, "commands", {})
+
+
+def _problem(words: tuple[str, ...]) -> str | None:
+    command: Any = typer.main.get_command(app)
+    rest = list(words)
+    while _group(command):
+        verb = rest.pop(0) if rest else ""
+        if verb not in _group(command):
+            return f"there is no verb {verb}"
+        command = _group(command)[verb]
+    known = {name for parameter in command.params for name in parameter.opts} | {"--help"}
+    wrong = next((word for word in rest if re.match(r"--?[a-z]", word) and word.split("=")[0] not in known), None)
+    return f"there is no option {wrong}" if wrong else None
+
+
+# ---- links ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_relative_link_leads_somewhere(documents: Mapping[str, str], root: Path) -> None:
+    wrong = [
+        f"{path}: {link}"
+        for path, text in documents.items()
+        for link in _LINK.findall(_FENCED.sub("", text))
+        if "://" not in link and not _leads(root, path, link)
+    ]
+    assert wrong == []
+
+
+def test_every_document_can_be_reached_from_the_readme(documents: Mapping[str, str], root: Path) -> None:
+    reached, pending = set[str](), ["README.md"]
+    while pending:
+        path = pending.pop()
+        if path not in reached and path in documents:
+            reached.add(path)
+            links = (link.partition("#")[0] for link in _LINK.findall(documents[path]) if "://" not in link)
+            pending += (str((root / path).parent.joinpath(link).resolve().relative_to(root)) for link in links if link)
+    assert {path for path in documents if path.startswith("docs/")} - reached == set()
+
+
+def _leads(root: Path, path: str, link: str) -> bool:
+    name, _, anchor = link.partition("#")
+    target = (root / path).parent / name if name else root / path
+    if not target.exists():
+        return False
+    if not anchor:
+        return True
+    headings = _HEADING.findall(target.read_text(encoding="utf-8"))
+    return anchor in {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+# ---- tables and examples --------------------------------------------------------------------------------------------
+
+
+def test_the_ladder_of_the_document_is_the_ladder_of_the_code(documents: Mapping[str, str]) -> None:
+    part = documents["docs/recovery.md"].partition("## The ladder")[2].partition("\n## ")[0]
+    told = [(row[0].strip("`"), row[1] == "yes", row[2]) for row in _rows(part)]
+    assert told == [(kind, rung.counts, rung.first) for kind, rung in LADDER.items()]
+
+
+def test_every_standing_stands_in_the_glossary(documents: Mapping[str, str]) -> None:
+    entry = next(part for part in documents["docs/glossary.md"].split("\n- ") if part.startswith("**standing**"))
+    assert set(_INLINE.findall(entry)) == set(get_args(Standing))
+
+
+def test_no_word_is_explained_twice(documents: Mapping[str, str]) -> None:
+    words = re.findall(r"^- (\*\*.*?\*\*):", documents["docs/glossary.md"], re.MULTILINE)
+    assert len(words) > 60
+    assert len(words) == len(set(words))
+
+
+def test_decisions_are_numbered_without_a_gap_and_all_listed(documents: Mapping[str, str]) -> None:
+    folder = "docs/decisions/"
+    records = sorted(Path(path).name for path in documents if path.startswith(folder) and "README" not in path)
+    assert [int(name[:4]) for name in records] == list(range(1, len(records) + 1))
+    assert _LINK.findall(documents[f"{folder}README.md"]) == records
+    for name in records:
+        text = documents[folder + name]
+        assert text.startswith(f"# {name[:4]}. "), name
+        assert [part for part in ("## Context", "## Decision", "## Consequences") if part not in text] == [], name
+
+
+@pytest.mark.parametrize("path", ["docs/simulated-model.md", "agents/simulated/README.md"])
+def test_the_script_that_is_shown_can_be_played(path: str, documents: Mapping[str, str]) -> None:
+    (example,) = (match[3] for match in _FENCED.finditer(documents[path]) if match[2] == "json")
+    script = parse_script(json.loads(example), source=path)
+    planned = revise_plan(Plan(), _all_added(script), Standings())
+    assert isinstance(planned, Plan), planned
+    unscripted = [id_ for id_ in planned.ids if script.worker(id_) not in script.workers.values()]
+    assert unscripted == []
+
+
+@pytest.mark.parametrize("path", ["docs/simulated-model.md", "agents/simulated/README.md"])
+def test_every_behaviour_of_the_simulated_model_stands_in_its_table(path: str, documents: Mapping[str, str]) -> None:
+    shapes = (*get_args(Work), *get_args(Trouble))
+    part = documents[path].partition("| `do` |")[2]
+    told = [name for row in _rows(part) for name in _INLINE.findall(row[0])]
+    assert set(told) == {shape.model_fields["do"].default for shape in shapes}
+
+
+def test_every_key_of_a_script_stands_in_the_document(documents: Mapping[str, str]) -> None:
+    part = documents["docs/simulated-model.md"].partition("## Keys")[2].partition("\n**")[0]
+    told = {name for row in _rows(part) for name in _INLINE.findall(row[0])}
+    assert told == Script.model_fields.keys()
+
+
+def test_every_file_that_a_document_names_is_there(documents: Mapping[str, str], root: Path) -> None:
+    made = {"agents/prompts/documenter.md", "agents/tools/biggest_files.py"}  # by the walk-throughs
+    missing = {
+        name
+        for text in documents.values()
+        for name in _INLINE.findall(_FENCED.sub("", text))
+        if _FILE.fullmatch(name) and not (root / name).exists()
+    }
+    assert missing == made
+
+
+def test_the_walk_throughs_use_names_that_are_free() -> None:
+    assert "documenter" not in WORKERS
+    assert "biggest_files" not in PLANNER_TOOLS
+
+
+def _all_added(script: Script) -> Revision:
+    """What the script's planner adds in all."""
+    added = tuple(new for step in script.planner.steps for new in step.revision.add)
+    return Revision(assessment="everything", add=added)
+
+
+def _rows(text: str) -> list[list[str]]:
+    """The rows of the tables in `text`, without their heads."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    rules = {index for index, row in enumerate(rows) if all(re.fullmatch(r":?-+:?", cell) for cell in row)}
+    return [row for index, row in enumerate(rows) if index not in rules and index + 1 not in rules]
