@@ -4,7 +4,7 @@ from fleet.core.usage import Spend
 
 
 def duration(seconds: float) -> str:
-    if seconds < 60:  # noqa: PLR2004 - a minute
+    if seconds < 59.5:  # noqa: PLR2004 - what rounds to a minute is one
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
@@ -12,9 +12,9 @@ def duration(seconds: float) -> str:
 
 
 def count(number: int) -> str:
-    for limit, unit in ((1_000_000, "M"), (10_000, "k")):
+    for limit, size, unit in ((999_950, 1_000_000, "M"), (10_000, 1000, "k")):
         if number >= limit:
-            return f"{number / (limit if unit == 'M' else 1000):.1f}{unit}"
+            return f"{number / size:.1f}{unit}"
     return f"{number:,}"
 
 

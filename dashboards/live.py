@@ -47,7 +47,7 @@ class LiveScreen:
         spinner = SPINNER[self._ticks % len(SPINNER)]
         simulated = "  simulated model" if state.simulated else ""
         unsafe = "  NO SANDBOX" if state.sandbox == "none" else ""
-        head = Text(f"{spinner} {state.run}  {run_word(state, now, alive=True)}{simulated}{unsafe}", style="bold")
+        head = Text(f"{spinner} {safe(state.run)}  {run_word(state, now, alive=True)}{simulated}{unsafe}", style="bold")
         bar = Table.grid(padding=(0, 1))
         landed = Text(f"{state.commits} of {total} landed")
         bar.add_row(ProgressBar(total=max(1, total), completed=state.commits, width=40), landed)
@@ -60,14 +60,19 @@ class LiveScreen:
     def _agents(self, state: RunState, now: float) -> Iterable[Text]:
         planning = state.planning
         if planning.open is not None:
-            yield Text(f"  {'planner':<18} {planning.why}  {safe(planning.doing, limit=60)}", style="cyan")
+            yield _row(f"  {'planner':<18} {safe(planning.why)}  {safe(planning.doing, limit=60)}", style="cyan")
         busy = list(state.underway())
         for subtask, attempt in busy[:AGENTS]:
             doing = f"turn {attempt.turn}  {safe(attempt.doing, limit=60)}" if attempt.turn else ""
             age = duration(now - attempt.started_at)
-            yield Text(f"  {safe(subtask.id, limit=18):<18} {_phase(attempt):<9}{age:>6}  {doing}")
+            yield _row(f"  {safe(subtask.id, limit=18):<18} {_phase(attempt):<9}{age:>6}  {doing}")
         if len(busy) > AGENTS:
             yield Text(f"  … and {len(busy) - AGENTS} more")
+
+
+def _row(text: str, *, style: str = "") -> Text:
+    """One line, whatever the width of the terminal."""
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
 def _phase(attempt: Attempt) -> str:

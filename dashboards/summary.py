@@ -33,7 +33,7 @@ def summary_lines(state: RunState, now: float, *, alive: bool = False) -> list[s
 def _head(state: RunState, now: float, *, alive: bool) -> list[str]:
     word = run_word(state, now, alive=alive)
     label = "   (simulated model)" if state.simulated else ""
-    lines = [f"{word.upper()}  {state.run}{label}", safe(state.plan.goal or state.goal, limit=110)]
+    lines = [f"{word.upper()}  {safe(state.run)}{label}", safe(state.plan.goal or state.goal, limit=110)]
     if state.ending_why:
         lines.append(safe(state.ending_why, limit=400))
     return lines
@@ -46,7 +46,7 @@ def _subtasks(state: RunState, now: float) -> list[str]:
         note = f"  {tries} attempts" if tries > 1 else ""
         if subtask.parts:
             note = f"  into {', '.join(map(safe, subtask.parts))}"
-        sha = f"  {subtask.landed[:7]}" if subtask.landed else ""
+        sha = f"  {safe(subtask.landed[:7])}" if subtask.landed else ""
         mark = MARKS.get(where, "·")
         lines.append(f"  {mark} {safe(spec.id):<18} {safe(spec.title, limit=TITLE):<{TITLE}} {where}{sha}{note}")
     return lines
@@ -61,6 +61,8 @@ def _incidents(state: RunState) -> list[str]:
 def _story(incident: Incident) -> str:
     first = incident.troubles[0]
     more = f" (+{len(incident.troubles) - 1} more)" if len(incident.troubles) > 1 else ""
+    if incident.closed_at is None:
+        return f"  · {safe(incident.subtask):<18} {incident.kind}: {safe(first.summary, limit=60)}{more}  →  still open"
     mark = "✔" if incident.recovered else "✘"
     how = "a human was asked" if incident.strategy == "human" and not incident.recovered else HOW[incident.strategy]
     return f"  {mark} {safe(incident.subtask):<18} {incident.kind}: {safe(first.summary, limit=60)}{more}  →  {how}"
@@ -90,16 +92,17 @@ def _figures(state: RunState, now: float) -> list[str]:
 
 
 def _next(state: RunState) -> list[str]:
-    commands = [(f"fleet show SUBTASK --run {state.run}", "attempts, checks and failures of one subtask")]
+    run, branch = safe(state.run), safe(state.result_branch)
+    commands = [(f"fleet show SUBTASK --run {run}", "attempts, checks and failures of one subtask")]
     if state.published:
         commands = [
-            (f"git log --oneline {state.base[:7]}..{state.result_branch}", "the result branch in your repository"),
-            (f"fleet merge {state.run} --into BRANCH", "put it on a branch of yours"),
+            (f"git log --oneline {safe(state.base[:7])}..{branch}", "the result branch in your repository"),
+            (f"fleet merge {run} --into BRANCH", "put it on a branch of yours"),
             *commands,
         ]
     if state.ending not in {"landed", "cancelled"}:
         asked = state.open_questions()
-        commands += [(f"fleet answer {q.id} TEXT --run {state.run}", safe(q.text, limit=70)) for q in asked]
-        commands.append((f"fleet resume {state.run}", "go on with it"))
+        commands += [(f"fleet answer {q.id} TEXT --run {run}", safe(q.text, limit=70)) for q in asked]
+        commands.append((f"fleet resume {run}", "go on with it"))
     width = max(len(command) for command, _ in commands)
     return ["", "To look further", *(f"  {command:<{width}}  {what}" for command, what in commands)]

@@ -44,7 +44,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         f"  recovered  {rate(incidents['recovered'], closed)}",
         f"  cost       {money(status['cost_dollars'])}",
         f"  time       {duration(status['seconds'])}",
-        f"  branch     {status['result_branch'] or 'nothing landed yet'}",
+        f"  branch     {safe(status['result_branch'] or 'nothing landed yet')}",
     ]
     if status["why"]:
         lines.append(f"  because    {safe(status['why'], limit=300)}")
@@ -84,7 +84,7 @@ def _attempt_lines(attempt: dict[str, Any]) -> list[str]:
     failure, report = attempt["failure"], attempt["report"]
     end = f"failed: {failure['kind']}" if failure else "open"
     if attempt["landed"]:
-        end = f"landed as {attempt['landed'][:7]}"
+        end = f"landed as {safe(attempt['landed'][:7])}"
     who = f"{safe(attempt['worker'])} ({safe(attempt['model'])})"
     spent = f"{attempt['turns']} turns  {duration(attempt['seconds'])}  {money(attempt['cost_dollars'])}"
     lines = [f"Attempt {attempt['number']}  {who}  {attempt['strategy']}  {spent}  {end}"]

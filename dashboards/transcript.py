@@ -42,12 +42,17 @@ def _part(block: Mapping[str, Any]) -> Iterator[str]:
             yield f"   → {safe(block.get('name'))}"
             yield from _block(_arguments(block.get("input")))
         case "tool_result":
-            inner = block.get("content", "")
-            text = inner if isinstance(inner, str) else "\n".join(str(part.get("text", "")) for part in inner)
             yield f"   ← {'error' if block.get('is_error') else 'result'}"
-            yield from _block(text)
+            yield from _block(_inner(block.get("content")))
         case kind:
             yield f"   ({safe(kind)})"
+
+
+def _inner(content: object) -> str:
+    """What a tool answered: text, or blocks of it."""
+    if not isinstance(content, list):
+        return str(content or "")
+    return "\n".join(str(part.get("text", "")) if isinstance(part, dict) else str(part) for part in content)
 
 
 def _arguments(arguments: object) -> str:

@@ -15,11 +15,12 @@ def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - 
     match fact:
         case f.RunStarted():
             model = " with the simulated model" if fact.simulated else ""
-            return f"run {fact.run} began on {safe(fact.base_name)} {fact.base[:7]}{model}"
+            return f"run {safe(fact.run)} began on {safe(fact.base_name)} {safe(fact.base[:7])}{model}"
         case f.EngineStarted():
-            return f"resumed, for the {_nth(fact.epoch - 1)} time" if fact.epoch > 1 else None
+            bare = ", WITHOUT A SANDBOX" if fact.sandbox == "none" else ""
+            return f"resumed, for the {_nth(fact.epoch - 1)} time{bare}" if fact.epoch > 1 else None
         case f.EngineStopped():
-            return f"stopped ({fact.why}); `fleet resume {state.run}` goes on"
+            return f"stopped ({safe(fact.why)}); `fleet resume {safe(state.run)}` goes on"
         case f.WarningNoted():
             return f"note: {safe(fact.text)}"
         case f.PlannerCalled():
@@ -48,11 +49,11 @@ def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - 
         case f.Published():
             return None
         case f.PublishFailed():
-            return f"{state.result_branch} could not be moved: {safe(fact.why)}"
+            return f"{safe(state.result_branch)} could not be moved: {safe(fact.why)}"
         case f.QuestionAsked():
             return _question(state)
         case f.QuestionAnswered():
-            return f"{fact.question} answered by {safe(fact.by)}: {safe(fact.answer, limit=200)}"
+            return f"{safe(fact.question)} answered by {safe(fact.by)}: {safe(fact.answer, limit=200)}"
         case f.RetryRequested():
             return f"{safe(fact.subtask)} will be tried again, asked for by {safe(fact.by)}"
         case f.Paused():
@@ -141,7 +142,8 @@ def _tested(state: RunState, fact: f.BatchTested) -> str | None:
         lines.append(f"landed {names} ({state.commits} of {total})")
     lines += [f"{safe(out.subtask)} sent back: {_failure(out.failure)}" for out in fact.ejected]
     if fact.red and not fact.ejected:
-        lines.append(f"batch {fact.number} is red: trying {state.landing.limit} at a time to find the guilty one")
+        half = next(iter(state.landing.halves), 1)
+        lines.append(f"batch {fact.number} is red: trying {half} at a time to find the guilty one")
     return "\n".join(lines) or None
 
 

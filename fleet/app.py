@@ -1,12 +1,14 @@
 """The composition root: the only place that knows the concrete adapters; each gets its slice of the configuration."""
 
 import os
+import shutil
 import socket
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 from anyio import CancelScope
@@ -17,6 +19,7 @@ from agents.settings import MindSettings, WorkerSettings
 from fleet import __version__
 from fleet.config import Loaded
 from fleet.core import facts as f
+from fleet.core.evolve import evolve
 from fleet.core.ids import result_branch
 from fleet.core.plan import Criterion, Plan
 from fleet.core.revision import Revision, Standings, revise_plan
@@ -24,17 +27,18 @@ from fleet.core.state import RunState
 from fleet.core.validate import Known, Problem
 from fleet.core.views import planner_state
 from fleet.engine import Engine
+from fleet.environment import user
 from fleet.folders import RunFolder, make_state_dir, new_run
 from fleet.journal import Journal, held, replay
 from fleet.perform import Gate, Performer, World
 from fleet.ports import FleetError, ModelUse, PlannerBrief, UsageError
 from fleet.settings import Config, as_policy
 from worktrees.box import require
-from worktrees.reader import branches
+from worktrees.git import Git, text
 from worktrees.settings import MIB, HandSettings
 from worktrees.snapshot import Snapshot
 from worktrees.store import open_store
-from worktrees.target import inspect
+from worktrees.target import Target, inspect
 from worktrees.workshop import open_workshop
 
 NO_KEY = "no-key-is-needed"
@@ -98,15 +102,16 @@ class Fleet:
 
     async def create(self, order: Order) -> RunFolder:
         """A new run, checked and journalled, that nothing has worked on yet."""
-        from agents.models.claude import is_simulated  # noqa: PLC0415 - the SDK takes a second to import
-
         self.api_key()
+        require_git()
         require(self.hands())
-        target = await inspect(order.repository, order.base)
+        target = await _target(order)
         make_state_dir(self.state_dir)
         folder = new_run(self.state_dir, order.goal, order.name)
         branch = result_branch(folder.run)
-        await _refuse_branch(target.root, branch)
+        await _refuse_branch(target, branch)
+        from agents.models.claude import is_simulated  # noqa: PLC0415 - the SDK takes a second; mistakes come first
+
         config = self.config
         policy = as_policy(config).model_copy(update={"review": order.review})
         started = f.RunStarted(
@@ -123,8 +128,12 @@ class Fleet:
             simulated=await is_simulated(config.models.base_url),
         )
         notes = [f.WarningNoted(at=started.at, text=text) for text in (*target.warnings, *self._warnings())]
-        with Journal.create(folder.journal) as journal:
-            journal.append([started, *notes])
+        try:
+            with Journal.create(folder.journal) as journal:
+                journal.append([started, *notes])
+        except BaseException:
+            folder.remove()
+            raise
         return folder
 
     def _warnings(self) -> tuple[str, ...]:
@@ -138,15 +147,20 @@ class Fleet:
             state = replay(journal.facts())
             if state is None:
                 raise FleetError(f"{folder.journal} is empty; remove {folder.path}")
-            engine = Engine(state, journal, SystemClock())
             with stop:
                 async with self._world(folder, state) as world:
-                    await engine.run(Performer(engine, world), self._engine_started(state))
-            return engine.state
+                    engine = Engine(_open(state, journal), journal, SystemClock())
+                    state = await engine.run(Performer(engine, world), self._engine_started(state))
+            return state
 
     def _engine_started(self, state: RunState) -> f.EngineStarted:
         return f.EngineStarted(
-            at=time.time(), epoch=state.epoch + 1, pid=os.getpid(), host=socket.gethostname(), version=__version__
+            at=time.time(),
+            epoch=state.epoch + 1,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            version=__version__,
+            sandbox=self.config.box.sandbox,
         )
 
     @asynccontextmanager
@@ -170,35 +184,49 @@ class Fleet:
     async def plan_only(self, order: Order) -> Plan:
         """What the planner would do first. Nothing is journalled, nothing runs."""
         self.api_key()
-        target = await inspect(order.repository, order.base)
+        require_git()
+        target = await _target(order)
         make_state_dir(self.state_dir)
         store = await open_store(self.state_dir, target, target.base)
-        folder = new_run(self.state_dir, order.goal, None)
+        run = new_run(self.state_dir, order.goal, None).run
         sketch = _Sketch(self.known(), order.goal)
         start = f.RunStarted(
             at=time.time(),
-            run=folder.run,
+            run=run,
             goal=order.goal,
             repository=str(target.root),
             base=target.base,
             base_name=target.base_name,
-            result_branch=result_branch(folder.run),
+            result_branch=result_branch(run),
             policy=as_policy(self.config),
         )
         state = replay([(1, start)])
         assert state is not None  # noqa: S101 - a run that started has a state
-        async with open_minds(self._minds(folder)) as minds:
-            brief = PlannerBrief(
-                run=folder.run,
-                call=1,
-                epic=order.goal,
-                state=planner_state(state, time.time()),
-                workers=minds.descriptions,
-            )
-            failure = await minds.planner.plan(brief, Snapshot(store.git, target.base), sketch.submit, sketch)
+        with TemporaryDirectory(prefix="fleet-plan-") as passing:  # there is no run to keep a transcript in
+            async with open_minds(self._minds(RunFolder(Path(passing)))) as minds:
+                brief = PlannerBrief(
+                    run=run,
+                    call=1,
+                    epic=order.goal,
+                    state=planner_state(state, time.time()),
+                    workers=minds.descriptions,
+                )
+                failure = await minds.planner.plan(brief, Snapshot(store.git, target.base), sketch.submit, sketch)
         if failure is not None:
-            raise FleetError(f"the planner failed: {failure.summary}")
+            raise FleetError(f"the planner failed: {self.explained(failure)}")
         return sketch.plan
+
+    def explained(self, failure: f.Failure) -> str:
+        """A failure of the model's service, and what to look at."""
+        models, said = self.config.models, failure.summary
+        if "HTTP 401" in said or "HTTP 403" in said:
+            return f"{said}; {models.base_url} was asked with the key in {models.api_key_env}"
+        if failure.kind == "configuration":
+            names = "planner.model and models.worker choose the models, --base-url the service"
+            return f"{said} ({failure.evidence}; {models.base_url}); {names}"
+        if failure.kind == "transient":
+            return f"{said}; {models.base_url} was asked: see whether it is up, or choose another with --base-url"
+        return said
 
     # ---- slices of the configuration
 
@@ -207,7 +235,7 @@ class Fleet:
         whole = Criterion(
             criterion="the project's gate",
             run=checks.gate,
-            timeout_s=min(7200, checks.gate_timeout_s),
+            timeout_s=checks.gate_timeout_s,
             fails_before=False,
         )
         return Gate(criteria=(whole,) if checks.gate.strip() else (), named=dict(checks.named))
@@ -254,10 +282,48 @@ class Fleet:
         )
 
 
-async def _refuse_branch(repository: Path, branch: str) -> None:
-    if branch in await branches(repository):
+def _open(state: RunState, journal: Journal) -> RunState:
+    """An ended run that someone goes on with is open again."""
+    if not state.ended:
+        return state
+    again = f.RunReopened(at=time.time(), by=user())
+    journal.append([again])
+    return evolve(state, again)
+
+
+def require_git() -> None:
+    """Raises `FleetError` with the remedy where there is no git."""
+    if shutil.which("git") is None:
+        raise FleetError("git is not installed, or not in PATH; install it: apt-get install git")
+
+
+async def _target(order: Order) -> Target:
+    target = await inspect(order.repository, order.base)
+    if any(map(_is_surrogate, str(target.root))):
+        shown = os.fsencode(target.root).decode("utf-8", "backslashreplace")
+        raise UsageError(f"the path {shown} is not UTF-8, and the journal can't name it; rename that folder")
+    return target
+
+
+def _is_surrogate(char: str) -> bool:
+    """What stands for a byte that is no UTF-8."""
+    return "\ud800" <= char <= "\udfff"
+
+
+async def _refuse_branch(target: Target, branch: str) -> None:
+    """Raises `UsageError` where a branch is in the way. Git keeps them like files: `a` and `a/b` exclude each other."""
+    folder = branch.partition("/")[0]
+    listed = text(await Git(target.git_dir)("for-each-ref", "--format=%(refname)", f"refs/heads/{folder}"))
+    there = [ref.removeprefix("refs/heads/") for ref in listed.splitlines()]
+    if folder in there:
         raise UsageError(
-            f"{repository} has a branch {branch!r} already; choose another --name, or remove it: git branch -D {branch}"
+            f"{target.root} has a branch {folder!r}, so there can be no {branch!r} beside it; "
+            f"rename it: git branch -m {folder} {folder}-1"
+        )
+    taken = next((name for name in there if name == branch or name.startswith(f"{branch}/")), None)
+    if taken is not None:
+        raise UsageError(
+            f"{target.root} has a branch {taken!r} already; choose another --name, or remove it: git branch -D {taken}"
         )
 
 

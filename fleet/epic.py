@@ -21,7 +21,7 @@ def read_epic(given: str) -> str:
     """The epic: what `given` says, or what the file it names holds; `-` is standard input."""
     epic, source = given, "the epic"
     if given == "-":
-        epic, source = sys.stdin.read(LONGEST_EPIC + 1), "standard input"
+        epic, source = _stdin(), "standard input"
     elif _names_a_file(given):
         epic, source = _file(Path(given)), given
     if not epic.strip():
@@ -31,8 +31,8 @@ def read_epic(given: str) -> str:
             f"{source} is longer than {LONGEST_EPIC:,} characters; keep the goal in the epic, and put the details into "
             "files of the repository, which the planner can read"
         )
-    if "\0" in epic:
-        raise UsageError(f"{source} is not text")
+    if "\0" in epic or any("\ud800" <= char <= "\udfff" for char in epic):  # surrogates: bytes that were no UTF-8
+        raise UsageError(f"{source} is not UTF-8 text")
     return epic.strip()
 
 
@@ -47,6 +47,12 @@ def _names_a_file(given: str) -> bool:
     if " " not in given.strip() and given.endswith((".md", ".txt")):
         raise UsageError(f"{given}: no such file")
     return False
+
+
+def _stdin() -> str:
+    """As UTF-8, whatever the locale says; one byte too many is enough to see that it is too long."""
+    raw = sys.stdin.buffer.read(LONGEST_EPIC * 4 + 1)
+    return raw.decode("utf-8", "surrogateescape")[: LONGEST_EPIC + 1]
 
 
 def _file(path: Path) -> str:

@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,12 @@ from pathlib import Path
 from fleet.core.ids import is_slug, slug
 from fleet.core.nearest import did_you_mean
 from fleet.core.state import RunState
-from fleet.journal import Journal, holder, replay
+from fleet.journal import Holder, Journal, holder, replay
 from fleet.ports import FleetError, UsageError
 
 JOURNAL = "journal.db"
+_FULL = "is on a full disk; free some space, or choose another place with FLEET_STATE_DIR"
+LEAST_FREE = 4 * 1024 * 1024  # bytes; less holds no journal that is written and read at once, let alone a store
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +39,18 @@ class RunFolder:
         return self.path / "transcripts"
 
     @property
+    def holder(self) -> Holder | None:
+        """Who runs it now."""
+        return holder(self.journal)
+
+    @property
     def alive(self) -> bool:
         """Whether a process runs it now."""
-        return holder(self.journal) is not None
+        return self.holder is not None
+
+    def remove(self) -> None:
+        """Forget it, for a run that came to nothing."""
+        shutil.rmtree(self.path, ignore_errors=True)
 
     def state(self) -> RunState:
         with Journal(self.journal) as journal:
@@ -59,13 +71,16 @@ def make_state_dir(state_dir: Path) -> None:
         probe = runs_dir(state_dir) / f".probe-{os.getpid()}"
         probe.write_bytes(b"x")
         probe.unlink()
+        free = shutil.disk_usage(state_dir).free
     except OSError as error:
         raise FleetError(f"the state directory {state_dir} {_why(error)}") from error
+    if free < LEAST_FREE:
+        raise FleetError(f"the state directory {state_dir} {_FULL}")
 
 
 def _why(error: OSError) -> str:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return "is on a full disk; free some space, or choose another place with FLEET_STATE_DIR"
+        return _FULL
     return f"can't be written ({error.strerror}); choose another place with FLEET_STATE_DIR"
 
 

@@ -10,12 +10,13 @@ import os
 import socket
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self
+from time import sleep
+from typing import IO, Any, Self, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from fleet.core.evolve import evolve
 from fleet.core.facts import FACT, Fact
@@ -25,6 +26,8 @@ from fleet.ports import FleetError
 
 SCHEMA = 1
 BUSY_MS = 10_000
+LOOKS, LOOK_S = 20, 0.01  # whoever only looks who runs a run holds its lock for microseconds
+Row = TypeVar("Row")
 TABLES = """
 create table facts (seq integer primary key, kind text not null, body text not null);
 create table inbox (id integer primary key autoincrement, body text not null);
@@ -55,13 +58,17 @@ def _readable_errors(path: Path) -> Iterator[None]:
         raise JournalError(f"{path}: {error}; {_advice(str(error))}") from error
     except sqlite3.DatabaseError as error:
         raise JournalError(f"{path} is damaged ({error}); restore it from a backup of {path.parent}") from error
+    except OSError as error:
+        raise JournalError(f"{path}: {error.strerror}; {_advice((error.strerror or '').lower())}") from error
 
 
 def _advice(message: str) -> str:
-    if "full" in message:
+    if "full" in message or "no space" in message:
         return "free some space, then `fleet resume`"
     if "readonly" in message or "unable to open" in message:
         return "check that the folder exists and is writable, or choose another with FLEET_STATE_DIR"
+    if "locked" not in message:
+        return "check the disk and the folder's permissions"
     return "another process keeps it busy; try again"
 
 
@@ -118,19 +125,20 @@ class Journal:
         """The facts after number `after`, with their numbers."""
         with _readable_errors(self.path):
             rows = self._db.execute("select seq, body from facts where seq > ? order by seq", (after,)).fetchall()
-        return [(seq, self._parsed(seq, body)) for seq, body in rows]
+        return [(seq, self._parsed(FACT, f"fact {seq}", body)) for seq, body in rows]
 
-    def _parsed(self, seq: int, body: str) -> Fact:
+    def _parsed(self, shape: TypeAdapter[Row], what: str, body: str) -> Row:
         try:
-            return FACT.validate_json(body)
+            return shape.validate_json(body)
         except ValidationError as error:
             raise JournalError(
-                f"{self.path}: fact {seq} is unknown to this version ({error.errors()[0]['msg']}); upgrade fleet"
+                f"{self.path}: {what} is unknown to this version ({error.errors()[0]['msg']}); upgrade fleet"
             ) from error
 
     def changed(self) -> bool:
         """Whether another connection wrote since this was last asked. Costs microseconds."""
-        version = self._db.execute("pragma data_version").fetchone()[0]
+        with _readable_errors(self.path):
+            version = self._db.execute("pragma data_version").fetchone()[0]
         self._seen, before = version, self._seen
         return bool(version != before)
 
@@ -144,7 +152,7 @@ class Journal:
     def requests(self) -> list[tuple[int, Request]]:
         with _readable_errors(self.path):
             rows = self._db.execute("select id, body from inbox order by id").fetchall()
-        return [(id_, REQUEST.validate_json(body)) for id_, body in rows]
+        return [(id_, self._parsed(REQUEST, f"request {id_}", body)) for id_, body in rows]
 
     # ---- writing: only the holder of the lock may
 
@@ -197,19 +205,35 @@ class View:
 @contextmanager
 def held(path: Path) -> Iterator[None]:
     """Hold the engine's lock beside the journal at `path`, or say who does."""
+    with _locked(path):  # what fails inside the block is not the lock's to explain
+        yield
+
+
+def _locked(path: Path) -> IO[str]:
     lock = _lock_file(path)
     try:
-        with lock.open("a+") as file:
+        with ExitStack() as undo:
+            file = undo.enter_context(lock.open("a+"))
             lock.chmod(0o600)
-            if not _try_lock(file, fcntl.LOCK_EX):
+            if not _lock_soon(file):
                 raise JournalLockedError(_held_message(path, _read_holder(file)))
             file.seek(0)
             file.truncate()
             json.dump({"pid": os.getpid(), "host": socket.gethostname()}, file)
             file.flush()
-            yield
+            undo.pop_all()
+            return file
     except OSError as error:
         raise JournalError(f"{lock}: {error.strerror}; check that the folder exists and is writable") from error
+
+
+def _lock_soon(file: IO[str]) -> bool:
+    """Take the lock, if nothing but a glance is in the way."""
+    for _ in range(LOOKS):
+        if _try_lock(file, fcntl.LOCK_EX):
+            return True
+        sleep(LOOK_S)
+    return False
 
 
 def holder(path: Path) -> Holder | None:

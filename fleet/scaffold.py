@@ -52,11 +52,11 @@ def _python(root: Path) -> str:
     marks = ("pytest.ini", "conftest.py", "tests/conftest.py")
     configured = any("pytest" in _text(root / name) for name in ("pyproject.toml", "setup.cfg", "tox.ini"))
     if configured or any((root / mark).is_file() for mark in marks):
-        return "python -m pytest -q"
+        return "python3 -m pytest -q"
     named = [*root.glob("tests/test_*.py"), *root.glob("test_*.py")]
     if not named:
         return ""
-    return "python -m pytest -q" if any("import pytest" in _text(path) for path in named) else "python -m unittest"
+    return "python3 -m pytest -q" if any("import pytest" in _text(path) for path in named) else "python3 -m unittest"
 
 
 def _node(root: Path) -> str:

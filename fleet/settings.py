@@ -167,7 +167,7 @@ class WorkerKind(Section):
 
 class Checks(Section):
     gate: Command = ""
-    gate_timeout_s: float = Field(default=1800.0, gt=0, le=86_400)
+    gate_timeout_s: float = Field(default=1800.0, gt=0, le=7200)
     slots: int = Field(default=0, ge=0, le=1000)
     protected: Texts = PROTECTED
     named: dict[Name, Annotated[Command, Field(min_length=1)]] = {}

@@ -58,7 +58,8 @@ async def _sorted_refs(git: Git, run: RunId) -> tuple[tuple[str, ...], tuple[str
     landed: set[str] = set()
     if tip is not None and base is not None:
         members = await StoreIntegrator(git, Person("fleet", "fleet@localhost")).landed_since(run, base)
-        landed = {attempt_ref(run, member.subtask, member.attempt) for member in members}
+        subtasks = tuple(attempt_ref(run, member.subtask, 0).removesuffix("0") for member in members)
+        landed = {ref for ref in listed if ref.startswith(subtasks)}  # with the attempts that the landed one replaced
     delivered = tip is not None and tip in {await git.sha(published_ref(run)), base}
     gone = tuple(ref for ref in listed if ref in landed or (ref in own and delivered))
     if any(ref not in landed and ref not in own for ref in listed):

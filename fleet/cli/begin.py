@@ -1,5 +1,6 @@
 """Verbs that begin or go on: plan, run, resume."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -59,6 +60,7 @@ def plan(
 
     if epic is None:
         raise UsageError('say what to plan: fleet plan "Add a health endpoint", or a file, or - for standard input')
+    _writable(output)
     loaded = configuration(repo, config, {"models.base_url": base_url})
     order = Order(goal=read_epic(epic), repository=repo, base=base)
     fleet = Fleet(loaded, current())
@@ -77,6 +79,18 @@ def plan(
         where = output or "plan.toml"
         hint = f"fleet run --plan {where}" if output else "-o plan.toml keeps it; fleet run --plan plan.toml runs it"
         typer.echo(f"\n{hint}", err=True)
+
+
+def _writable(output: Path | None) -> None:
+    """Look at the place for a plan before the planner is paid for it."""
+    if output is None:
+        return
+    if output.suffix not in {".json", ".toml"}:
+        raise UsageError(f"{output}: a plan is written as .json or .toml")
+    if output.is_dir():
+        raise UsageError(f"{output} is a folder; give the name of a file")
+    if not os.access(output if output.exists() else output.absolute().parent, os.W_OK):
+        raise UsageError(f"{output} can't be written; its folder must exist and be yours")
 
 
 def run(
@@ -161,6 +175,7 @@ def resume(
     from fleet.app import Fleet
     from fleet.cli.conduct import conduct
     from fleet.core import facts as f
+    from fleet.core.requests import accept
     from fleet.environment import current, user
     from fleet.journal import Journal
 
@@ -171,17 +186,24 @@ def resume(
     requests: list[f.LimitsChanged | f.Unpaused] = [f.Unpaused(at=now, by=who)] if state.paused else []
     if any(value is not None for value in (workers, budget, minutes)):
         requests.append(changed)
-    if not folder.alive and state.ending == "landed":
+    holder = folder.holder
+    if holder is None and state.ending == "landed":
         raise UsageError(f"{folder.run} has landed; take it with `fleet merge {folder.run} --into BRANCH`")
+    if holder is not None and not requests:
+        raise UsageError(
+            f"{folder.run} is run by process {holder.pid} on {holder.host} already; follow it with "
+            f"`fleet status {folder.run}`, or stop it with `fleet cancel {folder.run}`"
+        )
+    for request in requests:
+        if (problem := accept(state, request)) is not None:
+            raise UsageError(problem)
+    flags = {"models.base_url": base_url, "box.sandbox": sandbox or state.sandbox}
+    fleet = Fleet(configuration(Folder(state.repository), config, flags), current())
     with Journal(folder.journal) as journal:
         for request in requests:
             journal.ask(request)
-    if folder.alive:
-        if not requests:
-            raise UsageError(f"{folder.run} is running already; `fleet status {folder.run}` shows how it is doing")
+    if holder is not None:
         typer.echo(f"{folder.run}: asked for; it is running in another process")
         return
-    flags = {"models.base_url": base_url, "box.sandbox": sandbox or state.sandbox}
-    fleet = Fleet(configuration(Folder(state.repository), config, flags), current())
     interactive = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
     raise typer.Exit(EXIT[conduct(fleet, folder, interactive=interactive, as_json=as_json)])

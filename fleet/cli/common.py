@@ -79,16 +79,21 @@ def show_json(data: object) -> None:
 
 
 def run_async(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-    """Run to the end; an operator's mistake that comes wrapped in a group comes out as itself."""
+    """Run to the end. What the operator can mend comes out as a `FleetError`, whatever group it was wrapped in."""
     import anyio
+
+    from fleet.ports import Broken
 
     try:
         return anyio.run(main)
+    except Broken as broken:
+        raise FleetError(broken.failure.summary) from broken
     except BaseExceptionGroup as group:
-        for wanted in (FleetError, KeyboardInterrupt):
+        for wanted in (FleetError, KeyboardInterrupt, Broken):
             found = group.subgroup(wanted)
             if found is not None:
-                raise _first(found) from group
+                first = _first(found)
+                raise (FleetError(str(first)) if isinstance(first, Broken) else first) from group
         raise
 
 

@@ -1,11 +1,10 @@
 """Running a run in the foreground: the engine at work, its journal on the screen, signals as requests."""
 
-import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import anyio
@@ -23,7 +22,7 @@ from fleet.core.state import RunState
 from fleet.core.views import status
 from fleet.environment import user
 from fleet.folders import RunFolder
-from fleet.journal import Journal, View, held
+from fleet.journal import Journal, View
 from fleet.ports import FleetError
 
 TICK_S = 0.25
@@ -40,12 +39,19 @@ class Screen:
 def conduct(fleet: Fleet, folder: RunFolder, *, interactive: bool, as_json: bool) -> f.Ending | None:
     """Work on a run until it ends or is interrupted; how it ended."""
     typer.echo(f"{folder.run}: working; Ctrl-C drains, `fleet status {folder.run}` tells more", err=True)
-    known = reopened(folder)
-    run_async(lambda: _conduct(fleet, folder, known, interactive=interactive, as_json=as_json))
+    known = _old_story(folder)
+    try:
+        run_async(lambda: _conduct(fleet, folder, known, interactive=interactive, as_json=as_json))
+    except FleetError:
+        with suppress(FleetError):
+            if folder.state().epoch == 0:
+                folder.remove()
+        raise
     state = folder.state()
-    if state.ending == "failed" and not state.subtasks:
-        _remove(folder)
-        raise FleetError(state.ending_why)
+    if state.ending == "failed" and _came_to_nothing(state):
+        folder.remove()
+        failure = failure_of(state)
+        raise FleetError(fleet.explained(failure) if failure is not None else state.ending_why)
     if as_json:
         show_json(status(state, time.time(), alive=False))
     else:
@@ -53,19 +59,23 @@ def conduct(fleet: Fleet, folder: RunFolder, *, interactive: bool, as_json: bool
     return state.ending
 
 
-def reopened(folder: RunFolder) -> int:
-    """Open an ended run again; the number of the last fact that is an old story."""
-    with held(folder.journal), Journal(folder.journal) as journal:
+def _old_story(folder: RunFolder) -> int:
+    """The number of the last fact that an earlier engine told already."""
+    with Journal(folder.journal) as journal:
         view = View(journal)
-        state = _caught_up(view)
-        if state.ended:
-            journal.append([f.RunReopened(at=time.time(), by=user())])
-        return view.seq if state.epoch else 0
+        view.refresh()
+        return view.seq if view.state is not None and view.state.epoch else 0
 
 
-def _remove(folder: RunFolder) -> None:
-    """A run that failed before anything was planned leaves nothing behind."""
-    shutil.rmtree(folder.path, ignore_errors=True)
+def _came_to_nothing(state: RunState) -> bool:
+    """A first try that no model answered: nothing was paid or done, so nothing is left behind."""
+    return state.epoch == 1 and state.spent.calls == 0 and not state.commits
+
+
+def failure_of(state: RunState) -> f.Failure | None:
+    """What the model's service said, to the planner or to a worker."""
+    workers = (subtask.failure for subtask in state.subtasks.values() if subtask.failure is not None)
+    return state.planning.last_failure or next(workers, None)
 
 
 async def _conduct(fleet: Fleet, folder: RunFolder, known: int, *, interactive: bool, as_json: bool) -> None:
@@ -78,13 +88,6 @@ async def _conduct(fleet: Fleet, folder: RunFolder, known: int, *, interactive: 
             await fleet.run(folder, stop=stop)
             sides.cancel_scope.cancel()
         follower.catch_up()
-
-
-def _caught_up(view: View) -> RunState:
-    view.refresh()
-    if view.state is None:
-        raise FleetError(f"{view.journal.path} is empty")
-    return view.state
 
 
 @contextmanager

@@ -109,6 +109,8 @@ def _disk(fleet: Fleet) -> Finding:
 
 
 async def _repository(path: Path) -> Finding:
+    if shutil.which("git") is None:
+        return Finding("repository", ok=False, says=f"{path} can't be read without git")
     try:
         target = await inspect(path)
     except FleetError as error:

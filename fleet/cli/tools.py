@@ -38,7 +38,7 @@ def doctor(repo: Repo = HERE, config: ConfigFile = None, sandbox: Sandbox = None
       fleet doctor
       fleet doctor --repo ../service --json
     """
-    from fleet.doctor import examine
+    from fleet.cli.doctor import examine
     from fleet.environment import current
 
     loaded = configuration(repo, config, {"box.sandbox": sandbox})
@@ -84,7 +84,7 @@ def init(
 
 def simulate(
     script: Annotated[Path, typer.Argument(help="What the simulated model does: a JSON or TOML file.")],
-    port: Annotated[int, typer.Option(help="0 chooses a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 chooses a free one.")] = 0,
     host: Annotated[str, typer.Option(help="Where to listen; loopback unless told otherwise.")] = "127.0.0.1",
 ) -> None:
     """Serve a simulated model that plays a script.
@@ -120,7 +120,7 @@ def clean(
       fleet clean
       fleet clean --apply --runs
     """
-    from fleet.tidy import Leftover, tidy
+    from fleet.cli.tidy import Leftover, tidy
 
     def line(left: Leftover) -> str:
         verb = "removed" if apply else "would go"

@@ -1,5 +1,6 @@
 """The program: its verbs by what they are for, its exit codes, and what a person sees when something is wrong."""
 
+import os
 import sys
 from typing import Annotated
 
@@ -35,24 +36,26 @@ for module in (begin, look, act, tools):
     module.register(app)
 
 
-def _version(*, wanted: bool) -> None:
+def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"fleet {__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+def options(  # typer calls `_version` as soon as it sees the option
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
+    ] = False,
 ) -> None:
-    """Runs before every verb."""
-    _version(wanted=version)
+    """Options that stand before a verb."""
 
 
 def main() -> None:
     """Never a traceback for something a person can mend; a bug keeps its traceback."""
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # GitPython raises at import without git; we say it in words
     try:
-        app()
+        app(prog_name="fleet")
     except FleetError as error:
         sys.stderr.write(f"fleet: {error}\n")
         sys.exit(error.exit_code)

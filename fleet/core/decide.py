@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from graphlib import TopologicalSorter
 
 from fleet.core import facts as f
 from fleet.core.commands import effects, unpublished
@@ -194,18 +195,13 @@ def _starts(state: RunState, now: float) -> Iterator[f.Fact]:
 
 @lru_cache(maxsize=64)
 def _weights(needs: tuple[tuple[SubtaskId, tuple[SubtaskId, ...]], ...]) -> dict[SubtaskId, int]:
-    behind: dict[SubtaskId, set[SubtaskId]] = {id_: set() for id_, _ in needs}
-    for id_, direct in needs:
-        for need in direct:
-            behind.setdefault(need, set()).add(id_)
-    heights: dict[SubtaskId, int] = {}
-
-    def height(id_: SubtaskId) -> int:
-        if id_ not in heights:
-            heights[id_] = 1 + max((height(next_) for next_ in behind[id_]), default=0)
-        return heights[id_]
-
-    return {id_: height(id_) for id_ in behind}
+    heights = {id_: 1 for id_, _ in needs}
+    order = TopologicalSorter(dict(needs))  # in a loop, not recursive: a chain may be as long as the plan
+    direct = dict(needs)
+    for id_ in reversed(tuple(order.static_order())):
+        for need in direct.get(id_, ()):
+            heights[need] = max(heights.get(need, 1), heights.get(id_, 1) + 1)
+    return heights
 
 
 def dependents(plan: Plan) -> dict[SubtaskId, int]:

@@ -16,7 +16,6 @@ from fleet.core.state import (
     Attempt,
     Batch,
     Incident,
-    Landing,
     Planning,
     Question,
     Reading,
@@ -54,7 +53,6 @@ def _started(fact: f.RunStarted) -> RunState:
         sandbox=fact.sandbox,
         simulated=fact.simulated,
         tip=fact.base,
-        landing=Landing(limit=fact.policy.batch),
     )
     if fact.plan is None:
         return state
@@ -69,9 +67,8 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
             return _started(fact)
         case f.EngineStarted():
             idle = _each_attempt(state, lambda attempt: replace(attempt, working=False))
-            return replace(
-                idle, epoch=fact.epoch, draining=False, active_s=state.seconds(state.last_at), engine_since=fact.at
-            )
+            taken = replace(idle, epoch=fact.epoch, draining=False, sandbox=fact.sandbox or state.sandbox)
+            return replace(taken, active_s=state.seconds(state.last_at), engine_since=fact.at)
         case f.EngineStopped():
             return replace(state, active_s=state.seconds(fact.at), engine_since=None)
         case f.WarningNoted():
@@ -89,7 +86,7 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
         case f.AttemptStarted():
             return _attempt_started(state, fact)
         case f.WorkerStarted():
-            working = _attempt(state, fact.subtask, lambda attempt: replace(attempt, working=True))
+            working = _attempt(state, fact.subtask, lambda attempt: replace(attempt, working=True), only=fact.number)
             return replace(working, peak=max(working.peak, working.working()))
         case f.AttemptCommitted():
             return _attempt(
@@ -98,10 +95,10 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
                 lambda attempt: replace(
                     attempt, working=False, commit=fact.commit, paths=fact.paths, report=fact.report, doing=""
                 ),
+                only=fact.number,
             )
         case f.AttemptVerified():
-            state = _attempt(state, fact.subtask, lambda attempt: replace(attempt, verified=True, checks=fact.checks))
-            return replace(state, landing=replace(state.landing, queue=(*state.landing.queue, fact.subtask)))
+            return _verified(state, fact)
         case f.AttemptFailed():
             return _attempt_failed(state, fact)
         case f.RemedyChosen():
@@ -184,9 +181,11 @@ def _revised(state: RunState, fact: f.PlanRevised) -> RunState:
 
 
 def _with_standings(state: RunState, revision: Revision, at: float) -> RunState:
+    retried = {retry.id: retry.guidance for retry in revision.retry}
+    for id_ in (*(split.id for split in revision.split), *(drop.id for drop in revision.drop), *retried):
+        state = _moot(state, id_, answer="the plan went on without an answer", by="planner")
     for split in revision.split:
         state = _split(state, split.id, tuple(part.id for part in split.into))
-    retried = {retry.id: retry.guidance for retry in revision.retry}
     for id_ in dict.fromkeys((*(change.id for change in revision.revise), *retried)):
         state = _put(state, _again(state.subtasks[id_], retried.get(id_, "")))
     for drop in revision.drop:
@@ -260,9 +259,13 @@ def _put(state: RunState, subtask: SubtaskState) -> RunState:
     return replace(state, subtasks={**state.subtasks, subtask.id: subtask})
 
 
-def _attempt(state: RunState, id_: SubtaskId, change: Callable[[Attempt], Attempt]) -> RunState:
+def _attempt(
+    state: RunState, id_: SubtaskId, change: Callable[[Attempt], Attempt], *, only: int | None = None
+) -> RunState:
+    """With the attempt that is under way changed, if it is number `only` where that is given."""
     subtask = state.subtasks[id_]
-    if subtask.current is None:  # a late word of an attempt that is over
+    current = subtask.current
+    if current is None or only not in {None, current.number}:  # a late word of an attempt that is over
         return state
     return _put(state, replace(subtask, attempts=(*subtask.attempts[:-1], change(subtask.attempts[-1]))))
 
@@ -286,6 +289,15 @@ def _attempt_started(state: RunState, fact: f.AttemptStarted) -> RunState:
     subtask = state.subtasks[fact.subtask]
     started = _put(state, replace(subtask, attempts=(*subtask.attempts, attempt), failure=None))
     return replace(started, attempts=started.attempts + 1)
+
+
+def _verified(state: RunState, fact: f.AttemptVerified) -> RunState:
+    change = _attempt(
+        state, fact.subtask, lambda attempt: replace(attempt, verified=True, checks=fact.checks), only=fact.number
+    )
+    if change is state:
+        return state
+    return replace(change, landing=replace(change.landing, queue=(*change.landing.queue, fact.subtask)))
 
 
 def _model_called(state: RunState, fact: f.ModelCalled) -> RunState:
@@ -347,14 +359,18 @@ def _failed(state: RunState, id_: SubtaskId, failure: f.Failure, report: f.Repor
 
 def _remedied(state: RunState, fact: f.RemedyChosen) -> RunState:
     subtask = state.subtasks[fact.subtask]
-    if fact.remedy == "retry":
-        again = replace(subtask, failure=None, remedy=None, not_before=fact.not_before, strategy="retry")
-        return _put(state, again)
-    if fact.remedy == "skip":
-        state = _put(state, replace(subtask, skipped=True, failure=None))
-        state = _close_incidents(state, of=subtask.id, recovered=False, strategy=None, at=fact.at)
-        return _told(state, subtask.id, fact.at, urgent=False)
-    return _told(_put(state, replace(subtask, remedy="planner")), subtask.id, fact.at, urgent=True)
+    match fact.remedy:
+        case "retry":
+            again = replace(subtask, failure=None, remedy=None, not_before=fact.not_before, strategy="retry")
+            return _put(state, again)
+        case "skip":
+            state = _put(state, replace(subtask, skipped=True, failure=None))
+            state = _close_incidents(state, of=subtask.id, recovered=False, strategy=None, at=fact.at)
+            return _told(state, subtask.id, fact.at, urgent=False)
+        case "planner":
+            return _told(_put(state, replace(subtask, remedy="planner")), subtask.id, fact.at, urgent=True)
+        case _:
+            assert_never(fact.remedy)
 
 
 # ---- landing --------------------------------------------------------------------------------------------------------
@@ -363,14 +379,14 @@ def _remedied(state: RunState, fact: f.RemedyChosen) -> RunState:
 def _batch_tested(state: RunState, fact: f.BatchTested) -> RunState:
     landing = state.landing
     gone = {member.subtask for member in fact.landed} | {member.subtask for member in fact.ejected}
-    size = len(landing.batch.members) if landing.batch else 1
-    limit = max(1, size // 2) if fact.red else min(state.policy.batch, max(landing.limit, size) * 2)
+    left = len(landing.batch.members) - len(fact.ejected) if landing.batch else 0
+    halves = ((left + 1) // 2, left // 2) if fact.red and left > 1 else ()
     landing = replace(
         landing,
         batch=None,
         queue=tuple(id_ for id_ in landing.queue if id_ not in gone),
         red=landing.red + fact.red,
-        limit=limit,
+        halves=(*halves, *landing.halves[1:]),
     )
     state = replace(state, landing=landing, tip=fact.tip, commits=state.commits + len(fact.landed))
     for member in fact.landed:
@@ -461,11 +477,18 @@ def _answered(state: RunState, fact: f.QuestionAnswered) -> RunState:
     return replace(state, planning=planning)
 
 
+def _moot(state: RunState, id_: SubtaskId, *, answer: str, by: str) -> RunState:
+    """Nobody needs to answer the open question about a subtask any more: what was done answers it."""
+    asked = state.subtasks[id_].question
+    if asked is None:
+        return state
+    question = replace(state.questions[asked], answer=answer, answered_by=by)
+    return replace(state, questions={**state.questions, asked: question})
+
+
 def _retry_requested(state: RunState, fact: f.RetryRequested) -> RunState:
     subtask = state.subtasks[fact.subtask]
-    if subtask.question is not None:
-        question = replace(state.questions[subtask.question], answer=f"retry {fact.guidance}".strip())
-        state = replace(state, questions={**state.questions, question.id: replace(question, answered_by=fact.by)})
+    state = _moot(state, fact.subtask, answer=f"retry {fact.guidance}".strip(), by=fact.by)
     again = replace(
         subtask,
         failure=None,

@@ -116,6 +116,8 @@ class EngineStarted(Happened):
     pid: int
     host: str
     version: str
+    sandbox: str | None = None
+    """How commands run from now on; None: as before."""
 
 
 class EngineStopped(Happened):

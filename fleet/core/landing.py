@@ -1,7 +1,8 @@
 """Order of landing: which candidates are tried together, and what a red batch means.
 
-Knows nothing of git or processes. A red batch halves the next one until one candidate stands alone: that one is guilty.
-A green batch doubles the next. With one guilty candidate in eight, seven runs of the gate find it and land the rest.
+Knows nothing of git or processes. A red batch is tried again as its two halves, and so on until one candidate stands
+alone: that one is guilty. With one guilty candidate in eight, seven runs of the gate find it and land the rest; however
+many are guilty, n candidates need fewer than 2n runs.
 """
 
 from fleet.core.facts import CheckRun, Ejected, Member
@@ -15,7 +16,8 @@ def next_batch(state: RunState) -> tuple[Member, ...]:
     if landing.batch is not None:
         return ()
     members: list[Member] = []
-    for id_ in landing.queue[: landing.limit]:
+    size = landing.halves[0] if landing.halves else state.policy.batch
+    for id_ in landing.queue[:size]:
         attempt = state.subtasks[id_].current
         if attempt is not None and attempt.commit is not None:
             members.append(Member(subtask=id_, attempt=attempt.number, commit=attempt.commit))

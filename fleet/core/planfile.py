@@ -28,13 +28,13 @@ def read_plan(data: object, known: Known | None = None) -> Plan | tuple[Problem,
     raw = document.pop("steps" if steps else "subtasks", ())
     if not isinstance(raw, list | tuple):
         return (Problem("subtasks", "is a list of subtasks"),)
-    subtasks, problems = _read_subtasks([_respelt(item) if steps else item for item in raw])
+    found, problems = _read_subtasks([_respelt(item) if steps else item for item in raw])
     head = parse(Plan, document, at="")
     if not isinstance(head, Plan):
         problems += head
         head = Plan()
-    plan = head.model_copy(update={"subtasks": subtasks})
-    problems += plan_problems(plan, known or Known(), also_ids=_ids_in(raw))
+    plan = head.model_copy(update={"subtasks": tuple(found.values())})
+    problems += plan_problems(plan, known or Known(), also_ids=_ids_in(raw), places=tuple(found))
     return tuple(dict.fromkeys(problems)) or plan
 
 
@@ -62,16 +62,18 @@ def _joined(at: str, location: tuple[int | str, ...]) -> str:
     return text
 
 
-def _read_subtasks(raw: list[Any]) -> tuple[tuple[Subtask, ...], tuple[Problem, ...]]:
-    subtasks: list[Subtask] = []
+def _read_subtasks(raw: list[Any]) -> tuple[dict[str, Subtask], tuple[Problem, ...]]:
+    """Those that can be read, by where they stand."""
+    subtasks: dict[str, Subtask] = {}
     problems: list[Problem] = []
     for index, item in enumerate(raw):
-        read = parse(Subtask, item, at=f"subtasks[{index}]")
+        place = f"subtasks[{index}]"
+        read = parse(Subtask, item, at=place)
         if isinstance(read, Subtask):
-            subtasks.append(read)
+            subtasks[place] = read
         else:
             problems += read
-    return tuple(subtasks), tuple(problems)
+    return subtasks, tuple(problems)
 
 
 def _ids_in(raw: list[Any] | tuple[Any, ...]) -> frozenset[str]:

@@ -43,6 +43,7 @@ LADDER: dict[FailureKind, Rung] = {
     "budget": DECIDE,
     "other": DECIDE,
 }
+LONGEST_CLIMB = 64  # doublings; any cap is reached long before, and a float has no room for a thousand
 KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
 
 
@@ -52,6 +53,6 @@ def counts(kind: FailureKind) -> bool:
 
 def backoff(policy: Policy, *, key: str, failures: int) -> float:
     """Seconds to wait after the n-th failure in a row: exponential, with full jitter that `key` determines."""
-    ceiling = min(policy.backoff_cap_s, policy.backoff_first_s * 2.0 ** (failures - 1))
+    ceiling = min(policy.backoff_cap_s, policy.backoff_first_s * 2.0 ** min(failures - 1, LONGEST_CLIMB))
     spread = int.from_bytes(sha256(f"{key}:{failures}".encode()).digest()[:4]) / 2**32
     return ceiling * (0.1 + 0.9 * spread)

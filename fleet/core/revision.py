@@ -114,9 +114,19 @@ def revise_plan(
         *_target_problems(plan, revision, standings),
         *_finish_problems(revision, standings),
         *_need_problems(after, revision, standings),
-        *(plan_problems(after, known or Known()) if after.subtasks else ()),
+        *(plan_problems(after, known or Known(), places=_places(plan, revision)) if after.subtasks else ()),
     ]
     return tuple(dict.fromkeys(problems)) or after
+
+
+def _places(plan: Plan, revision: Revision) -> tuple[str, ...]:
+    """Where each subtask of the plan after `revision` stands in the revision, or in the plan before it."""
+    revised = {change.id: f"revise[{index}]" for index, change in enumerate(revision.revise)}
+    return (
+        *(revised.get(id_, f"subtasks[{index}]") for index, id_ in enumerate(plan.ids)),
+        *(f"split[{index}].into[{part}]" for index, s in enumerate(revision.split) for part in range(len(s.into))),
+        *(f"add[{index}]" for index in range(len(revision.add))),
+    )
 
 
 def apply(plan: Plan, revision: Revision) -> Plan:
@@ -172,8 +182,10 @@ def _target_problems(plan: Plan, revision: Revision, standings: Standings) -> It
                 yield Problem(at, f"{item.id!r} has not failed; there is nothing to retry")
             elif verb == "split" and standings.depth.get(item.id, 0) >= standings.max_depth:
                 yield Problem(at, f"{item.id!r} came from {standings.max_depth} splits already; choose another way")
-            if seen.setdefault(item.id, verb) != verb and {seen[item.id], verb} != {"revise", "retry"}:
-                yield Problem(at, f"{item.id!r} stands under {seen[item.id]!r} too; choose one")
+            before = seen.setdefault(item.id, f"{verb}[{index}]")
+            verbs = {before.partition("[")[0], verb}
+            if before != f"{verb}[{index}]" and verbs != {"revise", "retry"}:
+                yield Problem(at, f"{item.id!r} stands under {before!r} too; choose one")
     for index, ask in enumerate(revision.ask):
         if ask.about is not None and ask.about not in ids | {new.id for new in revision.add}:
             yield Problem(f"ask[{index}].about", f"no subtask is called {ask.about!r}{did_you_mean(ask.about, ids)}")

@@ -137,8 +137,8 @@ class Landing:
     batch: Batch | None = None
     batches: int = 0
     red: int = 0
-    limit: int = 1
-    """How many the next batch may hold: halved by a red one, doubled by a green one."""
+    halves: tuple[int, ...] = ()
+    """How many each of the next batches may hold, while a red one is taken apart."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Whether a plan holds together. Every problem is reported at once, each with its path in the document."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fleet.core.ids import SubtaskId, is_slug
@@ -33,14 +33,21 @@ class Known:
     checks: frozenset[str] | None = None
 
 
-def plan_problems(plan: Plan, known: Known, *, also_ids: Collection[str] = ()) -> tuple[Problem, ...]:
-    """What is wrong with `plan`. `also_ids` are ids that exist but whose subtask could not be read."""
+def plan_problems(
+    plan: Plan, known: Known, *, also_ids: Collection[str] = (), places: Sequence[str] | None = None
+) -> tuple[Problem, ...]:
+    """What is wrong with `plan`.
+
+    `also_ids` are ids that exist but whose subtask could not be read; `places` is where each subtask of the plan stands
+    in the document its author wrote.
+    """
     if not plan.subtasks and not also_ids:
         return (Problem("subtasks", "is empty; a plan needs at least one subtask"),)
     problems = list(_count_problems(plan, known))
     ids = frozenset(plan.ids) | frozenset(also_ids)
-    for index, subtask in enumerate(plan.subtasks):
-        problems += subtask_problems(subtask, ids, known, at=f"subtasks[{index}]")
+    places = places or [f"subtasks[{index}]" for index in range(len(plan.subtasks))]
+    for place, subtask in zip(places, plan.subtasks, strict=True):
+        problems += subtask_problems(subtask, ids, known, at=place)
     problems += _cycle_problems(plan.subtasks)
     return tuple(problems)
 

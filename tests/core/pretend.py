@@ -151,9 +151,7 @@ class Pretend:
         tip = f"tip-{number}" if landed else self.state.tip
         self.landed += [member.subtask for member in landed]
         self.record(
-            f.BatchTested(
-                at=self.now, number=number, tip=tip, landed=tuple(landed), ejected=tuple(ejected), red=red
-            )
+            f.BatchTested(at=self.now, number=number, tip=tip, landed=tuple(landed), ejected=tuple(ejected), red=red)
         )
 
     def plan(self, call: int) -> None:

@@ -1,0 +1,162 @@
+"""A story about a run, told in facts: what is given, what happens, what is decided. No effect is carried out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from fleet.core import facts as f
+from fleet.core.commands import Command, effects
+from fleet.core.decide import decide, next_wake
+from fleet.core.evolve import evolve
+from fleet.core.plan import Plan
+from fleet.core.policy import Policy
+from fleet.core.revision import Revision
+from fleet.core.standing import Standing, standing
+from fleet.core.state import Attempt, RunState, SubtaskState
+from fleet.core.usage import Usage
+from tests.core.pretend import started, subtask
+
+F = TypeVar("F", bound=f.Happened)
+WHO = "ada"
+
+
+def plan_of(*lines: str, **fields: object) -> Plan:
+    """A plan from lines like `api needs schema store`; `fields` hold for every subtask."""
+    made = []
+    for line in lines:
+        id_, _, needs = line.partition(" needs ")
+        made.append(subtask(id_, *needs.split()).model_copy(update=fields))
+    return Plan(goal="the epic", subtasks=tuple(made))
+
+
+def failure(kind: f.FailureKind = "check", summary: str = "red") -> f.Failure:
+    return f.Failure(kind=kind, summary=summary, evidence=f"{summary}, it says")
+
+
+@dataclass
+class Story:
+    """Facts in their order, and what is true after each. Every fact is followed by what policy decides."""
+
+    policy: Policy = field(default_factory=Policy)
+    plan: Plan | None = None
+    now: float = 0.0
+    facts: list[f.Fact] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        first = started(self.policy, self.plan)
+        self.facts.append(first)
+        self._state = evolve(None, first)
+        engine = f.EngineStarted(at=0.0, epoch=1, pid=1, host="here", version="1")
+        self.happens(engine)
+
+    # ---- given and when
+
+    @property
+    def state(self) -> RunState:
+        return self._state
+
+    def happens(self, *facts: f.Fact) -> None:
+        for fact in facts:
+            self._state = evolve(self._state, fact)
+            self.facts.append(fact)
+        while decisions := decide(self._state, self.now):
+            for decision in decisions:
+                self._state = evolve(self._state, decision)
+                self.facts.append(decision)
+
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.happens()
+
+    def time_passes_to_the_next_wake(self) -> None:
+        wake = next_wake(self.state, self.now)
+        assert wake is not None, "nothing waits for time"
+        self.time_passes(wake - self.now)
+
+    def planner_answers(self, revision: Revision | None = None, **fields: object) -> None:
+        call = self.state.planning.open
+        assert call is not None, "the planner was not called"
+        revision = revision or Revision.model_validate({"assessment": "so it is", **fields})
+        self.happens(f.PlanRevised(at=self.now, call=call, by="planner", revision=revision))
+
+    def planner_plans(self, *lines: str) -> None:
+        self.planner_answers(add=plan_of(*lines).subtasks)
+
+    def planner_fails(self, kind: f.FailureKind = "transient") -> None:
+        call = self.state.planning.open
+        assert call is not None, "the planner was not called"
+        self.happens(f.PlannerFailed(at=self.now, call=call, failure=failure(kind), not_before=self.now + 1))
+
+    def attempt_fails(self, id_: str, kind: f.FailureKind = "check", report: f.Report | None = None) -> None:
+        number = self.current(id_).number
+        self.happens(f.AttemptFailed(at=self.now, subtask=id_, number=number, failure=failure(kind), report=report))
+
+    def model_is_called(self, id_: str, dollars: float | None = 0.01) -> None:
+        number = self.current(id_).number
+        self.happens(
+            f.ModelCalled(
+                at=self.now,
+                role="worker",
+                model="m",
+                usage=Usage(input=10, output=1),
+                dollars=dollars,
+                seconds=1.0,
+                subtask=id_,
+                attempt=number,
+                turn=1,
+                doing="bash",
+            )
+        )
+
+    def work_is_done(self, *ids: str) -> None:
+        """Committed, and its checks pass: it waits for landing."""
+        for id_ in ids:
+            number = self.current(id_).number
+            report = f.Report(status="done", summary=f"did {id_}")
+            committed = f.AttemptCommitted(
+                at=self.now, subtask=id_, number=number, commit=f"c-{id_}", paths=(f"{id_}.py",), report=report
+            )
+            self.happens(committed, f.AttemptVerified(at=self.now, subtask=id_, number=number, checks=()))
+
+    def batch_lands(self) -> None:
+        batch = self.state.landing.batch
+        assert batch is not None, "nothing is being landed"
+        self.happens(f.BatchTested(at=self.now, number=batch.number, tip=f"tip-{batch.number}", landed=batch.members))
+
+    def landed(self, *ids: str) -> None:
+        """The whole way of some subtasks, up to the user's branch."""
+        self.work_is_done(*ids)
+        while self.state.landing.batch is not None:
+            self.batch_lands()
+        self.is_published()
+
+    def is_published(self) -> None:
+        self.happens(f.Published(at=self.now, tip=self.state.tip))
+
+    def human_answers(self, question: str, text: str = "go on") -> None:
+        self.happens(f.QuestionAnswered(at=self.now, question=question, answer=text, by=WHO))
+
+    # ---- then
+
+    def of(self, id_: str) -> SubtaskState:
+        return self.state.subtasks[id_]
+
+    def current(self, id_: str) -> Attempt:
+        attempt = self.of(id_).current
+        assert attempt is not None, f"{id_} is not under way"
+        return attempt
+
+    def standing(self, id_: str) -> Standing:
+        return standing(self.state, id_, self.now)
+
+    def standings(self) -> dict[str, Standing]:
+        return {id_: self.standing(id_) for id_ in self.state.plan.ids}
+
+    def effects(self) -> tuple[Command, ...]:
+        return effects(self.state, self.now)
+
+    def facts_of(self, kind: type[F]) -> list[F]:
+        return [fact for fact in self.facts if isinstance(fact, kind)]
+
+    def questions(self) -> Sequence[str]:
+        return [question.text for question in self.state.open_questions()]

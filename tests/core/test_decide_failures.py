@@ -1,0 +1,256 @@
+"""What is decided about failures: the ladder, told in stories."""
+
+import pytest
+
+from fleet.core import facts as f
+from fleet.core.policy import Policy
+from fleet.core.remedies import KINDS, counts
+from fleet.core.revision import Revision
+from tests.core.pretend import subtask
+from tests.core.story import Story, failure, plan_of
+
+FREE = tuple(kind for kind in KINDS if not counts(kind) and kind != "configuration")
+COUNTED = tuple(kind for kind in KINDS if counts(kind))
+
+
+def planned(*lines: str, policy: Policy | None = None, **fields: object) -> Story:
+    """A run whose planner made this plan."""
+    story = Story(policy or Policy())
+    story.planner_answers(add=plan_of(*lines, **fields).subtasks)
+    return story
+
+
+@pytest.mark.parametrize("kind", FREE)
+def test_what_passes_by_itself_is_tried_again_after_a_while_without_the_planner(kind: f.FailureKind) -> None:
+    story = planned("api")
+    story.attempt_fails("api", kind)
+    assert story.standing("api") == "waiting"
+    assert story.state.planning.calls == 1
+    assert story.of("api").counted == 0
+    story.time_passes_to_the_next_wake()
+    assert (story.current("api").number, story.current("api").strategy) == (2, "retry")
+
+
+@pytest.mark.parametrize("kind", COUNTED)
+def test_everything_else_goes_to_the_planner_at_once(kind: f.FailureKind) -> None:
+    story = planned("api", "docs")
+    story.attempt_fails("api", kind)
+    assert story.standing("api") == "failed"
+    assert (story.state.planning.open, story.state.planning.why) == (2, "failures")
+    assert story.state.planning.reading.reports == ("api",)
+    assert story.standing("docs") == "running"
+
+
+def test_the_planner_tries_another_way_with_guidance() -> None:
+    story = planned("api")
+    story.attempt_fails("api")
+    story.planner_answers(retry=[{"id": "api", "guidance": "use the other parser", "model": "opus"}])
+    attempt = story.current("api")
+    assert (attempt.number, attempt.strategy, attempt.guidance, attempt.model) == (
+        2,
+        "alternative",
+        "use the other parser",
+        "opus",
+    )
+
+
+def test_a_split_recovers_what_it_replaced_when_all_parts_have_landed() -> None:
+    story = planned("api", "web needs api")
+    story.attempt_fails("api", "too_complex")
+    parts = (subtask("read"), subtask("write"))
+    story.planner_answers(split=[{"id": "api", "why": "too large", "into": parts}])
+    story.landed("read")
+    assert story.standing("web") == "waiting"
+    assert story.state.incidents[0].recovered is None
+    story.landed("write")
+    assert story.standing("web") == "running"
+    (incident,) = story.state.incidents
+    assert (incident.subtask, incident.recovered, incident.strategy) == ("api", True, "split")
+
+
+def test_a_worker_that_needs_information_is_blocked_until_the_planner_says_more() -> None:
+    story = planned("api")
+    report = f.Report(status="blocked", summary="which format?", needs=("the format",))
+    story.attempt_fails("api", "ambiguous", report)
+    assert story.standing("api") == "blocked"
+    story.planner_answers(retry=[{"id": "api", "guidance": "JSON"}])
+    assert story.standing("api") == "running"
+
+
+def test_past_the_last_attempt_a_human_is_asked_and_the_rest_goes_on() -> None:
+    story = planned("api", "docs", policy=Policy(max_attempts=2))
+    story.attempt_fails("api")
+    story.planner_answers(retry=[{"id": "api"}])
+    story.attempt_fails("api")
+    assert story.standing("api") == "escalated"
+    assert story.questions() == ["api failed 2 times; last: red. How should it go on?"]
+    assert story.standing("docs") == "running"
+    assert not story.state.ended
+
+
+def test_retries_that_cost_nothing_end_with_a_human_too() -> None:
+    story = planned("api", policy=Policy(max_retries=2))
+    for _ in range(2):
+        story.attempt_fails("api", "transient")
+        story.time_passes_to_the_next_wake()
+    story.attempt_fails("api", "transient")
+    assert story.standing("api") == "escalated"
+    assert story.of("api").counted == 0
+
+
+def test_a_humans_answer_gives_the_subtask_its_attempts_back_and_the_planner_reads_it() -> None:
+    story = planned("api", policy=Policy(max_attempts=1))
+    story.attempt_fails("api")
+    story.human_answers("q1", "use sqlite")
+    assert story.of("api").counted == 0
+    assert (story.state.planning.why, story.state.planning.reading.answers) == ("answers", ("q1",))
+    story.planner_answers(retry=[{"id": "api", "guidance": "use sqlite"}])
+    assert story.standing("api") == "running"
+
+
+def test_failure_action_retry_tries_again_until_its_attempts_are_spent() -> None:
+    story = planned("api", policy=Policy(max_attempts=2), failure_action="retry")
+    story.attempt_fails("api")
+    assert story.state.planning.calls == 1
+    story.time_passes_to_the_next_wake()
+    assert story.current("api").strategy == "retry"
+    story.attempt_fails("api")
+    assert story.standing("api") == "escalated"
+
+
+def test_failure_action_skip_lets_dependents_go_on_without_it() -> None:
+    story = planned("lint", "api needs lint", failure_action="skip")
+    story.attempt_fails("lint")
+    assert story.standings() == {"lint": "dropped", "api": "running"}
+    assert story.state.incidents[0].recovered is False
+
+
+def test_failure_action_abort_ends_the_run() -> None:
+    story = planned("api", "docs", failure_action="abort")
+    story.attempt_fails("api")
+    assert (story.state.ending, story.state.ending_why) == ("aborted", "api failed: red")
+    assert story.effects() == ()
+
+
+def test_failure_action_abort_does_not_end_the_run_for_what_passes_by_itself() -> None:
+    story = planned("api", failure_action="abort")
+    story.attempt_fails("api", "transient")
+    assert not story.state.ended
+
+
+def test_failure_action_ask_asks_a_human_before_the_planner() -> None:
+    story = planned("api", failure_action="ask")
+    story.attempt_fails("api")
+    assert story.standing("api") == "escalated"
+    assert story.state.planning.calls == 1
+
+
+def test_a_human_who_retries_is_the_strategy_that_recovers() -> None:
+    story = planned("api", failure_action="ask")
+    story.attempt_fails("api")
+    story.happens(f.RetryRequested(at=0, subtask="api", guidance="use sqlite", by="ada"))
+    assert (story.current("api").strategy, story.current("api").guidance) == ("human", "use sqlite")
+    assert story.state.open_questions() == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"drop": [{"id": "api", "why": "not worth it"}]},
+        {"retry": [{"id": "api", "guidance": "again"}]},
+        {"split": [{"id": "api", "why": "w", "into": [subtask("part")]}]},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_a_question_that_the_planner_made_moot_waits_for_nobody(fields: dict[str, object]) -> None:
+    story = planned("api", "docs", policy=Policy(max_attempts=1))
+    story.attempt_fails("api")
+    story.landed("docs")
+    story.time_passes_to_the_next_wake()
+    story.planner_answers(Revision.model_validate({"assessment": "on it", **fields}))
+    assert story.questions() == []
+    assert story.state.questions["q1"].answered_by == "planner"
+
+
+def test_a_wrong_key_ends_a_run_that_has_not_done_anything_yet() -> None:
+    story = Story()
+    story.planner_fails("configuration")
+    assert (story.state.ending, story.state.ending_why) == ("failed", "red")
+
+
+def test_a_key_that_goes_wrong_holds_the_whole_run_until_a_human_mends_it() -> None:
+    story = planned("api", "docs", "web needs docs")
+    story.model_is_called("api")
+    story.attempt_fails("api", "configuration")
+    assert story.questions() == ["Nothing new begins: red. Mend it, then answer anything to go on."]
+    story.landed("docs")
+    story.time_passes(500)
+    assert story.standings() == {"api": "ready", "docs": "merged", "web": "ready"}
+    story.human_answers("q1")
+    assert story.standings()["api"] == story.standings()["web"] == "running"
+
+
+def test_a_planner_that_fails_is_called_again_after_a_while_with_what_it_was_told() -> None:
+    story = planned("api")
+    story.attempt_fails("api")
+    story.planner_fails()
+    assert (story.state.planning.failures, story.state.planning.calls) == (1, 2)
+    story.time_passes_to_the_next_wake()
+    assert (story.state.planning.open, story.state.planning.reading.reports) == (3, ("api",))
+
+
+def test_a_planner_that_keeps_failing_becomes_a_question_while_the_rest_goes_on() -> None:
+    story = planned("api", "docs", policy=Policy(max_planner_failures=2))
+    story.model_is_called("api")
+    story.attempt_fails("api")
+    story.planner_fails()
+    story.time_passes_to_the_next_wake()
+    story.planner_fails()
+    assert story.questions() == ["The planner failed 2 times in a row: red. Try again?"]
+    story.landed("docs")
+    assert story.standing("docs") == "merged"
+    story.human_answers("q1")
+    assert story.state.planning.open == 4
+
+
+def test_a_planner_that_can_not_be_reached_at_all_ends_the_run() -> None:
+    story = Story(Policy(max_planner_failures=3))
+    for _ in range(2):
+        story.planner_fails()
+        story.time_passes_to_the_next_wake()
+    story.planner_fails()
+    assert (story.state.ending, story.state.ending_why) == ("failed", "red")
+
+
+def test_a_planner_that_leaves_a_failure_lying_hands_it_to_a_human() -> None:
+    story = planned("api")
+    story.attempt_fails("api")
+    story.planner_answers()
+    for _ in range(2):
+        assert story.state.planning.why == "conclude"
+        story.planner_answers()
+    assert story.standing("api") == "escalated"
+
+
+def test_an_incident_tells_all_its_troubles_and_what_recovered_it() -> None:
+    story = planned("api")
+    story.attempt_fails("api", "transient")
+    story.time_passes_to_the_next_wake()
+    story.attempt_fails("api", "check")
+    story.planner_answers(retry=[{"id": "api", "guidance": "g"}])
+    story.landed("api")
+    (incident,) = story.state.incidents
+    assert [trouble.kind for trouble in incident.troubles] == ["transient", "check"]
+    assert (incident.kind, incident.recovered, incident.strategy) == ("transient", True, "alternative")
+
+
+def test_a_second_failure_after_a_recovery_by_a_human_is_an_incident_of_its_own() -> None:
+    story = planned("api", policy=Policy(max_attempts=1))
+    story.attempt_fails("api")
+    story.human_answers("q1")
+    story.planner_answers(retry=[{"id": "api"}])
+    story.happens(f.AttemptFailed(at=story.now, subtask="api", number=2, failure=failure("empty")))
+    assert [(incident.recovered, incident.strategy) for incident in story.state.incidents] == [
+        (False, "human"),
+        (False, "human"),
+    ]

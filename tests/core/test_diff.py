@@ -1,0 +1,46 @@
+"""The difference between two versions of a plan, as a person reads it."""
+
+from fleet.core.diff import plan_diff
+from fleet.core.plan import Criterion, Plan
+from tests.core.story import plan_of
+
+BEFORE = plan_of("schema", "api needs schema")
+
+
+def with_subtask(plan: Plan, id_: str, **fields: object) -> Plan:
+    changed = (subtask.model_copy(update=fields) if subtask.id == id_ else subtask for subtask in plan.subtasks)
+    return plan.model_copy(update={"subtasks": tuple(changed)})
+
+
+def test_the_same_plan_differs_in_nothing() -> None:
+    assert plan_diff(BEFORE, BEFORE) == ()
+
+
+def test_subtasks_that_came_and_went_are_one_line_each() -> None:
+    assert plan_diff(BEFORE, plan_of("schema", "web")) == ("+ web: Build web", "- api: Build api")
+
+
+def test_each_changed_field_is_told_with_its_old_and_its_new_value() -> None:
+    after = with_subtask(BEFORE, "api", title="Serve it", depends_on=(), touches=("api/**", "web/**"))
+    assert plan_diff(BEFORE, after) == (
+        "~ api title: Build api → Serve it",
+        "~ api depends_on: schema → (nothing)",
+        "~ api touches: (nothing) → api/**, web/**",
+    )
+
+
+def test_acceptance_is_told_by_its_commands_and_the_names_of_checks() -> None:
+    after = with_subtask(BEFORE, "api", acceptance=(Criterion(criterion="all_tests_pass"),))
+    assert plan_diff(BEFORE, after) == ("~ api acceptance: check api → all_tests_pass",)
+
+
+def test_the_head_of_the_plan_is_told_too() -> None:
+    after = BEFORE.model_copy(update={"goal": "another", "risk_level": "high"})
+    assert plan_diff(BEFORE, after) == ("~ goal: the epic → another", "~ risk_level: low → high")
+
+
+def test_a_long_or_broken_value_stays_one_short_line() -> None:
+    (line,) = plan_diff(BEFORE, with_subtask(BEFORE, "api", goal="word\n" * 1000))
+    assert "\n" not in line
+    assert len(line) < 250
+    assert line.endswith("…")

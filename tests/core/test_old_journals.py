@@ -1,0 +1,128 @@
+"""Journals of earlier versions load for ever, and mean what they meant."""
+
+import json
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from fleet.core.evolve import evolve
+from fleet.core.facts import FACT, Fact
+from fleet.core.plan import Plan
+from fleet.core.standing import standings
+from fleet.core.state import RunState
+from fleet.core.views import planner_state, status
+
+JOURNALS = Path(__file__).parent / "journals"
+T = 1_700_000_000.0
+ALL_KINDS = {fact.model_fields["kind"].default for fact in get_args(Fact)}
+
+
+def lines(name: str) -> list[str]:
+    return (JOURNALS / name).read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture(scope="module")
+def old() -> RunState:
+    state: RunState | None = None
+    for line in lines("v1.jsonl"):
+        state = evolve(state, FACT.validate_json(line))
+    assert state is not None
+    return state
+
+
+def test_the_first_version_holds_every_kind_of_fact_there_was() -> None:
+    assert {json.loads(line)["kind"] for line in lines("v1.jsonl")} == ALL_KINDS
+
+
+def test_a_fact_that_was_written_reads_back_with_nothing_lost() -> None:
+    for line in lines("v1.jsonl"):
+        written = json.loads(line)
+        again = json.loads(FACT.validate_json(line).model_dump_json())
+        assert {name: again[name] for name in written} == written
+
+
+def test_fields_that_came_later_have_a_default() -> None:
+    """Optional fields may be missing from any journal; only what a fact is about must be there."""
+    for line in lines("v1.jsonl"):
+        fact = FACT.validate_json(line)
+        bare = fact.model_dump_json(exclude_defaults=True, exclude={"kind"})
+        assert FACT.validate_python({**json.loads(bare), "kind": fact.kind}) == fact
+
+
+def test_the_old_run_stands_where_it_stood(old: RunState) -> None:
+    assert standings(old, T + 2010) == {
+        "schema": "merged",
+        "api": "split",
+        "docs": "dropped",
+        "extra": "dropped",
+        "read": "ready",
+        "write": "dropped",
+    }
+    assert (old.tip, old.published, old.commits, old.attempts, old.peak) == ("1" * 40, "1" * 40, 1, 6, 2)
+    assert (old.epoch, old.ending, old.paused, old.draining, old.cancelled) == (3, None, False, False, False)
+    assert old.seconds(T + 2010) == (25 - 1) + (1019 - 1000) + 10
+    assert old.warnings == (
+        "the checkout is dirty; the run starts from HEAD",
+        "the result branch could not be moved: fleet/shop-1a2b is checked out",
+    )
+
+
+def test_the_old_plan_is_what_it_was(old: RunState) -> None:
+    assert [(version.plan.version, version.by, version.why) for version in old.versions] == [
+        (1, "planner", "a first plan"),
+        (2, "planner", "api is two things"),
+        (3, "planner", "less is enough"),
+    ]
+    needs = {subtask.id: subtask.depends_on for subtask in old.plan.subtasks}
+    assert needs == {
+        "schema": (),
+        "api": ("schema",),
+        "docs": (),
+        "extra": (),
+        "read": ("schema",),
+        "write": ("read", "schema"),
+    }
+    assert old.spec("extra").goal == "Build less."
+    assert old.spec("api").parameters == {"port": 8080}
+    assert (old.policy.workers, old.policy.budget_minutes, old.policy.budget_dollars) == (8, 90, 5)
+    assert isinstance(Plan.model_validate(old.plan.model_dump(mode="json")), Plan)
+
+
+def test_the_old_attempts_tell_their_story(old: RunState) -> None:
+    told = {
+        (id_, attempt.number): (attempt.strategy, attempt.failure.kind if attempt.failure else None, attempt.landed)
+        for id_, subtask in old.subtasks.items()
+        for attempt in subtask.attempts
+    }
+    assert told == {
+        ("schema", 1): ("first", None, "1" * 40),
+        ("docs", 1): ("first", "empty", None),
+        ("api", 1): ("first", "transient", None),
+        ("api", 2): ("retry", "check", None),
+        ("read", 1): ("split", "integration", None),
+        ("read", 2): ("human", None, None),
+    }
+    assert old.subtasks["api"].attempts[1].commit == "d" * 40
+
+
+def test_the_old_incidents_and_questions_are_counted_as_they_were(old: RunState) -> None:
+    assert [(i.subtask, i.kind, len(i.troubles), i.recovered, i.strategy) for i in old.incidents] == [
+        ("docs", "empty", 1, False, None),
+        ("api", "transient", 2, False, None),
+        ("read", "integration", 1, False, "human"),
+    ]
+    assert {question.id: (question.about, question.answer) for question in old.questions.values()} == {
+        "q1": (None, "8080"),
+        "q2": ("read", "retry mind the port"),
+    }
+
+
+def test_the_old_money_is_counted(old: RunState) -> None:
+    assert old.spent.dollars == 0.75
+    assert {role: spend.usage.total for role, spend in old.spend.items()} == {"planner": 165, "worker": 30}
+
+
+def test_an_old_run_can_be_looked_at_and_gone_on_with(old: RunState) -> None:
+    assert status(old, T + 2010, alive=True)["state"] == "running"
+    assert planner_state(old, T + 2010)["plan_version"] == 3

@@ -1,0 +1,134 @@
+"""Plan files: the document as printed, the other spellings, and every mistake told with its place."""
+
+from typing import Any
+
+import pytest
+
+from fleet.core.plan import Plan
+from fleet.core.planfile import read_plan
+from fleet.core.validate import Known, Problem
+
+DEPLOYMENT: dict[str, Any] = {
+    "plan_id": "deploy-auth-service-v2.1.4",
+    "goal": "Deploy authentication service update to production",
+    "steps": [
+        {
+            "id": "step-1",
+            "action": "run_tests",
+            "worker": "test-runner",
+            "parameters": {"test_suite": "full", "environment": "staging"},
+            "success_criteria": "all_tests_pass",
+            "failure_action": "abort_deployment",
+        },
+        {
+            "id": "step-2",
+            "action": "backup_database",
+            "worker": "db-manager",
+            "parameters": {"database": "auth_prod", "backup_type": "full"},
+            "depends_on": ["step-1"],
+        },
+        {
+            "id": "step-3",
+            "action": "deploy_service",
+            "worker": "k8s-deployer",
+            "parameters": {"service": "auth-service", "version": "v2.1.4", "strategy": "blue_green"},
+            "depends_on": ["step-2"],
+        },
+    ],
+    "rollback_plan": "rollback-auth-service-v2.1.3",
+    "estimated_duration": "15 minutes",
+    "risk_level": "medium",
+}
+SUBTASK: dict[str, Any] = {
+    "id": "a",
+    "title": "Build a",
+    "goal": "Build it.",
+    "acceptance": [{"criterion": "works", "run": "true"}],
+}
+
+
+def good(data: object, known: Known | None = None) -> Plan:
+    plan = read_plan(data, known)
+    assert isinstance(plan, Plan), plan
+    return plan
+
+
+def bad(data: object, known: Known | None = None) -> dict[str, str]:
+    problems = read_plan(data, known)
+    assert not isinstance(problems, Plan)
+    return {problem.path: problem.message for problem in problems}
+
+
+def test_the_printed_deployment_plan_loads_as_it_stands() -> None:
+    known = Known(
+        workers=frozenset({"test-runner", "db-manager", "k8s-deployer"}), checks=frozenset({"all_tests_pass"})
+    )
+    plan = good(DEPLOYMENT, known)
+    assert plan.ids == ("step-1", "step-2", "step-3")
+    assert plan.rollback_plan == "rollback-auth-service-v2.1.3"
+    assert (plan.risk_level, plan.estimated_duration) == ("medium", "15 minutes")
+    first, second, third = plan.subtasks
+    assert (first.title, first.goal, first.failure_action) == ("run_tests", "run_tests", "abort")
+    assert [(c.criterion, c.run, c.fails_before) for c in first.acceptance] == [("all_tests_pass", None, False)]
+    assert [c.criterion for c in second.acceptance] == ["worker_succeeded"]
+    assert third.parameters == {"service": "auth-service", "version": "v2.1.4", "strategy": "blue_green"}
+    assert third.depends_on == ("step-2",)
+
+
+def test_a_plan_that_was_written_reads_back_as_itself() -> None:
+    plan = good(DEPLOYMENT)
+    assert good(plan.model_dump(mode="json")) == plan
+
+
+def test_a_step_may_say_more_than_a_step_must() -> None:
+    step = {**SUBTASK, "action": "deploy", "failure_action": "abort_run"}
+    del step["title"]
+    (subtask,) = good({"steps": [step]}).subtasks
+    assert (subtask.title, subtask.goal, subtask.failure_action) == ("deploy", "Build it.", "abort")
+    assert subtask.acceptance[0].run == "true"
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "message"),
+    [
+        ([], "", "a plan is a table"),
+        ("text", "", "a plan is a table"),
+        ({"steps": [], "subtasks": []}, "steps", "keep one"),
+        ({"subtasks": "a, b"}, "subtasks", "is a list"),
+        ({"subtasks": []}, "subtasks", "is empty"),
+        ({"subtasks": [SUBTASK], "goals": "g"}, "goals", "is no field here"),
+        ({"subtasks": [SUBTASK], "risk_level": "huge"}, "risk_level", "input should be"),
+        ({"subtasks": [SUBTASK], "version": -1}, "version", "greater than or equal to 0"),
+        ({"subtasks": ["a"]}, "subtasks[0]", "input should be a valid dictionary"),
+        ({"subtasks": [{**SUBTASK, "needs": []}]}, "subtasks[0].needs", "is no field here"),
+        ({"subtasks": [{**SUBTASK, "failure_action": "pray"}]}, "subtasks[0].failure_action", "input should be"),
+        ({"subtasks": [{**SUBTASK, "id": 7}]}, "subtasks[0].id", "valid string"),
+        (
+            {"subtasks": [{**SUBTASK, "acceptance": [{"criterion": "c", "run": "true", "timeout_s": 0}]}]},
+            "subtasks[0].acceptance[0].timeout_s",
+            "greater than 0",
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(data: object, path: str, message: str) -> None:
+    assert message in bad(data)[path]
+
+
+def test_a_subtask_that_can_not_be_read_is_no_unknown_one_for_the_others() -> None:
+    unreadable = {"id": "a", "title": "Build a"}
+    problems = bad({"subtasks": [unreadable, {**SUBTASK, "id": "b", "depends_on": ["a", "nobody"]}]})
+    assert problems == {
+        "subtasks[0].goal": "is missing",
+        "subtasks[0].acceptance": "is missing",
+        "subtasks[1].depends_on[1]": "no subtask is called 'nobody'",
+    }
+
+
+def test_mistakes_in_the_head_and_in_subtasks_are_told_together() -> None:
+    problems = bad({"risk_level": 3, "subtasks": [{**SUBTASK, "goal": ""}, {"id": "b"}]})
+    assert {"risk_level", "subtasks[0].goal", "subtasks[1].title", "subtasks[1].acceptance"} <= set(problems)
+
+
+def test_a_problem_is_told_once() -> None:
+    problems = read_plan({"subtasks": [SUBTASK, SUBTASK]})
+    assert problems == (Problem("subtasks", "2 subtasks are called 'a'; every id must be its own"),)

@@ -1,0 +1,99 @@
+"""Requests of people: accepted when they make sense now, refused with the reason when not."""
+
+import pytest
+
+from fleet.core import facts as f
+from fleet.core.policy import Policy
+from fleet.core.requests import REQUEST, Request, accept
+from tests.core.story import Story, plan_of
+
+WHO = "ada"
+
+
+@pytest.fixture
+def story() -> Story:
+    """One subtask landed, one escalated with a question, one running, one waiting."""
+    story = Story(
+        Policy(max_attempts=1, review=True), plan_of("merged", "escalated", "running", "waiting needs running")
+    )
+    story.happens(f.PlanApproved(at=0, version=0, by=WHO))
+    story.attempt_fails("escalated")
+    story.landed("merged")
+    return story
+
+
+def retry(subtask: str) -> f.RetryRequested:
+    return f.RetryRequested(at=0, subtask=subtask, guidance="", by=WHO)
+
+
+def answer(question: str, text: str = "yes") -> f.QuestionAnswered:
+    return f.QuestionAnswered(at=0, question=question, answer=text, by=WHO)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        answer("q1"),
+        retry("escalated"),
+        f.PlanApproved(at=0, version=0, by=WHO),
+        f.Paused(at=0, by=WHO),
+        f.Unpaused(at=0, by=WHO),
+        f.DrainRequested(at=0, by=WHO),
+        f.CancelRequested(at=0, by=WHO),
+        f.LimitsChanged(at=0, by=WHO, workers=1000, budget_dollars=0.01),
+    ],
+    ids=lambda request: request.kind,
+)
+def test_what_makes_sense_is_accepted(story: Story, request_: Request) -> None:
+    assert accept(story.state, request_) is None
+    story.happens(request_)
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (answer("q7"), "there is no question 'q7'"),
+        (answer("q1", " \n"), "the answer is empty"),
+        (retry("escalatd"), "no subtask is called 'escalatd'; did you mean 'escalated'?"),
+        (retry("merged"), "merged is merged; only what failed can be tried again"),
+        (retry("running"), "running is running"),
+        (retry("waiting"), "waiting is waiting"),
+        (f.PlanApproved(at=0, version=3, by=WHO), "the plan is at version 0 now, not 3"),
+        (f.LimitsChanged(at=0, by=WHO, workers=0), "workers: 1 to 1000"),
+        (f.LimitsChanged(at=0, by=WHO, workers=1001), "workers: 1 to 1000"),
+        (f.LimitsChanged(at=0, by=WHO, budget_dollars=0), "a budget is more than nothing"),
+        (f.LimitsChanged(at=0, by=WHO, budget_minutes=-1), "a budget is more than nothing"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_the_reason(story: Story, request_: Request, why: str) -> None:
+    assert why in (accept(story.state, request_) or "accepted")
+
+
+def test_a_question_is_answered_once(story: Story) -> None:
+    story.happens(answer("q1", "use sqlite"))
+    assert accept(story.state, answer("q1")) == "q1 was answered already: use sqlite"
+
+
+def test_nobody_approves_a_plan_that_is_not_there_yet() -> None:
+    story = Story(Policy(review=True))
+    assert accept(story.state, f.PlanApproved(at=0, version=0, by=WHO)) == "there is no plan yet to approve"
+
+
+@pytest.mark.parametrize("kind", [f.Paused, f.DrainRequested, f.CancelRequested])
+def test_an_ended_run_can_not_be_stopped(story: Story, kind: type[f.Paused]) -> None:
+    story.happens(f.CancelRequested(at=0, by=WHO))
+    assert story.state.ended
+    assert accept(story.state, kind(at=0, by=WHO)) == "r has ended already (cancelled)"
+
+
+def test_what_was_skipped_may_be_tried_after_all() -> None:
+    story = Story(plan=plan_of("a", "b", failure_action="skip"))
+    story.attempt_fails("a")
+    assert accept(story.state, retry("a")) is None
+    story.happens(retry("a"))
+    assert story.standing("a") == "running"
+
+
+def test_a_request_survives_the_inbox_as_itself() -> None:
+    for request in (answer("q1"), retry("a"), f.LimitsChanged(at=1, by=WHO, workers=3)):
+        assert REQUEST.validate_json(request.model_dump_json()) == request

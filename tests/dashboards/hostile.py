@@ -1,0 +1,81 @@
+"""A run in which every text is hostile: as if its models, its repository and its operator all meant harm."""
+
+import json
+import unicodedata
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from fleet.core.evolve import evolve
+from fleet.core.facts import FACT, Fact
+from fleet.core.state import RunState
+
+EVERY_KIND = Path(__file__).parents[1] / "core" / "journals" / "v1.jsonl"
+CLIPBOARD, RED, CLEAR = "\x1b]52;c;aGk=\x07", "\x1b[31m", "\x9b2J"
+HOSTILE = f"{CLIPBOARD}{RED}{CLEAR}\x00\x08\r\n\t\x0b\x85\u2028\u202e\u2066\u200b\ufeff\U000e0041[bold]x[/nope]"
+
+
+def problems(lines: Iterable[str]) -> list[str]:
+    """What a terminal could act on, or what would break a line."""
+    return [
+        f"{unicodedata.category(character)} U+{ord(character):04X} in {line!r}"
+        for line in lines
+        for character in line
+        if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+    ]
+
+
+def every_fact() -> list[Fact]:
+    """One of each kind and more, harmless, in an order that makes a run."""
+    return [FACT.validate_json(line) for line in EVERY_KIND.read_text(encoding="utf-8").splitlines()]
+
+
+def hostile_story() -> Iterator[tuple[RunState, Fact]]:
+    """The same run with each text made hostile, each fact with the state after it."""
+    state: RunState | None = None
+    for fact in every_fact():
+        bad = _hostile_fact(fact)
+        state = evolve(state, bad)
+        yield state, bad
+
+
+def hostile_run() -> RunState:
+    *_, (state, _) = hostile_story()
+    return state
+
+
+def _hostile_fact(fact: Fact) -> Fact:
+    """Each text with poison behind it, but where only known words or our own numbers may stand."""
+    data = json.loads(fact.model_dump_json())
+    for path in list(_texts(data)):
+        if path[-1] == "kind" or (fact.kind == "question_answered" and path == ("question",)):
+            continue
+        poisoned = _with_poison(data, path)
+        try:
+            FACT.validate_python(poisoned)
+        except ValidationError:
+            continue
+        data = poisoned
+    return FACT.validate_python(data)
+
+
+def _texts(data: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    if isinstance(data, str):
+        yield path
+    elif isinstance(data, dict):
+        for name, value in data.items():
+            yield from _texts(value, (*path, name))
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from _texts(value, (*path, index))
+
+
+def _with_poison(data: Any, path: tuple[str | int, ...]) -> Any:
+    copy = json.loads(json.dumps(data))
+    here = copy
+    for step in path[:-1]:
+        here = here[step]
+    here[path[-1]] += HOSTILE
+    return copy

@@ -1,0 +1,239 @@
+"""What the command line prints about runs, statuses, subtasks and conversations: right, harmless and bounded."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dashboards.figures import count, duration, money, rate
+from dashboards.summary import summary_lines
+from dashboards.tables import columns, runs_lines, status_lines, subtask_lines
+from dashboards.transcript import transcript_lines
+from fleet.core import facts as f
+from fleet.core.policy import Policy
+from fleet.core.views import status, subtask_view
+from tests.core.story import Story, plan_of
+from tests.dashboards.hostile import HOSTILE, hostile_run, problems
+
+NOW = 1_700_002_010.0
+
+
+def finished() -> Story:
+    story = Story(Policy(max_retries=3), plan_of("api", "docs", "web needs api", failure_action="ask"))
+    story.model_is_called("api", 0.5)
+    story.attempt_fails("api", "transient")
+    story.time_passes_to_the_next_wake()
+    story.landed("api")
+    story.attempt_fails("docs")
+    story.landed("web")
+    story.time_passes(Policy().answer_wait_s)
+    return story
+
+
+# ---- the summary -----------------------------------------------------------------------------------------------------
+
+
+def test_the_summary_says_what_landed_what_failed_and_what_to_do_next() -> None:
+    story = finished()
+    text = "\n".join(summary_lines(story.state, story.now))
+    assert text.startswith("PARTIAL  r")
+    for said in (
+        "api                transient",
+        "retried",
+        "a human was asked",
+        "50% (1 of 2)",
+        "2 in 2 batches (0 red)",
+        "$0.5000",
+        "git log --oneline base..fleet/r",
+        "fleet merge r --into BRANCH",
+        "fleet answer q1 TEXT",
+        "fleet resume r",
+    ):
+        assert said in text, said
+
+
+def test_a_simulated_run_without_a_sandbox_says_so_in_its_summary() -> None:
+    story = Story(plan=plan_of("a"))
+    story.landed("a")
+    first = story.facts[0].model_copy(update={"simulated": True, "sandbox": "none"})
+    text = "\n".join(summary_lines(_replayed([first, *story.facts[1:]]), 0))
+    assert "simulated model" in text
+    assert "NONE" in text
+
+
+def test_an_unknown_price_is_never_shown_as_nothing() -> None:
+    story = Story(plan=plan_of("a"))
+    story.model_is_called("a", None)
+    assert "unknown" in "\n".join(summary_lines(story.state, 0))
+
+
+def test_the_summary_of_a_run_that_never_planned_is_a_summary() -> None:
+    story = Story()
+    story.planner_fails("configuration")
+    assert "FAILED  r" in summary_lines(story.state, 0)
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_the_summary_of_a_hostile_run_is_harmless(*, alive: bool) -> None:
+    assert problems(summary_lines(hostile_run(), NOW, alive=alive)) == []
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_status_of_a_hostile_run_is_harmless() -> None:
+    state = hostile_run()
+    view = status(state, NOW, alive=True)
+    assert problems(status_lines(view)) == []
+    assert problems(runs_lines([view, view])) == []
+    for spec in state.plan.subtasks:
+        assert problems(subtask_lines(subtask_view(state, spec, NOW))) == []
+
+
+def test_a_status_names_its_questions_and_its_warnings() -> None:
+    story = finished()
+    story.happens(f.RunReopened(at=0, by="ada"), f.WarningNoted(at=0, text="mind this"))
+    text = "\n".join(status_lines(status(story.state, 0, alive=True)))
+    assert "QUESTION   q1: docs failed 1 time" in text
+    assert "note       mind this" in text
+
+
+def test_a_subtask_shows_its_checks_its_failure_and_its_incident() -> None:
+    story = Story(plan=plan_of("a", failure_action="ask"))
+    check = f.CheckRun(criterion="c", command="make test", passed=False, exit_code=2, seconds=1.5)
+    red = f.Failure(kind="check", summary="red", evidence="line 1\nline 2")
+    story.happens(f.AttemptFailed(at=1, subtask="a", number=1, failure=red, checks=(check,)))
+    text = "\n".join(subtask_lines(subtask_view(story.state, story.state.spec("a"), 1)))
+    for said in ("FAILED    make test", "failure   red", "    line 2", "Incident 1 (check): not recovered"):
+        assert said in text
+
+
+def test_huge_evidence_is_shown_by_its_ends() -> None:
+    story = Story(plan=plan_of("a", failure_action="ask"))
+    red = f.Failure(kind="check", summary="s" * 10**6, evidence="".join(f"{number}\n" for number in range(10**5)))
+    story.happens(f.AttemptFailed(at=1, subtask="a", number=1, failure=red))
+    lines = subtask_lines(subtask_view(story.state, story.state.spec("a"), 1))
+    assert len(lines) < 60
+    assert max(map(len, lines)) < 2100
+    assert any("lines left out" in line for line in lines)
+
+
+def test_columns_line_up() -> None:
+    assert columns([("a", "bb", "c"), ("aaa", "b", "c")]) == ["a    bb  c", "aaa  b   c"]
+    assert columns([]) == []
+
+
+# ---- conversations ---------------------------------------------------------------------------------------------------
+
+
+def test_a_conversation_reads_as_who_said_what() -> None:
+    entries: list[dict[str, Any]] = [
+        {"event": "start", "model": "m", "system": "secret ways", "tools": ["bash"]},
+        {
+            "event": "answer",
+            "content": [
+                {"type": "text", "text": "I look."},
+                {"type": "tool_use", "name": "bash", "input": {"command": "ls"}},
+            ],
+        },
+        {"event": "results", "content": [{"type": "tool_result", "content": "a.py\nb.py"}]},
+        {
+            "event": "results",
+            "content": [{"type": "tool_result", "is_error": True, "content": [{"type": "text", "text": "no"}]}],
+        },
+        {"event": "note", "content": "as text"},
+        {"event": "answer", "content": [{"type": "thinking"}]},
+    ]
+    lines = list(transcript_lines(entries))
+    assert lines == [
+        "── start  model=m",
+        "── answer",
+        "     I look.",
+        "   → bash",
+        "     command: ls",
+        "── results",
+        "   ← result",
+        "     a.py",
+        "     b.py",
+        "── results",
+        "   ← error",
+        "     no",
+        "── note",
+        "     as text",
+        "── answer",
+        "   (thinking)",
+    ]
+
+
+texts = st.text(max_size=8) | st.just(HOSTILE)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+blocks = st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "tool_use", "tool_result", "image"]) | values},
+    optional={"text": values, "name": values, "input": values, "content": values, "is_error": values},
+)
+entries_ = st.fixed_dictionaries(
+    {}, optional={"event": values, "content": values | st.lists(blocks | values), "x": values}
+)
+
+
+@given(st.lists(entries_, max_size=3))
+@settings(max_examples=300)
+def test_whatever_stands_in_a_conversation_it_is_shown_harmlessly(entries: list[dict[str, Any]]) -> None:
+    assert problems(transcript_lines(entries)) == []
+
+
+def test_a_huge_conversation_is_bounded_a_message_at_a_time() -> None:
+    huge = [{"event": "results", "content": [{"type": "tool_result", "content": "line\n" * 10**6}]}]
+    assert len(list(transcript_lines(huge))) < 80
+    assert max(map(len, transcript_lines([{"event": "e", "content": "x" * 10**7}]))) < 2100
+
+
+# ---- figures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (60, "1 min 00 s"), (119.6, "2 min 00 s"), (3600, "1 h 00 min")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0"), (9_999, "9,999"), (10_000, "10.0k"), (999_949, "999.9k"), (999_950, "1.0M"), (2_345_678, "2.3M")],
+)
+def test_counts(number: int, text: str) -> None:
+    assert count(number) == text
+
+
+@pytest.mark.parametrize(
+    ("dollars", "text"), [(None, "unknown"), (0, "$0.00"), (0.0012, "$0.0012"), (1, "$1.00"), (12.345, "$12.35")]
+)
+def test_money(dollars: float | None, text: str) -> None:
+    assert money(dollars) == text
+
+
+def test_rates_have_a_denominator() -> None:
+    assert rate(3, 4) == "75% (3 of 4)"
+    assert rate(0, 0) == "no failures"
+
+
+def test_looking_at_a_large_run_is_quick() -> None:
+    """Bounded by work, not by time: a thousand subtasks are a thousand lines and no more."""
+    story = Story(Policy(workers=1), plan_of(*(f"s{number}" for number in range(1000))))
+    assert len(summary_lines(story.state, time.time())) < 1040
+    assert len(json.dumps(status(story.state, 0, alive=True))) < 5000
+
+
+def _replayed(facts: list[f.Fact]) -> Any:
+    from fleet.journal import replay  # noqa: PLC0415 - one test looks at a changed beginning
+
+    return replay(enumerate(facts))

@@ -1,0 +1,123 @@
+"""Facts in words: a line for what matters, nothing for what is noise, and never a hostile character."""
+
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboards.words import plan_lines, said
+from fleet.core import facts as f
+from fleet.core.evolve import evolve
+from fleet.core.remedies import KINDS
+from fleet.core.state import RunState
+from tests.core.story import Story, plan_of
+from tests.dashboards.hostile import every_fact, hostile_run, hostile_story, problems
+
+SILENT = {"planner_called", "model_called", "worker_started", "attempt_verified", "batch_formed", "published"}
+
+
+def told() -> list[tuple[str, str | None]]:
+    state: RunState | None = None
+    lines: list[tuple[str, str | None]] = []
+    for fact in every_fact():
+        state = evolve(state, fact)
+        lines.append((fact.kind, said(state, fact)))
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("kind", "mentions"),
+    [
+        ("run_started", ["shop-1a2b", "main", "bbbbbbb", "simulated"]),
+        ("engine_started", ["resumed"]),
+        ("engine_stopped", ["drained", "fleet resume shop-1a2b"]),
+        ("warning_noted", ["the checkout is dirty"]),
+        ("plan_revised", ["plan version 1", "4 added", "a first plan"]),
+        ("plan_revised", ["1 revised, 1 split, 1 question asked", "QUESTION q1: Which port?", "fleet answer q1"]),
+        ("plan_revised", ["2 dropped", "less is enough"]),
+        ("planner_failed", ["transient: overloaded"]),
+        ("plan_approved", ["version 1", "ada"]),
+        ("attempt_started", ["schema started", "Build schema"]),
+        ("attempt_started", ["api started", "attempt 2", "retry"]),
+        ("attempt_committed", ["schema", "1 file changed"]),
+        ("attempt_failed", ["docs", "attempt 1", "empty: nothing changed"]),
+        ("remedy_chosen", ["docs is skipped"]),
+        ("remedy_chosen", ["api will be retried in 1.0 s"]),
+        ("batch_tested", ["landed schema (1 of 4)"]),
+        ("batch_tested", ["read sent back: integration: red together"]),
+        ("publish_failed", ["fleet/shop-1a2b", "is checked out"]),
+        ("question_asked", ["QUESTION q2 about read", "fleet answer q2"]),
+        ("question_answered", ["q1", "ada", "8080"]),
+        ("retry_requested", ["read", "ada"]),
+        ("paused", ["paused", "ada"]),
+        ("unpaused", ["ada"]),
+        ("drain_requested", ["draining"]),
+        ("cancel_requested", ["cancelled", "ada"]),
+        ("limits_changed", ["limits", "ada"]),
+        ("run_ended", ["ended: cancelled", "by its operator"]),
+        ("run_reopened", ["ada"]),
+    ],
+)
+def test_what_happened_is_said_with_what_a_person_needs(kind: str, mentions: list[str]) -> None:
+    lines = [line for happened, line in told() if happened == kind and line is not None]
+    assert [line for line in lines if all(mention in line for mention in mentions)]
+
+
+def test_every_kind_of_fact_has_a_line_or_is_noise() -> None:
+    kinds = {kind for kind, _ in told()}
+    spoken = {kind for kind, line in told() if line is not None}
+    assert kinds == {fact.model_fields["kind"].default for fact in get_args(f.Fact)}
+    assert kinds - spoken <= SILENT
+
+
+def test_a_line_of_a_hostile_run_is_as_harmless_as_any_other() -> None:
+    lines = [line for state, fact in hostile_story() for line in (said(state, fact) or "").split("\n")]
+    assert problems(lines) == []
+
+
+def test_hostile_text_makes_no_line_of_its_own() -> None:
+    """Else a worker could write what looks like the fleet's own words."""
+    counted = [(kind, (line or "").count("\n")) for kind, line in told()]
+    assert [(fact.kind, (said(state, fact) or "").count("\n")) for state, fact in hostile_story()] == counted
+
+
+@given(st.text(), st.sampled_from(KINDS))
+def test_a_failure_in_any_words_is_one_harmless_line(text: str, kind: f.FailureKind) -> None:
+    story = Story(plan=plan_of("a"))
+    fact = f.AttemptFailed(at=0, subtask="a", number=1, failure=f.Failure(kind=kind, summary=text, evidence=text))
+    line = said(evolve(story.state, fact), fact)
+    assert line is not None
+    assert problems([line]) == []
+    assert len(line) < 300
+
+
+@pytest.mark.parametrize("huge", ["x" * 5_000_000, "\x1b[2J" * 1_000_000, "line\n" * 1_000_000])
+def test_a_huge_text_is_a_short_line(huge: str) -> None:
+    story = Story(plan=plan_of("a"))
+    facts: list[Any] = [
+        f.WarningNoted(at=0, text=huge),
+        f.QuestionAsked(at=0, about="a", question=huge),
+        f.QuestionAnswered(at=0, question="q1", answer=huge, by=huge),
+        f.RunEnded(at=0, ending="partial", why=huge),
+    ]
+    state = story.state
+    for fact in facts:
+        state = evolve(state, fact)
+        assert len(said(state, fact) or "") < 5000
+
+
+def test_a_plan_for_review_is_as_harmless_as_its_plan_is_hostile() -> None:
+    lines = plan_lines(hostile_run().plan)
+    assert problems(lines) == []
+    assert len(lines) == 1 + 2 * 6
+
+
+def test_a_plan_for_review_names_what_would_be_run() -> None:
+    assert plan_lines(plan_of("a", "b needs a")) == [
+        "Plan: the epic  (version 0, 2 subtasks)",
+        "  a                    Build a",
+        "                         check: check a",
+        "  b                    Build b  after a",
+        "                         check: check b",
+    ]

@@ -1,0 +1,312 @@
+"""The command line as a program: help that answers at once, exit codes, pipes, colours, completion."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from fleet import __version__
+from fleet.core import facts as f
+from fleet.folders import RunFolder
+from fleet.journal import Journal
+from tests.core.story import Story, plan_of
+from tests.fleet.processes import LIMIT_S, clean_environment
+
+VERBS = (
+    ["plan"],
+    ["run"],
+    ["resume"],
+    ["runs"],
+    ["status"],
+    ["show"],
+    ["logs"],
+    ["diff"],
+    ["approve"],
+    ["pause"],
+    ["cancel"],
+    ["retry"],
+    ["answer"],
+    ["merge"],
+    ["doctor"],
+    ["init"],
+    ["simulate"],
+    ["clean"],
+    ["config", "show"],
+)
+HEAVY = {"anthropic", "textual", "git", "prometheus_client", "aiohttp"}
+LOADED = """
+import sys
+from fleet.cli import main
+sys.argv = ["fleet", *sys.argv[1:]]
+try:
+    main()
+finally:
+    print("loaded:", *sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+"""
+
+
+def fleet(
+    *arguments: str, cwd: Path, program: Sequence[str] = ("-m", "fleet"), **more: str
+) -> subprocess.CompletedProcess[str]:
+    environment = clean_environment(FLEET_STATE_DIR=str(cwd / "state"), XDG_CONFIG_HOME=str(cwd / "config"), **more)
+    return subprocess.run(
+        [sys.executable, *program, *arguments],
+        cwd=cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT_S,
+    )
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    """A run with a question and a failure, as another process left it."""
+    folder = RunFolder(tmp_path / "state" / "runs" / "shop-1")
+    story = Story(plan=plan_of("api", "docs", failure_action="ask"))
+    story.attempt_fails("api")
+    story.landed("docs")
+    first = story.facts[0].model_copy(update={"run": "shop-1", "goal": "A shop [bold]\x1b]52;c;eA==\x07"})
+    with Journal.create(folder.journal) as journal:
+        journal.append([f.FACT.validate_python(first.model_dump()), *story.facts[1:]])
+    return folder
+
+
+# ---- help ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_verbs_tested_here_are_all_there_are(tmp_path: Path) -> None:
+    listed = fleet("--help", cwd=tmp_path).stdout.partition("Commands:")[2]
+    assert set(re.findall(r"^  (\w+)", listed, re.MULTILINE)) == {verb[0] for verb in VERBS}
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_the_help_of_each_verb_has_examples_and_loads_nothing_heavy(tmp_path: Path, verb: list[str]) -> None:
+    done = fleet(*verb, "--help", cwd=tmp_path, program=("-c", LOADED))
+    assert done.returncode == 0
+    usage, _, examples = done.stdout.partition("Examples:")
+    assert usage.lstrip().startswith("Usage: ")
+    assert f"fleet {' '.join(verb)}" in examples
+    loaded = set(done.stderr.rpartition("loaded:")[2].split())
+    assert "typer" in loaded
+    assert loaded & HEAVY == set()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"]], ids=" ".join)
+def test_asking_for_help_always_works(tmp_path: Path, arguments: list[str]) -> None:
+    done = fleet(*arguments, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: fleet")
+
+
+def test_the_version_is_told(tmp_path: Path) -> None:
+    done = fleet("--version", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"fleet {__version__}\n")
+
+
+def test_no_line_of_help_is_wider_than_a_terminal(tmp_path: Path) -> None:
+    for verb in ([], ["run"], ["config", "show"]):
+        assert max(map(len, fleet(*verb, "--help", cwd=tmp_path, COLUMNS="80").stdout.splitlines())) <= 80
+
+
+# ---- usage -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["lnad"],
+        ["status", "--jsn"],
+        ["status", "one", "two"],
+        ["retry"],
+        ["merge", "r"],
+        ["run", "x", "--workers", "many"],
+        ["run"],
+        ["run", "x", "--plan", "y.toml"],
+        ["plan"],
+        ["config"],
+        ["status", "no-such-run"],
+        ["show", "no-such-subtask"],
+    ],
+    ids=" ".join,
+)
+def test_a_mistake_in_the_command_is_exit_code_2_with_a_word_and_no_traceback(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    done = fleet(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert (done.stderr + done.stdout).strip()
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_damaged_run_is_exit_code_3_with_a_word_and_no_traceback(tmp_path: Path, run: RunFolder) -> None:
+    run.journal.write_bytes(b"garbage" * 1000)
+    done = fleet("status", "shop-1", cwd=tmp_path)
+    assert done.returncode == 3
+    assert done.stderr.startswith("fleet: ")
+    assert str(run.journal) in done.stderr
+    assert "Traceback" not in done.stderr
+    others = fleet("runs", cwd=tmp_path)
+    assert others.returncode == 0
+    assert "1 run(s) could not be read" in others.stderr
+
+
+# ---- looking ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["runs"], ["status"], ["status", "shop-1"], ["show", "api"], ["show", "api", "--run", "shop-1"]],
+    ids=" ".join,
+)
+def test_what_a_verb_says_in_words_and_in_json_is_harmless(
+    tmp_path: Path, run: RunFolder, arguments: list[str]
+) -> None:
+    assert not run.alive
+    said = fleet(*arguments, cwd=tmp_path)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert "\x1b" not in said.stdout
+    assert "\x07" not in said.stdout
+    told = fleet(*arguments, "--json", cwd=tmp_path)
+    assert (told.returncode, told.stderr) == (0, "")
+    assert json.loads(told.stdout)
+    assert "\x1b" not in told.stdout
+
+
+def test_the_only_run_is_the_one_that_is_meant(tmp_path: Path, run: RunFolder) -> None:
+    said = json.loads(fleet("status", "--json", cwd=tmp_path).stdout)
+    assert said["run"] == run.run
+    assert said["state"] == "interrupted"
+    assert [question["id"] for question in said["questions"]] == ["q1"]
+
+
+@pytest.mark.parametrize("no_color", ["1", "yes"])
+def test_no_colour_is_no_colour_even_on_a_terminal(tmp_path: Path, run: RunFolder, no_color: str) -> None:
+    assert run.journal.is_file()
+    for arguments in (["status"], ["--help"], ["lnad"]):
+        said = _on_a_terminal(tmp_path, arguments, NO_COLOR=no_color, TERM="xterm-256color")
+        assert said.strip()
+        assert "\x1b[" not in said
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, run: RunFolder) -> None:
+    """As in `fleet runs | head -1`, without a message or a traceback."""
+    with Journal(run.journal) as journal:
+        journal.append([f.WarningNoted(at=1, text="x" * 1000) for _ in range(500)])
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "fleet", "status"],
+            cwd=tmp_path,
+            env=clean_environment(FLEET_STATE_DIR=str(tmp_path / "state")),
+            stdin=subprocess.DEVNULL,
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
+        )
+    finally:
+        os.close(writing)
+    assert done.stderr == ""
+
+
+# ---- asking ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_request_waits_in_the_inbox_and_says_who_takes_it(tmp_path: Path, run: RunFolder) -> None:
+    done = fleet("answer", "q1", "use sqlite", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "fleet resume shop-1" in done.stdout
+    with Journal(run.journal) as journal:
+        ((_, request),) = journal.requests()
+    assert isinstance(request, f.QuestionAnswered)
+    assert (request.question, request.answer) == ("q1", "use sqlite")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["answer", "q7", "yes"], "there is no question 'q7'"),
+        (["answer", "q1", " "], "the answer is empty"),
+        (["retry", "dcos"], "did you mean 'docs'?"),
+        (["retry", "docs"], "docs is merged"),
+        (["show", "dcos"], "did you mean 'docs'?"),
+        (["status", "shop-2"], "did you mean 'shop-1'?"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_request_that_makes_no_sense_is_refused_at_once(
+    tmp_path: Path, run: RunFolder, arguments: list[str], why: str
+) -> None:
+    done = fleet(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert why in done.stderr
+    with Journal(run.journal) as journal:
+        assert journal.requests() == []
+
+
+# ---- completion ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_for_a_shells_completion_is_printed(tmp_path: Path, shell: str) -> None:
+    done = fleet(cwd=tmp_path, _FLEET_COMPLETE=f"source_{shell}", program=("-c", _NAMED))
+    assert done.returncode == 0
+    assert "_FLEET_COMPLETE" in done.stdout
+    assert shell == "fish" or "_fleet_completion" in done.stdout
+
+
+def test_a_shell_is_told_the_verbs_that_begin_so(tmp_path: Path) -> None:
+    asked = {"_FLEET_COMPLETE": "complete_bash", "COMP_WORDS": "fleet st", "COMP_CWORD": "1"}
+    done = fleet(cwd=tmp_path, program=("-c", _NAMED), **asked)
+    assert done.stdout.split() == ["status"]
+
+
+_NAMED = """
+import sys
+sys.argv = ["fleet", *sys.argv[1:]]
+from fleet.cli import main
+main()
+"""
+
+
+def _on_a_terminal(cwd: Path, arguments: list[str], **more: str) -> str:
+    """What a verb writes to a terminal."""
+    leader, follower = os.openpty()
+    environment = clean_environment(FLEET_STATE_DIR=str(cwd / "state"), **more)
+    try:
+        with subprocess.Popen(
+            [sys.executable, "-m", "fleet", *arguments],
+            cwd=cwd,
+            env=environment,
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+        ) as process:
+            os.close(follower)
+            said = b""
+            while chunk := _read(leader):
+                said += chunk
+            process.wait(timeout=LIMIT_S)
+    finally:
+        os.close(leader)
+    return said.decode()
+
+
+def _read(terminal: int) -> bytes:
+    """The next bytes, or none when nobody has the other end any more."""
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""
