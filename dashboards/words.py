@@ -8,6 +8,7 @@ from fleet.core.plan import Plan
 from fleet.core.state import RunState
 
 TITLE = 70
+NTH = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 
 
 def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - one case a fact
@@ -74,8 +75,8 @@ def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - 
             assert_never(fact)
 
 
-def _nth(count: int) -> str:
-    return {1: "first", 2: "second", 3: "third"}.get(count, f"{count}th")
+def _nth(number: int) -> str:
+    return NTH.get(number, f"{number}.")
 
 
 def _count(number: int, word: str) -> str:

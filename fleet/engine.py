@@ -113,7 +113,8 @@ class Engine:
                 new.append(fact)
         if new or requests:
             taken = [id_ for id_, _ in requests]
-            await to_thread.run_sync(lambda: self._memory.append(new, taken=taken))
+            with CancelScope(shield=True):  # what was taken is written, whoever stops us meanwhile
+                await to_thread.run_sync(lambda: self._memory.append(new, taken=taken))
         self.state = state
         for proposal in proposals:
             proposal.recorded.set()

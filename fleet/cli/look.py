@@ -1,6 +1,7 @@
 """Verbs that only look: runs, status, show, logs, diff."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,8 +116,9 @@ def _transcript(folder: Path, subtask: str, attempt: int | None) -> Path:
         if not path.is_file():
             raise UsageError(f"attempt {attempt} of {subtask} has no log; `fleet show {subtask}` lists its attempts")
         return path
-    numbered = [(path.suffixes[-2][1:], path) for path in folder.glob(f"{subtask}.*.jsonl")]
-    found = sorted((int(number), path) for number, path in numbered if number.isdigit())
+    named = re.compile(rf"{re.escape(subtask)}\.(\d+)\.jsonl")
+    matches = ((named.fullmatch(path.name), path) for path in folder.glob("*.jsonl"))
+    found = sorted((int(match[1]), path) for match, path in matches if match is not None)
     if not found:
         raise UsageError(f"{subtask} has no log yet: no model was called for it")
     return found[-1][1]

@@ -152,7 +152,9 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
 def _with_plan(state: RunState, plan: Plan, *, at: float, by: str, why: str) -> RunState:
     new = {id_: SubtaskState(id=id_) for id_ in plan.ids if id_ not in state.subtasks}
     version = Version(plan=plan, at=at, by=by, why=why)
-    return replace(state, plan=plan, subtasks={**state.subtasks, **new}, versions=(*state.versions, version))
+    specs = {subtask.id: subtask for subtask in plan.subtasks}
+    subtasks = {**state.subtasks, **new}
+    return replace(state, plan=plan, specs=specs, subtasks=subtasks, versions=(*state.versions, version))
 
 
 def _revised(state: RunState, fact: f.PlanRevised) -> RunState:

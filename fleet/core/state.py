@@ -203,6 +203,8 @@ class RunState:
     publish_not_before: float = 0.0
     publish_failures: int = 0
     plan: Plan = Plan()
+    specs: Mapping[SubtaskId, Subtask] = field(default_factory=dict)
+    """The plan's subtasks by id."""
     given: bool = False
     """The plan came with the run, not from the planner."""
     versions: tuple[Version, ...] = ()
@@ -230,10 +232,7 @@ class RunState:
     last_at: float = 0.0
 
     def spec(self, id: SubtaskId) -> Subtask:  # noqa: A002 - the name plans give it
-        found = self.plan.subtask(id)
-        if found is None:
-            raise KeyError(id)
-        return found
+        return self.specs[id]
 
     @property
     def ended(self) -> bool:

@@ -9,6 +9,7 @@ from fleet.core.nearest import did_you_mean
 from fleet.core.paths import path_problem
 from fleet.core.plan import WORKER_SUCCEEDED, Criterion, Plan, Subtask
 
+PLANNER = "planner"
 LONGEST_TITLE = 200
 LONGEST_GOAL = 50_000
 
@@ -61,8 +62,7 @@ def _count_problems(plan: Plan, known: Known) -> Iterator[Problem]:
 
 
 def subtask_problems(subtask: Subtask, ids: Collection[SubtaskId], known: Known, *, at: str) -> Iterator[Problem]:
-    if not is_slug(subtask.id):
-        yield Problem(f"{at}.id", f"{subtask.id!r}: 1 to 64 letters, digits, dots, dashes or underscores")
+    yield from _own_problems(subtask, at)
     yield from _text_problems(subtask, at)
     for need_index, need in enumerate(subtask.depends_on):
         if need == subtask.id:
@@ -80,6 +80,15 @@ def subtask_problems(subtask: Subtask, ids: Collection[SubtaskId], known: Known,
     if known.workers is not None and subtask.worker not in known.workers:
         there = did_you_mean(subtask.worker, known.workers) or f"; there are {', '.join(sorted(known.workers))}"
         yield Problem(f"{at}.worker", f"no worker kind is called {subtask.worker!r}{there}")
+
+
+def _own_problems(subtask: Subtask, at: str) -> Iterator[Problem]:
+    if not is_slug(subtask.id):
+        yield Problem(f"{at}.id", f"{subtask.id!r}: 1 to 64 letters, digits, dots, dashes or underscores")
+    if subtask.id == PLANNER:
+        yield Problem(f"{at}.id", f"{PLANNER!r} is the planner's own name in the logs; choose another")
+    if subtask.not_before is not None and subtask.not_before.tzinfo is None:
+        yield Problem(f"{at}.not_before", "has no time zone; write 2026-01-31T02:00:00-05:00, or end it with Z")
 
 
 def _text_problems(subtask: Subtask, at: str) -> Iterator[Problem]:

@@ -1,5 +1,6 @@
 """What a plan must be: every rule finds its problem, at its place, and all problems are told at once."""
 
+from datetime import datetime
 from itertools import pairwise
 
 import pytest
@@ -34,6 +35,8 @@ def check(criterion: str = "it works", run: str | None = None) -> tuple[Criterio
         (plan_of("a", "b", "c", "d"), "subtasks", "holds 4; at most 3 (planner.max_subtasks)"),
         (plan_of("a", "a"), "subtasks", "2 subtasks are called 'a'"),
         (one(id="a b"), "subtasks[0].id", "1 to 64 letters"),
+        (one(id="planner"), "subtasks[0].id", "the planner's own name"),
+        (one(not_before=datetime(2026, 1, 31, 2)), "subtasks[0].not_before", "no time zone"),  # noqa: DTZ001
         (one(id="../a"), "subtasks[0].id", "1 to 64 letters"),
         (one(id="x" * 65), "subtasks[0].id", "1 to 64 letters"),
         (one(title=" "), "subtasks[0].title", "'a' has an empty title"),

@@ -21,7 +21,13 @@ UP = re.compile(r"\x1b\[1A")
 
 def console(width: int, height: int) -> Console:
     return Console(
-        file=StringIO(), force_terminal=True, width=width, height=height, highlight=False, color_system="standard"
+        file=StringIO(),
+        force_terminal=True,
+        width=width,
+        height=height,
+        highlight=False,
+        color_system="standard",
+        _environ={},  # NO_COLOR, COLUMNS and their like are not what is tested
     )
 
 
