@@ -83,12 +83,16 @@ def serving(service: str, *options: str) -> str:
     return f"git {pairs} {service}"
 
 
+def command(*args: str) -> tuple[str, ...]:
+    """The command line of git with these arguments."""
+    return ("git", *(part for option in SAFE_OPTIONS for part in ("-c", option)), *args)
+
+
 async def ask_git(
     *args: str, env: Mapping[str, str] | None = None, data: bytes = b"", timeout_s: float = TIMEOUT_S, cap: int = CAP
 ) -> Answer:
     """Run git and take whatever it answers. Raises `Broken` when it can't be run or takes too long."""
-    options = [part for option in SAFE_OPTIONS for part in ("-c", option)]
-    launch = Launch(("git", *options, *args), {**environment(), **(env or {})}, cwd=Path("/"), input=data)
+    launch = Launch(command(*args), {**environment(), **(env or {})}, cwd=Path("/"), input=data)
     async with _program_limiter():
         done = await run(launch, timeout_s=timeout_s, cap=cap, grace_s=GRACE_S)
     if done.timed_out:
