@@ -6,8 +6,7 @@ from pathlib import Path
 from fleet.core.ids import RunId, Sha, attempt_ref, base_ref, run_refs, tip_ref
 from worktrees.commits import PATCH
 from worktrees.git import Git, text
-from worktrees.integrator import StoreIntegrator
-from worktrees.message import Person
+from worktrees.integrator import landed_since
 from worktrees.publish import published_ref
 from worktrees.slots import make_folder, remove_slots, slots_dir
 from worktrees.store import Store, stores_dir, try_lock
@@ -57,7 +56,7 @@ async def _sorted_refs(git: Git, run: RunId) -> tuple[tuple[str, ...], tuple[str
     tip, base = await git.sha(tip_ref(run)), await git.sha(base_ref(run))
     landed: set[str] = set()
     if tip is not None and base is not None:
-        members = await StoreIntegrator(git, Person("fleet", "fleet@localhost")).landed_since(run, base)
+        members = await landed_since(git, run, old=base, tip=tip)
         subtasks = tuple(attempt_ref(run, member.subtask, 0).removesuffix("0") for member in members)
         landed = {ref for ref in listed if ref.startswith(subtasks)}  # with the attempts that the landed one replaced
     delivered = tip is not None and tip in {await git.sha(published_ref(run)), base}

@@ -1,11 +1,13 @@
 """Turns what a worker left into a commit, or says why it may not be one. Called when the box is dead.
 
-First the tree is scanned without git, then the changed paths are listed and looked at, and only then git reads them.
-A commit is pinned by a ref before anybody is told of it.
+First the tree is scanned without git, then git lists the changed paths and they are looked at, and only then they
+become objects. A commit is pinned by a ref before anybody is told of it.
 """
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from anyio import to_thread
 
@@ -13,14 +15,18 @@ from fleet.core.facts import Failure
 from fleet.core.ids import Sha, attempt_ref
 from fleet.core.paths import matches, outside
 from fleet.ports import Change, Signature
+from worktrees.changes import Entry, commit_change, content, entries_in
+from worktrees.fold import differing
 from worktrees.git import Git, fields
 from worktrees.message import Person, author_of, compose
-from worktrees.scan import Finding, scan_changed, scan_tree, secrets_in, shown
+from worktrees.objects import signed_now
+from worktrees.scan import Finding, may_hold_secret, scan_changed, scan_tree, secrets_in, shown
 from worktrees.settings import HandSettings
 from worktrees.slots import Slot
 from worktrees.store import Store
 
 GITLINK = "160000"
+GONE = "000000"
 PATCH_CAP = 16 * 1024 * 1024
 LISTED = 50  # paths named in a failure; the rest is counted
 PATCH = ("diff-tree", "-p", "-r", "--no-renames", "--no-ext-diff", "--no-textconv")
@@ -42,21 +48,54 @@ async def commit_slot(
     findings = await to_thread.run_sync(lambda: scan_tree(slot.tree, max_files=settings.max_files))
     if findings:
         return _refused("the worktree holds what git must not meet", map(str, findings))
-    found = fields(await slot.git("ls-files", "-z", "--modified", "--others", "--exclude-standard"))
+    paths = await _changed_paths(slot)
     findings = await to_thread.run_sync(
-        lambda: scan_changed(slot.tree, tuple(dict.fromkeys(found)), max_file_bytes=settings.max_file_bytes)
+        lambda: scan_changed(slot.tree, tuple(map(os.fsdecode, paths)), max_file_bytes=settings.max_file_bytes)
     )
     if findings:
         return _refused("the change holds what may not be committed", map(str, findings))
-    await slot.git("add", "--all", "--", ".")
-    tree = await slot.git.line("write-tree")
-    touched = await touched_between(store.git, base, tree)
-    failure = _bounds(touched, touches, settings.protected) or await _secrets(store.git, base, tree)
+    entries = await to_thread.run_sync(entries_in, slot.tree, paths)
+    return await commit_entries(
+        store, base, entries, signature=signature, touches=touches, protected=settings.protected, email=settings.email
+    )
+
+
+async def commit_entries(
+    store: Store,
+    base: Sha,
+    entries: Sequence[Entry],
+    *,
+    signature: Signature,
+    touches: Sequence[str],
+    protected: Sequence[str],
+    email: str,
+) -> Change | Failure:
+    """Commit and pin a change set that was scanned: what a slot's status lists, or the upper layer of an overlay."""
+    tree = await commit_change(store.git, store.objects, base, entries)
+    touched = await _touched(store, base, tree)
+    failure = _bounds(touched, touches, protected)
+    if failure is None and await to_thread.run_sync(_worth_a_look, entries):
+        failure = await _secrets(store.git, base, tree)
     if failure is not None:
         return failure
-    commit = await _commit(store.git, tree, base, signature, settings.email)
-    await store.git("update-ref", attempt_ref(signature.run, signature.subtask, signature.attempt), commit)
+    commit = await _commit(store, tree, base, signature, email)
+    await store.refs.pin(attempt_ref(signature.run, signature.subtask, signature.attempt), commit)
     return Change(commit=commit, paths=tuple(touch.path for touch in touched))
+
+
+async def _changed_paths(slot: Slot) -> tuple[bytes, ...]:
+    """What `git add --all` would take up, in one call: changed, gone and new files that are not ignored."""
+    options = ("--porcelain=v1", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=dirty")
+    listed = (await slot.git("status", *options)).split(b"\0")
+    return tuple(entry[3:] for entry in listed if entry)
+
+
+async def _touched(store: Store, base: Sha, tree: Sha) -> tuple[Touched, ...]:
+    objects = store.objects
+    if objects.by_git is not None:
+        return await touched_between(store.git, base, tree)
+    found = await objects.run(lambda: differing(objects, objects.commit(base).tree, tree))
+    return tuple(Touched(os.fsdecode(each.path), each.new[0].decode() if each.new else GONE) for each in found)
 
 
 async def touched_between(git: Git, old: Sha, new: Sha) -> tuple[Touched, ...]:
@@ -65,13 +104,13 @@ async def touched_between(git: Git, old: Sha, new: Sha) -> tuple[Touched, ...]:
     return tuple(Touched(path, raw.split(" ")[1]) for raw, path in zip(parts[::2], parts[1::2], strict=True))
 
 
-async def pinned_change(git: Git, ref: str) -> Change | None:
+async def pinned_change(store: Store, ref: str) -> Change | None:
     """The commit that a ref pins, with its paths."""
-    commit = await git.sha(ref)
-    if commit is None:
+    pinned = await store.objects.run(partial(store.objects.find, ref))
+    if pinned is None or pinned.kind != "commit":
         return None
-    touched = await touched_between(git, f"{commit}^", commit)
-    return Change(commit=commit, paths=tuple(touch.path for touch in touched))
+    touched = await touched_between(store.git, f"{pinned.id}^", pinned.id)
+    return Change(commit=pinned.id, paths=tuple(touch.path for touch in touched))
 
 
 def _bounds(touched: Sequence[Touched], touches: Sequence[str], protected: Sequence[str]) -> Failure | None:
@@ -106,6 +145,15 @@ def _refused(summary: str, lines: Iterable[str]) -> Failure:
     return Failure(kind="bounds", summary=summary, evidence="\n".join((*listed[:LISTED], *more)))
 
 
-async def _commit(git: Git, tree: Sha, base: Sha, signature: Signature, email: str) -> Sha:
-    who = {**author_of(signature, email).author(), **Person("fleet", email).committer()}
-    return await git.line("commit-tree", tree, "-p", base, env=who, data=compose(signature).encode())
+def _worth_a_look(entries: Sequence[Entry]) -> bool:
+    """Whether anything in a change set could be a secret: most have none, and need no patch."""
+    return any(may_hold_secret(content(entry, entry.source)) for entry in entries if entry.source is not None)
+
+
+async def _commit(store: Store, tree: Sha, base: Sha, signature: Signature, email: str) -> Sha:
+    author, committer, message = author_of(signature, email), Person("fleet", email), compose(signature).encode()
+    if store.objects.by_git is not None:
+        who = {**author.author(), **committer.committer()}
+        return await store.git.line("commit-tree", tree, "-p", base, env=who, data=message)
+    put = partial(store.objects.put_commit, tree, base, committer=committer, message=message)
+    return await store.objects.run(lambda: put(author=signed_now(author)))

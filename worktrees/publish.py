@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from fleet.core.ids import RunId, Sha, base_ref, result_branch, run_refs
 from fleet.core.nearest import did_you_mean
 from fleet.ports import FleetError, UsageError
+from worktrees.clash import Clash, merge_trees
 from worktrees.git import Git, fields, serving, text
-from worktrees.integrator import Clash, merge_trees, swap
 from worktrees.message import Person
+from worktrees.refs import swap
 from worktrees.scan import shown
 from worktrees.target import Target
 

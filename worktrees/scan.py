@@ -26,6 +26,11 @@ SECRETS = {
     "a Slack token": rb"\bxox[abprs]-[A-Za-z0-9-]{20}",
     "a Google key": rb"\bAIza[0-9A-Za-z_-]{35}\b",
 }
+HINTS = (
+    *(b"PRIVATE KEY", b"AKIA", b"ASIA", b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat_"),
+    *(b"glpat-", b"sk-ant-", b"sk-proj-", b"xox", b"AIza"),
+)
+"""No secret is found where none of these is."""
 _SECRETS = {name: re.compile(pattern) for name, pattern in SECRETS.items()}
 
 
@@ -139,6 +144,11 @@ def link_escapes(root: Path, path: str) -> bool:
         return True
     top = os.path.realpath(root)
     return os.path.commonpath((top, os.path.realpath(root / path))) != top
+
+
+def may_hold_secret(content: bytes) -> bool:
+    """Whether a patch that brings this content is worth a look for secrets."""
+    return any(hint in content for hint in HINTS)
 
 
 def secrets_in(patch: bytes) -> tuple[Finding, ...]:

@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
 
-from anyio import Lock, sleep, to_thread
+from anyio import CancelScope, Lock, sleep, to_thread
 
 from fleet.core.ids import RunId, Sha, base_ref, tip_ref
 from fleet.ports import FleetError
 from worktrees.git import Git, GitFailed, ask_git, serving, text
+from worktrees.objects import Objects
+from worktrees.refs import Refs
 from worktrees.target import Target
 
 POLL_S = 0.02
@@ -67,7 +69,13 @@ class Store:
     """The store of one target. `home` also holds the worktree slots."""
 
     home: Path
+    objects: Objects = field(init=False, compare=False, repr=False)
+    refs: Refs = field(init=False, compare=False, repr=False)
     _turn: Lock = field(default_factory=Lock, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "objects", Objects(self.git_dir))
+        object.__setattr__(self, "refs", Refs(self.git))
 
     @property
     def git_dir(self) -> Path:
@@ -76,6 +84,12 @@ class Store:
     @property
     def git(self) -> Git:
         return Git(self.git_dir)
+
+    async def close(self) -> None:
+        """End the git programs that stayed; those who only look never started one."""
+        with CancelScope(shield=True):
+            await to_thread.run_sync(self.objects.close)
+            await to_thread.run_sync(self.refs.close)
 
     @asynccontextmanager
     async def administration(self) -> AsyncIterator[None]:
@@ -100,6 +114,7 @@ async def open_store(state_dir: Path, target: Target, base: Sha) -> Store:
                 await _create(store, target)
             if await store.git.sha(base) is None:
                 await _fetch(store, target, base)
+            store.objects.by_git = await _by_git(store, target)
     except OSError as error:
         raise unusable(home, error) from error
     except GitFailed as failed:
@@ -110,6 +125,16 @@ async def open_store(state_dir: Path, target: Target, base: Sha) -> Store:
 def unusable(place: Path, error: OSError) -> FleetError:
     why = f"{error.filename or place} can't be used for the state: {error.strerror}"
     return FleetError(f"{why}; make room or rights there, or choose another folder for the state")
+
+
+async def _by_git(store: Store, target: Target) -> str | None:
+    """Why the objects of this repository are left to the git program, where they are."""
+    if await store.git.line("rev-parse", "--show-object-format") != "sha1":
+        return "its ids are not SHA-1"
+    signs = await Git(target.git_dir).ask("config", "--type=bool", "--get", "commit.gpgSign")
+    if text(signs.stdout).strip() == "true":
+        return "its commits are to be signed"
+    return None
 
 
 async def begin_run(store: Store, run: RunId, base: Sha) -> None:

@@ -49,7 +49,7 @@ class Workshop:
                 desk.closed = True
 
     async def pinned(self, run: RunId, subtask: SubtaskId, attempt: int) -> Change | None:
-        return await pinned_change(self.store.git, attempt_ref(run, subtask, attempt))
+        return await pinned_change(self.store, attempt_ref(run, subtask, attempt))
 
     async def diff(self, base: Sha, commit: Sha) -> str:
         return text(await self.store.git(*PATCH, base, commit, cap=DIFF_CAP))
@@ -91,12 +91,15 @@ async def open_workshop(target: Target, settings: HandSettings, run: RunId, base
                 pool=pool,
                 box=box,
                 checker=Checker(box, CapacityLimiter(settings.check_slots)),
-                integrator=StoreIntegrator(store.git, Person("fleet", settings.email)),
+                integrator=StoreIntegrator(store, Person("fleet", settings.email)),
                 publisher=Publisher(store.git, target),
                 turns=CapacityLimiter(settings.box_commands),
             )
         finally:
-            await pool.close()
+            try:
+                await pool.close()
+            finally:
+                await store.close()
 
 
 @contextmanager
