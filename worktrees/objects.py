@@ -190,11 +190,11 @@ class Objects:
         digest.update(content)
         id_ = digest.hexdigest()
         goal = f"{self._folder}/{id_[:2]}/{id_[2:]}"
-        if not _is_there(goal):
-            try:
+        try:
+            if not _is_there(goal):
                 self._write(goal, head, content)
-            except OSError as error:
-                raise _broken(f"an object can't be written: {error}") from error
+        except OSError as error:
+            raise _broken(f"an object can't be written: {error}") from error
         return id_
 
     def _write(self, goal: str, head: bytes, content: bytes) -> None:

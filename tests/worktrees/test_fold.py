@@ -1,0 +1,160 @@
+"""A fold is the merge that git would make, or none at all."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.worktrees import forest
+from tests.worktrees.forest import FILE, Files
+from worktrees.fold import differing, fold, on_the_line
+from worktrees.objects import Objects
+
+NAMES = (b"a", b"b", b"c")
+TEXT = b"\n".join(forest.LINES) + b"\n"
+BASE: Files = {
+    b"src/one": (FILE, TEXT),
+    b"src/two": (FILE, TEXT.replace(b"line 3", b"LINE 3")),
+    b"docs/page": (FILE, b"page\n"),
+    b"top": (FILE, b"top\n"),
+}
+
+
+@pytest.fixture(scope="module")
+def ground() -> Iterator[tuple[Path, Objects]]:
+    with forest.room() as folder:
+        store = forest.new_repository(folder / "store.git")
+        objects = Objects(store)
+        yield store, objects
+        objects.close()
+
+
+def three_ways(ground: tuple[Path, Objects], base: Files, ours: Files, theirs: Files) -> tuple[str | None, str | None]:
+    """What a fold says, and what git says; None where that is no clean merge."""
+    store, objects = ground
+    trees = [forest.plant(objects, files) for files in (base, ours, theirs)]
+    root = forest.commit(objects, trees[0])
+    sides = [forest.commit(objects, tree, root, message=name) for name, tree in zip("ot", trees[1:], strict=True)]
+    code, answer = forest.ask(store, "merge-tree", "--write-tree", *sides)
+    assert code in {0, 1}
+    return fold(objects, *trees), answer.decode().split("\n")[0] if code == 0 else None
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(base=forest.files(NAMES), ours=forest.edits(NAMES), theirs=forest.edits(NAMES))
+def test_whatever_two_sides_do_a_fold_is_gits_merge_or_none(
+    ground: tuple[Path, Objects],
+    base: Files,
+    ours: list[tuple[str, bytes, bytes, str, bytes]],
+    theirs: list[tuple[str, bytes, bytes, str, bytes]],
+) -> None:
+    folded, merged = three_ways(ground, base, forest.edited(base, ours), forest.edited(base, theirs))
+    assert folded in {None, merged}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(base=forest.files(NAMES), ours=forest.edits(NAMES), theirs=forest.edits(NAMES), shared=st.booleans())
+def test_sides_that_keep_to_folders_of_their_own_always_fold(
+    ground: tuple[Path, Objects],
+    base: Files,
+    ours: list[tuple[str, bytes, bytes, str, bytes]],
+    theirs: list[tuple[str, bytes, bytes, str, bytes]],
+    *,
+    shared: bool,
+) -> None:
+    start = b"shared/" if shared else b""
+
+    def world(left: Files, right: Files) -> Files:
+        sides = ((b"left/", left), (b"right/", right))
+        return {start + side + path: content for side, files in sides for path, content in files.items()}
+
+    old, left, right = base, forest.edited(base, ours), forest.edited(base, theirs)
+    folded, merged = three_ways(ground, world(old, old), world(left, old), world(old, right))
+    if merged is not None and old and left and right:  # a folder that is gone could have been renamed
+        assert folded == merged
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ([("put", b"src/one", b"1")], [("put", b"src/one", b"2")]),
+        ([("put", b"src/one", b"1")], [("put", b"src/one", b"1")]),
+        ([("remove", b"top", b"")], [("remove", b"top", b"")]),
+        ([("move", b"src/one", b"src/uno")], [("put", b"src/one", b"edited\n" + TEXT)]),
+        ([("move", b"src/one", b"src/uno")], [("move", b"src/one", b"src/un")]),
+        ([("move", b"src", b"lib")], [("put", b"src/three", b"3")]),
+        ([("remove", b"src", b"")], [("put", b"src/one", b"edited\n" + TEXT)]),
+        ([("put", b"new", b"file")], [("put", b"new/inside", b"folder")]),
+        ([("put", b"docs", b"a file now")], [("put", b"docs/other", b"x")]),
+    ],
+    ids=[
+        *("same file", "same change", "both remove", "rename and edit", "two renames", "folder renamed and added to"),
+        *("folder removed and edited", "file against folder", "folder made a file"),
+    ],
+)
+def test_where_the_sides_meet_git_is_asked(
+    ground: tuple[Path, Objects], ours: list[tuple[str, bytes, bytes]], theirs: list[tuple[str, bytes, bytes]]
+) -> None:
+    sides = [dict(BASE), dict(BASE)]
+    for files, steps in zip(sides, (ours, theirs), strict=True):
+        for kind, path, more in steps:
+            match kind:
+                case "put":
+                    forest.put(files, path, (FILE, more))
+                case "move":
+                    forest.move(files, path, more)
+                case _:
+                    forest.remove(files, path)
+    folded, _ = three_ways(ground, BASE, *sides)
+    assert folded is None
+
+
+def test_two_sides_may_make_the_same_new_folder_and_empty_a_folder_together(ground: tuple[Path, Objects]) -> None:
+    ours, theirs = dict(BASE), dict(BASE)
+    forest.put(ours, b"new/deep/one", (FILE, b"1"))
+    forest.put(theirs, b"new/deep/two", (FILE, b"2"))
+    forest.remove(ours, b"src/one")
+    forest.remove(theirs, b"src/two")
+    folded, merged = three_ways(ground, BASE, ours, theirs)
+    assert folded == merged is not None
+
+
+def test_a_tree_too_deep_to_walk_is_left_to_git(ground: tuple[Path, Objects]) -> None:
+    deep = b"/".join([b"d"] * 300)
+    base = {deep + b"/x": (FILE, b"x"), deep + b"/y": (FILE, b"y")}
+    ours, theirs = {**base, deep + b"/x": (FILE, b"1")}, {**base, deep + b"/y": (FILE, b"2")}
+    folded, merged = three_ways(ground, base, ours, theirs)
+    assert folded is None
+    assert merged is not None
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(old=forest.files(forest.ODD_NAMES), steps=forest.edits(forest.ODD_NAMES, 8))
+def test_what_differs_is_what_git_says_differs(
+    ground: tuple[Path, Objects], old: Files, steps: list[tuple[str, bytes, bytes, str, bytes]]
+) -> None:
+    store, objects = ground
+    before, after = forest.plant(objects, old), forest.plant(objects, forest.edited(old, steps))
+    _, raw = forest.ask(store, "diff-tree", "-r", "-z", "--raw", "--no-renames", before, after)
+    parts = raw.split(b"\0")[:-1]
+    said = [(path, line.split()[1]) for line, path in zip(parts[::2], parts[1::2], strict=True)]
+    found = differing(objects, before, after)
+    assert [(each.path, each.new[0] if each.new else b"000000") for each in found] == said
+
+
+def test_a_base_counts_only_when_a_straight_line_leads_to_it(ground: tuple[Path, Objects]) -> None:
+    _, objects = ground
+    tree = objects.put_tree({})
+    root = forest.commit(objects, tree, message="root")
+    base = forest.commit(objects, tree, root, message="base")
+    landed = forest.commit(objects, tree, base, message="landed")
+    tip = forest.commit(objects, tree, landed, message="tip")
+    merge = forest.commit(objects, tree, tip, root, message="merge")
+    stranger = forest.commit(objects, tree, message="stranger")
+    assert on_the_line(objects, tip, base=base, unless=stranger)
+    assert on_the_line(objects, base, base=base, unless=stranger)
+    assert not on_the_line(objects, tip, base=base, unless=landed), "it landed before: its own merge base is itself"
+    assert not on_the_line(objects, merge, base=base, unless=stranger)
+    assert not on_the_line(objects, tip, base=stranger, unless=base)

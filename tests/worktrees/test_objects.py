@@ -1,0 +1,178 @@
+"""Objects written and read in process are git's own objects."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleet.ports import Broken
+from tests.worktrees import forest
+from tests.worktrees.conftest import git
+from worktrees import objects as module
+from worktrees.objects import Objects, parse_tree, signed
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return forest.new_repository(tmp_path / "store.git")
+
+
+@pytest.fixture
+def objects(store: Path) -> Iterator[Objects]:
+    opened = Objects(store)
+    yield opened
+    opened.close()
+
+
+def children() -> set[int]:
+    me = os.getpid()
+    listed = Path(f"/proc/{me}/task").glob("*/children")
+    return {int(pid) for path in listed for pid in path.read_text().split()}
+
+
+@settings(max_examples=40, deadline=None)
+@given(forest.files(forest.ODD_NAMES), st.binary(max_size=3000))
+def test_whatever_is_written_has_gits_ids_and_passes_its_strictest_check(files: forest.Files, content: bytes) -> None:
+    with forest.room() as folder:
+        store = forest.new_repository(folder / "store.git")
+        objects = Objects(store)
+        try:
+            blob = objects.put("blob", content)
+            tree = forest.plant(objects, files)
+            message = b"subject\n\nbody \xc3\xa9\n"
+            base = forest.commit(objects, tree)
+            top = objects.put_commit(tree, base, author=b"A <a@b> 1 +0000", committer=forest.ADA, message=message)
+            assert blob == forest.ask(store, "hash-object", "--stdin", data=content)[1].decode().strip()
+            listed = b"".join(
+                b"%s %s\t%s\0" % (mode.encode(), objects.put("blob", text).encode(), path)
+                for path, (mode, text) in files.items()
+            )
+            assert forest.ask(store, "update-index", "-z", "--index-info", data=listed)[0] == 0
+            assert git(store, "write-tree") == tree
+            assert git(store, "fsck", "--strict", "--full", "--no-dangling", top, blob) == ""
+            fresh = Objects(store)
+            try:
+                assert dict(fresh.tree(tree)) == dict(objects.tree(tree))
+                assert fresh.blob(blob) == content
+                assert fresh.commit(top).message == message
+            finally:
+                fresh.close()
+        finally:
+            objects.close()
+
+
+def test_a_reader_that_dies_is_started_again_and_ends_with_its_store(objects: Objects, store: Path) -> None:
+    before = children()
+    tree = forest.plant(objects, {b"a": (forest.FILE, b"a\n")})
+    assert objects.find("0" * 40) is None
+    [child] = children() - before
+    os.kill(child, signal.SIGKILL)
+    assert objects.find(tree) is not None
+    [child] = children() - before
+    git(store, "update-ref", "refs/fleet/x", forest.commit(objects, tree))
+    found = objects.find("refs/fleet/x")
+    assert found is not None
+    assert found.kind == "commit", "it sees what others wrote since"
+    assert objects.find("refs/fleet/y") is None
+    objects.close()
+    assert children() == before
+    with pytest.raises(Broken, match="does not answer"):
+        objects.find(tree)
+
+
+def test_a_reader_that_falls_silent_is_given_up(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = objects.put_tree({})
+    assert objects.find(tree) is not None
+    before = children()
+    for child in before:
+        if b"cat-file" in Path(f"/proc/{child}/cmdline").read_bytes():
+            os.kill(child, signal.SIGSTOP)
+    monkeypatch.setattr("worktrees.service.ANSWER_S", 0.05)
+    monkeypatch.setattr("worktrees.service.END_S", 0.05)
+    assert objects.find(tree) is not None, "a new one answered"
+    assert not before & children()
+
+
+@pytest.mark.parametrize("name", ["HEAD", "x" * 40, "0" * 40 + "\n" + "1" * 40, "refs/a b", "refs/a^{tree}", ""])
+def test_a_name_that_could_mean_more_than_one_object_is_not_asked_for(objects: Objects, name: str) -> None:
+    with pytest.raises(ValueError, match="neither an id nor a ref"):
+        objects.find(name)
+
+
+def test_what_is_too_large_or_of_another_kind_is_an_error_and_the_next_question_is_answered(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blob, small = objects.put("blob", b"x" * 5000), objects.put_tree({})
+    with pytest.raises(Broken, match="has no tree"):
+        objects.tree(blob)
+    monkeypatch.setattr(module, "LARGEST", 4000)
+    with pytest.raises(Broken, match="5000 bytes"):
+        objects.find(blob)
+    assert objects.find(small) is not None
+
+
+def test_an_object_that_is_there_is_left_alone_and_an_emptied_one_is_written_again(
+    objects: Objects, store: Path
+) -> None:
+    id_ = objects.put("blob", b"content")
+    path = store / "objects" / id_[:2] / id_[2:]
+    before = path.stat()
+    assert objects.put("blob", b"content") == id_
+    assert path.stat() == before
+    path.chmod(0o644)
+    path.write_bytes(b"")
+    assert objects.put("blob", b"content") == id_
+    assert git(store, "cat-file", "blob", id_) == "content"
+    assert [left.name for left in path.parent.iterdir()] == [path.name], "nothing temporary is left"
+
+
+def test_an_object_that_can_not_be_written_is_an_error_and_leaves_nothing(objects: Objects, store: Path) -> None:
+    id_ = objects.put("blob", b"content")
+    folder = store / "objects" / id_[:2]
+    (folder / id_[2:]).unlink()
+    folder.rmdir()
+    folder.write_text("in the way", encoding="utf-8")
+    with pytest.raises(Broken, match="can't be written"):
+        objects.put("blob", b"content")
+
+
+def test_many_tasks_share_one_reader(objects: Objects) -> None:
+    trees = [forest.plant(objects, {b"%d" % number: (forest.FILE, b"%d" % number)}) for number in range(40)]
+    before, answers = children(), dict[str, set[bytes]]()
+
+    async def read(id_: str) -> None:
+        for _ in range(5):
+            found = await objects.run(partial(objects.find, id_))
+            assert found is not None
+            answers.setdefault(id_, set()).update(parse_tree(found.content))
+
+    async def all_at_once() -> None:
+        async with anyio.create_task_group() as tasks:
+            for id_ in trees:
+                tasks.start_soon(read, id_)
+
+    anyio.run(all_at_once)
+    assert answers == {id_: {b"%d" % number} for number, id_ in enumerate(trees)}
+    assert len(children() - before) == 1
+
+
+@pytest.mark.parametrize("name", ["Ada", " Ada. ", "A<d>a", '"Ada"', "fleet coder (claude-haiku-5-5)"])
+def test_names_of_people_are_cleaned_as_git_cleans_them(objects: Objects, store: Path, name: str) -> None:
+    env = {
+        **dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), name),
+        **dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "a@b"),
+        **dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "1700000000 +0130"),
+        "PATH": os.environ["PATH"],
+    }
+    made = subprocess.run(
+        ["git", "commit-tree", objects.put_tree({}), "-m", "x"], cwd=store, env=env, capture_output=True, check=True
+    )
+    who = module.Person(name, "a@b")
+    assert objects.commit(made.stdout.decode().strip()).author == signed(who, "1700000000 +0130")

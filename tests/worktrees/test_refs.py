@@ -1,0 +1,87 @@
+"""Refs move by compare-and-swap, whichever program moves them."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from anyio import create_task_group
+
+from fleet.ports import Broken
+from tests.worktrees import forest
+from tests.worktrees.conftest import git
+from worktrees.git import Git
+from worktrees.objects import Objects
+from worktrees.refs import Refs
+
+TIP = "refs/fleet/r1/tip"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return forest.new_repository(tmp_path / "store.git")
+
+
+@pytest.fixture
+def refs(store: Path) -> Iterator[Refs]:
+    opened = Refs(Git(store))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def commits(store: Path) -> list[str]:
+    objects = Objects(store)
+    tree = objects.put_tree({})
+    return [forest.commit(objects, tree, message=str(number)) for number in range(4)]
+
+
+async def test_a_ref_moves_only_from_where_we_think_it_is(refs: Refs, store: Path, commits: list[str]) -> None:
+    await refs.pin(TIP, commits[0])
+    assert await refs.swap(TIP, new=commits[1], old=commits[0])
+    assert not await refs.swap(TIP, new=commits[2], old=commits[0])
+    assert git(store, "rev-parse", TIP) == commits[1]
+    assert await refs.swap(TIP, new=commits[2], old=commits[1]), "a refusal does not break the next move"
+    await refs.pin(TIP, commits[0])
+    assert git(store, "rev-parse", TIP) == commits[0]
+
+
+async def test_of_many_who_move_a_ref_at_once_exactly_one_does(refs: Refs, commits: list[str]) -> None:
+    await refs.pin(TIP, commits[0])
+    moved: list[str] = []
+
+    async def move(to: str) -> None:
+        if await refs.swap(TIP, new=to, old=commits[0]):
+            moved.append(to)
+
+    async with create_task_group() as movers:
+        for commit in commits[1:]:
+            movers.start_soon(move, commit)
+    assert len(moved) == 1
+
+
+async def test_a_ref_moves_although_the_program_was_killed(refs: Refs, store: Path, commits: list[str]) -> None:
+    await refs.pin(TIP, commits[0])
+    child = refs._program._child
+    assert child is not None
+    os.kill(child.pid, signal.SIGKILL)
+    assert await refs.swap(TIP, new=commits[1], old=commits[0])
+    assert git(store, "rev-parse", TIP) == commits[1]
+
+
+async def test_a_lock_that_somebody_left_is_an_error_and_is_not_removed(
+    refs: Refs, store: Path, commits: list[str]
+) -> None:
+    await refs.pin(TIP, commits[0])
+    lock = store / f"{TIP}.lock"
+    lock.touch()
+    with pytest.raises(Broken, match="can't be moved"):
+        await refs.swap(TIP, new=commits[1], old=commits[0])
+    assert lock.exists()
+
+
+@pytest.mark.parametrize("ref", ["HEAD", "refs/x y", "refs/x\ndelete refs/fleet/r1/tip", "--stdin"])
+async def test_a_name_that_git_could_take_for_more_is_refused(refs: Refs, ref: str, commits: list[str]) -> None:
+    with pytest.raises(ValueError, match="can't move"):
+        await refs.pin(ref, commits[0])
