@@ -5,6 +5,7 @@ meanwhile. Names and texts come from workers; names are made safe to print, and 
 """
 
 import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from worktrees.message import one_line
 from worktrees.scan import shown
 
 CONFLICT = 1  # merge-tree's exit code for one
+GAVE_UP = -signal.SIGABRT  # git 2.39 fails an assertion on some renames into folders that became files
 EVIDENCE = 8_000  # characters in all
 MOST_PATHS = 20
 MOST_FILES = 5  # whose hunks are shown
@@ -33,12 +35,14 @@ class Clash:
     paths: tuple[str, ...]
     messages: str
     tree: Sha
-    """The merge as far as it goes, with marks where the texts meet."""
+    """The merge as far as it goes, with marks where the texts meet; empty where git gave up."""
 
 
 async def merge_trees(git: Git, ours: Sha, theirs: Sha) -> Sha | Clash:
     """The tree of a three-way merge, or what is in its way."""
     answer = await git.ask("merge-tree", "--write-tree", "-z", "--name-only", "--messages", ours, theirs)
+    if answer.exit_code == GAVE_UP:  # the one candidate is to blame, not the machine: others can land
+        return Clash((), f"git gave up on this merge: {text(answer.stderr).strip()}", "")
     if answer.exit_code not in {0, CONFLICT}:
         raise Broken(Failure(kind="infrastructure", summary="git merge-tree failed", evidence=text(answer.stderr)))
     tree, _, rest = answer.stdout.partition(b"\0")
@@ -55,9 +59,10 @@ async def conflict(git: Git, clash: Clash, *, base: Sha, tip: Sha) -> Failure:
     more = f"\n... and {len(clash.paths) - MOST_PATHS} more" if len(clash.paths) > MOST_PATHS else ""
     parts = [f"{listed}{more}", clash.messages[:MESSAGES], await _landed(git, clash, base, tip)]
     parts += [await _hunks(git, clash.tree, path) for path in clash.paths[:MOST_FILES]]
+    named = ", ".join(map(shown, clash.paths[:5])) or "git gave up"
     return Failure(
         kind="conflict",
-        summary=f"does not merge with what landed: {', '.join(map(shown, clash.paths[:5]))}",
+        summary=f"does not merge with what landed: {named}",
         evidence="\n\n".join(part for part in parts if part)[:EVIDENCE],
     )
 
@@ -65,6 +70,8 @@ async def conflict(git: Git, clash: Clash, *, base: Sha, tip: Sha) -> Failure:
 async def _landed(git: Git, clash: Clash, base: Sha, tip: Sha) -> str:
     """Who changed these paths since the candidate's base: subject and trailers, newest first."""
     form = "--format=%s%n%(trailers:only,unfold)"
+    if not clash.paths:
+        return ""
     ask = ("log", "-z", f"--max-count={MOST_LANDED}", "--no-show-signature", form, f"{base}..{tip}", "--")
     answer = await git.ask(*ask, *clash.paths[:MOST_PATHS])
     commits = [entry.strip().splitlines() for entry in text(answer.stdout).split("\0") if entry.strip()]

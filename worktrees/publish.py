@@ -99,7 +99,7 @@ async def _merged(git: Git, ours: Sha, theirs: Sha, *, result: str, branch: str,
         return theirs
     tree = await merge_trees(git, ours, theirs)
     if isinstance(tree, Clash):
-        paths = ", ".join(map(shown, tree.paths))
+        paths = ", ".join(map(shown, tree.paths)) or "ways that git gives up on"
         raise UsageError(f"{result} conflicts with {branch} in {paths}; check {branch} out and run: git merge {result}")
     fleet = Person("fleet", email)
     message = f"Merge branch '{result}' into {branch}\n".encode()

@@ -131,7 +131,7 @@ async def _by_git(store: Store, target: Target) -> str | None:
     """Why the objects of this repository are left to the git program, where they are."""
     if await store.git.line("rev-parse", "--show-object-format") != "sha1":
         return "its ids are not SHA-1"
-    signs = await Git(target.git_dir).ask("config", "--type=bool", "--get", "commit.gpgSign")
+    signs = await Git(target.git_dir).ask("config", "--local", "--type=bool", "--get", "commit.gpgSign")
     if text(signs.stdout).strip() == "true":
         return "its commits are to be signed"
     return None

@@ -1,5 +1,6 @@
 """A fold is the merge that git would make, or none at all."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def three_ways(ground: tuple[Path, Objects], base: Files, ours: Files, theirs: F
     root = forest.commit(objects, trees[0])
     sides = [forest.commit(objects, tree, root, message=name) for name, tree in zip("ot", trees[1:], strict=True)]
     code, answer = forest.ask(store, "merge-tree", "--write-tree", *sides)
-    assert code in {0, 1}
+    assert code in {0, 1, -signal.SIGABRT}  # git 2.39 fails an assertion on some renames
     return fold(objects, *trees), answer.decode().split("\n")[0] if code == 0 else None
 
 

@@ -4,8 +4,9 @@ import pytest
 
 from fleet.core.facts import Member
 from fleet.core.ids import attempt_ref
-from fleet.ports import UsageError
-from tests.worktrees.conftest import RUN, Bench, fingerprint, git
+from fleet.ports import Change, UsageError
+from tests.worktrees.conftest import RUN, Bench, fingerprint, git, sign
+from worktrees.clash import EVIDENCE
 from worktrees.publish import merge_into
 
 
@@ -20,6 +21,114 @@ async def test_a_conflict_is_left_out_with_its_paths_and_the_others_go_on(bench:
     assert failure.evidence.startswith("src/one.py\n\nCONFLICT (content): Merge conflict in src/one.py")
     count = await bench.hands.store.git("rev-list", "--count", "--no-merges", f"{bench.base}..{merged.tip}")
     assert count == b"2\n", "linear, one commit a subtask"
+
+
+async def test_the_evidence_of_a_conflict_holds_both_sides_and_who_landed(bench: Bench) -> None:
+    other = await bench.change("other", {"other.txt": "other\n"})
+    first = await bench.change("first", {"src/one.py": "ONE = 'first'\n"})
+    clash = await bench.change("clash", {"src/one.py": "ONE = 'clash'\n"})
+    merged = await bench.hands.merge(bench.base, [other, first, clash])
+    [(_, failure)] = merged.conflicts
+    landed, _, hunk = failure.evidence.partition("landed since")[2].partition("\n\n")
+    assert landed.splitlines()[1:] == [
+        "- Do the thing",
+        "  Fleet-Run: r1",
+        "  Fleet-Task: first",
+        "  Fleet-Attempt: 1",
+    ]
+    assert hunk.splitlines() == [
+        "src/one.py:",
+        "<<<<<<< landed",
+        "ONE = 'first'",
+        "=======",
+        "ONE = 'clash'",
+        ">>>>>>> this attempt",
+    ]
+
+
+async def test_the_evidence_of_a_conflict_has_a_limit_and_safe_names(bench: Bench) -> None:
+    names = [f"file-{number}" for number in range(40)]
+    sides = [
+        await bench.change(side, {name: "".join(f"{side} {line}\n" for line in range(300)) for name in names})
+        for side in ("first", "clash")
+    ]
+    [(_, failure)] = (await bench.hands.merge(bench.base, sides)).conflicts
+    assert len(failure.evidence) <= EVIDENCE
+    assert "... and 20 more" in failure.evidence
+    assert "... 261 more lines" in failure.evidence
+
+
+async def test_a_merge_that_git_gives_up_on_costs_only_the_candidate_its_place(bench: Bench) -> None:
+    text = "".join(f"line {number} of a text that is long enough\n" for number in range(12))
+    base = await bench.change("base", {"d/b/c": text})
+
+    async def made(subtask: str, script: str) -> Member:
+        async with bench.hands.lease(base.commit) as lease:
+            assert (await lease.desk.run(script, timeout_s=20)).exit_code == 0
+            change = await lease.commit(sign(subtask), ())
+        assert isinstance(change, Change), change
+        return Member(subtask=subtask, attempt=1, commit=change.commit)
+
+    first = await made("first", "mv d/b/c x && rmdir d/b && sed 3d x > d/b && rm x && chmod +x d/b")
+    clash = await made("clash", "mkdir -p a/a/c/b && mv d/b/c a/a/c/b/c")
+    third = await made("third", "echo 3 > three")
+    merged = await bench.hands.merge(base.commit, [first, clash, third])
+    assert [member.subtask for member in merged.landed] == ["first", "third"]
+    assert [(member.subtask, failure.kind) for member, failure in merged.conflicts] == [("clash", "conflict")]
+
+
+async def test_an_edit_follows_a_file_that_landed_work_renamed(bench: Bench) -> None:
+    text = "".join(f"line {number} of a text that is long enough\n" for number in range(12))
+    base = await bench.change("base", {"old.txt": text})
+    async with bench.hands.lease(base.commit) as lease:
+        await lease.desk.run("mv old.txt new.txt", timeout_s=20)
+        renamed = await lease.commit(sign("rename"), ())
+    assert isinstance(renamed, Change)
+    edit = await bench.change("edit", {"old.txt": text.replace("line 3", "LINE 3")}, base=base.commit)
+    merged = await bench.hands.merge(renamed.commit, [edit])
+    assert merged.conflicts == ()
+    shown = await bench.hands.store.git("diff-tree", "-r", "--name-only", renamed.commit, merged.tip)
+    assert shown == b"new.txt\n"
+
+
+async def test_a_candidate_that_would_change_more_than_its_own_change_is_refused(bench: Bench) -> None:
+    stray = await bench.change("stray", {"stray.txt": "never landed\n"})
+    second = await bench.change("second", {"second.txt": "x\n"}, base=stray.commit)
+    landed = await bench.change("landed", {"landed.txt": "x\n"})
+    plain = await bench.hands.store.git("merge-tree", "--write-tree", landed.commit, second.commit)
+    brought = await bench.hands.store.git("diff-tree", "-r", "--name-only", landed.commit, plain.decode().strip())
+    assert brought == b"second.txt\nstray.txt\n", "without the check it brings what never landed"
+    merged = await bench.hands.merge(landed.commit, [second])
+    [(_, failure)] = merged.conflicts
+    assert (failure.kind, failure.evidence) == ("conflict", "stray.txt")
+    assert merged.tip == landed.commit
+
+
+async def test_a_change_that_was_taken_back_does_not_land_twice(bench: Bench) -> None:
+    first = await bench.change("first", {"a.txt": "a\n"})
+    async with bench.hands.lease(first.commit) as lease:
+        await lease.desk.run("rm a.txt; echo b > b.txt", timeout_s=20)
+        undone = await lease.commit(sign("undone"), ())
+    assert isinstance(undone, Change)
+    merged = await bench.hands.merge(undone.commit, [first])
+    assert [failure.kind for _, failure in merged.conflicts] == ["empty"]
+
+
+async def test_disjoint_candidates_land_linearly_on_the_trees_that_git_would_make(bench: Bench) -> None:
+    members = [
+        await bench.change(f"task-{number}", {f"src/part-{number}/x.py": f"{number}\n", f"top-{number}": "x\n"})
+        for number in range(6)
+    ]
+    merged = await bench.hands.merge(bench.base, members)
+    back = await bench.hands.merge(bench.base, members[::-1])
+    store, trees, tip = bench.hands.store, list[str](), bench.base
+    for member, landed in zip(members, merged.landed, strict=True):
+        trees.append((await store.git("merge-tree", "--write-tree", tip, member.commit)).decode().strip())
+        tip = landed.commit
+        assert await store.git.line("rev-parse", f"{tip}^{{tree}}") == trees[-1]
+    assert await store.git.line("rev-parse", f"{back.tip}^{{tree}}") == trees[-1], "whatever the order"
+    assert await store.git.line("rev-list", "--count", f"{bench.base}..{tip}") == "6"
+    assert await store.git("fsck", "--strict", "--no-dangling", "--no-progress") == b""
 
 
 async def test_what_landed_already_is_empty(bench: Bench) -> None:

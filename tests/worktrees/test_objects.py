@@ -16,6 +16,7 @@ from fleet.ports import Broken
 from tests.worktrees import forest
 from tests.worktrees.conftest import git
 from worktrees import objects as module
+from worktrees.message import Person
 from worktrees.objects import Objects, parse_tree, signed
 
 
@@ -174,5 +175,5 @@ def test_names_of_people_are_cleaned_as_git_cleans_them(objects: Objects, store:
     made = subprocess.run(
         ["git", "commit-tree", objects.put_tree({}), "-m", "x"], cwd=store, env=env, capture_output=True, check=True
     )
-    who = module.Person(name, "a@b")
+    who = Person(name, "a@b")
     assert objects.commit(made.stdout.decode().strip()).author == signed(who, "1700000000 +0130")
