@@ -15,6 +15,8 @@ from pathlib import Path
 MAX_DEPTH = 100
 OPEN = stat.S_IRWXU
 SPECIAL_BITS = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
+PLAIN = stat.S_IFREG | stat.S_IRUSR | stat.S_IWUSR
+LOOKED_AT = stat.S_IFMT(0o177777) | SPECIAL_BITS | PLAIN
 IGNORED_BY_HFS = dict.fromkeys((*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF))
 SECRETS = {
     "a private key": rb"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:\\n|\r?\n\+?)[ \"']*[A-Za-z0-9+/=]{16}",
@@ -71,10 +73,12 @@ def scan_tree(root: Path, *, max_files: int) -> tuple[Finding, ...]:
             findings.append(Finding(folder, f"can't be looked at: {error.strerror}"))
             continue
         for entry in entries:
-            path = f"{folder}/{entry.name}" if folder else entry.name
             left -= 1
             if left < 0:
                 return (*findings, Finding(folder or ".", f"there are more than {max_files} files"))
+            if _is_plain(entry):
+                continue
+            path = f"{folder}/{entry.name}" if folder else entry.name
             if is_git_name(entry.name):
                 if path != ".git" or not entry.is_file(follow_symlinks=False):
                     findings.append(Finding(path, "only git may use this name"))
@@ -91,13 +95,23 @@ def scan_tree(root: Path, *, max_files: int) -> tuple[Finding, ...]:
 
 
 def _entries(root: Path, folder: str) -> list[os.DirEntry[str]]:
-    at = root / folder
+    at = f"{root}/{folder}"
     if folder:
-        mode = stat.S_IMODE(at.lstat().st_mode)
+        mode = stat.S_IMODE(os.lstat(at).st_mode)
         if mode & OPEN != OPEN:
-            at.chmod(mode | OPEN)
+            Path(at).chmod(mode | OPEN)
     with os.scandir(at) as entries:
         return list(entries)
+
+
+def _is_plain(entry: os.DirEntry[str]) -> bool:
+    """Whether there is nothing to say about an entry, as about most: the quick way for them."""
+    if not entry.name.isascii() or "git" in entry.name.lower():
+        return False
+    try:
+        return entry.stat(follow_symlinks=False).st_mode & LOOKED_AT == PLAIN
+    except OSError:
+        return False
 
 
 def _tidy(entry: os.DirEntry[str]) -> str | None:
