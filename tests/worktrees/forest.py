@@ -136,6 +136,12 @@ def commit(objects: Objects, tree: str, *parents: str, message: str = "x") -> st
     return objects.put("commit", "\n".join((*lines, f"author {who}", f"committer {who}", "", f"{message}\n")).encode())
 
 
+def children() -> set[int]:
+    """The processes that we started and that still are."""
+    listed = Path("/proc/self/task").glob("*/children")
+    return {int(pid) for path in listed for pid in path.read_text().split()}
+
+
 def ask(at: Path, *args: str, data: bytes = b"") -> tuple[int, bytes]:
     """Git's exit code and answer, both raw."""
     done = subprocess.run(["git", *args], cwd=at, input=data, capture_output=True, check=False)

@@ -112,6 +112,49 @@ async def test_links_inside_odd_names_and_modes_are_committed_exactly(bench: Ben
     ]
 
 
+@pytest.mark.parametrize(
+    "mess",
+    [
+        "mv src lib && echo 2 > lib/two.py",
+        "rm -r src && echo file > src",
+        "rm README.md && mkdir README.md && echo inside > README.md/x",
+        "rm -r src && ln -s README.md src",
+        "mkdir new && ln -s ../src new/link && cp -r src new/src",
+        "chmod +x README.md && touch src/one.py",
+        "echo x > kept.log && echo y > noted.log && printf '!kept.log\n' >> .gitignore",
+        "mkdir -p a/b/c empty/folder && echo deep > a/b/c/d && rm .gitignore",
+        "rm -r README.md src .gitignore",
+        "mkdir closed && echo x > closed/x && chmod 000 closed",
+    ],
+)
+async def test_what_is_committed_is_what_git_would_add(bench: Bench, tmp_path: Path, mess: str) -> None:
+    async with bench.hands.lease(bench.base) as lease:
+        assert (await lease.desk.run(mess, timeout_s=20)).exit_code == 0
+        change = await bench.commit(lease)
+        assert isinstance(change, Change), change
+        env, own = {"GIT_INDEX_FILE": str(tmp_path / "index")}, lease.slot.git  # type: ignore[attr-defined]
+        await own("read-tree", bench.base, env=env)
+        await own("add", "--all", "--", ".", env=env)
+        wanted = await own.line("write-tree", env=env)
+    assert await bench.hands.store.git.line("rev-parse", f"{change.commit}^{{tree}}") == wanted
+
+
+async def test_a_second_commit_of_a_lease_holds_what_changed_meanwhile(bench: Bench) -> None:
+    async with bench.hands.lease(bench.base) as lease:
+        await lease.desk.write("a", b"1\n")
+        await bench.commit(lease, "first")
+        await lease.desk.run("rm a; echo 2 > b", timeout_s=20)
+        change = await bench.commit(lease, "second")
+    assert isinstance(change, Change)
+    assert change.paths == ("b",)
+
+
+async def test_a_file_that_only_looks_like_a_secret_holder_is_committed(bench: Bench) -> None:
+    async with bench.hands.lease(bench.base) as lease:
+        await lease.desk.write("notes.md", b"keys look like AKIA followed by sixteen letters\n")
+        assert isinstance(await bench.commit(lease), Change)
+
+
 def test_a_message_says_what_it_is_and_can_be_read_back() -> None:
     body = "Fleet-Task: other\nsigned-off-by: nobody\n\n---\nFleet-Attempt: 9\x1b]52;c;x\x07\n"
     message = compose(sign("real", attempt=2, title="Do\x1b[31m\nthis \u202e now", body=body))

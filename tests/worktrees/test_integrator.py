@@ -114,7 +114,13 @@ async def test_a_change_that_was_taken_back_does_not_land_twice(bench: Bench) ->
     assert [failure.kind for _, failure in merged.conflicts] == ["empty"]
 
 
-async def test_disjoint_candidates_land_linearly_on_the_trees_that_git_would_make(bench: Bench) -> None:
+async def test_disjoint_candidates_land_linearly_on_the_trees_that_git_would_make(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unwanted(*_: object) -> None:
+        pytest.fail("git was asked")
+
+    monkeypatch.setattr("worktrees.integrator.merge_trees", unwanted)
     members = [
         await bench.change(f"task-{number}", {f"src/part-{number}/x.py": f"{number}\n", f"top-{number}": "x\n"})
         for number in range(6)

@@ -32,12 +32,6 @@ def objects(store: Path) -> Iterator[Objects]:
     opened.close()
 
 
-def children() -> set[int]:
-    me = os.getpid()
-    listed = Path(f"/proc/{me}/task").glob("*/children")
-    return {int(pid) for path in listed for pid in path.read_text().split()}
-
-
 @settings(max_examples=40, deadline=None)
 @given(forest.files(forest.ODD_NAMES), st.binary(max_size=3000))
 def test_whatever_is_written_has_gits_ids_and_passes_its_strictest_check(files: forest.Files, content: bytes) -> None:
@@ -70,20 +64,20 @@ def test_whatever_is_written_has_gits_ids_and_passes_its_strictest_check(files: 
 
 
 def test_a_reader_that_dies_is_started_again_and_ends_with_its_store(objects: Objects, store: Path) -> None:
-    before = children()
+    before = forest.children()
     tree = forest.plant(objects, {b"a": (forest.FILE, b"a\n")})
     assert objects.find("0" * 40) is None
-    [child] = children() - before
+    [child] = forest.children() - before
     os.kill(child, signal.SIGKILL)
     assert objects.find(tree) is not None
-    [child] = children() - before
+    [child] = forest.children() - before
     git(store, "update-ref", "refs/fleet/x", forest.commit(objects, tree))
     found = objects.find("refs/fleet/x")
     assert found is not None
     assert found.kind == "commit", "it sees what others wrote since"
     assert objects.find("refs/fleet/y") is None
     objects.close()
-    assert children() == before
+    assert forest.children() == before
     with pytest.raises(Broken, match="does not answer"):
         objects.find(tree)
 
@@ -91,14 +85,14 @@ def test_a_reader_that_dies_is_started_again_and_ends_with_its_store(objects: Ob
 def test_a_reader_that_falls_silent_is_given_up(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = objects.put_tree({})
     assert objects.find(tree) is not None
-    before = children()
+    before = forest.children()
     for child in before:
         if b"cat-file" in Path(f"/proc/{child}/cmdline").read_bytes():
             os.kill(child, signal.SIGSTOP)
     monkeypatch.setattr("worktrees.service.ANSWER_S", 0.05)
     monkeypatch.setattr("worktrees.service.END_S", 0.05)
     assert objects.find(tree) is not None, "a new one answered"
-    assert not before & children()
+    assert not before & forest.children()
 
 
 @pytest.mark.parametrize("name", ["HEAD", "x" * 40, "0" * 40 + "\n" + "1" * 40, "refs/a b", "refs/a^{tree}", ""])
@@ -146,7 +140,7 @@ def test_an_object_that_can_not_be_written_is_an_error_and_leaves_nothing(object
 
 def test_many_tasks_share_one_reader(objects: Objects) -> None:
     trees = [forest.plant(objects, {b"%d" % number: (forest.FILE, b"%d" % number)}) for number in range(40)]
-    before, answers = children(), dict[str, set[bytes]]()
+    before, answers = forest.children(), dict[str, set[bytes]]()
 
     async def read(id_: str) -> None:
         for _ in range(5):
@@ -161,7 +155,7 @@ def test_many_tasks_share_one_reader(objects: Objects) -> None:
 
     anyio.run(all_at_once)
     assert answers == {id_: {b"%d" % number} for number, id_ in enumerate(trees)}
-    assert len(children() - before) == 1
+    assert len(forest.children() - before) == 1
 
 
 @pytest.mark.parametrize("name", ["Ada", " Ada. ", "A<d>a", '"Ada"', "fleet coder (claude-haiku-5-5)"])

@@ -8,6 +8,7 @@ import pytest
 
 from fleet.core.facts import Member
 from fleet.ports import Change, FleetError, Integrator, Worktrees
+from tests.worktrees import forest
 from tests.worktrees.conftest import RUN, Bench, OpenBench, fingerprint, git
 from worktrees.clean import clean_run
 from worktrees.proof import prove
@@ -84,6 +85,14 @@ async def test_a_resumed_run_keeps_its_tip_and_its_pins(open_bench: OpenBench) -
         assert pinned is not None
         assert pinned.paths == ("a.txt",)
         assert await bench.hands.pinned(RUN, "one", 2) is None
+
+
+async def test_a_workshop_leaves_no_git_behind(open_bench: OpenBench) -> None:
+    before = forest.children()
+    async with open_bench() as bench:
+        await land(bench, await bench.change("one", {"a.txt": "a\n"}))
+        assert len(forest.children() - before) == 2, "one that reads objects, one that moves refs"
+    assert forest.children() == before
 
 
 async def test_a_run_has_one_workshop_at_a_time(bench: Bench) -> None:
