@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from anyio import to_thread
 
@@ -15,12 +16,12 @@ from fleet.core.facts import Failure
 from fleet.core.ids import Sha, attempt_ref
 from fleet.core.paths import matches, outside
 from fleet.ports import Change, Signature
-from worktrees.changes import Entry, commit_change, content, entries_in
+from worktrees.changes import LINK, Entry, commit_change, content, entries_in
 from worktrees.fold import differing
 from worktrees.git import Git, fields
 from worktrees.message import Person, author_of, compose
 from worktrees.objects import signed_now
-from worktrees.scan import Finding, may_hold_secret, scan_changed, scan_tree, secrets_in, shown
+from worktrees.scan import Finding, may_hold_secret, open_up, scan_changed, scan_tree, secrets_in, shown
 from worktrees.settings import HandSettings
 from worktrees.slots import Slot
 from worktrees.store import Store
@@ -45,7 +46,7 @@ async def commit_slot(
     store: Store, slot: Slot, base: Sha, *, signature: Signature, touches: Sequence[str], settings: HandSettings
 ) -> Change | Failure:
     """Scan, commit and pin what differs from `base` in a slot."""
-    findings = await to_thread.run_sync(lambda: scan_tree(slot.tree, max_files=settings.max_files))
+    findings = await to_thread.run_sync(lambda: scan_tree(slot.tree, max_files=settings.max_files, modes=False))
     if findings:
         return _refused("the worktree holds what git must not meet", map(str, findings))
     paths = await _changed_paths(slot)
@@ -54,7 +55,7 @@ async def commit_slot(
     )
     if findings:
         return _refused("the change holds what may not be committed", map(str, findings))
-    entries = await to_thread.run_sync(entries_in, slot.tree, paths)
+    entries = await to_thread.run_sync(_opened, slot.tree, paths)
     return await commit_entries(
         store, base, entries, signature=signature, touches=touches, protected=settings.protected, email=settings.email
     )
@@ -88,6 +89,15 @@ async def _changed_paths(slot: Slot) -> tuple[bytes, ...]:
     options = ("--porcelain=v1", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=dirty")
     listed = (await slot.git("status", *options)).split(b"\0")
     return tuple(entry[3:] for entry in listed if entry)
+
+
+def _opened(tree: Path, paths: Sequence[bytes]) -> tuple[Entry, ...]:
+    """The changed paths, readable. Git takes what it can't read for changed, so nothing closed is missed."""
+    entries = entries_in(tree, paths)
+    for entry in entries:
+        if entry.source is not None and entry.mode != LINK:
+            open_up(entry.source, entry.source.lstat().st_mode)
+    return entries
 
 
 async def _touched(store: Store, base: Sha, tree: Sha) -> tuple[Touched, ...]:

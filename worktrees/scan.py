@@ -59,8 +59,11 @@ def is_git_name(name: str) -> bool:
     return folded == ".git" or re.fullmatch(r"git~\d+", folded) is not None
 
 
-def scan_tree(root: Path, *, max_files: int) -> tuple[Finding, ...]:
-    """What git must not meet in a worktree. Opens folders and files that were closed to us, and drops setuid bits."""
+def scan_tree(root: Path, *, max_files: int, modes: bool = True) -> tuple[Finding, ...]:
+    """What git must not meet in a worktree. Opens folders and files that were closed to us, and drops setuid bits.
+
+    Without `modes` files keep theirs, and none is asked for: half the time, where only changed files matter.
+    """
     findings: list[Finding] = []
     left, pending = max_files, [("", 0)]
     while pending:
@@ -76,7 +79,7 @@ def scan_tree(root: Path, *, max_files: int) -> tuple[Finding, ...]:
             left -= 1
             if left < 0:
                 return (*findings, Finding(folder or ".", f"there are more than {max_files} files"))
-            if _is_plain(entry):
+            if _is_plain(entry, modes=modes):
                 continue
             path = f"{folder}/{entry.name}" if folder else entry.name
             if is_git_name(entry.name):
@@ -104,11 +107,13 @@ def _entries(root: Path, folder: str) -> list[os.DirEntry[str]]:
         return list(entries)
 
 
-def _is_plain(entry: os.DirEntry[str]) -> bool:
+def _is_plain(entry: os.DirEntry[str], *, modes: bool) -> bool:
     """Whether there is nothing to say about an entry, as about most: the quick way for them."""
     if not entry.name.isascii() or "git" in entry.name.lower():
         return False
     try:
+        if not modes:
+            return entry.is_file(follow_symlinks=False)
         return entry.stat(follow_symlinks=False).st_mode & LOOKED_AT == PLAIN
     except OSError:
         return False
@@ -121,10 +126,15 @@ def _tidy(entry: os.DirEntry[str]) -> str | None:
         return None
     if not stat.S_ISREG(mode):
         return "is neither a file, a folder nor a link"
+    open_up(Path(entry.path), mode)
+    return None
+
+
+def open_up(file: Path, mode: int) -> None:
+    """Make a file, of the mode it has, readable to us and nobody's program of higher rights."""
     wanted = (stat.S_IMODE(mode) & ~SPECIAL_BITS) | stat.S_IRUSR | stat.S_IWUSR
     if wanted != stat.S_IMODE(mode):
-        Path(entry.path).chmod(wanted)
-    return None
+        file.chmod(wanted)
 
 
 def scan_changed(root: Path, paths: Sequence[str], *, max_file_bytes: int) -> tuple[Finding, ...]:

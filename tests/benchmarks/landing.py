@@ -334,8 +334,9 @@ def table(rows: list[Row]) -> str:
     for measure_name in dict.fromkeys(row.name for row in rows):
         same = [row for row in rows if row.name == measure_name]
         for name in same[0].turns:
-            growth = same[-1].cost(name).wall / same[0].cost(name).wall
-            lines.append(f"growth {same[0].files} to {same[-1].files} files: {measure_name}, {name}: {growth:.2f}")
+            most, least = same[-1].cost(name), same[0].cost(name)
+            growth = f"{most.wall / least.wall:.2f} wall, {most.processor / least.processor:.2f} cpu"
+            lines.append(f"growth {same[0].files} to {same[-1].files} files: {measure_name}, {name}: {growth}")
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ from fleet.core.facts import Failure
 from fleet.ports import Change, Lease
 from tests.worktrees.conftest import Bench, OpenBench, git, sign
 from worktrees.message import compose, member_of
+from worktrees.scan import scan_tree
 
 
 def tree_of(lease: Lease) -> Path:
@@ -124,6 +125,7 @@ async def test_links_inside_odd_names_and_modes_are_committed_exactly(bench: Ben
         "echo x > kept.log && echo y > noted.log && printf '!kept.log\n' >> .gitignore",
         "mkdir -p a/b/c empty/folder && echo deep > a/b/c/d && rm .gitignore",
         "rm -r README.md src .gitignore",
+        "echo x >> README.md && chmod 4000 README.md && chmod 0 src/one.py && echo y > new && chmod 6111 new",
         "mkdir closed && echo x > closed/x && chmod 000 closed",
     ],
 )
@@ -134,6 +136,7 @@ async def test_what_is_committed_is_what_git_would_add(bench: Bench, tmp_path: P
         assert isinstance(change, Change), change
         env, own = {"GIT_INDEX_FILE": str(tmp_path / "index")}, lease.slot.git  # type: ignore[attr-defined]
         await own("read-tree", bench.base, env=env)
+        assert scan_tree(lease.slot.tree, max_files=99) == ()  # type: ignore[attr-defined] # and opened for git
         await own("add", "--all", "--", ".", env=env)
         wanted = await own.line("write-tree", env=env)
     assert await bench.hands.store.git.line("rev-parse", f"{change.commit}^{{tree}}") == wanted
