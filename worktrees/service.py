@@ -17,7 +17,7 @@ from typing import Self
 
 from worktrees.git import command, environment
 
-ANSWER_S = 120.0  # how long the program may be silent when it owes an answer
+ANSWER_S = 60.0  # how long the program may be silent when it owes an answer
 END_S = 2.0  # how long it may take to end when asked
 CHUNK = 1024 * 1024
 
