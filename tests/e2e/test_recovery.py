@@ -1,0 +1,135 @@
+"""What goes wrong in a run, and how it gets on: seen from the command line."""
+
+from pathlib import Path
+
+from tests.e2e.conftest import Serve
+from tests.e2e.stage import Done, Json, Stage, content, landed, script, solve, subtask, untouched, wrong
+
+ASKS = {"do": "ask", "needs": ["Which encoding?"]}
+
+
+def run(stage: Stage, repository: Path, url: str, *more: str) -> Done:
+    return stage.fleet("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes", *more)
+
+
+def incident(stage: Stage, subtask_: str) -> Json:
+    """The only incident of a subtask."""
+    (found,) = stage.fleet("show", subtask_, "--run", "r", "--json").ended(0).json["incidents"]
+    told: Json = found
+    return told
+
+
+def test_each_kind_of_failure_meets_its_remedy(stage: Stage, repository: Path, model: Serve) -> None:
+    """A wrong solution, too large a task, a bad stretch of the service, work out of bounds, nothing done at all."""
+    halves = [subtask("half"), subtask("other", "half", run="grep -qx other whole.txt", touches=["whole.txt"])]
+    split = {"id": "whole", "why": "it is two things", "into": halves}
+    too_complex = {"failed": "whole", "kind": "too_complex"}
+    overloaded = {"do": "http", "status": 529, "times": 3, "turn": 1, "retry_after": 0.05, "then": solve("busy")}
+    strays = {"do": "stray", "files": {"stray.txt": "stray\n"}, "outside": {"README.md": "mine\n"}}
+    url = model(
+        script(
+            *(subtask(name) for name in ("wrong", "whole", "busy", "stray", "lazy")),
+            steps=[{"when": too_complex, "revision": {"assessment": "Two parts are easier.", "split": [split]}}],
+            workers={
+                "wrong": [wrong("wrong"), solve("wrong")],
+                "whole": [{"do": "too_complex"}],
+                "half": [solve("half")],
+                "other": [{"do": "solve", "files": {"whole.txt": "other\n"}}],
+                "busy": [overloaded],
+                "stray": [strays, solve("stray")],
+                "lazy": [{"do": "claim"}, solve("lazy")],
+            },
+        )
+    )
+    with untouched(repository):
+        said = run(stage.with_(FLEET_MODELS_RETRIES="2"), repository, url).ended(0)
+    said.says("wrong failed, attempt 1: check", "Two parts are easier.", "busy will be retried in", "1 split")
+    assert sorted(landed(repository, "r")) == ["busy", "half", "lazy", "other", "stray", "wrong"]
+    assert content(repository, "r", "README.md") == "hello"
+
+    told = {name: incident(stage, name) for name in ("wrong", "whole", "busy", "stray", "lazy")}
+    assert {name: (one["class"], one["strategy"], one["recovered"]) for name, one in told.items()} == {
+        "wrong": ("check", "alternative", True),
+        "whole": ("too_complex", "split", True),
+        "busy": ("transient", "retry", True),
+        "stray": ("bounds", "alternative", True),
+        "lazy": ("empty", "alternative", True),
+    }
+    status = stage.status("r")
+    assert status["recovery_rate"] == 1.0
+    assert status["incidents"]["by_strategy"] == {"alternative": 3, "split": 1, "retry": 1}
+    assert status["incidents"]["by_class"]["check"] == {"opened": 1, "recovered": 1, "unrecovered": 0}
+    assert status["subtasks"] == {"merged": 6, "split": 1}
+    stage.fleet("show", "wrong", "--run", "r").ended(0).says("FAILED    grep -qx wrong wrong.txt", "guidance")
+    stage.fleet("logs", "wrong", "--run", "r", "--attempt", "1").ended(0).says("something else")
+    stage.fleet("logs", "wrong", "--run", "r", "--attempt", "7").ended(2).says("attempt 7 of wrong has no log")
+    stage.fleet("diff", "wrong", "--run", "r", "--attempt", "1").ended(0).says("+something else")
+
+
+def test_a_question_is_answered_while_the_rest_goes_on(stage: Stage, repository: Path, model: Serve) -> None:
+    url = model(script(subtask("clear"), subtask("vague"), workers={"vague": [ASKS, solve("vague")]}))
+    asked = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
+    with stage.going(*asked) as going:
+        stage.wait("r", lambda state: state.open_questions() and state.commits, going)
+        stage.fleet("status", "r").ended(0).says("QUESTION   q1: ", "Which encoding?", "fleet answer q1 TEXT")
+        stage.fleet("answer", "q7", "UTF-8", "--run", "r").ended(2).says("no question 'q7'")
+        stage.fleet("answer", "q1", " ", "--run", "r").ended(2).says("the answer is empty")
+        stage.fleet("answer", "q1", "UTF-8", "--run", "r").ended(0).says("q1 answered")
+        going.done().ended(0).says("QUESTION q1 about vague", "q1 answered by", "LANDED")
+    assert landed(repository, "r") == ["clear", "vague"]
+    (_, second) = stage.fleet("show", "vague", "--run", "r", "--json").ended(0).json["attempts"]
+    assert "UTF-8" in second["guidance"]
+    assert incident(stage, "vague")["strategy"] == "human"
+    stage.fleet("answer", "q1", "Latin-1", "--run", "r").ended(2).says("q1 was answered already: UTF-8")
+
+
+def test_what_nobody_answered_is_missing_and_an_answer_brings_it(stage: Stage, repository: Path, model: Serve) -> None:
+    """The run ends as partial, says what is missing and how to go on; answered and resumed, the rest lands."""
+    played = script(
+        subtask("clear"), subtask("vague"), subtask("last", "vague"), workers={"vague": [ASKS, solve("vague")]}
+    )
+    url = model(played)
+    with untouched(repository):
+        done = run(stage.with_(FLEET_LIMITS_ANSWER_WAIT_MINUTES="0.001"), repository, url)
+        done.ended(1).says("PARTIAL", "nobody answered q1", "fleet answer q1 TEXT --run r", "fleet resume r")
+        assert landed(repository, "r") == ["clear"]
+        assert stage.status("r")["subtasks"] == {"escalated": 1, "merged": 1, "waiting": 1}
+        stage.fleet("answer", "q1", "UTF-8", "--run", "r").ended(0).says("nothing runs it now: `fleet resume r`")
+        stage.fleet("resume", "r", "--base-url", url).ended(0).says("LANDED")
+    assert landed(repository, "r") == ["clear", "vague", "last"]
+    stage.nothing_runs("r")
+
+
+def test_a_human_gives_a_hopeless_subtask_another_try(stage: Stage, repository: Path, model: Serve) -> None:
+    hopeless = subtask("hard", failure_action="ask")
+    url = model(script(hopeless, workers={"hard": [{"do": "fail", "message": "no idea"}, solve("hard")]}))
+    quick = stage.with_(FLEET_LIMITS_ANSWER_WAIT_MINUTES="0")
+    run(quick, repository, url).ended(1).says("QUESTION q1 about hard", "How should it go on?")
+    stage.fleet("show", "hard", "--run", "r").ended(0).says("escalated", "no idea")
+    stage.fleet("retry", "hrad", "--run", "r").ended(2).says("did you mean 'hard'")
+    stage.fleet("retry", "hard", "-g", "write the word", "--run", "r").ended(0).says("hard will be tried again")
+    stage.fleet("resume", "r", "--base-url", url).ended(0)
+    assert landed(repository, "r") == ["hard"]
+    stage.fleet("retry", "hard", "--run", "r").ended(2).says("hard is merged; only what failed can be tried again")
+
+
+def test_a_spent_budget_ends_the_run_and_more_of_it_goes_on(stage: Stage, repository: Path, model: Serve) -> None:
+    url = model(script(subtask("one"), subtask("two", "one")))
+    run(stage, repository, url, "--budget", "0.0001").ended(4).says("ended: budget", "is spent", "fleet resume r")
+    assert stage.status("r")["state"] == "budget"
+    stage.fleet("resume", "r", "--base-url", url, "--budget", "50").ended(0)
+    assert landed(repository, "r") == ["one", "two"]
+
+
+def test_the_gate_of_the_repository_keeps_red_work_off_the_branch(stage: Stage, repository: Path, model: Serve) -> None:
+    """Each is right by itself, both together are not: the later one is sent back, and comes again differently."""
+    both = [subtask(name, run=f"test -f {name}.txt") for name in ("a", "b")]
+    work = {name: [solve(name), {"do": "solve", "files": {f"{name}.txt": "fine\n"}}] for name in ("a", "b")}
+    url = model(script(*both, workers=work))
+    gated = stage.with_(FLEET_CHECKS_GATE="! { grep -qx a a.txt && grep -qx b b.txt; } 2>/dev/null")
+    run(gated, repository, url).ended(0).says("sent back: integration", "(2 of 2)")
+    first, second = landed(repository, "r")
+    assert {first, second} == {"a", "b"}
+    assert content(repository, "r", f"{first}.txt") == first
+    assert content(repository, "r", f"{second}.txt") == "fine"
+    assert incident(stage, second)["class"] == "integration"
