@@ -15,6 +15,7 @@ from fleet.ports import Desk, Meter, WorkerBrief
 
 _EVIDENCE = 6_000  # characters of evidence of one earlier failure
 _NOTES = 20_000  # characters of the repository's own notes
+_UNKNOWN = "HTTP 404"  # the model; a refused key is nobody's choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class ApiWorker:
         )
         with self.transcripts.open(brief.subtask.id, brief.attempt) as transcript:
             result = await Conversation(setting, self.caller, meter, transcript).hold(first_message(brief))
-        return _own_fault(result, brief.model) if isinstance(result, Failure) and brief.model else result
+        chosen = brief.subtask.model
+        return _own_fault(result, chosen) if isinstance(result, Failure) and chosen else result
 
 
 def first_message(brief: WorkerBrief) -> list[str]:
@@ -88,8 +90,8 @@ def _result(subtask: str, report: Report) -> dict[str, Any]:
 
 
 def _own_fault(failure: Failure, model: str) -> Failure:
-    """A model that the planner chose for this subtask and the service does not take is a fault of that choice."""
-    if failure.kind != "configuration":
+    """A model that the plan chose for this subtask and the service does not know is a fault of that choice."""
+    if failure.kind != "configuration" or not failure.summary.startswith(_UNKNOWN):
         return failure
     summary = f"the model chosen for this subtask, {model!r}, can't be used: {failure.summary}"
     return failure.model_copy(update={"kind": "other", "summary": summary})

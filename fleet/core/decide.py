@@ -51,7 +51,7 @@ def over_budget(state: RunState, now: float) -> str | None:
     """Which budget is spent."""
     policy = state.policy
     if policy.budget_dollars is not None and state.spent.priced_dollars >= policy.budget_dollars:
-        return f"the budget of ${policy.budget_dollars:.2f} is spent"
+        return f"the budget of ${policy.budget_dollars:g} is spent"
     if policy.budget_minutes is not None and state.seconds(now) >= policy.budget_minutes * 60:
         return f"the budget of {policy.budget_minutes:g} minutes is spent"
     return None
@@ -147,7 +147,11 @@ def _remedy(state: RunState, subtask: SubtaskState, failure: f.Failure, now: flo
     wait = now + backoff(policy, key=f"{state.run}/{subtask.id}", failures=subtask.counted + subtask.retries)
     again = f.RemedyChosen(at=now, subtask=subtask.id, number=number, remedy="retry", not_before=wait)
     if not LADDER[failure.kind].counts:
-        return again if subtask.retries <= policy.max_retries else _ask(subtask, failure, now)
+        if subtask.retries <= policy.max_retries:
+            return again
+        if failure.kind == "transient" and state.spent.calls == 0:  # the service was never there
+            return f.RunEnded(at=now, ending="failed", why=failure.summary)
+        return _ask(subtask, failure, now)
     if action == "abort":
         return f.RunEnded(at=now, ending="aborted", why=f"{subtask.id} failed: {failure.summary}")
     if action == "skip":
@@ -161,10 +165,11 @@ def _remedy(state: RunState, subtask: SubtaskState, failure: f.Failure, now: flo
 
 def _ask(subtask: SubtaskState, failure: f.Failure, now: float) -> f.Fact:
     tries = len(subtask.attempts)
+    said = failure.summary.rstrip(".")
     return f.QuestionAsked(
         at=now,
         about=subtask.id,
-        question=f"{subtask.id} failed {tries} time{'s' * (tries != 1)}; last: {failure.summary}. How should it go on?",
+        question=f"{subtask.id} failed {tries} time{'s' * (tries != 1)}; last: {said}. How should it go on?",
         options=("retry with this guidance: …", "drop it"),
         evidence=failure.evidence,
     )

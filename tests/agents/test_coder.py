@@ -125,7 +125,8 @@ async def test_a_model_that_the_planner_made_up_is_the_subtasks_failure(
     model: Script, tmp_path: Path, brief: WorkerBrief, desk: FolderDesk, purse: Purse
 ) -> None:
     model.will(fails(404, "not_found_error", "model: claude-nine"))
-    outcome = await attempt(model, tmp_path, replace(brief, model="claude-nine"), desk, purse)
+    chosen = brief.subtask.model_copy(update={"model": "claude-nine"})
+    outcome = await attempt(model, tmp_path, replace(brief, subtask=chosen, model="claude-nine"), desk, purse)
     assert isinstance(outcome, Failure)
     assert outcome.kind == "other"
     assert "claude-nine" in outcome.summary

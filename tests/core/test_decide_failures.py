@@ -88,12 +88,23 @@ def test_past_the_last_attempt_a_human_is_asked_and_the_rest_goes_on() -> None:
     assert not story.state.ended
 
 
-def test_retries_that_cost_nothing_end_with_a_human_too() -> None:
-    story = planned("api", policy=Policy(max_retries=2))
+def _never_gets_through(story: Story) -> None:
     for _ in range(2):
         story.attempt_fails("api", "transient")
         story.time_passes_to_the_next_wake()
     story.attempt_fails("api", "transient")
+
+
+def test_a_service_that_was_never_there_ends_the_run_instead_of_asking_about_each_subtask() -> None:
+    story = planned("api", policy=Policy(max_retries=2))
+    _never_gets_through(story)
+    assert (story.state.ending, story.questions()) == ("failed", [])
+
+
+def test_retries_that_cost_nothing_end_with_a_human_too() -> None:
+    story = planned("api", policy=Policy(max_retries=2))
+    story.model_is_called("api")
+    _never_gets_through(story)
     assert story.standing("api") == "escalated"
     assert story.of("api").counted == 0
 
