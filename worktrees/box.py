@@ -10,12 +10,13 @@ import resource
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fleet.core.facts import Failure
 from fleet.ports import Broken, FleetError
-from worktrees.process import Finished, Launch, memory_file, run
+from worktrees.marks import MARK, Manager, this_manager
+from worktrees.process import GATE, Finished, Launch, memory_file, run
 from worktrees.settings import MIB, BoxLimits, HandSettings
 
 ROOT = "/repo"
@@ -31,7 +32,7 @@ NAMESPACES = (
     *("--unshare-cgroup-try", "--hostname", "worker", "--disable-userns"),
     *("--new-session", "--die-with-parent", "--cap-drop", "ALL", "--clearenv"),
 )
-MARK = "FLEET_BOX"
+NO_INPUT = "/dev/null"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Box:
     """How commands are run; one for all worktrees."""
 
     settings: HandSettings
+    manager: Manager = field(default_factory=this_manager)
 
     def root(self, place: Place) -> str:
         """The worktree's path as the command sees it."""
@@ -61,14 +63,28 @@ class Box:
         self, place: Place, argv: Sequence[str], *, timeout_s: float, data: bytes = b"", merged: bool = True, cap: int
     ) -> Finished:
         """Run a command to its end. Raises `Broken` when there was no box to run it in."""
-        if self.settings.sandbox == "none":
-            bare = Launch(argv, _bare_environment(self.settings, place), cwd=place.tree, input=data, merged=merged)
-            return await run(bare, timeout_s=timeout_s, cap=cap)
-        with _boxed(self.settings, place, argv) as (command, fds, status):
-            env = {"PATH": os.pathsep.join(SYSTEM_PATH), MARK: place.mark}
-            launch = Launch(command, env, cwd=Path("/"), input=data, pass_fds=fds, merged=merged)
+        with ExitStack() as files:
+            given = files.enter_context(memory_file(data)) if data else None
+            gated = (*_gate(given), *argv)
+            environment = {**_environment(self.settings), MARK: self.manager.mark(place.mark)}
+            if self.settings.sandbox == "none":
+                environment = _bare_environment(self.settings, place, environment)
+                fds = () if given is None else (given,)
+                bare = Launch(gated, environment, cwd=place.tree, pass_fds=fds, merged=merged, gated=True)
+                return await run(bare, timeout_s=timeout_s, cap=cap)
+            boxed = files.enter_context(_boxed(self.settings, place, gated, environment))
+            env = {"PATH": os.pathsep.join(SYSTEM_PATH), MARK: environment[MARK]}
+            launch = Launch(
+                boxed.command,
+                env,
+                cwd=Path("/"),
+                pass_fds=boxed.fds if given is None else (*boxed.fds, given),
+                merged=merged,
+                gated=True,
+                init=boxed.init,
+            )
             done = await run(launch, timeout_s=timeout_s, cap=cap)
-            if not done.timed_out and not _reports_exit(status):
+            if not done.timed_out and not boxed.reports_exit():
                 said = (done.stderr or done.stdout).decode("utf-8", "replace")[-2000:]
                 raise Broken(Failure(kind="infrastructure", summary="the sandbox could not be started", evidence=said))
         return done
@@ -83,11 +99,35 @@ def require(settings: HandSettings) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Boxed:
+    """A command line for bubblewrap, the descriptors it needs, and the one of them that it reports to."""
+
+    command: tuple[str, ...]
+    fds: tuple[int, ...]
+    status: int
+
+    def init(self) -> int | None:
+        """The first process in the box."""
+        return next((said["child-pid"] for said in self._said() if "child-pid" in said), None)
+
+    def reports_exit(self) -> bool:
+        """Whether bubblewrap got as far as to see the command end."""
+        return any("exit-code" in said for said in self._said())
+
+    def _said(self) -> list[dict[str, int]]:
+        lines = os.pread(self.status, 4096, 0).decode("utf-8", "replace").splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+
+def _gate(given: int | None) -> tuple[str, ...]:
+    return ("sh", "-c", GATE, "gate", NO_INPUT if given is None else f"/proc/self/fd/{given}")
+
+
 @contextmanager
 def _boxed(
-    settings: HandSettings, place: Place, argv: Sequence[str]
-) -> Iterator[tuple[tuple[str, ...], tuple[int, ...], int]]:
-    """The command line for bubblewrap, the descriptors it needs, and the one it reports to."""
+    settings: HandSettings, place: Place, argv: Sequence[str], environment: Mapping[str, str]
+) -> Iterator[_Boxed]:
     with ExitStack() as files:
         contents = (PASSWD, GROUP, HOSTS, b"")
         passwd, group, hosts, empty = (files.enter_context(memory_file(content)) for content in contents)
@@ -103,7 +143,7 @@ def _boxed(
             *("--bind", str(place.tree), ROOT),
             *(("--ro-bind-data", str(empty), f"{ROOT}/.git") if os.path.lexists(place.tree / ".git") else ()),
             *("--remount-ro", "/", "--chdir", ROOT),
-            *(part for pair in _environment(settings, place).items() for part in ("--setenv", *pair)),
+            *(part for pair in environment.items() for part in ("--setenv", *pair)),
         ]
         packed = b"".join(os.fsencode(argument) + b"\0" for argument in arguments)
         listed, status = files.enter_context(memory_file(packed)), files.enter_context(memory_file(b""))
@@ -117,7 +157,7 @@ def _boxed(
             "--",
             *inside,
         )
-        yield command, (passwd, group, hosts, empty, listed, status), status
+        yield _Boxed(command, (passwd, group, hosts, empty, listed, status), status)
 
 
 def _root(limits: BoxLimits) -> list[str]:
@@ -171,7 +211,7 @@ def _interpreter(folder: Path) -> tuple[Path, ...]:
     return ()
 
 
-def _environment(settings: HandSettings, place: Place) -> dict[str, str]:
+def _environment(settings: HandSettings) -> dict[str, str]:
     return {
         "PATH": _path(settings),
         "HOME": HOME,
@@ -180,24 +220,16 @@ def _environment(settings: HandSettings, place: Place) -> dict[str, str]:
         "TMPDIR": "/tmp",  # noqa: S108 - the box's own
         "PYTHONDONTWRITEBYTECODE": "1",
         **settings.environment,
-        MARK: place.mark,
     }
 
 
-def _bare_environment(settings: HandSettings, place: Place) -> Mapping[str, str]:
+def _bare_environment(settings: HandSettings, place: Place, environment: Mapping[str, str]) -> dict[str, str]:
     """Without a sandbox: the same environment, with a home and a scratch folder beside the worktree."""
     home, scratch = place.scratch / "home", place.scratch / "tmp"
     for folder in (home, scratch):
         folder.mkdir(parents=True, exist_ok=True)
-    return {**_environment(settings, place), "HOME": str(home), "TMPDIR": str(scratch), **settings.environment}
+    return {**environment, "HOME": str(home), "TMPDIR": str(scratch), **settings.environment}
 
 
 def _path(settings: HandSettings) -> str:
     return os.pathsep.join((*map(str, settings.path), *SYSTEM_PATH))
-
-
-def _reports_exit(status: int) -> bool:
-    """Whether bubblewrap got as far as to see the command end."""
-    os.lseek(status, 0, os.SEEK_SET)
-    seen = os.read(status, 4096).decode("utf-8", "replace").splitlines()
-    return any("exit-code" in json.loads(line) for line in seen if line.startswith("{") and line.endswith("}"))

@@ -2,13 +2,17 @@
 
 Knows nothing of git or boxes. It waits on pidfds, so that a hundred children cost no thread each, and it owns its
 pipes, so that a grandchild that keeps one open can't hold up the answer.
+
+A gated child is started in two steps: it says that it is there, and does nothing before it is told to go. When the
+manager dies in between, nobody tells it to.
 """
 
 import os
 import signal
+import socket
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -23,6 +27,16 @@ SPAWNS = 3  # a thousand tasks that spawn at once delay the loop by 870 ms, thre
 CHUNK = 64 * 1024
 DRAIN_S = 1.0  # how long a pipe may stay open after the child and its group are gone
 REAP_S = 5.0  # how long a killed child may take to die
+START_S = 60.0  # how long a gated child may take to say that it is there, on a machine that is starved
+READY, GO = b"r", b"go\n"
+REFUSED = 75  # what the gate ends with when nobody says go
+
+# In a shell: say that we are there, wait for the word, take the real input ($1), become the command ($2 and on).
+# Its standard input is the gate, because a plain shell knows no descriptor above 9.
+GATE = (
+    f'printf {READY.decode()} >&0 || exit {REFUSED}; IFS= read -r word && [ "$word" = {GO.decode().strip()} ] '
+    f'|| exit {REFUSED}; exec <"$1" || exit {REFUSED}; shift; exec "$@"'
+)
 
 _spawns: RunVar[CapacityLimiter] = RunVar("_spawns")
 
@@ -38,6 +52,10 @@ class Launch:
     pass_fds: tuple[int, ...] = ()
     merged: bool = False
     """Both streams in one, in order."""
+    gated: bool = False
+    """The child runs `GATE` first; its standard input is the gate, and `input` is not used."""
+    init: Callable[[], int | None] | None = None
+    """Once the gate is reached: the process whose end is the end of everything in the box."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +79,13 @@ async def run(launch: Launch, *, timeout_s: float, cap: int, grace_s: float = 0.
         child = _spawn(launch, cap)
     finally:
         limiter.release()
-    began, timed_out = monotonic(), False
+    timed_out = False
     try:
         async with create_task_group() as drains:
             for pipe in child.pipes:
                 drains.start_soon(pipe.drain)
+            await child.open_gate(launch.init)
+            began = monotonic()
             with move_on_after(timeout_s) as limit:
                 await wait_readable(child.pidfd)
             timed_out = limit.cancelled_caught
@@ -76,6 +96,8 @@ async def run(launch: Launch, *, timeout_s: float, cap: int, grace_s: float = 0.
         with CancelScope(shield=True):
             await child.stop(grace_s)
             child.close()
+    if child.late:
+        raise Broken(Failure(kind="infrastructure", summary=f"a command did not start within {START_S:g} s"))
     outputs = [pipe.kept for pipe in child.pipes]
     return Finished(
         exit_code=child.exit_code,
@@ -148,13 +170,31 @@ class Child:
     popen: subprocess.Popen[bytes]
     pidfd: int
     pipes: tuple[Pipe, ...]
+    gate: socket.socket | None = None
+    init: int | None = None
+    """A pidfd of the first process in the box: it ends last, when everything else in there has ended."""
+    late: bool = False
+    """It never said that it is there."""
 
     @property
     def exit_code(self) -> int:
         return -signal.SIGKILL if self.popen.returncode is None else self.popen.returncode
 
+    async def open_gate(self, init: Callable[[], int | None] | None) -> None:
+        """Let a gated child go on. One that ends before it reaches its gate is left to be reaped."""
+        if self.gate is None:
+            return
+        with self.gate, move_on_after(START_S) as limit:
+            await wait_readable(self.gate)
+            with suppress(ConnectionError):
+                if self.gate.recv(1) == READY:
+                    pid = init() if init else None
+                    self.init = None if pid is None else os.pidfd_open(pid)  # waits at its gate, so it is there
+                    self.gate.sendall(GO)
+        self.late = limit.cancelled_caught
+
     async def stop(self, grace_s: float) -> None:
-        """Make sure that nobody of the group is left. Harmless once the child is reaped."""
+        """Make sure that nobody of the group, and nobody of the box, is left. Harmless once the child is reaped."""
         if self.popen.returncode is not None:
             return
         if grace_s > 0:
@@ -164,6 +204,10 @@ class Child:
         self._signal(signal.SIGKILL)  # not reaped yet, so the number of the group is still ours
         with move_on_after(REAP_S):
             await wait_readable(self.pidfd)
+            if self.init is not None:
+                with suppress(ProcessLookupError, PermissionError):
+                    signal.pidfd_send_signal(self.init, signal.SIGKILL)
+                await wait_readable(self.init)
         self.popen.poll()
 
     def _signal(self, number: signal.Signals) -> None:
@@ -172,6 +216,10 @@ class Child:
 
     def close(self) -> None:
         os.close(self.pidfd)
+        if self.init is not None:
+            os.close(self.init)
+        if self.gate is not None:
+            self.gate.close()
         for pipe in self.pipes:
             os.close(pipe.fd)
 
@@ -179,8 +227,14 @@ class Child:
 def _spawn(launch: Launch, cap: int) -> Child:
     pipes: list[Pipe] = []
     ends: list[int] = []
+    gate: socket.socket | None = None
     try:
-        with memory_file(launch.input) as stdin:
+        with ExitStack() as files:
+            if launch.gated:
+                gate, theirs_gate = socket.socketpair()
+                stdin = files.enter_context(theirs_gate).fileno()
+            else:
+                stdin = files.enter_context(memory_file(launch.input))
             for _ in range(1 if launch.merged else 2):
                 ours, theirs = os.pipe()
                 pipes.append(Pipe(ours, Kept(cap)))
@@ -195,8 +249,10 @@ def _spawn(launch: Launch, cap: int) -> Child:
                 pass_fds=launch.pass_fds,
                 start_new_session=True,
             )
-        return Child(popen, os.pidfd_open(popen.pid), tuple(pipes))
+        return Child(popen, os.pidfd_open(popen.pid), tuple(pipes), gate)
     except (OSError, ValueError) as error:
+        if gate is not None:
+            gate.close()
         for pipe in pipes:
             os.close(pipe.fd)
         program = launch.argv[0]

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-from anyio import CapacityLimiter
+from anyio import CapacityLimiter, to_thread
 
 from fleet.core.facts import Member
 from fleet.core.ids import RunId, Sha, SubtaskId, attempt_ref
@@ -17,6 +17,7 @@ from worktrees.desk import BoxDesk
 from worktrees.git import text
 from worktrees.integrator import StoreIntegrator
 from worktrees.lease import SlotLease
+from worktrees.marks import end_orphans
 from worktrees.message import Person
 from worktrees.publish import Publisher
 from worktrees.settings import HandSettings
@@ -81,6 +82,7 @@ async def open_workshop(target: Target, settings: HandSettings, run: RunId, base
     with _held(store, run) as ours:
         if not ours:
             raise FleetError(f"the worktrees of {run} are in use by another process; stop it first")
+        await to_thread.run_sync(end_orphans)  # what a killed manager left running could still write
         await _begin(store, run, base)
         pool = Pool(store, run, settings.max_files, settings.cleanup_s)
         box = Box(settings)

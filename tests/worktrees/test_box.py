@@ -34,7 +34,7 @@ async def test_the_environment_is_ours_alone(open_bench: OpenBench, monkeypatch:
     async with open_bench(environment={"COLOUR": "blue"}) as bench, bench.hands.lease(bench.base) as lease:
         everything = await lease.desk.run("env; cat /proc/*/environ | tr '\\0' '\\n'", timeout_s=20)
         assert "canary" not in everything.output
-        seen = await lease.desk.run("echo $PWD $HOME $COLOUR $FLEET_BOX; id -u", timeout_s=20)
+        seen = await lease.desk.run("echo $PWD $HOME $COLOUR ${FLEET_BOX#*/}; id -u", timeout_s=20)
         assert seen.output == "/repo /home/worker blue r1/1\n1000\n"
 
 

@@ -1,14 +1,16 @@
 """Children: their output, their time, and what is left of them."""
 
 import os
+import socket
+import subprocess
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 import pytest
 from anyio import create_task_group, move_on_after
 
 from fleet.ports import Broken
-from worktrees.process import Finished, Launch, run
+from worktrees.process import GATE, GO, READY, REFUSED, Finished, Launch, run
 
 ENV = {"PATH": os.defpath}
 
@@ -20,6 +22,14 @@ async def shell(script: str, *, timeout_s: float = 20, cap: int = 10_000, data: 
 def alive(pid: int) -> bool:
     stat = Path(f"/proc/{pid}/stat")
     return stat.exists() and stat.read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def dead(pid: int) -> bool:
+    """Whether a process that was killed has died; the signal takes a moment to arrive."""
+    until = monotonic() + 20
+    while alive(pid) and monotonic() < until:
+        sleep(0.005)
+    return not alive(pid)
 
 
 async def test_both_streams_come_in_order_with_the_exit_code() -> None:
@@ -41,7 +51,7 @@ async def test_who_ignores_being_asked_is_killed_with_the_whole_group(tmp_path: 
     script = f"trap '' TERM HUP INT; sleep 600 & echo $! > {tmp_path}/pid; wait"
     done = await shell(script, timeout_s=0.5)
     assert done.timed_out
-    assert not alive(int((tmp_path / "pid").read_text(encoding="utf-8")))
+    assert dead(int((tmp_path / "pid").read_text(encoding="utf-8")))
 
 
 async def test_a_background_child_that_keeps_the_pipe_open_holds_nobody_up() -> None:
@@ -54,7 +64,7 @@ async def test_a_background_child_that_keeps_the_pipe_open_holds_nobody_up() -> 
 async def test_cancelling_leaves_no_process(tmp_path: Path) -> None:
     with move_on_after(0.5):
         await shell(f"sleep 600 & echo $! > {tmp_path}/pid; wait")
-    assert not alive(int((tmp_path / "pid").read_text(encoding="utf-8")))
+    assert dead(int((tmp_path / "pid").read_text(encoding="utf-8")))
 
 
 async def test_a_program_that_is_missing_is_a_failure_of_the_infrastructure() -> None:
@@ -71,3 +81,29 @@ async def test_children_leak_no_descriptor_and_no_thread() -> None:
             group.start_soon(shell, "echo hello")
     after = len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))  # noqa: PTH208 - counted, not walked
     assert after == before
+
+
+@pytest.mark.parametrize("word", [b"", b"g", b"no\n", b"go on\n"])
+def test_a_gated_command_starts_only_at_the_word(tmp_path: Path, word: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    argv = ("sh", "-c", GATE, "gate", "/dev/null", "touch", str(tmp_path / "ran"))
+    with ours, subprocess.Popen(argv, stdin=theirs.fileno()) as gated:
+        theirs.close()
+        assert ours.recv(1) == READY
+        ours.sendall(word)
+        ours.shutdown(socket.SHUT_RDWR)
+        assert gated.wait() == REFUSED
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_a_gated_command_gets_its_input_and_not_the_gate(tmp_path: Path) -> None:
+    (tmp_path / "input").write_bytes(GO * 3)
+    script = "cat; readlink /proc/self/fd/0; ls /proc/self/fd | wc -l"
+    argv = ("sh", "-c", GATE, "gate", str(tmp_path / "input"), "sh", "-c", script)
+    done = await run(Launch(argv, ENV, merged=True, gated=True), timeout_s=20, cap=1000)
+    assert done.stdout.decode() == f"go\ngo\ngo\n{tmp_path}/input\n4\n"
+
+
+async def test_a_gated_command_that_never_gets_to_its_gate_is_reaped() -> None:
+    done = await run(Launch(("sh", "-c", "exit 9"), ENV, gated=True), timeout_s=20, cap=100)
+    assert done.exit_code == 9
