@@ -8,14 +8,15 @@ import json
 import os
 import resource
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fleet.core.facts import Failure
 from fleet.ports import Broken, FleetError
 from worktrees.marks import MARK, Manager, this_manager
+from worktrees.mount import Overlay
 from worktrees.process import GATE, Finished, Launch, memory_file, run
 from worktrees.settings import MIB, BoxLimits, HandSettings
 
@@ -42,6 +43,9 @@ class Place:
     tree: Path
     scratch: Path
     mark: str
+    overlay: Overlay | None = None
+    """The worktree is mounted at `tree` for each command; otherwise it lies there."""
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,28 +70,34 @@ class Box:
         with ExitStack() as files:
             given = files.enter_context(memory_file(data)) if data else None
             gated = (*_gate(given), *argv)
-            environment = {**_environment(self.settings), MARK: self.manager.mark(place.mark)}
+            environment = {**_environment(self.settings), **place.environment, MARK: self.manager.mark(place.mark)}
             if self.settings.sandbox == "none":
                 environment = _bare_environment(self.settings, place, environment)
-                fds = () if given is None else (given,)
-                bare = Launch(gated, environment, cwd=place.tree, pass_fds=fds, merged=merged, gated=True)
+                own = () if given is None else (given,)
+                bare = Launch(gated, environment, cwd=place.tree, pass_fds=own, merged=merged, gated=True)
                 return await run(bare, timeout_s=timeout_s, cap=cap)
             boxed = files.enter_context(_boxed(self.settings, place, gated, environment))
             env = {"PATH": os.pathsep.join(SYSTEM_PATH), MARK: environment[MARK]}
-            launch = Launch(
-                boxed.command,
-                env,
-                cwd=Path("/"),
-                pass_fds=boxed.fds if given is None else (*boxed.fds, given),
-                merged=merged,
-                gated=True,
-                init=boxed.init,
-            )
-            done = await run(launch, timeout_s=timeout_s, cap=cap)
+            fds = boxed.fds if given is None else (*boxed.fds, given)
+            async with _mounted(place) as (before, cwd):
+                launch = Launch(
+                    (*before, *boxed.command), env, cwd=cwd, pass_fds=fds, merged=merged, gated=True, init=boxed.init
+                )
+                done = await run(launch, timeout_s=timeout_s, cap=cap)
             if not done.timed_out and not boxed.reports_exit():
                 said = (done.stderr or done.stdout).decode("utf-8", "replace")[-2000:]
                 raise Broken(Failure(kind="infrastructure", summary="the sandbox could not be started", evidence=said))
         return done
+
+
+@asynccontextmanager
+async def _mounted(place: Place) -> AsyncIterator[tuple[tuple[str, ...], Path]]:
+    """What stands before bubblewrap so that the worktree is there, and the folder that this starts in."""
+    if place.overlay is None:
+        yield (), Path("/")
+    else:
+        async with place.overlay.turn() as before:
+            yield before, place.overlay.home
 
 
 def require(settings: HandSettings) -> None:
@@ -141,7 +151,11 @@ def _boxed(
             *(() if settings.network else ("--ro-bind-data", str(hosts), "/etc/hosts")),
             *(part for path in _shown(settings.read_only) for part in ("--ro-bind", str(path), str(path))),
             *("--bind", str(place.tree), ROOT),
-            *(("--ro-bind-data", str(empty), f"{ROOT}/.git") if os.path.lexists(place.tree / ".git") else ()),
+            *(
+                ("--ro-bind-data", str(empty), f"{ROOT}/.git")
+                if place.overlay or os.path.lexists(place.tree / ".git")
+                else ()
+            ),
             *("--remount-ro", "/", "--chdir", ROOT),
             *(part for pair in environment.items() for part in ("--setenv", *pair)),
         ]

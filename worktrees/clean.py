@@ -8,8 +8,9 @@ from worktrees.commits import PATCH
 from worktrees.git import Git, text
 from worktrees.integrator import landed_since
 from worktrees.publish import published_ref
-from worktrees.slots import make_folder, remove_slots, slots_dir
+from worktrees.slots import remove_slots, slots_dir
 from worktrees.store import Store, stores_dir, try_lock
+from worktrees.wipe import make_folder
 
 DIFF_CAP = 2 * 1024 * 1024
 

@@ -16,15 +16,19 @@ from fleet.core.facts import Failure
 from fleet.core.ids import Sha, attempt_ref
 from fleet.core.paths import matches, outside
 from fleet.ports import Change, Signature
+from worktrees.change import Below, select
 from worktrees.changes import LINK, Entry, commit_change, content, entries_in
 from worktrees.fold import differing
 from worktrees.git import Git, fields
 from worktrees.message import Person, author_of, compose
+from worktrees.mount import Overlay
 from worktrees.objects import signed_now
 from worktrees.scan import Finding, may_hold_secret, open_up, scan_changed, scan_tree, secrets_in, shown
 from worktrees.settings import HandSettings
 from worktrees.slots import Slot
 from worktrees.store import Store
+from worktrees.upper import changes
+from worktrees.view import View
 
 GITLINK = "160000"
 GONE = "000000"
@@ -51,13 +55,46 @@ async def commit_slot(
         return _refused("the worktree holds what git must not meet", map(str, findings))
     paths = await _changed_paths(slot)
     findings = await to_thread.run_sync(
-        lambda: scan_changed(slot.tree, tuple(map(os.fsdecode, paths)), max_file_bytes=settings.max_file_bytes)
+        lambda: scan_changed(View((slot.tree,)), tuple(map(os.fsdecode, paths)), max_file_bytes=settings.max_file_bytes)
     )
     if findings:
         return _refused("the change holds what may not be committed", map(str, findings))
     entries = await to_thread.run_sync(_opened, slot.tree, paths)
     return await commit_entries(
         store, base, entries, signature=signature, touches=touches, protected=settings.protected, email=settings.email
+    )
+
+
+async def commit_overlay(
+    store: Store,
+    overlay: Overlay,
+    below: Below,
+    *,
+    signature: Signature,
+    touches: Sequence[str],
+    settings: HandSettings,
+) -> Change | Failure:
+    """Scan, commit and pin what an overlay's tenant changed. Looks at nothing else."""
+    upper = overlay.upper
+    findings = await to_thread.run_sync(lambda: scan_tree(upper, max_files=settings.max_files, whiteouts=True))
+    if findings:
+        return _refused("the worktree holds what git must not meet", map(str, findings))
+    entries = await to_thread.run_sync(changes, upper)
+    selected = await select(store.git, below, entries, upper)
+    view, there = View((upper, *below.view.layers)), [entry.path for entry in selected.there]
+    findings = await to_thread.run_sync(lambda: scan_changed(view, there, max_file_bytes=settings.max_file_bytes))
+    if findings:
+        return _refused("the change holds what may not be committed", map(str, findings))
+    gone = [Entry(os.fsencode(path)) for path in selected.gone]
+    new = [Entry(os.fsencode(entry.path), entry.mode, upper / entry.path) for entry in selected.there]
+    return await commit_entries(
+        store,
+        below.commit,
+        (*gone, *new),
+        signature=signature,
+        touches=touches,
+        protected=settings.protected,
+        email=settings.email,
     )
 
 

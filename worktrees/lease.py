@@ -7,9 +7,12 @@ from fleet.core.facts import CheckRun, Failure
 from fleet.core.ids import Sha
 from fleet.core.plan import Criterion
 from fleet.ports import Change, Signature
+from worktrees.box import Place
+from worktrees.change import Below
 from worktrees.checks import Checker
-from worktrees.commits import commit_slot
+from worktrees.commits import commit_overlay, commit_slot
 from worktrees.desk import BoxDesk
+from worktrees.mount import Overlay
 from worktrees.settings import HandSettings
 from worktrees.slots import Slot
 from worktrees.store import Store
@@ -32,4 +35,25 @@ class SlotLease:
     async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | Failure:
         return await commit_slot(
             self.store, self.slot, self.base, signature=signature, touches=touches, settings=self.settings
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayLease:
+    """A few folders above what others stand on, too."""
+
+    store: Store
+    place: Place
+    overlay: Overlay
+    below: Below
+    desk: BoxDesk
+    checker: Checker
+    settings: HandSettings
+
+    async def check(self, criteria: Sequence[Criterion]) -> tuple[CheckRun, ...]:
+        return await self.checker.run(self.place, criteria)
+
+    async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | Failure:
+        return await commit_overlay(
+            self.store, self.overlay, self.below, signature=signature, touches=touches, settings=self.settings
         )

@@ -5,12 +5,13 @@ found without git. Called when nothing runs in the box any more: what was looked
 """
 
 import os
-import posixpath
 import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from worktrees.view import View, is_whiteout
 
 MAX_DEPTH = 100
 OPEN = stat.S_IRWXU
@@ -59,10 +60,11 @@ def is_git_name(name: str) -> bool:
     return folded == ".git" or re.fullmatch(r"git~\d+", folded) is not None
 
 
-def scan_tree(root: Path, *, max_files: int, modes: bool = True) -> tuple[Finding, ...]:
-    """What git must not meet in a worktree. Opens folders and files that were closed to us, and drops setuid bits.
+def scan_tree(root: Path, *, max_files: int, modes: bool = True, whiteouts: bool = False) -> tuple[Finding, ...]:
+    """What git must not meet in a worktree, or in the upper folder of one, where a whiteout says that a path is gone.
 
-    Without `modes` files keep theirs, and none is asked for: half the time, where only changed files matter.
+    Opens folders and files that were closed to us, and drops setuid bits. Without `modes` files keep theirs, and none
+    is asked for: half the time, where only changed files matter.
     """
     findings: list[Finding] = []
     left, pending = max_files, [("", 0)]
@@ -87,7 +89,7 @@ def scan_tree(root: Path, *, max_files: int, modes: bool = True) -> tuple[Findin
                     findings.append(Finding(path, "only git may use this name"))
                 continue
             try:
-                rule = _tidy(entry)
+                rule = _tidy(entry, whiteouts=whiteouts)
             except OSError as error:
                 rule = f"can't be looked at: {error.strerror}"
             if rule:
@@ -119,10 +121,11 @@ def _is_plain(entry: os.DirEntry[str], *, modes: bool) -> bool:
         return False
 
 
-def _tidy(entry: os.DirEntry[str]) -> str | None:
+def _tidy(entry: os.DirEntry[str], *, whiteouts: bool) -> str | None:
     """Why an entry is refused, after its mode was put right."""
-    mode = entry.stat(follow_symlinks=False).st_mode
-    if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):
+    status = entry.stat(follow_symlinks=False)
+    mode = status.st_mode
+    if stat.S_ISLNK(mode) or stat.S_ISDIR(mode) or (whiteouts and is_whiteout(status)):
         return None
     if not stat.S_ISREG(mode):
         return "is neither a file, a folder nor a link"
@@ -137,37 +140,27 @@ def open_up(file: Path, mode: int) -> None:
         file.chmod(wanted)
 
 
-def scan_changed(root: Path, paths: Sequence[str], *, max_file_bytes: int) -> tuple[Finding, ...]:
+def scan_changed(view: View, paths: Sequence[str], *, max_file_bytes: int) -> tuple[Finding, ...]:
     """What may not be committed among the changed paths. Paths that are gone are fine."""
-    return tuple(finding for path in paths for finding in _changed_problems(root, path, max_file_bytes))
+    return tuple(finding for path in paths for finding in _changed_problems(view, path, max_file_bytes))
 
 
-def _changed_problems(root: Path, path: str, max_file_bytes: int) -> Iterator[Finding]:
+def _changed_problems(view: View, path: str, max_file_bytes: int) -> Iterator[Finding]:
     if path.endswith("/"):
         yield Finding(path, "is a repository of its own")
         return
     if not path.isprintable() or os.fsencode(path).decode("utf-8", "replace") != path:
         yield Finding(path, "has control characters or bytes that are no UTF-8 in its name")
         return
-    try:
-        status = (root / path).lstat()
-    except (FileNotFoundError, NotADirectoryError):
+    found = view.find(path)
+    if found is None:
         return
+    status = found[1]
     if stat.S_ISLNK(status.st_mode):
-        if link_escapes(root, path):
+        if view.leads_out(path):
             yield Finding(path, "is a link that leaves the repository")
     elif stat.S_ISREG(status.st_mode) and status.st_size > max_file_bytes:
         yield Finding(path, f"has {status.st_size} bytes; at most {max_file_bytes} are committed")
-
-
-def link_escapes(root: Path, path: str) -> bool:
-    """Whether a link is absolute or ends up outside, both as written and as the file system resolves it."""
-    goal = str((root / path).readlink())
-    written = posixpath.normpath(posixpath.join(posixpath.dirname(path), goal))
-    if goal.startswith("/") or written.split("/", 1)[0] == "..":
-        return True
-    top = os.path.realpath(root)
-    return os.path.commonpath((top, os.path.realpath(root / path))) != top
 
 
 def may_hold_secret(content: bytes) -> bool:

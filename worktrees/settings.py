@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 Sandbox = Literal["bubblewrap", "none"]
+LeaseKind = Literal["overlay", "pool"]
 
 MIB = 1024 * 1024
 
@@ -62,3 +63,4 @@ class HandSettings:
     """How long reading or writing one file may take."""
     cleanup_s: float = 30.0
     limits: BoxLimits = BoxLimits()
+    lease: LeaseKind | Literal["auto"] = "auto"

@@ -17,11 +17,10 @@ from fleet.core.ids import RunId, Sha
 from fleet.ports import Broken
 from worktrees.box import Place
 from worktrees.git import Git, fields
-from worktrees.process import Launch, run
+from worktrees.layer import difference
 from worktrees.scan import scan_tree
 from worktrees.store import Store
-
-WIPE_S = 600.0
+from worktrees.wipe import make_folder, wipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +55,7 @@ class Pool:
     cleanup_s: float
     _free: list[Slot] = field(default_factory=list)
     _made: int = 0
+    _at: dict[Slot, Sha] = field(default_factory=dict)
     _gitlinks: dict[Sha, tuple[str, ...]] = field(default_factory=dict)
 
     @asynccontextmanager
@@ -81,13 +81,16 @@ class Pool:
         return Slot(tree, await to_thread.run_sync(_admin_of, tree))
 
     async def _prepare(self, slot: Slot, base: Sha) -> None:
-        if not await to_thread.run_sync(self._is_safe, slot):
+        last = self._at.pop(slot, base)
+        converts = last != base and (await difference(self.store.git, last, base)).converts
+        if converts or not await to_thread.run_sync(self._is_safe, slot):
             await self._rebuild(slot)
         await to_thread.run_sync(_drop_locks, slot)
         await wipe(slot.place.scratch)
         await slot.git("checkout", "--quiet", "--force", "--detach", base, "--")
         await slot.git("clean", "--quiet", "-ffdx")
         await self._empty_gitlinks(slot, base)
+        self._at[slot] = base
 
     def _is_safe(self, slot: Slot) -> bool:
         """Whether git may walk what the last tenant left."""
@@ -118,29 +121,10 @@ class Pool:
 async def remove_slots(store: Store, run_id: RunId) -> None:
     """Remove what is there of a run's slots, whoever left it."""
     folder = slots_dir(store, run_id)
-    if _exists(folder):
+    if folder.exists():
         async with store.administration():
             await wipe(folder)
             await store.git("worktree", "prune", "--expire=now")
-
-
-async def wipe(path: Path) -> None:
-    """Remove a tree that may be thousands deep and closed to us. Links are removed, never followed."""
-    if not _exists(path):
-        return
-    remove, unlock = ("rm", "-rf", "--", str(path)), ("chmod", "-R", "u+rwx", "--", str(path))
-    said = b""
-    for argv in (remove, unlock, remove):
-        env = {"PATH": os.defpath, "LANG": "C.UTF-8"}
-        said = (await run(Launch(argv, env, cwd=Path("/")), timeout_s=WIPE_S, cap=4096)).stderr
-        if not _exists(path):
-            return
-    why = said.decode("utf-8", "replace").strip()
-    raise Broken(Failure(kind="infrastructure", summary=f"{path} can't be removed", evidence=why))
-
-
-def _exists(path: Path) -> bool:
-    return os.path.lexists(path)
 
 
 def _admin_of(tree: Path) -> Path:
@@ -149,10 +133,6 @@ def _admin_of(tree: Path) -> Path:
 
 def _pointer_to(admin: Path) -> bytes:
     return b"gitdir: " + os.fsencode(admin) + b"\n"
-
-
-def make_folder(path: Path) -> None:
-    path.mkdir(parents=True, exist_ok=True)
 
 
 def _make_empty(slot: Slot) -> None:

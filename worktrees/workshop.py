@@ -1,7 +1,7 @@
 """The hands of one run, put together: what the engine knows as its worktrees and its integrator."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from anyio import CapacityLimiter, to_thread
@@ -9,22 +9,25 @@ from anyio import CapacityLimiter, to_thread
 from fleet.core.facts import Member
 from fleet.core.ids import RunId, Sha, SubtaskId, attempt_ref
 from fleet.ports import Broken, Change, FleetError, Lease, Merged, Repository
-from worktrees.box import Box, require
+from worktrees.box import Box, Place, require
 from worktrees.checks import Checker
 from worktrees.clean import DIFF_CAP
 from worktrees.commits import PATCH, pinned_change
 from worktrees.desk import BoxDesk
 from worktrees.git import text
 from worktrees.integrator import StoreIntegrator
-from worktrees.lease import SlotLease
+from worktrees.lease import OverlayLease, SlotLease
 from worktrees.marks import end_orphans
 from worktrees.message import Person
+from worktrees.overlays import Overlays
 from worktrees.publish import Publisher
 from worktrees.settings import HandSettings
-from worktrees.slots import Pool, make_folder, remove_slots, slots_dir
+from worktrees.slots import Pool, remove_slots, slots_dir
 from worktrees.snapshot import Snapshot
 from worktrees.store import Store, begin_run, open_store, try_lock, unusable
 from worktrees.target import Target
+from worktrees.trial import choose
+from worktrees.wipe import make_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class Workshop:
     store: Store
     settings: HandSettings
     pool: Pool
+    overlays: Overlays | None
+    """None where worktrees are leased from the pool."""
     box: Box
     checker: Checker
     integrator: StoreIntegrator
@@ -42,12 +47,23 @@ class Workshop:
 
     @asynccontextmanager
     async def lease(self, base: Sha) -> AsyncIterator[Lease]:
-        async with self.pool.lease(base) as slot:
-            desk = BoxDesk(self.box, slot.place, self.settings, self.turns)
-            try:
+        async with AsyncExitStack() as stack:
+            if self.overlays is None:
+                slot = await stack.enter_async_context(self.pool.lease(base))
+                desk = stack.enter_context(self._desk(slot.place))
                 yield SlotLease(self.store, slot, base, desk, self.checker, self.settings)
-            finally:
-                desk.closed = True
+            else:
+                seat = await stack.enter_async_context(self.overlays.lease(base))
+                desk = stack.enter_context(self._desk(seat.place))
+                yield OverlayLease(self.store, seat.place, seat.overlay, seat.below, desk, self.checker, self.settings)
+
+    @contextmanager
+    def _desk(self, place: Place) -> Iterator[BoxDesk]:
+        desk = BoxDesk(self.box, place, self.settings, self.turns)
+        try:
+            yield desk
+        finally:
+            desk.closed = True
 
     async def pinned(self, run: RunId, subtask: SubtaskId, attempt: int) -> Change | None:
         return await pinned_change(self.store, attempt_ref(run, subtask, attempt))
@@ -84,13 +100,15 @@ async def open_workshop(target: Target, settings: HandSettings, run: RunId, base
             raise FleetError(f"the worktrees of {run} are in use by another process; stop it first")
         await to_thread.run_sync(end_orphans)  # what a killed manager left running could still write
         await _begin(store, run, base)
-        pool = Pool(store, run, settings.max_files, settings.cleanup_s)
         box = Box(settings)
+        pool = Pool(store, run, settings.max_files, settings.cleanup_s)
         try:
+            chosen = await choose(settings, slots_dir(store, run))
             yield Workshop(
                 store=store,
                 settings=settings,
                 pool=pool,
+                overlays=Overlays(store, run, settings.cleanup_s) if chosen.kind == "overlay" else None,
                 box=box,
                 checker=Checker(box, CapacityLimiter(settings.check_slots)),
                 integrator=StoreIntegrator(store, Person("fleet", settings.email)),

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 import pytest
 
 from fleet.core.facts import Failure, Member
 from fleet.ports import Change, Lease, Signature
-from worktrees.settings import HandSettings
+from worktrees.settings import HandSettings, LeaseKind
 from worktrees.target import Target, inspect
 from worktrees.workshop import Workshop, open_workshop
 
@@ -105,8 +106,14 @@ def repository(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> HandSettings:
-    return HandSettings(state_dir=tmp_path / "state", check_slots=2)
+def lease_kind() -> LeaseKind | Literal["auto"]:
+    """How worktrees are leased; a module that is about both has a fixture of this name with parameters."""
+    return "auto"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, lease_kind: LeaseKind | Literal["auto"]) -> HandSettings:
+    return HandSettings(state_dir=tmp_path / "state", check_slots=2, lease=lease_kind)
 
 
 OpenBench = Callable[..., AbstractAsyncContextManager[Bench]]

@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 
 from fleet.core.facts import Failure
-from fleet.ports import Change, Lease
+from fleet.ports import Change
 from tests.worktrees.conftest import Bench, OpenBench, git, sign
 from worktrees.message import compose, member_of
 from worktrees.scan import scan_tree
+from worktrees.settings import LeaseKind
 
 
-def tree_of(lease: Lease) -> Path:
-    return lease.slot.tree  # type: ignore[attr-defined, no-any-return]
+@pytest.fixture(params=["overlay", "pool"])
+def lease_kind(request: pytest.FixtureRequest) -> LeaseKind:
+    return request.param  # type: ignore[no-any-return]
 
 
 def shell(script: str, at: Path) -> None:
@@ -66,7 +68,7 @@ async def test_a_nested_repository_is_refused_before_git_can_be_led_astray(bench
     assert marker.exists(), "the attack works on plain git"
     marker.unlink()
     async with bench.hands.lease(bench.base) as lease:
-        shell(trap, tree_of(lease))
+        assert (await lease.desk.run(trap, timeout_s=20)).exit_code == 0
         failure = await bench.commit(lease)
     assert isinstance(failure, Failure)
     assert failure.evidence == "sub/.git: only git may use this name"

@@ -1,0 +1,144 @@
+"""What overlays share: as little as possible is checked out, and nothing moves under anybody's feet."""
+
+from pathlib import Path
+
+import pytest
+from anyio import Event, create_task_group
+
+from tests.worktrees.conftest import Bench, make_repository
+from worktrees import ground
+from worktrees.ground import Grounds
+from worktrees.settings import LeaseKind
+
+MANY = 40
+
+
+@pytest.fixture
+def lease_kind() -> LeaseKind:
+    return "overlay"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    files = {f"src/{number}.txt": f"{number}\n" * 1_000 for number in range(2_000)}
+    return make_repository(tmp_path / "project", files)
+
+
+def grounds(bench: Bench) -> Grounds:
+    assert bench.hands.overlays is not None
+    return bench.hands.overlays.grounds
+
+
+def folders(bench: Bench, name: str) -> list[str]:
+    return sorted(path.name for path in (grounds(bench).home / name).glob("*"))
+
+
+async def commits(bench: Bench, number: int) -> list[str]:
+    """A line of commits, each of which changes a file, adds one and removes one."""
+    tip, made = bench.base, []
+    for at in range(number):
+        async with bench.hands.lease(tip) as lease:
+            script = f"echo new > src/{at}.txt; echo new > new-{at}.txt; rm src/{1000 + at}.txt"
+            await lease.desk.run(script, timeout_s=60)
+            change = await bench.commit(lease, f"at-{at}")
+        tip = change.commit  # type: ignore[union-attr]
+        made.append(tip)
+    return made
+
+
+def bytes_below(folder: Path) -> int:
+    return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*"))
+
+
+async def test_a_hundred_leases_take_hardly_more_room_than_one_checkout(bench: Bench) -> None:
+    line = await commits(bench, 4)
+    room: list[int] = []
+    held, everyone = list[int](), Event()
+
+    async def tenant(number: int) -> None:
+        async with bench.hands.lease([bench.base, *line][number % 5]) as lease:
+            await lease.desk.run(f"echo {number} > mine.txt", timeout_s=60)
+            held.append(number)
+            if len(held) == 100:
+                room.append(bytes_below(grounds(bench).home))
+                everyone.set()
+            await everyone.wait()
+
+    async with bench.hands.lease(bench.base), create_task_group() as group:
+        alone = bytes_below(grounds(bench).home / "bases")
+        for number in range(100):
+            group.start_soon(tenant, number)
+    assert len(folders(bench, "bases")) == 1
+    assert room[0] < 1.2 * alone
+
+
+async def test_commits_near_each_other_share_a_checkout(bench: Bench) -> None:
+    line = await commits(bench, 5)
+    async with bench.hands.lease(bench.base) as first, bench.hands.lease(line[-1]) as last:
+        seen = await last.desk.run("cat src/0.txt new-4.txt; ls src/1003.txt; ls src | wc -l", timeout_s=60)
+        assert seen.output.splitlines()[:2] == ["new", "new"]
+        assert "No such file" in seen.output
+        assert seen.output.splitlines()[-1] == "1995"
+        assert (await first.desk.run("cat src/0.txt | head -1; ls new-4.txt", timeout_s=60)).output.startswith("0\nls:")
+        assert folders(bench, "bases") == ["1"]
+
+
+async def test_idle_layers_go_and_the_ones_in_use_stay(bench: Bench) -> None:
+    line = await commits(bench, ground.IDLE_LAYERS + 4)
+    async with bench.hands.lease(line[0]) as held:
+        for commit in line[1:]:
+            async with bench.hands.lease(commit):
+                pass
+        assert len(folders(bench, "layers")) <= ground.IDLE_LAYERS + 3
+        assert (await held.desk.run("cat new-0.txt; ls new-1.txt 2>&1 | wc -l", timeout_s=60)).output == "new\n1\n"
+
+
+async def test_a_checkout_that_nobody_stands_on_moves_by_the_difference(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = await commits(bench, 3)
+    monkeypatch.setattr(ground, "WORTH_A_MOVE", 2)
+    untouched = grounds(bench).home / "bases/1/tree/src/500.txt"
+    written = untouched.stat().st_mtime_ns
+    async with bench.hands.lease(line[2]) as lease:
+        assert folders(bench, "bases") == ["1"]
+        assert folders(bench, "layers") == []
+        assert (await lease.desk.run("cat new-2.txt; ls src | wc -l", timeout_s=60)).output == "new\n1997\n"
+    assert untouched.stat().st_mtime_ns == written
+
+
+async def test_one_that_somebody_stands_on_never_moves(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = await commits(bench, 3)
+    for name, value in {"WORTH_A_MOVE": 0, "NEAR": 2, "NEAR_PART": 10_000}.items():
+        monkeypatch.setattr(ground, name, value)
+    async with bench.hands.lease(bench.base) as first:
+        async with bench.hands.lease(line[2]) as second:
+            assert len(folders(bench, "bases")) == 2
+            assert (await second.desk.run("ls src | wc -l", timeout_s=60)).output == "1997\n"
+            assert (await first.desk.run("ls src | wc -l", timeout_s=60)).output == "2000\n"
+        async with bench.hands.lease(line[0]):
+            assert len(folders(bench, "bases")) == 2
+    async with bench.hands.lease(line[1]) as lease:
+        assert (await lease.desk.run("ls src | wc -l", timeout_s=60)).output == "1998\n"
+
+
+async def test_a_checkout_that_was_tampered_with_is_made_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = await commits(bench, 2)
+    monkeypatch.setattr(ground, "WORTH_A_MOVE", 0)
+    (grounds(bench).home / "bases/1/tree/src/0.txt").write_text("somebody was here\n", encoding="utf-8")
+    async with bench.hands.lease(line[1]) as lease:
+        assert (await lease.desk.run("cat src/0.txt", timeout_s=60)).output == "new\n"
+
+
+async def test_many_different_commits_at_once_are_each_seen_as_they_are(bench: Bench) -> None:
+    line = await commits(bench, 6)
+    seen: dict[int, str] = {}
+
+    async def tenant(number: int) -> None:
+        async with bench.hands.lease(line[number % 6]) as lease:
+            seen[number] = (await lease.desk.run("ls new-*.txt | wc -l", timeout_s=60)).output
+
+    async with create_task_group() as group:
+        for number in range(MANY):
+            group.start_soon(tenant, number)
+    assert seen == {number: f"{number % 6 + 1}\n" for number in range(MANY)}

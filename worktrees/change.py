@@ -1,0 +1,115 @@
+"""From the change set of an overlay to one of git's: which of it `git add --all` would take.
+
+The same as asking git over the whole worktree, at the price of what changed: what is ignored and was not known stays
+out, what lies in the folder of a submodule is not ours to see.
+"""
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from anyio import to_thread
+
+from fleet.core.ids import Sha
+from worktrees.git import Git, fields
+from worktrees.upper import Entry
+from worktrees.view import View
+
+IGNORES = ".gitignore"
+LARGEST_IGNORES = 1024 * 1024  # bytes
+ANSWERS = (0, 1)  # of check-ignore: something is ignored, nothing is
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """What an overlay stands on: a commit, and the folders that hold exactly its files."""
+
+    commit: Sha
+    view: View
+    gitlinks: frozenset[str] = frozenset()
+
+    def in_gitlink(self, path: str) -> bool:
+        return any(above in self.gitlinks for above in folders_above(path))
+
+    def under(self, path: str) -> Iterator[str]:
+        """The paths that git knows at a path or below it."""
+        if path in self.gitlinks or self.view.is_file(path):
+            yield path
+        elif self.view.is_folder(path):
+            yield from self.view.files(path)
+            yield from (link for link in self.gitlinks if link.startswith(f"{path}/"))
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """What differs from the layers below, as git counts: paths gone, and paths there."""
+
+    gone: tuple[str, ...]
+    there: tuple[Entry, ...]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (*self.gone, *(entry.path for entry in self.there))
+
+
+async def select(git: Git, below: Below, entries: Sequence[Entry], upper: Path) -> Selected:
+    """What `git add --all` would take."""
+    gone, there = await to_thread.run_sync(_sorted_out, below, entries)
+    new = await to_thread.run_sync(lambda: [entry.path for entry in there if not below.view.is_file(entry.path)])
+    out = await ignored(git, View((upper, *below.view.layers)), new) if new else frozenset()
+    kept = tuple(entry for entry in there if entry.path not in out)
+    back = {entry.path for entry in kept}
+    return Selected(tuple(path for path in gone if path not in back), kept)
+
+
+async def ignored(git: Git, view: View, paths: Sequence[str]) -> frozenset[str]:
+    """Those of `paths` that the ignore files of a view keep out of git."""
+    with TemporaryDirectory(prefix="fleet-ignores-") as folder:
+        await to_thread.run_sync(_copy_ignores, view, paths, Path(folder))
+        at = Git(git.git_dir, Path(folder))
+        # Each path begins with ./ : that command takes no literal paths, and a worker may call a file ":(top)"
+        asked = _listed([f"./{path}" for path in paths])
+        env = {"GIT_LITERAL_PATHSPECS": "0"}
+        answer = await at("check-ignore", "-z", "--stdin", "--no-index", env=env, data=asked, also_ok=ANSWERS)
+    return frozenset(path.removeprefix("./") for path in fields(answer))
+
+
+def _listed(paths: Sequence[str]) -> bytes:
+    return b"".join(os.fsencode(path) + b"\0" for path in paths)
+
+
+def _sorted_out(below: Below, entries: Sequence[Entry]) -> tuple[list[str], list[Entry]]:
+    gone: dict[str, None] = {}
+    there: list[Entry] = []
+    looked: set[str] = set()
+    for entry in entries:
+        if below.in_gitlink(entry.path) or (entry.kind == "opaque" and entry.path in below.gitlinks):
+            continue
+        gone |= dict.fromkeys(below.under(entry.path))
+        if entry.kind in {"file", "link"}:
+            there.append(entry)
+            for above in folders_above(entry.path):
+                if above not in looked:
+                    looked.add(above)
+                    if below.view.is_file(above):
+                        gone[above] = None
+    return list(gone), there
+
+
+def _copy_ignores(view: View, paths: Sequence[str], to: Path) -> None:
+    """The ignore files that have a say about `paths`, alone in an otherwise empty tree."""
+    for folder in {"", *(above for path in paths for above in folders_above(path))}:
+        name = f"{folder}/{IGNORES}" if folder else IGNORES
+        found = view.find(name)
+        if found is not None and found[0].is_file() and not found[0].is_symlink():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            with found[0].open("rb") as source:
+                (to / name).write_bytes(source.read(LARGEST_IGNORES))
+
+
+def folders_above(path: str) -> Collection[str]:
+    """`a/b/c` lies in `a` and `a/b`."""
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[:length]) for length in range(1, len(parts) + 1)]

@@ -1,0 +1,95 @@
+"""An overlay for one tenant: what is shared below, what the tenant changes above, mounted anew for every command.
+
+The mount is made in a user namespace of the command's own, so it needs no rights, and it goes with the command however
+that ends. Everything is named relative to one folder of ours: no path of the user's stands among the mount's options,
+where a comma or a colon would mean something.
+"""
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from anyio import Lock
+
+VIEW = "view"
+UPPER, WORK = "upper", "work"
+OPTIONS = "userxattr,volatile,index=off,metacopy=off,xino=off"
+SCRIPT = 'mount -n -i -t overlay fleet -o "$1" "$2" && shift 2 && exec "$@"'
+# What the kernel leaves after a volatile mount, so that nobody takes the upper folder for one that was synced. It was
+# never meant to be: after a crash of the machine the lease is gone. Innermost first.
+VOLATILE = ("work/incompat/volatile/dirty", "work/incompat/volatile", "work/incompat", "work")
+
+
+@dataclass(slots=True)
+class Overlay:
+    """One tenant's. `home` holds it all, `lowers` are shared, the uppermost first, and `seat` is the tenant's own."""
+
+    home: Path
+    lowers: tuple[str, ...]
+    seat: str
+    _turn: Lock = field(default_factory=Lock)
+
+    @property
+    def upper(self) -> Path:
+        return self.home / self.seat / UPPER
+
+    @property
+    def view(self) -> Path:
+        """Where the command's namespace has the worktree. Everywhere else it is an empty folder."""
+        return self.home / VIEW
+
+    def make(self) -> None:
+        """The lease itself: two folders."""
+        for name in (UPPER, WORK):
+            (self.home / self.seat / name).mkdir(parents=True)
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[tuple[str, ...]]:
+        """What to put before a command so that it finds the overlay. One command at a time may stand on an upper."""
+        async with self._turn:
+            self._forget_last()
+            yield (*("unshare", "--user", "--map-root-user", "--mount", "--"), *self._mounting())
+
+    def _mounting(self) -> tuple[str, ...]:
+        lowers = ":".join(self.lowers)
+        layers = f"lowerdir={lowers},upperdir={self.seat}/{UPPER},workdir={self.seat}/{WORK}"
+        return (shutil.which("sh") or "sh", "-c", SCRIPT, "sh", f"{OPTIONS},{layers}", VIEW)
+
+    def _forget_last(self) -> None:
+        work = self.home / self.seat / WORK
+        for name in reversed(VOLATILE[1:]):
+            with suppress(FileNotFoundError):
+                (work / name).chmod(0o700)
+        with suppress(FileNotFoundError):
+            (work / VOLATILE[0]).unlink()
+        for name in VOLATILE[1:3]:
+            with suppress(FileNotFoundError):
+                (work / name).rmdir()
+
+
+def discard(folder: Path, *, most: int) -> bool:
+    """Remove a small folder at once; False where it is too large, too deep or closed, and somebody must `wipe` it."""
+    left = most
+
+    def empty(at: str, depth: int) -> bool:
+        nonlocal left
+        os.chmod(at, 0o700)  # noqa: PTH101 - the kernel's own work folder is closed to its owner
+        with os.scandir(at) as entries:
+            for entry in entries:
+                left -= 1
+                if left < 0 or depth > most:
+                    return False
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.path)  # noqa: PTH108
+                elif not empty(entry.path, depth + 1):
+                    return False
+        os.rmdir(at)  # noqa: PTH106
+        return True
+
+    try:
+        return empty(os.fspath(folder), 0)
+    except OSError:
+        return False
