@@ -33,9 +33,13 @@ class Below:
     def in_gitlink(self, path: str) -> bool:
         return any(above in self.gitlinks for above in folders_above(path))
 
+    def knows(self, path: str) -> bool:
+        """Whether git has just this path."""
+        return path in self.gitlinks or self.view.is_file(path)
+
     def under(self, path: str) -> Iterator[str]:
         """The paths that git knows at a path or below it."""
-        if path in self.gitlinks or self.view.is_file(path):
+        if self.knows(path):
             yield path
         elif self.view.is_folder(path):
             yield from self.view.files(path)
@@ -57,7 +61,7 @@ class Selected:
 async def select(git: Git, below: Below, entries: Sequence[Entry], upper: Path) -> Selected:
     """What `git add --all` would take."""
     gone, there = await to_thread.run_sync(_sorted_out, below, entries)
-    new = await to_thread.run_sync(lambda: [entry.path for entry in there if not below.view.is_file(entry.path)])
+    new = await to_thread.run_sync(lambda: [entry.path for entry in there if not below.knows(entry.path)])
     out = await ignored(git, View((upper, *below.view.layers)), new) if new else frozenset()
     kept = tuple(entry for entry in there if entry.path not in out)
     back = {entry.path for entry in kept}

@@ -80,7 +80,7 @@ def commands() -> Iterator[bytes]:
 
 
 def leave_orphans(folder: Path) -> str:
-    """The mark of a manager that is dead while what it started lives. Other tests, too, end what they find: try again."""
+    """The mark of a manager that is dead while what it started lives. Other tests end such, too: try again."""
     for number in range(10):
         at = folder / f"dead-{number}"
         with manager(at, "touch ran; setsid sleep 97534 & sleep 97535", sandbox="none") as (dead, mark):
