@@ -241,7 +241,7 @@ class Fleet:
         return Gate(criteria=(whole,) if checks.gate.strip() else (), named=dict(checks.named))
 
     def hands(self) -> HandSettings:
-        box, cores = self.config.box, os.cpu_count() or 1
+        box, trees, cores = self.config.box, self.config.worktrees, os.cpu_count() or 1
         return HandSettings(
             state_dir=self.state_dir,
             sandbox=box.sandbox,
@@ -255,6 +255,14 @@ class Fleet:
             max_files=box.max_files,
             protected=self.config.checks.protected,
             email=self.config.git.email,
+            lease=trees.lease,
+            setup=trees.setup,
+            setup_s=trees.setup_timeout_s,
+            lock_files=trees.lock_files,
+            include=trees.include,
+            first_port=trees.first_port,
+            ports=trees.ports,
+            max_pool_bytes=int(trees.max_gb * 1e9) if trees.max_gb else None,
         )
 
     def _minds(self, folder: RunFolder) -> MindSettings:

@@ -72,6 +72,23 @@ PROTECTED = (
     "fleet.toml",
 )
 
+LOCK_FILES = (
+    "Cargo.lock",
+    "Gemfile.lock",
+    "bun.lock",
+    "composer.lock",
+    "go.sum",
+    "mix.lock",
+    "package-lock.json",
+    "pdm.lock",
+    "pnpm-lock.yaml",
+    "poetry.lock",
+    "pylock.toml",
+    "requirements.txt",
+    "uv.lock",
+    "yarn.lock",
+)
+
 
 class Section(BaseModel):
     """A table of the configuration. Values are taken as they are: `"16"` is no number."""
@@ -192,6 +209,17 @@ class Box(Section):
         return self.commands or 4 * max(1, cores)
 
 
+class Worktrees(Section):
+    lease: Literal["auto", "overlay", "pool"] = "auto"
+    setup: Command = ""
+    setup_timeout_s: float = Field(default=1800.0, gt=0, le=86_400)
+    lock_files: Texts = LOCK_FILES
+    include: Texts = ()
+    first_port: int = Field(default=20_000, ge=1024, le=60_000)
+    ports: int = Field(default=10, ge=1, le=1000)
+    max_gb: float = Field(default=0.0, ge=0)
+
+
 class Git(Section):
     email: Annotated[str, Field(pattern=r"^[^\s<>@\x00-\x1f\x7f]+@[^\s<>@\x00-\x1f\x7f]+$")] = "fleet@localhost"
 
@@ -211,6 +239,7 @@ class Config(Section):
     workers: dict[Annotated[str, AfterValidator(_worker_name)], WorkerKind] = {"coder": WorkerKind()}
     checks: Checks = Checks()
     box: Box = Box()
+    worktrees: Worktrees = Worktrees()
     git: Git = Git()
     state: State = State()
 

@@ -33,6 +33,7 @@ NAMESPACES = (
     *("--unshare-cgroup-try", "--hostname", "worker", "--disable-userns"),
     *("--new-session", "--die-with-parent", "--cap-drop", "ALL", "--clearenv"),
 )
+HIGHEST_PORT = 65_536
 NO_INPUT = "/dev/null"
 
 
@@ -243,6 +244,12 @@ def _bare_environment(settings: HandSettings, place: Place, environment: Mapping
     for folder in (home, scratch):
         folder.mkdir(parents=True, exist_ok=True)
     return {**environment, "HOME": str(home), "TMPDIR": str(scratch), **settings.environment}
+
+
+def port_environment(settings: HandSettings, number: int) -> dict[str, str]:
+    """The first port of a worktree's own range. Numbers far beyond what there is begin again."""
+    room = max(1, (HIGHEST_PORT - settings.first_port) // settings.ports)
+    return {"FLEET_PORT": str(settings.first_port + (number - 1) % room * settings.ports)}
 
 
 def _path(settings: HandSettings) -> str:

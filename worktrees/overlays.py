@@ -14,13 +14,16 @@ from anyio import CancelScope, Lock, move_on_after
 from fleet.core.facts import Failure
 from fleet.core.ids import RunId, Sha
 from fleet.ports import Broken
-from worktrees.box import Place
+from worktrees.box import Place, port_environment
 from worktrees.change import Below
-from worktrees.ground import Grounds
-from worktrees.mount import Overlay, discard
+from worktrees.dress import Dresser
+from worktrees.ground import Ground, Grounds
+from worktrees.mount import VIEW, Overlay, discard
+from worktrees.settings import HandSettings
 from worktrees.slots import slots_dir
 from worktrees.store import Store
-from worktrees.wipe import wipe
+from worktrees.wardrobe import Wardrobe
+from worktrees.wipe import make_folder, wipe
 
 FOLDER = "overlays"
 SMALL = 500  # files and folders that are removed on the spot
@@ -31,7 +34,6 @@ SWEEP_AT = 32  # larger ones that may wait to be removed
 class Seat:
     """One lease."""
 
-    number: int
     overlay: Overlay
     below: Below
     place: Place
@@ -43,8 +45,10 @@ class Overlays:
 
     store: Store
     run: RunId
-    cleanup_s: float
+    settings: HandSettings
+    dresser: Dresser
     grounds: Grounds = field(init=False)
+    wardrobe: Wardrobe = field(init=False)
     _free: list[int] = field(default_factory=list)
     """Numbers given back; the smallest is used first, so that they stay small."""
     _numbers: int = 0
@@ -54,6 +58,7 @@ class Overlays:
 
     def __post_init__(self) -> None:
         self.grounds = Grounds(self.home, self.store.git)
+        self.wardrobe = Wardrobe(self.home, self.store.git, self.dresser)
 
     @property
     def home(self) -> Path:
@@ -65,40 +70,42 @@ class Overlays:
         ground = await self.grounds.take(base)
         number = heapq.heappop(self._free) if self._free else self._number()
         self._leases += 1
-        overlay = Overlay(self.home, ground.lowers, f"leases/{self._leases}")
+        seat = f"leases/{self._leases}"
         try:
-            try:
-                overlay.make()
-                overlay.view.mkdir(exist_ok=True)
-            except OSError as error:
-                raise _unready(error) from error
-            yield Seat(number, overlay, ground.below, self._place(number, overlay))
+            overlay = await self._overlay(ground, seat, number)
+            yield Seat(overlay, ground.below, self._place(overlay, number))
         finally:
             self.grounds.leave(ground)
             heapq.heappush(self._free, number)
-            await self._give_back(overlay)
+            await self._give_back(self.home / seat)
+
+    async def _overlay(self, ground: Ground, seat: str, number: int) -> Overlay:
+        try:
+            make_folder(self.home / VIEW)
+            dress = await self.wardrobe.layers(ground.below, ground.lowers, f"{self.run}/{number}")
+            overlay = Overlay(self.home, (*dress, *ground.lowers), seat)
+            overlay.make()
+        except OSError as error:
+            why = f"a worktree can't be made ready: {error}"
+            raise Broken(Failure(kind="infrastructure", summary=why)) from error
+        return overlay
 
     def _number(self) -> int:
         self._numbers += 1
         return self._numbers
 
-    def _place(self, number: int, overlay: Overlay) -> Place:
-        scratch = overlay.upper.with_name("scratch")
-        return Place(tree=overlay.view, scratch=scratch, mark=f"{self.run}/{number}", overlay=overlay)
+    def _place(self, overlay: Overlay, number: int) -> Place:
+        scratch, mark = overlay.upper.with_name("scratch"), f"{self.run}/{number}"
+        return Place(overlay.view, scratch, mark, overlay, port_environment(self.settings, number))
 
-    async def _give_back(self, overlay: Overlay) -> None:
-        folder = overlay.upper.parent
+    async def _give_back(self, folder: Path) -> None:
         if not discard(folder, most=SMALL):
             self._waiting.append(folder)
         if len(self._waiting) >= SWEEP_AT and not self._sweeping.locked():
-            with CancelScope(shield=True), move_on_after(self.cleanup_s), suppress(Broken):
+            with CancelScope(shield=True), move_on_after(self.settings.cleanup_s), suppress(Broken):
                 await self._sweep()
 
     async def _sweep(self) -> None:
         async with self._sweeping:
             while self._waiting:
                 await wipe(self._waiting.pop())
-
-
-def _unready(error: OSError) -> Broken:
-    return Broken(Failure(kind="infrastructure", summary=f"a worktree can't be made ready: {error}"))

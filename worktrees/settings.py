@@ -64,3 +64,14 @@ class HandSettings:
     cleanup_s: float = 30.0
     limits: BoxLimits = BoxLimits()
     lease: LeaseKind | Literal["auto"] = "auto"
+    setup: str = ""
+    """The command that makes a worktree ready for work; empty where there is none."""
+    setup_s: float = 1800.0
+    lock_files: tuple[str, ...] = ()
+    """When one of these changes, what the set-up command made is made anew."""
+    include: tuple[str, ...] = ()
+    """Patterns of ignored files to copy from the user's worktree, besides those of `.worktreeinclude`."""
+    first_port: int = 20_000
+    ports: int = 10
+    """For each worktree."""
+    max_pool_bytes: int | None = None

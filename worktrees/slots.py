@@ -5,22 +5,26 @@ everything else. A slot is exclusively its tenant's, so a lock file left in it b
 """
 
 import os
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from anyio import CancelScope, move_on_after, to_thread
+from anyio import CancelScope, to_thread
 
 from fleet.core.facts import Failure
 from fleet.core.ids import RunId, Sha
 from fleet.ports import Broken
-from worktrees.box import Place
+from worktrees.box import Place, port_environment
+from worktrees.dress import Dresser, state_of
 from worktrees.git import Git, fields
 from worktrees.layer import difference
 from worktrees.scan import scan_tree
+from worktrees.settings import HandSettings
 from worktrees.store import Store
-from worktrees.wipe import make_folder, wipe
+from worktrees.view import View
+from worktrees.wipe import make_folder, size_of, wipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +39,29 @@ class Slot:
     def git(self) -> Git:
         return Git(self.admin, self.tree)
 
+    environment: Mapping[str, str] = field(default_factory=dict, hash=False)
+
     @property
     def place(self) -> Place:
-        name = f"{self.tree.parent.name}/{self.tree.name}"
-        return Place(tree=self.tree, scratch=self.tree.with_name(f"{self.tree.name}.scratch"), mark=name)
+        mark, scratch = f"{self.tree.parent.name}/{self.tree.name}", self.tree.with_name(f"{self.tree.name}.scratch")
+        return Place(tree=self.tree, scratch=scratch, mark=mark, environment=self.environment)
+
+    @property
+    def files(self) -> int:
+        """How many files git put there: the header of an index says so."""
+        with suppress(OSError), (self.admin / "index").open("rb") as index:
+            return int.from_bytes(index.read(12)[8:])
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Dressed:
+    """What the set-up command left in a slot: for which fingerprint, where, and how it looked then."""
+
+    fingerprint: str
+    roots: tuple[str, ...]
+    state: str
+    files: int
 
 
 def slots_dir(store: Store, run_id: RunId) -> Path:
@@ -51,17 +74,22 @@ class Pool:
 
     store: Store
     run: RunId
-    max_files: int
-    cleanup_s: float
+    settings: HandSettings
+    dresser: Dresser
     _free: list[Slot] = field(default_factory=list)
     _made: int = 0
     _at: dict[Slot, Sha] = field(default_factory=dict)
+    _dressed: dict[Slot, Dressed] = field(default_factory=dict)
+    _sizes: dict[Slot, int] = field(default_factory=dict)
+    """Bytes of idle slots, where the pool has a limit."""
     _gitlinks: dict[Sha, tuple[str, ...]] = field(default_factory=dict)
 
     @asynccontextmanager
     async def lease(self, base: Sha) -> AsyncIterator[Slot]:
         """A slot that holds exactly `base`. Raises `Broken`; a slot that can't be made ready is not used again."""
         slot = self._free.pop() if self._free else await self._add(base)
+        self._sizes.pop(slot, None)
+        await self._evict()
         try:
             await self._prepare(slot, base)
         except OSError as error:
@@ -73,12 +101,14 @@ class Pool:
 
     async def _add(self, base: Sha) -> Slot:
         self._made += 1
-        tree = slots_dir(self.store, self.run) / str(self._made)
+        number = self._made
+        tree = slots_dir(self.store, self.run) / str(number)
         async with self.store.administration():
             with CancelScope(shield=True):  # half a registration would be in everybody's way
                 await to_thread.run_sync(make_folder, tree.parent)
                 await self.store.git("worktree", "add", "--quiet", "--no-checkout", "--detach", str(tree), base)
-        return Slot(tree, await to_thread.run_sync(_admin_of, tree))
+        admin = await to_thread.run_sync(_admin_of, tree)
+        return Slot(tree, admin, port_environment(self.settings, number))
 
     async def _prepare(self, slot: Slot, base: Sha) -> None:
         last = self._at.pop(slot, base)
@@ -88,16 +118,68 @@ class Pool:
         await to_thread.run_sync(_drop_locks, slot)
         await wipe(slot.place.scratch)
         await slot.git("checkout", "--quiet", "--force", "--detach", base, "--")
-        await slot.git("clean", "--quiet", "-ffdx")
+        kept = await self._keeps(slot, base)
+        await slot.git("clean", "--quiet", "-ffdx", *(part for root in kept or () for part in ("-e", _rule(root))))
+        if kept is None and self.dresser.needed:
+            await self._dress(slot, base)
         await self._empty_gitlinks(slot, base)
         self._at[slot] = base
+
+    async def _keeps(self, slot: Slot, base: Sha) -> tuple[str, ...] | None:
+        """What the set-up command made in a slot, if it is what this base needs and nobody touched it since."""
+        dressed = self._dressed.pop(slot, None)
+        if dressed is None or dressed.fingerprint != await self.dresser.fingerprint(base):
+            return None
+        state, _ = await to_thread.run_sync(state_of, slot.tree, dressed.roots)
+        if state != dressed.state:
+            return None
+        self._dressed[slot] = dressed
+        return dressed.roots
+
+    async def _dress(self, slot: Slot, base: Sha) -> None:
+        await to_thread.run_sync(self.dresser.included.lay, View((slot.tree,)), slot.tree)
+        try:
+            await self.dresser.run(slot.place)
+        except Broken:
+            self._free.append(slot)  # nothing is wrong with the slot
+            raise
+        if not await to_thread.run_sync(self._is_safe, slot):
+            why = "the set-up command leaves a worktree that git must not walk"
+            raise Broken(Failure(kind="configuration", summary=why))
+        await slot.git("checkout", "--quiet", "--force", "--detach", base, "--")
+        await slot.git("clean", "--quiet", "-ffd")
+        listed = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+        roots = tuple(path.rstrip("/") for path in fields(await slot.git(*listed)))
+        state, files = await to_thread.run_sync(state_of, slot.tree, roots)
+        self._dressed[slot] = Dressed(await self.dresser.fingerprint(base), roots, state, files)
+
+    async def _evict(self) -> None:
+        """Keep to the limit on disk: the worktrees that are idle longest go."""
+        limit = self.settings.max_pool_bytes
+        if limit is None:
+            return
+        for slot in self._free:
+            if slot not in self._sizes:
+                self._sizes[slot] = await size_of(slot.tree)
+        while self._free and sum(self._sizes.get(slot, 0) for slot in self._free) > limit:
+            slot = self._free.pop(0)
+            self._sizes.pop(slot, None)
+            self._dressed.pop(slot, None)
+            async with self.store.administration():
+                await wipe(slot.tree)
+                await self.store.git("worktree", "prune", "--expire=now")
+
+    def most_files(self, slot: Slot) -> int:
+        """How many files and folders a slot may hold: git's, those of the set-up, and what a tenant may leave."""
+        dressed = self._dressed.get(slot)
+        return self.settings.max_files + 2 * slot.files + 1 + (dressed.files if dressed else 0)
 
     def _is_safe(self, slot: Slot) -> bool:
         """Whether git may walk what the last tenant left."""
         pointer = slot.tree / ".git"
         if pointer.is_symlink() or not pointer.is_file() or pointer.read_bytes() != _pointer_to(slot.admin):
             return False
-        return not scan_tree(slot.tree, max_files=self.max_files)
+        return not scan_tree(slot.tree, max_files=self.most_files(slot))
 
     async def _rebuild(self, slot: Slot) -> None:
         await wipe(slot.tree)
@@ -111,11 +193,6 @@ class Pool:
         for path in self._gitlinks[base]:
             await wipe(slot.tree / path)
             await to_thread.run_sync(make_folder, slot.tree / path)
-
-    async def close(self) -> None:
-        """Remove every slot, also when cancelled, in bounded time."""
-        with CancelScope(shield=True), move_on_after(self.cleanup_s):
-            await remove_slots(self.store, self.run)
 
 
 async def remove_slots(store: Store, run_id: RunId) -> None:
@@ -139,6 +216,11 @@ def _make_empty(slot: Slot) -> None:
     slot.tree.mkdir(parents=True)
     (slot.tree / ".git").write_bytes(_pointer_to(slot.admin))
     (slot.admin / "index").unlink(missing_ok=True)
+
+
+def _rule(path: str) -> str:
+    """A rule of git's that means this path and no other."""
+    return "/" + re.sub(r"([\\\[\]*?!#\s])", r"\\\1", path)
 
 
 def _drop_locks(slot: Slot) -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CancelScope, CapacityLimiter, move_on_after, to_thread
 
 from fleet.core.facts import Member
 from fleet.core.ids import RunId, Sha, SubtaskId, attempt_ref
@@ -14,7 +14,9 @@ from worktrees.checks import Checker
 from worktrees.clean import DIFF_CAP
 from worktrees.commits import PATCH, pinned_change
 from worktrees.desk import BoxDesk
+from worktrees.dress import Dresser
 from worktrees.git import text
+from worktrees.include import gather
 from worktrees.integrator import StoreIntegrator
 from worktrees.lease import OverlayLease, SlotLease
 from worktrees.marks import end_orphans
@@ -51,7 +53,8 @@ class Workshop:
             if self.overlays is None:
                 slot = await stack.enter_async_context(self.pool.lease(base))
                 desk = stack.enter_context(self._desk(slot.place))
-                yield SlotLease(self.store, slot, base, desk, self.checker, self.settings)
+                settings = replace(self.settings, max_files=self.pool.most_files(slot))
+                yield SlotLease(self.store, slot, base, desk, self.checker, settings)
             else:
                 seat = await stack.enter_async_context(self.overlays.lease(base))
                 desk = stack.enter_context(self._desk(seat.place))
@@ -101,14 +104,15 @@ async def open_workshop(target: Target, settings: HandSettings, run: RunId, base
         await to_thread.run_sync(end_orphans)  # what a killed manager left running could still write
         await _begin(store, run, base)
         box = Box(settings)
-        pool = Pool(store, run, settings.max_files, settings.cleanup_s)
         try:
             chosen = await choose(settings, slots_dir(store, run))
+            included = await gather(target, settings.include, slots_dir(store, run) / "included")
+            dresser = Dresser(settings, box, store.git, included)
             yield Workshop(
                 store=store,
                 settings=settings,
-                pool=pool,
-                overlays=Overlays(store, run, settings.cleanup_s) if chosen.kind == "overlay" else None,
+                pool=Pool(store, run, settings, dresser),
+                overlays=Overlays(store, run, settings, dresser) if chosen.kind == "overlay" else None,
                 box=box,
                 checker=Checker(box, CapacityLimiter(settings.check_slots)),
                 integrator=StoreIntegrator(store, Person("fleet", settings.email)),
@@ -117,7 +121,8 @@ async def open_workshop(target: Target, settings: HandSettings, run: RunId, base
             )
         finally:
             try:
-                await pool.close()
+                with CancelScope(shield=True), move_on_after(settings.cleanup_s):
+                    await remove_slots(store, run)
             finally:
                 await store.close()
 

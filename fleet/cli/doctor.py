@@ -18,6 +18,7 @@ from fleet.settings import Config
 from worktrees.git import ask_git, text
 from worktrees.proof import prove
 from worktrees.target import inspect
+from worktrees.trial import choose
 
 GIT_FLOOR = (2, 39)
 FREE_GB = 2.0
@@ -43,6 +44,7 @@ async def examine(config: Config, environ: Mapping[str, str], repository: Path) 
         await _sandbox(fleet),
         await _model(fleet),
         _state(fleet),
+        await _leases(fleet),
         _disk(fleet),
         await _repository(repository),
     ]
@@ -98,6 +100,14 @@ def _state(fleet: Fleet) -> Finding:
     except FleetError as error:
         return Finding("state", ok=False, says=str(fleet.state_dir), fix=str(error))
     return Finding("state", ok=True, says=f"{fleet.state_dir} is writable")
+
+
+async def _leases(fleet: Fleet) -> Finding:
+    try:
+        chosen = await choose(fleet.hands(), fleet.state_dir)
+    except FleetError as error:
+        return Finding("worktrees", ok=False, says="not as configured", fix=str(error))
+    return Finding("worktrees", ok=True, says=f"{chosen.kind} ({chosen.why})")
 
 
 def _disk(fleet: Fleet) -> Finding:

@@ -5,7 +5,8 @@ from shutil import rmtree
 import pytest
 from anyio import create_task_group, move_on_after, sleep_forever
 
-from fleet.ports import Broken
+from fleet.core.facts import Failure
+from fleet.ports import Broken, Change
 from tests.worktrees.conftest import RUN, Bench, OpenBench
 from worktrees.settings import LeaseKind
 from worktrees.slots import slots_dir
@@ -64,3 +65,29 @@ async def test_slots_of_a_dead_run_are_removed_when_it_is_opened_again(open_benc
         assert not left.exists()
         async with bench.hands.lease(bench.base) as lease:
             assert await lease.desk.read("README.md") == b"hello\n"
+
+
+async def test_idle_worktrees_go_when_the_pool_takes_too_much_room(open_bench: OpenBench) -> None:
+    async with open_bench(max_pool_bytes=200_000) as bench:
+        folder = slots_dir(bench.hands.store, RUN)
+        async with bench.hands.lease(bench.base), bench.hands.lease(bench.base) as big:
+            await big.desk.run("head -c 1000000 /dev/zero > big", timeout_s=60)
+        assert len(list(folder.iterdir())) == 2
+        async with bench.hands.lease(bench.base):
+            assert len(list(folder.iterdir())) <= 2
+        async with bench.hands.lease(bench.base), bench.hands.lease(bench.base):
+            pass
+        sizes = [path.stat().st_size for path in folder.rglob("big")]
+        assert sizes == []
+        listed = await bench.hands.store.git("worktree", "list", "--porcelain")
+        assert listed.count(b"worktree ") == 1 + len([path for path in folder.iterdir() if path.name.isdigit()])
+
+
+async def test_a_pool_worktree_may_hold_many_files_of_the_repository_itself(open_bench: OpenBench) -> None:
+    async with open_bench(max_files=4) as bench, bench.hands.lease(bench.base) as lease:
+        await lease.desk.run("touch 1 2 3", timeout_s=60)
+        assert isinstance(await bench.commit(lease), Change)
+        await lease.desk.run("touch $(seq 4 20)", timeout_s=60)
+        refused = await bench.commit(lease)
+        assert isinstance(refused, Failure)
+        assert "there are more than" in refused.evidence
