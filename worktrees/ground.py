@@ -1,8 +1,7 @@
 """What overlays stand on: checkouts that many share, and thin layers that lead from one to a commit near it.
 
-A checkout costs the repository, so there are few. When a lease needs another commit, an idle checkout moves by the
-difference; while somebody stands on it, the difference becomes a layer of its own instead, a few files above the
-checkout. Nothing of either changes as long as anybody stands on it.
+A checkout costs the repository, so there are few. A commit near one is a layer above it, the few files that differ. When
+none is near, an idle checkout moves by the difference. Nothing of either changes as long as anybody stands on it.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,6 @@ from worktrees.wipe import make_folder, wipe
 
 NEAR = 300  # paths that a layer of difference may have, or
 NEAR_PART = 50  # one in so many of the checkout's, whichever is more
-WORTH_A_MOVE = 100  # paths from which on an idle checkout moves instead; that costs its whole index
 IDLE_LAYERS = 8  # kept for the next lease on the same commit; the tip is leased again and again
 IDLE_CHECKOUTS = 1
 
@@ -101,9 +99,7 @@ class Grounds:
                 continue
             if not near.paths:
                 return Ground(Below(commit, View((checkout.tree,)), checkout.gitlinks), checkout, None)
-            if len(near.paths) <= WORTH_A_MOVE or not self._idle(checkout):
-                return await self._above(checkout, commit, near)
-            return await self._move(checkout, commit)
+            return await self._above(checkout, commit, near)
         idle = next((checkout for checkout in self._checkouts if self._idle(checkout)), None)
         return await self._move(idle or self._new(), commit)
 

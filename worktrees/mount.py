@@ -16,6 +16,7 @@ from anyio import Lock
 
 VIEW = "view"
 UPPER, WORK = "upper", "work"
+UNSHARE = "unshare"
 OPTIONS = "userxattr,volatile,index=off,metacopy=off,xino=off"
 SCRIPT = 'mount -n -i -t overlay fleet -o "$1" "$2" && shift 2 && exec "$@"'
 # What the kernel leaves after a volatile mount, so that nobody takes the upper folder for one that was synced. It was
@@ -51,7 +52,7 @@ class Overlay:
         """What to put before a command so that it finds the overlay. One command at a time may stand on an upper."""
         async with self._turn:
             self._forget_last()
-            yield (*("unshare", "--user", "--map-root-user", "--mount", "--"), *self._mounting())
+            yield (UNSHARE, "--user", "--map-root-user", "--mount", "--", *self._mounting())
 
     def _mounting(self) -> tuple[str, ...]:
         lowers = ":".join(self.lowers)

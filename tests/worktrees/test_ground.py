@@ -93,11 +93,16 @@ async def test_idle_layers_go_and_the_ones_in_use_stay(bench: Bench) -> None:
         assert (await held.desk.run("cat new-0.txt; ls new-1.txt 2>&1 | wc -l", timeout_s=60)).output == "new\n1\n"
 
 
+def nothing_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"NEAR": 2, "NEAR_PART": 10_000}.items():
+        monkeypatch.setattr(ground, name, value)
+
+
 async def test_a_checkout_that_nobody_stands_on_moves_by_the_difference(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = await commits(bench, 3)
-    monkeypatch.setattr(ground, "WORTH_A_MOVE", 2)
+    nothing_is_near(monkeypatch)
     untouched = grounds(bench).home / "bases/1/tree/src/500.txt"
     written = untouched.stat().st_mtime_ns
     async with bench.hands.lease(line[2]) as lease:
@@ -109,8 +114,7 @@ async def test_a_checkout_that_nobody_stands_on_moves_by_the_difference(
 
 async def test_one_that_somebody_stands_on_never_moves(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     line = await commits(bench, 3)
-    for name, value in {"WORTH_A_MOVE": 0, "NEAR": 2, "NEAR_PART": 10_000}.items():
-        monkeypatch.setattr(ground, name, value)
+    nothing_is_near(monkeypatch)
     async with bench.hands.lease(bench.base) as first:
         async with bench.hands.lease(line[2]) as second:
             assert len(folders(bench, "bases")) == 2
@@ -124,7 +128,7 @@ async def test_one_that_somebody_stands_on_never_moves(bench: Bench, monkeypatch
 
 async def test_a_checkout_that_was_tampered_with_is_made_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     line = await commits(bench, 2)
-    monkeypatch.setattr(ground, "WORTH_A_MOVE", 0)
+    nothing_is_near(monkeypatch)
     (grounds(bench).home / "bases/1/tree/src/0.txt").write_text("somebody was here\n", encoding="utf-8")
     async with bench.hands.lease(line[1]) as lease:
         assert (await lease.desk.run("cat src/0.txt", timeout_s=60)).output == "new\n"
