@@ -1,7 +1,7 @@
 """What overlays stand on: checkouts that many share, and thin layers that lead from one to a commit near it.
 
-A checkout costs the repository, so there are few. A commit near one is a layer above it, the few files that differ. When
-none is near, an idle checkout moves by the difference. Nothing of either changes as long as anybody stands on it.
+A checkout costs the repository, so there are few. A commit near one is a layer above it, the few files that differ.
+When none is near, an idle checkout moves by the difference. Nothing of either changes as long as somebody stands there.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from fleet.core.ids import Sha
 from worktrees.change import Below
 from worktrees.git import Git, fields
 from worktrees.layer import ATTRIBUTES, Difference, difference, fill
+from worktrees.store import Store
 from worktrees.view import View
 from worktrees.wipe import make_folder, wipe
 
@@ -66,7 +67,7 @@ class Grounds:
     """Of one run."""
 
     home: Path
-    git: Git
+    store: Store
     _known: dict[Sha, Ground] = field(default_factory=dict)
     """The longest unused first."""
     _checkouts: list[Checkout] = field(default_factory=list)
@@ -107,7 +108,7 @@ class Grounds:
         """How to get from a checkout to a commit, if that is worth a layer."""
         if checkout.commit is None:
             return None
-        found = await difference(self.git, checkout.commit, commit)
+        found = await difference(self.store, checkout.commit, commit)
         close = len(found.paths) <= max(NEAR, checkout.files // NEAR_PART)
         return found if close and not found.converts else None
 
@@ -123,9 +124,9 @@ class Grounds:
     async def _move(self, checkout: Checkout, commit: Sha) -> Ground:
         """Move a checkout that nobody stands on."""
         layers = self._forget([known for known, ground in self._known.items() if ground.checkout is checkout])
-        at, before, checkout.commit = Git(self.git.git_dir, checkout.tree), checkout.commit, None
+        at, before, checkout.commit = Git(self.store.git_dir, checkout.tree), checkout.commit, None
         with CancelScope(shield=True):  # a checkout that is half on its way is of no use to anybody
-            if before is not None and (await difference(self.git, before, commit)).converts:
+            if before is not None and (await difference(self.store, before, commit)).converts:
                 before = None
             if before is not None:
                 answer = await at.ask("read-tree", "-m", "-u", before, commit, env=checkout.env)
@@ -151,7 +152,7 @@ class Grounds:
         name = f"layers/{self._made}"
         folder = self.home / name
         await to_thread.run_sync(make_folder, folder)
-        await fill(self.git, folder, commit, near, converts=checkout.converts)
+        await fill(self.store, folder, commit, near, converts=checkout.converts)
         gitlinks = (checkout.gitlinks - near.paths) | near.gitlinks
         return Ground(Below(commit, View((folder, checkout.tree)), gitlinks), checkout, name)
 

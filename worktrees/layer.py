@@ -1,28 +1,32 @@
 """A layer of difference: laid over a checkout of one commit, it shows another.
 
-Holds the files that differ and a whiteout for each that is gone. Made from objects, at the price of the difference;
-where attributes convert files on their way out, git writes them itself.
+Holds the files that differ and a whiteout for each that is gone. Made from objects in process, at the price of the
+difference; where attributes convert files on their way out, or ids are not SHA-1, git writes them itself.
 """
 
 import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from anyio import to_thread
 
 from fleet.core.ids import Sha
+from fleet.ports import Broken
 from worktrees.change import folders_above
-from worktrees.git import CAP, Git, fields, text
+from worktrees.fold import differing
+from worktrees.git import Git, fields
+from worktrees.objects import TREE, Objects
+from worktrees.store import Store
 from worktrees.upper import EXECUTABLE, LINK, NONE
 from worktrees.wipe import make_folder
 
 ATTRIBUTES = ".gitattributes"
 GITLINK = "160000"
-ROOM = 1024 * 1024  # what an answer holds besides the contents
-MISSING = b" missing"
+SHA1 = 40  # letters of an id
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +50,11 @@ class Difference:
         return frozenset(path for path, mode, _ in self.there if mode == GITLINK)
 
 
-async def difference(git: Git, old: Sha, new: Sha) -> Difference:
+async def difference(store: Store, old: Sha, new: Sha) -> Difference:
     """The paths of two commits that differ."""
-    parts = fields(await git("diff-tree", "-r", "-z", "--raw", "--no-renames", old, new))
+    if len(old) == SHA1:
+        return await store.objects.run(partial(_difference, store.objects, old, new))
+    parts = fields(await store.git("diff-tree", "-r", "-z", "--raw", "--no-renames", old, new))
     there, gone = list[tuple[str, str, Sha]](), list[str]()
     for raw, path in zip(parts[::2], parts[1::2], strict=True):
         _, mode, _, blob, _ = raw.split(" ")
@@ -59,59 +65,74 @@ async def difference(git: Git, old: Sha, new: Sha) -> Difference:
     return Difference(tuple(there), tuple(gone))
 
 
-async def fill(git: Git, layer: Path, commit: Sha, near: Difference, *, converts: bool) -> None:
+def _difference(objects: Objects, old: Sha, new: Sha) -> Difference:
+    found = differing(objects, objects.commit(old).tree, objects.commit(new).tree)
+    there = [(os.fsdecode(each.path), each.new[0].decode(), each.new[1].hex()) for each in found if each.new]
+    return Difference(tuple(there), tuple(os.fsdecode(each.path) for each in found if each.new is None))
+
+
+async def fill(store: Store, layer: Path, commit: Sha, near: Difference, *, converts: bool) -> None:
     """Make an empty folder the layer that leads to `commit`."""
-    lost = await _lost(git, commit, near.gone)
-    blobs = None if converts else await _contents(git, near)
-    await to_thread.run_sync(_write, layer, near, blobs or {}, lost)
-    if blobs is None:
-        await _check_out(git, layer, commit, near)
+    files = [each for each in near.there if each[1] != GITLINK]
+    written = False
+    if not converts and len(commit) == SHA1:
+        try:
+            await store.objects.run(partial(_write, store.objects, layer, files))
+            written = True
+        except Broken:  # one that is too large to be read in process
+            pass
+    if not written:
+        await _check_out(store.git, layer, commit, files)
+    await to_thread.run_sync(_finish, layer, near, await _lost(store, commit, near.gone))
 
 
-async def _contents(git: Git, near: Difference) -> dict[Sha, bytes] | None:
-    """The blobs of a difference; None where they are too much for one answer."""
-    wanted = sorted({blob for _, mode, blob in near.there if mode != GITLINK})
-    if not wanted:
-        return {}
-    asked = "".join(f"{blob}\n" for blob in wanted).encode()
-    sizes = text(await git("cat-file", "--batch-check=%(objectsize)", data=asked)).split()
-    if sum(map(int, sizes)) + ROOM > CAP // 4:
-        return None
-    raw = await git("cat-file", "--batch", "--buffer", data=asked)
-    found: dict[Sha, bytes] = {}
-    at = 0
-    for blob in wanted:
-        end = raw.index(b"\n", at)
-        size = int(raw[at:end].split(b" ")[2])
-        found[blob] = raw[end + 1 : end + 1 + size]
-        at = end + size + 2
-    return found
-
-
-async def _lost(git: Git, commit: Sha, gone: Sequence[str]) -> tuple[str, ...]:
-    """What to hide: the files that are gone, or the whole folder where nothing of it is left."""
-    above = {folder for path in gone for folder in folders_above(path)}
-    folders = sorted(folder for folder in above if "\n" not in folder)  # git asks and answers by lines
-    asked = b"".join(os.fsencode(f"{commit}:{folder}") + b"\n" for folder in folders)
-    states = (await git("cat-file", "--batch-check", data=asked)).splitlines() if folders else []
-    empty = {folder for folder, state in zip(folders, states, strict=True) if state.endswith(MISSING)}
-    return tuple(dict.fromkeys(next((up for up in folders_above(path) if up in empty), path) for path in gone))
-
-
-def _write(layer: Path, near: Difference, blobs: dict[Sha, bytes], lost: Sequence[str]) -> None:
-    for path, mode, blob in near.there:
-        at = layer / path
-        make_folder(at if mode == GITLINK else at.parent)
-        if blob not in blobs:
-            continue
+def _write(objects: Objects, layer: Path, files: Sequence[tuple[str, str, Sha]]) -> None:
+    for path, mode, blob in files:
+        at, content = layer / path, objects.blob(blob)
+        make_folder(at.parent)
         if mode == LINK:
-            at.symlink_to(os.fsdecode(blobs[blob]))
+            at.symlink_to(os.fsdecode(content))
         else:
-            at.write_bytes(blobs[blob])
+            at.write_bytes(content)
             if mode == EXECUTABLE:
                 at.chmod(0o755)
+
+
+async def _check_out(git: Git, layer: Path, commit: Sha, files: Sequence[tuple[str, str, Sha]]) -> None:
+    with TemporaryDirectory(prefix="fleet-index-") as folder:
+        env = {"GIT_INDEX_FILE": str(Path(folder, "index"))}
+        await git("read-tree", commit, env=env)
+        asked = b"".join(os.fsencode(path) + b"\0" for path, _, _ in files)
+        await Git(git.git_dir, layer)("checkout-index", "-z", "--stdin", "--force", env=env, data=asked)
+
+
+async def _lost(store: Store, commit: Sha, gone: Sequence[str]) -> tuple[str, ...]:
+    """What to hide: the files that are gone, or the whole folder where nothing of it is left."""
+    if not gone or len(commit) != SHA1:
+        return tuple(gone)
+    return await store.objects.run(partial(_outlived, store.objects, commit, gone))
+
+
+def _outlived(objects: Objects, commit: Sha, gone: Sequence[str]) -> tuple[str, ...]:
+    top, there = objects.commit(commit).tree, dict[str, Sha | None]()
+    there[""] = top
+
+    def is_there(folder: str) -> bool:
+        if folder not in there:
+            above, _, name = folder.rpartition("/")
+            tree = there[above] if is_there(above) else None
+            node = objects.tree(tree).get(os.fsencode(name)) if tree is not None else None
+            there[folder] = node[1].hex() if node is not None and node[0] == TREE else None
+        return there[folder] is not None
+
+    return tuple(dict.fromkeys(next((up for up in folders_above(path) if not is_there(up)), path) for path in gone))
+
+
+def _finish(layer: Path, near: Difference, lost: Sequence[str]) -> None:
+    for path in near.gitlinks:
+        make_folder(layer / path)
     for path in _outermost(layer, lost):
-        (layer / path).parent.mkdir(parents=True, exist_ok=True)
+        make_folder((layer / path).parent)
         os.mknod(layer / path, stat.S_IFCHR | 0o600, os.makedev(0, 0))
 
 
@@ -122,12 +143,3 @@ def _outermost(layer: Path, lost: Sequence[str]) -> Iterator[str]:
         hidden = any(up.is_symlink() or (up.exists() and not up.is_dir()) for up in above)
         if not hidden and not os.path.lexists(layer / path):
             yield path
-
-
-async def _check_out(git: Git, layer: Path, commit: Sha, near: Difference) -> None:
-    with TemporaryDirectory(prefix="fleet-index-") as folder:
-        env = {"GIT_INDEX_FILE": str(Path(folder, "index"))}
-        await git("read-tree", commit, env=env)
-        paths = [os.fsencode(path) for path, mode, _ in near.there if mode != GITLINK]
-        asked = b"".join(path + b"\0" for path in paths)
-        await Git(git.git_dir, layer)("checkout-index", "-z", "--stdin", "--force", env=env, data=asked)

@@ -57,7 +57,7 @@ class Overlays:
     _sweeping: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
-        self.grounds = Grounds(self.home, self.store.git)
+        self.grounds = Grounds(self.home, self.store)
         self.wardrobe = Wardrobe(self.home, self.store.git, self.dresser)
 
     @property

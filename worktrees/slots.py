@@ -112,7 +112,7 @@ class Pool:
 
     async def _prepare(self, slot: Slot, base: Sha) -> None:
         last = self._at.pop(slot, base)
-        converts = last != base and (await difference(self.store.git, last, base)).converts
+        converts = last != base and (await difference(self.store, last, base)).converts
         if converts or not await to_thread.run_sync(self._is_safe, slot):
             await self._rebuild(slot)
         await to_thread.run_sync(_drop_locks, slot)

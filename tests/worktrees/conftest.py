@@ -15,7 +15,9 @@ import pytest
 
 from fleet.core.facts import Failure, Member
 from fleet.ports import Change, Lease, Signature
+from worktrees.scan import scan_tree
 from worktrees.settings import HandSettings, LeaseKind
+from worktrees.slots import Slot
 from worktrees.target import Target, inspect
 from worktrees.workshop import Workshop, open_workshop
 
@@ -98,6 +100,15 @@ def sign(subtask: str = "one", *, attempt: int = 1, title: str = "Do the thing",
     return Signature(
         run=RUN, subtask=subtask, attempt=attempt, title=title, body=body, worker="coder", model="claude-haiku-5-5"
     )
+
+
+async def added_by_git(slot: Slot, base: str, index: Path) -> str:
+    """The tree that `git add --all` makes of a slot."""
+    env = {"GIT_INDEX_FILE": str(index)}
+    assert scan_tree(slot.tree, max_files=10_000) == ()  # and opened for git
+    await slot.git("read-tree", base, env=env)
+    await slot.git("add", "--all", "--", ".", env=env)
+    return await slot.git.line("write-tree", env=env)
 
 
 @pytest.fixture

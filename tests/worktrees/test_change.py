@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from fleet.core.facts import Failure
 from fleet.ports import Change
-from tests.worktrees.conftest import Bench, git, make_repository, sign
+from tests.worktrees.conftest import Bench, added_by_git, git, make_repository, sign
 from worktrees.commits import commit_slot
 from worktrees.settings import LeaseKind
+from worktrees.slots import Slot
 from worktrees.upper import Entry, changes
 from worktrees.view import View
 
@@ -75,8 +76,8 @@ def lease_kind() -> LeaseKind:
     return "overlay"
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
+@pytest.fixture(params=["with attributes", "without"])
+def repository(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     at = make_repository(tmp_path / "project", FILES)
     for name in TRACKED_ALTHOUGH_IGNORED:
         (at / name).parent.mkdir(exist_ok=True)
@@ -84,33 +85,40 @@ def repository(tmp_path: Path) -> Path:
     (at / "run").write_text("#!/bin/sh\n", encoding="utf-8")
     (at / "run").chmod(0o755)
     (at / "link").symlink_to("a/b")
-    (at / ".gitattributes").write_text("crlf.txt text eol=crlf\n*.tmp -text\n* text=auto\n", encoding="utf-8")
+    rules = {"with attributes": "crlf.txt text eol=crlf\n*.tmp -text\n* text=auto\n", "without": "# none\n"}
+    (at / ".gitattributes").write_text(rules[request.param], encoding="utf-8")
     git(at, "add", "--force", "--all")
     git(at, "update-index", "--add", "--cacheinfo", f"160000,{git(at, 'rev-parse', 'HEAD')},sub")
     git(at, "commit", "--quiet", "--message", "everything")
     return at
 
 
-async def outcome(bench: Bench, found: Change | Failure) -> object:
-    if isinstance(found, Failure):
-        return found.kind, sorted(found.evidence.splitlines())
-    return found.paths, await bench.hands.store.git.line("rev-parse", f"{found.commit}^{{tree}}")
+async def refusal(bench: Bench, slot: Slot) -> object:
+    """What a slot's commit says."""
+    found = await commit_slot(
+        bench.hands.store, slot, bench.base, signature=sign("other"), touches=(), settings=bench.settings
+    )
+    return said(found)
+
+
+def said(found: Change | Failure) -> object:
+    return (found.kind, sorted(found.evidence.splitlines())) if isinstance(found, Failure) else found.paths
 
 
 @given(steps=st.lists(st.lists(edits, max_size=6), min_size=1, max_size=3))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_an_overlay_commits_what_git_would(bench: Bench, steps: list[list[str]]) -> None:
+    index = bench.settings.state_dir / "index"
     async with bench.hands.pool.lease(bench.base) as slot, bench.hands.lease(bench.base) as lease:
         for step in steps:
             script = "\n".join(f"({edit}) 2>/dev/null" for edit in step)
             await lease.desk.run(script, timeout_s=60)
             await bench.hands.box.run(slot.place, bench.hands.box.shell(script), timeout_s=60, cap=1000)
-        ours = await outcome(bench, await bench.commit(lease))
-        signature = sign("other")
-        reference = await commit_slot(
-            bench.hands.store, slot, bench.base, signature=signature, touches=(), settings=bench.settings
-        )
-        assert ours == await outcome(bench, reference)
+        ours = await bench.commit(lease)
+        if isinstance(ours, Change):
+            tree = await bench.hands.store.git.line("rev-parse", f"{ours.commit}^{{tree}}")
+            assert tree == await added_by_git(slot, bench.base, index)
+        assert said(ours) == await refusal(bench, slot)
 
 
 @pytest.mark.parametrize("number", range(3))

@@ -8,9 +8,8 @@ import pytest
 
 from fleet.core.facts import Failure
 from fleet.ports import Change
-from tests.worktrees.conftest import Bench, OpenBench, git, sign
+from tests.worktrees.conftest import Bench, OpenBench, added_by_git, git, sign
 from worktrees.message import compose, member_of
-from worktrees.scan import scan_tree
 from worktrees.settings import LeaseKind
 
 
@@ -132,15 +131,12 @@ async def test_links_inside_odd_names_and_modes_are_committed_exactly(bench: Ben
     ],
 )
 async def test_what_is_committed_is_what_git_would_add(bench: Bench, tmp_path: Path, mess: str) -> None:
-    async with bench.hands.lease(bench.base) as lease:
+    async with bench.hands.lease(bench.base) as lease, bench.hands.pool.lease(bench.base) as slot:
         assert (await lease.desk.run(mess, timeout_s=20)).exit_code == 0
         change = await bench.commit(lease)
         assert isinstance(change, Change), change
-        env, own = {"GIT_INDEX_FILE": str(tmp_path / "index")}, lease.slot.git  # type: ignore[attr-defined]
-        await own("read-tree", bench.base, env=env)
-        assert scan_tree(lease.slot.tree, max_files=99) == ()  # type: ignore[attr-defined] # and opened for git
-        await own("add", "--all", "--", ".", env=env)
-        wanted = await own.line("write-tree", env=env)
+        await bench.hands.box.run(slot.place, ("sh", "-c", mess), timeout_s=20, cap=1000)
+        wanted = await added_by_git(slot, bench.base, tmp_path / "index")
     assert await bench.hands.store.git.line("rev-parse", f"{change.commit}^{{tree}}") == wanted
 
 
