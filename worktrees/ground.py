@@ -18,10 +18,13 @@ from worktrees.store import Store
 from worktrees.view import View
 from worktrees.wipe import make_folder, wipe
 
+OLD = "old"
 NEAR = 300  # paths that a layer of difference may have, or
 NEAR_PART = 50  # one in so many of the checkout's, whichever is more
-IDLE_LAYERS = 8  # kept for the next lease on the same commit; the tip is leased again and again
+DEEPEST = 8  # layers above a checkout: each is one more place to look for a file
+IDLE_LAYERS = 4  # kept for the next lease on the same commit; the tip is leased again and again
 IDLE_CHECKOUTS = 1
+SWEEP_AT = 16  # folders out of use that may wait to be removed together
 
 
 @dataclass(slots=True)
@@ -30,13 +33,12 @@ class Checkout:
 
     home: Path
     name: str
-    commit: Sha | None = None
-    """None while it is on its way; one that never arrived is not used again."""
+    ground: "Ground | None" = None
+    """What it is now. None while it is on its way; one that never arrived is not used as it is."""
     gitlinks: frozenset[str] = frozenset()
     files: int = 0
     converts: bool = False
     """Whether attributes may make files differ from their blobs."""
-    grounds: int = 0
 
     @property
     def tree(self) -> Path:
@@ -47,19 +49,26 @@ class Checkout:
         return {"GIT_INDEX_FILE": str(self.home / self.name / "index")}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Ground:
-    """A commit's files: a checkout, or a layer of difference above one."""
+    """A commit's files: a checkout, or a layer of difference above another ground."""
 
     below: Below
     checkout: Checkout
-    layer: str | None
-    standing: int = 0
+    layers: tuple[str, ...] = ()
+    """The uppermost first."""
+    under: "Ground | None" = None
+    tenants: int = 0
+    above: int = 0
+    """Grounds that stand on this one."""
 
     @property
     def lowers(self) -> tuple[str, ...]:
-        tree = f"{self.checkout.name}/tree"
-        return (tree,) if self.layer is None else (self.layer, tree)
+        return (*self.layers, f"{self.checkout.name}/tree")
+
+    @property
+    def unused(self) -> bool:
+        return not self.tenants and not self.above
 
 
 @dataclass(slots=True)
@@ -70,9 +79,11 @@ class Grounds:
     store: Store
     _known: dict[Sha, Ground] = field(default_factory=dict)
     """The longest unused first."""
+    _last: Ground | None = None
     _checkouts: list[Checkout] = field(default_factory=list)
     _building: Lock = field(default_factory=Lock)
     _made: int = 0
+    _old: int = 0
 
     async def take(self, commit: Sha) -> Ground:
         """The ground of a commit, ours to stand on until `leave`. Raises `Broken`."""
@@ -81,35 +92,35 @@ class Grounds:
             async with self._building:
                 ground = self._known.get(commit)
                 if ground is None:
-                    ground = self._known[commit] = await self._build(commit)
-                ground.standing += 1
+                    ground = self._last = self._known[commit] = await self._build(commit)
+                ground.tenants += 1
                 return ground
-        ground.standing += 1
+        ground.tenants += 1
         return ground
 
     def leave(self, ground: Ground) -> None:
-        ground.standing -= 1
+        ground.tenants -= 1
         if self._known.pop(ground.below.commit, None) is ground:
             self._known[ground.below.commit] = ground  # to the end: used last
 
     async def _build(self, commit: Sha) -> Ground:
         await self._tidy()
-        for checkout in reversed(self._checkouts):
-            near = await self._near(checkout, commit)
-            if near is None:
-                continue
-            if not near.paths:
-                return Ground(Below(commit, View((checkout.tree,)), checkout.gitlinks), checkout, None)
-            return await self._above(checkout, commit, near)
+        for ground in self._candidates():
+            near = await self._near(ground, commit)
+            if near is not None:
+                return await self._above(ground, commit, near)
         idle = next((checkout for checkout in self._checkouts if self._idle(checkout)), None)
         return await self._move(idle or self._new(), commit)
 
-    async def _near(self, checkout: Checkout, commit: Sha) -> Difference | None:
-        """How to get from a checkout to a commit, if that is worth a layer."""
-        if checkout.commit is None:
-            return None
-        found = await difference(self.store, checkout.commit, commit)
-        close = len(found.paths) <= max(NEAR, checkout.files // NEAR_PART)
+    def _candidates(self) -> list[Ground]:
+        """What a new layer could stand on: what was built last, as the tip moves in small steps, and the checkouts."""
+        last = [self._last] if self._last is not None and len(self._last.layers) < DEEPEST else []
+        return last + [checkout.ground for checkout in reversed(self._checkouts) if checkout.ground is not None]
+
+    async def _near(self, ground: Ground, commit: Sha) -> Difference | None:
+        """How to get from a ground to a commit, if that is worth a layer."""
+        found = await difference(self.store, ground.below.commit, commit)
+        close = len(found.paths) <= max(NEAR, ground.checkout.files // NEAR_PART)
         return found if close and not found.converts else None
 
     def _new(self) -> Checkout:
@@ -119,59 +130,76 @@ class Grounds:
         return checkout
 
     def _idle(self, checkout: Checkout) -> bool:
-        return not any(ground.standing for ground in self._known.values() if ground.checkout is checkout)
+        return not any(ground.tenants for ground in self._known.values() if ground.checkout is checkout)
+
+    async def _above(self, ground: Ground, commit: Sha, near: Difference) -> Ground:
+        layers, view = ground.layers, ground.below.view
+        ground.above += 1
+        try:
+            if near.paths:
+                self._made += 1
+                folder = self.home / f"layers/{self._made}"
+                await to_thread.run_sync(make_folder, folder)
+                await fill(self.store, folder, commit, near, converts=ground.checkout.converts)
+                layers, view = (f"layers/{folder.name}", *layers), View((folder, *view.layers))
+        except BaseException:
+            ground.above -= 1
+            raise
+        gitlinks = (ground.below.gitlinks - near.paths) | near.gitlinks
+        return Ground(Below(commit, view, gitlinks), ground.checkout, layers, ground)
 
     async def _move(self, checkout: Checkout, commit: Sha) -> Ground:
         """Move a checkout that nobody stands on."""
-        layers = self._forget([known for known, ground in self._known.items() if ground.checkout is checkout])
-        at, before, checkout.commit = Git(self.store.git_dir, checkout.tree), checkout.commit, None
+        self._forget([ground for ground in self._known.values() if ground.checkout is checkout])
+        before, checkout.ground = checkout.ground, None
         with CancelScope(shield=True):  # a checkout that is half on its way is of no use to anybody
-            if before is not None and (await difference(self.store, before, commit)).converts:
-                before = None
-            if before is not None:
-                answer = await at.ask("read-tree", "-m", "-u", before, commit, env=checkout.env)
-                before = before if answer.exit_code == 0 else None
-            if before is None:
-                await wipe(checkout.tree.parent)
-                await to_thread.run_sync(make_folder, checkout.tree)
-                await at("read-tree", "--reset", "-u", commit, env=checkout.env)
-                await to_thread.run_sync((checkout.tree / ".git").touch)  # where the box puts what git there shows
-            await self._look_over(checkout, at)
-        checkout.commit = commit
-        await self._wipe(layers)
-        return Ground(Below(commit, View((checkout.tree,)), checkout.gitlinks), checkout, None)
+            await self._check_out(checkout, commit, before.below.commit if before else None)
+        checkout.ground = Ground(Below(commit, View((checkout.tree,)), checkout.gitlinks), checkout)
+        return checkout.ground
 
-    async def _look_over(self, checkout: Checkout, at: Git) -> None:
+    async def _check_out(self, checkout: Checkout, commit: Sha, before: Sha | None) -> None:
+        at = Git(self.store.git_dir, checkout.tree)
+        if before is not None and (await difference(self.store, before, commit)).converts:
+            before = None
+        if before is not None:
+            answer = await at.ask("read-tree", "-m", "-u", before, commit, env=checkout.env)
+            before = before if answer.exit_code == 0 else None
+        if before is None:
+            await wipe(checkout.tree.parent)
+            await to_thread.run_sync(make_folder, checkout.tree)
+            await at("read-tree", "--reset", "-u", commit, env=checkout.env)
+            await to_thread.run_sync((checkout.tree / ".git").touch)  # where the box puts what git there shows
         listed = fields(await at("ls-files", "-z", "--stage", env=checkout.env))
         checkout.files = len(listed)
         checkout.gitlinks = frozenset(line.split("\t", 1)[1] for line in listed if line.startswith("160000 "))
         checkout.converts = any(line.endswith(ATTRIBUTES) for line in listed)
 
-    async def _above(self, checkout: Checkout, commit: Sha, near: Difference) -> Ground:
-        self._made += 1
-        name = f"layers/{self._made}"
-        folder = self.home / name
-        await to_thread.run_sync(make_folder, folder)
-        await fill(self.store, folder, commit, near, converts=checkout.converts)
-        gitlinks = (checkout.gitlinks - near.paths) | near.gitlinks
-        return Ground(Below(commit, View((folder, checkout.tree)), gitlinks), checkout, name)
-
     async def _tidy(self) -> None:
         """Let go of what nobody stands on, but for a little that is likely to be wanted again."""
-        idle = [commit for commit, ground in self._known.items() if not ground.standing and ground.layer]
-        folders = self._forget(idle[: max(0, len(idle) - IDLE_LAYERS)])
-        unused = [checkout for checkout in self._checkouts if self._idle(checkout)]
-        for checkout in unused[: max(0, len(unused) - IDLE_CHECKOUTS)]:
-            folders += self._forget([known for known, ground in self._known.items() if ground.checkout is checkout])
-            folders.append(checkout.name)
+        unused = [ground for ground in self._known.values() if ground.unused and ground.layers]
+        self._forget(unused[: max(0, len(unused) - IDLE_LAYERS)])
+        idle = [checkout for checkout in self._checkouts if self._idle(checkout)]
+        for checkout in idle[: max(0, len(idle) - IDLE_CHECKOUTS)]:
+            self._forget([ground for ground in self._known.values() if ground.checkout is checkout])
             self._checkouts.remove(checkout)
-        await self._wipe(folders)
+            self._put_away(checkout.name)
+        if self._old >= SWEEP_AT:
+            await wipe(self.home / OLD)
+            self._old = 0
 
-    def _forget(self, commits: Sequence[Sha]) -> list[str]:
-        """From now on nobody new stands there. The layers that go with it."""
-        grounds = [self._known.pop(commit) for commit in commits]
-        return [ground.layer for ground in grounds if ground.layer is not None]
+    def _forget(self, grounds: Sequence[Ground]) -> None:
+        """From now on nobody new stands there."""
+        for ground in grounds:
+            del self._known[ground.below.commit]
+            self._last = None if self._last is ground else self._last
+            if ground.under is not None:
+                ground.under.above -= 1
+                if ground.layers != ground.under.layers:
+                    self._put_away(ground.layers[0])
 
-    async def _wipe(self, folders: Sequence[str]) -> None:
-        for folder in folders:
-            await wipe(self.home / folder)
+    def _put_away(self, name: str) -> None:
+        """Out of use; removed when enough of it has come together."""
+        self._old += 1
+        self._made += 1
+        (self.home / OLD).mkdir(exist_ok=True)
+        (self.home / name).rename(self.home / OLD / str(self._made))

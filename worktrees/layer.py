@@ -87,15 +87,19 @@ async def fill(store: Store, layer: Path, commit: Sha, near: Difference, *, conv
 
 
 def _write(objects: Objects, layer: Path, files: Sequence[tuple[str, str, Sha]]) -> None:
+    made: set[str] = set()
     for path, mode, blob in files:
-        at, content = layer / path, objects.blob(blob)
-        make_folder(at.parent)
+        at, content = f"{layer}/{path}", objects.blob(blob)
+        folder = path.rpartition("/")[0]
+        if folder not in made:
+            os.makedirs(f"{layer}/{folder}", exist_ok=True)  # noqa: PTH103 - plain names: this is the price of a lease
+            made.add(folder)
         if mode == LINK:
-            at.symlink_to(os.fsdecode(content))
-        else:
-            at.write_bytes(content)
-            if mode == EXECUTABLE:
-                at.chmod(0o755)
+            os.symlink(content, os.fsencode(at))  # noqa: PTH211
+            continue
+        fd = os.open(at, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o777 if mode == EXECUTABLE else 0o666)
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
 
 
 async def _check_out(git: Git, layer: Path, commit: Sha, files: Sequence[tuple[str, str, Sha]]) -> None:

@@ -83,13 +83,15 @@ async def test_commits_near_each_other_share_a_checkout(bench: Bench) -> None:
         assert folders(bench, "bases") == ["1"]
 
 
-async def test_idle_layers_go_and_the_ones_in_use_stay(bench: Bench) -> None:
-    line = await commits(bench, ground.IDLE_LAYERS + 4)
+async def test_idle_layers_go_and_the_ones_in_use_stay(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ground, "IDLE_LAYERS", 1)
+    monkeypatch.setattr(ground, "DEEPEST", 2)
+    line = await commits(bench, 12)
     async with bench.hands.lease(line[0]) as held:
         for commit in line[1:]:
             async with bench.hands.lease(commit):
                 pass
-        assert len(folders(bench, "layers")) <= ground.IDLE_LAYERS + 3
+        assert len(folders(bench, "layers")) <= 6
         assert (await held.desk.run("cat new-0.txt; ls new-1.txt 2>&1 | wc -l", timeout_s=60)).output == "new\n1\n"
 
 
