@@ -61,7 +61,11 @@ edits = st.one_of(
     st.builds("rm -rf {}".format, paths.map(shlex.quote)),
     st.builds("mv -T {} {}".format, paths.map(shlex.quote), paths.map(shlex.quote)),
     st.builds("rm -rf {1}; mv -T {0} {1}".format, paths.map(shlex.quote), paths.map(shlex.quote)),
-    st.builds("cp -a {} {}".format, paths.map(shlex.quote), paths.map(shlex.quote)),
+    st.builds(
+        "cp -a {} /tmp/copy; cp -a /tmp/copy {}; rm -rf /tmp/copy".format,
+        paths.map(shlex.quote),
+        paths.map(shlex.quote),
+    ),
     st.builds("chmod {} {}".format, st.sampled_from(("+x", "-x", "000", "4755")), paths.map(shlex.quote)),
     st.builds(
         "ln -sfn {} {}".format, st.sampled_from(("one", "a", "../six", "../../out", "gone")), paths.map(shlex.quote)
