@@ -5,6 +5,7 @@ Everything is real but the model. How a run works is not known here, only how to
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -218,11 +219,11 @@ def wait_for(look: Callable[[], Found | None], going: Going | None = None) -> Fo
 
 def marked(run: str) -> list[int]:
     """The processes that carry the mark of a run's boxes."""
-    mark = f"FLEET_BOX={run}/".encode()
+    mark = re.compile(rb"FLEET_BOX=[0-9.]+/" + re.escape(run.encode()) + rb"/")
     found: list[int] = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
-            if any(entry.startswith(mark) for entry in path.read_bytes().split(b"\0")):
+            if any(mark.match(entry) for entry in path.read_bytes().split(b"\0")):
                 found.append(int(path.parent.name))
     return found
 
