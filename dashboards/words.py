@@ -42,7 +42,8 @@ def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - 
         case f.AttemptCommitted():
             return f"{safe(fact.subtask)} reported done: {_count(len(fact.paths), 'file')} changed, being checked"
         case f.AttemptFailed():
-            return f"{safe(fact.subtask)} failed, attempt {fact.number}: {_failure(fact.failure)}"
+            how = "sent back" if fact.failure.kind == "integration" else f"failed, attempt {fact.number}"
+            return f"{safe(fact.subtask)} {how}: {_failure(fact.failure)}"
         case f.RemedyChosen():
             return _remedy(fact)
         case f.BatchTested():
@@ -143,8 +144,7 @@ def _tested(state: RunState, fact: f.BatchTested) -> str | None:
         lines.append(f"landed {names} ({state.commits} of {total})")
     lines += [f"{safe(out.subtask)} sent back: {_failure(out.failure)}" for out in fact.ejected]
     if fact.red and not fact.ejected:
-        half = next(iter(state.landing.halves), 1)
-        lines.append(f"batch {fact.number} is red: trying {half} at a time to find the guilty one")
+        lines.append(f"batch {fact.number} is red: one of {len(state.landing.suspects)} is guilty")
     return "\n".join(lines) or None
 
 

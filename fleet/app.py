@@ -17,6 +17,7 @@ from agents.minds import open_minds
 from agents.models.prices import Price
 from agents.settings import MindSettings, WorkerSettings
 from fleet import __version__
+from fleet.checking import Gate
 from fleet.config import Loaded
 from fleet.core import facts as f
 from fleet.core.evolve import evolve
@@ -30,7 +31,7 @@ from fleet.engine import Engine
 from fleet.environment import user
 from fleet.folders import RunFolder, make_state_dir, new_run
 from fleet.journal import Journal, held, replay
-from fleet.perform import Gate, Performer, World
+from fleet.perform import Performer, World
 from fleet.ports import FleetError, ModelUse, PlannerBrief, UsageError
 from fleet.settings import Config, as_policy
 from worktrees.box import require
@@ -238,7 +239,7 @@ class Fleet:
             timeout_s=checks.gate_timeout_s,
             fails_before=False,
         )
-        return Gate(criteria=(whole,) if checks.gate.strip() else (), named=dict(checks.named))
+        return Gate(criteria=(whole,) if checks.gate.strip() else (), named=dict(checks.named), reruns=checks.reruns)
 
     def hands(self) -> HandSettings:
         box, trees, cores = self.config.box, self.config.worktrees, os.cpu_count() or 1

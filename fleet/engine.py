@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from anyio import CancelScope, Event, create_task_group, move_on_after, to_thread
 from anyio.abc import TaskGroup
 
-from fleet.core.commands import Command, effects
+from fleet.core.commands import Command, TestBatch, effects
 from fleet.core.decide import decide, next_wake
 from fleet.core.evolve import evolve
 from fleet.core.facts import EngineStarted, EngineStopped, Fact, WarningNoted
@@ -125,8 +125,8 @@ class Engine:
             if command not in self._lanes:
                 self._lanes[command] = CancelScope()
                 lanes.start_soon(self._lane, command, perform, name=str(command))
-        if self.state.cancelled:
-            for command in self._lanes.keys() - set(wanted):
+        for command in self._lanes.keys() - set(wanted):
+            if self.state.cancelled or isinstance(command, TestBatch):  # another probe has answered it
                 self._lanes[command].cancel()
 
     async def _lane(self, command: Command, perform: Callable[[Command], Awaitable[None]]) -> None:

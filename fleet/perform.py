@@ -6,22 +6,23 @@ integration branch) tell what an earlier life of the same effect achieved.
 
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import assert_never
 
-from anyio import create_task_group, sleep
+from anyio import sleep
 
+from fleet.checking import Checks, Gate
 from fleet.core import facts as f
 from fleet.core.commands import CallPlanner, Command, Publish, RunAttempt, TestBatch, VerifyAttempt
 from fleet.core.failures import check_failure, reported_failure
-from fleet.core.landing import verdict
-from fleet.core.plan import Criterion, Subtask
+from fleet.core.plan import Subtask
 from fleet.core.remedies import backoff
 from fleet.core.revision import Revision, revise_plan
 from fleet.core.standing import for_revision
 from fleet.core.state import Attempt, RunState
 from fleet.core.validate import Known, Problem
 from fleet.core.views import planner_state
+from fleet.landing import Lander
 from fleet.meter import EngineMeter, Record
 from fleet.ports import (
     Broken,
@@ -43,23 +44,6 @@ TRY_AGAIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
-    """The checks that are not a subtask's own."""
-
-    criteria: tuple[Criterion, ...] = ()
-    named: Mapping[str, str] = field(default_factory=dict)
-    """Commands by the name plans give them."""
-
-    def resolved(self, criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
-        """Criteria with a command. What only a worker's own exit code can tell has none."""
-        filled = (
-            criterion if criterion.run else criterion.model_copy(update={"run": self.named.get(criterion.criterion)})
-            for criterion in criteria
-        )
-        return tuple(criterion for criterion in filled if criterion.run)
-
-
-@dataclass(frozen=True, slots=True)
 class World:
     """The adapters of a run."""
 
@@ -78,7 +62,8 @@ class Performer:
     def __init__(self, engine: Record, world: World) -> None:
         self._engine = engine
         self._world = world
-        self._before: dict[tuple[str, str], bool] = {}
+        self._checks = Checks(engine, world.worktrees, world.clock, world.gate)
+        self._lander = Lander(engine, world.integrator, self._checks, world.clock)
 
     async def __call__(self, command: Command) -> None:
         try:
@@ -109,8 +94,8 @@ class Performer:
                 await self._run_attempt(command)
             case VerifyAttempt():
                 await self._verify_attempt(command)
-            case TestBatch():
-                await self._test_batch(command)
+            case TestBatch(number=number):
+                await self._lander.probe(number)
             case Publish():
                 await self._publish(command)
             case _:
@@ -123,12 +108,7 @@ class Performer:
             case RunAttempt(subtask=subtask, number=number) | VerifyAttempt(subtask=subtask, number=number):
                 await self._failed(subtask, number, failure)
             case TestBatch(number=number):
-                ejected = tuple(
-                    f.Ejected(subtask=member.subtask, attempt=member.attempt, failure=failure)
-                    for member in self._members(number)
-                )
-                tip = self._engine.state.tip
-                await self._engine.record(f.BatchTested(at=self._now(), number=number, tip=tip, ejected=ejected))
+                await self._lander.give_up(number, failure)
             case Publish(tip=tip):
                 await self._publish_failed(tip, failure.summary)
             case _:
@@ -256,18 +236,13 @@ class Performer:
     async def _passes_before(self, spec: Subtask, base: str) -> f.Failure | None:
         """A check that passes before any work was done proves nothing: it goes back to the planner."""
         expected = self._world.gate.resolved([criterion for criterion in spec.acceptance if criterion.fails_before])
-        unknown = [criterion for criterion in expected if (base, criterion.run or "") not in self._before]
-        if unknown:
-            async with self._world.worktrees.lease(base) as lease:
-                runs = await lease.check(unknown)
-            self._before |= {(base, run.command): run.passed for run in runs}
-        passing = [criterion for criterion in expected if self._before[base, criterion.run or ""]]
+        passing = [run for run in await self._checks.before(base, expected) if run.passed]
         if not passing:
             return None
         return f.Failure(
             kind="vacuous",
-            summary="passes before any work was done: " + ", ".join(criterion.criterion for criterion in passing),
-            evidence="\n".join(f"$ {criterion.run}\n(exit code 0 on the base {base[:12]})" for criterion in passing),
+            summary="passes before any work was done: " + ", ".join(run.criterion for run in passing),
+            evidence="\n".join(f"$ {run.command}\n(exit code 0 on the base {base[:12]})" for run in passing),
         )
 
     async def _committed(self, command: RunAttempt, commit: str, paths: tuple[str, ...], report: f.Report) -> None:
@@ -300,10 +275,7 @@ class Performer:
     async def _verify_attempt(self, command: VerifyAttempt) -> None:
         spec, attempt = self._attempt(command.subtask)
         criteria = self._world.gate.resolved(spec.acceptance)
-        checks: tuple[f.CheckRun, ...] = ()
-        if criteria and attempt.commit is not None:
-            async with self._world.worktrees.lease(attempt.commit) as lease:
-                checks = await lease.check(criteria)
+        checks = await self._checks.on(attempt.commit, criteria) if attempt.commit is not None else ()
         failed = tuple(check for check in checks if not check.passed)
         if failed:
             await self._failed(spec.id, attempt.number, check_failure(failed), checks=checks)
@@ -312,77 +284,7 @@ class Performer:
             f.AttemptVerified(at=self._now(), subtask=spec.id, number=attempt.number, checks=checks)
         )
 
-    # ---- landing
-
-    def _members(self, number: int) -> tuple[f.Member, ...]:
-        batch = self._engine.state.landing.batch
-        return batch.members if batch is not None and batch.number == number else ()
-
-    async def _test_batch(self, command: TestBatch) -> None:
-        state, integrator = self._engine.state, self._world.integrator
-        landed = await integrator.landed_since(state.run, state.tip)
-        if landed:  # an earlier life of this batch moved the branch
-            tip = await integrator.tip(state.run)
-            await self._tested(command, tip=tip, landed=landed)
-            return
-        members = self._members(command.number)
-        merged = await integrator.merge(state.tip, members)
-        ejected = tuple(
-            f.Ejected(subtask=member.subtask, attempt=member.attempt, failure=failure)
-            for member, failure in merged.conflicts
-        )
-        if not merged.landed:
-            await self._tested(command, tip=state.tip, ejected=ejected)
-            return
-        checks = await self._gate(merged.tip, merged.landed)
-        failed = tuple(check for check in checks if not check.passed)
-        red, guilty = verdict(merged.landed, failed)
-        if red:
-            await self._tested(command, tip=state.tip, ejected=(*ejected, *guilty), red=True, checks=failed)
-            return
-        if not await integrator.advance(state.run, new=merged.tip, old=state.tip):
-            raise Broken(f.Failure(kind="infrastructure", summary="the integration branch moved without us"))
-        await self._tested(command, tip=merged.tip, landed=merged.landed, ejected=ejected, checks=checks)
-
-    async def _tested(
-        self,
-        command: TestBatch,
-        *,
-        tip: str,
-        landed: tuple[f.Member, ...] = (),
-        ejected: tuple[f.Ejected, ...] = (),
-        red: bool = False,
-        checks: tuple[f.CheckRun, ...] = (),
-    ) -> None:
-        await self._engine.record(
-            f.BatchTested(
-                at=self._now(),
-                number=command.number,
-                tip=tip,
-                landed=landed,
-                ejected=ejected,
-                red=red,
-                checks=checks,
-            )
-        )
-
-    async def _gate(self, commit: str, members: Sequence[f.Member]) -> tuple[f.CheckRun, ...]:
-        """The project's gate and the criteria of every member, on clean checkouts of the merged tree, side by side."""
-        gate = self._world.gate
-        own = [c for member in members for c in gate.resolved(self._engine.state.spec(member.subtask).acceptance)]
-        gated = {criterion.run for criterion in gate.criteria}
-        unique = {criterion.run: criterion for criterion in own if criterion.run not in gated}
-        results: list[tuple[f.CheckRun, ...]] = []
-
-        async def check(criteria: Sequence[Criterion]) -> None:
-            async with self._world.worktrees.lease(commit) as lease:
-                results.append(await lease.check(criteria))
-
-        async with create_task_group() as sides:
-            for criteria in (gate.criteria, tuple(unique.values())):
-                if criteria:
-                    sides.start_soon(check, criteria)
-        return tuple(run for side in results for run in side)
+    # ---- publishing
 
     async def _publish(self, command: Publish) -> None:
         problem = await self._world.integrator.publish(self._engine.state.run, tip=command.tip)

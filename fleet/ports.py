@@ -194,6 +194,10 @@ class Worktrees(Protocol):
 
     async def diff(self, base: Sha, commit: Sha) -> str: ...
 
+    async def tree(self, commit: Sha) -> Sha:
+        """The tree of a commit: what checks are about."""
+        ...
+
     def at(self, commit: Sha) -> Repository: ...
 
 

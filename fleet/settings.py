@@ -151,7 +151,9 @@ class Limits(Section):
 
 
 class Landing(Section):
-    batch: int = Field(default=16, ge=1, le=500)
+    batch: int = Field(default=256, ge=1, le=500)
+    slots: int = Field(default=2, ge=1, le=64)
+    every_commit: bool = False
 
 
 class Price(Section):
@@ -186,6 +188,7 @@ class Checks(Section):
     gate: Command = ""
     gate_timeout_s: float = Field(default=1800.0, gt=0, le=7200)
     slots: int = Field(default=0, ge=0, le=1000)
+    reruns: int = Field(default=1, ge=0, le=10)
     protected: Texts = PROTECTED
     named: dict[Name, Annotated[Command, Field(min_length=1)]] = {}
 
@@ -260,6 +263,8 @@ def as_policy(config: Config) -> Policy:
         backoff_first_s=config.limits.backoff_first_s,
         backoff_cap_s=config.limits.backoff_cap_s,
         batch=config.landing.batch,
+        slots=config.landing.slots,
+        every_commit=config.landing.every_commit,
         answer_wait_s=config.limits.answer_wait_minutes * 60,
         review=config.run.review,
     )

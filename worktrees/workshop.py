@@ -74,6 +74,9 @@ class Workshop:
     async def diff(self, base: Sha, commit: Sha) -> str:
         return text(await self.store.git(*PATCH, base, commit, cap=DIFF_CAP))
 
+    async def tree(self, commit: Sha) -> Sha:
+        return await self.store.git.line("rev-parse", f"{commit}^{{tree}}")
+
     def at(self, commit: Sha) -> Repository:
         return Snapshot(self.store.git, commit)
 

@@ -47,14 +47,12 @@ def effects(state: RunState, now: float) -> tuple[Command, ...]:
     wanted: list[Command] = []
     if state.planning.open is not None:
         wanted.append(CallPlanner(state.planning.open))
-    batch = state.landing.batch
     for subtask, attempt in state.underway():
         if attempt.commit is None:
             wanted.append(RunAttempt(subtask.id, attempt.number))
         elif not attempt.verified:
             wanted.append(VerifyAttempt(subtask.id, attempt.number))
-    if batch is not None:
-        wanted.append(TestBatch(batch.number))
+    wanted += (TestBatch(probe.number) for probe in state.landing.probes)
     if unpublished(state) and state.publish_not_before <= now:
         wanted.append(Publish(state.tip))
     return tuple(wanted)

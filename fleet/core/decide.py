@@ -8,9 +8,10 @@ from functools import lru_cache
 from graphlib import TopologicalSorter
 
 from fleet.core import facts as f
+from fleet.core.blame import blamed
 from fleet.core.commands import effects, unpublished
 from fleet.core.ids import SubtaskId
-from fleet.core.landing import next_batch
+from fleet.core.landing import next_probes
 from fleet.core.plan import Plan
 from fleet.core.remedies import LADDER, backoff
 from fleet.core.standing import BUSY, OVER, Standing, standings, starts_at
@@ -87,7 +88,7 @@ def outcome(state: RunState) -> f.Ending:
 
 
 def _cancel(state: RunState, now: float) -> Iterator[f.Fact]:
-    if state.cancelled and state.landing.batch is None and _shown(state):
+    if state.cancelled and not state.landing.probes and _shown(state):
         yield f.RunEnded(at=now, ending="cancelled", why="cancelled by its operator")
 
 
@@ -215,9 +216,16 @@ def dependents(plan: Plan) -> dict[SubtaskId, int]:
 
 
 def _batches(state: RunState, now: float) -> Iterator[f.Fact]:
-    members = next_batch(state)
-    if members:
-        yield f.BatchFormed(at=now, number=state.landing.batches + 1, members=members)
+    for number, members in enumerate(next_probes(state), state.landing.batches + 1):
+        yield f.BatchFormed(at=now, number=number, members=members)
+
+
+def _guilty(state: RunState, now: float) -> Iterator[f.Fact]:
+    """Once only one suspect is left, no further test is needed: it goes back, whatever else is under way."""
+    if len(state.landing.suspects) == 1:
+        [id_] = state.landing.suspects
+        number = state.subtasks[id_].attempts[-1].number
+        yield f.AttemptFailed(at=now, subtask=id_, number=number, failure=blamed(state, id_))
 
 
 def _planner(state: RunState, now: float) -> Iterator[f.Fact]:
@@ -261,7 +269,7 @@ def _done(state: RunState, where: dict[SubtaskId, Standing]) -> bool:
 
 def is_idle(state: RunState, where: dict[SubtaskId, Standing], now: float) -> bool:
     """Nothing runs, nothing may begin, and time alone will change nothing."""
-    if state.planning.open is not None or state.landing.batch is not None or state.landing.queue:
+    if state.planning.open is not None or state.landing.queue:
         return False
     if any(standing in BUSY for standing in where.values()):
         return False
@@ -321,6 +329,7 @@ RULES: tuple[Callable[[RunState, float], Iterator[f.Fact]], ...] = (
     _cancel,
     _misconfigured,
     _unreachable,
+    _guilty,
     _remedies,
     _batches,
     _starts,

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import assert_never
 
 from fleet.core import facts as f
+from fleet.core import queue
 from fleet.core.ids import QuestionId, SubtaskId
 from fleet.core.plan import Plan
 from fleet.core.remedies import counts
 from fleet.core.revision import Revision, apply
 from fleet.core.state import (
     Attempt,
-    Batch,
     Incident,
     Planning,
     Question,
@@ -104,8 +104,7 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
         case f.RemedyChosen():
             return _remedied(state, fact)
         case f.BatchFormed():
-            batch = Batch(number=fact.number, members=fact.members, formed_at=fact.at)
-            return replace(state, landing=replace(state.landing, batch=batch, batches=fact.number))
+            return replace(state, landing=queue.formed(state.landing, fact))
         case f.BatchTested():
             return _batch_tested(state, fact)
         case f.Published():
@@ -299,7 +298,7 @@ def _verified(state: RunState, fact: f.AttemptVerified) -> RunState:
     )
     if change is state:
         return state
-    return replace(change, landing=replace(change.landing, queue=(*change.landing.queue, fact.subtask)))
+    return replace(change, landing=queue.joined(change.landing, fact.subtask))
 
 
 def _model_called(state: RunState, fact: f.ModelCalled) -> RunState:
@@ -354,8 +353,9 @@ def _failed(state: RunState, id_: SubtaskId, failure: f.Failure, report: f.Repor
         retries=subtask.retries + (not counted),
     )
     state = _put(state, subtask)
-    queue = tuple(queued for queued in state.landing.queue if queued != id_)
-    state = replace(state, landing=replace(state.landing, queue=queue))
+    if id_ in state.landing.queue:
+        guilty = [id_] if failure.kind == "integration" else []
+        state = replace(state, landing=queue.without(state.landing, [id_], guilty=guilty))
     return _in_trouble(state, Trouble(subtask=id_, attempt=number, kind=failure.kind, summary=failure.summary), at)
 
 
@@ -379,17 +379,7 @@ def _remedied(state: RunState, fact: f.RemedyChosen) -> RunState:
 
 
 def _batch_tested(state: RunState, fact: f.BatchTested) -> RunState:
-    landing = state.landing
-    gone = {member.subtask for member in fact.landed} | {member.subtask for member in fact.ejected}
-    left = len(landing.batch.members) - len(fact.ejected) if landing.batch else 0
-    halves = ((left + 1) // 2, left // 2) if fact.red and left > 1 else ()
-    landing = replace(
-        landing,
-        batch=None,
-        queue=tuple(id_ for id_ in landing.queue if id_ not in gone),
-        red=landing.red + fact.red,
-        halves=(*halves, *landing.halves[1:]),
-    )
+    landing = queue.tested(state.landing, fact)
     state = replace(state, landing=landing, tip=fact.tip, commits=state.commits + len(fact.landed))
     for member in fact.landed:
         state = _landed(state, member, fact.at)
@@ -509,12 +499,11 @@ def _retry_requested(state: RunState, fact: f.RetryRequested) -> RunState:
 
 def _cancelled(state: RunState, fact: f.CancelRequested) -> RunState:
     """What runs is stopped; what is on its way to the integration branch may arrive."""
-    batch = state.landing.batch
-    members = {member.subtask for member in batch.members} if batch else set()
+    members = {member.subtask for probe in state.landing.probes for member in probe.members}
     for subtask, _ in list(state.underway()):
         if subtask.id not in members:
             state = _attempt(state, subtask.id, lambda attempt: replace(attempt, working=False, ended_at=fact.at))
-    landing = replace(state.landing, queue=tuple(id_ for id_ in state.landing.queue if id_ in members))
+    landing = queue.only(state.landing, members)
     return replace(state, cancelled=True, landing=landing, planning=_closed(state.planning))
 
 

@@ -70,6 +70,16 @@ class CheckRun(Shape):
     seconds: float = 0.0
     output: str = ""
     """The end of what it printed."""
+    flaky: bool = False
+    """It failed, and passed when it was run again on the same tree."""
+    tree: Sha = ""
+    log: str = ""
+    """The file with all it printed, below the run's folder."""
+
+    @property
+    def fine(self) -> bool:
+        """Whether it stands in nobody's way on a merged tree."""
+        return self.passed or self.flaky
 
 
 class Member(Shape):
@@ -78,6 +88,8 @@ class Member(Shape):
     subtask: SubtaskId
     attempt: int
     commit: Sha
+    tested: bool = False
+    """Of one that landed: whether the tree of this very commit passed, not only one further up."""
 
 
 class Ejected(Shape):
@@ -232,6 +244,8 @@ class RemedyChosen(Happened):
 
 
 class BatchFormed(Happened):
+    """A prefix of the queue is tested. Several may be open at once, the longer ones holding the shorter."""
+
     kind: Literal["batch_formed"] = "batch_formed"
     number: int
     members: tuple[Member, ...]
@@ -247,6 +261,8 @@ class BatchTested(Happened):
     """With the commits as they stand on the integration branch."""
     ejected: tuple[Ejected, ...] = ()
     red: bool = False
+    suspects: tuple[SubtaskId, ...] = ()
+    """Of a red one: the members of whom at least one is guilty. Empty: all that did not leave the queue."""
     checks: tuple[CheckRun, ...] = ()
 
 

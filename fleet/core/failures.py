@@ -15,13 +15,6 @@ REPORTED: Mapping[str | None, FailureKind] = {
 """What a worker's own word for its failure means. Its word never makes a failure free of charge."""
 
 
-def integration_failure(failed: tuple[CheckRun, ...]) -> Failure:
-    names = ", ".join(check.criterion for check in failed)
-    return Failure(
-        kind="integration", summary=f"merged onto what landed meanwhile, it fails: {names}", evidence=evidence(failed)
-    )
-
-
 def check_failure(failed: tuple[CheckRun, ...]) -> Failure:
     """What a planner needs to know about checks that did not pass."""
     names = ", ".join(check.criterion for check in failed)

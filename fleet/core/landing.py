@@ -1,34 +1,72 @@
-"""Order of landing: which candidates are tried together, and what a red batch means.
+"""Order of landing: which prefixes of the queue are tested side by side. Knows neither git nor processes.
 
-Knows nothing of git or processes. A red batch is tried again as its two halves, and so on until one candidate stands
-alone: that one is guilty. With one guilty candidate in eight, seven runs of the gate find it and land the rest; however
-many are guilty, n candidates need fewer than 2n runs.
+It is group testing with nested groups. Where the first guilty one stands in the queue is a matter of chance; the next
+prefixes are chosen so that their results cut what may be true into equally likely parts. One test in each of c slots
+then yields log2(c + 1) bits, the most that nested tests can. When nearly everything fails that means single ones, when
+nothing fails the whole queue.
 """
 
-from fleet.core.facts import CheckRun, Ejected, Member
-from fleet.core.failures import integration_failure
-from fleet.core.state import RunState
+from collections.abc import Sequence
+from math import expm1, log, log1p
+
+from fleet.core.facts import Member
+from fleet.core.ids import SubtaskId
+from fleet.core.state import Landing, RunState
+
+ASSUMED, WEIGHT = 0.05, 10.0  # the failure rate before anything is known, and how many outcomes it counts for
+RARE, COMMON = 0.001, 0.9
 
 
-def next_batch(state: RunState) -> tuple[Member, ...]:
-    """The candidates to try next: the oldest first, as many as the last result allows."""
-    landing = state.landing
-    if landing.batch is not None:
+def next_probes(state: RunState) -> tuple[tuple[Member, ...], ...]:
+    """The candidates of each probe to open now."""
+    landing, policy = state.landing, state.policy
+    sizes = next_sizes(landing, slots=policy.slots, most=policy.batch, every_commit=policy.every_commit)
+    members = [_member(state, id_) for id_ in landing.queue[: max(sizes, default=0)]]
+    return tuple(tuple(members[:size]) for size in sizes)
+
+
+def _member(state: RunState, id_: SubtaskId) -> Member:
+    attempt = state.subtasks[id_].attempts[-1]
+    return Member(subtask=id_, attempt=attempt.number, commit=attempt.commit or "")
+
+
+def next_sizes(landing: Landing, *, slots: int, most: int, every_commit: bool = False) -> tuple[int, ...]:
+    """How many of the queue each new probe holds."""
+    free, suspects = slots - len(landing.probes), len(landing.suspects)
+    if free <= 0 or suspects == 1 or (landing.probes and (suspects or every_commit)):
         return ()
-    members: list[Member] = []
-    size = landing.halves[0] if landing.halves else state.policy.batch
-    for id_ in landing.queue[:size]:
-        attempt = state.subtasks[id_].current
-        if attempt is not None and attempt.commit is not None:
-            members.append(Member(subtask=id_, attempt=attempt.number, commit=attempt.commit))
-    return tuple(members)
+    reach = min(len(landing.queue), most)
+    if every_commit:
+        return (min(slots, reach),) if reach else ()
+    rate = failure_rate(landing.outcomes)
+    if suspects:  # not all of the front of the queue are: some could not be merged
+        return tuple(landing.queue.index(landing.suspects[size - 1]) + 1 for size in cuts(suspects, free, rate))
+    known = max((len(probe.members) for probe in landing.probes), default=0)
+    return tuple(known + size for size in prefixes(reach - known, free, slots, rate))
 
 
-def verdict(members: tuple[Member, ...], failed: tuple[CheckRun, ...]) -> tuple[bool, tuple[Ejected, ...]]:
-    """Whether the batch is red, and who is sent back for it."""
-    if not failed:
-        return False, ()
-    if len(members) > 1:
-        return True, ()
-    guilty = members[0]
-    return True, (Ejected(subtask=guilty.subtask, attempt=guilty.attempt, failure=integration_failure(failed)),)
+def failure_rate(outcomes: Sequence[bool]) -> float:
+    """What part of the candidates turns a tree red, as far as one can tell."""
+    bad = len(outcomes) - sum(outcomes)
+    rate = (bad + ASSUMED * WEIGHT) / (len(outcomes) + WEIGHT)
+    return min(COMMON, max(RARE, rate))
+
+
+def prefixes(reach: int, free: int, slots: int, rate: float) -> tuple[int, ...]:
+    """Prefixes of a queue of which nothing is known: as long as each still tells something."""
+    if reach <= 0:
+        return ()
+    sizes = [max(1, round(log(1 - number / (slots + 1)) / log1p(-rate))) for number in range(1, free + 1)]
+    if sizes[-1] < reach:
+        return tuple(sorted(set(sizes)))
+    return (*cuts(reach, free - 1, rate), reach)
+
+
+def cuts(length: int, slots: int, rate: float) -> tuple[int, ...]:
+    """Where to cut a front of the queue into parts that are equally likely to hold its first guilty one."""
+    if slots >= length - 1:
+        return tuple(range(1, length))
+    stays = log1p(-rate)
+    within = -expm1(length * stays)
+    places = (log1p(-within * number / (slots + 1)) / stays for number in range(1, slots + 1))
+    return tuple(sorted({min(length - 1, max(1, round(place))) for place in places}))

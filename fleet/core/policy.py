@@ -26,8 +26,12 @@ class Policy(Shape):
     """How long good news waits for more of it before the planner is called."""
     backoff_first_s: float = Field(default=1.0, gt=0)
     backoff_cap_s: float = Field(default=120.0, gt=0)
-    batch: int = Field(default=16, ge=1, le=500)
+    batch: int = Field(default=256, ge=1, le=500)
     """Candidates landed at once, at most."""
+    slots: int = Field(default=2, ge=1, le=64)
+    """Merged trees tested side by side."""
+    every_commit: bool = False
+    """Whether the integration branch passes only commits whose own tree passed, however many land at once."""
     answer_wait_s: float = Field(default=600, ge=0)
     """How long a run with nothing else to do waits for a human's answer before it ends as partial."""
     review: bool = False

@@ -3,8 +3,8 @@
 All values are frozen; `evolve.py` alone makes new ones.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from fleet.core.facts import CheckRun, Ending, Failure, FailureKind, Member, Remedy, Report, Role, Strategy
 from fleet.core.ids import QuestionId, RunId, Sha, SubtaskId
@@ -122,11 +122,18 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Candidates that are being merged and tested together."""
+    """Candidates that are being merged and tested together: a prefix of the queue."""
 
     number: int
     members: tuple[Member, ...]
     formed_at: float
+
+    def holds(self, ids: Iterable[SubtaskId]) -> bool:
+        mine = {member.subtask for member in self.members}
+        return all(id_ in mine for id_ in ids)
+
+    def without(self, gone: Collection[SubtaskId]) -> "Batch":
+        return replace(self, members=tuple(member for member in self.members if member.subtask not in gone))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +141,19 @@ class Landing:
     """The queue in front of the integration branch."""
 
     queue: tuple[SubtaskId, ...] = ()
-    batch: Batch | None = None
+    probes: tuple[Batch, ...] = ()
+    """What is being tested side by side, each a prefix of the queue."""
     batches: int = 0
     red: int = 0
-    halves: tuple[int, ...] = ()
-    """How many each of the next batches may hold, while a red one is taken apart."""
+    suspects: tuple[SubtaskId, ...] = ()
+    """The front of the queue, where at least one of it is known to be guilty."""
+    suspicion: tuple[CheckRun, ...] = ()
+    """The checks that say so."""
+    outcomes: tuple[bool, ...] = ()
+    """What became of the latest candidates: landed, or guilty of a red tree."""
+
+    def probe(self, number: int) -> Batch | None:
+        return next((probe for probe in self.probes if probe.number == number), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """A pretended world for the core: facts instead of effects, a clock of its own, chance from a seed. No I/O at all."""
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from fleet.core import facts as f
@@ -21,6 +22,10 @@ KINDS_HERE = tuple(kind for kind in KINDS if kind != "configuration")
 def subtask(id_: str, *needs: str) -> Subtask:
     check = Criterion(criterion="it works", run=f"check {id_}")
     return Subtask(id=id_, title=f"Build {id_}", goal=f"Build {id_}.", acceptance=(check,), depends_on=needs)
+
+
+def sent(members: Iterable[f.Member], failure: f.Failure) -> tuple[f.Ejected, ...]:
+    return tuple(f.Ejected(subtask=m.subtask, attempt=m.attempt, failure=failure) for m in members)
 
 
 def started(policy: Policy | None = None, plan: Plan | None = None) -> f.RunStarted:
@@ -138,21 +143,40 @@ class Pretend:
             self.record(f.AttemptVerified(at=self.now, subtask=id_, number=number, checks=()))
 
     def land(self, number: int) -> None:
-        batch = self.state.landing.batch
-        assert batch is not None
-        ejected, landed = [], []
-        red = self.unlucky()
-        for member in batch.members:
-            if red and len(batch.members) == 1:
-                failure = f.Failure(kind="integration", summary="red")
-                ejected.append(f.Ejected(subtask=member.subtask, attempt=member.attempt, failure=failure))
-            elif not red:
-                landed.append(member)
-        tip = f"tip-{number}" if landed else self.state.tip
+        """A probe ends, perhaps before a shorter one that began with it. What is bad makes every tree red it is in."""
+        probe = self.state.landing.probe(number)
+        assert probe is not None
+        if self.chance.random() < self.trouble / 10:
+            lost = f.Failure(kind="infrastructure", summary="the machine is to blame")
+            self.record(
+                f.BatchTested(at=self.now, number=number, tip=self.state.tip, ejected=sent(probe.members, lost))
+            )
+            return
+        clash = [member for member in probe.members if self.clashes(member)]
+        merged = [member for member in probe.members if member not in clash]
+        bad = next((index for index, member in enumerate(merged) if self.bad(member)), None)
+        landed, suspects = merged, list[f.Member]()
+        if bad is not None:
+            every = self.policy.every_commit
+            landed, suspects = (merged[:bad], merged[bad : bad + 1]) if every else ([], merged)
         self.landed += [member.subtask for member in landed]
         self.record(
-            f.BatchTested(at=self.now, number=number, tip=tip, landed=tuple(landed), ejected=tuple(ejected), red=red)
+            f.BatchTested(
+                at=self.now,
+                number=number,
+                tip=landed[-1].commit if landed else self.state.tip,
+                landed=tuple(landed),
+                ejected=sent(clash, f.Failure(kind="conflict", summary="clashes")) if bad is None else (),
+                red=bad is not None,
+                suspects=tuple(member.subtask for member in suspects),
+            )
         )
+
+    def bad(self, member: f.Member) -> bool:
+        return random.Random(f"{self.seed} bad {member.commit}").random() < self.trouble  # noqa: S311
+
+    def clashes(self, member: f.Member) -> bool:
+        return random.Random(f"{self.seed} clash {member.commit}").random() < self.trouble / 3  # noqa: S311
 
     def plan(self, call: int) -> None:
         if self.unlucky():

@@ -81,7 +81,7 @@ def test_a_cancelled_run_stops_what_runs_and_ends() -> None:
 
 
 def test_a_batch_on_its_way_may_still_arrive_and_be_shown_when_a_run_is_cancelled() -> None:
-    story = Story(plan=plan_of("a", "b", "c"))
+    story = Story(Policy(slots=1), plan_of("a", "b", "c"))
     story.work_is_done("a", "b")
     story.happens(f.CancelRequested(at=0, by="ada"))
     assert story.effects() == (TestBatch(1),)

@@ -1,6 +1,5 @@
-"""Landing in batches: the guilty are found, the innocent land, and the gate runs seldom."""
+"""Landing, as a story: the guilty are found, the innocent land, and the gate runs seldom."""
 
-from itertools import combinations
 from math import ceil, log2
 
 import pytest
@@ -8,71 +7,73 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.core import facts as f
-from fleet.core.landing import next_batch, verdict
 from fleet.core.policy import Policy
 from tests.core.story import Story, plan_of
 
 RED = f.CheckRun(criterion="the gate", command="make test", passed=False, exit_code=1, output="1 failed")
 
 
-def queued(count: int, *, batch: int = 500) -> Story:
-    """Candidates that all wait for one batch: a first one holds the gate until the others are there."""
+def queued(count: int, **limits: object) -> Story:
+    """Candidates that all wait for the gate: a first one holds it until the others are there."""
     names = [f"s{number}" for number in range(count)]
-    story = Story(Policy(workers=1000, batch=batch), plan_of("first", *names))
+    policy = Policy.model_validate({"workers": 1000, "batch": 500, "slots": 1, **limits})
+    story = Story(policy, plan_of("first", *names))
     story.work_is_done("first", *names)
     story.batch_lands()
     return story
 
 
-def land_all(story: Story, guilty: set[str]) -> tuple[int, set[str], set[str]]:
+def land_all(story: Story, guilty: set[str], *, newest: bool = False) -> tuple[int, set[str], set[str]]:
     """How often the gate ran, who landed, who was sent back."""
-    runs, landed, ejected = 0, set[str](), set[str]()
-    while (batch := story.state.landing.batch) is not None:
+    runs, landed = 0, set[str]()
+    while probes := story.state.landing.probes:
         runs += 1
-        names = {member.subtask for member in batch.members}
-        red, out = verdict(batch.members, (RED,) if guilty & names else ())
-        members = () if red else batch.members
+        probe = probes[-1] if newest else probes[0]
+        names = {member.subtask for member in probe.members}
+        red = bool(guilty & names)
+        members = () if red else probe.members
         landed |= {member.subtask for member in members}
-        ejected |= {each.subtask for each in out}
-        tip = f"tip-{batch.number}" if members else story.state.tip
-        story.happens(f.BatchTested(at=0, number=batch.number, tip=tip, landed=members, ejected=out, red=red))
-    return runs, landed, ejected
+        tip = f"tip-{probe.number}" if members else story.state.tip
+        checks = (RED,) if red else ()
+        story.happens(f.BatchTested(at=0, number=probe.number, tip=tip, landed=members, red=red, checks=checks))
+    back = [fact for fact in story.facts_of(f.AttemptFailed) if fact.failure.kind == "integration"]
+    return runs, landed, {fact.subtask for fact in back}
 
 
 @pytest.mark.parametrize("place", range(8))
-def test_one_guilty_in_eight_is_found_and_the_rest_lands_in_seven_runs_of_the_gate(place: int) -> None:
-    runs, landed, ejected = land_all(queued(8), {f"s{place}"})
-    assert ejected == {f"s{place}"}
-    assert landed == {f"s{number}" for number in range(8)} - ejected
-    assert runs <= 7
+@pytest.mark.parametrize("slots", [1, 2])
+def test_one_guilty_in_eight_is_found_and_the_rest_lands_in_few_runs_of_the_gate(place: int, slots: int) -> None:
+    runs, landed, sent_back = land_all(queued(8, slots=slots), {f"s{place}"})
+    assert sent_back == {f"s{place}"}
+    assert landed == {f"s{number}" for number in range(8)} - sent_back
+    assert runs <= 3 * ceil(log2(8))
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13])
-@pytest.mark.parametrize("guilty", [0, 1, 2, 3])
-def test_some_guilty_among_many_cost_a_bounded_number_of_runs(count: int, guilty: int) -> None:
-    for some in combinations(range(count), min(guilty, count)):
-        names = {f"s{number}" for number in some}
-        runs, landed, ejected = land_all(queued(count), names)
-        assert ejected == names
-        assert len(landed) == count - len(names)
-        assert runs <= min(1 + 2 * len(names) * ceil(log2(count)), 2 * count - 1)
-
-
-@given(st.integers(1, 40), st.integers(1, 20), st.data())
-@settings(max_examples=60, deadline=None)
-def test_all_innocent_land_and_all_guilty_go_back_whatever_the_size_of_batches(
-    count: int, batch: int, data: st.DataObject
+@given(st.integers(1, 40), st.integers(1, 20), st.integers(1, 4), st.booleans(), st.data())
+@settings(max_examples=80, deadline=None)
+def test_all_innocent_land_and_all_guilty_go_back_whatever_the_sizes_and_the_order_of_results(
+    count: int, batch: int, slots: int, newest: bool, data: st.DataObject
 ) -> None:
     guilty = {f"s{number}" for number in data.draw(st.sets(st.integers(0, count - 1)))}
-    runs, landed, ejected = land_all(queued(count, batch=batch), guilty)
-    assert ejected == guilty
+    story = queued(count, batch=batch, slots=slots)
+    _, landed, sent_back = land_all(story, guilty, newest=newest)
+    assert sent_back == guilty
     assert landed == {f"s{number}" for number in range(count)} - guilty
-    assert runs < 2 * count
 
 
-def test_a_green_queue_lands_in_as_few_batches_as_the_policy_allows() -> None:
-    runs, landed, _ = land_all(queued(100, batch=16), set())
-    assert (runs, len(landed)) == (ceil(100 / 16), 100)
+def test_a_green_queue_lands_in_ever_larger_batches() -> None:
+    story = queued(100)
+    runs, landed, _ = land_all(story, set())
+    assert len(landed) == 100
+    sizes = [len(fact.members) for fact in story.facts_of(f.BatchFormed)]
+    assert sizes[1:-1] == sorted(sizes[1:-1])
+    assert runs <= 6
+
+
+def test_a_batch_is_never_larger_than_the_policy_allows() -> None:
+    story = queued(100, batch=7)
+    land_all(story, set())
+    assert max(len(fact.members) for fact in story.facts_of(f.BatchFormed)) == 7
 
 
 def test_a_candidate_that_is_guilty_goes_to_the_planner_with_the_output_of_the_gate() -> None:
@@ -86,13 +87,11 @@ def test_a_candidate_that_is_guilty_goes_to_the_planner_with_the_output_of_the_g
     assert story.of("s1").remedy == "planner"
 
 
-def test_while_one_batch_is_tested_no_other_is_formed() -> None:
-    story = Story(Policy(), plan_of("a", "b"))
+def test_with_one_slot_no_other_batch_is_formed_while_one_is_tested() -> None:
+    story = Story(Policy(slots=1), plan_of("a", "b"))
     story.work_is_done("a", "b")
-    batch = story.state.landing.batch
-    assert batch is not None
+    [batch] = story.state.landing.probes
     assert [member.subtask for member in batch.members] == ["a"]
-    assert next_batch(story.state) == ()
     story.batch_lands()
     assert [(member.subtask, member.commit) for fact in story.facts_of(f.BatchFormed) for member in fact.members] == [
         ("a", "c-a"),
@@ -100,10 +99,15 @@ def test_while_one_batch_is_tested_no_other_is_formed() -> None:
     ]
 
 
+def test_with_two_slots_what_comes_meanwhile_is_tested_on_top_of_what_is_under_test() -> None:
+    story = Story(Policy(slots=2), plan_of("a", "b"))
+    story.work_is_done("a", "b")
+    assert [[member.subtask for member in probe.members] for probe in story.state.landing.probes] == [["a"], ["a", "b"]]
+
+
 def test_one_that_conflicts_goes_back_while_the_others_of_its_batch_land() -> None:
     story = queued(3)
-    batch = story.state.landing.batch
-    assert batch is not None
+    [batch] = story.state.landing.probes
     first, *others = batch.members
     conflict = f.Failure(kind="conflict", summary="does not merge")
     out = f.Ejected(subtask=first.subtask, attempt=first.attempt, failure=conflict)
@@ -111,13 +115,13 @@ def test_one_that_conflicts_goes_back_while_the_others_of_its_batch_land() -> No
     assert story.standings() == {"first": "merged", "s0": "failed", "s1": "merged", "s2": "merged"}
 
 
-def test_candidates_that_come_while_a_red_batch_is_taken_apart_wait_for_its_end() -> None:
-    story = Story(Policy(), plan_of("first", "a", "b", "late"))
+def test_candidates_that_come_while_suspects_are_narrowed_down_wait_for_that() -> None:
+    story = Story(Policy(slots=1), plan_of("first", "a", "b", "late"))
     story.work_is_done("first", "a", "b")
     story.batch_lands()
     story.work_is_done("late")
-    runs, landed, ejected = land_all(story, {"a"})
-    assert (landed, ejected) == ({"b", "late"}, {"a"})
+    _, landed, sent_back = land_all(story, {"a"})
+    assert (landed, sent_back) == ({"b", "late"}, {"a"})
     order = [[member.subtask for member in fact.members] for fact in story.facts_of(f.BatchFormed)]
-    assert order == [["first"], ["a", "b"], ["a"], ["b"], ["late"]]
-    assert runs == 4
+    assert order[:3] == [["first"], ["a", "b"], ["a"]]
+    assert order[3] == ["b", "late"]

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.core.evolve import evolve
-from fleet.core.facts import FACT, AttemptStarted
+from fleet.core.facts import FACT, AttemptCommitted, AttemptFailed, AttemptStarted, BatchTested, Member
 from fleet.core.policy import Policy
 from fleet.core.state import RunState
 from fleet.core.validate import find_cycle
@@ -22,7 +22,9 @@ policies = st.builds(
     max_depth=st.integers(0, 2),
     max_planner_calls=st.integers(1, 60),
     max_planner_failures=st.integers(1, 3),
-    batch=st.integers(1, 4),
+    batch=st.integers(1, 8),
+    slots=st.integers(1, 4),
+    every_commit=st.booleans(),
     budget_dollars=st.none() | st.floats(0.02, 1.0),
     budget_minutes=st.none() | st.floats(0.1, 5.0),
     answer_wait_s=st.just(30.0),
@@ -62,7 +64,36 @@ def test_limits_are_never_exceeded(world: Pretend) -> None:
         assert state.planning.calls <= policy.max_planner_calls
         assert all(subtask.counted <= policy.max_attempts for subtask in state.subtasks.values())
         assert all(subtask.depth <= policy.max_depth for subtask in state.subtasks.values())
-        assert state.landing.batch is None or len(state.landing.batch.members) <= policy.batch
+        assert len(state.landing.probes) <= policy.slots
+        assert all(len(probe.members) <= policy.batch for probe in state.landing.probes)
+
+
+@given(worlds)
+@settings(max_examples=100, deadline=None)
+def test_probes_are_the_front_of_the_queue_and_so_are_suspects_in_its_order(world: Pretend) -> None:
+    for _ in steps(world):
+        landing = world.state.landing
+        for probe in landing.probes:
+            members = tuple(member.subtask for member in probe.members)
+            assert members == landing.queue[: len(members)]
+        assert [id_ for id_ in landing.queue if id_ in landing.suspects] == list(landing.suspects)
+
+
+@given(worlds)
+@settings(max_examples=150, deadline=None)
+def test_the_innocent_land_and_only_the_guilty_go_back(world: Pretend) -> None:
+    for _ in steps(world):
+        pass
+    verified: dict[tuple[str, int], Member] = {}
+    for fact in world.facts:
+        if isinstance(fact, AttemptCommitted):
+            key = (fact.subtask, fact.number)
+            verified[key] = Member(subtask=fact.subtask, attempt=fact.number, commit=fact.commit)
+        elif isinstance(fact, BatchTested):
+            assert not any(map(world.bad, fact.landed))
+            assert not any(out.failure.kind == "integration" for out in fact.ejected)
+        elif isinstance(fact, AttemptFailed) and fact.failure.summary.startswith("merged onto"):
+            assert world.bad(verified[fact.subtask, fact.number])
 
 
 @given(worlds)

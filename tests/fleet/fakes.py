@@ -13,6 +13,7 @@ from typing import Any
 from anyio import Event, create_task_group, fail_after, sleep
 from anyio.lowlevel import checkpoint
 
+from fleet.checking import Gate
 from fleet.core import facts as f
 from fleet.core.evolve import evolve
 from fleet.core.ids import Sha
@@ -24,7 +25,7 @@ from fleet.core.state import RunState
 from fleet.core.usage import Usage
 from fleet.core.validate import Problem
 from fleet.engine import Engine
-from fleet.perform import Gate, Performer, World
+from fleet.perform import Performer, World
 from fleet.ports import (
     Broken,
     Change,
@@ -131,6 +132,9 @@ class FakeWorktrees:
 
     async def diff(self, base: Sha, commit: Sha) -> str:
         return f"{base}..{commit}"
+
+    async def tree(self, commit: Sha) -> Sha:
+        return f"tree of {commit}"
 
     def at(self, commit: Sha) -> Repository:
         return FakeRepository(commit, {"AGENTS.md": self.notes} if self.notes else {})

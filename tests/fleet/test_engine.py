@@ -53,13 +53,18 @@ class Performing:
             case VerifyAttempt(subtask=id_, number=number):
                 await record(f.AttemptVerified(at=now, subtask=id_, number=number, checks=()))
             case TestBatch(number=number):
-                batch = self.engine.state.landing.batch
-                assert batch is not None
-                await record(f.BatchTested(at=now, number=number, tip=f"tip-{number}", landed=batch.members))
+                await self.engine.propose(lambda state: landed(state, number))
             case Publish(tip=tip):
                 await record(f.Published(at=now, tip=tip))
             case _:
                 raise AssertionError(command)
+
+
+def landed(state: RunState, number: int) -> Sequence[f.Fact]:
+    """All of a batch, unless another one that was tested beside it has landed them."""
+    batch = state.landing.probe(number)
+    fact = f.BatchTested(at=CLOCK.now(), number=number, tip=f"tip-{number}", landed=batch.members if batch else ())
+    return [fact] if batch else []
 
 
 def engine_of(plan: Plan, memory: FakeMemory, policy: Policy | None = None) -> Engine:

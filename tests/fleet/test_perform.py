@@ -5,13 +5,13 @@ from contextlib import suppress
 import pytest
 from anyio import CancelScope
 
+from fleet.checking import Gate
 from fleet.core import facts as f
 from fleet.core.plan import Criterion
 from fleet.core.policy import Policy
 from fleet.core.revision import Revision
 from fleet.core.state import RunState
 from fleet.engine import Engine
-from fleet.perform import Gate
 from fleet.ports import Broken, PlannerBrief, WorkerBrief
 from tests.core.pretend import subtask
 from tests.core.story import plan_of

@@ -10,19 +10,23 @@ from pathlib import Path
 
 OURS = {"fleet", "agents", "worktrees", "dashboards"}
 
-LOOP = ("fleet.engine", "fleet.meter", "fleet.perform")
+LOOP = ("fleet.engine", "fleet.meter", "fleet.perform", "fleet.landing", "fleet.checking")
 
 # A module and what of ours it may import; the longest prefix that fits it decides. None: anything.
 MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet": ("fleet",),
     "fleet.app": None,
     "fleet.cli": None,
+    "fleet.doctor": None,
+    "fleet.tidy": None,
     "fleet.__main__": None,
     "fleet.core": ("fleet.core",),
     "fleet.errors": (),
     "fleet.ports": ("fleet.core", "fleet.errors"),
     "fleet.engine": ("fleet.core", "fleet.ports", *LOOP, "fleet.__version__"),
     "fleet.meter": ("fleet.core", "fleet.ports", *LOOP),
+    "fleet.landing": ("fleet.core", "fleet.ports", *LOOP),
+    "fleet.checking": ("fleet.core", "fleet.ports", *LOOP),
     "fleet.perform": ("fleet.core", "fleet.ports", *LOOP),
     "fleet.journal": ("fleet.core", "fleet.ports", "fleet.journal"),
     "fleet.settings": ("fleet.core",),

@@ -1,0 +1,137 @@
+"""Checks on commits: each command once on a tree, red ones again, and what a result then counts for.
+
+A tree and a command have one answer, whoever asks: the attempt, the merged tree, the base, or this run after a crash. A
+red check is run again on a fresh checkout; if it passes then it is flaky, which is neither success nor anyone's fault
+(docs/decisions/0031).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from anyio import create_task_group
+
+from fleet.core import facts as f
+from fleet.core.plan import Criterion
+from fleet.core.state import RunState
+from fleet.meter import Record
+from fleet.ports import Clock, Worktrees
+
+SIDE_BY_SIDE = 8  # criteria of different members that share one checkout
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The checks that are not a subtask's own."""
+
+    criteria: tuple[Criterion, ...] = ()
+    named: Mapping[str, str] = field(default_factory=dict)
+    """Commands by the name plans give them."""
+    reruns: int = 1
+    """How often a red check is run again before it is believed."""
+
+    def resolved(self, criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
+        """Criteria with a command. What only a worker's own exit code can tell has none."""
+        filled = (
+            criterion if criterion.run else criterion.model_copy(update={"run": self.named.get(criterion.criterion)})
+            for criterion in criteria
+        )
+        return tuple(criterion for criterion in filled if criterion.run)
+
+
+@dataclass(slots=True)
+class Checks:
+    """Runs the checks of one run, and remembers what they said."""
+
+    engine: Record
+    worktrees: Worktrees
+    clock: Clock
+    rules: Gate
+    _known: dict[tuple[str, str], f.CheckRun] = field(default_factory=dict)
+    _sure: set[tuple[str, str]] = field(default_factory=set)
+    """Which of them were run again where they were red."""
+    _trees: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for run in _journalled(self.engine.state):
+            self._keep(run, sure=True)
+
+    async def before(self, base: str, criteria: Sequence[Criterion]) -> tuple[f.CheckRun, ...]:
+        """On a base, where they should be red: one run is enough."""
+        return await self._run(base, criteria, sure=False)
+
+    async def on(self, commit: str, criteria: Sequence[Criterion]) -> tuple[f.CheckRun, ...]:
+        """On a commit, where they should pass."""
+        return await self._run(commit, criteria, sure=True)
+
+    async def merged(self, commit: str, own: Sequence[Criterion]) -> tuple[f.CheckRun, ...]:
+        """The gate, and the criteria of those who are merged, side by side on clean checkouts of one tree."""
+        gated = {criterion.run for criterion in self.rules.criteria}
+        unique = {criterion.run: criterion for criterion in self.rules.resolved(own) if criterion.run not in gated}
+        rest = tuple(unique.values())
+        sides = [rest[at : at + SIDE_BY_SIDE] for at in range(0, len(rest), SIDE_BY_SIDE)]
+        return await self._side_by_side(commit, [self.rules.criteria, *sides])
+
+    async def _side_by_side(self, commit: str, sides: Sequence[Sequence[Criterion]]) -> tuple[f.CheckRun, ...]:
+        results: dict[int, tuple[f.CheckRun, ...]] = {}
+
+        async def check(index: int, criteria: Sequence[Criterion]) -> None:
+            results[index] = await self._run(commit, criteria, sure=True)
+
+        async with create_task_group() as tasks:
+            for index, criteria in enumerate(sides):
+                tasks.start_soon(check, index, criteria)
+        return tuple(run for index in range(len(sides)) for run in results[index])
+
+    async def _run(self, commit: str, criteria: Sequence[Criterion], *, sure: bool) -> tuple[f.CheckRun, ...]:
+        tree = await self._tree(commit) if criteria else ""
+        answers = {criterion.run: self._answer(tree, criterion, sure=sure) for criterion in criteria}
+        open_ = {criterion.run: criterion for criterion in criteria if answers[criterion.run] is None}
+        if open_:
+            runs = await self._try(commit, tuple(open_.values()), sure=sure)
+            for run in runs:
+                kept = run.model_copy(update={"tree": tree})
+                self._keep(kept, sure=sure)
+                answers[run.command] = kept
+        found = ((criterion, answers[criterion.run]) for criterion in criteria)
+        return tuple(run.model_copy(update={"criterion": c.criterion}) for c, run in found if run is not None)
+
+    async def _try(self, commit: str, criteria: Sequence[Criterion], *, sure: bool) -> tuple[f.CheckRun, ...]:
+        async with self.worktrees.lease(commit) as lease:
+            runs = {run.command: run for run in await lease.check(criteria)}
+        for _ in range(self.rules.reruns if sure else 0):
+            red = [criterion for criterion in criteria if not runs[criterion.run or ""].fine]
+            if not red:
+                break
+            async with self.worktrees.lease(commit) as lease:
+                again = await lease.check(red)
+            for run in again:
+                if run.passed:
+                    await self._tell(run, commit)
+                    runs[run.command] = runs[run.command].model_copy(update={"flaky": True})
+        return tuple(runs.values())
+
+    async def _tell(self, run: f.CheckRun, commit: str) -> None:
+        text = f"flaky: {run.criterion} ({run.command}) failed on {commit[:12]}, and passed when it was run again"
+        await self.engine.record(f.WarningNoted(at=self.clock.now(), text=text))
+
+    def _answer(self, tree: str, criterion: Criterion, *, sure: bool) -> f.CheckRun | None:
+        key = (tree, criterion.run or "")
+        run = self._known.get(key)
+        return run if run is not None and (run.passed or not sure or key in self._sure) else None
+
+    def _keep(self, run: f.CheckRun, *, sure: bool) -> None:
+        """One that ran out of time says nothing about the tree: another may have more of it."""
+        if run.tree and not run.timed_out:
+            self._known[run.tree, run.command] = run
+            if sure:
+                self._sure.add((run.tree, run.command))
+
+    async def _tree(self, commit: str) -> str:
+        if commit not in self._trees:
+            self._trees[commit] = await self.worktrees.tree(commit)
+        return self._trees[commit]
+
+
+def _journalled(state: RunState) -> list[f.CheckRun]:
+    """What an earlier life of the run found out."""
+    return [run for subtask in state.subtasks.values() for attempt in subtask.attempts for run in attempt.checks]

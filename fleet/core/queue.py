@@ -1,0 +1,68 @@
+"""History of the landing queue: how what happened changes it. The part of `evolve` that stands by itself.
+
+Probes are prefixes of the queue that are tested side by side. What is merged for a short one is merged first for a long
+one, in the same order on the same tip, so their results can be put together: below a green one everybody is innocent,
+and a red one holds a guilty one among those that are still queued. Nothing here decides what to test next.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from fleet.core.facts import BatchFormed, BatchTested
+from fleet.core.ids import SubtaskId
+from fleet.core.state import Batch, Landing
+
+REMEMBERED = 200  # outcomes kept: enough to tell one failure in a hundred from none
+
+
+def joined(landing: Landing, id_: SubtaskId) -> Landing:
+    return replace(landing, queue=(*landing.queue, id_))
+
+
+def formed(landing: Landing, fact: BatchFormed) -> Landing:
+    probe = Batch(number=fact.number, members=fact.members, formed_at=fact.at)
+    return replace(landing, probes=(*landing.probes, probe), batches=fact.number)
+
+
+def tested(landing: Landing, fact: BatchTested) -> Landing:
+    """The queue after a probe's result. Probes that this result answers, too, are over with it."""
+    probe = landing.probe(fact.number)
+    members = tuple(member.subtask for member in probe.members) if probe is not None else ()
+    others = tuple(other for other in landing.probes if other.number != fact.number)
+    landing = replace(landing, probes=others, red=landing.red + fact.red)
+    landing = _noted(landing, True, times=len(fact.landed))
+    gone = {member.subtask for member in fact.landed} | {out.subtask for out in fact.ejected}
+    guilty = {out.subtask for out in fact.ejected if out.failure.kind == "integration"}
+    landing = without(landing, gone, guilty=guilty)
+    if not fact.red:
+        return landing
+    suspects = tuple(id_ for id_ in fact.suspects or members if id_ in landing.queue)
+    if not suspects or 0 < len(landing.suspects) <= len(suspects):
+        return landing
+    pending = tuple(other for other in landing.probes if not other.holds(suspects))
+    return replace(landing, suspects=suspects, suspicion=fact.checks, probes=pending)
+
+
+def without(landing: Landing, gone: Collection[SubtaskId], *, guilty: Collection[SubtaskId] = ()) -> Landing:
+    """The queue when some left it. The guilty take the suspicion and every probe they are part of with them."""
+    landing = _noted(landing, False, times=len(guilty))
+    left = tuple(id_ for id_ in landing.suspects if id_ not in gone)
+    if any(id_ in landing.suspects for id_ in guilty):
+        left = ()
+    kept = (probe.without(gone) for probe in landing.probes if not any(probe.holds((id_,)) for id_ in guilty))
+    return replace(
+        landing,
+        queue=tuple(id_ for id_ in landing.queue if id_ not in gone),
+        suspects=left,
+        suspicion=landing.suspicion if left else (),
+        probes=tuple(probe for probe in kept if probe.members),
+    )
+
+
+def only(landing: Landing, kept: Collection[SubtaskId]) -> Landing:
+    """The queue when nothing else may land any more."""
+    return without(landing, [id_ for id_ in landing.queue if id_ not in kept])
+
+
+def _noted(landing: Landing, good: bool, *, times: int) -> Landing:
+    return replace(landing, outcomes=(*landing.outcomes, *([good] * times))[-REMEMBERED:])

@@ -1,0 +1,174 @@
+"""Landing: a probe merges a prefix of the queue onto the tip and tests the merged tree; a green one moves the branch.
+
+The branch moves only by compare-and-swap, only to a tree that passed, and one result at a time. A crash between moving
+it and recording that is mended by reading the branch: commits say whose work they are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from anyio import CapacityLimiter, Lock, create_task_group
+
+from fleet.checking import Checks
+from fleet.core import facts as f
+from fleet.core.plan import Criterion
+from fleet.core.state import RunState
+from fleet.meter import Record
+from fleet.ports import Broken, Clock, Integrator, Merged
+
+
+@dataclass(slots=True)
+class Lander:
+    """Carries out the probes of one run."""
+
+    engine: Record
+    integrator: Integrator
+    checks: Checks
+    clock: Clock
+    _moving: Lock = field(default_factory=Lock)
+    _merging: Lock = field(default_factory=Lock)
+    _merged: dict[tuple[str, str], Merged] = field(default_factory=dict)
+    """What a commit became on a parent: a longer probe stands on the very commits of a shorter one."""
+
+    async def probe(self, number: int) -> None:
+        """Test one prefix of the queue, and land it if it is green."""
+        if await self._landed_before_a_crash(number):
+            return
+        state = self.engine.state
+        probe = state.landing.probe(number)
+        if probe is None:
+            return
+        merged = await self._merge(state.tip, probe.members)
+        if not merged.landed:
+            await self._record(f.BatchTested(at=0.0, number=number, tip=state.tip, ejected=_ejected(merged)))
+        elif state.policy.every_commit:
+            await self._each(number, state, merged)
+        else:
+            await self._whole(number, state, merged)
+
+    async def give_up(self, number: int, failure: f.Failure) -> None:
+        """The probe itself can't be carried out: its members go back."""
+
+        def facts(state: RunState) -> Sequence[f.Fact]:
+            probe = state.landing.probe(number)
+            members = probe.members if probe is not None else ()
+            ejected = tuple(f.Ejected(subtask=m.subtask, attempt=m.attempt, failure=failure) for m in members)
+            gone = f.BatchTested(at=self.clock.now(), number=number, tip=state.tip, ejected=ejected)
+            return [gone] if probe is not None else []
+
+        await self.engine.propose(facts)
+
+    async def _landed_before_a_crash(self, number: int) -> bool:
+        async with self._moving:
+            state = self.engine.state
+            landed = await self.integrator.landed_since(state.run, state.tip)
+            if landed:
+                tip = await self.integrator.tip(state.run)
+                landed = (*landed[:-1], landed[-1].model_copy(update={"tested": True}))
+                await self._record(f.BatchTested(at=0.0, number=number, tip=tip, landed=landed))
+        return bool(landed)
+
+    async def _merge(self, tip: str, members: Sequence[f.Member]) -> Merged:
+        now, landed, conflicts = tip, list[f.Member](), list[tuple[f.Member, f.Failure]]()
+        async with self._merging:
+            for member in members:
+                key = (now, member.commit)
+                if key not in self._merged:
+                    self._merged[key] = await self.integrator.merge(now, [member])
+                one = self._merged[key]
+                now = one.tip
+                landed += one.landed
+                conflicts += one.conflicts
+        return Merged(tip=now, landed=tuple(landed), conflicts=tuple(conflicts))
+
+    async def _whole(self, number: int, state: RunState, merged: Merged) -> None:
+        """One test for all: of the last tree, the only one the branch will ever stand at."""
+        checks = await self._test(state, merged.landed)
+        if failed := tuple(check for check in checks if not check.fine):
+            await self._red(number, failed, merged.landed)
+            return
+        last = merged.landed[-1].model_copy(update={"tested": True})
+        await self._land(number, state.tip, (*merged.landed[:-1], last), _ejected(merged), checks)
+
+    async def _each(self, number: int, state: RunState, merged: Merged) -> None:
+        """Every commit's own tree, side by side: what stands below the first red one lands."""
+        results: dict[int, tuple[f.CheckRun, ...]] = {}
+        turns = CapacityLimiter(state.policy.slots)
+
+        async def test(index: int) -> None:
+            async with turns:
+                results[index] = await self._test(state, merged.landed[: index + 1])
+
+        async with create_task_group() as sides:
+            for index in range(len(merged.landed)):
+                sides.start_soon(test, index)
+        failed = [tuple(check for check in results[index] if not check.fine) for index in range(len(merged.landed))]
+        green = next((index for index, checks in enumerate(failed) if checks), len(failed))
+        passed = tuple(member.model_copy(update={"tested": True}) for member in merged.landed[:green])
+        if green == len(failed):
+            await self._land(number, state.tip, passed, _ejected(merged), results[green - 1])
+            return
+        if passed:
+            await self._land(number, state.tip, passed, (), failed[green], suspects=merged.landed[green : green + 1])
+        else:
+            await self._red(number, failed[green], merged.landed[:1])
+
+    async def _land(
+        self,
+        number: int,
+        base: str,
+        landed: tuple[f.Member, ...],
+        ejected: tuple[f.Ejected, ...],
+        checks: tuple[f.CheckRun, ...],
+        *,
+        suspects: Sequence[f.Member] = (),
+    ) -> None:
+        async with self._moving:
+            state = self.engine.state
+            if state.landing.probe(number) is None:  # a longer one landed, or a shorter one turned out red
+                return
+            if state.tip not in {base, *(member.commit for member in landed)}:
+                raise Broken(f.Failure(kind="infrastructure", summary="the tip moved aside while a probe was tested"))
+            new = [member for member in landed if member.subtask in state.landing.queue]
+            if not await self.integrator.advance(state.run, new=landed[-1].commit, old=state.tip):
+                raise Broken(f.Failure(kind="infrastructure", summary="the integration branch moved without us"))
+            await self._record(
+                f.BatchTested(
+                    at=0.0,
+                    number=number,
+                    tip=landed[-1].commit,
+                    landed=tuple(new),
+                    ejected=ejected,
+                    red=bool(suspects),
+                    suspects=tuple(member.subtask for member in suspects),
+                    checks=checks,
+                )
+            )
+
+    async def _red(self, number: int, failed: tuple[f.CheckRun, ...], members: Sequence[f.Member]) -> None:
+        """Nobody is sent back yet, not even for a conflict: it may be one with the guilty."""
+        suspects = tuple(member.subtask for member in members)
+        await self._record(f.BatchTested(at=0.0, number=number, tip="", red=True, suspects=suspects, checks=failed))
+
+    async def _record(self, result: f.BatchTested) -> None:
+        """What came of a probe, unless another one has answered it in the meantime."""
+
+        def facts(state: RunState) -> Sequence[f.Fact]:
+            if state.landing.probe(result.number) is None:
+                return []
+            now = {"at": self.clock.now()}
+            return [result.model_copy(update=now if result.landed else {**now, "tip": state.tip})]
+
+        await self.engine.propose(facts)
+
+    async def _test(self, state: RunState, members: Sequence[f.Member]) -> tuple[f.CheckRun, ...]:
+        """The gate and the criteria of every member on the tree of the last of them."""
+        own: list[Criterion] = [c for member in members for c in state.spec(member.subtask).acceptance]
+        return await self.checks.merged(members[-1].commit, own)
+
+
+def _ejected(merged: Merged) -> tuple[f.Ejected, ...]:
+    return tuple(
+        f.Ejected(subtask=member.subtask, attempt=member.attempt, failure=failure)
+        for member, failure in merged.conflicts
+    )

@@ -1,0 +1,144 @@
+"""Which prefixes of the queue are tested side by side, and how their results are put together."""
+
+import pytest
+
+from fleet.core import queue
+from fleet.core.facts import BatchFormed, BatchTested, CheckRun, Ejected, Failure, Member
+from fleet.core.landing import cuts, failure_rate, next_sizes, prefixes
+from fleet.core.state import Landing
+from tests.benchmarks.landing_policy import RATES, Saturated, adaptive, bound
+
+RED = (CheckRun(criterion="the gate", command="make test", passed=False),)
+
+
+def waiting(ids: str) -> Landing:
+    return Landing(queue=tuple(ids))
+
+
+def probing(landing: Landing, *sizes: int) -> Landing:
+    for size in sizes:
+        members = tuple(Member(subtask=id_, attempt=1, commit=id_) for id_ in landing.queue[:size])
+        fact = BatchFormed(at=0.0, number=landing.batches + 1, members=members)
+        landing = queue.formed(landing, fact)
+    return landing
+
+
+def red(landing: Landing, number: int) -> Landing:
+    return queue.tested(landing, BatchTested(at=0.0, number=number, tip="", red=True, checks=RED))
+
+
+def green(landing: Landing, number: int) -> Landing:
+    probe = landing.probe(number)
+    assert probe is not None
+    return queue.tested(landing, BatchTested(at=0.0, number=number, tip="tip", landed=probe.members))
+
+
+def sizes_of(landing: Landing) -> list[int]:
+    return [len(probe.members) for probe in landing.probes]
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_with_two_slots_a_full_queue_lands_at_0_85_of_the_bound_or_more(rate: float) -> None:
+    assert Saturated(adaptive, rate).landed_an_hour(20) / bound(rate, 2) >= 0.85
+
+
+def test_a_green_prefix_and_a_longer_red_one_leave_those_between_as_suspects() -> None:
+    landing = green(red(probing(waiting("abcdefghi"), 3, 6), 2), 1)
+    assert landing.queue == tuple("defghi")
+    assert landing.suspects == tuple("def")
+    assert landing.suspicion == RED
+    assert landing.probes == ()
+
+
+def test_the_order_of_results_makes_no_difference() -> None:
+    start = probing(waiting("abcdefghi"), 3, 6)
+    assert green(red(start, 2), 1) == red(green(start, 1), 2)
+
+
+def test_a_red_prefix_answers_the_longer_ones() -> None:
+    landing = red(probing(waiting("abcdefghi"), 3, 6), 1)
+    assert landing.suspects == tuple("abc")
+    assert landing.probes == ()
+
+
+def test_a_green_prefix_answers_the_shorter_ones() -> None:
+    landing = green(probing(waiting("abcdefghi"), 3, 6), 2)
+    assert landing.queue == tuple("ghi")
+    assert landing.probes == ()
+
+
+def test_a_longer_probe_goes_on_without_those_that_landed() -> None:
+    landing = green(probing(waiting("abcdefghi"), 3, 6), 1)
+    assert [member.subtask for probe in landing.probes for member in probe.members] == list("def")
+
+
+def test_suspicion_ends_with_the_guilty_one() -> None:
+    landing = red(probing(waiting("abc"), 2), 1)
+    landing = queue.without(landing, ["b"], guilty=["b"])
+    assert (landing.queue, landing.suspects, landing.suspicion) == (("a", "c"), (), ())
+    assert landing.outcomes == (False,)
+
+
+def test_a_conflict_is_no_sign_of_red_trees() -> None:
+    landing = probing(waiting("abc"), 3)
+    out = Ejected(subtask="b", attempt=1, failure=Failure(kind="conflict", summary="clashes"))
+    members = tuple(member for member in landing.probes[0].members if member.subtask != "b")
+    landing = queue.tested(landing, BatchTested(at=0.0, number=1, tip="tip", landed=members, ejected=(out,)))
+    assert (landing.queue, landing.outcomes) == ((), (True, True))
+
+
+def test_a_free_slot_takes_what_came_meanwhile_on_top_of_what_is_tested() -> None:
+    landing = probing(waiting("a"), 1)
+    for late in "bcd":
+        landing = queue.joined(landing, late)
+    assert next_sizes(landing, slots=2, most=256) == (4,)
+    assert next_sizes(landing, slots=1, most=256) == ()
+
+
+def test_nothing_is_tested_where_nothing_waits_or_where_one_suspect_is_left() -> None:
+    assert next_sizes(Landing(), slots=2, most=256) == ()
+    assert next_sizes(red(probing(waiting("a"), 1), 1), slots=2, most=256) == ()
+
+
+def test_suspects_are_cut_where_the_queue_holds_them() -> None:
+    landing = probing(waiting("axbcyd"), 6)
+    fact = BatchTested(at=0.0, number=1, tip="", red=True, suspects=tuple("abcd"))
+    assert next_sizes(queue.tested(landing, fact), slots=2, most=256) == (1, 4)
+
+
+def test_every_commit_is_one_probe_of_as_many_as_there_are_slots() -> None:
+    assert next_sizes(waiting("abcdef"), slots=4, most=256, every_commit=True) == (4,)
+    assert next_sizes(probing(waiting("abcdef"), 4), slots=4, most=256, every_commit=True) == ()
+
+
+def test_the_whole_queue_is_tested_when_nothing_fails_and_few_when_much_does() -> None:
+    assert prefixes(50, 2, 2, failure_rate([True] * 200))[-1] == 50
+    assert prefixes(50, 2, 2, failure_rate([True, False] * 100)) == (1, 2)
+    assert next_sizes(waiting("abcdefghijkl"), slots=2, most=5)[-1] == 5
+
+
+def test_old_outcomes_are_forgotten() -> None:
+    landing = Landing(outcomes=(False,) * queue.REMEMBERED)
+    for number in range(queue.REMEMBERED):
+        landing = green(probing(queue.joined(landing, f"s{number}"), 1), number + 1)
+    assert landing.outcomes == (True,) * queue.REMEMBERED
+
+
+@pytest.mark.parametrize("length", [2, 3, 10, 200])
+@pytest.mark.parametrize("slots", [1, 2, 5, 300])
+@pytest.mark.parametrize("rate", [0.001, 0.05, 0.9])
+def test_cuts_lie_inside_and_none_is_wasted(length: int, slots: int, rate: float) -> None:
+    found = cuts(length, slots, rate)
+    assert found == tuple(sorted(set(found)))
+    assert 1 <= found[0] <= found[-1] < length
+    assert len(found) <= slots
+
+
+def test_more_slots_land_more() -> None:
+    hourly = [Saturated(adaptive, 0.05, slots=slots).landed_an_hour(10) for slots in (1, 2, 4, 8)]
+    assert hourly == sorted(hourly)
+
+
+def test_probes_that_take_different_times_cost_little() -> None:
+    even, uneven = (Saturated(adaptive, 0.05, jitter=jitter).landed_an_hour(20) for jitter in (0.0, 0.5))
+    assert uneven > 0.85 * even

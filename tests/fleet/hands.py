@@ -1,0 +1,166 @@
+"""Hands made of paper, for tests of the loop: commits are texts, merging appends, a check asks the test."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+
+from fleet.core import facts as f
+from fleet.core.decide import decide
+from fleet.core.evolve import evolve
+from fleet.core.plan import Criterion, Plan, Subtask
+from fleet.core.policy import Policy
+from fleet.core.state import RunState
+from fleet.ports import Change, Desk, Merged, Repository, Signature
+
+Verdict = Callable[[str, str, int], bool]
+"""Whether a command passes on a tree, the n-th time it is run there."""
+
+
+class Clock:
+    def now(self) -> float:
+        return 1.0
+
+
+@dataclass
+class Book:
+    """An engine without a loop: what is recorded is decided upon at once."""
+
+    state: RunState
+    facts: list[f.Fact] = field(default_factory=list)
+
+    async def record(self, *facts: f.Fact) -> None:
+        await self.propose(lambda _: facts)
+
+    async def propose(self, facts: Callable[[RunState], Sequence[f.Fact]]) -> None:
+        self._take(facts(self.state))
+        while decisions := decide(self.state, 1.0):
+            self._take(decisions)
+
+    def _take(self, facts: Sequence[f.Fact]) -> None:
+        for fact in facts:
+            self.state = evolve(self.state, fact)
+            self.facts.append(fact)
+
+    def results(self) -> list[f.BatchTested]:
+        return [fact for fact in self.facts if isinstance(fact, f.BatchTested)]
+
+
+@dataclass
+class PaperLease:
+    tree: str
+    hands: "PaperHands"
+
+    @property
+    def desk(self) -> Desk:
+        raise AssertionError("nobody works here")
+
+    async def check(self, criteria: Sequence[Criterion]) -> tuple[f.CheckRun, ...]:
+        return tuple([self.hands.ask(self.tree, criterion) for criterion in criteria])
+
+    async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | f.Failure:
+        raise AssertionError(signature, touches)
+
+
+@dataclass
+class PaperHands:
+    """A commit is the names of what it holds, as in `base a b`; its tree is the same in no order."""
+
+    passes: Verdict = lambda *_: True
+    branch: str = "base"
+    ran: list[tuple[str, str]] = field(default_factory=list)
+    leases: int = 0
+    clashes: set[str] = field(default_factory=set)
+
+    def ask(self, tree: str, criterion: Criterion) -> f.CheckRun:
+        command = criterion.run or ""
+        self.ran.append((tree, command))
+        passed = self.passes(tree, command, self.ran.count((tree, command)))
+        return f.CheckRun(criterion=criterion.criterion, command=command, passed=passed)
+
+    @asynccontextmanager
+    async def lease(self, base: str) -> AsyncIterator[PaperLease]:
+        self.leases += 1
+        yield PaperLease(await self.tree(base), self)
+
+    async def tree(self, commit: str) -> str:
+        return " ".join(sorted(commit.split()))
+
+    async def pinned(self, run: str, subtask: str, attempt: int) -> Change | None:
+        raise AssertionError(run, subtask, attempt)
+
+    async def diff(self, base: str, commit: str) -> str:
+        return f"from {base} to {commit}"
+
+    def at(self, commit: str) -> Repository:
+        raise AssertionError(commit)
+
+    async def merge(self, tip: str, members: Sequence[f.Member]) -> Merged:
+        landed, conflicts = [], []
+        for member in members:
+            if member.subtask in self.clashes:
+                conflicts.append((member, f.Failure(kind="conflict", summary="clashes")))
+                continue
+            tip = f"{tip} {member.subtask}"
+            landed.append(member.model_copy(update={"commit": tip}))
+        return Merged(tip=tip, landed=tuple(landed), conflicts=tuple(conflicts))
+
+    async def advance(self, run: str, *, new: str, old: str) -> bool:
+        del run
+        if self.branch != old:
+            return False
+        self.branch = new
+        return True
+
+    async def tip(self, run: str) -> str:
+        del run
+        return self.branch
+
+    async def landed_since(self, run: str, old: str) -> tuple[f.Member, ...]:
+        del run
+        assert self.branch.startswith(old)
+        names = self.branch.removeprefix(old).split()
+        return tuple(f.Member(subtask=name, attempt=1, commit=self.branch) for name in names)
+
+    async def publish(self, run: str, *, tip: str) -> str | None:
+        raise AssertionError(run, tip)
+
+
+def subtask(id_: str) -> Subtask:
+    check = Criterion(criterion=f"{id_} works", run=f"check {id_}")
+    return Subtask(id=id_, title=f"Build {id_}", goal=f"Build {id_}.", acceptance=(check,))
+
+
+def queued(ids: str, policy: Policy | None = None) -> Book:
+    """A run in which these subtasks wait to land, one letter each."""
+    start = f.RunStarted(
+        at=0.0,
+        run="r",
+        goal="the epic",
+        repository="somewhere",
+        base="base",
+        base_name="main",
+        result_branch="fleet/r",
+        policy=policy or Policy(),
+        plan=Plan(subtasks=tuple(map(subtask, ids))),
+    )
+    state, at = evolve(None, start), count(1)
+    for id_ in ids:
+        report = f.Report(status="done", summary=f"built {id_}")
+        for fact in (
+            f.AttemptStarted(at=0.5, subtask=id_, number=1, worker="coder", model=None, base="base", strategy="first"),
+            f.AttemptCommitted(at=0.6, subtask=id_, number=1, commit=f"base {id_}", paths=(id_,), report=report),
+            f.AttemptVerified(at=0.7, subtask=id_, number=1, checks=()),
+        ):
+            state = evolve(state, fact.model_copy(update={"at": fact.at + next(at) / 1000}))
+    return Book(state)
+
+
+def probed(book: Book, *sizes: int) -> Book:
+    """Open probes of these sizes, whatever the policy would choose."""
+    for size in sizes:
+        queue = book.state.landing.queue[:size]
+        members = tuple(f.Member(subtask=id_, attempt=1, commit=f"base {id_}") for id_ in queue)
+        number = book.state.landing.batches + 1
+        book.state = evolve(book.state, f.BatchFormed(at=1.0, number=number, members=members))
+    return book

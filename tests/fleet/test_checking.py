@@ -1,0 +1,100 @@
+"""Checks on commits: what is asked once, what is asked again, and what an answer counts for."""
+
+from dataclasses import replace
+
+from fleet.checking import SIDE_BY_SIDE, Checks, Gate
+from fleet.core import facts as f
+from fleet.core.evolve import evolve
+from fleet.core.plan import Criterion
+from tests.fleet.hands import Book, Clock, PaperHands, queued
+
+TEST = Criterion(criterion="it works", run="test")
+GATE = Criterion(criterion="the gate", run="gate", fails_before=False)
+
+
+def checks(hands: PaperHands, book: Book | None = None, reruns: int = 1) -> Checks:
+    return Checks(book or queued("a"), hands, Clock(), Gate(criteria=(GATE,), reruns=reruns))
+
+
+def red_first(_: str, __: str, time: int) -> bool:
+    return time > 1
+
+
+async def test_a_tree_and_a_command_are_asked_once_whoever_commits_it() -> None:
+    hands = PaperHands()
+    asked = checks(hands)
+    first = await asked.on("base a b", [TEST])
+    again = await asked.on("base b a", [TEST.model_copy(update={"criterion": "in other words"})])
+    assert hands.ran == [("a b base", "test")]
+    assert [run.criterion for run in (*first, *again)] == ["it works", "in other words"]
+    await asked.on("base a", [TEST])
+    assert len(hands.ran) == 2
+
+
+async def test_a_red_check_is_run_again_on_a_fresh_checkout_before_it_is_believed() -> None:
+    hands = PaperHands(passes=lambda *_: False)
+    [run] = await checks(hands).on("base", [TEST])
+    assert (run.passed, run.flaky, run.fine) == (False, False, False)
+    assert (len(hands.ran), hands.leases) == (2, 2)
+
+
+async def test_a_check_that_passes_the_second_time_is_flaky_and_no_success() -> None:
+    book = queued("a")
+    [run] = await checks(PaperHands(passes=red_first), book).on("base", [TEST])
+    assert (run.passed, run.flaky, run.fine) == (False, True, True)
+    assert [note for note in book.state.warnings if "flaky: it works (test)" in note]
+
+
+async def test_where_nothing_is_run_again_red_is_red() -> None:
+    hands = PaperHands(passes=red_first)
+    [run] = await checks(hands, reruns=0).on("base", [TEST])
+    assert (run.passed, run.flaky, len(hands.ran)) == (False, False, 1)
+
+
+async def test_on_a_base_red_is_what_is_expected_and_asked_once() -> None:
+    hands = PaperHands(passes=lambda *_: False)
+    asked = checks(hands)
+    await asked.before("base", [TEST])
+    await asked.before("base", [TEST])
+    assert len(hands.ran) == 1
+    await asked.on("base", [TEST])
+    assert len(hands.ran) == 3, "an unconfirmed answer is no verdict"
+
+
+async def test_a_resumed_run_knows_what_it_found_out() -> None:
+    book = queued("a")
+    known = f.CheckRun(criterion="it works", command="test", passed=True, tree="a base")
+    started = f.AttemptVerified(at=2.0, subtask="a", number=1, checks=(known,))
+    book.state = evolve(book.state, started)
+    hands = PaperHands()
+    [run] = await checks(hands, book).on("base a", [TEST])
+    assert (run, hands.ran) == (known, [])
+
+
+async def test_what_ran_out_of_time_is_asked_again() -> None:
+    hands = PaperHands()
+    asked = checks(hands, reruns=0)
+    late = replace(hands, ran=[])
+    late.ask = lambda *_: f.CheckRun(criterion="it works", command="test", passed=False, timed_out=True)  # type: ignore[method-assign]
+    asked.worktrees = late
+    await asked.on("base", [TEST])
+    asked.worktrees = hands
+    [run] = await asked.on("base", [TEST])
+    assert run.passed
+
+
+async def test_the_gate_and_the_criteria_of_the_merged_share_no_checkout_and_none_runs_twice() -> None:
+    hands = PaperHands()
+    own = [TEST, TEST, GATE, *(Criterion(criterion=f"{n}", run=f"run {n}") for n in range(2 * SIDE_BY_SIDE))]
+    runs = await checks(hands).merged("base", own)
+    commands = [run.command for run in runs]
+    assert commands[:2] == ["gate", "test"]
+    assert len(commands) == len(set(commands)) == 2 + 2 * SIDE_BY_SIDE
+    assert hands.leases == 4
+
+
+async def test_without_any_check_nothing_is_checked_out() -> None:
+    hands = PaperHands()
+    bare = Checks(queued("a"), hands, Clock(), Gate())
+    assert await bare.merged("base", []) == ()
+    assert hands.leases == 0

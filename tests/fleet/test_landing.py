@@ -1,0 +1,136 @@
+"""Probes carried out: what lands, what is recorded, and what a crash or another probe in between changes."""
+
+import pytest
+
+from fleet.checking import Checks, Gate
+from fleet.core import facts as f
+from fleet.core.plan import Criterion
+from fleet.core.policy import Policy
+from fleet.landing import Lander
+from fleet.ports import Broken
+from tests.fleet.hands import Book, Clock, PaperHands, probed, queued
+
+GATE = Gate(criteria=(Criterion(criterion="the gate", run="gate", fails_before=False),), reruns=0)
+
+
+def lander(book: Book, hands: PaperHands) -> Lander:
+    return Lander(book, hands, Checks(book, hands, Clock(), GATE), Clock())
+
+
+def without(*bad: str) -> PaperHands:
+    """The gate is red wherever one of these is merged."""
+    return PaperHands(passes=lambda tree, command, _: command != "gate" or not set(bad) & set(tree.split()))
+
+
+async def test_a_green_probe_lands_all_and_knows_which_commit_was_tested_itself() -> None:
+    book, hands = probed(queued("abc"), 3), without()
+    await lander(book, hands).probe(1)
+    assert hands.branch == book.state.tip == "base a b c"
+    assert [(member.subtask, member.tested) for member in book.results()[0].landed] == [
+        ("a", False),
+        ("b", False),
+        ("c", True),
+    ]
+    assert {tree for tree, _ in hands.ran} == {"a b base c"}
+
+
+async def test_a_red_probe_moves_nothing_and_says_whom_it_suspects() -> None:
+    book, hands = probed(queued("abc"), 3), without("b")
+    await lander(book, hands).probe(1)
+    assert hands.branch == book.state.tip == "base"
+    [result] = book.results()
+    assert (result.red, result.suspects, result.landed) == (True, ("a", "b", "c"), ())
+    assert [check.command for check in result.checks] == ["gate"]
+
+
+async def test_nested_probes_narrow_down_to_the_guilty_one_and_land_the_others() -> None:
+    book, hands = probed(queued("abcde"), 2, 5), without("c")
+    work = lander(book, hands)
+    while probes := book.state.landing.probes:
+        await work.probe(probes[-1].number)
+    assert hands.branch.split() == ["base", "a", "b", "d", "e"]
+    attempt = book.state.subtasks["c"].attempts[0]
+    assert attempt.failure is not None
+    assert attempt.failure.kind == "integration"
+    assert all(book.state.subtasks[id_].landed for id_ in "abde")
+
+
+async def test_a_longer_probe_stands_on_the_commits_of_a_shorter_one_that_landed_meanwhile() -> None:
+    book, hands = probed(queued("abcd"), 2, 4), without()
+    work = lander(book, hands)
+    await work.probe(1)
+    await work.probe(2)
+    assert hands.branch == book.state.tip == "base a b c d"
+    assert [[member.subtask for member in result.landed] for result in book.results()] == [["a", "b"], ["c", "d"]]
+
+
+async def test_a_probe_that_another_one_answered_records_nothing() -> None:
+    book, hands = probed(queued("abcd"), 2, 4), without()
+    work = lander(book, hands)
+    await work.probe(2)
+    await work.probe(1)
+    assert hands.branch == "base a b c d"
+    assert len(book.results()) == 1
+
+
+async def test_what_a_crash_left_unrecorded_is_read_from_the_branch() -> None:
+    book, hands = probed(queued("abcd"), 2, 4), without()
+    hands.branch = "base a b"
+    work = lander(book, hands)
+    await work.probe(2)
+    assert book.state.tip == "base a b"
+    assert [member.subtask for member in book.results()[0].landed] == ["a", "b"]
+    assert hands.ran == []
+    for probe in book.state.landing.probes:
+        await work.probe(probe.number)
+    assert hands.branch == book.state.tip == "base a b c d"
+
+
+async def test_a_conflict_with_what_lands_goes_back_and_the_others_land() -> None:
+    book, hands = probed(queued("abc"), 3), without()
+    hands.clashes = {"b"}
+    await lander(book, hands).probe(1)
+    assert hands.branch == "base a c"
+    [result] = book.results()
+    assert [(out.subtask, out.failure.kind) for out in result.ejected] == [("b", "conflict")]
+
+
+async def test_a_conflict_in_a_red_probe_sends_nobody_back_for_it_may_be_with_the_guilty() -> None:
+    book, hands = probed(queued("abc"), 3), without("a")
+    hands.clashes = {"b"}
+    await lander(book, hands).probe(1)
+    [result] = book.results()
+    assert (result.ejected, result.suspects) == ((), ("a", "c"))
+
+
+async def test_where_every_commit_counts_each_tree_is_tested_and_the_branch_stops_before_a_red_one() -> None:
+    book, hands = probed(queued("abcd", Policy(every_commit=True, slots=4)), 4), without("c")
+    await lander(book, hands).probe(1)
+    assert hands.branch == "base a b"
+    [result] = book.results()
+    assert [(member.subtask, member.tested) for member in result.landed] == [("a", True), ("b", True)]
+    assert {tree for tree, command in hands.ran if command == "gate"} >= {"a base", "a b base", "a b base c"}
+    assert book.state.subtasks["c"].attempts[0].failure is not None
+    assert book.state.landing.queue == ("d",)
+
+
+async def test_a_branch_that_someone_else_moved_is_not_moved_again() -> None:
+    book, hands = probed(queued("ab"), 2), without()
+
+    class Moved(PaperHands):
+        async def landed_since(self, run: str, old: str) -> tuple[f.Member, ...]:
+            del run, old
+            return ()
+
+    moved = Moved(branch="elsewhere", passes=hands.passes)
+    with pytest.raises(Broken, match="moved without us"):
+        await lander(book, moved).probe(1)
+    assert moved.branch == "elsewhere"
+    assert book.results() == []
+
+
+async def test_a_probe_that_can_not_be_carried_out_sends_its_members_back_free_of_charge() -> None:
+    book, hands = probed(queued("ab"), 2), without()
+    await lander(book, hands).give_up(1, f.Failure(kind="infrastructure", summary="no disk"))
+    assert book.state.landing.queue == ()
+    assert [book.state.subtasks[id_].counted for id_ in "ab"] == [0, 0]
