@@ -11,6 +11,7 @@ MARKS = {"merged": "✔", "split": "⑂", "dropped": "-", "failed": "✘", "bloc
 HOW = {
     "first": "first try",
     "retry": "retried",
+    "resolve": "fitted to what landed",
     "alternative": "another approach",
     "split": "split",
     "human": "a human helped",

@@ -130,6 +130,8 @@ def _remedy(fact: f.RemedyChosen) -> str | None:
     match fact.remedy:
         case "retry":
             return f"{safe(fact.subtask)} will be retried in {max(0.0, fact.not_before - fact.at):.1f} s"
+        case "resolve":
+            return f"{safe(fact.subtask)} will be fitted to what landed: once more, on the new base"
         case "skip":
             return f"{safe(fact.subtask)} is skipped, as its plan says"
         case "planner":

@@ -38,6 +38,7 @@ from fleet.ports import (
 
 NOTES = "AGENTS.md"
 NOTES_LIMIT = 20_000  # characters
+CLASH_LIMIT, PATCH_LIMIT = 3_000, 2_900  # characters of a conflict's evidence, and of the change it is about
 TRIES = 4
 TRACE = 4_000  # characters of a bug's trace
 TRY_AGAIN_S = 0.5
@@ -215,6 +216,7 @@ class Performer:
     async def _brief(self, spec: Subtask, attempt: Attempt, worker: Worker) -> WorkerBrief:
         state = self._engine.state
         earlier = state.subtasks[spec.id].attempts[:-1]
+        failures = [(past.number, await self._told(past)) for past in earlier if past.failure is not None]
         results = ((need, last.report) for need in spec.depends_on if (last := state.subtasks[need].last) is not None)
         return WorkerBrief(
             run=state.run,
@@ -222,10 +224,19 @@ class Performer:
             attempt=attempt.number,
             model=attempt.model or worker.model,
             guidance=attempt.guidance,
-            failures=tuple((past.number, past.failure) for past in earlier if past.failure is not None),
+            failures=tuple((number, failure) for number, failure in failures if failure is not None),
             results=tuple((need, report) for need, report in results if report is not None),
             notes=await self._notes(attempt.base),
         )
+
+    async def _told(self, past: Attempt) -> f.Failure | None:
+        """A failure as the next worker sees it. Work that only did not merge is shown, so that it can be done anew."""
+        failure = past.failure
+        if failure is None or failure.kind != "conflict" or past.commit is None:
+            return failure
+        patch = await self._world.worktrees.diff(past.base, past.commit)
+        parts = (failure.evidence[:CLASH_LIMIT], "What that attempt changed:", patch[:PATCH_LIMIT])
+        return failure.model_copy(update={"evidence": "\n\n".join(parts)})
 
     async def _notes(self, base: str) -> str:
         repository = self._world.worktrees.at(base)

@@ -13,7 +13,8 @@ from fleet.core.commands import effects, unpublished
 from fleet.core.ids import SubtaskId
 from fleet.core.landing import next_probes
 from fleet.core.plan import Plan
-from fleet.core.remedies import LADDER, backoff
+from fleet.core.policy import Policy
+from fleet.core.remedies import ANEW, LADDER, backoff
 from fleet.core.standing import BUSY, OVER, Standing, standings, starts_at
 from fleet.core.state import RunState, SubtaskState
 
@@ -153,6 +154,8 @@ def _remedy(state: RunState, subtask: SubtaskState, failure: f.Failure, now: flo
         if failure.kind == "transient" and state.spent.calls == 0:  # the service was never there
             return f.RunEnded(at=now, ending="failed", why=failure.summary)
         return _ask(subtask, failure, now)
+    if LADDER[failure.kind].first == "resolve" and _may_resolve(subtask, policy):
+        return f.RemedyChosen(at=now, subtask=subtask.id, number=number, remedy="resolve", guidance=ANEW)
     if action == "abort":
         return f.RunEnded(at=now, ending="aborted", why=f"{subtask.id} failed: {failure.summary}")
     if action == "skip":
@@ -162,6 +165,12 @@ def _remedy(state: RunState, subtask: SubtaskState, failure: f.Failure, now: flo
     if action == "retry":
         return again
     return f.RemedyChosen(at=now, subtask=subtask.id, number=number, remedy="planner")
+
+
+def _may_resolve(subtask: SubtaskState, policy: Policy) -> bool:
+    """Once, and only for work that was good by itself: a second conflict says something about the plan."""
+    clashed = [attempt for attempt in subtask.attempts if attempt.failure and attempt.failure.kind == "conflict"]
+    return len(clashed) == 1 and clashed[-1].verified and subtask.counted < policy.max_attempts
 
 
 def _ask(subtask: SubtaskState, failure: f.Failure, now: float) -> f.Fact:

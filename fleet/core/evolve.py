@@ -365,6 +365,9 @@ def _remedied(state: RunState, fact: f.RemedyChosen) -> RunState:
         case "retry":
             again = replace(subtask, failure=None, remedy=None, not_before=fact.not_before, strategy="retry")
             return _put(state, again)
+        case "resolve":
+            anew = replace(subtask, failure=None, remedy=None, not_before=fact.not_before, strategy="resolve")
+            return _put(state, replace(anew, guidance=fact.guidance))
         case "skip":
             state = _put(state, replace(subtask, skipped=True, failure=None))
             state = _close_incidents(state, of=subtask.id, recovered=False, strategy=None, at=fact.at)

@@ -32,8 +32,8 @@ FailureKind = Literal[
     "crash",  # a bug of ours
     "other",
 ]
-Strategy = Literal["first", "retry", "alternative", "split", "human"]
-Remedy = Literal["retry", "planner", "skip"]
+Strategy = Literal["first", "retry", "resolve", "alternative", "split", "human"]
+Remedy = Literal["retry", "resolve", "planner", "skip"]
 Role = Literal["planner", "worker"]
 Ending = Literal["landed", "partial", "cancelled", "aborted", "budget", "failed"]
 
@@ -241,6 +241,7 @@ class RemedyChosen(Happened):
     number: int
     remedy: Remedy
     not_before: float = 0.0
+    guidance: str = ""
 
 
 class BatchFormed(Happened):

@@ -1,7 +1,8 @@
 """What is done about a failure: one table, and the numbers beside it.
 
-The ladder: what passes by itself is retried with backoff and costs no attempt; the rest goes to the planner, which
-tries another approach or splits the task; past the limits a human is asked.
+The ladder: what passes by itself is retried with backoff and costs no attempt; work that does not merge is done once
+more on the new base; the rest goes to the planner, which tries another approach or splits the task; past the limits a
+human is asked.
 """
 
 from dataclasses import dataclass
@@ -18,10 +19,11 @@ class Rung:
 
     counts: bool
     """Whether it uses up one of the subtask's attempts."""
-    first: Literal["retry", "planner"]
+    first: Literal["retry", "resolve", "planner"]
 
 
 PASSES = Rung(counts=False, first="retry")
+RESOLVE = Rung(counts=True, first="resolve")
 DECIDE = Rung(counts=True, first="planner")
 
 LADDER: dict[FailureKind, Rung] = {
@@ -35,7 +37,7 @@ LADDER: dict[FailureKind, Rung] = {
     "vacuous": DECIDE,
     "empty": DECIDE,
     "bounds": DECIDE,
-    "conflict": DECIDE,
+    "conflict": RESOLVE,
     "integration": DECIDE,
     "too_complex": DECIDE,
     "ambiguous": DECIDE,
@@ -44,6 +46,12 @@ LADDER: dict[FailureKind, Rung] = {
     "other": DECIDE,
 }
 LONGEST_CLIMB = 64  # doublings; any cap is reached long before, and a float has no room for a thousand
+ANEW = (
+    "An earlier attempt passed its own checks, but its change does not merge with what landed since its base. The "
+    "evidence names the paths, what landed there, and what the attempt changed. Do the subtask anew on this base: keep "
+    "what landed, and bring this subtask's change into it so that both do what they were meant to."
+)
+"""What a worker is told who makes work fit a new base."""
 KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
 
 

@@ -112,7 +112,8 @@ def test_one_that_conflicts_goes_back_while_the_others_of_its_batch_land() -> No
     conflict = f.Failure(kind="conflict", summary="does not merge")
     out = f.Ejected(subtask=first.subtask, attempt=first.attempt, failure=conflict)
     story.happens(f.BatchTested(at=0, number=batch.number, tip="t", landed=tuple(others), ejected=(out,)))
-    assert story.standings() == {"first": "merged", "s0": "failed", "s1": "merged", "s2": "merged"}
+    assert story.standings() == {"first": "merged", "s0": "running", "s1": "merged", "s2": "merged"}
+    assert story.current("s0").strategy == "resolve"
 
 
 def test_candidates_that_come_while_suspects_are_narrowed_down_wait_for_that() -> None:

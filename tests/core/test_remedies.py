@@ -19,7 +19,8 @@ def test_what_passes_by_itself_costs_no_attempt_and_everything_else_does() -> No
     free = {kind for kind in KINDS if not counts(kind)}
     assert free == {"transient", "infrastructure", "crash", "configuration"}
     assert {LADDER[kind].first for kind in free} == {"retry"}
-    assert {LADDER[kind].first for kind in set(KINDS) - free} == {"planner"}
+    assert {LADDER[kind].first for kind in set(KINDS) - free - {"conflict"}} == {"planner"}
+    assert LADDER["conflict"].first == "resolve"
 
 
 @given(policies, st.text(max_size=20), st.integers(1, 100_000))

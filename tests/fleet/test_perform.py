@@ -140,7 +140,8 @@ async def test_what_conflicts_and_what_makes_the_gate_red_goes_back_and_the_rest
     fleet.integrator.conflicting.add("torn")
     state = await fleet.run()
     assert failures(state, "bad") == [("integration", "merged onto what landed meanwhile, it fails: the gate")]
-    assert failures(state, "torn") == [("conflict", "does not merge")]
+    assert failures(state, "torn") == [("conflict", "does not merge")] * 2
+    assert [attempt.strategy for attempt in state.subtasks["torn"].attempts] == ["first", "resolve"]
     assert fleet.git.holds[state.tip] == {"a", "b"}
     assert state.ending == "partial"
 
