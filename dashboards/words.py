@@ -8,6 +8,7 @@ from fleet.core.plan import Plan
 from fleet.core.state import RunState
 
 TITLE = 70
+TAIL = 200  # characters of what a red gate said last
 NTH = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 
 
@@ -24,6 +25,8 @@ def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - 
             return f"stopped ({safe(fact.why)}); `fleet resume {safe(state.run)}` goes on"
         case f.WarningNoted():
             return f"note: {safe(fact.text)}"
+        case f.BaseChecked():
+            return _base(fact)
         case f.PlannerCalled():
             return "the planner reads the repository" if fact.call == 1 else None
         case f.ModelCalled():
@@ -124,6 +127,16 @@ def _question(state: RunState) -> str:
 def _about(about: str | None, id_: str, text: str) -> str:
     where = f" about {safe(about)}" if about else ""
     return f"QUESTION {id_}{where}: {safe(text, limit=300)}  →  fleet answer {id_} TEXT"
+
+
+def _base(fact: f.BaseChecked) -> str:
+    if fact.failure is not None:
+        return f"the gate could not be run on the base: {_failure(fact.failure)}"
+    red = [check for check in fact.checks if not check.fine]
+    said = ", ".join(
+        f"{safe(check.command, limit=100)} — {safe(check.output.strip()[-TAIL:], limit=TAIL)}" for check in red
+    )
+    return f"the gate is RED on the base: {said}" if red else "the gate is green on the base"
 
 
 def _remedy(fact: f.RemedyChosen) -> str | None:

@@ -84,7 +84,7 @@ class Lander:
     async def _whole(self, number: int, state: RunState, merged: Merged) -> None:
         """One test for all: of the last tree, the only one the branch will ever stand at."""
         checks = await self._test(state, merged.landed)
-        if failed := tuple(check for check in checks if not check.fine):
+        if failed := self._red_ones(checks):
             await self._red(number, failed, merged.landed)
             return
         last = merged.landed[-1].model_copy(update={"tested": True})
@@ -102,7 +102,7 @@ class Lander:
         async with create_task_group() as sides:
             for index in range(len(merged.landed)):
                 sides.start_soon(test, index)
-        failed = [tuple(check for check in results[index] if not check.fine) for index in range(len(merged.landed))]
+        failed = [self._red_ones(results[index]) for index in range(len(merged.landed))]
         green = next((index for index, checks in enumerate(failed) if checks), len(failed))
         passed = tuple(member.model_copy(update={"tested": True}) for member in merged.landed[:green])
         if green == len(failed):
@@ -112,6 +112,11 @@ class Lander:
             await self._land(number, state.tip, passed, (), failed[green], suspects=merged.landed[green : green + 1])
         else:
             await self._red(number, failed[green], merged.landed[:1])
+
+    def _red_ones(self, checks: Sequence[f.CheckRun]) -> tuple[f.CheckRun, ...]:
+        """What stands against a merged tree. What was red on the base already stands against nobody."""
+        before = {check.command for check in self.engine.state.red_base}
+        return tuple(check for check in checks if not check.fine and check.command not in before)
 
     async def _land(
         self,

@@ -13,7 +13,7 @@ from anyio import sleep
 
 from fleet.checking import Checks, Gate
 from fleet.core import facts as f
-from fleet.core.commands import CallPlanner, Command, Publish, RunAttempt, TestBatch, VerifyAttempt
+from fleet.core.commands import CallPlanner, CheckBase, Command, Publish, RunAttempt, TestBatch, VerifyAttempt
 from fleet.core.failures import check_failure, reported_failure
 from fleet.core.plan import Subtask
 from fleet.core.remedies import backoff
@@ -89,6 +89,8 @@ class Performer:
 
     async def _perform(self, command: Command) -> None:
         match command:
+            case CheckBase(base=base):
+                await self._check_base(base)
             case CallPlanner():
                 await self._call_planner(command)
             case RunAttempt():
@@ -104,6 +106,8 @@ class Performer:
 
     async def _record_failure(self, command: Command, failure: f.Failure) -> None:
         match command:
+            case CheckBase(base=base):
+                await self._engine.record(f.BaseChecked(at=self._now(), base=base, failure=failure))
             case CallPlanner(call=call):
                 await self._planner_failed(call, failure)
             case RunAttempt(subtask=subtask, number=number) | VerifyAttempt(subtask=subtask, number=number):
@@ -117,6 +121,17 @@ class Performer:
 
     def _now(self) -> float:
         return self._world.clock.now()
+
+    # ---- the base
+
+    async def _check_base(self, base: str) -> None:
+        checks = await self._checks.on(base, self._world.gate.criteria)
+        red = [check for check in checks if not check.fine]
+        facts: list[f.Fact] = [f.BaseChecked(at=self._now(), base=base, checks=checks)]
+        if red and self._engine.state.policy.allow_red_base:
+            text = "the gate is red on the base, as was allowed: it holds nothing back until it has passed once"
+            facts.append(f.WarningNoted(at=self._now(), text=text))
+        await self._engine.record(*facts)
 
     # ---- the planner
 

@@ -188,6 +188,7 @@ class Checks(Section):
     gate: Command = ""
     gate_timeout_s: float = Field(default=1800.0, gt=0, le=7200)
     slots: int = Field(default=0, ge=0, le=1000)
+    allow_red_base: bool = False
     reruns: int = Field(default=1, ge=0, le=10)
     protected: Texts = PROTECTED
     named: dict[Name, Annotated[Command, Field(min_length=1)]] = {}
@@ -265,6 +266,8 @@ def as_policy(config: Config) -> Policy:
         batch=config.landing.batch,
         slots=config.landing.slots,
         every_commit=config.landing.every_commit,
+        check_base=bool(config.checks.gate.strip()),
+        allow_red_base=config.checks.allow_red_base,
         answer_wait_s=config.limits.answer_wait_minutes * 60,
         review=config.run.review,
     )

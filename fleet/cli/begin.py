@@ -105,6 +105,9 @@ def run(
     base_url: BaseUrl = None,
     sandbox: Sandbox = None,
     config: ConfigFile = None,
+    allow_red_base: Annotated[
+        bool, typer.Option("--allow-red-base", help="Begin even where the gate fails already.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask before the plan runs.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -135,6 +138,7 @@ def run(
         "run.budget_minutes": minutes,
         "models.base_url": base_url,
         "box.sandbox": sandbox,
+        "checks.allow_red_base": allow_red_base or None,
     }
     loaded = configuration(repo, config, flags)
     fleet = Fleet(loaded, current())

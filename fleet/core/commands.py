@@ -10,6 +10,11 @@ from fleet.core.state import RunState
 
 
 @dataclass(frozen=True, slots=True)
+class CheckBase:
+    base: Sha
+
+
+@dataclass(frozen=True, slots=True)
 class CallPlanner:
     call: int
 
@@ -37,7 +42,7 @@ class Publish:
     tip: Sha
 
 
-Command = CallPlanner | RunAttempt | VerifyAttempt | TestBatch | Publish
+Command = CheckBase | CallPlanner | RunAttempt | VerifyAttempt | TestBatch | Publish
 
 
 def effects(state: RunState, now: float) -> tuple[Command, ...]:
@@ -45,6 +50,8 @@ def effects(state: RunState, now: float) -> tuple[Command, ...]:
     if state.ended:
         return ()
     wanted: list[Command] = []
+    if base_unknown(state) and not state.cancelled:
+        wanted.append(CheckBase(state.base))
     if state.planning.open is not None:
         wanted.append(CallPlanner(state.planning.open))
     for subtask, attempt in state.underway():
@@ -56,6 +63,11 @@ def effects(state: RunState, now: float) -> tuple[Command, ...]:
     if unpublished(state) and state.publish_not_before <= now:
         wanted.append(Publish(state.tip))
     return tuple(wanted)
+
+
+def base_unknown(state: RunState) -> bool:
+    """Whether nothing may begin yet, because nobody knows whether the base is good."""
+    return state.policy.check_base and not state.base_checked
 
 
 def unpublished(state: RunState) -> bool:

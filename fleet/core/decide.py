@@ -9,7 +9,8 @@ from graphlib import TopologicalSorter
 
 from fleet.core import facts as f
 from fleet.core.blame import blamed
-from fleet.core.commands import effects, unpublished
+from fleet.core.commands import base_unknown, effects, unpublished
+from fleet.core.failures import how
 from fleet.core.ids import SubtaskId
 from fleet.core.landing import next_probes
 from fleet.core.plan import Plan
@@ -71,7 +72,7 @@ def held(state: RunState) -> bool:
 def may_begin(state: RunState, now: float) -> bool:
     """Whether new work may begin: attempts and planner calls."""
     stopped = state.paused or state.draining or state.cancelled or held(state) or awaits_approval(state)
-    return not stopped and over_budget(state, now) is None
+    return not stopped and not base_unknown(state) and over_budget(state, now) is None
 
 
 def outcome(state: RunState) -> f.Ending:
@@ -91,6 +92,19 @@ def outcome(state: RunState) -> f.Ending:
 def _cancel(state: RunState, now: float) -> Iterator[f.Fact]:
     if state.cancelled and not state.landing.probes and _shown(state):
         yield f.RunEnded(at=now, ending="cancelled", why="cancelled by its operator")
+
+
+def _bad_base(state: RunState, now: float) -> Iterator[f.Fact]:
+    """Nobody could tell good work from bad on it; said before anything is spent."""
+    if not state.base_checked or state.commits > 0:
+        return
+    where = f"the base {state.base_name} ({state.base[:12]})"
+    if state.base_failure is not None:
+        yield f.RunEnded(at=now, ending="failed", why=f"the gate can't be run on {where}: {state.base_failure.summary}")
+    elif state.red_base and not state.policy.allow_red_base:
+        red = ", ".join(f"{check.command} ({how(check)})" for check in state.red_base)
+        why = f"the gate is red on {where} before anything was done: {red}. Mend it, or begin with --allow-red-base"
+        yield f.RunEnded(at=now, ending="failed", why=why)
 
 
 def _misconfigured(state: RunState, now: float) -> Iterator[f.Fact]:
@@ -278,7 +292,7 @@ def _done(state: RunState, where: dict[SubtaskId, Standing]) -> bool:
 
 def is_idle(state: RunState, where: dict[SubtaskId, Standing], now: float) -> bool:
     """Nothing runs, nothing may begin, and time alone will change nothing."""
-    if state.planning.open is not None or state.landing.queue:
+    if state.planning.open is not None or state.landing.queue or base_unknown(state):
         return False
     if any(standing in BUSY for standing in where.values()):
         return False
@@ -336,6 +350,7 @@ def _shown(state: RunState) -> bool:
 
 RULES: tuple[Callable[[RunState, float], Iterator[f.Fact]], ...] = (
     _cancel,
+    _bad_base,
     _misconfigured,
     _unreachable,
     _guilty,

@@ -71,6 +71,9 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
             return replace(taken, active_s=state.seconds(state.last_at), engine_since=fact.at)
         case f.EngineStopped():
             return replace(state, active_s=state.seconds(fact.at), engine_since=None)
+        case f.BaseChecked():
+            red = tuple(check for check in fact.checks if not check.fine)
+            return replace(state, base_checked=True, base_failure=fact.failure, red_base=red)
         case f.WarningNoted():
             return replace(state, warnings=(*state.warnings, fact.text))
         case f.PlannerCalled():
@@ -140,7 +143,8 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
         case f.RunReopened():
             planning = replace(state.planning, idle_calls=0, failures=0, not_before=0.0)
             again = replace(state, ending=None, ending_why="", ended_at=None, cancelled=False, planning=planning)
-            return replace(again, publish_failures=0, publish_not_before=0.0)
+            known = state.base_checked and state.commits > 0
+            return replace(again, publish_failures=0, publish_not_before=0.0, base_checked=known)
         case _:
             assert_never(fact)
 
@@ -382,8 +386,14 @@ def _remedied(state: RunState, fact: f.RemedyChosen) -> RunState:
 
 
 def _batch_tested(state: RunState, fact: f.BatchTested) -> RunState:
-    landing = queue.tested(state.landing, fact)
-    state = replace(state, landing=landing, tip=fact.tip, commits=state.commits + len(fact.landed))
+    passed = {check.command for check in fact.checks if check.passed}
+    state = replace(
+        state,
+        landing=queue.tested(state.landing, fact),
+        tip=fact.tip,
+        commits=state.commits + len(fact.landed),
+        red_base=tuple(check for check in state.red_base if check.command not in passed),
+    )
     for member in fact.landed:
         state = _landed(state, member, fact.at)
     for ejected in fact.ejected:

@@ -137,6 +137,16 @@ class EngineStopped(Happened):
     why: str
 
 
+class BaseChecked(Happened):
+    """What the project's gate says of the base, before anything is spent on it."""
+
+    kind: Literal["base_checked"] = "base_checked"
+    base: Sha
+    checks: tuple[CheckRun, ...] = ()
+    failure: Failure | None = None
+    """Why it could not be checked."""
+
+
 class WarningNoted(Happened):
     """Something a person should know that stops nothing."""
 
@@ -350,6 +360,7 @@ Fact = (
     RunStarted
     | EngineStarted
     | EngineStopped
+    | BaseChecked
     | WarningNoted
     | PlannerCalled
     | ModelCalled

@@ -23,13 +23,14 @@ def check_failure(failed: tuple[CheckRun, ...]) -> Failure:
 
 def evidence(failed: tuple[CheckRun, ...]) -> str:
     share = EVIDENCE // max(1, len(failed))
-    return "\n\n".join(f"$ {check.command}\n{_how(check)}\n{check.output[-share:]}" for check in failed)
+    return "\n\n".join(f"$ {check.command}\n({how(check)})\n{check.output[-share:]}" for check in failed)
 
 
-def _how(check: CheckRun) -> str:
-    if check.timed_out:
-        return f"(stopped after {check.seconds:.0f} s)"
-    return f"(exit code {check.exit_code})"
+def how(check: CheckRun) -> str:
+    """How a check that is red ended."""
+    if check.flaky:
+        return "failed, then passed when it was run again: flaky"
+    return f"stopped after {check.seconds:.0f} s" if check.timed_out else f"exit code {check.exit_code}"
 
 
 def reported_failure(report: Report) -> Failure:

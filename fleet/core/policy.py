@@ -32,6 +32,10 @@ class Policy(Shape):
     """Merged trees tested side by side."""
     every_commit: bool = False
     """Whether the integration branch passes only commits whose own tree passed, however many land at once."""
+    check_base: bool = False
+    """Whether there is a gate that the base has to pass before anything begins."""
+    allow_red_base: bool = False
+    """Whether the run may begin on a base that does not."""
     answer_wait_s: float = Field(default=600, ge=0)
     """How long a run with nothing else to do waits for a human's answer before it ends as partial."""
     review: bool = False

@@ -225,6 +225,10 @@ class RunState:
     versions: tuple[Version, ...] = ()
     subtasks: Mapping[SubtaskId, SubtaskState] = field(default_factory=dict)
     landing: Landing = Landing()
+    base_checked: bool = False
+    base_failure: Failure | None = None
+    red_base: tuple[CheckRun, ...] = ()
+    """Checks that were red before anything was done, and have not passed on any tree since."""
     planning: Planning = Planning()
     questions: Mapping[QuestionId, Question] = field(default_factory=dict)
     incidents: tuple[Incident, ...] = ()

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from fleet.core import facts as f
-from fleet.core.commands import CallPlanner, Command, Publish, RunAttempt, TestBatch, VerifyAttempt, effects
+from fleet.core.commands import CallPlanner, CheckBase, Command, Publish, RunAttempt, TestBatch, VerifyAttempt, effects
 from fleet.core.decide import awaits_approval, decide, next_wake
 from fleet.core.evolve import evolve
 from fleet.core.plan import Criterion, Plan, Subtask
@@ -94,6 +94,8 @@ class Pretend:
 
     def perform(self, command: Command) -> None:
         match command:
+            case CheckBase(base=base):
+                self.gate(base)
             case CallPlanner(call=call):
                 self.plan(call)
             case RunAttempt(subtask=id_, number=number):
@@ -104,6 +106,10 @@ class Pretend:
                 self.land(number)
             case Publish(tip=tip):
                 self.record(f.Published(at=self.now, tip=tip))
+
+    def gate(self, base: str) -> None:
+        red = f.CheckRun(criterion="the gate", command="gate", passed=self.chance.random() > self.trouble / 5)
+        self.record(f.BaseChecked(at=self.now, base=base, checks=(red,)))
 
     def unlucky(self) -> bool:
         return self.chance.random() < self.trouble

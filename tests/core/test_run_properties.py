@@ -25,6 +25,8 @@ policies = st.builds(
     batch=st.integers(1, 8),
     slots=st.integers(1, 4),
     every_commit=st.booleans(),
+    check_base=st.booleans(),
+    allow_red_base=st.booleans(),
     budget_dollars=st.none() | st.floats(0.02, 1.0),
     budget_minutes=st.none() | st.floats(0.1, 5.0),
     answer_wait_s=st.just(30.0),
@@ -110,6 +112,16 @@ def test_dependencies_land_first_and_each_subtask_lands_once(world: Pretend) -> 
             assert not missing, f"{fact.subtask} started before {missing}"
         landed |= {member.subtask for member in getattr(fact, "landed", ())}
     assert landed == set(order)
+
+
+@given(worlds)
+@settings(max_examples=60, deadline=None)
+def test_nothing_begins_before_the_base_is_known_and_nothing_on_a_red_one_unless_allowed(world: Pretend) -> None:
+    for _ in steps(world):
+        state = world.state
+        begun = state.attempts + state.planning.calls > 0
+        assert not begun or state.base_checked or not world.policy.check_base
+        assert not begun or not state.red_base or world.policy.allow_red_base
 
 
 @given(worlds)

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fleet.core.evolve import evolve
-from fleet.core.facts import FACT, Fact
+from fleet.core.facts import FACT, BaseChecked, CheckRun, Fact
 from fleet.core.state import RunState
 
 EVERY_KIND = Path(__file__).parents[1] / "core" / "journals" / "v1.jsonl"
@@ -27,9 +27,20 @@ def problems(lines: Iterable[str]) -> list[str]:
     ]
 
 
+LATER: tuple[Fact, ...] = (
+    BaseChecked(
+        at=0,
+        base="b" * 40,
+        checks=(CheckRun(criterion="the gate", command="make test", passed=False, exit_code=2, output="1 failed"),),
+    ),
+)
+"""Kinds that the journal of the first version does not hold."""
+
+
 def every_fact() -> list[Fact]:
     """One of each kind and more, harmless, in an order that makes a run."""
-    return [FACT.validate_json(line) for line in EVERY_KIND.read_text(encoding="utf-8").splitlines()]
+    first, *others = map(FACT.validate_json, EVERY_KIND.read_text(encoding="utf-8").splitlines())
+    return [first, *(later.model_copy(update={"at": first.at}) for later in LATER), *others]
 
 
 def hostile_story() -> Iterator[tuple[RunState, Fact]]:

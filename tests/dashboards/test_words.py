@@ -30,6 +30,7 @@ def told() -> list[tuple[str, str | None]]:
     ("kind", "mentions"),
     [
         ("run_started", ["shop-1a2b", "main", "bbbbbbb", "simulated"]),
+        ("base_checked", ["RED", "make test", "1 failed"]),
         ("engine_started", ["resumed"]),
         ("engine_stopped", ["drained", "fleet resume shop-1a2b"]),
         ("warning_noted", ["the checkout is dirty"]),

@@ -11,7 +11,7 @@ LONGEST_MODULE, LONGEST_FUNCTION = 400, 70
 LONGER_MODULES: dict[str, int] = {
     "fleet/core/evolve.py": 540,  # everything that changes state is in one file
 }
-LONGER_FUNCTIONS: dict[str, int] = {"fleet/core/evolve.py:_after": 84}  # one case a fact
+LONGER_FUNCTIONS: dict[str, int] = {"fleet/core/evolve.py:_after": 90}  # one case a fact
 
 # How many handlers of a file may catch everything without raising it again.
 BROAD_EXCEPTS: dict[str, int] = {
