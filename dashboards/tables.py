@@ -80,6 +80,10 @@ def subtask_lines(view: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _verdict(check: dict[str, Any]) -> str:
+    return "passed" if check["passed"] else "FLAKY " if check["flaky"] else "FAILED"
+
+
 def _attempt_lines(attempt: dict[str, Any]) -> list[str]:
     failure, report = attempt["failure"], attempt["report"]
     end = f"failed: {failure['kind']}" if failure else "open"
@@ -95,7 +99,8 @@ def _attempt_lines(attempt: dict[str, Any]) -> list[str]:
     if attempt["paths"]:
         lines.append(f"  changed   {', '.join(map(safe, attempt['paths'][:12]))}")
     lines += [
-        f"  {'passed' if check['passed'] else 'FAILED'}    {safe(check['command'])}  {duration(check['seconds'])}"
+        f"  {_verdict(check)}    {safe(check['command'])}  {duration(check['seconds'])}"
+        + (f"  {safe(check['log'])}" if check["log"] else "")
         for check in attempt["checks"]
     ]
     if failure:

@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
@@ -169,7 +169,7 @@ class Fleet:
 
         target = await inspect(Path(state.repository), state.base)
         async with (
-            open_workshop(target, self.hands(), state.run, state.base) as workshop,
+            open_workshop(target, replace(self.hands(), check_logs=folder.checks), state.run, state.base) as workshop,
             open_minds(self._minds(folder)) as minds,
         ):
             yield World(

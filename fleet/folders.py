@@ -44,6 +44,11 @@ class RunFolder:
         return holder(self.journal)
 
     @property
+    def checks(self) -> Path:
+        """All that checks printed, one log a check."""
+        return self.path / "checks"
+
+    @property
     def alive(self) -> bool:
         """Whether a process runs it now."""
         return self.holder is not None

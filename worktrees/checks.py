@@ -1,17 +1,28 @@
-"""Runs acceptance checks in a box at a worktree. Waiting for a turn never counts as a check's time."""
+"""Runs checks in a box at a worktree. Waiting for a turn never counts as a check's time.
 
+What a check printed is kept twice: its end in the journal, where models and people look first, and all of it (within a
+limit) in a log file of its own. The log is raw: it holds whatever a model's program printed.
+"""
+
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
 
-from anyio import CapacityLimiter
+from anyio import CapacityLimiter, to_thread
 
 from fleet.core.facts import CheckRun
+from fleet.core.ids import Sha
 from fleet.core.plan import Criterion
 from worktrees.box import Box, Place
 from worktrees.desk import exit_code
+from worktrees.settings import MIB
 
-TAIL = 4_000  # characters kept of a check's output
-CAP = 64 * 1024
+TAIL = 4_000  # characters kept of a check's output in the journal
+CAP = 2 * MIB  # of what a check printed in its log; the middle is left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +31,19 @@ class Checker:
 
     box: Box
     turns: CapacityLimiter
+    logs: Path | None = None
 
-    async def run(self, place: Place, criteria: Sequence[Criterion]) -> tuple[CheckRun, ...]:
+    async def run(self, place: Place, commit: Sha, criteria: Sequence[Criterion]) -> tuple[CheckRun, ...]:
         """One after another: they share a worktree. Raises `Broken` where there is no box."""
-        return tuple([await self._one(place, criterion) for criterion in criteria])
+        return tuple([await self._one(place, commit, criterion) for criterion in criteria])
 
-    async def _one(self, place: Place, criterion: Criterion) -> CheckRun:
+    async def _one(self, place: Place, commit: Sha, criterion: Criterion) -> CheckRun:
         if criterion.run is None:
             why = "has no command; a named check must be filled in from the configuration first"
             return CheckRun(criterion=criterion.criterion, command="", passed=False, output=why)
         async with self.turns:
             done = await self.box.run(place, self.box.shell(criterion.run), timeout_s=criterion.timeout_s, cap=CAP)
-        return CheckRun(
+        run = CheckRun(
             criterion=criterion.criterion,
             command=criterion.run,
             passed=done.exit_code == 0 and not done.timed_out,
@@ -40,3 +52,25 @@ class Checker:
             seconds=round(done.seconds, 3),
             output=done.stdout.decode("utf-8", "replace")[-TAIL:],
         )
+        if self.logs is None:
+            return run
+        name = await to_thread.run_sync(_write, self.logs, commit, run, done.stdout)
+        return run.model_copy(update={"log": name})
+
+
+def _write(folder: Path, commit: Sha, run: CheckRun, output: bytes) -> str:
+    """The name of the new log below the run's folder; none where it can't be written, which fails no check."""
+    command = run.command.encode("utf-8", "replace")
+    stem = f"{commit[:12]}-{sha256(command).hexdigest()[:8]}"
+    ended = f"stopped after {run.seconds:.0f} s" if run.timed_out else f"exit code {run.exit_code}, {run.seconds} s"
+    text = b"$ %s\n%s\n[%s]\n" % (command, output.removesuffix(b"\n"), ended.encode())
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for number in count(1):
+            path = folder / f"{stem}-{number}.log"
+            with suppress(FileExistsError):
+                handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+                with os.fdopen(handle, "wb") as file:
+                    file.write(text)
+                return f"{folder.name}/{path.name}"
+    return ""

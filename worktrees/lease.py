@@ -30,7 +30,7 @@ class SlotLease:
     settings: HandSettings
 
     async def check(self, criteria: Sequence[Criterion]) -> tuple[CheckRun, ...]:
-        return await self.checker.run(self.slot.place, criteria)
+        return await self.checker.run(self.slot.place, self.base, criteria)
 
     async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | Failure:
         return await commit_slot(

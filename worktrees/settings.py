@@ -53,6 +53,8 @@ class HandSettings:
     box_commands: int = 32
     """Commands and file operations of workers that may run at once."""
     check_slots: int = field(default_factory=lambda: os.cpu_count() or 1)
+    check_logs: Path | None = None
+    """Where all that checks print is kept, one file a check."""
     max_file_bytes: int = 10 * MIB
     max_files: int = 200_000
     protected: tuple[str, ...] = PROTECTED

@@ -117,7 +117,7 @@ async def open_workshop(target: Target, settings: HandSettings, run: RunId, base
                 pool=Pool(store, run, settings, dresser),
                 overlays=Overlays(store, run, settings, dresser) if chosen.kind == "overlay" else None,
                 box=box,
-                checker=Checker(box, CapacityLimiter(settings.check_slots)),
+                checker=Checker(box, CapacityLimiter(settings.check_slots), settings.check_logs),
                 integrator=StoreIntegrator(store, Person("fleet", settings.email)),
                 publisher=Publisher(store.git, target),
                 turns=CapacityLimiter(settings.box_commands),

@@ -77,8 +77,11 @@ def show_subtask(subtask: Subtask, run: RunName = None, as_json: AsJson = False)
     from dashboards.tables import subtask_lines
     from fleet.core.views import subtask_view
 
-    state = the_run(run).state()
+    folder = the_run(run)
+    state = folder.state()
     said = subtask_view(state, the_subtask(state, subtask), time.time())
+    for check in (check for attempt in said["attempts"] for check in attempt["checks"] if check["log"]):
+        check["log"] = str(folder.path / check["log"])
     if as_json:
         show_json(said)
     else:

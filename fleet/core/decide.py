@@ -247,8 +247,9 @@ def _guilty(state: RunState, now: float) -> Iterator[f.Fact]:
     """Once only one suspect is left, no further test is needed: it goes back, whatever else is under way."""
     if len(state.landing.suspects) == 1:
         [id_] = state.landing.suspects
-        number = state.subtasks[id_].attempts[-1].number
-        yield f.AttemptFailed(at=now, subtask=id_, number=number, failure=blamed(state, id_))
+        attempt = state.subtasks[id_].attempts[-1]
+        checks = (*attempt.checks, *state.landing.suspicion)
+        yield f.AttemptFailed(at=now, subtask=id_, number=attempt.number, failure=blamed(state, id_), checks=checks)
 
 
 def _planner(state: RunState, now: float) -> Iterator[f.Fact]:

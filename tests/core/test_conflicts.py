@@ -105,7 +105,7 @@ def test_who_is_red_on_the_tip_alone_is_told_what_landed_since_that_touches_what
     assert failure.kind == "integration"
     assert failure.summary == "merged onto what landed meanwhile, it fails: the gate; it stands against a"
     assert failure.evidence.startswith(f"$ make test\n(exit code 1)\n{output}")
-    assert failure.evidence.endswith("Landed since, that touches what fails:\n- a: Build a. built a (changed a)")
+    assert failure.evidence.endswith("Landed since, that touches what fails:\n- a: Build a. built it (changed a)")
 
 
 def test_where_nothing_that_landed_is_named_all_of_it_is_listed_and_none_accused() -> None:

@@ -1,9 +1,8 @@
 """Hands made of paper, for tests of the loop: commits are texts, merging appends, a check asks the test."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from itertools import count
 
 from fleet.core import facts as f
 from fleet.core.decide import decide
@@ -126,33 +125,42 @@ class PaperHands:
         raise AssertionError(run, tip)
 
 
-def subtask(id_: str) -> Subtask:
-    check = Criterion(criterion=f"{id_} works", run=f"check {id_}")
-    return Subtask(id=id_, title=f"Build {id_}", goal=f"Build {id_}.", acceptance=(check,))
+def subtask(id_: str, check: str) -> Subtask:
+    works = Criterion(criterion=f"{id_} works", run=check.format(id_))
+    return Subtask(id=id_, title=f"Build {id_}", goal=f"Build {id_}.", acceptance=(works,))
 
 
-def queued(ids: str, policy: Policy | None = None) -> Book:
+def queued(
+    ids: str,
+    policy: Policy | None = None,
+    *,
+    base: str = "base",
+    commits: Mapping[str, str] | None = None,
+    check: str = "check {}",
+) -> Book:
     """A run in which these subtasks wait to land, one letter each."""
     start = f.RunStarted(
         at=0.0,
-        run="r",
+        run="r1",
         goal="the epic",
         repository="somewhere",
-        base="base",
+        base=base,
         base_name="main",
-        result_branch="fleet/r",
+        result_branch="fleet/r1",
         policy=policy or Policy(),
-        plan=Plan(subtasks=tuple(map(subtask, ids))),
+        plan=Plan(subtasks=tuple(subtask(id_, check) for id_ in ids)),
     )
-    state, at = evolve(None, start), count(1)
-    for id_ in ids:
-        report = f.Report(status="done", summary=f"built {id_}")
+    state, made = evolve(None, start), commits or {id_: f"{base} {id_}" for id_ in ids}
+    report = f.Report(status="done", summary="built it")
+    for at, id_ in enumerate(ids, 1):
         for fact in (
-            f.AttemptStarted(at=0.5, subtask=id_, number=1, worker="coder", model=None, base="base", strategy="first"),
-            f.AttemptCommitted(at=0.6, subtask=id_, number=1, commit=f"base {id_}", paths=(id_,), report=report),
-            f.AttemptVerified(at=0.7, subtask=id_, number=1, checks=()),
+            f.AttemptStarted(
+                at=0.01 * at, subtask=id_, number=1, worker="coder", model=None, base=base, strategy="first"
+            ),
+            f.AttemptCommitted(at=0.01 * at, subtask=id_, number=1, commit=made[id_], paths=(id_,), report=report),
+            f.AttemptVerified(at=0.01 * at, subtask=id_, number=1, checks=()),
         ):
-            state = evolve(state, fact.model_copy(update={"at": fact.at + next(at) / 1000}))
+            state = evolve(state, fact)
     return Book(state)
 
 
@@ -160,7 +168,8 @@ def probed(book: Book, *sizes: int) -> Book:
     """Open probes of these sizes, whatever the policy would choose."""
     for size in sizes:
         queue = book.state.landing.queue[:size]
-        members = tuple(f.Member(subtask=id_, attempt=1, commit=f"base {id_}") for id_ in queue)
+        last = {id_: book.state.subtasks[id_].attempts[-1] for id_ in queue}
+        members = tuple(f.Member(subtask=id_, attempt=last[id_].number, commit=last[id_].commit or "") for id_ in queue)
         number = book.state.landing.batches + 1
         book.state = evolve(book.state, f.BatchFormed(at=1.0, number=number, members=members))
     return book
