@@ -14,8 +14,9 @@ from anyio import sleep
 from fleet.checking import Checks, Gate
 from fleet.core import facts as f
 from fleet.core.commands import CallPlanner, CheckBase, Command, Publish, RunAttempt, TestBatch, VerifyAttempt
+from fleet.core.evidence import borrowed_tests
 from fleet.core.failures import check_failure, reported_failure
-from fleet.core.plan import Subtask
+from fleet.core.plan import Criterion, Subtask
 from fleet.core.remedies import backoff
 from fleet.core.revision import Revision, revise_plan
 from fleet.core.standing import for_revision
@@ -301,6 +302,9 @@ class Performer:
     async def _verify_attempt(self, command: VerifyAttempt) -> None:
         spec, attempt = self._attempt(command.subtask)
         criteria = self._world.gate.resolved(spec.acceptance)
+        if (refused := await self._changed_tests(spec, attempt, criteria)) is not None:
+            await self._failed(spec.id, attempt.number, refused)
+            return
         checks = await self._checks.on(attempt.commit, criteria) if attempt.commit is not None else ()
         failed = tuple(check for check in checks if not check.passed)
         if failed:
@@ -308,6 +312,18 @@ class Performer:
             return
         await self._engine.record(
             f.AttemptVerified(at=self._now(), subtask=spec.id, number=attempt.number, checks=checks)
+        )
+
+    async def _changed_tests(self, spec: Subtask, attempt: Attempt, criteria: Sequence[Criterion]) -> f.Failure | None:
+        """A worker may add tests, but those that stood on its base and that judge it are the plan's to give."""
+        base = self._world.worktrees.at(attempt.base)
+        changed = borrowed_tests(attempt.paths, criteria, spec.touches)
+        stood = [path for path in changed if path in await base.list_files(path)]
+        if not stood:
+            return None
+        why = "these judge it: only a subtask whose `touches` names them may change tests that its own checks run"
+        return f.Failure(
+            kind="bounds", summary="changes the tests that its own checks run", evidence="\n".join((*stood, why))
         )
 
     # ---- publishing

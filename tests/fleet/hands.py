@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fleet.core import facts as f
 from fleet.core.decide import decide
 from fleet.core.evolve import evolve
+from fleet.core.paths import matches
 from fleet.core.plan import Criterion, Plan, Subtask
 from fleet.core.policy import Policy
 from fleet.core.state import RunState
@@ -45,6 +46,23 @@ class Book:
         return [fact for fact in self.facts if isinstance(fact, f.BatchTested)]
 
 
+@dataclass(frozen=True)
+class PaperRepository:
+    files: tuple[str, ...]
+
+    async def list_files(self, pattern: str | None = None) -> Sequence[str]:
+        return [path for path in self.files if pattern is None or matches(path, (pattern,))]
+
+    async def read_file(self, path: str) -> str:
+        raise AssertionError(path)
+
+    async def search(self, text: str, pattern: str | None = None) -> str:
+        raise AssertionError(text, pattern)
+
+    async def history(self, path: str | None = None, limit: int = 20) -> str:
+        raise AssertionError(path, limit)
+
+
 @dataclass
 class PaperLease:
     tree: str
@@ -70,6 +88,7 @@ class PaperHands:
     ran: list[tuple[str, str]] = field(default_factory=list)
     leases: int = 0
     clashes: set[str] = field(default_factory=set)
+    files: tuple[str, ...] = ()
 
     def ask(self, tree: str, criterion: Criterion) -> f.CheckRun:
         command = criterion.run or ""
@@ -92,7 +111,8 @@ class PaperHands:
         return f"from {base} to {commit}"
 
     def at(self, commit: str) -> Repository:
-        raise AssertionError(commit)
+        del commit
+        return PaperRepository(self.files)
 
     async def merge(self, tip: str, members: Sequence[f.Member]) -> Merged:
         landed, conflicts = [], []

@@ -1,7 +1,8 @@
-"""What a worker is told of earlier attempts."""
+"""What a worker is told of earlier attempts, and what its verdict rests on."""
 
 from fleet.checking import Gate
 from fleet.core import facts as f
+from fleet.core.commands import VerifyAttempt
 from fleet.core.evolve import evolve
 from fleet.perform import Performer, World
 from fleet.ports import Planner
@@ -13,11 +14,11 @@ class Nobody:
         raise AssertionError("nobody plans here")
 
 
-def performer(book: Book) -> Performer:
-    hands, planner = PaperHands(), Nobody()
-    plans: Planner = planner
+def performer(book: Book, hands: PaperHands | None = None) -> Performer:
+    hands = hands or PaperHands()
+    planner: Planner = Nobody()
     world = World(
-        planner=plans,
+        planner=planner,
         workers={},
         descriptions={},
         worktrees=hands,
@@ -48,3 +49,50 @@ async def test_of_other_failures_only_their_evidence_is_shown() -> None:
     book = failed("check")
     attempt = book.state.subtasks["a"].attempts[0]
     assert await performer(book)._told(attempt) is attempt.failure
+
+
+def finished(*paths: str) -> Book:
+    """`a` is to be verified; its check runs one test file."""
+    book = queued("a", check="pytest tests/test_a.py")
+    retry = f.Failure(kind="transient", summary="once more")
+    for fact in (
+        f.AttemptFailed(at=1.0, subtask="a", number=1, failure=retry),
+        f.RemedyChosen(at=1.0, subtask="a", number=1, remedy="retry"),
+        f.AttemptStarted(at=1.0, subtask="a", number=2, worker="coder", model=None, base="base", strategy="retry"),
+        f.AttemptCommitted(
+            at=1.0,
+            subtask="a",
+            number=2,
+            commit="base a",
+            paths=paths,
+            report=f.Report(status="done", summary="did it"),
+        ),
+    ):
+        book.state = evolve(book.state, fact)
+    return book
+
+
+async def test_a_change_to_the_tests_that_judge_it_is_refused_before_anything_is_run() -> None:
+    book = finished("src/a.py", "tests/test_a.py")
+    hands = PaperHands(files=("src/a.py", "tests/test_a.py"))
+    await performer(book, hands)(VerifyAttempt("a", 2))
+    failure = book.state.subtasks["a"].attempts[1].failure
+    assert failure is not None
+    assert (failure.kind, failure.summary) == ("bounds", "changes the tests that its own checks run")
+    assert failure.evidence.startswith("tests/test_a.py\n")
+    assert hands.ran == []
+
+
+async def test_a_test_that_the_worker_brings_along_is_its_own() -> None:
+    book = finished("src/a.py", "tests/test_a.py")
+    await performer(book, PaperHands(files=("src/a.py",)))(VerifyAttempt("a", 2))
+    assert book.state.subtasks["a"].attempts[1].verified
+
+
+async def test_a_flaky_check_is_no_success_of_a_workers_own() -> None:
+    book = finished("src/a.py")
+    await performer(book, PaperHands(passes=lambda _, __, time: time > 1))(VerifyAttempt("a", 2))
+    failure = book.state.subtasks["a"].attempts[1].failure
+    assert failure is not None
+    assert failure.kind == "check"
+    assert "failed, then passed when it was run again: flaky" in failure.evidence
