@@ -2,7 +2,7 @@
 
 A tree and a command have one answer, whoever asks: the attempt, the merged tree, the base, or this run after a crash. A
 red check is run again on a fresh checkout; if it passes then it is flaky, which is neither success nor anyone's fault
-(docs/decisions/0031).
+(docs/decisions/0021).
 """
 
 from collections.abc import Mapping, Sequence

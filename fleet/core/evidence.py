@@ -1,7 +1,7 @@
 """What a verdict rests on: the tests that a subtask's own checks run are not the subtask's to change.
 
 Unless its `touches` names them, a change to one that stood on the base is refused. So nothing has to be put back before
-a check is run, and the tree that is tested is the tree that lands (docs/decisions/0032).
+a check is run, and the tree that is tested is the tree that lands (docs/decisions/0022).
 """
 
 import re

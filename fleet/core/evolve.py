@@ -403,7 +403,9 @@ def _batch_tested(state: RunState, fact: f.BatchTested) -> RunState:
 
 def _landed(state: RunState, member: f.Member, at: float) -> RunState:
     strategy = state.subtasks[member.subtask].attempts[-1].strategy
-    state = _attempt(state, member.subtask, lambda attempt: replace(attempt, landed=member.commit, ended_at=at))
+    state = _attempt(
+        state, member.subtask, lambda attempt: replace(attempt, landed=member.commit, tested=member.tested, ended_at=at)
+    )
     state = _put(state, replace(state.subtasks[member.subtask], landed=member.commit, failure=None))
     state = _close_incidents(state, of=member.subtask, recovered=True, strategy=strategy, at=at)
     parent = state.subtasks[member.subtask].parent

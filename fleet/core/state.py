@@ -32,6 +32,8 @@ class Attempt:
     checks: tuple[CheckRun, ...] = ()
     failure: Failure | None = None
     landed: Sha | None = None
+    tested: bool = False
+    """Where it landed: whether the tree of that very commit passed, not only one further up."""
     ended_at: float | None = None
     spend: Spend = Spend()
     turn: int = 0

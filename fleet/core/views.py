@@ -181,6 +181,7 @@ def subtask_view(state: RunState, spec: Subtask, now: float) -> dict[str, Any]:
                 "base": attempt.base,
                 "commit": attempt.commit,
                 "landed": attempt.landed,
+                "tested": attempt.tested,
                 "paths": list(attempt.paths),
                 "turns": attempt.turn,
                 "cost_dollars": attempt.spend.dollars,

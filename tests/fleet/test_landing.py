@@ -31,6 +31,7 @@ async def test_a_green_probe_lands_all_and_knows_which_commit_was_tested_itself(
         ("b", False),
         ("c", True),
     ]
+    assert [book.state.subtasks[id_].attempts[0].tested for id_ in "abc"] == [False, False, True]
     assert {tree for tree, _ in hands.ran} == {"a b base c"}
 
 
