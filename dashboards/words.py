@@ -159,7 +159,9 @@ def _tested(state: RunState, fact: f.BatchTested) -> str | None:
         lines.append(f"landed {names} ({state.commits} of {total})")
     lines += [f"{safe(out.subtask)} sent back: {_failure(out.failure)}" for out in fact.ejected]
     if fact.red and not fact.ejected:
-        lines.append(f"batch {fact.number} is red: one of {len(state.landing.suspects)} is guilty")
+        suspects = [safe(id_) for id_ in state.landing.suspects]
+        who = f"one of {len(suspects)}" if len(suspects) > 1 else "".join(suspects)
+        lines.append(f"batch {fact.number} is red: {who} is guilty")
     return "\n".join(lines) or None
 
 
