@@ -160,8 +160,9 @@ def _tested(state: RunState, fact: f.BatchTested) -> str | None:
     lines += [f"{safe(out.subtask)} sent back: {_failure(out.failure)}" for out in fact.ejected]
     if fact.red and not fact.ejected:
         suspects = [safe(id_) for id_ in state.landing.suspects]
-        who = f"one of {len(suspects)}" if len(suspects) > 1 else "".join(suspects)
-        lines.append(f"batch {fact.number} is red: {who} is guilty")
+        if suspects:
+            who = f"one of {len(suspects)} is guilty" if len(suspects) > 1 else f"it is {suspects[0]}"
+            lines.append(f"batch {fact.number} is red: {who}")
     return "\n".join(lines) or None
 
 

@@ -7,6 +7,7 @@ red check is run again on a fresh checkout; if it passes then it is flaky, which
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from anyio import create_task_group
 
@@ -16,6 +17,8 @@ from fleet.core.state import RunState
 from fleet.meter import Record
 from fleet.ports import Clock, Worktrees
 
+How = Literal["once", "fresh", "sure"]
+"""One answer will do, an old one too; a red one has to be seen now; a red one has to be seen again."""
 SIDE_BY_SIDE = 8  # criteria of different members that share one checkout
 
 
@@ -57,74 +60,72 @@ class Checks:
 
     async def before(self, base: str, criteria: Sequence[Criterion]) -> tuple[f.CheckRun, ...]:
         """On a base, where they should be red: one run is enough."""
-        return await self._run(base, criteria, sure=False)
+        return await self._run(base, criteria, "once")
 
     async def on(self, commit: str, criteria: Sequence[Criterion]) -> tuple[f.CheckRun, ...]:
         """On a commit, where they should pass."""
-        return await self._run(commit, criteria, sure=True)
+        return await self._run(commit, criteria, "sure")
 
-    async def merged(self, commit: str, own: Sequence[Criterion]) -> tuple[f.CheckRun, ...]:
+    async def merged(self, commit: str, own: Sequence[Criterion], *, sure: bool) -> tuple[f.CheckRun, ...]:
         """The gate, and the criteria of those who are merged, side by side on clean checkouts of one tree."""
         gated = {criterion.run for criterion in self.rules.criteria}
         unique = {criterion.run: criterion for criterion in self.rules.resolved(own) if criterion.run not in gated}
         rest = tuple(unique.values())
         sides = [rest[at : at + SIDE_BY_SIDE] for at in range(0, len(rest), SIDE_BY_SIDE)]
-        return await self._side_by_side(commit, [self.rules.criteria, *sides])
+        return await self._side_by_side(commit, [self.rules.criteria, *sides], sure=sure)
 
-    async def _side_by_side(self, commit: str, sides: Sequence[Sequence[Criterion]]) -> tuple[f.CheckRun, ...]:
+    async def _side_by_side(
+        self, commit: str, sides: Sequence[Sequence[Criterion]], *, sure: bool
+    ) -> tuple[f.CheckRun, ...]:
         results: dict[int, tuple[f.CheckRun, ...]] = {}
 
         async def check(index: int, criteria: Sequence[Criterion]) -> None:
-            results[index] = await self._run(commit, criteria, sure=True)
+            results[index] = await self._run(commit, criteria, "sure" if sure else "fresh")
 
         async with create_task_group() as tasks:
             for index, criteria in enumerate(sides):
                 tasks.start_soon(check, index, criteria)
         return tuple(run for index in range(len(sides)) for run in results[index])
 
-    async def _run(self, commit: str, criteria: Sequence[Criterion], *, sure: bool) -> tuple[f.CheckRun, ...]:
+    async def _run(self, commit: str, criteria: Sequence[Criterion], how: How) -> tuple[f.CheckRun, ...]:
         tree = await self._tree(commit) if criteria else ""
-        answers = {criterion.run: self._answer(tree, criterion, sure=sure) for criterion in criteria}
-        open_ = {criterion.run: criterion for criterion in criteria if answers[criterion.run] is None}
-        if open_:
-            runs = await self._try(commit, tuple(open_.values()), sure=sure)
-            for run in runs:
-                kept = run.model_copy(update={"tree": tree})
-                self._keep(kept, sure=sure)
-                answers[run.command] = kept
-        found = ((criterion, answers[criterion.run]) for criterion in criteria)
-        return tuple(run.model_copy(update={"criterion": c.criterion}) for c, run in found if run is not None)
-
-    async def _try(self, commit: str, criteria: Sequence[Criterion], *, sure: bool) -> tuple[f.CheckRun, ...]:
-        async with self.worktrees.lease(commit) as lease:
-            runs = {run.command: run for run in await lease.check(criteria)}
-        for _ in range(self.rules.reruns if sure else 0):
-            red = [criterion for criterion in criteria if not runs[criterion.run or ""].fine]
-            if not red:
+        asked = {criterion.run or "": criterion for criterion in criteria}
+        answers = {run: known for run in asked if (known := self._answer(tree, run, how)) is not None}
+        if unknown := [criterion for run, criterion in asked.items() if run not in answers]:
+            answers |= await self._once(commit, unknown)
+        for _ in range(self.rules.reruns if how == "sure" else 0):
+            doubted = [run for run, answer in answers.items() if not answer.fine and (tree, run) not in self._sure]
+            if not doubted:
                 break
-            async with self.worktrees.lease(commit) as lease:
-                again = await lease.check(red)
-            for run in again:
-                if run.passed:
-                    await self._tell(run, commit)
-                    runs[run.command] = runs[run.command].model_copy(update={"flaky": True})
-        return tuple(runs.values())
+            again = await self._once(commit, [asked[run] for run in doubted])
+            for run, second in again.items():
+                if second.passed:
+                    await self._tell(second, commit)
+                    answers[run] = answers[run].model_copy(update={"flaky": True})
+        for run, answer in answers.items():
+            answers[run] = self._keep(answer.model_copy(update={"tree": tree}), sure=how == "sure")
+        return tuple(answers[c.run or ""].model_copy(update={"criterion": c.criterion}) for c in criteria)
+
+    async def _once(self, commit: str, criteria: Sequence[Criterion]) -> dict[str, f.CheckRun]:
+        async with self.worktrees.lease(commit) as lease:
+            return {run.command: run for run in await lease.check(criteria)}
 
     async def _tell(self, run: f.CheckRun, commit: str) -> None:
         text = f"flaky: {run.criterion} ({run.command}) failed on {commit[:12]}, and passed when it was run again"
         await self.engine.record(f.WarningNoted(at=self.clock.now(), text=text))
 
-    def _answer(self, tree: str, criterion: Criterion, *, sure: bool) -> f.CheckRun | None:
-        key = (tree, criterion.run or "")
-        run = self._known.get(key)
-        return run if run is not None and (run.passed or not sure or key in self._sure) else None
+    def _answer(self, tree: str, command: str, how: How) -> f.CheckRun | None:
+        known = self._known.get((tree, command))
+        doubted = known is not None and not known.fine and (tree, command) not in self._sure
+        return None if doubted and how == "fresh" else known
 
-    def _keep(self, run: f.CheckRun, *, sure: bool) -> None:
+    def _keep(self, run: f.CheckRun, *, sure: bool) -> f.CheckRun:
         """One that ran out of time says nothing about the tree: another may have more of it."""
         if run.tree and not run.timed_out:
             self._known[run.tree, run.command] = run
             if sure:
                 self._sure.add((run.tree, run.command))
+        return run
 
     async def _tree(self, commit: str) -> str:
         if commit not in self._trees:

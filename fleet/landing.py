@@ -11,6 +11,7 @@ from anyio import CapacityLimiter, Lock, create_task_group
 
 from fleet.checking import Checks
 from fleet.core import facts as f
+from fleet.core.blame import sent_back
 from fleet.core.plan import Criterion
 from fleet.core.state import RunState
 from fleet.meter import Record
@@ -41,6 +42,8 @@ class Lander:
         merged = await self._merge(state.tip, probe.members)
         if not merged.landed:
             await self._record(f.BatchTested(at=0.0, number=number, tip=state.tip, ejected=_ejected(merged)))
+        elif probe.alone:
+            await self._alone(number, state, merged)
         elif state.policy.every_commit:
             await self._each(number, state, merged)
         else:
@@ -89,6 +92,21 @@ class Lander:
             return
         last = merged.landed[-1].model_copy(update={"tested": True})
         await self._land(number, state.tip, (*merged.landed[:-1], last), _ejected(merged), checks)
+
+    async def _alone(self, number: int, state: RunState, merged: Merged) -> None:
+        """The last word on a suspect. Its tree was red once; if it passes now, it may wait for its turn again."""
+        checks = await self._test(state, merged.landed, sure=True)
+        failed = self._red_ones(checks)
+        [member] = merged.landed
+
+        def facts(state: RunState) -> Sequence[f.Fact]:
+            if state.landing.probe(number) is None:
+                return []
+            now = self.clock.now()
+            result = f.BatchTested(at=now, number=number, tip=state.tip, red=bool(failed), checks=failed or checks)
+            return [sent_back(state, member.subtask, failed, now), result] if failed else [result]
+
+        await self.engine.propose(facts)
 
     async def _each(self, number: int, state: RunState, merged: Merged) -> None:
         """Every commit's own tree, side by side: what stands below the first red one lands."""
@@ -166,10 +184,15 @@ class Lander:
 
         await self.engine.propose(facts)
 
-    async def _test(self, state: RunState, members: Sequence[f.Member]) -> tuple[f.CheckRun, ...]:
-        """The gate and the criteria of every member on the tree of the last of them."""
+    async def _test(
+        self, state: RunState, members: Sequence[f.Member], *, sure: bool = False
+    ) -> tuple[f.CheckRun, ...]:
+        """The gate and the criteria of every member on the tree of the last of them.
+
+        What is red is run again only for a suspect alone: before that it decides nothing that can't be mended.
+        """
         own: list[Criterion] = [c for member in members for c in state.spec(member.subtask).acceptance]
-        return await self.checks.merged(members[-1].commit, own)
+        return await self.checks.merged(members[-1].commit, own, sure=sure)
 
 
 def _ejected(merged: Merged) -> tuple[f.Ejected, ...]:

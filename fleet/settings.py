@@ -266,6 +266,7 @@ def as_policy(config: Config) -> Policy:
         batch=config.landing.batch,
         slots=config.landing.slots,
         every_commit=config.landing.every_commit,
+        reruns=config.checks.reruns,
         check_base=bool(config.checks.gate.strip()),
         allow_red_base=config.checks.allow_red_base,
         answer_wait_s=config.limits.answer_wait_minutes * 60,

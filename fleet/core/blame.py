@@ -7,7 +7,7 @@ since; the worker who tries again is told with what. Names come from the plan an
 import re
 from collections.abc import Iterator
 
-from fleet.core.facts import CheckRun, Failure
+from fleet.core.facts import AttemptFailed, CheckRun, Failure
 from fleet.core.failures import evidence
 from fleet.core.ids import SubtaskId
 from fleet.core.state import Attempt, RunState, SubtaskState
@@ -16,9 +16,16 @@ NAMED = 5  # others named, at most
 _WORD = re.compile(r"[\w./-]+")
 
 
-def blamed(state: RunState, id_: SubtaskId) -> Failure:
+def sent_back(state: RunState, id_: SubtaskId, failed: tuple[CheckRun, ...], at: float) -> AttemptFailed:
+    """The end of an attempt that is guilty of a red tree."""
+    mine = state.subtasks[id_].attempts[-1]
+    checks = (*mine.checks, *failed)
+    return AttemptFailed(at=at, subtask=id_, number=mine.number, failure=blamed(state, id_, failed), checks=checks)
+
+
+def blamed(state: RunState, id_: SubtaskId, failed: tuple[CheckRun, ...]) -> Failure:
     """Why a candidate is sent back whose merged tree is red."""
-    failed, mine = state.landing.suspicion, state.subtasks[id_].attempts[-1]
+    mine = state.subtasks[id_].attempts[-1]
     since = list(landed_since(state, mine))
     near = [other for other in since if _touches(other, mine, failed)]
     summary = f"merged onto what landed meanwhile, it fails: {', '.join(check.criterion for check in failed)}"

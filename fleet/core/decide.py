@@ -8,11 +8,11 @@ from functools import lru_cache
 from graphlib import TopologicalSorter
 
 from fleet.core import facts as f
-from fleet.core.blame import blamed
+from fleet.core.blame import sent_back
 from fleet.core.commands import base_unknown, effects, unpublished
 from fleet.core.failures import how
 from fleet.core.ids import SubtaskId
-from fleet.core.landing import next_probes
+from fleet.core.landing import member_of, next_probes
 from fleet.core.plan import Plan
 from fleet.core.policy import Policy
 from fleet.core.remedies import ANEW, LADDER, backoff
@@ -244,12 +244,15 @@ def _batches(state: RunState, now: float) -> Iterator[f.Fact]:
 
 
 def _guilty(state: RunState, now: float) -> Iterator[f.Fact]:
-    """Once only one suspect is left, no further test is needed: it goes back, whatever else is under way."""
-    if len(state.landing.suspects) == 1:
-        [id_] = state.landing.suspects
-        attempt = state.subtasks[id_].attempts[-1]
-        checks = (*attempt.checks, *state.landing.suspicion)
-        yield f.AttemptFailed(at=now, subtask=id_, number=attempt.number, failure=blamed(state, id_), checks=checks)
+    """The one suspect that is left goes back; on thin evidence it is tested once more while the queue goes on."""
+    if len(state.landing.suspects) != 1:
+        return
+    [id_] = state.landing.suspects
+    if state.landing.reds <= state.policy.reruns:
+        number = state.landing.batches + 1
+        yield f.BatchFormed(at=now, number=number, members=(member_of(state, id_),), alone=True)
+    else:
+        yield sent_back(state, id_, state.landing.suspicion, now)
 
 
 def _planner(state: RunState, now: float) -> Iterator[f.Fact]:
@@ -293,7 +296,7 @@ def _done(state: RunState, where: dict[SubtaskId, Standing]) -> bool:
 
 def is_idle(state: RunState, where: dict[SubtaskId, Standing], now: float) -> bool:
     """Nothing runs, nothing may begin, and time alone will change nothing."""
-    if state.planning.open is not None or state.landing.queue or base_unknown(state):
+    if state.planning.open is not None or state.landing.queue or state.landing.probes or base_unknown(state):
         return False
     if any(standing in BUSY for standing in where.values()):
         return False

@@ -357,7 +357,7 @@ def _failed(state: RunState, id_: SubtaskId, failure: f.Failure, report: f.Repor
         retries=subtask.retries + (not counted),
     )
     state = _put(state, subtask)
-    if id_ in state.landing.queue:
+    if id_ in state.landing.queue or any(probe.holds((id_,)) for probe in state.landing.probes):
         guilty = [id_] if failure.kind == "integration" else []
         state = replace(state, landing=queue.without(state.landing, [id_], guilty=guilty))
     return _in_trouble(state, Trouble(subtask=id_, attempt=number, kind=failure.kind, summary=failure.summary), at)

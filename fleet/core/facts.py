@@ -260,6 +260,8 @@ class BatchFormed(Happened):
     kind: Literal["batch_formed"] = "batch_formed"
     number: int
     members: tuple[Member, ...]
+    alone: bool = False
+    """Not a prefix: a suspect that is tested once more by itself, while the queue goes on without it."""
 
 
 class BatchTested(Happened):

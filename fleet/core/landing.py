@@ -21,27 +21,27 @@ def next_probes(state: RunState) -> tuple[tuple[Member, ...], ...]:
     """The candidates of each probe to open now."""
     landing, policy = state.landing, state.policy
     sizes = next_sizes(landing, slots=policy.slots, most=policy.batch, every_commit=policy.every_commit)
-    members = [_member(state, id_) for id_ in landing.queue[: max(sizes, default=0)]]
+    members = [member_of(state, id_) for id_ in landing.queue[: max(sizes, default=0)]]
     return tuple(tuple(members[:size]) for size in sizes)
 
 
-def _member(state: RunState, id_: SubtaskId) -> Member:
+def member_of(state: RunState, id_: SubtaskId) -> Member:
     attempt = state.subtasks[id_].attempts[-1]
     return Member(subtask=id_, attempt=attempt.number, commit=attempt.commit or "")
 
 
 def next_sizes(landing: Landing, *, slots: int, most: int, every_commit: bool = False) -> tuple[int, ...]:
     """How many of the queue each new probe holds."""
-    free, suspects = slots - len(landing.probes), len(landing.suspects)
-    if free <= 0 or suspects == 1 or (landing.probes and (suspects or every_commit)):
+    free, suspects, open_ = slots - len(landing.probes), len(landing.suspects), landing.prefixes
+    if free <= 0 or suspects == 1 or (open_ and (suspects or every_commit)):
         return ()
     reach = min(len(landing.queue), most)
     if every_commit:
-        return (min(slots, reach),) if reach else ()
+        return (min(free, reach),) if reach else ()
     rate = failure_rate(landing.outcomes)
     if suspects:  # not all of the front of the queue are: some could not be merged
         return tuple(landing.queue.index(landing.suspects[size - 1]) + 1 for size in cuts(suspects, free, rate))
-    known = max((len(probe.members) for probe in landing.probes), default=0)
+    known = max((len(probe.members) for probe in open_), default=0)
     return tuple(known + size for size in prefixes(reach - known, free, slots, rate))
 
 

@@ -32,6 +32,8 @@ class Policy(Shape):
     """Merged trees tested side by side."""
     every_commit: bool = False
     """Whether the integration branch passes only commits whose own tree passed, however many land at once."""
+    reruns: int = Field(default=1, ge=0, le=10)
+    """Red results a verdict needs besides the first. A suspect with fewer against it is tested once more, alone."""
     check_base: bool = False
     """Whether there is a gate that the base has to pass before anything begins."""
     allow_red_base: bool = False

@@ -20,7 +20,10 @@ def joined(landing: Landing, id_: SubtaskId) -> Landing:
 
 
 def formed(landing: Landing, fact: BatchFormed) -> Landing:
-    probe = Batch(number=fact.number, members=fact.members, formed_at=fact.at)
+    """A suspect that is tested alone leaves the queue, and the suspicion goes with it."""
+    if fact.alone:
+        landing = without(landing, [member.subtask for member in fact.members])
+    probe = Batch(number=fact.number, members=fact.members, formed_at=fact.at, alone=fact.alone)
     return replace(landing, probes=(*landing.probes, probe), batches=fact.number)
 
 
@@ -34,13 +37,16 @@ def tested(landing: Landing, fact: BatchTested) -> Landing:
     gone = {member.subtask for member in fact.landed} | {out.subtask for out in fact.ejected}
     guilty = {out.subtask for out in fact.ejected if out.failure.kind == "integration"}
     landing = without(landing, gone, guilty=guilty)
+    if probe is not None and probe.alone:
+        back = tuple(id_ for id_ in members if id_ not in gone and not fact.red)
+        return replace(landing, queue=(*landing.queue, *back))
     if not fact.red:
         return landing
     suspects = tuple(id_ for id_ in fact.suspects or members if id_ in landing.queue)
     if not suspects or 0 < len(landing.suspects) <= len(suspects):
         return landing
     pending = tuple(other for other in landing.probes if not other.holds(suspects))
-    return replace(landing, suspects=suspects, suspicion=fact.checks, probes=pending)
+    return replace(landing, suspects=suspects, suspicion=fact.checks, reds=landing.reds + 1, probes=pending)
 
 
 def without(landing: Landing, gone: Collection[SubtaskId], *, guilty: Collection[SubtaskId] = ()) -> Landing:
@@ -55,6 +61,7 @@ def without(landing: Landing, gone: Collection[SubtaskId], *, guilty: Collection
         queue=tuple(id_ for id_ in landing.queue if id_ not in gone),
         suspects=left,
         suspicion=landing.suspicion if left else (),
+        reds=landing.reds if left else 0,
         probes=tuple(probe for probe in kept if probe.members),
     )
 

@@ -124,11 +124,12 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Candidates that are being merged and tested together: a prefix of the queue."""
+    """Candidates that are being merged and tested together: a prefix of the queue, or one suspect alone."""
 
     number: int
     members: tuple[Member, ...]
     formed_at: float
+    alone: bool = False
 
     def holds(self, ids: Iterable[SubtaskId]) -> bool:
         mine = {member.subtask for member in self.members}
@@ -144,15 +145,21 @@ class Landing:
 
     queue: tuple[SubtaskId, ...] = ()
     probes: tuple[Batch, ...] = ()
-    """What is being tested side by side, each a prefix of the queue."""
+    """What is being tested side by side: prefixes of the queue, and suspects that left it for a test alone."""
     batches: int = 0
     red: int = 0
     suspects: tuple[SubtaskId, ...] = ()
     """The front of the queue, where at least one of it is known to be guilty."""
+    reds: int = 0
+    """Red results in a row that all hold the guilty one: narrowing down tests it again and again."""
     suspicion: tuple[CheckRun, ...] = ()
     """The checks that say so."""
     outcomes: tuple[bool, ...] = ()
     """What became of the latest candidates: landed, or guilty of a red tree."""
+
+    @property
+    def prefixes(self) -> tuple[Batch, ...]:
+        return tuple(probe for probe in self.probes if not probe.alone)
 
     def probe(self, number: int) -> Batch | None:
         return next((probe for probe in self.probes if probe.number == number), None)

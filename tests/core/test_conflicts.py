@@ -101,7 +101,7 @@ def red(state: RunState, output: str) -> RunState:
 def test_who_is_red_on_the_tip_alone_is_told_what_landed_since_that_touches_what_fails(output: str) -> None:
     state = red(queued("ab").state, output)
     assert state.landing.suspects == ("b",)
-    failure = blamed(state, "b")
+    failure = blamed(state, "b", state.landing.suspicion)
     assert failure.kind == "integration"
     assert failure.summary == "merged onto what landed meanwhile, it fails: the gate; it stands against a"
     assert failure.evidence.startswith(f"$ make test\n(exit code 1)\n{output}")
@@ -109,13 +109,14 @@ def test_who_is_red_on_the_tip_alone_is_told_what_landed_since_that_touches_what
 
 
 def test_where_nothing_that_landed_is_named_all_of_it_is_listed_and_none_accused() -> None:
-    failure = blamed(red(queued("ab").state, "segmentation fault"), "b")
+    state = red(queued("ab").state, "segmentation fault")
+    failure = blamed(state, "b", state.landing.suspicion)
     assert "stands against" not in failure.summary
     assert "none of which touches what fails by name:\n- a: Build a." in failure.evidence
 
 
 def test_where_nothing_landed_since_the_work_alone_is_at_fault() -> None:
-    book = probed(queued("a"), 1)
+    book = probed(queued("a", Policy(reruns=0)), 1)
     check = f.CheckRun(criterion="the gate", command="make test", passed=False)
     state = evolve(book.state, f.BatchTested(at=5.0, number=1, tip="base", red=True, checks=(check,)))
     [fact] = decide(state, 6.0)

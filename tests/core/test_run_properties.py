@@ -25,6 +25,7 @@ policies = st.builds(
     batch=st.integers(1, 8),
     slots=st.integers(1, 4),
     every_commit=st.booleans(),
+    reruns=st.integers(0, 2),
     check_base=st.booleans(),
     allow_red_base=st.booleans(),
     budget_dollars=st.none() | st.floats(0.02, 1.0),
@@ -75,7 +76,7 @@ def test_limits_are_never_exceeded(world: Pretend) -> None:
 def test_probes_are_the_front_of_the_queue_and_so_are_suspects_in_its_order(world: Pretend) -> None:
     for _ in steps(world):
         landing = world.state.landing
-        for probe in landing.probes:
+        for probe in landing.prefixes:
             members = tuple(member.subtask for member in probe.members)
             assert members == landing.queue[: len(members)]
         assert [id_ for id_ in landing.queue if id_ in landing.suspects] == list(landing.suspects)

@@ -12,7 +12,7 @@ from tests.core.pretend import started
 from tests.fleet.hands import Book, Clock, PaperHands, probed, queued
 
 GATED = Policy(check_base=True)
-ALLOWED = Policy(check_base=True, allow_red_base=True)
+ALLOWED = Policy(check_base=True, allow_red_base=True, reruns=0)
 RED = f.CheckRun(criterion="the gate", command="gate", passed=False, exit_code=2)
 FLAKY = RED.model_copy(update={"flaky": True})
 GREEN = RED.model_copy(update={"passed": True, "exit_code": 0})

@@ -58,7 +58,21 @@ async def test_on_a_base_red_is_what_is_expected_and_asked_once() -> None:
     await asked.before("base", [TEST])
     assert len(hands.ran) == 1
     await asked.on("base", [TEST])
-    assert len(hands.ran) == 3, "an unconfirmed answer is no verdict"
+    assert len(hands.ran) == 2, "seen red once is no verdict"
+    await asked.on("base", [TEST])
+    assert len(hands.ran) == 2
+
+
+async def test_what_was_red_on_a_merged_tree_is_seen_again_each_time_until_it_is_sure() -> None:
+    hands = PaperHands(passes=lambda *_: False)
+    asked = checks(hands)
+    for times in (1, 2):
+        await asked.merged("base", [], sure=False)
+        assert len(hands.ran) == times
+    [run] = await asked.merged("base", [], sure=True)
+    assert (run.fine, len(hands.ran)) == (False, 3)
+    await asked.merged("base", [], sure=False)
+    assert len(hands.ran) == 3
 
 
 async def test_a_resumed_run_knows_what_it_found_out() -> None:
@@ -86,7 +100,7 @@ async def test_what_ran_out_of_time_is_asked_again() -> None:
 async def test_the_gate_and_the_criteria_of_the_merged_share_no_checkout_and_none_runs_twice() -> None:
     hands = PaperHands()
     own = [TEST, TEST, GATE, *(Criterion(criterion=f"{n}", run=f"run {n}") for n in range(2 * SIDE_BY_SIDE))]
-    runs = await checks(hands).merged("base", own)
+    runs = await checks(hands).merged("base", own, sure=False)
     commands = [run.command for run in runs]
     assert commands[:2] == ["gate", "test"]
     assert len(commands) == len(set(commands)) == 2 + 2 * SIDE_BY_SIDE
@@ -96,5 +110,5 @@ async def test_the_gate_and_the_criteria_of_the_merged_share_no_checkout_and_non
 async def test_without_any_check_nothing_is_checked_out() -> None:
     hands = PaperHands()
     bare = Checks(queued("a"), hands, Clock(), Gate())
-    assert await bare.merged("base", []) == ()
+    assert await bare.merged("base", [], sure=True) == ()
     assert hands.leases == 0

@@ -1,5 +1,7 @@
 """Probes carried out: what lands, what is recorded, and what a crash or another probe in between changes."""
 
+from dataclasses import replace
+
 import pytest
 
 from fleet.checking import Checks, Gate
@@ -10,11 +12,12 @@ from fleet.landing import Lander
 from fleet.ports import Broken
 from tests.fleet.hands import Book, Clock, PaperHands, probed, queued
 
-GATE = Gate(criteria=(Criterion(criterion="the gate", run="gate", fails_before=False),), reruns=0)
+GATE = Gate(criteria=(Criterion(criterion="the gate", run="gate", fails_before=False),))
 
 
 def lander(book: Book, hands: PaperHands) -> Lander:
-    return Lander(book, hands, Checks(book, hands, Clock(), GATE), Clock())
+    gate = replace(GATE, reruns=book.state.policy.reruns)
+    return Lander(book, hands, Checks(book, hands, Clock(), gate), Clock())
 
 
 def without(*bad: str) -> PaperHands:
@@ -105,7 +108,7 @@ async def test_a_conflict_in_a_red_probe_sends_nobody_back_for_it_may_be_with_th
 
 
 async def test_where_every_commit_counts_each_tree_is_tested_and_the_branch_stops_before_a_red_one() -> None:
-    book, hands = probed(queued("abcd", Policy(every_commit=True, slots=4)), 4), without("c")
+    book, hands = probed(queued("abcd", Policy(every_commit=True, slots=4, reruns=0)), 4), without("c")
     await lander(book, hands).probe(1)
     assert hands.branch == "base a b"
     [result] = book.results()
@@ -113,6 +116,48 @@ async def test_where_every_commit_counts_each_tree_is_tested_and_the_branch_stop
     assert {tree for tree, command in hands.ran if command == "gate"} >= {"a base", "a b base", "a b base c"}
     assert book.state.subtasks["c"].attempts[0].failure is not None
     assert book.state.landing.queue == ("d",)
+
+
+async def to_the_end(book: Book, hands: PaperHands) -> None:
+    work = lander(book, hands)
+    while probes := book.state.landing.probes:
+        await work.probe(probes[0].number)
+
+
+async def test_a_suspect_that_was_red_only_once_is_tested_once_more_while_the_queue_goes_on() -> None:
+    book, hands = probed(queued("ab"), 1), without("a")
+    work = lander(book, hands)
+    await work.probe(1)
+    alone, *others = book.state.landing.probes
+    assert (alone.alone, [member.subtask for member in alone.members]) == (True, ["a"])
+    assert [[member.subtask for member in other.members] for other in others] == [["b"]]
+    assert book.state.subtasks["a"].attempts[0].failure is None
+    await to_the_end(book, hands)
+    assert hands.branch == "base b"
+    attempt = book.state.subtasks["a"].attempts[0]
+    assert attempt.failure is not None
+    assert [check.command for check in attempt.checks] == ["gate"]
+    assert book.state.landing.outcomes.count(False) == 1
+
+
+async def test_a_suspect_that_passes_alone_waits_for_its_turn_again_and_lands() -> None:
+    hands = PaperHands(passes=lambda _, command, time: command != "gate" or time > 1)
+    book = probed(queued("a"), 1)
+    await to_the_end(book, hands)
+    assert hands.branch == "base a"
+    assert book.state.subtasks["a"].landed
+    assert book.state.landing.red == 1
+    assert [note for note in book.state.warnings if note.startswith("flaky: the gate (gate)")]
+    assert len(book.state.subtasks["a"].attempts) == 1
+
+
+async def test_narrowing_down_has_tested_the_guilty_often_enough() -> None:
+    book, hands = probed(queued("abc"), 3), without("a")
+    work = lander(book, hands)
+    await work.probe(1)
+    await work.probe(book.state.landing.probes[0].number)
+    assert book.state.subtasks["a"].attempts[0].failure is not None
+    assert not any(probe.alone for probe in book.state.landing.probes)
 
 
 async def test_a_branch_that_someone_else_moved_is_not_moved_again() -> None:

@@ -49,7 +49,7 @@ def test_the_policy_and_the_sections_agree_in_defaults_and_bounds() -> None:
         *((name, Run, name) for name in ("workers", "budget_dollars", "budget_minutes", "review")),
         *((f"max_{name}", Limits, name) for name in ("attempts", "retries", "depth")),
         *((name, Limits, name) for name in ("backoff_first_s", "backoff_cap_s")),
-        ("allow_red_base", Checks, "allow_red_base"),
+        *((name, Checks, name) for name in ("allow_red_base", "reruns")),
         *((name, Landing, name) for name in ("batch", "slots", "every_commit")),
         *(("max_subtasks", Planner, "max_subtasks"), ("settle_s", Planner, "settle_s")),
         *((f"max_planner_{name}", Planner, f"max_{name}") for name in ("calls", "failures")),
@@ -70,7 +70,7 @@ def test_every_setting_reaches_the_policy() -> None:
             "planner": {"max_subtasks": 4, "max_calls": 5, "max_failures": 6, "settle_s": 7.0},
             "limits": {"attempts": 8, "retries": 9, "depth": 2, "backoff_first_s": 0.5, "backoff_cap_s": 11.0},
             "landing": {"batch": 12, "slots": 3, "every_commit": True},
-            "checks": {"gate": "make test", "allow_red_base": True},
+            "checks": {"gate": "make test", "allow_red_base": True, "reruns": 3},
         }
     )
     policy = as_policy(
