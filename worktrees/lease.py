@@ -51,7 +51,7 @@ class OverlayLease:
     settings: HandSettings
 
     async def check(self, criteria: Sequence[Criterion]) -> tuple[CheckRun, ...]:
-        return await self.checker.run(self.place, criteria)
+        return await self.checker.run(self.place, self.below.commit, criteria)
 
     async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | Failure:
         return await commit_overlay(
