@@ -11,7 +11,6 @@ from fleet.core import facts as f
 from fleet.core import queue
 from fleet.core.ids import QuestionId, SubtaskId
 from fleet.core.plan import Plan
-from fleet.core.remedies import counts
 from fleet.core.revision import Revision, apply
 from fleet.core.state import (
     Attempt,
@@ -66,9 +65,7 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
         case f.RunStarted():
             return _started(fact)
         case f.EngineStarted():
-            idle = _each_attempt(state, lambda attempt: replace(attempt, working=False))
-            taken = replace(idle, epoch=fact.epoch, draining=False, sandbox=fact.sandbox or state.sandbox)
-            return replace(taken, active_s=state.seconds(state.last_at), engine_since=fact.at)
+            return _engine_started(state, fact)
         case f.EngineStopped():
             return replace(state, active_s=state.seconds(fact.at), engine_since=None)
         case f.BaseChecked():
@@ -89,17 +86,9 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
         case f.AttemptStarted():
             return _attempt_started(state, fact)
         case f.WorkerStarted():
-            working = _attempt(state, fact.subtask, lambda attempt: replace(attempt, working=True), only=fact.number)
-            return replace(working, peak=max(working.peak, working.working()))
+            return _worker_started(state, fact)
         case f.AttemptCommitted():
-            return _attempt(
-                state,
-                fact.subtask,
-                lambda attempt: replace(
-                    attempt, working=False, commit=fact.commit, paths=fact.paths, report=fact.report, doing=""
-                ),
-                only=fact.number,
-            )
+            return _committed(state, fact)
         case f.AttemptVerified():
             return _verified(state, fact)
         case f.AttemptFailed():
@@ -113,10 +102,7 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
         case f.Published():
             return replace(state, published=fact.tip, publish_failures=0)
         case f.PublishFailed():
-            note = f"the result branch could not be moved: {fact.why}"
-            seen = state.warnings if note in state.warnings else (*state.warnings, note)
-            failures = state.publish_failures + 1
-            return replace(state, publish_not_before=fact.not_before, publish_failures=failures, warnings=seen)
+            return _publish_failed(state, fact)
         case f.QuestionAsked():
             question = (fact.about, fact.question, fact.options, fact.evidence)
             return _asked(state, *question, by="fleet", at=fact.at)
@@ -133,20 +119,48 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
         case f.CancelRequested():
             return _cancelled(state, fact)
         case f.LimitsChanged():
-            given = {name: getattr(fact, name) for name in ("workers", "budget_dollars", "budget_minutes")}
-            changed = {name: value for name, value in given.items() if value is not None}
-            return replace(state, policy=state.policy.model_copy(update=changed))
+            return _limits_changed(state, fact)
         case f.RunEnded():
-            closed = _close_incidents(state, of=None, recovered=False, strategy=None, at=fact.at)
-            ended = replace(closed, ending=fact.ending, ending_why=fact.why, ended_at=fact.at)
-            return replace(ended, active_s=state.seconds(fact.at), engine_since=None, planning=_closed(state.planning))
+            return _ended(state, fact)
         case f.RunReopened():
-            planning = replace(state.planning, idle_calls=0, failures=0, not_before=0.0)
-            again = replace(state, ending=None, ending_why="", ended_at=None, cancelled=False, planning=planning)
-            known = state.base_checked and state.commits > 0
-            return replace(again, publish_failures=0, publish_not_before=0.0, base_checked=known)
+            return _reopened(state)
         case _:
             assert_never(fact)
+
+
+# ---- the run --------------------------------------------------------------------------------------------------------
+
+
+def _engine_started(state: RunState, fact: f.EngineStarted) -> RunState:
+    idle = _each_attempt(state, lambda attempt: replace(attempt, working=False))
+    taken = replace(idle, epoch=fact.epoch, draining=False, sandbox=fact.sandbox or state.sandbox)
+    return replace(taken, active_s=state.seconds(state.last_at), engine_since=fact.at)
+
+
+def _limits_changed(state: RunState, fact: f.LimitsChanged) -> RunState:
+    given = {name: getattr(fact, name) for name in ("workers", "budget_dollars", "budget_minutes")}
+    changed = {name: value for name, value in given.items() if value is not None}
+    return replace(state, policy=state.policy.model_copy(update=changed))
+
+
+def _publish_failed(state: RunState, fact: f.PublishFailed) -> RunState:
+    note = f"the result branch could not be moved: {fact.why}"
+    seen = state.warnings if note in state.warnings else (*state.warnings, note)
+    failures = state.publish_failures + 1
+    return replace(state, publish_not_before=fact.not_before, publish_failures=failures, warnings=seen)
+
+
+def _ended(state: RunState, fact: f.RunEnded) -> RunState:
+    closed = _close_incidents(state, of=None, recovered=False, strategy=None, at=fact.at)
+    ended = replace(closed, ending=fact.ending, ending_why=fact.why, ended_at=fact.at)
+    return replace(ended, active_s=state.seconds(fact.at), engine_since=None, planning=_closed(state.planning))
+
+
+def _reopened(state: RunState) -> RunState:
+    planning = replace(state.planning, idle_calls=0, failures=0, not_before=0.0)
+    again = replace(state, ending=None, ending_why="", ended_at=None, cancelled=False, planning=planning)
+    known = state.base_checked and state.commits > 0
+    return replace(again, publish_failures=0, publish_not_before=0.0, base_checked=known)
 
 
 # ---- the plan -------------------------------------------------------------------------------------------------------
@@ -296,6 +310,18 @@ def _attempt_started(state: RunState, fact: f.AttemptStarted) -> RunState:
     return replace(started, attempts=started.attempts + 1)
 
 
+def _worker_started(state: RunState, fact: f.WorkerStarted) -> RunState:
+    working = _attempt(state, fact.subtask, lambda attempt: replace(attempt, working=True), only=fact.number)
+    return replace(working, peak=max(working.peak, working.working()))
+
+
+def _committed(state: RunState, fact: f.AttemptCommitted) -> RunState:
+    def changed(attempt: Attempt) -> Attempt:
+        return replace(attempt, working=False, commit=fact.commit, paths=fact.paths, report=fact.report, doing="")
+
+    return _attempt(state, fact.subtask, changed, only=fact.number)
+
+
 def _verified(state: RunState, fact: f.AttemptVerified) -> RunState:
     change = _attempt(
         state, fact.subtask, lambda attempt: replace(attempt, verified=True, checks=fact.checks), only=fact.number
@@ -347,7 +373,7 @@ def _failed(state: RunState, id_: SubtaskId, failure: f.Failure, report: f.Repor
             attempt, working=False, failure=failure, report=report or attempt.report, ended_at=at, doing=""
         ),
     )
-    counted = counts(failure.kind)
+    counted = failure.kind not in f.FREE
     subtask = state.subtasks[id_]
     subtask = replace(
         subtask,

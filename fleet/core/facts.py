@@ -32,6 +32,8 @@ FailureKind = Literal[
     "crash",  # a bug of ours
     "other",
 ]
+FREE: frozenset[FailureKind] = frozenset({"transient", "infrastructure", "crash", "configuration"})
+"""Not the subtask's fault: these use up none of its attempts. That is what they mean, so it never changes."""
 Strategy = Literal["first", "retry", "resolve", "alternative", "split", "human"]
 Remedy = Literal["retry", "resolve", "planner", "skip"]
 Role = Literal["planner", "worker"]

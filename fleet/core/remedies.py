@@ -55,10 +55,6 @@ ANEW = (
 KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
 
 
-def counts(kind: FailureKind) -> bool:
-    return LADDER[kind].counts
-
-
 def backoff(policy: Policy, *, key: str, failures: int) -> float:
     """Seconds to wait after the n-th failure in a row: exponential, with full jitter that `key` determines."""
     ceiling = min(policy.backoff_cap_s, policy.backoff_first_s * 2.0 ** min(failures - 1, LONGEST_CLIMB))

@@ -4,13 +4,13 @@ import pytest
 
 from fleet.core import facts as f
 from fleet.core.policy import Policy
-from fleet.core.remedies import KINDS, counts
+from fleet.core.remedies import KINDS, LADDER
 from fleet.core.revision import Revision
 from tests.core.pretend import subtask
 from tests.core.story import Story, failure, plan_of
 
-FREE = tuple(kind for kind in KINDS if not counts(kind) and kind != "configuration")
-COUNTED = tuple(kind for kind in KINDS if counts(kind))
+FREE = tuple(kind for kind in KINDS if not LADDER[kind].counts and kind != "configuration")
+COUNTED = tuple(kind for kind in KINDS if LADDER[kind].counts)
 
 
 def planned(*lines: str, policy: Policy | None = None, **fields: object) -> Story:

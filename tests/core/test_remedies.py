@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.core.facts import FREE
 from fleet.core.policy import Policy
-from fleet.core.remedies import KINDS, LADDER, backoff, counts
+from fleet.core.remedies import KINDS, LADDER, backoff
 
 policies = st.builds(
     Policy, backoff_first_s=st.floats(0.001, 100), backoff_cap_s=st.floats(0.001, 3600), workers=st.just(1)
@@ -16,11 +17,12 @@ def test_every_kind_of_failure_has_its_rung() -> None:
 
 
 def test_what_passes_by_itself_costs_no_attempt_and_everything_else_does() -> None:
-    free = {kind for kind in KINDS if not counts(kind)}
+    free = {kind for kind in KINDS if not LADDER[kind].counts}
     assert free == {"transient", "infrastructure", "crash", "configuration"}
     assert {LADDER[kind].first for kind in free} == {"retry"}
     assert {LADDER[kind].first for kind in set(KINDS) - free - {"conflict"}} == {"planner"}
     assert LADDER["conflict"].first == "resolve"
+    assert free == FREE, "history and policy disagree on what costs an attempt"
 
 
 @given(policies, st.text(max_size=20), st.integers(1, 100_000))

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 LONGEST_MODULE, LONGEST_FUNCTION = 400, 70
 
 LONGER_MODULES: dict[str, int] = {
-    "fleet/core/evolve.py": 540,  # everything that changes state is in one file
+    "fleet/core/evolve.py": 560,  # everything that changes state is in one file
 }
-LONGER_FUNCTIONS: dict[str, int] = {"fleet/core/evolve.py:_after": 90}  # one case a fact
+LONGER_FUNCTIONS: dict[str, int] = {}
 
 # How many handlers of a file may catch everything without raising it again.
 BROAD_EXCEPTS: dict[str, int] = {
