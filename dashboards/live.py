@@ -1,6 +1,7 @@
 """A run on a terminal while it goes on: a few lines that change, above them the events as they happen."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
@@ -34,6 +35,15 @@ class LiveScreen:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Without the lines that change, so that a person can be asked something."""
+        self._live.stop()
+        try:
+            yield
+        finally:
+            self._live.start()
+
     def event(self, line: str) -> None:
         self._live.console.print(Text(line), soft_wrap=True)
 
@@ -53,7 +63,7 @@ class LiveScreen:
         bar.add_row(ProgressBar(total=max(1, total), completed=state.commits, width=40), landed)
         rows: list[RenderableType] = [head, bar, Text(_figures(state, now)), *self._agents(state, now)]
         if questions := state.open_questions():
-            texts = (f"? {q.id}: {safe(q.text, limit=120)}  →  fleet answer {q.id} TEXT" for q in questions[:3])
+            texts = (f"? {q.id}: {safe(q.text, limit=240)}  →  fleet answer {q.id} TEXT" for q in questions[:3])
             rows += [Text(text, style="bold yellow") for text in texts]
         return Group(*rows)
 

@@ -42,14 +42,16 @@ def _head(state: RunState, now: float, *, alive: bool) -> list[str]:
 
 def _subtasks(state: RunState, now: float) -> list[str]:
     lines = ["What became of the subtasks"]
-    for spec, subtask, where in subtask_rows(state, now):
+    rows = subtask_rows(state, now)
+    width = min(TITLE, max((len(safe(spec.title, limit=TITLE)) for spec, _, _ in rows), default=0))
+    for spec, subtask, where in rows:
         tries = len(subtask.attempts)
         note = f"  {tries} attempts" if tries > 1 else ""
         if subtask.parts:
             note = f"  into {', '.join(map(safe, subtask.parts))}"
         sha = f"  {safe(subtask.landed[:7])}" if subtask.landed else ""
         mark = MARKS.get(where, "·")
-        lines.append(f"  {mark} {safe(spec.id):<18} {safe(spec.title, limit=TITLE):<{TITLE}} {where}{sha}{note}")
+        lines.append(f"  {mark} {safe(spec.id):<18} {safe(spec.title, limit=TITLE):<{width}} {where}{sha}{note}")
     return lines
 
 
@@ -101,7 +103,7 @@ def _next(state: RunState) -> list[str]:
             (f"fleet merge {run} --into BRANCH", "put it on a branch of yours"),
             *commands,
         ]
-    if state.ending not in {"landed", "cancelled"}:
+    if state.ending != "landed":
         asked = state.open_questions()
         commands += [(f"fleet answer {q.id} TEXT --run {run}", safe(q.text, limit=70)) for q in asked]
         commands.append((f"fleet resume {run}", "go on with it"))

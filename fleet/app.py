@@ -103,12 +103,12 @@ class Fleet:
 
     async def create(self, order: Order) -> RunFolder:
         """A new run, checked and journalled, that nothing has worked on yet."""
-        self.api_key()
         require_git()
-        require(self.hands())
         target = await _target(order)
         make_state_dir(self.state_dir)
         folder = new_run(self.state_dir, order.goal, order.name)
+        require(self.hands())
+        self.api_key()
         branch = result_branch(folder.run)
         await _refuse_branch(target, branch)
         from agents.models.claude import is_simulated  # noqa: PLC0415 - the SDK takes a second; mistakes come first

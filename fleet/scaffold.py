@@ -56,7 +56,12 @@ def _python(root: Path) -> str:
     named = [*root.glob("tests/test_*.py"), *root.glob("test_*.py")]
     if not named:
         return ""
-    return "python3 -m pytest -q" if any("import pytest" in _text(path) for path in named) else "python3 -m unittest"
+    if any("import pytest" in _text(path) for path in named):
+        return "python3 -m pytest -q"
+    if not any(path.parent.name == "tests" for path in named):
+        return "python3 -m unittest"
+    package = " -t ." if (root / "tests" / "__init__.py").is_file() else ""  # without it, discovery finds nothing
+    return f"python3 -m unittest discover -s tests{package}"
 
 
 def _node(root: Path) -> str:

@@ -67,9 +67,9 @@ def pause(run: RunArgument = None) -> None:
 
 
 def cancel(run: RunArgument = None) -> None:
-    """Stop a run for good.
+    """Stop a run and what it is doing.
 
-    What has landed stays on its branch, finished work stays in the store.
+    What has landed stays on its branch, finished work stays in the store; `fleet resume` takes it up again.
 
     \b
     Examples:

@@ -42,6 +42,7 @@ def plan(
     base: Base = None,
     base_url: BaseUrl = None,
     config: ConfigFile = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a plan file.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Ask the planner for a plan, and run nothing.
@@ -60,7 +61,7 @@ def plan(
 
     if epic is None:
         raise UsageError('say what to plan: fleet plan "Add a health endpoint", or a file, or - for standard input')
-    _writable(output)
+    _writable(output, force=force)
     loaded = configuration(repo, config, {"models.base_url": base_url})
     order = Order(goal=read_epic(epic), repository=repo, base=base)
     fleet = Fleet(loaded, current())
@@ -81,12 +82,14 @@ def plan(
         typer.echo(f"\n{hint}", err=True)
 
 
-def _writable(output: Path | None) -> None:
+def _writable(output: Path | None, *, force: bool) -> None:
     """Look at the place for a plan before the planner is paid for it."""
     if output is None:
         return
     if output.suffix not in {".json", ".toml"}:
         raise UsageError(f"{output}: a plan is written as .json or .toml")
+    if output.is_file() and not force:
+        raise UsageError(f"{output} exists; --force overwrites it")
     if output.is_dir():
         raise UsageError(f"{output} is a folder; give the name of a file")
     if not os.access(output if output.exists() else output.absolute().parent, os.W_OK):
@@ -203,6 +206,7 @@ def resume(
             raise UsageError(problem)
     flags = {"models.base_url": base_url, "box.sandbox": sandbox or state.sandbox}
     fleet = Fleet(configuration(Folder(state.repository), config, flags), current())
+    fleet.api_key()
     with Journal(folder.journal) as journal:
         for request in requests:
             journal.ask(request)

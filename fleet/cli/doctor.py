@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from fleet.app import REAL_HOST, Fleet
+from fleet.app import Fleet
 from fleet.config import Loaded
 from fleet.folders import make_state_dir
 from fleet.ports import FleetError
@@ -90,8 +90,9 @@ async def _model(fleet: Fleet) -> Finding:
                 pass
     except (OSError, TimeoutError):
         return Finding("model", ok=False, says=f"{url} can't be reached", fix="check the network, or --base-url")
-    key = "with a key" if host == REAL_HOST else "reached"
-    return Finding("model", ok=True, says=f"{url} ({key}; it was not called)")
+    name = fleet.config.models.api_key_env
+    key = f"with the key in {name}" if fleet.environ.get(name, "").strip() else f"without a key: {name} is not set"
+    return Finding("model", ok=True, says=f"{url} was reached, {key}; it was not called")
 
 
 def _state(fleet: Fleet) -> Finding:

@@ -9,6 +9,7 @@ import typer
 from fleet.cli.common import (
     HERE,
     AsJson,
+    BaseUrl,
     ConfigFile,
     Repo,
     Sandbox,
@@ -30,7 +31,13 @@ def register(app: typer.Typer) -> None:
     app.add_typer(config, name="config")
 
 
-def doctor(repo: Repo = HERE, config: ConfigFile = None, sandbox: Sandbox = None, as_json: AsJson = False) -> None:
+def doctor(
+    repo: Repo = HERE,
+    base_url: BaseUrl = None,
+    config: ConfigFile = None,
+    sandbox: Sandbox = None,
+    as_json: AsJson = False,
+) -> None:
     """Check this machine; say how to mend it.
 
     \b
@@ -41,7 +48,7 @@ def doctor(repo: Repo = HERE, config: ConfigFile = None, sandbox: Sandbox = None
     from fleet.cli.doctor import examine
     from fleet.environment import current
 
-    loaded = configuration(repo, config, {"box.sandbox": sandbox})
+    loaded = configuration(repo, config, {"box.sandbox": sandbox, "models.base_url": base_url})
     findings = run_async(lambda: examine(loaded.config, current(), repo))
     if as_json:
         show_json([{"what": f.what, "ok": f.ok, "says": f.says, "fix": f.fix} for f in findings])
@@ -134,7 +141,8 @@ def clean(
     show([line(left) for left in found] or ["nothing was left behind"])
     size = sum(left.size for left in found)
     if found:
-        typer.echo(f"{size / 1e6:.1f} MB{'' if apply else ' in all; `fleet clean --apply` removes it'}")
+        command = f"fleet clean --apply{' --runs' if runs else ''}"
+        typer.echo(f"{size / 1e6:.1f} MB{'' if apply else f' in all; `{command}` removes it'}")
 
 
 def config_show(

@@ -32,12 +32,12 @@ def accept(state: RunState, request: Request) -> str | None:
             return _answer_problem(state, request)
         case f.RetryRequested():
             return _retry_problem(state, request)
+        case f.PlanApproved() | f.Paused() | f.DrainRequested() | f.CancelRequested() if state.ended:
+            return f"{state.run} has ended already ({state.ending})"
         case f.PlanApproved() if not state.plan.subtasks:
             return "there is no plan yet to approve"
         case f.PlanApproved() if request.version != state.plan.version:
             return f"the plan is at version {state.plan.version} now, not {request.version}; look at it again"
-        case f.Paused() | f.DrainRequested() | f.CancelRequested() if state.ended:
-            return f"{state.run} has ended already ({state.ending})"
         case f.LimitsChanged():
             return _limits_problem(request)
         case _:

@@ -86,6 +86,11 @@ def test_an_ended_run_can_not_be_stopped(story: Story, kind: type[f.Paused]) -> 
     assert accept(story.state, kind(at=0, by=WHO)) == "r has ended already (cancelled)"
 
 
+def test_an_ended_run_has_nothing_to_approve(story: Story) -> None:
+    story.happens(f.CancelRequested(at=0, by=WHO))
+    assert accept(story.state, f.PlanApproved(at=0, version=0, by=WHO)) == "r has ended already (cancelled)"
+
+
 def test_what_was_skipped_may_be_tried_after_all() -> None:
     story = Story(plan=plan_of("a", "b", failure_action="skip"))
     story.attempt_fails("a")

@@ -1,0 +1,127 @@
+"""A run on the screen while it goes on, as its journal tells it, and the question whether its plan may run."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+import anyio
+import typer
+
+from dashboards.words import plan_lines, said
+from fleet.core import facts as f
+from fleet.core.decide import awaits_approval
+from fleet.core.requests import Request
+from fleet.core.state import RunState
+from fleet.environment import user
+from fleet.folders import RunFolder
+from fleet.journal import Journal, View
+
+TICK_S = 0.25
+YES, NO = frozenset({"y", "yes"}), frozenset({"n", "no"})
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """Where events and the state go. While something is asked, nothing on it moves."""
+
+    event: Callable[[str], None]
+    show: Callable[[RunState, float], None]
+    still: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+@contextmanager
+def open_screen(*, interactive: bool, quiet: bool) -> Iterator[Screen]:
+    """A live screen on a terminal; one line an event in a pipe."""
+    if quiet:
+        yield Screen(event=lambda line: typer.echo(line, err=True), show=lambda *_: None)
+    elif interactive:
+        from rich.console import Console
+
+        from dashboards.live import LiveScreen
+
+        with LiveScreen(Console(highlight=False)) as live:
+            yield Screen(event=live.event, show=live.show, still=live.still)
+    else:
+        yield Screen(event=typer.echo, show=lambda *_: sys.stdout.flush())
+
+
+class Follower:
+    """Shows the journal as it grows; a plan that waits for approval is shown, and asked about."""
+
+    def __init__(self, folder: RunFolder, screen: Screen, known: int, *, interactive: bool) -> None:
+        self._folder, self._screen, self._interactive = folder, screen, interactive
+        self._shown = known
+
+    async def follow(self) -> None:
+        with Journal(self._folder.journal) as journal:
+            view = View(journal)
+            while True:
+                self._tick(view)
+                if self._interactive and view.state is not None and _asks(view.state):
+                    with self._screen.still():
+                        await self._review(journal, view, view.state)
+                await anyio.sleep(TICK_S)
+
+    def catch_up(self) -> None:
+        """The last words, written after the follower looked for the last time."""
+        with Journal(self._folder.journal) as journal:
+            self._tick(View(journal))
+
+    def _tick(self, view: View) -> None:
+        self._read(view)
+        if view.state is not None:
+            self._screen.show(view.state, time.time())
+
+    def _read(self, view: View) -> None:
+        def event(state: RunState, fact: f.Fact) -> None:
+            if view.seq > self._shown:
+                self._shown = view.seq
+                for row in (said(state, fact) or "").splitlines():
+                    self._screen.event(f"{_stamp(state, fact)}  {row}")
+
+        view.refresh(event)
+
+    async def _review(self, journal: Journal, view: View, state: RunState) -> None:
+        """Show the plan and ask until there is an answer, here or from elsewhere; nothing runs before."""
+        for line in plan_lines(state.plan):
+            self._screen.event(line)
+        asked = False
+        while view.state is not None and _asks(view.state):
+            if not asked:
+                _prompt()
+                asked = True
+            with anyio.move_on_after(TICK_S):
+                await anyio.wait_readable(sys.stdin)
+                answer = sys.stdin.readline()
+                asked = not answer  # after the end of input, an answer can only come from elsewhere
+                _decide(journal, view.state, answer.strip().lower())
+            await anyio.sleep(TICK_S)
+            self._read(view)
+
+
+def _asks(state: RunState) -> bool:
+    return awaits_approval(state) and not (state.ended or state.cancelled or state.draining)
+
+
+def _prompt() -> None:
+    sys.stdout.write("Run this plan? Type yes or no, then Enter: ")
+    sys.stdout.flush()
+
+
+def _decide(journal: Journal, state: RunState, answer: str) -> None:
+    """What was typed, as a request; anything but a clear word is asked again."""
+    now, who = time.time(), user()
+    request: Request | None = None
+    if answer in YES:
+        request = f.PlanApproved(at=now, version=state.plan.version, by=who)
+    elif answer in NO:
+        request = f.CancelRequested(at=now, by=who)
+    if request is not None:
+        journal.ask(request)
+
+
+def _stamp(state: RunState, fact: f.Fact) -> str:
+    minutes, seconds = divmod(int(max(0.0, fact.at - state.started_at)), 60)
+    return f"{minutes:3}:{seconds:02}"
