@@ -250,6 +250,7 @@ class Fleet:
             path=tuple(map(Path, box.path)),
             environment=dict(box.environment),
             network=box.network,
+            syscall_filter=box.syscall_filter,
             box_commands=box.commands_on(cores),
             check_slots=self.config.checks.slots_on(cores),
             max_file_bytes=box.max_file_mb * MIB,

@@ -201,6 +201,7 @@ class Checks(Section):
 class Box(Section):
     sandbox: Literal["bubblewrap", "none"] = "bubblewrap"
     network: bool = False
+    syscall_filter: bool = True
     read_only: Texts = ()
     path: Texts = ()
     environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], Line] = {}

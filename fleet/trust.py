@@ -14,6 +14,7 @@ from fleet.layers import Key, Layer, Problem, shown_value
 _INSTEAD = "put it into your own configuration file, a file named by --config, or a flag"
 _YOURS: Mapping[Key, str] = {
     ("box", "sandbox"): "chooses what protects your machine",
+    ("box", "syscall_filter"): "chooses what protects your machine",
     ("models", "api_key_env"): "chooses which of your secrets is sent",
     ("models", "prices"): "decides what your budget counts",
     ("state", "dir"): "chooses where on your machine files are written",

@@ -18,6 +18,7 @@ from fleet.ports import Broken, FleetError
 from worktrees.marks import MARK, Manager, this_manager
 from worktrees.mount import Overlay
 from worktrees.process import GATE, Finished, Launch, memory_file, run
+from worktrees.seccomp import filter_program
 from worktrees.settings import MIB, BoxLimits, HandSettings
 
 ROOT = "/repo"
@@ -140,10 +141,12 @@ def _boxed(
     settings: HandSettings, place: Place, argv: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[_Boxed]:
     with ExitStack() as files:
-        contents = (PASSWD, GROUP, HOSTS, b"")
-        passwd, group, hosts, empty = (files.enter_context(memory_file(content)) for content in contents)
+        refused = (filter_program() if settings.syscall_filter else None) or b""
+        contents = (PASSWD, GROUP, HOSTS, b"", refused)
+        passwd, group, hosts, empty, filtered = (files.enter_context(memory_file(content)) for content in contents)
         arguments = [
             *NAMESPACES,
+            *(("--seccomp", str(filtered)) if refused else ()),
             *(() if settings.network else ("--unshare-net",)),
             *_root(settings.limits),
             *("--ro-bind-data", str(passwd), "/etc/passwd", "--ro-bind-data", str(group), "/etc/group"),
@@ -172,7 +175,7 @@ def _boxed(
             "--",
             *inside,
         )
-        yield _Boxed(command, (passwd, group, hosts, empty, listed, status), status)
+        yield _Boxed(command, (passwd, group, hosts, empty, filtered, listed, status), status)
 
 
 def _root(limits: BoxLimits) -> list[str]:

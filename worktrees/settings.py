@@ -50,6 +50,8 @@ class HandSettings:
     """Entries before the box's PATH."""
     environment: Mapping[str, str] = field(default_factory=dict)
     network: bool = False
+    syscall_filter: bool = True
+    """Whether commands run under the filter of `seccomp.py`."""
     box_commands: int = 32
     """Commands and file operations of workers that may run at once."""
     check_slots: int = field(default_factory=lambda: os.cpu_count() or 1)

@@ -1,0 +1,191 @@
+"""The filter of system calls in the box: it refuses what no build or test needs and what kernels were broken by.
+
+A classic BPF program, put together here for the machines whose call numbers are known. Elsewhere there is no filter,
+and `fleet doctor` says so. It knows nothing of boxes: bubblewrap takes the program by descriptor.
+"""
+
+import errno
+import platform
+import struct
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Calls that go together: on x86-64 and on arm64, by number; 0 where a machine has no such call."""
+
+    why: str
+    calls: Mapping[str, tuple[int, int]]
+    error: int = errno.EPERM
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What differs between kinds of processor."""
+
+    audit: int
+    column: int
+    """Of the table's numbers."""
+    clone: int
+    unshare: int
+    ioctl: int
+    socket: int
+    others_from: int | None = None
+    """Numbers from here on belong to a second set of the same calls."""
+
+
+REFUSED = (
+    Refused(
+        "reads and changes other programs; the manager is none of the box's business",
+        {
+            "ptrace": (101, 117),
+            "process_vm_readv": (310, 270),
+            "process_vm_writev": (311, 271),
+            "pidfd_getfd": (438, 438),
+            "kcmp": (312, 272),
+        },
+    ),
+    Refused(
+        "key rings belong to a user, not to a namespace: keys of whoever runs the manager would be in reach",
+        {"add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219)},
+    ),
+    Refused(
+        "programs in the kernel, its counters, and page faults handled outside it: what exploits are made of",
+        {"bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "fanotify_init": (300, 262)},
+    ),
+    Refused(
+        "does any other call past this filter; programs that use it fall back when it is not there",
+        {"io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427)},
+        errno.ENOSYS,
+    ),
+    Refused(
+        "its flags lie in memory, where no filter can look; C libraries fall back to clone, whose flags are seen",
+        {"clone3": (435, 435)},
+        errno.ENOSYS,
+    ),
+    Refused(
+        "changes what the box shows",
+        {
+            "mount": (165, 40),
+            "umount2": (166, 39),
+            "pivot_root": (155, 41),
+            "chroot": (161, 51),
+            "setns": (308, 268),
+            "open_tree": (428, 428),
+            "open_tree_attr": (467, 467),
+            "move_mount": (429, 429),
+            "fsopen": (430, 430),
+            "fsconfig": (431, 431),
+            "fsmount": (432, 432),
+            "fspick": (433, 433),
+            "mount_setattr": (442, 442),
+        },
+    ),
+    Refused("opens files by their place on the disk, whatever is shown", {"open_by_handle_at": (304, 265)}),
+    Refused(
+        "is for those who run the machine",
+        {
+            "kexec_load": (246, 104),
+            "kexec_file_load": (320, 294),
+            "init_module": (175, 105),
+            "finit_module": (313, 273),
+            "delete_module": (176, 106),
+            "reboot": (169, 142),
+            "swapon": (167, 224),
+            "swapoff": (168, 225),
+            "acct": (163, 89),
+            "quotactl": (179, 60),
+            "quotactl_fd": (443, 443),
+            "syslog": (103, 116),
+            "iopl": (172, 0),
+            "ioperm": (173, 0),
+            "modify_ldt": (154, 0),
+        },
+    ),
+)
+NEW_NAMESPACES = 0x7E020080  # every CLONE_NEW… flag
+TERMINAL_INPUT = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C}  # typing into the terminal that one was started from
+SOCKETS = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
+"""The families there are in the box. Some others reach past the network namespace (AF_VSOCK: the host of a virtual
+machine), and most are little used and often broken."""
+
+MACHINES = {
+    "x86_64": Machine(0xC000003E, 0, clone=56, unshare=272, ioctl=16, socket=41, others_from=0x40000000),
+    "aarch64": Machine(0xC00000B7, 1, clone=220, unshare=97, ioctl=29, socket=198),
+}
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _ANSWER = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, (16, 24)  # places in what the kernel hands over; of an argument its low half
+_ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
+
+
+@dataclass(slots=True)
+class _Program:
+    """Instructions, one after another."""
+
+    code: list[bytes] = field(default_factory=list)
+
+    def add(self, operation: int, value: int, *, then: int = 0, otherwise: int = 0) -> None:
+        """`then` and `otherwise`: how many instructions to pass over."""
+        self.code.append(struct.pack("=HBBI", operation, then, otherwise, value))
+
+    def refuse(self, error: int) -> None:
+        self.add(_ANSWER, _ERROR | error)
+
+    def when_called(self, number: int, argument: int, tests: "_Program") -> None:
+        """Tests of one argument of one call. The call's number is what is loaded before and after."""
+        self.add(_EQUAL, number, otherwise=len(tests.code) + 2)
+        self.add(_LOAD, _ARGUMENT[argument])
+        self.code += tests.code
+        self.add(_LOAD, _NUMBER)
+
+
+@cache
+def filter_program(machine: str | None = None) -> bytes | None:
+    """The filter for a kind of processor, this one unless another is named; None where its calls aren't known."""
+    kind = MACHINES.get(machine or platform.machine())
+    if kind is None:
+        return None
+    program = _Program()
+    program.add(_LOAD, _ARCHITECTURE)
+    program.add(_EQUAL, kind.audit, then=1)
+    program.add(_ANSWER, _KILL)
+    program.add(_LOAD, _NUMBER)
+    if kind.others_from is not None:
+        program.add(_AT_LEAST, kind.others_from, otherwise=1)
+        program.refuse(errno.ENOSYS)
+    for refused in REFUSED:
+        for number in sorted(filter(None, (numbers[kind.column] for numbers in refused.calls.values()))):
+            program.add(_EQUAL, number, otherwise=1)
+            program.refuse(refused.error)
+    program.when_called(kind.clone, 0, _unless_none(NEW_NAMESPACES & ~0xFF))  # its low byte is a signal
+    program.when_called(kind.unshare, 0, _unless_none(NEW_NAMESPACES))
+    program.when_called(kind.ioctl, 1, _unless_other(TERMINAL_INPUT.values()))
+    program.when_called(kind.socket, 0, _unless_one_of(SOCKETS.values()))
+    program.add(_ANSWER, _ALLOW)
+    return b"".join(program.code)
+
+
+def _unless_none(bits: int) -> _Program:
+    program = _Program()
+    program.add(_ANY_BIT, bits, otherwise=1)
+    program.refuse(errno.EPERM)
+    return program
+
+
+def _unless_other(values: Iterable[int]) -> _Program:
+    program = _Program()
+    for value in values:
+        program.add(_EQUAL, value, otherwise=1)
+        program.refuse(errno.EPERM)
+    return program
+
+
+def _unless_one_of(values: Collection[int]) -> _Program:
+    program = _Program()
+    for place, value in enumerate(values):
+        program.add(_EQUAL, value, then=len(values) - place)
+    program.refuse(errno.EAFNOSUPPORT)
+    return program
