@@ -1,7 +1,7 @@
 """The box: what a command that a model wrote may see and do. Bubblewrap by default, nothing at all by explicit choice.
 
 Knows how to start one command in one worktree and how to tell a command that failed from a box that could not be made.
-It knows nothing of git: the worktree's `.git` is hidden, and no other path of the fleet's is in sight.
+The worktree's own `.git` is covered: by a pointer to a decoy where there is one, else by nothing to be seen.
 """
 
 import json
@@ -15,13 +15,13 @@ from pathlib import Path
 
 from fleet.core.facts import Failure
 from fleet.ports import Broken, FleetError
+from worktrees.decoy import POINTER, PROGRAM, PROGRAMS, ROOT, Decoy
 from worktrees.marks import MARK, Manager, this_manager
 from worktrees.mount import Overlay
 from worktrees.process import GATE, Finished, Launch, memory_file, run
 from worktrees.seccomp import filter_program
 from worktrees.settings import MIB, BoxLimits, HandSettings
 
-ROOT = "/repo"
 HOME = "/home/worker"
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -48,6 +48,8 @@ class Place:
     overlay: Overlay | None = None
     """The worktree is mounted at `tree` for each command; otherwise it lies there."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    decoy: Decoy | None = None
+    """The git repository that commands see; none without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class Box:
                 own = () if given is None else (given,)
                 bare = Launch(gated, environment, cwd=place.tree, pass_fds=own, merged=merged, gated=True)
                 return await run(bare, timeout_s=timeout_s, cap=cap)
+            if place.decoy:
+                environment["PATH"] = f"{PROGRAMS}:{environment['PATH']}"
             boxed = files.enter_context(_boxed(self.settings, place, gated, environment))
             env = {"PATH": os.pathsep.join(SYSTEM_PATH), MARK: environment[MARK]}
             fds = boxed.fds if given is None else (*boxed.fds, given)
@@ -142,21 +146,25 @@ def _boxed(
 ) -> Iterator[_Boxed]:
     with ExitStack() as files:
         refused = (filter_program() if settings.syscall_filter else None) or b""
-        contents = (PASSWD, GROUP, HOSTS, b"", refused)
-        passwd, group, hosts, empty, filtered = (files.enter_context(memory_file(content)) for content in contents)
+        contents = (PASSWD, GROUP, HOSTS, POINTER if place.decoy else b"", PROGRAM, refused)
+        passwd, group, hosts, pointer, program, filtered = given = tuple(
+            files.enter_context(memory_file(content)) for content in contents
+        )
         arguments = [
             *NAMESPACES,
             *(("--seccomp", str(filtered)) if refused else ()),
             *(() if settings.network else ("--unshare-net",)),
             *_root(settings.limits),
-            *("--ro-bind-data", str(passwd), "/etc/passwd", "--ro-bind-data", str(group), "/etc/group"),
+            *_file(passwd, "/etc/passwd"),
+            *_file(group, "/etc/group"),
             *(("--ro-bind-try", "/etc/hosts", "/etc/hosts") if settings.network else ()),
             *(("--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf") if settings.network else ()),
-            *(() if settings.network else ("--ro-bind-data", str(hosts), "/etc/hosts")),
+            *(() if settings.network else _file(hosts, "/etc/hosts")),
             *(part for path in _shown(settings.read_only) for part in ("--ro-bind", str(path), str(path))),
+            *(place.decoy.binds(program) if place.decoy else ()),
             *("--bind", str(place.tree), ROOT),
             *(
-                ("--ro-bind-data", str(empty), f"{ROOT}/.git")
+                ("--ro-bind-data", str(pointer), f"{ROOT}/.git")
                 if place.overlay or os.path.lexists(place.tree / ".git")
                 else ()
             ),
@@ -175,7 +183,12 @@ def _boxed(
             "--",
             *inside,
         )
-        yield _Boxed(command, (passwd, group, hosts, empty, filtered, listed, status), status)
+        yield _Boxed(command, (*given, listed, status), status)
+
+
+def _file(content: int, path: str) -> tuple[str, ...]:
+    """A file of the root, which is made read-only when it is complete: that saves a mount each."""
+    return ("--perms", "0644", "--file", str(content), path)
 
 
 def _root(limits: BoxLimits) -> list[str]:

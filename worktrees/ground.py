@@ -45,8 +45,12 @@ class Checkout:
         return self.home / self.name / "tree"
 
     @property
+    def index(self) -> Path:
+        return self.home / self.name / "index"
+
+    @property
     def env(self) -> dict[str, str]:
-        return {"GIT_INDEX_FILE": str(self.home / self.name / "index")}
+        return {"GIT_INDEX_FILE": str(self.index)}
 
 
 @dataclass(slots=True, eq=False)

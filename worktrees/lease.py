@@ -24,13 +24,14 @@ class SlotLease:
 
     store: Store
     slot: Slot
+    place: Place
     base: Sha
     desk: BoxDesk
     checker: Checker
     settings: HandSettings
 
     async def check(self, criteria: Sequence[Criterion]) -> tuple[CheckRun, ...]:
-        return await self.checker.run(self.slot.place, self.base, criteria)
+        return await self.checker.run(self.place, self.base, criteria)
 
     async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | Failure:
         return await commit_slot(

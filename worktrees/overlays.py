@@ -37,6 +37,9 @@ class Seat:
     overlay: Overlay
     below: Below
     place: Place
+    index: Path
+    """Git's index of what the overlay stands on, or of a commit near it."""
+    exact: bool
 
 
 @dataclass(slots=True)
@@ -73,7 +76,8 @@ class Overlays:
         seat = f"leases/{self._leases}"
         try:
             overlay = await self._overlay(ground, seat, number)
-            yield Seat(overlay, ground.below, self._place(overlay, number))
+            place, index = self._place(overlay, number), ground.checkout.index
+            yield Seat(overlay, ground.below, place, index, exact=ground.layer is None)
         finally:
             self.grounds.leave(ground)
             heapq.heappush(self._free, number)

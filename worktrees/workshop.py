@@ -3,16 +3,18 @@
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from anyio import CancelScope, CapacityLimiter, move_on_after, to_thread
 
-from fleet.core.facts import Member
+from fleet.core.facts import Failure, Member
 from fleet.core.ids import RunId, Sha, SubtaskId, attempt_ref
 from fleet.ports import Broken, Change, FleetError, Lease, Merged, Repository
 from worktrees.box import Box, Place, require
 from worktrees.checks import Checker
 from worktrees.clean import DIFF_CAP
 from worktrees.commits import PATCH, pinned_change
+from worktrees.decoy import Decoys
 from worktrees.desk import BoxDesk
 from worktrees.dress import Dresser
 from worktrees.git import text
@@ -46,19 +48,33 @@ class Workshop:
     integrator: StoreIntegrator
     publisher: Publisher
     turns: CapacityLimiter
+    decoys: Decoys
 
     @asynccontextmanager
     async def lease(self, base: Sha) -> AsyncIterator[Lease]:
         async with AsyncExitStack() as stack:
             if self.overlays is None:
                 slot = await stack.enter_async_context(self.pool.lease(base))
-                desk = stack.enter_context(self._desk(slot.place))
+                place = self._with_git(slot.place, base, slot.admin / "index", exact=True)
+                desk = stack.enter_context(self._desk(place))
                 settings = replace(self.settings, max_files=self.pool.most_files(slot))
-                yield SlotLease(self.store, slot, base, desk, self.checker, settings)
+                yield SlotLease(self.store, slot, place, base, desk, self.checker, settings)
             else:
                 seat = await stack.enter_async_context(self.overlays.lease(base))
-                desk = stack.enter_context(self._desk(seat.place))
-                yield OverlayLease(self.store, seat.place, seat.overlay, seat.below, desk, self.checker, self.settings)
+                place = self._with_git(seat.place, base, seat.index, exact=seat.exact)
+                desk = stack.enter_context(self._desk(place))
+                yield OverlayLease(self.store, place, seat.overlay, seat.below, desk, self.checker, self.settings)
+
+    def _with_git(self, place: Place, base: Sha, index: Path, *, exact: bool) -> Place:
+        """The place with a repository to look at. Without a box, the worktree's own is in sight anyway."""
+        if self.settings.sandbox == "none":
+            return place
+        try:
+            decoy = self.decoys.make(place.scratch / "git", base, index=index, exact=exact)
+        except OSError as error:
+            why = f"a repository for a worker can't be made: {error}"
+            raise Broken(Failure(kind="infrastructure", summary=why)) from error
+        return replace(place, decoy=decoy)
 
     @contextmanager
     def _desk(self, place: Place) -> Iterator[BoxDesk]:
@@ -121,6 +137,7 @@ async def open_workshop(target: Target, settings: HandSettings, run: RunId, base
                 integrator=StoreIntegrator(store, Person("fleet", settings.email)),
                 publisher=Publisher(store.git, target),
                 turns=CapacityLimiter(settings.box_commands),
+                decoys=Decoys.of(store.git_dir),
             )
         finally:
             try:

@@ -1,0 +1,137 @@
+"""The git repository that a worker sees: reading works as in any other, and nothing written to it reaches us.
+
+A few small files of the lease's own, with the store's objects read-only behind them; one branch, at the lease's base.
+The index is as large as the repository, so it is made inside the box when git is first used there, from one of ours
+that the box shows. What a worker leaves in a decoy is never read: it goes with the lease.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from fleet.core.ids import Sha
+
+ROOT = "/repo"
+BRANCH = "refs/heads/work"
+PLACE = "/fleet/git"
+OBJECTS = "/fleet/objects"
+INDEX = "/fleet/index"
+PROGRAMS = "/fleet/bin"
+POINTER = f"gitdir: {PLACE}\n".encode()
+BEHIND = "fleet-behind"
+"""There while the index that the box shows is of another commit, near the base."""
+
+SHA1 = 40  # letters of an id
+MOST_ALTERNATES = 20
+
+# Times and sizes tell whether a file changed: owners and numbers are others in the box than where the index was made.
+CONFIG = """\
+[core]
+\trepositoryFormatVersion = {version}
+\tbare = false
+\tfileMode = true
+\tcheckStat = minimal
+\ttrustCtime = false
+[user]
+\tname = worker
+\temail = worker@localhost
+[gc]
+\tauto = 0
+[maintenance]
+\tauto = false
+"""
+SHA256 = "[extensions]\n\tobjectFormat = sha256\n"
+
+PROGRAM = f"""\
+#!/bin/sh
+before=$IFS IFS=:
+for folder in $PATH; do
+    if [ "$folder" != {PROGRAMS} ] && [ -x "$folder/git" ]; then real=$folder/git; break; fi
+done
+IFS=$before
+if [ ! -e {PLACE}/index ] && [ -n "$real" ]; then (
+    new={PLACE}/index.$$
+    export GIT_DIR={PLACE} GIT_WORK_TREE={ROOT} GIT_INDEX_FILE="$new"
+    cp {INDEX} "$new" 2>/dev/null || : >{PLACE}/{BEHIND}
+    [ ! -e {PLACE}/{BEHIND} ] || "$real" read-tree -m -i {BRANCH}
+    ln "$new" {PLACE}/index
+    rm -f "$new"
+) >/dev/null 2>&1; fi
+exec "${{real:-/usr/bin/git}}" "$@"
+""".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Decoy:
+    """One lease's."""
+
+    folder: Path
+    objects: tuple[Path, ...]
+    index: Path
+
+    def binds(self, program: int) -> Iterator[str]:
+        """What bubblewrap has to show of it. The descriptor holds `PROGRAM`."""
+        yield from ("--bind", str(self.folder), PLACE)
+        yield from ("--perms", "0755", "--file", str(program), f"{PROGRAMS}/git")
+        yield from ("--ro-bind-try", str(self.index), INDEX)
+        for number, folder in enumerate(self.objects):
+            yield from ("--ro-bind", str(folder), f"{OBJECTS}/{number}")
+            if (folder / "info/alternates").is_file():
+                yield from ("--dev-bind", os.devnull, f"{OBJECTS}/{number}/info/alternates")  # all are listed in ours
+
+
+@dataclass(frozen=True, slots=True)
+class Decoys:
+    """Of one store."""
+
+    objects: tuple[Path, ...]
+    shallow: bytes
+    excluded: bytes
+
+    @classmethod
+    def of(cls, git_dir: Path) -> Self:
+        found = tuple(_with_alternates(git_dir / "objects"))
+        return cls(found, _content(git_dir / "shallow"), _content(git_dir / "info/exclude"))
+
+    def make(self, folder: Path, base: Sha, *, index: Path, exact: bool) -> Decoy:
+        """A new one in `folder`. `index` is a git index of ours, of `base` itself where it is `exact`."""
+        for name in ("objects/info", "refs/heads", "info"):
+            (folder / name).mkdir(parents=True)
+        config = CONFIG.format(version=0) if len(base) == SHA1 else CONFIG.format(version=1) + SHA256
+        alternates = "".join(f"{OBJECTS}/{number}\n" for number in range(len(self.objects)))
+        contents = {
+            "HEAD": f"ref: {BRANCH}\n".encode(),
+            BRANCH: f"{base}\n".encode(),
+            "config": config.encode(),
+            "objects/info/alternates": alternates.encode(),
+            "info/exclude": self.excluded,
+        }
+        if self.shallow:
+            contents["shallow"] = self.shallow
+        if not exact:
+            contents[BEHIND] = b""
+        for name, content in contents.items():
+            (folder / name).write_bytes(content)
+        return Decoy(folder, self.objects, index)
+
+
+def _with_alternates(objects: Path) -> list[Path]:
+    """A folder of objects and those that it borrows from, as git resolves them."""
+    found = [objects]
+    for folder in found:
+        for line in _content(folder / "info/alternates").splitlines():
+            other = Path(os.path.normpath(folder / os.fsdecode(line)))
+            if line[:1] not in {b"#", b'"', b""} and other not in found and other.is_dir():
+                found.append(other)
+        if len(found) > MOST_ALTERNATES:
+            break
+    return found
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
