@@ -145,9 +145,10 @@ def _boxed(
     settings: HandSettings, place: Place, argv: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[_Boxed]:
     with ExitStack() as files:
+        decoy = place.decoy
         refused = (filter_program() if settings.syscall_filter else None) or b""
-        contents = (PASSWD, GROUP, HOSTS, POINTER if place.decoy else b"", PROGRAM, refused)
-        passwd, group, hosts, pointer, program, filtered = given = tuple(
+        contents = (PASSWD, GROUP, HOSTS, POINTER if decoy else b"", PROGRAM, decoy.excluded if decoy else b"", refused)
+        passwd, group, hosts, pointer, program, excluded, filtered = given = tuple(
             files.enter_context(memory_file(content)) for content in contents
         )
         arguments = [
@@ -161,7 +162,7 @@ def _boxed(
             *(("--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf") if settings.network else ()),
             *(() if settings.network else _file(hosts, "/etc/hosts")),
             *(part for path in _shown(settings.read_only) for part in ("--ro-bind", str(path), str(path))),
-            *(place.decoy.binds(program) if place.decoy else ()),
+            *(decoy.binds(program, excluded) if decoy else ()),
             *("--bind", str(place.tree), ROOT),
             *(
                 ("--ro-bind-data", str(pointer), f"{ROOT}/.git")

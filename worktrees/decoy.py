@@ -18,6 +18,7 @@ BRANCH = "refs/heads/work"
 PLACE = "/fleet/git"
 OBJECTS = "/fleet/objects"
 INDEX = "/fleet/index"
+EXCLUDED = "/fleet/exclude"
 PROGRAMS = "/fleet/bin"
 POINTER = f"gitdir: {PLACE}\n".encode()
 BEHIND = "fleet-behind"
@@ -27,13 +28,14 @@ SHA1 = 40  # letters of an id
 MOST_ALTERNATES = 20
 
 # Times and sizes tell whether a file changed: owners and numbers are others in the box than where the index was made.
-CONFIG = """\
+CONFIG = f"""\
 [core]
-\trepositoryFormatVersion = {version}
+\trepositoryFormatVersion = {{version}}
 \tbare = false
 \tfileMode = true
 \tcheckStat = minimal
 \ttrustCtime = false
+\texcludesFile = {EXCLUDED}
 [user]
 \tname = worker
 \temail = worker@localhost
@@ -70,11 +72,13 @@ class Decoy:
     folder: Path
     objects: tuple[Path, ...]
     index: Path
+    excluded: bytes
 
-    def binds(self, program: int) -> Iterator[str]:
-        """What bubblewrap has to show of it. The descriptor holds `PROGRAM`."""
+    def binds(self, program: int, excluded: int) -> Iterator[str]:
+        """What bubblewrap has to show of it. The descriptors hold `PROGRAM` and what git ignores."""
         yield from ("--bind", str(self.folder), PLACE)
         yield from ("--perms", "0755", "--file", str(program), f"{PROGRAMS}/git")
+        yield from ("--file", str(excluded), EXCLUDED)
         yield from ("--ro-bind-try", str(self.index), INDEX)
         for number, folder in enumerate(self.objects):
             yield from ("--ro-bind", str(folder), f"{OBJECTS}/{number}")
@@ -97,7 +101,7 @@ class Decoys:
 
     def make(self, folder: Path, base: Sha, *, index: Path, exact: bool) -> Decoy:
         """A new one in `folder`. `index` is a git index of ours, of `base` itself where it is `exact`."""
-        for name in ("objects/info", "refs/heads", "info"):
+        for name in ("objects/info", "refs/heads"):
             (folder / name).mkdir(parents=True)
         config = CONFIG.format(version=0) if len(base) == SHA1 else CONFIG.format(version=1) + SHA256
         alternates = "".join(f"{OBJECTS}/{number}\n" for number in range(len(self.objects)))
@@ -106,7 +110,6 @@ class Decoys:
             BRANCH: f"{base}\n".encode(),
             "config": config.encode(),
             "objects/info/alternates": alternates.encode(),
-            "info/exclude": self.excluded,
         }
         if self.shallow:
             contents["shallow"] = self.shallow
@@ -114,7 +117,7 @@ class Decoys:
             contents[BEHIND] = b""
         for name, content in contents.items():
             (folder / name).write_bytes(content)
-        return Decoy(folder, self.objects, index)
+        return Decoy(folder, self.objects, index, self.excluded)
 
 
 def _with_alternates(objects: Path) -> list[Path]:

@@ -77,7 +77,7 @@ class Overlays:
         try:
             overlay = await self._overlay(ground, seat, number)
             place, index = self._place(overlay, number), ground.checkout.index
-            yield Seat(overlay, ground.below, place, index, exact=ground.layer is None)
+            yield Seat(overlay, ground.below, place, index, exact=not ground.layers)
         finally:
             self.grounds.leave(ground)
             heapq.heappush(self._free, number)

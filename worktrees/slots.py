@@ -167,6 +167,7 @@ class Pool:
             self._dressed.pop(slot, None)
             async with self.store.administration():
                 await wipe(slot.tree)
+                await wipe(slot.place.scratch)
                 await self.store.git("worktree", "prune", "--expire=now")
 
     def most_files(self, slot: Slot) -> int:

@@ -1,5 +1,6 @@
 """The pool: worktrees that git knows."""
 
+from pathlib import Path
 from shutil import rmtree
 
 import pytest
@@ -17,11 +18,16 @@ def lease_kind() -> LeaseKind:
     return "pool"
 
 
+def trees(folder: Path) -> list[str]:
+    """The worktrees in a folder of slots."""
+    return sorted(path.name for path in folder.iterdir() if path.name.isdigit())
+
+
 async def test_a_slot_is_leased_again(bench: Bench) -> None:
     for _ in range(3):
         async with bench.hands.lease(bench.base) as lease:
             await lease.desk.write("left.txt", b"behind")
-    assert len(list(slots_dir(bench.hands.store, RUN).iterdir())) == 1
+    assert trees(slots_dir(bench.hands.store, RUN)) == ["1"]
 
 
 async def test_a_slot_that_somebody_deleted_is_replaced(bench: Bench) -> None:
@@ -72,15 +78,15 @@ async def test_idle_worktrees_go_when_the_pool_takes_too_much_room(open_bench: O
         folder = slots_dir(bench.hands.store, RUN)
         async with bench.hands.lease(bench.base), bench.hands.lease(bench.base) as big:
             await big.desk.run("head -c 1000000 /dev/zero > big", timeout_s=60)
-        assert len(list(folder.iterdir())) == 2
+        assert trees(folder) == ["1", "2"]
         async with bench.hands.lease(bench.base):
-            assert len(list(folder.iterdir())) <= 2
+            assert len(trees(folder)) <= 2
         async with bench.hands.lease(bench.base), bench.hands.lease(bench.base):
             pass
         sizes = [path.stat().st_size for path in folder.rglob("big")]
         assert sizes == []
         listed = await bench.hands.store.git("worktree", "list", "--porcelain")
-        assert listed.count(b"worktree ") == 1 + len([path for path in folder.iterdir() if path.name.isdigit()])
+        assert listed.count(b"worktree ") == 1 + len(trees(folder))
 
 
 async def test_a_pool_worktree_may_hold_many_files_of_the_repository_itself(open_bench: OpenBench) -> None:
