@@ -36,7 +36,7 @@ from fleet.ports import FleetError, ModelUse, PlannerBrief, UsageError
 from fleet.settings import Config, as_policy
 from worktrees.box import require
 from worktrees.git import Git, text
-from worktrees.settings import MIB, HandSettings
+from worktrees.settings import MIB, BoxLimits, HandSettings
 from worktrees.snapshot import Snapshot
 from worktrees.store import open_store
 from worktrees.target import Target, inspect
@@ -251,6 +251,7 @@ class Fleet:
             environment=dict(box.environment),
             network=box.network,
             syscall_filter=box.syscall_filter,
+            limits=BoxLimits(memory_bytes=box.memory_mb * MIB, disk_bytes=box.disk_mb * MIB),
             box_commands=box.commands_on(cores),
             check_slots=self.config.checks.slots_on(cores),
             max_file_bytes=box.max_file_mb * MIB,

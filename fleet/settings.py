@@ -202,6 +202,8 @@ class Box(Section):
     sandbox: Literal["bubblewrap", "none"] = "bubblewrap"
     network: bool = False
     syscall_filter: bool = True
+    memory_mb: int = Field(default=8192, ge=64)
+    disk_mb: int = Field(default=8192, ge=16)
     read_only: Texts = ()
     path: Texts = ()
     environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], Line] = {}

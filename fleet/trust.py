@@ -15,6 +15,8 @@ _INSTEAD = "put it into your own configuration file, a file named by --config, o
 _YOURS: Mapping[Key, str] = {
     ("box", "sandbox"): "chooses what protects your machine",
     ("box", "syscall_filter"): "chooses what protects your machine",
+    ("box", "memory_mb"): "decides how much of your machine workers take",
+    ("box", "disk_mb"): "decides how much of your machine workers take",
     ("models", "api_key_env"): "chooses which of your secrets is sent",
     ("models", "prices"): "decides what your budget counts",
     ("state", "dir"): "chooses where on your machine files are written",

@@ -8,14 +8,18 @@ import json
 import os
 import resource
 import shutil
+import signal
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from anyio import create_task_group
 
 from fleet.core.facts import Failure
 from fleet.ports import Broken, FleetError
 from worktrees.decoy import POINTER, PROGRAM, PROGRAMS, ROOT, Decoy
+from worktrees.guard import Guard
 from worktrees.marks import MARK, Manager, this_manager
 from worktrees.mount import Overlay
 from worktrees.process import GATE, Finished, Launch, memory_file, run
@@ -89,11 +93,38 @@ class Box:
                 launch = Launch(
                     (*before, *boxed.command), env, cwd=cwd, pass_fds=fds, merged=merged, gated=True, init=boxed.init
                 )
-                done = await run(launch, timeout_s=timeout_s, cap=cap)
-            if not done.timed_out and not boxed.reports_exit():
+                guard = Guard(self.settings.limits, boxed.init, *_own_folders(place))
+                done = await _guarded(launch, guard, timeout_s=timeout_s, cap=cap)
+            if not done.timed_out and not guard.verdict and not boxed.reports_exit():
                 said = (done.stderr or done.stdout).decode("utf-8", "replace")[-2000:]
                 raise Broken(Failure(kind="infrastructure", summary="the sandbox could not be started", evidence=said))
         return done
+
+
+async def _guarded(launch: Launch, guard: Guard, *, timeout_s: float, cap: int) -> Finished:
+    """Run a command beside its guard, and say so where that had to end it."""
+    outcome: Finished | Broken
+    async with create_task_group() as beside:
+        beside.start_soon(guard.watch)
+        try:
+            outcome = await run(launch, timeout_s=timeout_s, cap=cap)
+        except Broken as broken:  # raised in here it would come out as a group
+            outcome = broken
+        beside.cancel_scope.cancel()
+    if isinstance(outcome, Broken):
+        raise outcome
+    if not guard.verdict:
+        return outcome
+    note = f"\n[ended by the sandbox: it took {guard.verdict}]\n".encode()
+    where = "stdout" if launch.merged else "stderr"
+    return replace(outcome, exit_code=-signal.SIGKILL, **{where: getattr(outcome, where) + note})
+
+
+def _own_folders(place: Place) -> tuple[tuple[Path, ...], bool]:
+    """Where a command may leave files on disk, and whether all in there is the tenant's."""
+    if place.overlay is not None:
+        return (place.overlay.upper.parent,), True
+    return (place.tree, *((place.decoy.folder,) if place.decoy else ())), False
 
 
 @asynccontextmanager

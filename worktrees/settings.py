@@ -29,13 +29,18 @@ PROTECTED = (
 
 @dataclass(frozen=True, slots=True)
 class BoxLimits:
-    """What one command in the box may use."""
+    """What one command in the box may use: what the kernel holds it to, and below that what `guard.py` does."""
 
     processes: int = 1024
     open_files: int = 4096
     file_bytes: int = 1024 * MIB
     tmp_bytes: int = 512 * MIB
     home_bytes: int = 128 * MIB
+    memory_bytes: int = 8192 * MIB
+    disk_bytes: int = 8192 * MIB
+    disk_files: int = 500_000
+    free_bytes: int = 512 * MIB
+    """Where less is left on the disk, commands that could write to it are ended."""
 
 
 @dataclass(frozen=True, slots=True)
