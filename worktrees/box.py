@@ -21,7 +21,7 @@ from fleet.ports import Broken, FleetError
 from worktrees.decoy import POINTER, PROGRAM, PROGRAMS, ROOT, Decoy
 from worktrees.guard import Guard
 from worktrees.marks import MARK, Manager, this_manager
-from worktrees.mount import Overlay
+from worktrees.mount import Overlay, devices_closed
 from worktrees.process import GATE, Finished, Launch, memory_file, run
 from worktrees.seccomp import filter_program
 from worktrees.settings import MIB, BoxLimits, HandSettings
@@ -131,7 +131,7 @@ def _own_folders(place: Place) -> tuple[tuple[Path, ...], bool]:
 async def _mounted(place: Place) -> AsyncIterator[tuple[tuple[str, ...], Path]]:
     """What stands before bubblewrap so that the worktree is there, and the folder that this starts in."""
     if place.overlay is None:
-        yield (), Path("/")
+        yield devices_closed(), Path("/")
     else:
         async with place.overlay.turn() as before:
             yield before, place.overlay.home
@@ -234,7 +234,9 @@ def _root(limits: BoxLimits) -> list[str]:
             parts += ["--ro-bind", str(folder), str(folder)]
     for name in ETC:
         parts += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    parts += ["--proc", "/proc", "--dev", "/dev"]  # its /dev is a writable tmpfs without a size, hence the remount
+    # Root of the host owns the settings in /proc/sys in the box, too, and to write them takes no capability.
+    parts += ["--proc", "/proc", "--remount-ro", "/proc"]
+    parts += ["--dev", "/dev"]  # a writable tmpfs without a size, hence the remount
     parts += ["--size", str(limits.tmp_bytes), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108 - inside
     for folder_name, size in (("/tmp", limits.tmp_bytes), ("/run", MIB), ("/home", MIB), (HOME, limits.home_bytes)):  # noqa: S108 - inside
         parts += ["--size", str(size), "--tmpfs", folder_name]

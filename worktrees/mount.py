@@ -18,7 +18,11 @@ VIEW = "view"
 UPPER, WORK = "upper", "work"
 UNSHARE = "unshare"
 OPTIONS = "userxattr,volatile,index=off,metacopy=off,xino=off"
+NAMESPACE = ("--user", "--map-root-user", "--mount", "--")
 SCRIPT = 'mount -n -i -t overlay fleet -o "$1" "$2" && shift 2 && exec "$@"'
+# Root of the host owns its devices in the box, too, and changing their mode takes no capability. On a read-only mount
+# that can't be done; reading and writing a device can.
+CLOSE = 'mount -n -i -o rbind,ro /dev /dev && exec "$@"'
 # What the kernel leaves after a volatile mount, so that nobody takes the upper folder for one that was synced. It was
 # never meant to be: after a crash of the machine the lease is gone. Innermost first.
 VOLATILE = ("work/incompat/volatile/dirty", "work/incompat/volatile", "work/incompat", "work")
@@ -52,7 +56,7 @@ class Overlay:
         """What to put before a command so that it finds the overlay. One command at a time may stand on an upper."""
         async with self._turn:
             self._forget_last()
-            yield (UNSHARE, "--user", "--map-root-user", "--mount", "--", *self._mounting())
+            yield (UNSHARE, *NAMESPACE, *self._mounting(), *_closing())
 
     def _mounting(self) -> tuple[str, ...]:
         lowers = ":".join(self.lowers)
@@ -69,6 +73,16 @@ class Overlay:
         for name in VOLATILE[1:3]:
             with suppress(FileNotFoundError):
                 (work / name).rmdir()
+
+
+def devices_closed() -> tuple[str, ...]:
+    """What to put before a command of root's so that the devices of the machine stay as they are."""
+    closing = _closing()
+    return (UNSHARE, *NAMESPACE, *closing) if closing else ()
+
+
+def _closing() -> tuple[str, ...]:
+    return (shutil.which("sh") or "sh", "-c", CLOSE, "sh") if os.geteuid() == 0 else ()
 
 
 def discard(folder: Path, *, most: int) -> bool:
