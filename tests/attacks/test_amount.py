@@ -1,0 +1,86 @@
+"""Too much of everything: processes, memory, files, room. The amounts are small, and so are the limits."""
+
+import pytest
+
+from tests.attacks.conftest import Arena, bare
+from worktrees.settings import MIB, BoxLimits
+
+TIGHT = BoxLimits(
+    processes=60,
+    file_bytes=MIB,
+    tmp_bytes=MIB,
+    home_bytes=MIB,
+    memory_bytes=100 * MIB,
+    disk_bytes=20 * MIB,
+    disk_files=1000,
+    free_bytes=0,
+)
+FORKS = 'for i in $(seq "$1"); do sleep 20 & done; sleep 1; jobs -p | wc -l; kill $(jobs -p)'
+MEMORY = (
+    "python -c 'import sys, time; held = bytearray(int(sys.argv[1]) << 20); print(len(held)); time.sleep(2)' \"$1\""
+)
+UNMAPPED = (
+    "python -c 'import os, sys, time\n"
+    'fd = os.memfd_create("x")\nfor _ in range(int(sys.argv[1])): os.write(fd, bytes(1 << 20))\n'
+    'held = bytearray(110 << 20); print(os.fstat(fd).st_size); time.sleep(2)\' "$1"'
+)
+MANY_BYTES = 'for i in $(seq 40); do head -c 1000000 /dev/zero > "$i" || exit 1; done; sleep 3; ls | wc -l'
+MANY_FILES = "mkdir many; cd many; seq 3000 | xargs touch; sleep 3; ls | wc -l"
+FILL = 'head -c 3000000 /dev/zero > "$1/much"'
+
+
+async def test_12_a_fork_bomb(arena: Arena) -> None:
+    assert (await arena.without(FORKS, 150)).output.splitlines()[0] == "150"
+    bomb = await arena.within(FORKS, 150, limits=TIGHT)
+    assert "more than 60 processes" in bomb.output or "temporarily unavailable" in bomb.output
+    assert "150" not in bomb.output
+    assert (await arena.within("echo others start", limits=TIGHT)).output == "others start\n"
+
+
+async def test_12_a_fork_bomb_that_never_stops(arena: Arena) -> None:
+    endless = "bomb() { sleep 0.05; bomb & bomb & wait; }; bomb"
+    bomb = await arena.within(endless, limits=TIGHT, timeout_s=10)
+    assert bomb.timed_out or not bomb.worked
+
+
+async def test_13_a_memory_bomb(arena: Arena) -> None:
+    assert (await arena.without(MEMORY, 200)).output.split() == [str(200 * MIB)]
+    bomb = await arena.within(MEMORY, 200, limits=TIGHT)
+    assert "[ended by the sandbox: it took more than 100 MiB of memory]" in bomb.output
+
+
+async def test_13_memory_that_lies_in_files_without_a_name(arena: Arena) -> None:
+    """Seen as soon as there is a reason to look: memory of the process' own, or a machine that has hardly any left."""
+    limits = BoxLimits(memory_bytes=100 * MIB, free_bytes=0)
+    assert (await arena.without(UNMAPPED, 50)).output.split() == [str(50 * MIB)]
+    assert "of memory]" in (await arena.within(UNMAPPED, 50, limits=limits)).output
+
+
+async def test_14_one_huge_file(arena: Arena) -> None:
+    assert (await arena.without(FILL, ".")).worked
+    assert (arena.tree / "much").stat().st_size == 3_000_000
+    (arena.tree / "much").unlink()
+    assert not (await arena.within(FILL, ".", limits=TIGHT)).worked
+    assert (arena.tree / "much").stat().st_size == TIGHT.file_bytes
+
+
+@pytest.mark.parametrize(("script", "says"), [(MANY_BYTES, "20 MiB on disk"), (MANY_FILES, "1000 files")])
+async def test_15_many_files_that_are_small(arena: Arena, script: str, says: str) -> None:
+    await arena.within(f"sleep 1; {script}", limits=TIGHT)
+    ended = await arena.within(f"rm -rf * && sleep 1; {script}", limits=TIGHT)
+    assert f"it took more than {says}]" in ended.output
+    assert (await arena.without(f"rm -rf *; {script}")).output.strip() in {"40", "3000"}
+
+
+FOLDERS = ("/tmp", "/dev", "/dev/shm")  # noqa: S108 - inside
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+async def test_16_memory_is_filled_through_folders_that_lie_in_it(arena: Arena, folder: str) -> None:
+    script = FILL.replace("$1", folder)
+    assert bare("sh", "-c", f"mkdir -p {folder}; {script}").returncode == 0
+    limits = BoxLimits(tmp_bytes=MIB, home_bytes=MIB)
+    assert not (await arena.within(FILL, folder, limits=limits)).worked
+    assert not (await arena.within(FILL, "/home/worker", limits=limits)).worked
+    listed = await arena.within('du -sk "$1" | cut -f1', folder, limits=limits)
+    assert int(listed.output) <= 1024
