@@ -16,6 +16,7 @@ from fleet.core.facts import Failure
 from fleet.core.ids import Sha, attempt_ref
 from fleet.core.paths import matches, outside
 from fleet.ports import Change, Signature
+from worktrees.alike import alike
 from worktrees.change import Below, select
 from worktrees.changes import LINK, Entry, commit_change, content, entries_in
 from worktrees.fold import differing
@@ -112,6 +113,13 @@ async def commit_entries(
     tree = await commit_change(store.git, store.objects, base, entries)
     touched = await _touched(store, base, tree)
     failure = _bounds(touched, touches, protected)
+    if failure is None:
+        pairs = await alike(store, base, tree, (touch.path for touch in touched if touch.mode != GONE))
+        if pairs:
+            return _refused(
+                "adds names that some file systems take for one",
+                (f"{shown(path)}: is like {shown(other)}" for path, other in pairs),
+            )
     if failure is None and await to_thread.run_sync(_worth_a_look, entries):
         failure = await _secrets(store.git, base, tree)
     if failure is not None:
