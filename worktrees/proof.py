@@ -9,9 +9,17 @@ from tempfile import TemporaryDirectory
 from fleet.ports import Broken, FleetError
 from worktrees.box import Box, Place, require
 from worktrees.desk import exit_code
+from worktrees.seccomp import filter_program
 from worktrees.settings import HandSettings
 
 LIMIT_S = 20.0
+STATUS = "/proc/self/status"
+SETTINGS = "find /proc/sys -type f -writable -print -quit | grep -q ."
+SHARED = (
+    'for own in $(readlink /proc/self/ns/*); do for ours in $1; do [ "$own" != "$ours" ] || exit 0; done; done; exit 1'
+)
+OWN = ("user", "pid", "ipc", "uts", "mnt")
+DEVICES = 'chmod "$(stat -c %a /dev/null)" /dev/null'
 CANARY = "fleet-canary-7c1f"
 CONNECT = 'exec 3<>"/dev/tcp/127.0.0.1/$1"'
 
@@ -37,7 +45,17 @@ async def _problems(box: Box, place: Place, canary: Path, port: int) -> tuple[st
         "a command can write outside its worktree": ('echo gone > "$1"', str(canary)),
         "a command can see other folders of the state": ('ls "$1"', str(canary.parent)),
         "a command can change the system": ("touch /usr/fleet-was-here", ""),
+        "a command can change the settings of the machine": (SETTINGS, ""),
+        "a command can close the devices of the machine": (DEVICES, ""),
+        "a command can make namespaces of its own": ("unshare --user true || unshare --user --map-root-user true", ""),
+        "a command shares a namespace with the machine": (SHARED, " ".join(map(_namespace, OWN))),
+        "a command can fill the memory of the machine": ("echo x > /dev/fleet-was-here", ""),
     }
+    if box.settings.syscall_filter and filter_program() is not None:
+        escapes["a command runs without the filter of system calls"] = (
+            "! grep -qx 'Seccomp:[[:space:]]*2' \"$1\"",
+            STATUS,
+        )
     if not box.settings.network:
         escapes["a command can reach the network"] = (CONNECT, str(port))
     works = await box.run(place, ("true",), timeout_s=LIMIT_S, cap=4096)
@@ -49,6 +67,10 @@ async def _problems(box: Box, place: Place, canary: Path, port: int) -> tuple[st
         if exit_code(done) == 0:
             found.append(problem)
     return tuple(found)
+
+
+def _namespace(kind: str) -> str:
+    return str(Path(f"/proc/self/ns/{kind}").readlink())
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """What a machine has and lacks for running a fleet, each with the fix."""
 
+import platform
 import re
 import shutil
 import sys
@@ -17,6 +18,8 @@ from fleet.ports import FleetError
 from fleet.settings import Config
 from worktrees.git import ask_git, text
 from worktrees.proof import prove
+from worktrees.seccomp import filter_program
+from worktrees.settings import HandSettings
 from worktrees.target import inspect
 from worktrees.trial import choose
 
@@ -73,7 +76,16 @@ async def _sandbox(fleet: Fleet) -> Finding:
         return Finding("sandbox", ok=False, says="not available", fix=str(error))
     if leaks:
         return Finding("sandbox", ok=False, says="; ".join(leaks), fix="see docs/sandbox.md; no run begins like this")
-    return Finding("sandbox", ok=True, says="bubblewrap: tried to read, write and connect outside, and could not")
+    says = "bubblewrap: tried to read, write and connect outside, and could not"
+    return Finding("sandbox", ok=True, says=f"{says}; {_filter(hands)}")
+
+
+def _filter(hands: HandSettings) -> str:
+    if not hands.syscall_filter:
+        return "system calls are not filtered, as configured"
+    if filter_program() is None:
+        return f"system calls are not filtered: those of {platform.machine()} are not known"
+    return "system calls are filtered"
 
 
 async def _model(fleet: Fleet) -> Finding:
