@@ -10,7 +10,7 @@ READY := .venv/.ready
 BARE := scripts/bare
 CODE := fleet agents worktrees dashboards tests examples
 
-.PHONY: help setup demo demo-100 test lint format format-check types check lock clean
+.PHONY: help setup demo demo-100 test bench lint format format-check types check lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -35,6 +35,10 @@ demo-100: $(READY) ## the same with 120 subtasks and more than 100 workers at on
 test: $(READY) ## run the tests
 	@echo "test: pytest"
 	@$(BARE) $(BIN)/pytest
+
+bench: $(READY) ## what it costs beside plain git, up to 100,000 files; SMALL=1: up to 10,000, in four minutes
+	@echo "bench: side by side with plain git; docs/benchmarks.md says how to read it"
+	@$(BARE) $(BIN)/python -B -m tests.benchmarks $(if $(SMALL),--small)
 
 lint: $(READY) ## look for mistakes (ruff)
 	@echo "lint: ruff check"

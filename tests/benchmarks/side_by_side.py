@@ -121,11 +121,11 @@ class Figure:
         sign = "at least" if self.at_least else "at most"
         wanted = "" if self.wanted is None else f"{sign} {self.wanted:g}"
         verdict = {None: "", True: "met", False: "NOT MET"}[self.met]
-        cells = f"{self.measure:<44}{self.where:>13}  {self.value:>10.4f}{processor:>11}  {wanted:<14}{verdict:<8}"
+        cells = f"{self.measure:<51}{self.where:>13}  {self.value:>10.4f}{processor:>11}  {wanted:<15}{verdict:<9}"
         return f"{cells}{self.note}".rstrip()
 
 
-HEAD = f"{'measure':<44}{'where':>13}  {'figure':>10}{'processor':>11}  {'wanted':<14}"
+HEAD = f"{'measure':<51}{'where':>13}  {'figure':>10}{'processor':>11}  {'wanted':<15}"
 
 
 def ratios(measure: str, files: int, costs: Costs, *, git: str = "git", wanted: Limits) -> list[Figure]:

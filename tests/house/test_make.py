@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-WANTED = {"setup", "demo", "demo-100", "test", "lint", "format", "types", "check", "lock", "clean"}
+WANTED = {"setup", "demo", "demo-100", "test", "bench", "lint", "format", "types", "check", "lock", "clean"}
 
 
 def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
