@@ -125,7 +125,7 @@ class Figure:
         return f"{cells}{self.note}".rstrip()
 
 
-HEAD = f"{'measure':<51}{'where':>13}  {'figure':>10}{'processor':>11}  {'wanted':<15}"
+HEAD = f"{'measure':<51}{'where':>13}  {'figure':>10}{'processor':>11}  wanted"
 
 
 def ratios(measure: str, files: int, costs: Costs, *, git: str = "git", wanted: Limits) -> list[Figure]:
