@@ -2,12 +2,13 @@
 
     python -m tests.benchmarks [--small] [--folder FOLDER]
 
-Each figure is printed when it is there. At the end stand those that are wanted and not met. Nothing is written outside
-of a temporary folder, and how a figure turns out is no error: a busy machine is nobody's mistake.
+Rows are printed in groups, as each is complete. At the end stand those that are wanted and not met. Nothing is written
+outside of a temporary folder, and how a figure turns out is no error: a busy machine is nobody's mistake.
 """
 
 import argparse
 import os
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -69,15 +70,22 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, load {load}"
 
 
+def progress(doing: str) -> None:
+    """For whoever waits: not a part of the page."""
+    sys.stderr.write(f"... {doing}\n")
+
+
 async def page(extent: Extent, at: Path | None) -> None:
     shown, began = Page([]), perf_counter()
     say(f"{machine()}; a figure is our cost over plain git's unless it says otherwise: wall, processor", "", HEAD)
     shown.add(policy_figures(extent.hours))
+    progress("many slots, the box, and a hundred workers at once")
     shown.add(await small_ground((("overlay", 1_000), ("pool", extent.slots)), 8 * extent.rounds, 10))
     leases: dict[int, Costs] = {}
     subtasks: dict[int, Costs] = {}
     landings: dict[int, dict[str, Costs]] = {}
     for files in extent.sizes:
+        progress(f"leases, subtasks and landings on {files:,} files")
         with ground(files, at) as on:
             rounds = extent.rounds_at(files)
             leases[files] = await against_add(on, rounds)
@@ -89,6 +97,7 @@ async def page(extent: Extent, at: Path | None) -> None:
     shown.add(subtask_figures(subtasks))
     shown.add(landing_figures(landings))
     for files, rounds in ((TINY, extent.hundreds + 1), (10_000, extent.hundreds)):
+        progress(f"a hundred subtasks on {files:,} files")
         with ground(files, at, commits=1) as on:
             shown.add(hundred_figures(files, *await hundred(on, rounds)))
     shown.sum_up(perf_counter() - began)
