@@ -44,7 +44,7 @@ from worktrees.workshop import Workshop
 
 CHANGED = 5
 BATCH = 100
-COMMIT: Limits = {kind: {10_000: 1.2, 100_000: 1.2} for kind in KINDS}
+COMMIT: Limits = {kind: {10_000: 1.2} for kind in KINDS}
 ONE: Limits = {"fleet": {10_000: 0.20, 100_000: 0.03}}
 MANY: Limits = {"fleet": {10_000: 0.04, 100_000: 0.01}}
 GROWTH = 1.3
