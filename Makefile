@@ -36,7 +36,7 @@ test: $(READY) ## run the tests
 	@echo "test: pytest"
 	@$(BARE) $(BIN)/pytest
 
-bench: $(READY) ## what it costs beside plain git, up to 100,000 files; SMALL=1: up to 10,000, in four minutes
+bench: $(READY) ## what it costs beside plain git, up to 100,000 files; SMALL=1: up to 10,000, in three minutes
 	@echo "bench: side by side with plain git; docs/benchmarks.md says how to read it"
 	@$(BARE) $(BIN)/python -B -m tests.benchmarks $(if $(SMALL),--small)
 
