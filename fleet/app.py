@@ -113,21 +113,8 @@ class Fleet:
         await _refuse_branch(target, branch)
         from agents.models.claude import is_simulated  # noqa: PLC0415 - the SDK takes a second; mistakes come first
 
-        config = self.config
-        policy = as_policy(config).model_copy(update={"review": order.review})
-        started = f.RunStarted(
-            at=time.time(),
-            run=folder.run,
-            goal=order.goal,
-            repository=str(target.root),
-            base=target.base,
-            base_name=target.base_name,
-            result_branch=branch,
-            policy=policy,
-            plan=order.plan,
-            sandbox=config.box.sandbox,
-            simulated=await is_simulated(config.models.base_url),
-        )
+        simulated = await is_simulated(self.config.models.base_url)
+        started = self._started(order, target, folder.run, simulated=simulated)
         notes = [f.WarningNoted(at=started.at, text=text) for text in (*target.warnings, *self._warnings())]
         try:
             with Journal.create(folder.journal) as journal:
@@ -136,6 +123,21 @@ class Fleet:
             folder.remove()
             raise
         return folder
+
+    def _started(self, order: Order, target: Target, run: str, *, simulated: bool = False) -> f.RunStarted:
+        return f.RunStarted(
+            at=time.time(),
+            run=run,
+            goal=order.goal,
+            repository=str(target.root),
+            base=target.base,
+            base_name=target.base_name,
+            result_branch=result_branch(run),
+            policy=as_policy(self.config).model_copy(update={"review": order.review}),
+            plan=order.plan,
+            sandbox=self.config.box.sandbox,
+            simulated=simulated,
+        )
 
     def _warnings(self) -> tuple[str, ...]:
         if self.config.box.sandbox == "none":
@@ -191,18 +193,7 @@ class Fleet:
         store = await open_store(self.state_dir, target, target.base)
         run = new_run(self.state_dir, order.goal, None).run
         sketch = _Sketch(self.known(), order.goal)
-        start = f.RunStarted(
-            at=time.time(),
-            run=run,
-            goal=order.goal,
-            repository=str(target.root),
-            base=target.base,
-            base_name=target.base_name,
-            result_branch=result_branch(run),
-            policy=as_policy(self.config),
-        )
-        state = replay([(1, start)])
-        assert state is not None  # noqa: S101 - a run that started has a state
+        state = evolve(None, self._started(order, target, run))
         with TemporaryDirectory(prefix="fleet-plan-") as passing:  # there is no run to keep a transcript in
             async with open_minds(self._minds(RunFolder(Path(passing)))) as minds:
                 brief = PlannerBrief(
