@@ -89,6 +89,9 @@ def _figures(state: RunState, now: float) -> list[str]:
         f"  cost                       {money(state.spent.dollars)}{each}{simulated}",
         f"  time                       {duration(state.seconds(now))}",
     ]
+    if state.red_base and state.commits:
+        never = ", ".join(safe(check.command, limit=70) for check in state.red_base)
+        lines.append(f"  gate                       NEVER GREEN: {never}; red on the base, and on all that landed")
     if state.sandbox == "none":
         lines.append("  sandbox                    NONE: commands ran with your rights")
     return lines

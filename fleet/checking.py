@@ -13,7 +13,6 @@ from anyio import create_task_group
 
 from fleet.core import facts as f
 from fleet.core.plan import Criterion
-from fleet.core.state import RunState
 from fleet.meter import Record
 from fleet.ports import Clock, Worktrees
 
@@ -55,8 +54,14 @@ class Checks:
     _trees: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for run in _journalled(self.engine.state):
-            self._keep(run, sure=True)
+        """What an earlier life of the run found out is known. On a base, red was expected and seen once."""
+        attempts = [attempt for subtask in self.engine.state.subtasks.values() for attempt in subtask.attempts]
+        for attempt in attempts:
+            for run in attempt.before:
+                self._keep(run, sure=False)
+        for attempt in attempts:
+            for run in attempt.checks:
+                self._keep(run, sure=True)
 
     async def before(self, base: str, criteria: Sequence[Criterion]) -> tuple[f.CheckRun, ...]:
         """On a base, where they should be red: one run is enough."""
@@ -131,8 +136,3 @@ class Checks:
         if commit not in self._trees:
             self._trees[commit] = await self.worktrees.tree(commit)
         return self._trees[commit]
-
-
-def _journalled(state: RunState) -> list[f.CheckRun]:
-    """What an earlier life of the run found out."""
-    return [run for subtask in state.subtasks.values() for attempt in subtask.attempts for run in attempt.checks]

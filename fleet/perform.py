@@ -15,7 +15,7 @@ from fleet.checking import Checks, Gate
 from fleet.core import facts as f
 from fleet.core.commands import CallPlanner, CheckBase, Command, Publish, RunAttempt, TestBatch, VerifyAttempt
 from fleet.core.evidence import borrowed_tests
-from fleet.core.failures import check_failure, reported_failure
+from fleet.core.failures import check_failure, red_guard, reported_failure
 from fleet.core.plan import Criterion, Subtask
 from fleet.core.remedies import backoff
 from fleet.core.revision import Revision, revise_plan
@@ -197,15 +197,16 @@ class Performer:
             report = f.Report(status="done", summary="finished before an interruption")
             await self._committed(command, change.commit, change.paths, report)
             return
-        vacuous = await self._passes_before(spec, attempt.base)
-        if vacuous is not None:
-            await self._failed(spec.id, attempt.number, vacuous)
+        before = await self._before(spec, attempt.base)
+        if isinstance(before, f.Failure):
+            await self._failed(spec.id, attempt.number, before)
             return
         worker = world.workers[attempt.worker]
         brief = await self._brief(spec, attempt, worker)
         meter = EngineMeter(self._engine, world.clock, "worker", subtask=spec.id, attempt=attempt.number)
         async with world.worktrees.lease(attempt.base) as lease:
-            await self._engine.record(f.WorkerStarted(at=self._now(), subtask=spec.id, number=attempt.number))
+            started = f.WorkerStarted(at=self._now(), subtask=spec.id, number=attempt.number, before=before)
+            await self._engine.record(started)
             report_or_failure = await worker.run(brief, lease.desk, meter)
             if isinstance(report_or_failure, f.Failure):
                 await self._failed(spec.id, attempt.number, report_or_failure)
@@ -260,17 +261,26 @@ class Performer:
             return ""
         return (await repository.read_file(NOTES))[:NOTES_LIMIT]
 
-    async def _passes_before(self, spec: Subtask, base: str) -> f.Failure | None:
-        """A check that passes before any work was done proves nothing: it goes back to the planner."""
-        expected = self._world.gate.resolved([criterion for criterion in spec.acceptance if criterion.fails_before])
-        passing = [run for run in await self._checks.before(base, expected) if run.passed]
-        if not passing:
-            return None
-        return f.Failure(
-            kind="vacuous",
-            summary="passes before any work was done: " + ", ".join(run.criterion for run in passing),
-            evidence="\n".join(f"$ {run.command}\n(exit code 0 on the base {base[:12]})" for run in passing),
-        )
+    async def _before(self, spec: Subtask, base: str) -> tuple[f.CheckRun, ...] | f.Failure:
+        """What the checks say of the base, asked before a worker costs anything.
+
+        One that has to fail there and passes proves nothing; a guard that is red there can't tell whose fault it is.
+        """
+        gate = self._world.gate
+        expected = gate.resolved([criterion for criterion in spec.acceptance if criterion.fails_before])
+        guards = gate.resolved([criterion for criterion in spec.acceptance if not criterion.fails_before])
+        red = await self._checks.before(base, expected)
+        if passing := [run for run in red if run.passed]:
+            return f.Failure(
+                kind="vacuous",
+                summary="passes before any work was done: " + ", ".join(run.criterion for run in passing),
+                evidence="\n".join(f"$ {run.command}\n(exit code 0 on the base {base[:12]})" for run in passing),
+            )
+        green = await self._checks.on(base, guards)
+        allowed = {check.command for check in self._engine.state.red_base}
+        if failing := tuple(run for run in green if not run.fine and run.command not in allowed):
+            return red_guard(failing, base)
+        return tuple(run.model_copy(update={"output": ""}) for run in (*red, *green))
 
     async def _committed(self, command: RunAttempt, commit: str, paths: tuple[str, ...], report: f.Report) -> None:
         await self._engine.record(

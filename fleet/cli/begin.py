@@ -165,6 +165,9 @@ def resume(
     base_url: BaseUrl = None,
     sandbox: Sandbox = None,
     config: ConfigFile = None,
+    allow_red_base: Annotated[
+        bool, typer.Option("--allow-red-base", help="Go on even where the gate fails on the base.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Go on with a run that stopped.
@@ -189,9 +192,16 @@ def resume(
     folder = the_run(run)
     state = folder.state()
     now, who = time.time(), user()
-    changed = f.LimitsChanged(at=now, by=who, workers=workers, budget_dollars=budget, budget_minutes=minutes)
+    changed = f.LimitsChanged(
+        at=now,
+        by=who,
+        workers=workers,
+        budget_dollars=budget,
+        budget_minutes=minutes,
+        allow_red_base=allow_red_base or None,
+    )
     requests: list[f.LimitsChanged | f.Unpaused] = [f.Unpaused(at=now, by=who)] if state.paused else []
-    if any(value is not None for value in (workers, budget, minutes)):
+    if allow_red_base or any(value is not None for value in (workers, budget, minutes)):
         requests.append(changed)
     holder = folder.holder
     if holder is None and state.ending == "landed":

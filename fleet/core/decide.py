@@ -103,7 +103,7 @@ def _bad_base(state: RunState, now: float) -> Iterator[f.Fact]:
         yield f.RunEnded(at=now, ending="failed", why=f"the gate can't be run on {where}: {state.base_failure.summary}")
     elif state.red_base and not state.policy.allow_red_base:
         red = ", ".join(f"{check.command} ({how(check)})" for check in state.red_base)
-        why = f"the gate is red on {where} before anything was done: {red}. Mend it, or begin with --allow-red-base"
+        why = f"the gate is red on {where} before anything was done: {red}. Mend it, or go on with --allow-red-base"
         yield f.RunEnded(at=now, ending="failed", why=why)
 
 
@@ -333,7 +333,8 @@ def _ends(state: RunState, now: float) -> Iterator[f.Fact]:
         return
     planning = state.planning
     if planning.synthesis is not None or _done(state, where):
-        yield f.RunEnded(at=now, ending=outcome(state), why=planning.synthesis or "everything in the plan is done")
+        why = planning.synthesis or "everything in the plan is done"
+        yield f.RunEnded(at=now, ending=outcome(state), why=f"{why}{_never_green(state)}")
     elif questions := state.open_questions():
         if now >= state.last_at + state.policy.answer_wait_s:
             ids = ", ".join(question.id for question in questions)
@@ -345,6 +346,12 @@ def _ends(state: RunState, now: float) -> Iterator[f.Fact]:
         yield f.RunEnded(
             at=now, ending="partial", why=f"the planner was called {planning.calls} times (planner.max_calls)"
         )
+
+
+def _never_green(state: RunState) -> str:
+    """What held nothing back because it was red on the base already, and has passed on no tree since."""
+    never = ", ".join(check.command for check in state.red_base)
+    return f". The gate never passed, neither on the base nor on anything that landed: {never}" if never else ""
 
 
 def _shown(state: RunState) -> bool:

@@ -138,7 +138,7 @@ def _engine_started(state: RunState, fact: f.EngineStarted) -> RunState:
 
 
 def _limits_changed(state: RunState, fact: f.LimitsChanged) -> RunState:
-    given = {name: getattr(fact, name) for name in ("workers", "budget_dollars", "budget_minutes")}
+    given = {name: getattr(fact, name) for name in ("workers", "budget_dollars", "budget_minutes", "allow_red_base")}
     changed = {name: value for name, value in given.items() if value is not None}
     return replace(state, policy=state.policy.model_copy(update=changed))
 
@@ -311,7 +311,10 @@ def _attempt_started(state: RunState, fact: f.AttemptStarted) -> RunState:
 
 
 def _worker_started(state: RunState, fact: f.WorkerStarted) -> RunState:
-    working = _attempt(state, fact.subtask, lambda attempt: replace(attempt, working=True), only=fact.number)
+    def began(attempt: Attempt) -> Attempt:
+        return replace(attempt, working=True, before=fact.before)
+
+    working = _attempt(state, fact.subtask, began, only=fact.number)
     return replace(working, peak=max(working.peak, working.working()))
 
 

@@ -214,6 +214,8 @@ class WorkerStarted(Happened):
     kind: Literal["worker_started"] = "worker_started"
     subtask: SubtaskId
     number: int
+    before: tuple[CheckRun, ...] = ()
+    """What its checks said of the base, without what they printed: a run that is resumed need not ask again."""
 
 
 class AttemptCommitted(Happened):
@@ -345,6 +347,8 @@ class LimitsChanged(Happened):
     workers: int | None = None
     budget_dollars: float | None = None
     budget_minutes: float | None = None
+    allow_red_base: bool | None = None
+    """Whether a base on which the gate is red stops the run. Looked at when the base is."""
 
 
 class RunEnded(Happened):

@@ -21,6 +21,17 @@ def check_failure(failed: tuple[CheckRun, ...]) -> Failure:
     return Failure(kind="check", summary=f"does not pass: {names}", evidence=evidence(failed))
 
 
+def red_guard(failed: tuple[CheckRun, ...], base: str) -> Failure:
+    """Guards that fail before any work was done: whoever works next would be blamed for it, or could never be done."""
+    names = ", ".join(check.criterion for check in failed)
+    why = f"On the base {base[:12]}, before any work was done. Mend it first, or leave the guard out."
+    return Failure(
+        kind="check",
+        summary=f"a guard fails before any work was done: {names}",
+        evidence=f"{evidence(failed)}\n\n{why}",
+    )
+
+
 def evidence(failed: tuple[CheckRun, ...]) -> str:
     share = EVIDENCE // max(1, len(failed))
     return "\n\n".join(f"$ {check.command}\n({how(check)})\n{check.output[-share:]}" for check in failed)

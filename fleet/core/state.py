@@ -25,6 +25,8 @@ class Attempt:
     guidance: str
     started_at: float
     working: bool = False
+    before: tuple[CheckRun, ...] = ()
+    """What its checks said of its base."""
     commit: Sha | None = None
     paths: tuple[str, ...] = ()
     report: Report | None = None

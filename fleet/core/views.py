@@ -115,6 +115,7 @@ def status(state: RunState, now: float, *, alive: bool) -> dict[str, Any]:
         "result_branch": state.result_branch if state.published else None,
         "base": state.base,
         "tip": state.tip,
+        "never_green": [check.command for check in state.red_base],
         "warnings": list(state.warnings),
     }
 

@@ -186,3 +186,29 @@ def test_an_ended_run_wants_nothing_and_waits_for_nothing() -> None:
     assert story.state.ended
     assert story.effects() == ()
     assert next_wake(story.state, story.now) is None
+
+
+def test_a_run_that_landed_on_a_gate_that_never_passed_says_so_at_its_end() -> None:
+    story = Story(Policy(check_base=True, allow_red_base=True), plan_of("a"))
+    red = f.CheckRun(criterion="the gate", command="make test", passed=False, exit_code=2)
+    story.happens(f.BaseChecked(at=0, base="base", checks=(red,)))
+    story.landed("a")
+    assert story.state.ending == "landed"
+    assert story.state.ending_why == (
+        "everything in the plan is done. "
+        "The gate never passed, neither on the base nor on anything that landed: make test"
+    )
+
+
+def test_a_gate_that_passed_once_is_not_said_to_be_red() -> None:
+    story = Story(Policy(check_base=True, allow_red_base=True), plan_of("a"))
+    red = f.CheckRun(criterion="the gate", command="make test", passed=False, exit_code=2)
+    story.happens(f.BaseChecked(at=0, base="base", checks=(red,)))
+    story.work_is_done("a")
+    [probe] = story.state.landing.probes
+    member = probe.members[0].model_copy(update={"commit": "landed-a"})
+    green = red.model_copy(update={"passed": True})
+    story.happens(f.BatchTested(at=0, number=probe.number, tip="landed-a", landed=(member,), checks=(green,)))
+    story.is_published()
+    assert story.state.ending == "landed"
+    assert "never" not in story.state.ending_why

@@ -64,6 +64,15 @@ def test_a_simulated_run_without_a_sandbox_says_so_in_its_summary() -> None:
     assert "NONE" in text
 
 
+def test_a_gate_that_never_passed_stands_in_the_summary() -> None:
+    story = Story(Policy(check_base=True, allow_red_base=True), plan_of("a"))
+    red = f.CheckRun(criterion="the gate", command="make test", passed=False, exit_code=2)
+    story.happens(f.BaseChecked(at=0, base="base", checks=(red,)))
+    story.landed("a")
+    assert "NEVER GREEN: make test" in "\n".join(summary_lines(story.state, story.now))
+    assert status(story.state, story.now, alive=False)["never_green"] == ["make test"]
+
+
 def test_an_unknown_price_is_never_shown_as_nothing() -> None:
     story = Story(plan=plan_of("a"))
     story.model_is_called("a", None)

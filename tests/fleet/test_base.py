@@ -46,7 +46,7 @@ async def test_a_red_base_ends_the_run_before_anything_is_spent_and_says_what_to
     assert book.state.ending == "failed"
     assert book.state.ending_why == (
         "the gate is red on the base main (base) before anything was done: gate (exit code 2). "
-        "Mend it, or begin with --allow-red-base"
+        "Mend it, or go on with --allow-red-base"
     )
 
 
@@ -100,3 +100,11 @@ async def test_on_a_red_base_that_was_allowed_the_gate_holds_nothing_back_until_
 def test_without_a_gate_nothing_waits() -> None:
     [fact] = decide(begun(Policy()).state, 1.0)
     assert isinstance(fact, f.PlannerCalled)
+
+
+async def test_a_run_that_goes_on_may_take_a_red_base_it_would_have_refused() -> None:
+    book = begun(GATED)
+    await book.record(checked(RED))
+    await book.record(f.RunReopened(at=2.0, by="ada"), f.LimitsChanged(at=2.0, by="ada", allow_red_base=True))
+    await book.record(checked(RED))
+    assert (book.state.ended, book.state.planning.open) == (False, 1)

@@ -85,6 +85,18 @@ async def test_a_resumed_run_knows_what_it_found_out() -> None:
     assert (run, hands.ran) == (known, [])
 
 
+async def test_a_resumed_run_knows_what_was_red_on_a_base_but_holds_it_against_nobody() -> None:
+    book = queued("a")
+    red = f.CheckRun(criterion="it works", command="test", passed=False, tree="base")
+    book.state = evolve(book.state, f.WorkerStarted(at=2.0, subtask="a", number=1, before=(red,)))
+    hands = PaperHands(passes=lambda *_: False)
+    asked = checks(hands, book)
+    assert await asked.before("base", [TEST]) == (red,)
+    assert hands.ran == []
+    await asked.on("base", [TEST])
+    assert len(hands.ran) == 1
+
+
 async def test_what_ran_out_of_time_is_asked_again() -> None:
     hands = PaperHands()
     asked = checks(hands, reruns=0)
