@@ -1,14 +1,16 @@
 """A worker that calls a model: one conversation an attempt, at one desk, from the brief to a report."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from agents.allowance import Allowance
 from agents.conversation import Conversation, Guards, Setting
 from agents.models.calls import Caller
 from agents.prompting import render
 from agents.settings import MindSettings, WorkerSettings
 from agents.text import capped, fenced
 from agents.tools.registry import WORKER_TOOLS, Bounds
+from agents.tools.tool import Tool
 from agents.transcripts import Transcripts
 from fleet.core.facts import Failure, Report
 from fleet.ports import Desk, Meter, WorkerBrief
@@ -24,6 +26,8 @@ class Kind:
 
     prompt: str
     tools: tuple[str, ...]
+    offline: bool = False
+    """Its commands never reach the network, whatever the box allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +42,39 @@ class ApiWorker:
 
     @property
     def model(self) -> str | None:
-        return self.own.model or self.settings.worker_model
+        return self.own.models[0] if self.own.models else self.settings.worker_model
 
     async def run(self, brief: WorkerBrief, desk: Desk, meter: Meter) -> Report | Failure:
         """Do the subtask at this desk."""
-        settings = self.settings
-        bounds = Bounds(command_s=settings.command_s, output_chars=settings.output_chars)
+        settings, own = self.settings, self.own
         setting: Setting[Report] = Setting(
-            model=brief.model or self.own.model or settings.worker_model,
+            model=brief.model or self.model or settings.worker_model,
             max_tokens=settings.max_tokens,
-            system=render(self.kind.prompt),
-            tools=tuple(WORKER_TOOLS[name](desk, bounds) for name in self.kind.tools),
+            system=system_prompt(self.kind.prompt, own),
+            tools=self._tools(desk),
             ending="report",
-            guards=Guards(turns=self.own.turns, seconds=settings.attempt_s),
+            guards=Guards(turns=own.turns, seconds=own.time_s),
         )
+        allowance = Allowance(meter, own.tokens, own.dollars)
         with self.transcripts.open(brief.subtask.id, brief.attempt) as transcript:
-            result = await Conversation(setting, self.caller, meter, transcript).hold(first_message(brief))
+            result = await Conversation(setting, self.caller, allowance, transcript).hold(first_message(brief))
+        if isinstance(result, Failure) and result.kind == "budget" and allowance.exhausted:
+            result = result.model_copy(update={"summary": allowance.exhausted})
         chosen = brief.subtask.model
         return _own_fault(result, chosen) if isinstance(result, Failure) and chosen else result
+
+    def _tools(self, desk: Desk) -> tuple[Tool[Report], ...]:
+        own, settings = self.own, self.settings
+        extras = replace(own.extras, network=False) if self.kind.offline else own.extras
+        bounds = Bounds(settings.command_s, settings.output_chars, extras=extras, hosts=own.hosts)
+        names = dict.fromkeys((*(own.tools or self.kind.tools), "report"))
+        return tuple(WORKER_TOOLS[name](desk, bounds) for name in names)
+
+
+def system_prompt(name: str, own: WorkerSettings) -> str:
+    """What a kind is told, and after it what this worker is."""
+    told = render(name, reporting=render("reporting"), hosts=", ".join(own.hosts))
+    return f"{told}\n# What you are told besides\n\n{own.prompt.strip()}\n" if own.prompt.strip() else told
 
 
 def first_message(brief: WorkerBrief) -> list[str]:

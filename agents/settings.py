@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agents.models.prices import Price
+from fleet.ports import NO_EXTRAS, Extras
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,12 +12,27 @@ class WorkerSettings:
     """One worker the planner can choose: a kind, and what is said of this one."""
 
     kind: str = "coder"
-    model: str | None = None
-    """Its model, where it is not everyone's."""
-    turns: int = 60
-    """Calls in one attempt."""
     description: str = ""
     """What the planner is told it is good for; empty: what the kind says of itself."""
+    models: tuple[str, ...] = ()
+    """Its models, where they are not everyone's: the first is used unless an attempt names another."""
+    prompt: str = ""
+    """What it is told besides what its kind is told."""
+    tools: tuple[str, ...] = ()
+    """Its tools, where they are not those of its kind."""
+    command: tuple[str, ...] = ()
+    """The words of the command line, for kinds that run a program."""
+    hosts: tuple[str, ...] = ()
+    """Whom the manager may ask for it, for kinds that reach the network."""
+    turns: int = 60
+    """Calls in one attempt."""
+    tokens: int | None = None
+    dollars: float | None = None
+    time_s: float = 3600.0
+    extras: Extras = NO_EXTRAS
+    """What the box of its commands shows besides what everybody's shows."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Values its commands are given that nobody else shall see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +53,6 @@ class MindSettings:
     """Calls the planner may spend on reading before it must hand in a revision."""
     planner_s: float = 1800.0
     """How long one planner conversation may take."""
-    attempt_s: float = 3600.0
-    """How long one worker conversation may take."""
     repairs: int = 2
     """How often a revision that does not hold together may be mended."""
     horizon: int = 40

@@ -18,7 +18,7 @@ from agents.models.prices import Price
 from agents.settings import MindSettings, WorkerSettings
 from fleet import __version__
 from fleet.checking import Gate
-from fleet.config import Loaded
+from fleet.config import Loaded, user_file_path
 from fleet.core import facts as f
 from fleet.core.evolve import evolve
 from fleet.core.ids import result_branch
@@ -34,6 +34,7 @@ from fleet.journal import Journal, held, replay
 from fleet.perform import Performer, World
 from fleet.ports import FleetError, ModelUse, PlannerBrief, UsageError
 from fleet.settings import Config, as_policy
+from fleet.staff import Surroundings, staff
 from worktrees.box import require
 from worktrees.git import Git, text
 from worktrees.settings import MIB, BoxLimits, HandSettings
@@ -259,6 +260,10 @@ class Fleet:
             max_pool_bytes=int(trees.max_gb * 1e9) if trees.max_gb else None,
         )
 
+    def staff(self) -> dict[str, WorkerSettings]:
+        """The workers there are."""
+        return staff(self.config.workers, Surroundings(user_file_path().parent, self.environ))
+
     def _minds(self, folder: RunFolder) -> MindSettings:
         models, planner, limits = self.config.models, self.config.planner, self.config.limits
         return MindSettings(
@@ -267,10 +272,7 @@ class Fleet:
             transcripts=folder.transcripts,
             planner_model=planner.model,
             worker_model=models.worker,
-            workers={
-                name: WorkerSettings(kind=kind.kind, model=kind.model, turns=kind.turns, description=kind.description)
-                for name, kind in self.config.workers.items()
-            },
+            workers=self.staff(),
             max_tokens=models.max_tokens,
             explore_turns=planner.explore_turns,
             repairs=planner.repairs,

@@ -34,6 +34,7 @@ from fleet.trust import trust_problems
 
 REPOSITORY_FILE = "fleet.toml"
 _LISTED_PATHS: tuple[Key, ...] = (("box", "read_only"), ("box", "path"))
+_WORKERS_PATHS, _DEPTH = ("read_only", "path"), 3  # of [workers.NAME]
 _STATE_DIR: Key = ("state", "dir")
 
 
@@ -135,7 +136,8 @@ class _Reader:
         for key in missing_keys(nested(values.items())):
             self.problems.append(self._layer_with(key[:-1]).problem(key, "is missing").text)
         self.stop_on_problems()
-        for key in _LISTED_PATHS:
+        theirs = [key for key in values if key[0] == "workers" and key[-1] in _WORKERS_PATHS and len(key) == _DEPTH]
+        for key in (*_LISTED_PATHS, *theirs):
             values[key] = [self._resolved(places, key, path) for path in _texts(values.get(key))]
         values[_STATE_DIR] = self._state_dir(places, str(values.get(_STATE_DIR) or ""))
         self.stop_on_problems()

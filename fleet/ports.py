@@ -1,6 +1,6 @@
 """What the engine needs of the world: minds, hands, a memory and a clock. It knows domain types and no adapter."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -93,6 +93,22 @@ class CommandResult:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What the box of a command shows and allows besides the usual. The operator's choice, never a worker's."""
+
+    read_only: tuple[str, ...] = ()
+    """Folders and files of this machine, each at its own path."""
+    path: tuple[str, ...] = ()
+    """Folders before all others in PATH."""
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    network: bool | None = None
+    """None: as for everybody."""
+
+
+NO_EXTRAS = Extras()
+
+
 class Desk(Protocol):
     """A worker's place: one worktree, and hands that work only inside its box."""
 
@@ -101,7 +117,7 @@ class Desk(Protocol):
         """The worktree's path as the worker sees it."""
         ...
 
-    async def run(self, command: str, *, timeout_s: float) -> CommandResult: ...
+    async def run(self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS) -> CommandResult: ...
 
     async def read(self, path: str) -> bytes:
         """Raises `DeskError` with a message for the model."""

@@ -121,6 +121,7 @@ Line = Annotated[str, AfterValidator(_one_line)]
 Name = Annotated[str, Field(min_length=1), AfterValidator(_one_line)]
 Command = Annotated[str, AfterValidator(_command)]
 Texts = Annotated[tuple[Name, ...], Field(strict=False)]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 class Run(Section):
@@ -179,9 +180,22 @@ class Models(Section):
 
 class WorkerKind(Section):
     kind: Name = "coder"
-    model: Name | None = None
-    turns: int = Field(default=60, ge=1, le=1000)
     description: Line = ""
+    model: Name | None = None
+    models: Texts = ()
+    prompt: Command = ""
+    tools: Texts = ()
+    command: Line = ""
+    hosts: Texts = ()
+    turns: int = Field(default=60, ge=1, le=1000)
+    tokens: int | None = Field(default=None, ge=1)
+    dollars: float | None = Field(default=None, gt=0)
+    time_s: float = Field(default=3600.0, gt=0, le=86_400)
+    read_only: Texts = ()
+    path: Texts = ()
+    network: bool = False
+    environment: dict[Variable, Line] = {}
+    pass_environment: Annotated[tuple[Variable, ...], Field(strict=False)] = ()
 
 
 class Checks(Section):
@@ -206,7 +220,7 @@ class Box(Section):
     disk_mb: int = Field(default=8192, ge=16)
     read_only: Texts = ()
     path: Texts = ()
-    environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], Line] = {}
+    environment: dict[Variable, Line] = {}
     commands: int = Field(default=0, ge=0, le=10_000)
     max_file_mb: int = Field(default=50, ge=1, le=100_000)
     max_files: int = Field(default=20_000, ge=1)

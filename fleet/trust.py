@@ -21,6 +21,16 @@ _YOURS: Mapping[Key, str] = {
     ("models", "prices"): "decides what your budget counts",
     ("state", "dir"): "chooses where on your machine files are written",
 }
+_WORKERS: Mapping[str, str] = {
+    "command": "chooses a program that a worker runs with what you gave it",
+    "prompt": "speaks to a worker in your name",
+    "hosts": "decides whom a worker may ask",
+    "environment": "sets what a worker's program is told",
+    "pass_environment": "chooses which of your secrets a worker gets",
+    "read_only": "shows a worker files of your machine",
+    "path": "chooses the programs that a worker runs",
+}
+"""Keys of `[workers.NAME]`: what one of them gives, another could carry off, so they come from one hand."""
 _PATHS = (("box", "read_only"), ("box", "path"))
 _BUDGETS = (("run", "budget_dollars"), ("run", "budget_minutes"))
 
@@ -50,7 +60,12 @@ def _problem(key: Key, value: object, repository: Path, below: Mapping[Key, obje
     for length in range(1, len(key) + 1):
         if reason := _YOURS.get(key[:length]):
             return f"{reason}, which a repository may not"
-    if key == ("box", "network") and value is True:
+    if key[0] == "workers" and len(key) > 2:  # noqa: PLR2004 - workers.NAME.key
+        if reason := _WORKERS.get(key[2]):
+            return f"{reason}, which a repository may not"
+        if key[2] in {"kind", "tools"} and any((*key[:2], given) in below for given in (*_WORKERS, "network")):
+            return "makes something else of a worker that you gave more than others, which a repository may not"
+    if key[0] in {"box", "workers"} and key[-1] == "network" and value is True:
         return "gives workers the network, which a repository may not"
     if key == ("models", "base_url") and not is_loopback(str(value)):
         return f"sends your key and code to {shown_value(value)}; a repository may only name an address of this machine"

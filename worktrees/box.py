@@ -17,7 +17,7 @@ from pathlib import Path
 from anyio import create_task_group
 
 from fleet.core.facts import Failure
-from fleet.ports import Broken, FleetError
+from fleet.ports import NO_EXTRAS, Broken, Extras, FleetError
 from worktrees.decoy import POINTER, PROGRAM, PROGRAMS, ROOT, Decoy
 from worktrees.guard import Guard
 from worktrees.marks import MARK, Manager, this_manager
@@ -66,6 +66,20 @@ class Box:
     def root(self, place: Place) -> str:
         """The worktree's path as the command sees it."""
         return ROOT if self.settings.sandbox == "bubblewrap" else str(place.tree)
+
+    def with_(self, extras: Extras) -> "Box":
+        """The box that shows and allows these, too."""
+        if extras == NO_EXTRAS:
+            return self
+        settings = self.settings
+        wider = replace(
+            settings,
+            read_only=(*settings.read_only, *map(Path, extras.read_only)),
+            path=(*map(Path, extras.path), *settings.path),
+            environment={**settings.environment, **extras.environment},
+            network=settings.network if extras.network is None else extras.network,
+        )
+        return replace(self, settings=wider)
 
     def shell(self, script: str) -> tuple[str, ...]:
         """The command line that runs a script as the shell of this machine would."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from anyio import CapacityLimiter
 
-from fleet.ports import CommandResult, DeskError
+from fleet.ports import NO_EXTRAS, CommandResult, DeskError, Extras
 from worktrees.box import Box, Place
 from worktrees.process import Finished
 from worktrees.settings import HandSettings
@@ -54,12 +54,12 @@ class BoxDesk:
     def root(self) -> str:
         return self.box.root(self.place)
 
-    async def run(self, command: str, *, timeout_s: float) -> CommandResult:
+    async def run(self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS) -> CommandResult:
         if "\0" in command:
             raise DeskError("a command can't hold a NUL character")
         self._check_open()
         async with self.turns:
-            done = await self.box.run(
+            done = await self.box.with_(extras).run(
                 self.place, self.box.shell(command), timeout_s=timeout_s, cap=self.settings.output_bytes
             )
         return CommandResult(

@@ -8,7 +8,7 @@ from pydantic import Field
 from agents.models.answer import Block
 from agents.text import capped
 from agents.tools.tool import Arguments, BadInput, Said, arguments
-from fleet.ports import Desk
+from fleet.ports import NO_EXTRAS, Desk, Extras
 
 
 class BashArguments(Arguments):
@@ -22,10 +22,11 @@ class Bash:
     name = "bash"
     declaration: Block = {"type": "bash_20250124", "name": "bash"}  # noqa: RUF012 - the wire's own name, never changed
 
-    def __init__(self, desk: Desk, *, timeout_s: float, output_chars: int) -> None:
+    def __init__(self, desk: Desk, *, timeout_s: float, output_chars: int, extras: Extras = NO_EXTRAS) -> None:
         self._desk = desk
         self._timeout_s = timeout_s
         self._output_chars = output_chars
+        self._extras = extras
 
     def reads_only(self, raw: Mapping[str, Any]) -> bool:  # noqa: ARG002 - nobody knows what a command changes
         return False
@@ -38,7 +39,7 @@ class Bash:
             raise BadInput("The input does not fit the tool:\n- command: is missing")
         if "\0" in asked.command:
             raise BadInput("The input does not fit the tool:\n- command: holds a NUL character")
-        done = await self._desk.run(asked.command, timeout_s=self._timeout_s)
+        done = await self._desk.run(asked.command, timeout_s=self._timeout_s, extras=self._extras)
         output = capped(done.output, self._output_chars).rstrip("\n")
         if done.timed_out:
             ending = f"[stopped after {self._timeout_s:g} s: it had not finished]"

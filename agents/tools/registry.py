@@ -15,7 +15,7 @@ from agents.tools.report import ReportTool
 from agents.tools.search import Search
 from agents.tools.tool import Tool
 from fleet.core.facts import Report
-from fleet.ports import Desk
+from fleet.ports import NO_EXTRAS, Desk, Extras
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,16 @@ class Bounds:
 
     command_s: float
     output_chars: int
+    extras: Extras = NO_EXTRAS
+    """What the box of commands shows and allows besides."""
+    hosts: tuple[str, ...] = ()
+    """Whom `fetch` may ask."""
 
 
 WORKER_TOOLS: dict[str, Callable[[Desk, Bounds], Tool[Report]]] = {
-    "bash": lambda desk, bounds: Bash(desk, timeout_s=bounds.command_s, output_chars=bounds.output_chars),
+    "bash": lambda desk, bounds: Bash(
+        desk, timeout_s=bounds.command_s, output_chars=bounds.output_chars, extras=bounds.extras
+    ),
     "str_replace_based_edit_tool": lambda desk, bounds: EditTool(desk, output_chars=bounds.output_chars),
     "report": lambda _desk, _bounds: ReportTool(),
 }

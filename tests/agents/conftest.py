@@ -1,6 +1,7 @@
 """A model that says what a test scripts, over real HTTP; a desk in a real folder; a repository of a few files."""
 
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from agents.minds import Minds, open_minds
 from agents.models.claude import Claude, Line, open_claude
 from agents.settings import MindSettings
 from fleet.core.plan import Criterion, Subtask
-from fleet.ports import CommandResult, DeskError, ModelUse, WorkerBrief
+from fleet.ports import NO_EXTRAS, CommandResult, DeskError, Extras, ModelUse, WorkerBrief
 
 Body = dict[str, Any]
 Reply = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -205,10 +206,12 @@ class FolderDesk:
     def root(self) -> str:
         return str(self.folder)
 
-    async def run(self, command: str, *, timeout_s: float) -> CommandResult:
+    async def run(self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS) -> CommandResult:
         self.commands.append(command)
         with anyio.move_on_after(timeout_s):
-            done = await anyio.run_process(["bash", "-c", f"exec 2>&1\n{command}"], cwd=self.folder, check=False)
+            env = {**os.environ, **extras.environment}
+            line = ["bash", "-c", f"exec 2>&1\n{command}"]
+            done = await anyio.run_process(line, cwd=self.folder, check=False, env=env)
             return CommandResult(done.returncode, done.stdout.decode(errors="surrogateescape"))
         return CommandResult(-1, "", timed_out=True)
 

@@ -227,7 +227,7 @@ async def test_halves_of_characters_do_no_harm(talk: Talk) -> None:
 
 
 async def test_time_runs_out(talk: Talk) -> None:
-    failure = await talk.fails(says(bash("sleep 60")), attempt_s=0.3)
+    failure = await talk.fails(says(bash("sleep 60")), workers={"coder": WorkerSettings(time_s=0.3)})
     assert failure.kind == "budget"
     assert "0.3 s" in failure.summary
 

@@ -4,15 +4,19 @@ from pathlib import Path
 
 import pytest
 
+from agents.coder import system_prompt
 from agents.prompting import render
+from agents.settings import WorkerSettings
 
+API_KINDS = ("coder", "writer", "processor", "retriever")
 SNAPSHOTS = Path(__file__).with_name("snapshots")
-VALUES: dict[str, dict[str, object]] = {"planner": {"horizon": 12}, "coder": {}}
+VALUES: dict[str, dict[str, object]] = {"planner": {"horizon": 12}, **{name: {} for name in API_KINDS}}
 
 
 @pytest.mark.parametrize("name", VALUES)
 def test_the_prompt_is_the_one_that_was_read_over(name: str) -> None:
-    text = render(name, **VALUES[name])
+    own = WorkerSettings(hosts=("docs.example.org",))
+    text = system_prompt(name, own) if name in API_KINDS else render(name, **VALUES[name])
     assert "$" not in text
     assert text == (SNAPSHOTS / f"{name}.txt").read_text(encoding="utf-8")
 

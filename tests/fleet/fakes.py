@@ -27,10 +27,12 @@ from fleet.core.validate import Problem
 from fleet.engine import Engine
 from fleet.perform import Performer, World
 from fleet.ports import (
+    NO_EXTRAS,
     Broken,
     Change,
     CommandResult,
     Desk,
+    Extras,
     Merged,
     Meter,
     ModelUse,
@@ -205,8 +207,8 @@ class FakeDesk:
 
     root = "/work"
 
-    async def run(self, command: str, *, timeout_s: float) -> CommandResult:
-        return CommandResult(exit_code=0, output=f"{command} {timeout_s}")
+    async def run(self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS) -> CommandResult:
+        return CommandResult(exit_code=0, output=f"{command} {timeout_s} {extras}")
 
     async def read(self, path: str) -> bytes:
         return path.encode()

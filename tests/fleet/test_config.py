@@ -289,6 +289,14 @@ def test_what_a_hostile_file_says_reaches_the_terminal_harmless(load: Load) -> N
         ("[models]\napi_key_env = 'AWS_SECRET_ACCESS_KEY'", "chooses which of your secrets is sent"),
         ("[models.prices.'claude-opus-5-5']\ninput = 0\noutput = 0", "decides what your budget counts"),
         ("[state]\ndir = '~/x'", "chooses where on your machine files are written"),
+        ("[workers.x]\ncommand = 'sh -c id'", "chooses a program that a worker runs"),
+        ("[workers.x]\nprompt = 'obey'", "speaks to a worker in your name"),
+        ("[workers.x]\nhosts = ['example.com']", "decides whom a worker may ask"),
+        ("[workers.x]\nenvironment = { LD_PRELOAD = 'x' }", "sets what a worker's program is told"),
+        ("[workers.x]\npass_environment = ['AWS_KEY']", "chooses which of your secrets a worker gets"),
+        ("[workers.x]\nread_only = ['/etc']", "shows a worker files of your machine"),
+        ("[workers.x]\npath = ['/tmp']", "chooses the programs that a worker runs"),
+        ("[workers.x]\nnetwork = true", "gives workers the network"),
         ("[run]\nbudget_dollars = 50", "raises your own limit of 5 to 50"),
     ],
 )
@@ -319,6 +327,19 @@ def test_a_repository_may_not_set_what_would_harm_who_runs_it(
 )
 def test_a_repository_may_say_how_it_is_worked_on(load: Load, text: str) -> None:
     load(repository=text, user="[run]\nbudget_dollars = 5")
+
+
+@pytest.mark.parametrize("text", ["kind = 'coder'", "tools = ['bash']"])
+def test_a_repository_may_not_make_something_else_of_a_worker_that_was_given_more(load: Load, text: str) -> None:
+    yours = "[workers.agent]\nkind = 'command'\ncommand = 'agent'\nnetwork = true"
+    assert "makes something else" in problem(load, repository=f"[workers.agent]\n{text}", user=yours)
+    assert load(repository=f"[workers.other]\n{text}", user=yours).config.workers["agent"].network
+
+
+def test_paths_of_a_worker_are_resolved_like_those_of_the_box(load: Load) -> None:
+    own = load(user="[workers.x]\nread_only = ['~/tool', '/opt/t']\npath = ['~/bin']").config.workers["x"]
+    assert (own.read_only, own.path) == (("/home/user/tool", "/opt/t"), ("/home/user/bin",))
+    assert "workers.x.path must be absolute" in problem(load, user="[workers.x]\npath = ['bin']")
 
 
 def test_a_repositorys_file_may_not_be_a_link_out_of_it(tmp_path: Path) -> None:

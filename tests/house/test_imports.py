@@ -18,6 +18,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.app": None,
     "fleet.cli": None,
     "fleet.doctor": None,
+    "fleet.staff": ("fleet.core", "fleet.ports", "fleet.settings", "agents.settings"),
     "fleet.tidy": None,
     "fleet.__main__": None,
     "fleet.core": ("fleet.core",),

@@ -11,7 +11,7 @@ import pytest
 from anyio import create_task_group
 
 from fleet.core.plan import Criterion
-from fleet.ports import Broken, DeskError
+from fleet.ports import Broken, DeskError, Extras
 from tests.worktrees.conftest import Bench, OpenBench, python_shown
 
 
@@ -177,3 +177,26 @@ async def test_without_a_sandbox_the_desk_is_the_worktree_itself(
                 await desk.read(path)
         left = await desk.run("sleep 600 & echo on", timeout_s=60)
         assert left.output == "on\n"
+
+
+async def test_extras_hold_for_their_command_alone(open_bench: OpenBench, tmp_path: Path) -> None:
+    shown = tmp_path / "tools"
+    shown.mkdir()
+    (shown / "greet").write_text("#!/bin/sh\necho hello $WHOM\n")
+    (shown / "greet").chmod(0o755)
+    extras = Extras(read_only=(str(shown),), path=(str(shown),), environment={"WHOM": "you"})
+    async with open_bench(environment={"WHOM": "all"}) as bench, bench.hands.lease(bench.base) as lease:
+        assert (await lease.desk.run("greet", timeout_s=20, extras=extras)).output == "hello you\n"
+        assert (await lease.desk.run(f"echo x > {shown}/greet", timeout_s=20, extras=extras)).exit_code != 0
+        assert (await lease.desk.run(f"echo $WHOM; test ! -e {shown}", timeout_s=20)).output == "all\n"
+
+
+async def test_the_network_can_be_opened_or_closed_for_one_command(open_bench: OpenBench) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connect = f"exec 3<>/dev/tcp/127.0.0.1/{listener.getsockname()[1]}"
+        async with open_bench() as bench, bench.hands.lease(bench.base) as lease:
+            assert (await lease.desk.run(connect, timeout_s=20, extras=Extras(network=True))).exit_code == 0
+            assert (await lease.desk.run(connect, timeout_s=20)).exit_code != 0
+        async with open_bench(network=True) as bench, bench.hands.lease(bench.base) as lease:
+            assert (await lease.desk.run(connect, timeout_s=20, extras=Extras(network=False))).exit_code != 0
+            assert (await lease.desk.run(connect, timeout_s=20)).exit_code == 0

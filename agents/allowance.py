@@ -1,0 +1,32 @@
+"""One attempt's own limits of tokens and dollars, in front of the run's: asked before each call, counted after it."""
+
+from dataclasses import dataclass
+
+from fleet.core.usage import Spend
+from fleet.ports import Meter, ModelUse
+
+
+@dataclass(slots=True)
+class Allowance:
+    """A meter that also says no when this attempt has had its share. A call under way is never cut short."""
+
+    meter: Meter
+    tokens: int | None = None
+    dollars: float | None = None
+    spent: Spend = Spend()
+
+    @property
+    def exhausted(self) -> str | None:
+        """The limit that this attempt has reached, in words."""
+        if self.tokens is not None and self.spent.usage.total >= self.tokens:
+            return f"the attempt used {self.spent.usage.total} tokens; its worker may use {self.tokens}"
+        if self.dollars is not None and self.spent.priced_dollars >= self.dollars:
+            return f"the attempt cost ${self.spent.priced_dollars:.4f}; its worker may cost ${self.dollars:g}"
+        return None
+
+    def may_call(self) -> bool:
+        return self.exhausted is None and self.meter.may_call()
+
+    async def used(self, use: ModelUse) -> None:
+        self.spent = self.spent.plus(use.usage, use.dollars)
+        await self.meter.used(use)
