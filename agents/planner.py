@@ -14,7 +14,7 @@ from agents.transcripts import Transcripts
 from fleet.core.facts import Failure
 from fleet.ports import Meter, PlannerBrief, Repository
 
-_TAGS = re.compile(r"<(?=\s*/?\s*(?:epic|state|workers)\b)", re.IGNORECASE)
+_TAGS = re.compile(r"<(?=\s*/?\s*(?:epic|state|workers|notes|area)\b)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class ClaudePlanner:
             guards=Guards(turns=settings.explore_turns + closing, seconds=settings.planner_s, closing=closing),
             reminder=state,
         )
-        first = [f"<epic>{epic_text(brief.epic)}</epic>", *_workers(brief), state]
+        first = [f"<epic>{epic_text(brief.epic)}</epic>", *_blocks(brief), state]
         with self.transcripts.open("planner", brief.call) as transcript:
             return await Conversation(setting, self.caller, meter, transcript).hold(first)
 
@@ -50,5 +50,6 @@ def epic_text(epic: str) -> str:
     return _TAGS.sub("&lt;", epic)
 
 
-def _workers(brief: PlannerBrief) -> list[str]:
-    return [fenced("workers", brief.workers)] if brief.workers else []
+def _blocks(brief: PlannerBrief) -> list[str]:
+    blocks = {"workers": brief.workers, "notes": brief.notes}
+    return [fenced(name, dict(block)) for name, block in blocks.items() if block]

@@ -31,6 +31,7 @@ from fleet.engine import Engine
 from fleet.environment import user
 from fleet.folders import RunFolder, make_state_dir, new_run
 from fleet.journal import Journal, held, replay
+from fleet.notes import planner_notes
 from fleet.perform import Performer, World
 from fleet.ports import FleetError, ModelUse, PlannerBrief, UsageError
 from fleet.settings import Config, as_policy
@@ -203,6 +204,7 @@ class Fleet:
                     epic=order.goal,
                     state=planner_state(state, time.time()),
                     workers=minds.descriptions,
+                    notes=await planner_notes(Snapshot(store.git, target.base)),
                 )
                 failure = await minds.planner.plan(brief, Snapshot(store.git, target.base), sketch.submit, sketch)
         if failure is not None:

@@ -25,6 +25,7 @@ from fleet.core.validate import Known, Problem
 from fleet.core.views import planner_state
 from fleet.landing import Lander
 from fleet.meter import EngineMeter, Record
+from fleet.notes import planner_notes, worker_notes
 from fleet.ports import (
     Broken,
     Clock,
@@ -37,8 +38,6 @@ from fleet.ports import (
     Worktrees,
 )
 
-NOTES = "AGENTS.md"
-NOTES_LIMIT = 20_000  # characters
 CLASH_LIMIT, PATCH_LIMIT = 3_000, 2_900  # characters of a conflict's evidence, and of the change it is about
 TRIES = 4
 TRACE = 4_000  # characters of a bug's trace
@@ -144,6 +143,7 @@ class Performer:
             epic=state.goal,
             state=planner_state(state, self._now()),
             workers=dict(world.descriptions),
+            notes=await planner_notes(world.worktrees.at(state.tip)),
         )
 
         async def submit(revision: Revision) -> Sequence[Problem]:
@@ -243,7 +243,7 @@ class Performer:
             guidance=attempt.guidance,
             failures=tuple((number, failure) for number, failure in failures if failure is not None),
             results=tuple((need, report) for need, report in results if report is not None),
-            notes=await self._notes(attempt.base),
+            notes=await worker_notes(self._world.worktrees.at(attempt.base)),
         )
 
     async def _told(self, past: Attempt) -> f.Failure | None:
@@ -254,12 +254,6 @@ class Performer:
         patch = await self._world.worktrees.diff(past.base, past.commit)
         parts = (failure.evidence[:CLASH_LIMIT], "What that attempt changed:", patch[:PATCH_LIMIT])
         return failure.model_copy(update={"evidence": "\n\n".join(parts)})
-
-    async def _notes(self, base: str) -> str:
-        repository = self._world.worktrees.at(base)
-        if NOTES not in await repository.list_files(NOTES):
-            return ""
-        return (await repository.read_file(NOTES))[:NOTES_LIMIT]
 
     async def _before(self, spec: Subtask, base: str) -> tuple[f.CheckRun, ...] | f.Failure:
         """What the checks say of the base, asked before a worker costs anything.

@@ -69,6 +69,8 @@ class PlannerBrief:
     """The shared state, as `model-protocol` prints it."""
     workers: dict[str, str] = field(default_factory=dict)
     """The worker kinds there are, each with what it is for."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """What the repository says of itself, by path: untrusted."""
 
 
 class Planner(Protocol):

@@ -3,6 +3,7 @@
 Everything it returns is untrusted text from the repository. There is no worktree, so there is no link to follow.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,9 @@ READ_CAP = 256 * 1024
 SEARCH_CAP = 64 * 1024
 SEARCH_LINES = 200
 LINE_WIDTH = 300
+CHURN_COMMITS = 300
+CHURN_CAP = 4 * 1024 * 1024
+CHURN_PATHS = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,15 @@ class Snapshot:
     async def history(self, path: str | None = None, limit: int = 20) -> str:
         if path is not None and (problem := path_problem(path)):
             raise DeskError(problem)
-        return await reader.history(self.git.git_dir, self.commit, about=path, limit=max(1, min(limit, 200)))
+        commits = await reader.history(self.git.git_dir, self.commit, about=path, limit=max(1, min(limit, 200)))
+        return commits if path is not None else f"{commits}\n\n{await self._churn()}"
+
+    async def _churn(self) -> str:
+        """The paths that most of the latest commits changed: where work meets other work."""
+        ask = ("log", "-z", "--format=", "--name-only", "--no-renames", f"-{CHURN_COMMITS}", self.commit)
+        changed = Counter(name for name in fields(await self.git(*ask, cap=CHURN_CAP)) if name.strip())
+        lines = [f"{count:5} {name}" for name, count in changed.most_common(CHURN_PATHS)]
+        return "\n".join((f"changed most often in the last {CHURN_COMMITS} commits:", *lines))
 
     def _hit(self, raw: bytes) -> tuple[str, str, str] | None:
         where, _, rest = raw.partition(b"\0")

@@ -14,7 +14,7 @@ class HistoryArguments(Arguments):
 
 class History(Exploring[HistoryArguments]):
     name = "history"
-    description = "Shows the latest commits, newest first."
+    description = "Shows the latest commits, newest first, and without a path the files that change most often."
     takes = HistoryArguments
 
     async def look(self, repository: Repository, asked: HistoryArguments) -> str:

@@ -32,6 +32,7 @@ from fleet.ports import (
     Change,
     CommandResult,
     Desk,
+    DeskError,
     Extras,
     Merged,
     Meter,
@@ -153,6 +154,8 @@ class FakeRepository:
         return [path for path in self.files if pattern in {None, path}]
 
     async def read_file(self, path: str) -> str:
+        if path not in self.files:
+            raise DeskError(f"{path} does not exist")
         return self.files[path]
 
     async def search(self, text: str, pattern: str | None = None) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 OURS = {"fleet", "agents", "worktrees", "dashboards"}
 
-LOOP = ("fleet.engine", "fleet.meter", "fleet.perform", "fleet.landing", "fleet.checking")
+LOOP = ("fleet.notes", "fleet.engine", "fleet.meter", "fleet.perform", "fleet.landing", "fleet.checking")
 
 # A module and what of ours it may import; the longest prefix that fits it decides. None: anything.
 MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.ports": ("fleet.core", "fleet.errors"),
     "fleet.engine": ("fleet.core", "fleet.ports", *LOOP, "fleet.__version__"),
     "fleet.meter": ("fleet.core", "fleet.ports", *LOOP),
+    "fleet.notes": ("fleet.ports",),
     "fleet.landing": ("fleet.core", "fleet.ports", *LOOP),
     "fleet.checking": ("fleet.core", "fleet.ports", *LOOP),
     "fleet.perform": ("fleet.core", "fleet.ports", *LOOP),
@@ -55,6 +56,7 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
         "agents/models/prices.py",
         "agents/simulated/script.py",
     ),  # agents may not know fleet's
+    "tree_sitter": ("agents/tools/outliner.py",),
     "typer": ("fleet/cli/*",),
 }
 NOT_LIKE_THEIR_DISTRIBUTION = {"gitpython": "git"}

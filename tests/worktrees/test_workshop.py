@@ -109,6 +109,7 @@ async def test_the_planner_sees_the_repository_at_a_commit(bench: Bench) -> None
     assert await eyes.search("nowhere") == "nothing found"
     assert "Ada: start" in await eyes.history()
     assert await eyes.history("src/none.py") == ""
+    assert "    1 README.md" in (await eyes.history()).partition("changed most often")[2]
 
 
 async def test_cleaning_removes_what_landed_and_keeps_what_did_not(open_bench: OpenBench) -> None:

@@ -1,10 +1,13 @@
 """What the planner sees of a repository, whose contents nobody vouches for."""
 
+from pathlib import Path
+
 import pytest
 
 from agents.text import capped, fenced, numbered
+from agents.tools.outlines import outlines
 from agents.tools.read_file import ReadFile
-from agents.tools.repo_map import RepoMap, definitions
+from agents.tools.repo_map import RepoMap, outline
 from agents.tools.search import Search
 from agents.tools.tool import BadInput
 from tests.agents.conftest import Files
@@ -31,11 +34,80 @@ async def test_the_map_shows_a_part() -> None:
     assert "a.py" not in said.text
 
 
-@pytest.mark.parametrize(
-    "source", ["def (", "\0", "(" * 90_000, "-" * 90_000 + "1", "a." * 40_000 + "b", "x" * 300_000, "'\\d'; def"]
-)
-def test_source_that_is_none_defines_nothing(source: str) -> None:
-    assert definitions(source) == ()
+LANGUAGES = {
+    "a.py": (
+        "class A:\n  def m(self): ...\n  def _own(self): ...\n@d\nasync def f():\n  def in_f(): ...\n",
+        "A(m), f()",
+    ),
+    "a.js": ("export class A { m() {} }\nfunction f() {}\nexport const g = (a) => a, n = 1;\n", "A(m), f(), g()"),
+    "a.ts": (
+        "interface I { m(): void }\ntype T = string;\nexport abstract class A<X> { k(): void {} }\nenum E { A }\n",
+        "I(m), T, A(k), E",
+    ),
+    "a.tsx": ("export const View = () => <p/>;\n", "View()"),
+    "a.go": ("package p\ntype S struct {}\nfunc (s *S) M() {}\nfunc F() {}\n", "S, S.M(), F()"),
+    "a.rs": (
+        "struct S; trait T { fn m(&self); } impl T for S { fn m(&self) {} } mod x { pub fn y() {} }",
+        "S, T(m), impl S(m), x(y)",
+    ),
+    "A.java": ("package a; public class A { interface B {} public A() {} void m() {} }", "A(B, A, m)"),
+    "a.c": (
+        "struct S { int a; };\nstruct S *g(void) { return 0; }\nstatic int f(int a) { return a; }\n",
+        "S, g(), f()",
+    ),
+    "a.cpp": ("namespace n { class A { void m() {} }; }\nvoid n::A::q() {}\n", "n(A(m)), n::A::q()"),
+    "a.cs": ("namespace N { public class A { void M() {} } interface I {} }", "N(A(M), I)"),
+    "a.rb": ("module M\n class A\n  def m; end\n  def self.k; end\n end\nend\n", "M(A(m, k))"),
+    "a.php": ("<?php class A { function m() {} } function f() {}", "A(m), f()"),
+}
+
+
+async def test_each_language_is_read_by_its_syntax_tree() -> None:
+    found = await outlines({path: source for path, (source, _) in LANGUAGES.items()})
+    assert {path: ", ".join(outline(found[path])) for path in found} == {p: said for p, (_, said) in LANGUAGES.items()}
+
+
+async def test_source_that_is_none_defines_nothing_and_harms_nothing() -> None:
+    odd = [
+        "def (",
+        "\0",
+        "(" * 90_000,
+        "-" * 90_000 + "1",
+        "a." * 40_000 + "b",
+        "'\\d'; def",
+        "\ud800",
+        "if x:\n " * 9_000,
+    ]
+    sources = {f"{number}.py": source for number, source in enumerate(odd)} | {"good.py": "def good(): ..."}
+    found = await outlines(sources)
+    assert [one.name for path in found for one in found[path]] == ["good"]
+
+
+async def test_a_source_that_kills_the_parser_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dying = tmp_path / "outliner.py"
+    dying.write_text(
+        "import json, os, sys\n"
+        "for path, text in json.load(sys.stdin).items():\n"
+        "    os.abort() if 'die' in text else print(json.dumps([path, [[text, '', 1, -1]]]), flush=True)\n"
+    )
+    monkeypatch.setattr("agents.tools.outlines.PROGRAM", dying)
+    assert set(await outlines({"a.py": "a", "b.py": "die", "c.py": "c", "d.py": "die", "e.py": "e"})) == {
+        *("a.py", "c.py", "e.py")
+    }
+
+
+async def test_the_map_says_what_it_could_not_parse_and_counts_what_it_does_not_know() -> None:
+    files = {"a.py": "def a(): ...", "b.py": "x" * 300_000, "c.zig": "fn c() void {}"}
+    said = await RepoMap(Files(files), output_chars=1000).run({})
+    assert said.text.splitlines()[2:] == ["", "a.py: a()", "[could not be parsed: b.py]"]
+
+
+async def test_a_symbol_is_found_where_it_is_defined() -> None:
+    files = {"a.py": "x = 1\nclass Token:\n    def parse(self): ...\n", "b.py": "from a import Token\nparse = 1\n"}
+    search = Search(Files(files), output_chars=1000)
+    assert (await search.run({"text": "Token", "kind": "symbol"})).text == "a.py:2: class Token:"
+    assert (await search.run({"text": "parse", "kind": "symbol"})).text == "a.py:3: def parse(self): ..."
+    assert "no syntax tree" in (await search.run({"text": "x", "kind": "symbol"})).text
 
 
 async def test_output_is_capped_and_never_empty() -> None:
