@@ -245,6 +245,11 @@ class Git(Section):
     email: Annotated[str, Field(pattern=r"^[^\s<>@\x00-\x1f\x7f]+@[^\s<>@\x00-\x1f\x7f]+$")] = "fleet@localhost"
 
 
+class Metrics(Section):
+    listen: Annotated[Line, Field(pattern=r"^(?:\S*:)?\d{1,5}$|^$")] = ""
+    hosts: Texts = ()
+
+
 class State(Section):
     dir: Line = ""
 
@@ -262,6 +267,7 @@ class Config(Section):
     box: Box = Box()
     worktrees: Worktrees = Worktrees()
     git: Git = Git()
+    metrics: Metrics = Metrics()
     state: State = State()
 
 

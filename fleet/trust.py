@@ -19,6 +19,8 @@ _YOURS: Mapping[Key, str] = {
     ("box", "disk_mb"): "decides how much of your machine workers take",
     ("models", "api_key_env"): "chooses which of your secrets is sent",
     ("models", "prices"): "decides what your budget counts",
+    ("metrics", "listen"): "decides who can look at your fleet",
+    ("metrics", "hosts"): "decides who can look at your fleet",
     ("state", "dir"): "chooses where on your machine files are written",
 }
 _WORKERS: Mapping[str, str] = {

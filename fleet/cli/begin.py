@@ -12,6 +12,7 @@ from fleet.cli.common import (
     AsJson,
     BaseUrl,
     ConfigFile,
+    Metrics,
     Repo,
     RunArgument,
     Sandbox,
@@ -111,6 +112,7 @@ def run(
     allow_red_base: Annotated[
         bool, typer.Option("--allow-red-base", help="Begin even where the gate fails already.")
     ] = False,
+    metrics: Metrics = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask before the plan runs.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -142,6 +144,7 @@ def run(
         "models.base_url": base_url,
         "box.sandbox": sandbox,
         "checks.allow_red_base": allow_red_base or None,
+        "metrics.listen": metrics,
     }
     loaded = configuration(repo, config, flags)
     fleet = Fleet(loaded, current())
@@ -165,6 +168,7 @@ def resume(
     base_url: BaseUrl = None,
     sandbox: Sandbox = None,
     config: ConfigFile = None,
+    metrics: Metrics = None,
     allow_red_base: Annotated[
         bool, typer.Option("--allow-red-base", help="Go on even where the gate fails on the base.")
     ] = False,
@@ -214,7 +218,7 @@ def resume(
     for request in requests:
         if (problem := accept(state, request)) is not None:
             raise UsageError(problem)
-    flags = {"models.base_url": base_url, "box.sandbox": sandbox or state.sandbox}
+    flags = {"models.base_url": base_url, "box.sandbox": sandbox or state.sandbox, "metrics.listen": metrics}
     fleet = Fleet(configuration(Folder(state.repository), config, flags), current())
     fleet.api_key()
     with Journal(folder.journal) as journal:

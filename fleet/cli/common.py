@@ -27,6 +27,7 @@ Repo = Annotated[Path, typer.Option("--repo", help="The repository; the one you 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="Another configuration file.")]
 BaseUrl = Annotated[str | None, typer.Option("--base-url", help="A service that speaks the Messages API.")]
 Sandbox = Annotated[str | None, typer.Option("--sandbox", help="bubblewrap, or none: commands then run as you.")]
+Metrics = Annotated[str | None, typer.Option("--metrics", help="Serve figures for Prometheus at HOST:PORT.")]
 HERE = Path()
 
 

@@ -1,8 +1,12 @@
 """Running a run in the foreground: the engine at work, its journal on the screen, signals as requests."""
 
+from __future__ import annotations
+
 import signal
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import anyio
 import typer
@@ -19,6 +23,9 @@ from fleet.environment import user
 from fleet.folders import RunFolder
 from fleet.journal import Journal, View
 from fleet.ports import FleetError
+
+if TYPE_CHECKING:
+    from fleet.cli.exporter import Exporter
 
 
 def conduct(fleet: Fleet, folder: RunFolder, *, interactive: bool, as_json: bool) -> f.Ending | None:
@@ -65,14 +72,37 @@ def failure_of(state: RunState) -> f.Failure | None:
 
 async def _conduct(fleet: Fleet, folder: RunFolder, known: int, *, interactive: bool, as_json: bool) -> None:
     stop = CancelScope()
-    with open_screen(interactive=interactive, quiet=as_json) as screen:
+    with _metrics(fleet, folder) as exporter, open_screen(interactive=interactive, quiet=as_json) as screen:
         follower = Follower(folder, screen, known, interactive=interactive)
         async with create_task_group() as sides:
             sides.start_soon(_listen, folder, stop)
             sides.start_soon(follower.follow)
+            if exporter is not None:
+                sides.start_soon(exporter.watch_loop)
             await fleet.run(folder, stop=stop)
             sides.cancel_scope.cancel()
         follower.catch_up()
+
+
+@contextmanager
+def _metrics(fleet: Fleet, folder: RunFolder) -> Iterator[Exporter | None]:
+    """Figures for Prometheus while the run lasts, where they are wanted. A port that is taken costs no run."""
+    wanted = fleet.config.metrics
+    if not wanted.listen:
+        yield None
+        return
+    from dashboards.metrics.server import parse_address
+    from fleet.cli.exporter import exporting
+
+    with ExitStack() as stack:
+        exporter = None
+        try:
+            address = parse_address(wanted.listen)
+            exporter = stack.enter_context(exporting(lambda: [folder], fleet.state_dir, address, wanted.hosts))
+            typer.echo(f"{folder.run}: metrics at http://{exporter.address}/metrics", err=True)
+        except FleetError as error:
+            typer.echo(f"{folder.run}: no metrics: {error}", err=True)
+        yield exporter
 
 
 async def _listen(folder: RunFolder, stop: CancelScope) -> None:

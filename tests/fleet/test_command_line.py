@@ -32,6 +32,7 @@ VERBS = (
     ["retry"],
     ["answer"],
     ["merge"],
+    ["metrics"],
     ["doctor"],
     ["init"],
     ["simulate"],

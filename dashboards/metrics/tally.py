@@ -1,0 +1,228 @@
+"""What facts add up to, over all runs: counters, histograms, and when the latest things happened.
+
+Counting begins with a run's first fact, so that a run that is resumed and an exporter that is started anew go on where
+the journal is. A run that is forgotten stays counted: counters only grow.
+"""
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from dashboards.metrics.catalog import CALL_REASONS, METRICS, MOST_NAMES, OTHER, WINDOWS
+from fleet.core import facts as f
+from fleet.core.state import Attempt, Incident, RunState
+
+Labels = tuple[str, ...]
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,63}")
+
+
+@dataclass(slots=True)
+class Histogram:
+    """How often a value fell between bounds."""
+
+    bounds: tuple[float, ...]
+    counts: list[int] = field(default_factory=list)
+    sum: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = [0] * (len(self.bounds) + 1)
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    def cumulative(self) -> Iterator[tuple[str, int]]:
+        total = 0
+        for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
+            total += count
+            yield bound, total
+
+
+@dataclass(slots=True)
+class Names:
+    """Keeps the values of a label few: names that models and configurations chose."""
+
+    known: set[str] = field(default_factory=set)
+
+    def of(self, name: str) -> str:
+        if name in self.known:
+            return name
+        if len(self.known) >= MOST_NAMES or _NAME.fullmatch(name) is None:
+            return OTHER
+        self.known.add(name)
+        return name
+
+
+@dataclass(slots=True)
+class Recent:
+    """When something happened, as far back as the longest window."""
+
+    times: list[float] = field(default_factory=list)
+
+    def add(self, at: float) -> None:
+        self.times.append(at)
+
+    def within(self, seconds: float, now: float) -> int:
+        self.times.sort()  # nearly sorted already: what several journals say comes in their order
+        oldest = bisect_left(self.times, now - max(WINDOWS.values()))
+        del self.times[:oldest]
+        return bisect_left(self.times, now + 1e-9) - bisect_left(self.times, now - seconds)
+
+
+class Tally:
+    """Counts the facts of many runs, each with the state before and after it."""
+
+    def __init__(self) -> None:
+        self.counters: dict[str, Counter[Labels]] = {}
+        self.histograms: dict[str, dict[Labels, Histogram]] = {}
+        for metric in METRICS.values():
+            if metric.kind == "counter":
+                self.counters[metric.name] = Counter() if metric.labels else Counter({(): 0})
+            elif metric.kind == "histogram":
+                self.histograms[metric.name] = {} if metric.labels else {(): Histogram(metric.buckets)}
+        self.commits = Recent()
+        self.incidents: Mapping[str, Recent] = {"recovered": Recent(), "unrecovered": Recent()}
+        self._workers, self._models = Names(), Names()
+        self._waiting: dict[tuple[str, str], float] = {}
+        self._verified: dict[tuple[str, str], float] = {}
+
+    def take(self, before: RunState | None, fact: f.Fact, after: RunState) -> None:
+        """Count one fact; `after` is the state with it."""
+        self._count("fleet_journal_facts")
+        if before is None:
+            self._count("fleet_runs_begun")
+            return
+        self._happened(before, fact, after)
+        if after.incidents is not before.incidents:
+            self._incidents(before.incidents, after.incidents)
+
+    def observe(self, name: str, value: float, *labels: str) -> None:
+        series = self.histograms[name]
+        if labels not in series:
+            series[labels] = Histogram(METRICS[name].buckets)
+        series[labels].add(max(0.0, value))
+
+    def _count(self, name: str, *labels: str, by: float = 1) -> None:
+        self.counters[name][labels] += by  # type: ignore[assignment] # dollars are no whole numbers
+
+    def _happened(self, before: RunState, fact: f.Fact, after: RunState) -> None:  # noqa: C901, PLR0912 - one case a fact
+        match fact:
+            case f.EngineStarted():
+                self._count("fleet_engine_starts")
+                self._forget_waits(before.run)
+            case f.RunEnded():
+                self._count("fleet_runs_ended", fact.ending)
+            case f.BaseChecked():
+                self._checks(fact.checks)
+            case f.PlannerCalled():
+                self._count("fleet_planner_calls", _reason(fact.why))
+            case f.PlannerFailed():
+                self._count("fleet_planner_failures", fact.failure.kind)
+            case f.PlanRevised():
+                if before.plan.subtasks and fact.revision.changes_plan:
+                    self._count("fleet_replans", _reason(before.planning.why))
+            case f.ModelCalled():
+                self._model(fact)
+            case f.AttemptStarted():
+                self._count("fleet_attempts_started", self._workers.of(fact.worker), fact.strategy)
+                self._waiting[before.run, fact.subtask] = fact.at
+            case f.WorkerStarted():
+                began = self._waiting.pop((before.run, fact.subtask), None)
+                if began is not None:
+                    self.observe("fleet_attempt_wait_seconds", fact.at - began)
+            case f.AttemptVerified():
+                self._verified[before.run, fact.subtask] = fact.at
+                self._checks(fact.checks)
+            case f.AttemptFailed():
+                self._checks(fact.checks)
+                self._ended(before, after, fact.subtask, fact.failure.kind, fact.at)
+            case f.CancelRequested():
+                for subtask, _ in before.underway():
+                    self._ended(before, after, subtask.id, "stopped", fact.at)
+            case f.BatchFormed():
+                self.observe("fleet_batch_size", len(fact.members))
+                if fact.alone or before.landing.suspects:
+                    self._count("fleet_bisects")
+            case f.BatchTested():
+                self._tested(before, fact, after)
+            case f.Published():
+                self._count("fleet_publications")
+            case f.PublishFailed():
+                self._count("fleet_publish_failures")
+            case _:
+                pass
+
+    def _forget_waits(self, run: str) -> None:
+        """Time in which no engine ran was not spent on waiting for a worktree."""
+        for key in [key for key in self._waiting if key[0] == run]:
+            del self._waiting[key]
+
+    def _model(self, fact: f.ModelCalled) -> None:
+        who = (fact.role, self._models.of(fact.model))
+        self._count("fleet_model_calls", *who)
+        for kind, tokens in fact.usage.model_dump().items():
+            self._count("fleet_model_tokens", *who, kind, by=tokens)
+        if fact.dollars is None:
+            self._count("fleet_model_unpriced_calls", *who)
+        else:
+            self._count("fleet_model_cost_dollars", *who, by=fact.dollars)
+        self.observe("fleet_model_call_seconds", fact.seconds, fact.role)
+
+    def _tested(self, before: RunState, fact: f.BatchTested, after: RunState) -> None:
+        self._checks(fact.checks)
+        if fact.checks or fact.landed or fact.red:
+            self._count("fleet_gate_runs", "red" if fact.red else "green")
+        for member in fact.landed:
+            self._count("fleet_commits_landed")
+            self.commits.add(fact.at)
+            verified = self._verified.pop((before.run, member.subtask), None)
+            if verified is not None:
+                self.observe("fleet_landing_seconds", fact.at - verified)
+            self._ended(before, after, member.subtask, "landed", fact.at)
+        for out in fact.ejected:
+            self._ended(before, after, out.subtask, out.failure.kind, fact.at)
+
+    def _checks(self, checks: tuple[f.CheckRun, ...]) -> None:
+        for check in checks:
+            self._count("fleet_checks", "green" if check.passed else "red")
+            self.observe("fleet_check_seconds", check.seconds)
+            if check.flaky:
+                self._count("fleet_flakes")
+
+    def _ended(self, before: RunState, after: RunState, id_: str, outcome: str, at: float) -> None:
+        """An attempt ended, if one was under way: a late word of an earlier one ends nothing."""
+        current = before.subtasks[id_].current
+        if current is None or _is_open(after, id_, current):
+            return
+        self._verified.pop((before.run, id_), None)
+        self._waiting.pop((before.run, id_), None)
+        worker = self._workers.of(current.worker)
+        self._count("fleet_attempts", worker, outcome)
+        self.observe("fleet_attempt_seconds", at - current.started_at, worker)
+        if outcome == "conflict":
+            self._count("fleet_conflicts")
+
+    def _incidents(self, before: tuple[Incident, ...], after: tuple[Incident, ...]) -> None:
+        for incident in after[len(before) :]:
+            self._count("fleet_incidents_opened", incident.kind)
+        for index, incident in enumerate(after):
+            was_open = index >= len(before) or before[index].closed_at is None
+            if incident.closed_at is None or not was_open:
+                continue
+            outcome = "recovered" if incident.recovered else "unrecovered"
+            self._count("fleet_incidents_closed", incident.kind, outcome)
+            self.incidents[outcome].add(incident.closed_at)
+            if incident.recovered and incident.strategy is not None:
+                self._count("fleet_recoveries", incident.strategy)
+                self.observe("fleet_incident_seconds", incident.closed_at - incident.opened_at)
+
+
+def _is_open(state: RunState, id_: str, attempt: Attempt) -> bool:
+    current = state.subtasks[id_].current
+    return current is not None and current.number == attempt.number
+
+
+def _reason(why: str) -> str:
+    return why if why in CALL_REASONS else OTHER

@@ -1,0 +1,248 @@
+"""What facts add up to for Prometheus, and how it is written down."""
+
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from dashboards.metrics.catalog import LABELS, METRICS, MOST_NAMES, MOST_RUNS, OTHER, WINDOWS
+from dashboards.metrics.collector import Exposition
+from dashboards.metrics.gauges import Picture, Seen, Vitals
+from dashboards.metrics.page import renewed
+from dashboards.metrics.tally import Names, Recent, Tally
+from fleet.core import facts as f
+from fleet.core.evolve import evolve
+from fleet.core.policy import Policy
+from fleet.core.state import RunState
+from fleet.core.usage import Usage
+from tests.core.pretend import Pretend
+from tests.core.story import Story, plan_of
+
+Values = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def counted(facts: list[f.Fact], tally: Tally | None = None) -> tuple[Tally, RunState]:
+    tally, state = tally or Tally(), None
+    for fact in facts:
+        before, state = state, evolve(state, fact)
+        tally.take(before, fact, state)
+    assert state is not None
+    return tally, state
+
+
+def page(tally: Tally, picture: Picture) -> str:
+    return Exposition(tally, lambda: None, lambda: picture).scrape("")[0].decode()
+
+
+def read(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            yield sample.name, dict(sample.labels), sample.value
+
+
+def value(text: str, name: str, **labels: str) -> float:
+    found = [number for series, its, number in read(text) if series == name and labels.items() <= its.items()]
+    assert found, f"{name}{labels} is not there"
+    return sum(found)
+
+
+def scraped(story: Story, *, alive: bool = True, now: float | None = None, vitals: Vitals | None = None) -> str:
+    tally, state = counted(story.facts)
+    open_ = [] if state.ended else [Seen(state, alive)]
+    ended: dict[str, int] = {} if state.ending is None else {state.ending: 1}
+    moment = story.now if now is None else now
+    return page(tally, Picture(now=moment, open=open_, ended=ended, vitals=vitals or Vitals()))
+
+
+@pytest.fixture
+def story() -> Story:
+    """One subtask fails, recovers and lands; one lands at once; one is at work."""
+    story = Story(Policy(workers=2, budget_dollars=1.0, max_retries=0), plan_of("api", "docs", "site needs api docs"))
+    for id_ in ("api", "docs"):
+        story.happens(f.WorkerStarted(at=story.now, subtask=id_, number=1))
+    story.model_is_called("api", dollars=0.25)
+    story.attempt_fails("api")
+    story.time_passes(10)
+    story.planner_answers(retry=[{"id": "api", "guidance": "try harder"}])
+    story.model_is_called("api", dollars=None)
+    story.time_passes(5)
+    story.landed("api", "docs")
+    return story
+
+
+def test_agents_and_subtasks_are_counted_by_where_they_stand(story: Story) -> None:
+    story.happens(f.WorkerStarted(at=story.now, subtask="site", number=1))
+    text = scraped(story)
+    assert value(text, "fleet_agents", state="working") == 1
+    assert value(text, "fleet_agents_limit") == 2
+    assert value(text, "fleet_subtasks", status="merged") == 2
+    assert value(text, "fleet_subtasks", status="running") == 1
+    assert value(text, "fleet_worktree_leases") == 1
+
+
+def test_of_a_run_that_nobody_runs_no_agent_is_at_work(story: Story) -> None:
+    text = scraped(story, alive=False)
+    assert value(text, "fleet_agents") == 0
+    assert value(text, "fleet_agents_limit") == 0
+    assert value(text, "fleet_runs", state="interrupted") == 1
+
+
+def test_attempts_incidents_and_commits_are_counted(story: Story) -> None:
+    text = scraped(story)
+    assert value(text, "fleet_attempts_started_total", worker="coder", strategy="first") == 3
+    assert value(text, "fleet_attempts_started_total", strategy="alternative") == 1
+    assert value(text, "fleet_attempts_total", worker="coder", outcome="check") == 1
+    assert value(text, "fleet_attempts_total", worker="coder", outcome="landed") == 2
+    assert value(text, "fleet_incidents_opened_total", **{"class": "check"}) == 1
+    assert value(text, "fleet_incidents_closed_total", outcome="recovered") == 1
+    assert value(text, "fleet_recoveries_total", strategy="alternative") == 1
+    assert value(text, "fleet_recovery_ratio") == 1
+    assert value(text, "fleet_commits_landed_total") == 2
+    assert value(text, "fleet_incident_seconds_sum") == 15
+    assert value(text, "fleet_planner_calls_total", reason="failures") == 1
+    assert value(text, "fleet_replans_total", reason="failures") == 1
+
+
+def test_a_conflict_a_red_batch_and_a_flake_are_counted(story: Story) -> None:
+    story.happens(f.WorkerStarted(at=story.now, subtask="site", number=1))
+    story.work_is_done("site")
+    batch = story.state.landing.probes[0]
+    out = f.Ejected(subtask="site", attempt=1, failure=f.Failure(kind="conflict", summary="clashes"))
+    flake = f.CheckRun(criterion="c", command="true", passed=False, flaky=True, seconds=3)
+    story.happens(
+        f.BatchTested(at=story.now, number=batch.number, tip=story.state.tip, ejected=(out,), red=True, checks=(flake,))
+    )
+    text = scraped(story)
+    assert value(text, "fleet_conflicts_total") == 1
+    assert value(text, "fleet_flakes_total") == 1
+    assert value(text, "fleet_gate_runs_total", result="red") == 1
+    assert value(text, "fleet_attempts_total", outcome="conflict") == 1
+    assert value(text, "fleet_check_seconds_sum") == 3
+
+
+def test_tokens_and_dollars_are_counted_and_the_unknown_price_is_not_nothing(story: Story) -> None:
+    text = scraped(story)
+    assert value(text, "fleet_model_calls_total", role="worker", model="m") == 2
+    assert value(text, "fleet_model_tokens_total", kind="input") == 20
+    assert value(text, "fleet_model_cost_dollars_total") == 0.25
+    assert value(text, "fleet_model_unpriced_calls_total") == 1
+    assert value(text, "fleet_run_budget_used_ratio", run="r") == 0.25
+
+
+def test_a_resumed_run_goes_on_counting_and_downtime_is_no_wait(story: Story) -> None:
+    before = scraped(story)
+    story.happens(f.EngineStopped(at=story.now, why="stopped"))
+    story.time_passes(1000)
+    story.happens(f.EngineStarted(at=story.now, epoch=2, pid=2, host="here", version="1"))
+    story.happens(f.WorkerStarted(at=story.now, subtask="site", number=1))
+    story.landed("site")
+    after = scraped(story)
+    assert value(after, "fleet_commits_landed_total") == value(before, "fleet_commits_landed_total") + 1
+    assert value(after, "fleet_engine_starts_total") == 2
+    assert value(after, "fleet_attempt_wait_seconds_sum") < 1000
+
+
+def test_a_late_word_of_an_attempt_that_is_over_counts_for_nothing(story: Story) -> None:
+    late = f.AttemptFailed(at=story.now, subtask="docs", number=1, failure=f.Failure(kind="crash", summary="late"))
+    story.happens(late)
+    assert "crash" not in scraped(story)
+
+
+def test_what_is_cancelled_is_stopped_and_no_failure(story: Story) -> None:
+    story.happens(f.CancelRequested(at=story.now, by="ada"))
+    assert value(scraped(story), "fleet_attempts_total", outcome="stopped") == 1
+
+
+def test_windows_end_now(story: Story) -> None:
+    text = scraped(story, now=story.now + WINDOWS["1h"] + 1)
+    assert value(text, "fleet_recent_commits", window="1h") == 0
+    assert value(text, "fleet_recent_commits", window="1d") == 2
+    assert value(text, "fleet_recent_incidents", window="1w", outcome="recovered") == 1
+
+
+def test_what_is_older_than_every_window_is_forgotten() -> None:
+    recent = Recent()
+    for at in (5.0, 1.0, 2e6):
+        recent.add(at)
+    assert recent.within(10, now=2e6) == 1
+    assert recent.times == [2e6]
+
+
+def test_a_run_stands_still_only_where_it_should_move() -> None:
+    asks = Story(plan=plan_of("api", failure_action="ask"))
+    asks.attempt_fails("api")
+    text = scraped(asks)
+    assert value(text, "fleet_run_needs_human", run="r") == 1
+    assert "fleet_run_last_fact_timestamp_seconds{" not in text
+    works = Story(plan=plan_of("api"))
+    assert value(scraped(works), "fleet_run_last_fact_timestamp_seconds", run="r") == 0
+    assert "fleet_run_last_fact_timestamp_seconds{" not in scraped(works, alive=False)
+
+
+def test_live_figures_are_there_only_where_someone_knows_them(story: Story) -> None:
+    assert "fleet_model_breaker" not in scraped(story)
+    text = scraped(story, vitals=Vitals(headroom={"tokens": 0.5}, pause_s=2, breaker="open"))
+    assert value(text, "fleet_model_headroom_ratio", limit="tokens") == 0.5
+    assert value(text, "fleet_model_breaker", state="open") == 1
+    assert value(text, "fleet_model_breaker", state="closed") == 0
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_happens_the_page_is_what_the_catalogue_says(seed: int) -> None:
+    pretend = Pretend(seed, Policy(settle_s=0, max_attempts=2))
+    for _ in range(300):
+        if pretend.state.ended:
+            break
+        pretend.step()
+    tally, state = counted(pretend.facts)
+    known = {name: metric for metric in METRICS.values() for name in metric.series}
+    for name, labels, _ in read(page(tally, Picture(now=pretend.now, open=[Seen(state, alive=True)], ended={}))):
+        metric = known[name]
+        assert set(labels) - {"le"} == set(metric.labels)
+        for label in metric.labels:
+            allowed = LABELS[label]
+            assert isinstance(allowed, str) or labels[label] in allowed, (name, labels)
+    closed = [incident for incident in state.incidents if incident.closed_at is not None]
+    assert sum(tally.counters["fleet_incidents_closed"].values()) == len(closed)
+    assert sum(tally.counters["fleet_incidents_opened"].values()) == len(state.incidents)
+    assert tally.counters["fleet_commits_landed"][()] == state.commits
+
+
+def test_names_that_others_chose_stay_few_and_plain() -> None:
+    names = Names()
+    given = [f"model-{number}" for number in range(3 * MOST_NAMES)]
+    assert [names.of(name) for name in given][MOST_NAMES:] == [OTHER] * 2 * MOST_NAMES
+    assert names.of("model-3") == "model-3"
+    assert Names().of('x"} 1\nfleet_evil 1') == OTHER
+
+
+def test_the_number_of_series_does_not_grow_with_the_work() -> None:
+    def series(subtasks: int, runs: int) -> int:
+        story = Story(Policy(workers=500), plan_of(*(f"task-{number}" for number in range(subtasks))))
+        for id_ in story.state.plan.ids:
+            fact = f.ModelCalled(
+                at=0, role="worker", model=f"m-{id_}", usage=Usage(), dollars=0, seconds=1, subtask=id_, attempt=1
+            )
+            story.happens(f.WorkerStarted(at=0, subtask=id_, number=1), fact)
+        story.landed(*story.state.plan.ids[:-1])
+        tally, state = counted(story.facts)
+        text = page(tally, Picture(now=0, open=[Seen(state, alive=True)] * runs, ended={}))
+        assert "task-" not in text.replace("m-task-", "")
+        return len({(name, *labels.items()) for name, labels, _ in read(text)})
+
+    assert series(MOST_NAMES + 1, MOST_RUNS) == series(200, 3 * MOST_RUNS)
+
+
+def test_metrics_have_names_as_prometheus_wants_them() -> None:
+    for metric in METRICS.values():
+        assert metric.name.startswith("fleet_")
+        assert not metric.name.endswith("_total")
+        assert metric.help.endswith(".")
+        assert set(metric.labels) <= LABELS.keys()
+        assert bool(metric.buckets) == (metric.kind == "histogram")
+
+
+def test_the_document_holds_the_catalogue(pytestconfig: pytest.Config) -> None:
+    path = pytestconfig.rootpath / "docs" / "metrics.md"
+    text = path.read_text(encoding="utf-8")
+    assert text == renewed(text), "write it anew: python -m dashboards.metrics.page docs/metrics.md"

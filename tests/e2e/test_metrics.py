@@ -1,0 +1,57 @@
+"""Figures for Prometheus, from a run while it works and from all runs afterwards: seen from the command line."""
+
+import re
+import signal
+import socket
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+
+from tests.e2e.conftest import Serve
+from tests.e2e.stage import PATIENCE_S, Going, Stage, script, subtask, wait_for
+
+
+def figures(going: Going) -> dict[str, float]:
+    """What is served now, by series."""
+    found = wait_for(lambda: re.search(r"http://127\.0\.0\.1:(\d+)/metrics", going.said), going)
+    connection = HTTPConnection("127.0.0.1", int(found[1]), timeout=PATIENCE_S)
+    with closing(connection):
+        connection.request("GET", "/metrics")
+        lines = connection.getresponse().read().decode().splitlines()
+    pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, _, value in pairs}
+
+
+def test_a_run_serves_its_figures_and_all_runs_have_theirs_later(stage: Stage, repository: Path, model: Serve) -> None:
+    plays = script(subtask("one"), subtask("two", "one"))
+    slow = {**plays["workers"]["two"], "pace": {"think_s": 1.0}}
+    url = model({**plays, "workers": {**plays["workers"], "two": slow}})
+    begin = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
+    with stage.going(*begin, "--metrics", "127.0.0.1:0") as going:
+        stage.wait("r", lambda state: state.commits == 1, going)
+        live = figures(going)
+        assert live["fleet_commits_landed_total"] == 1
+        assert live['fleet_runs{state="running"}'] == 1
+        assert live["fleet_event_loop_delay_seconds_count"] > 0
+        going.done().ended(0)
+    with stage.going("metrics", "--listen", "127.0.0.1:0") as going:
+        later = figures(going)
+        assert later["fleet_commits_landed_total"] == 2
+        assert later['fleet_runs{state="landed"}'] == 1
+        assert later['fleet_recent_commits{window="1w"}'] == 2
+        assert later['fleet_attempts_total{outcome="landed",worker="coder"}'] == 2
+        assert later['fleet_model_calls_total{model="claude-haiku-5-5",role="worker"}'] >= 2
+        going.signal(signal.SIGINT)
+        going.done().ended(0)
+
+
+def test_a_port_that_is_taken_costs_a_run_its_metrics_and_nothing_else(
+    stage: Stage, repository: Path, model: Serve
+) -> None:
+    url = model(script(subtask("one")))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        there = f"127.0.0.1:{taken.getsockname()[1]}"
+        begin = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
+        stage.fleet(*begin, "--metrics", there).ended(0).says("no metrics", "choose another port")
+        stage.fleet("metrics", "--listen", there).ended(3).says("choose another port")
+    stage.fleet("metrics", "--listen", "here").ended(2).says("127.0.0.1:9464")

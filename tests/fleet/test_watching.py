@@ -1,0 +1,93 @@
+"""Many journals are followed at once: every fact is seen once, whatever happens to the runs."""
+
+from pathlib import Path
+
+import pytest
+
+from fleet.core import facts as f
+from fleet.core.state import RunState
+from fleet.folders import RunFolder, all_runs
+from fleet.journal import Journal
+from fleet.watching import Watching
+from tests.core.story import Story, plan_of
+
+
+class Seen:
+    """What a watcher was told."""
+
+    def __init__(self) -> None:
+        self.kinds: list[str] = []
+
+    def take(self, before: RunState | None, fact: f.Fact, after: RunState) -> None:
+        assert (before is None) == (fact.kind == "run_started")
+        assert after is not None
+        self.kinds.append(fact.kind)
+
+
+def write(state_dir: Path, run: str, facts: list[f.Fact]) -> RunFolder:
+    folder = RunFolder(state_dir / "runs" / run)
+    if not folder.journal.exists():
+        Journal.create(folder.journal).close()
+    with Journal(folder.journal) as journal:
+        journal.append(facts)
+    return folder
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
+
+
+@pytest.fixture
+def watching(tmp_path: Path, seen: Seen) -> Watching:
+    return Watching(lambda: all_runs(tmp_path), seen.take, clock=lambda: 100.0)
+
+
+def test_new_facts_are_seen_once_in_their_order(tmp_path: Path, watching: Watching, seen: Seen) -> None:
+    story = Story(plan=plan_of("api"))
+    write(tmp_path, "a", story.facts)
+    watching.refresh()
+    watching.refresh()
+    assert seen.kinds == [fact.kind for fact in story.facts]
+    told = len(story.facts)
+    story.landed("api")
+    write(tmp_path, "a", story.facts[told:])
+    watching.refresh()
+    assert seen.kinds == [fact.kind for fact in story.facts]
+    assert watching.lag_s == 100.0
+
+
+def test_an_ended_run_that_is_reopened_goes_on_where_it_was(tmp_path: Path, watching: Watching, seen: Seen) -> None:
+    story = Story(plan=plan_of("api"))
+    story.happens(f.CancelRequested(at=0, by="ada"))
+    write(tmp_path, "a", story.facts)
+    watching.refresh()
+    assert list(watching.open()) == []
+    assert watching.ended() == {"cancelled": 1}
+    told = len(story.facts)
+    story.happens(f.RunReopened(at=1, by="ada"))
+    write(tmp_path, "a", story.facts[told:])
+    watching.refresh()
+    assert seen.kinds == [fact.kind for fact in story.facts]
+    ((state, alive),) = watching.open()
+    assert (state.run, alive) == ("r", False)
+
+
+def test_a_run_that_is_gone_is_forgotten_and_stays_counted(tmp_path: Path, watching: Watching, seen: Seen) -> None:
+    folder = write(tmp_path, "a", Story(plan=plan_of("api")).facts)
+    watching.refresh()
+    count = len(seen.kinds)
+    folder.remove()
+    watching.refresh()
+    assert list(watching.open()) == []
+    assert len(seen.kinds) == count
+
+
+def test_a_damaged_journal_hides_no_other(tmp_path: Path, watching: Watching) -> None:
+    bad = write(tmp_path, "a", Story(plan=plan_of("api")).facts)
+    bad.journal.write_bytes(b"this is no database at all" * 200)
+    write(tmp_path, "b", Story(plan=plan_of("api")).facts)
+    watching.refresh()
+    assert watching.unreadable() == 1
+    assert len(list(watching.open())) == 1
+    assert watching.journal_bytes() > 0
