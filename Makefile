@@ -8,6 +8,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 BARE := scripts/bare
+TOOLS := prometheus chromium-headless-shell
 CODE := fleet agents worktrees dashboards tests examples
 
 .PHONY: help setup demo demo-100 test bench lint format format-check types check lock clean
@@ -16,11 +17,12 @@ help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
 		printf '  make %-14s%s\n' "$$name" "$$text"; done
 
-setup: $(READY) ## build .venv from the pinned packages, and install bubblewrap where that is possible
+setup: $(READY) ## build .venv from the pinned packages, with bubblewrap and what tests need where that is possible
 
-$(READY): requirements/dev.txt pyproject.toml scripts/venv scripts/bubblewrap
+$(READY): requirements/dev.txt pyproject.toml scripts/venv scripts/bubblewrap scripts/tools
 	@scripts/bubblewrap
 	@scripts/venv "$(PYTHON)" .venv requirements/dev.txt
+	@scripts/tools "$(CURDIR)/.venv/tools" $(TOOLS)
 	@touch $@
 	@echo "setup: done"
 

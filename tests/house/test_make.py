@@ -61,6 +61,33 @@ def test_bubblewrap_is_installed_where_that_is_ours_to_do(root: Path, tmp_path: 
     assert (tmp_path / "calls").read_text().splitlines() == ["update -qq", "install -y -qq bubblewrap"]
 
 
+def test_missing_tools_stop_nothing_and_are_named(root: Path, tmp_path: Path) -> None:
+    programs(tmp_path, {"sh": None, "id": "echo 1000", "awk": None, "rm": None, "mkdir": None, "apt-get": "exit 1"})
+    folder = tmp_path / "tools"
+    tools = (str(root / "scripts/tools"), str(folder), "prometheus", "chromium-headless-shell")
+    done = run("/bin/sh", *tools, cwd=tmp_path, PATH=str(tmp_path))
+    assert (done.returncode, "prometheus chromium-headless-shell" in done.stderr) == (0, True)
+    assert not (folder / ".complete").exists()
+
+
+def test_tools_are_unpacked_with_the_libraries_they_lack_and_nothing_is_installed(root: Path, tmp_path: Path) -> None:
+    lacking = (
+        "Inst libjs-jquery (1)\nInst libharfbuzz0b (2)\nInst fonts-x (1)\nInst prometheus (2)\nConf prometheus (2)"
+    )
+    download = 'for package in "$@"; do case "$package" in -*|download) ;; *) : >"$package.deb";; esac; done'
+    apt = f'echo "$@" >>"$HOME/calls"; case "$1" in install) printf "{lacking}\\n";; download) {download};; esac'
+    real = dict.fromkeys(("sh", "awk", "cat", "mkdir", "rm", "id"))
+    programs(tmp_path, {**real, "apt-get": apt, "dpkg": 'mkdir -p "$3/usr"; : >"$3/usr/$2"'})
+    tools = (str(root / "scripts/tools"), str(tmp_path / "tools"), "prometheus")
+    for _ in range(2):  # the second time there is nothing to do
+        done = run("/bin/sh", *tools, cwd=tmp_path, PATH=str(tmp_path))
+        assert (done.returncode, done.stderr) == (0, "")
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls == ["install -s --no-install-recommends prometheus", "download -qq libharfbuzz0b prometheus"]
+    unpacked = sorted(path.name for path in (tmp_path / "tools/usr").iterdir())
+    assert unpacked == ["libharfbuzz0b.deb", "prometheus.deb"]
+
+
 def test_bare_keeps_keys_settings_and_proxies_from_a_command(root: Path, tmp_path: Path) -> None:
     hidden = (
         "ANTHROPIC_API_KEY",
