@@ -4,7 +4,7 @@ from dashboards.figures import duration, money, rate, tokens
 from dashboards.safe import safe
 from fleet.core.state import Incident, RunState
 from fleet.core.usage import Spend
-from fleet.core.views import run_word, subtask_rows
+from fleet.core.views import commits_tested, run_word, subtask_rows
 
 TITLE = 58
 MARKS = {"merged": "✔", "split": "⑂", "dropped": "-", "failed": "✘", "blocked": "✘", "escalated": "?"}
@@ -81,7 +81,7 @@ def _figures(state: RunState, now: float) -> list[str]:
         "",
         "Figures",
         f"  recovered without a human  {rate(recovered, len(closed))}",
-        f"  commits landed             {landed} in {state.landing.batches} batches ({state.landing.red} red)",
+        f"  commits landed             {landed} in {_batches(state)}",
         f"  agents at once             {state.peak} at the peak, {state.policy.workers} allowed",
         f"  attempts                   {state.attempts}",
         f"  planner                    {tokens(state.spend.get('planner', Spend()))}",
@@ -95,6 +95,12 @@ def _figures(state: RunState, now: float) -> list[str]:
     if state.sandbox == "none":
         lines.append("  sandbox                    NONE: commands ran with your rights")
     return lines
+
+
+def _batches(state: RunState) -> str:
+    rest = state.commits - commits_tested(state)
+    untested = f"; {rest} of them tested only together with the next" if rest > 0 else ""
+    return f"{state.landing.batches} batches ({state.landing.red} red){untested}"
 
 
 def _next(state: RunState) -> list[str]:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 from anyio import CapacityLimiter, Lock, create_task_group
 
-from fleet.checking import Checks
+from fleet.checking import SIDE_BY_SIDE, Checks
 from fleet.core import facts as f
 from fleet.core.blame import sent_back
+from fleet.core.landing import every_tree
 from fleet.core.plan import Criterion
 from fleet.core.state import RunState
 from fleet.meter import Record
@@ -44,7 +45,7 @@ class Lander:
             await self._record(f.BatchTested(at=0.0, number=number, tip=state.tip, ejected=_ejected(merged)))
         elif probe.alone:
             await self._alone(number, state, merged)
-        elif state.policy.every_commit:
+        elif every_tree(state, [member.subtask for member in probe.members]):
             await self._each(number, state, merged)
         else:
             await self._whole(number, state, merged)
@@ -109,27 +110,41 @@ class Lander:
         await self.engine.propose(facts)
 
     async def _each(self, number: int, state: RunState, merged: Merged) -> None:
-        """Every commit's own tree, side by side: what stands below the first red one lands."""
+        """Every commit's own tree, side by side: what stands below the first red one lands.
+
+        A commit has to pass the gate and its own criteria; where the branch stops, those of all that land with it, too.
+        """
+        landed = merged.landed
+        results = await self._side_by_side(state, landed)
+        failed = [self._red_ones(checks) for checks in results]
+        green = next((index for index, checks in enumerate(failed) if checks), len(failed))
+        if green == 0:
+            await self._red(number, failed[0], landed[:1])
+            return
+        whole = results[-1] if green == len(landed) else await self._test(state, landed[:green])
+        if red := self._red_ones(whole):
+            await self._red(number, red, landed[:green])
+            return
+        passed = tuple(member.model_copy(update={"tested": True}) for member in landed[:green])
+        if green == len(landed):
+            await self._land(number, state.tip, passed, _ejected(merged), whole)
+        else:
+            await self._land(number, state.tip, passed, (), failed[green], suspects=landed[green : green + 1])
+
+    async def _side_by_side(self, state: RunState, landed: Sequence[f.Member]) -> list[tuple[f.CheckRun, ...]]:
+        """The checks of each commit by itself; of the last one, of all that land with it."""
         results: dict[int, tuple[f.CheckRun, ...]] = {}
-        turns = CapacityLimiter(state.policy.slots)
+        turns = CapacityLimiter(state.policy.slots if self.checks.rules.criteria else SIDE_BY_SIDE)
+        last = len(landed) - 1
 
         async def test(index: int) -> None:
             async with turns:
-                results[index] = await self._test(state, merged.landed[: index + 1])
+                results[index] = await self._test(state, landed[: index + 1] if index == last else [landed[index]])
 
         async with create_task_group() as sides:
-            for index in range(len(merged.landed)):
+            for index in range(len(landed)):
                 sides.start_soon(test, index)
-        failed = [self._red_ones(results[index]) for index in range(len(merged.landed))]
-        green = next((index for index, checks in enumerate(failed) if checks), len(failed))
-        passed = tuple(member.model_copy(update={"tested": True}) for member in merged.landed[:green])
-        if green == len(failed):
-            await self._land(number, state.tip, passed, _ejected(merged), results[green - 1])
-            return
-        if passed:
-            await self._land(number, state.tip, passed, (), failed[green], suspects=merged.landed[green : green + 1])
-        else:
-            await self._red(number, failed[green], merged.landed[:1])
+        return [results[index] for index in range(len(landed))]
 
     def _red_ones(self, checks: Sequence[f.CheckRun]) -> tuple[f.CheckRun, ...]:
         """What stands against a merged tree. What was red on the base already stands against nobody."""

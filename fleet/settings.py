@@ -155,6 +155,7 @@ class Landing(Section):
     batch: int = Field(default=256, ge=1, le=500)
     slots: int = Field(default=2, ge=1, le=64)
     every_commit: bool = False
+    every_commit_within_s: float = Field(default=60.0, ge=0)
 
 
 class Price(Section):
@@ -289,6 +290,7 @@ def as_policy(config: Config) -> Policy:
         batch=config.landing.batch,
         slots=config.landing.slots,
         every_commit=config.landing.every_commit,
+        every_commit_within_s=config.landing.every_commit_within_s,
         reruns=config.checks.reruns,
         check_base=bool(config.checks.gate.strip()),
         allow_red_base=config.checks.allow_red_base,

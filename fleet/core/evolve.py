@@ -70,7 +70,8 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
             return replace(state, active_s=state.seconds(fact.at), engine_since=None)
         case f.BaseChecked():
             red = tuple(check for check in fact.checks if not check.fine)
-            return replace(state, base_checked=True, base_failure=fact.failure, red_base=red)
+            gate = {check.command: check.seconds for check in fact.checks}
+            return replace(state, base_checked=True, base_failure=fact.failure, red_base=red, gate=gate)
         case f.WarningNoted():
             return replace(state, warnings=(*state.warnings, fact.text))
         case f.PlannerCalled():
@@ -416,12 +417,14 @@ def _remedied(state: RunState, fact: f.RemedyChosen) -> RunState:
 
 def _batch_tested(state: RunState, fact: f.BatchTested) -> RunState:
     passed = {check.command for check in fact.checks if check.passed}
+    took = {check.command: check.seconds for check in fact.checks if check.command in state.gate}
     state = replace(
         state,
         landing=queue.tested(state.landing, fact),
         tip=fact.tip,
         commits=state.commits + len(fact.landed),
         red_base=tuple(check for check in state.red_base if check.command not in passed),
+        gate={**state.gate, **took},
     )
     for member in fact.landed:
         state = _landed(state, member, fact.at)

@@ -4,6 +4,9 @@ It is group testing with nested groups. Where the first guilty one stands in the
 prefixes are chosen so that their results cut what may be true into equally likely parts. One test in each of c slots
 then yields log2(c + 1) bits, the most that nested tests can. When nearly everything fails that means single ones, when
 nothing fails the whole queue.
+
+Where tests are quick, none is saved at the price of an untested commit: the whole queue is one probe, and the tree of
+every commit in it is tested (docs/decisions/0025).
 """
 
 from collections.abc import Sequence
@@ -15,14 +18,26 @@ from fleet.core.state import Landing, RunState
 
 ASSUMED, WEIGHT = 0.05, 10.0  # the failure rate before anything is known, and how many outcomes it counts for
 RARE, COMMON = 0.001, 0.9
+START_S = 0.05  # of a test of one tree, besides the checks
 
 
 def next_probes(state: RunState) -> tuple[tuple[Member, ...], ...]:
     """The candidates of each probe to open now."""
     landing, policy = state.landing, state.policy
-    sizes = next_sizes(landing, slots=policy.slots, most=policy.batch, every_commit=policy.every_commit)
+    quick = not policy.every_commit and every_tree(state, landing.queue[: policy.batch])
+    sizes = next_sizes(landing, slots=policy.slots, most=policy.batch, every_commit=policy.every_commit, together=quick)
     members = [member_of(state, id_) for id_ in landing.queue[: max(sizes, default=0)]]
     return tuple(tuple(members[:size]) for size in sizes)
+
+
+def every_tree(state: RunState, ids: Sequence[SubtaskId]) -> bool:
+    """Whether each of these commits has its own tree tested before the branch moves over it."""
+    policy = state.policy
+    if policy.every_commit:
+        return True
+    own = (check.seconds for id_ in ids for check in state.subtasks[id_].attempts[-1].checks)
+    gate = START_S + sum(state.gate.values())
+    return len(ids) * gate + sum(own) <= policy.every_commit_within_s * policy.slots
 
 
 def member_of(state: RunState, id_: SubtaskId) -> Member:
@@ -30,17 +45,19 @@ def member_of(state: RunState, id_: SubtaskId) -> Member:
     return Member(subtask=id_, attempt=attempt.number, commit=attempt.commit or "")
 
 
-def next_sizes(landing: Landing, *, slots: int, most: int, every_commit: bool = False) -> tuple[int, ...]:
-    """How many of the queue each new probe holds."""
+def next_sizes(
+    landing: Landing, *, slots: int, most: int, every_commit: bool = False, together: bool = False
+) -> tuple[int, ...]:
+    """How many of the queue each new probe holds. `together`: every tree is tested, and there is time for all."""
     free, suspects, open_ = slots - len(landing.probes), len(landing.suspects), landing.prefixes
     if free <= 0 or suspects == 1 or (open_ and (suspects or every_commit)):
         return ()
-    reach = min(len(landing.queue), most)
-    if every_commit:
-        return (min(free, reach),) if reach else ()
-    rate = failure_rate(landing.outcomes)
+    reach, rate = min(len(landing.queue), most), failure_rate(landing.outcomes)
     if suspects:  # not all of the front of the queue are: some could not be merged
         return tuple(landing.queue.index(landing.suspects[size - 1]) + 1 for size in cuts(suspects, free, rate))
+    if together or every_commit:
+        size = reach if together else min(free, reach)
+        return (size,) if size and not open_ else ()
     known = max((len(probe.members) for probe in open_), default=0)
     return tuple(known + size for size in prefixes(reach - known, free, slots, rate))
 

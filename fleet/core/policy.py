@@ -31,7 +31,9 @@ class Policy(Shape):
     slots: int = Field(default=2, ge=1, le=64)
     """Merged trees tested side by side."""
     every_commit: bool = False
-    """Whether the integration branch passes only commits whose own tree passed, however many land at once."""
+    """Whether the integration branch passes only commits whose own tree passed, however long that takes."""
+    every_commit_within_s: float = Field(default=60.0, ge=0)
+    """The same, as long as testing all trees of what waits to land is likely to take no longer than this."""
     reruns: int = Field(default=1, ge=0, le=10)
     """Red results a verdict needs besides the first. A suspect with fewer against it is tested once more, alone."""
     check_base: bool = False

@@ -238,6 +238,8 @@ class RunState:
     landing: Landing = Landing()
     base_checked: bool = False
     base_failure: Failure | None = None
+    gate: Mapping[str, float] = field(default_factory=dict)
+    """The commands of the project's gate, and how many seconds each took last."""
     red_base: tuple[CheckRun, ...] = ()
     """Checks that were red before anything was done, and have not passed on any tree since."""
     planning: Planning = Planning()

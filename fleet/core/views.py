@@ -104,6 +104,7 @@ def status(state: RunState, now: float, *, alive: bool) -> dict[str, Any]:
         "agents": {"running": state.working() if alive else 0, "peak": state.peak, "limit": state.policy.workers},
         "attempts": state.attempts,
         "commits": state.commits,
+        "commits_tested": commits_tested(state),
         "incidents": incident_counts(state),
         "recovery_rate": recovery_rate(state.incidents),
         "tokens": {role: _tokens(state.spend.get(role, Spend())) for role in ROLES},
@@ -118,6 +119,11 @@ def status(state: RunState, now: float, *, alive: bool) -> dict[str, Any]:
         "never_green": [check.command for check in state.red_base],
         "warnings": list(state.warnings),
     }
+
+
+def commits_tested(state: RunState) -> int:
+    """How many of the commits that landed had their own tree tested, not only one further up."""
+    return sum(attempt.tested for subtask in state.subtasks.values() for attempt in subtask.attempts)
 
 
 def question_view(question: Question) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from fleet.core.ids import result_branch
 from fleet.core.plan import Criterion, Plan, Subtask
 from fleet.core.policy import Policy
 from fleet.core.state import RunState
+from fleet.core.views import commits_tested
 from fleet.engine import Engine
 from fleet.journal import Journal, replay
 from fleet.perform import Performer, World
@@ -175,7 +176,7 @@ class Hundred:
         return await engine.run(Performer(engine, world), began)
 
     async def _proven(self, workshop: Workshop, run: str, state: RunState) -> bool:
-        """Whether history is one line, a commit for each subtask, and every commit's tree passes all that landed."""
+        """Whether history is one line of tested commits, one a subtask, and each tree passes all that landed below."""
         base, branch = self.on.line[-1], f"refs/heads/{result_branch(run)}"
         members = await workshop.landed_since(run, base)
         line = git(self.on.repository, "rev-list", "--reverse", "--first-parent", f"{base}..{branch}").split()
@@ -186,7 +187,8 @@ class Hundred:
             there = git(self.on.repository, "ls-tree", "--name-only", member.commit, "done/").splitlines()
             if {f"done/{name}" for name in due} != set(there):
                 return False
-        return state.ending == "landed" and not merges and line == [member.commit for member in members]
+        tested = commits_tested(state) == len(members)
+        return state.ending == "landed" and tested and not merges and line == [member.commit for member in members]
 
 
 def script(on: Ground) -> Variant:

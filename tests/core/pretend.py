@@ -167,7 +167,7 @@ class Pretend:
         bad = next((index for index, member in enumerate(merged) if self.bad(member) or self.flakes()), None)
         landed, suspects = merged, list[f.Member]()
         if bad is not None:
-            every = self.policy.every_commit
+            every = self.policy.every_commit or self.policy.every_commit_within_s
             landed, suspects = (merged[:bad], merged[bad : bad + 1]) if every else ([], merged)
         self.landed += [member.subtask for member in landed]
         self.record(

@@ -17,7 +17,7 @@ RED = f.CheckRun(criterion="the gate", command="make test", passed=False, exit_c
 def queued(count: int, **limits: object) -> Story:
     """Candidates that all wait for the gate: a first one holds it until the others are there."""
     names = [f"s{number}" for number in range(count)]
-    policy = Policy.model_validate({"workers": 1000, "batch": 500, "slots": 1, **limits})
+    policy = Policy.model_validate({"workers": 1000, "batch": 500, "slots": 1, "every_commit_within_s": 0, **limits})
     story = Story(policy, plan_of("first", *names))
     story.work_is_done("first", *names)
     story.batch_lands()
@@ -103,7 +103,7 @@ def test_with_one_slot_no_other_batch_is_formed_while_one_is_tested() -> None:
 
 
 def test_with_two_slots_what_comes_meanwhile_is_tested_on_top_of_what_is_under_test() -> None:
-    story = Story(Policy(slots=2), plan_of("a", "b"))
+    story = Story(Policy(slots=2, every_commit_within_s=0), plan_of("a", "b"))
     story.work_is_done("a", "b")
     assert [[member.subtask for member in probe.members] for probe in story.state.landing.probes] == [["a"], ["a", "b"]]
 

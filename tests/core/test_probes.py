@@ -3,10 +3,22 @@
 import pytest
 
 from fleet.core import queue
-from fleet.core.facts import BatchFormed, BatchTested, CheckRun, Ejected, Failure, Member
-from fleet.core.landing import cuts, failure_rate, next_sizes, prefixes
+from fleet.core.evolve import evolve
+from fleet.core.facts import (
+    AttemptVerified,
+    BaseChecked,
+    BatchFormed,
+    BatchTested,
+    CheckRun,
+    Ejected,
+    Failure,
+    Member,
+)
+from fleet.core.landing import cuts, every_tree, failure_rate, next_sizes, prefixes
+from fleet.core.policy import Policy
 from fleet.core.state import Landing
 from tests.benchmarks.landing_policy import RATES, Saturated, adaptive, bound
+from tests.core.story import Story, plan_of
 
 RED = (CheckRun(criterion="the gate", command="make test", passed=False),)
 
@@ -105,6 +117,40 @@ def test_suspects_are_cut_where_the_queue_holds_them() -> None:
     landing = probing(waiting("axbcyd"), 6)
     fact = BatchTested(at=0.0, number=1, tip="", red=True, suspects=tuple("abcd"))
     assert next_sizes(queue.tested(landing, fact), slots=2, most=256) == (1, 4)
+
+
+def test_where_there_is_time_for_every_tree_the_whole_queue_is_one_probe() -> None:
+    assert next_sizes(waiting("abcdef"), slots=2, most=256, together=True) == (6,)
+    assert next_sizes(waiting("abcdef"), slots=2, most=4, together=True) == (4,)
+    assert next_sizes(probing(waiting("abcdef"), 2), slots=2, most=256, together=True) == ()
+
+
+@pytest.mark.parametrize("mode", ["together", "every_commit"])
+def test_whatever_is_tested_a_red_whole_is_narrowed_down(mode: str) -> None:
+    landing = red(probing(waiting("abcd"), 4), 1)
+    assert next_sizes(landing, slots=1, most=256, **{mode: True}) == (2,)
+
+
+def test_there_is_time_for_every_tree_as_long_as_the_gate_is_quick() -> None:
+    story = Story(Policy(every_commit_within_s=60, slots=2, check_base=True), plan_of("a", "b", "c"))
+    gate = CheckRun(criterion="the gate", command="make test", passed=True, seconds=39.0)
+    story.happens(BaseChecked(at=0, base="base", checks=(gate,)))
+    assert every_tree(story.state, ())
+    story.work_is_done("a", "b", "c")
+    assert every_tree(story.state, ("a", "b", "c"))
+    slow = gate.model_copy(update={"seconds": 41.0})
+    story.happens(BatchTested(at=0, number=story.state.landing.probes[0].number, tip="base", checks=(slow,)))
+    assert not every_tree(story.state, ("a", "b", "c"))
+    assert every_tree(story.state, ("a", "b"))
+
+
+def test_the_time_of_its_own_checks_counts_too() -> None:
+    story = Story(Policy(every_commit_within_s=60, slots=2), plan_of("a"))
+    story.work_is_done("a")
+    assert every_tree(story.state, ("a",))
+    own = CheckRun(criterion="it works", command="check a", passed=True, seconds=121.0)
+    state = evolve(story.state, AttemptVerified(at=1, subtask="a", number=1, checks=(own,)))
+    assert not every_tree(state, ("a",))
 
 
 def test_every_commit_is_one_probe_of_as_many_as_there_are_slots() -> None:

@@ -25,6 +25,7 @@ policies = st.builds(
     batch=st.integers(1, 8),
     slots=st.integers(1, 4),
     every_commit=st.booleans(),
+    every_commit_within_s=st.sampled_from([0.0, 60.0]),
     reruns=st.integers(0, 2),
     check_base=st.booleans(),
     allow_red_base=st.booleans(),

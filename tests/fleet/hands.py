@@ -167,7 +167,7 @@ def queued(
         base=base,
         base_name="main",
         result_branch="fleet/r1",
-        policy=policy or Policy(),
+        policy=policy or Policy(every_commit_within_s=0),
         plan=Plan(subtasks=tuple(subtask(id_, check) for id_ in ids)),
     )
     state, made = evolve(None, start), commits or {id_: f"{base} {id_}" for id_ in ids}

@@ -118,6 +118,56 @@ async def test_where_every_commit_counts_each_tree_is_tested_and_the_branch_stop
     assert book.state.landing.queue == ("d",)
 
 
+QUICK = Policy(every_commit_within_s=60, slots=2, reruns=0)
+
+
+async def test_where_there_is_time_each_tree_is_tested_and_the_first_red_one_is_the_guilty() -> None:
+    """`c` is red by itself and mended by `d`: together they are green, one after the other they are not."""
+    hands = PaperHands(passes=lambda tree, command, _: command != "gate" or "c" not in tree or "d" in tree)
+    book = probed(queued("abcd", QUICK), 4)
+    await lander(book, hands).probe(1)
+    assert hands.branch == "base a b"
+    [result] = book.results()
+    assert [(member.subtask, member.tested) for member in result.landed] == [("a", True), ("b", True)]
+    failure = book.state.subtasks["c"].attempts[0].failure
+    assert failure is not None
+    assert failure.kind == "integration"
+
+
+async def test_every_commit_passes_the_gate_and_its_own_criteria_and_the_last_one_all_of_them() -> None:
+    book, hands = probed(queued("abc", QUICK), 3), without()
+    await lander(book, hands).probe(1)
+    assert all(member.tested for member in book.results()[0].landed)
+    trees = ("a base", "a b base", "a b base c")
+    assert {tree for tree, command in hands.ran if command == "gate"} == set(trees)
+    assert {(tree, command) for tree, command in hands.ran if command != "gate"} == {
+        *((tree, f"check {id_}") for tree, id_ in zip(trees, "abc", strict=True)),
+        *((trees[-1], f"check {id_}") for id_ in "ab"),
+    }
+    assert len(hands.ran) == len(set(hands.ran)), "nothing twice"
+
+
+async def test_what_lands_below_a_red_commit_passes_the_criteria_of_all_of_it() -> None:
+    """`b` breaks what `a` is for, `c` is red by itself: the two trees below pass, each by its own checks."""
+
+    def passes(tree: str, command: str, _: int) -> bool:
+        names = tree.split()
+        return not (command == "check a" and "b" in names) and not (command == "gate" and "c" in names)
+
+    book, hands = probed(queued("abc", QUICK), 3), PaperHands(passes=passes)
+    await to_the_end(book, hands)
+    assert hands.branch == "base a"
+    assert [id_ for id_ in "abc" if book.state.subtasks[id_].attempts[0].failure] == ["b", "c"]
+
+
+async def test_a_whole_that_is_red_although_each_commit_passes_is_narrowed_down() -> None:
+    book = probed(queued("abcd", QUICK), 4)
+    hands = PaperHands(passes=lambda tree, command, _: not (command == "check a" and "c" in tree.split()))
+    await to_the_end(book, hands)
+    assert hands.branch == "base a b d"
+    assert book.state.subtasks["c"].attempts[0].failure is not None
+
+
 async def to_the_end(book: Book, hands: PaperHands) -> None:
     work = lander(book, hands)
     while probes := book.state.landing.probes:

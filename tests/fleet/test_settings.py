@@ -50,7 +50,7 @@ def test_the_policy_and_the_sections_agree_in_defaults_and_bounds() -> None:
         *((f"max_{name}", Limits, name) for name in ("attempts", "retries", "depth")),
         *((name, Limits, name) for name in ("backoff_first_s", "backoff_cap_s")),
         *((name, Checks, name) for name in ("allow_red_base", "reruns")),
-        *((name, Landing, name) for name in ("batch", "slots", "every_commit")),
+        *((name, Landing, name) for name in ("batch", "slots", "every_commit", "every_commit_within_s")),
         *(("max_subtasks", Planner, "max_subtasks"), ("settle_s", Planner, "settle_s")),
         *((f"max_planner_{name}", Planner, f"max_{name}") for name in ("calls", "failures")),
     ]
@@ -69,7 +69,7 @@ def test_every_setting_reaches_the_policy() -> None:
             "run": {"workers": 3, "budget_dollars": 1.5, "budget_minutes": 2.5, "review": True},
             "planner": {"max_subtasks": 4, "max_calls": 5, "max_failures": 6, "settle_s": 7.0},
             "limits": {"attempts": 8, "retries": 9, "depth": 2, "backoff_first_s": 0.5, "backoff_cap_s": 11.0},
-            "landing": {"batch": 12, "slots": 3, "every_commit": True},
+            "landing": {"batch": 12, "slots": 3, "every_commit": True, "every_commit_within_s": 5},
             "checks": {"gate": "make test", "allow_red_base": True, "reruns": 3},
         }
     )
