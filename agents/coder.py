@@ -1,22 +1,19 @@
 """A worker that calls a model: one conversation an attempt, at one desk, from the brief to a report."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from agents.allowance import Allowance
+from agents.briefs import first_message
 from agents.conversation import Conversation, Guards, Setting
 from agents.models.calls import Caller
 from agents.prompting import render
 from agents.settings import MindSettings, WorkerSettings
-from agents.text import capped, fenced
 from agents.tools.registry import WORKER_TOOLS, Bounds
 from agents.tools.tool import Tool
 from agents.transcripts import Transcripts
 from fleet.core.facts import Failure, Report
 from fleet.ports import Desk, Meter, WorkerBrief
 
-_EVIDENCE = 6_000  # characters of evidence of one earlier failure
-_NOTES = 20_000  # characters of the repository's own notes
 _UNKNOWN = "HTTP 404"  # the model; a refused key is nobody's choice
 
 
@@ -66,7 +63,7 @@ class ApiWorker:
     def _tools(self, desk: Desk) -> tuple[Tool[Report], ...]:
         own, settings = self.own, self.settings
         extras = replace(own.extras, network=False) if self.kind.offline else own.extras
-        bounds = Bounds(settings.command_s, settings.output_chars, extras=extras, hosts=own.hosts)
+        bounds = Bounds(settings.command_s, settings.output_chars, extras=extras, secrets=own.secrets, hosts=own.hosts)
         names = dict.fromkeys((*(own.tools or self.kind.tools), "report"))
         return tuple(WORKER_TOOLS[name](desk, bounds) for name in names)
 
@@ -75,37 +72,6 @@ def system_prompt(name: str, own: WorkerSettings) -> str:
     """What a kind is told, and after it what this worker is."""
     told = render(name, reporting=render("reporting"), hosts=", ".join(own.hosts))
     return f"{told}\n# What you are told besides\n\n{own.prompt.strip()}\n" if own.prompt.strip() else told
-
-
-def first_message(brief: WorkerBrief) -> list[str]:
-    """The blocks of a worker's first message, in the order of the model protocol."""
-    blocks = [
-        fenced("subtask", brief.subtask.model_dump(mode="json")),
-        fenced("attempt", _attempt(brief)),
-    ]
-    if brief.results:
-        blocks.append(fenced("results", [_result(subtask, report) for subtask, report in brief.results]))
-    if brief.notes.strip():
-        blocks.append(fenced("notes", capped(brief.notes, _NOTES)))
-    return blocks
-
-
-def _attempt(brief: WorkerBrief) -> dict[str, Any]:
-    failures = [
-        {
-            "attempt": number,
-            "class": failure.kind,
-            "summary": failure.summary,
-            "evidence": capped(failure.evidence, _EVIDENCE),
-        }
-        for number, failure in brief.failures
-    ]
-    return {"run": brief.run, "number": brief.attempt, "guidance": brief.guidance, "failures": failures}
-
-
-def _result(subtask: str, report: Report) -> dict[str, Any]:
-    said = {"subtask": subtask, "summary": report.summary, "result": report.result}
-    return {**said, "recommendations": report.recommendations} if report.recommendations else said
 
 
 def _own_fault(failure: Failure, model: str) -> Failure:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
 from agents.coder import ApiWorker, Kind
+from agents.command import CommandWorker
+from agents.commandline import line_problem
 from agents.models.calls import Caller
 from agents.settings import MindSettings, WorkerSettings
 from agents.tools.registry import WORKER_TOOLS
@@ -58,6 +60,12 @@ WORKERS: dict[str, WorkerKind] = {
         purpose="Works on files with commands, never with the network: converts, counts, extracts, generates data.",
         make=api_worker(Kind(prompt="processor", tools=("bash", "report"), offline=True)),
         takes=_MODEL | _COMMANDS,
+    ),
+    "command": WorkerKind(
+        purpose="Runs one fixed program on the subtask.",
+        make=lambda own, bench: CommandWorker(own, bench.transcripts),
+        takes=_COMMANDS | {"command", "models"},
+        problem=lambda own: line_problem(own.command),
     ),
 }
 

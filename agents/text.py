@@ -1,6 +1,7 @@
 """Text for a model, of bounded length: the head and the tail say most, the middle is what can be left out."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -12,6 +13,17 @@ def capped(text: str, limit: int) -> str:
     tail = limit - head
     left_out = len(text) - head - tail
     return f"{text[:head]}\n[… {left_out} characters left out …]\n{text[len(text) - tail :]}"
+
+
+_SHORTEST_SECRET = 8  # a shorter one would blot out ordinary words
+
+
+def hidden(text: str, secrets: Iterable[str]) -> str:
+    """`text` without the values that nobody else shall see."""
+    for secret in secrets:
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, "[hidden]")
+    return text
 
 
 def well_formed(text: str) -> str:

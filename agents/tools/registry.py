@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from agents.tools.bash import Bash
+from agents.tools.bash import Bash, Boxed
 from agents.tools.edit import EditTool
 from agents.tools.explore import Exploring
 from agents.tools.history import History
@@ -26,13 +26,18 @@ class Bounds:
     output_chars: int
     extras: Extras = NO_EXTRAS
     """What the box of commands shows and allows besides."""
+    secrets: tuple[str, ...] = ()
+    """Values in that box that a model need not see."""
     hosts: tuple[str, ...] = ()
     """Whom `fetch` may ask."""
 
 
 WORKER_TOOLS: dict[str, Callable[[Desk, Bounds], Tool[Report]]] = {
     "bash": lambda desk, bounds: Bash(
-        desk, timeout_s=bounds.command_s, output_chars=bounds.output_chars, extras=bounds.extras
+        desk,
+        timeout_s=bounds.command_s,
+        output_chars=bounds.output_chars,
+        boxed=Boxed(bounds.extras, bounds.secrets),
     ),
     "str_replace_based_edit_tool": lambda desk, bounds: EditTool(desk, output_chars=bounds.output_chars),
     "report": lambda _desk, _bounds: ReportTool(),

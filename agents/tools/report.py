@@ -73,21 +73,24 @@ class ReportTool:
         return False
 
     async def run(self, raw: Mapping[str, Any]) -> Ended[Report]:
-        said = arguments(ReportArguments, raw)
-        if len(json.dumps(said.result)) > _LONGEST_RESULT:
-            raise BadInput(f"The input does not fit the tool:\n- result: is longer than {_LONGEST_RESULT} characters")
-        return Ended(
-            Report(
-                status=said.status,
-                summary=capped(said.summary, _LONGEST_TEXT),
-                result=said.result,
-                error_kind=said.error.kind if said.error else None,
-                error_message=capped(said.error.message, _LONGEST_TEXT) if said.error else None,
-                recommendations=_capped_all(said.recommendations),
-                needs=_capped_all(said.needs),
-                discovered=_capped_all(said.discovered),
-            )
-        )
+        return Ended(read_report(raw))
+
+
+def read_report(raw: Mapping[str, Any]) -> Report:
+    """What was handed in, within bounds. Raises `BadInput` with every problem."""
+    said = arguments(ReportArguments, raw)
+    if len(json.dumps(said.result)) > _LONGEST_RESULT:
+        raise BadInput(f"The input does not fit the tool:\n- result: is longer than {_LONGEST_RESULT} characters")
+    return Report(
+        status=said.status,
+        summary=capped(said.summary, _LONGEST_TEXT),
+        result=said.result,
+        error_kind=said.error.kind if said.error else None,
+        error_message=capped(said.error.message, _LONGEST_TEXT) if said.error else None,
+        recommendations=_capped_all(said.recommendations),
+        needs=_capped_all(said.needs),
+        discovered=_capped_all(said.discovered),
+    )
 
 
 def _capped_all(texts: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,0 +1,100 @@
+"""A command line with placeholders: split into words first and filled in then, so that no value breaks out of its word.
+
+What a model wrote (a goal, a title) always stays one argument of the program that the operator named.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+
+from fleet.core.nearest import did_you_mean
+from fleet.ports import WorkerBrief
+
+PARAMETER = "parameters."
+OURS = frozenset({"id", "run", "attempt", "subtask", "prompt", "report"})
+"""Values that no model wrote: slugs, numbers and paths of ours."""
+THEIRS = frozenset({"title", "goal", "guidance", "model"})
+REPORT = '"$FLEET_REPORT"'
+LONGEST = 100_000  # bytes; the kernel takes 128 KiB in one argument, and the shell gets all of it as one
+_PLACE = re.compile(r"\{([A-Za-z_][\w.-]*)\}")
+_SCRIPT = re.compile(r"-\w*[ce]|--eval|--command")
+_INTERPRETERS = re.compile(r"(?:ba|da|z|k|fi)?sh|python[\d.]*|node|perl|ruby|eval")
+
+
+class NoValue(Exception):  # noqa: N818 - the plan's mistake, answered by a failure
+    """A placeholder that this subtask has nothing for; the message is for the planner."""
+
+
+def line_problem(words: tuple[str, ...]) -> str | None:
+    """Why a command line can't be used, for the operator."""
+    if not words:
+        return 'command: is missing; write it like "tool --flag {goal}"'
+    for name in (name for word in words for name in _PLACE.findall(word)):
+        if name not in OURS | THEIRS and not name.startswith(PARAMETER):
+            there = did_you_mean(name, OURS | THEIRS) or f"; there are {', '.join(sorted(OURS | THEIRS))}"
+            there = f"{there} and {PARAMETER}NAME"
+            return f"command: there is no placeholder {{{name}}}{there}; {{ {name} }} is the word itself"
+    if _PLACE.search(words[0]):
+        return "command: the program itself can't be a placeholder"
+    script = next(_scripts(words), None)
+    if script is not None and any(name not in OURS for name in _PLACE.findall(script)):
+        return (
+            "command: a placeholder inside a script would be run as a part of it; hand it over as an argument: "
+            "sh -c 'tool \"$1\"' sh {goal}"
+        )
+    return None
+
+
+def _scripts(words: tuple[str, ...]) -> Iterator[str]:
+    """The words that an interpreter takes for a program."""
+    for at, word in enumerate(words[1:-1], start=1):
+        if _SCRIPT.fullmatch(word) and any(_INTERPRETERS.fullmatch(PurePosixPath(one).name) for one in words[:at]):
+            yield words[at + 1]
+
+
+def shell_line(words: tuple[str, ...], values: Mapping[str, str]) -> str:
+    """The words with their values, each quoted whole. Raises `NoValue`."""
+    line = " ".join(_filled(word, values) for word in words)
+    if len(line.encode("utf-8", "replace")) > LONGEST:
+        raise NoValue("the values for the worker's command are too long for a command line; shorten the goal")
+    if "\0" in line:
+        raise NoValue("a value for the worker's command holds a NUL character")
+    return line
+
+
+def _filled(word: str, values: Mapping[str, str]) -> str:
+    parts: list[str] = []
+    for at, part in enumerate(_PLACE.split(word)):
+        if at % 2 == 0:
+            parts.append(shlex.quote(part) if part else "")
+        elif part == "report":
+            parts.append(REPORT)
+        elif part in values:
+            parts.append(shlex.quote(values[part]))
+        else:
+            given = ", ".join(sorted(name for name in values if name.startswith(PARAMETER))) or "none"
+            raise NoValue(f"the worker's command wants {part}, which this subtask does not give; it gives {given}")
+    return "".join(parts) or "''"
+
+
+def values_of(brief: WorkerBrief, *, model: str | None, subtask: str, prompt: str) -> dict[str, str]:
+    """What the placeholders stand for. `subtask` and `prompt` are the paths of files."""
+    spec = brief.subtask
+    parameters = {f"{PARAMETER}{name}": _text(value) for name, value in spec.parameters.items()}
+    values = {
+        "id": spec.id,
+        "run": brief.run,
+        "attempt": str(brief.attempt),
+        "title": spec.title,
+        "goal": spec.goal,
+        "guidance": brief.guidance,
+        "subtask": subtask,
+        "prompt": prompt,
+    }
+    return parameters | values | ({"model": model} if model else {})
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,143 @@
+"""What every kind of worker keeps to, whoever wrote it. A new kind needs a rig, and is held to all of this."""
+
+import anyio
+import pytest
+
+from agents.registry import WORKERS
+from fleet.core.facts import Failure, Report
+from fleet.ports import Extras
+from tests.contract.conftest import RIGS, RUN, SECRET, OpenStand
+from tests.e2e.stage import marked, program
+
+pytestmark = pytest.mark.anyio
+LONE = '{"status": "done", "summary": "\\ud800"}'  # half a character
+HANGS = "trap '' TERM INT HUP; (setsid sleep 599 &); sleep 599; sleep 599"
+
+
+def test_every_kind_has_a_rig() -> None:
+    assert RIGS.keys() == WORKERS.keys()
+
+
+@pytest.mark.parametrize("kind", RIGS)
+async def test_what_is_done_is_reported_in_full(kind: str, open_stand: OpenStand) -> None:
+    said = {
+        "status": "done",
+        "summary": "greeted",
+        "result": {"interface": "hello.txt"},
+        "recommendations": ["say goodbye, too"],
+        "discovered": ["nobody answers"],
+    }
+    async with open_stand(kind) as stand:
+        stand.rig.reports(said, first="echo hello > hello.txt")
+        report = await stand.works()
+        if stand.rig.runs_commands:
+            assert await stand.desk.read("hello.txt") == b"hello\n"
+    assert report == Report(
+        status="done",
+        summary="greeted",
+        result={"interface": "hello.txt"},
+        recommendations=("say goodbye, too",),
+        discovered=("nobody answers",),
+    )
+
+
+@pytest.mark.parametrize("kind", RIGS)
+async def test_what_failed_is_a_report_with_its_reason(kind: str, open_stand: OpenStand) -> None:
+    said = {"status": "failed", "summary": "no", "error": {"kind": "too_complex", "message": "three things in one"}}
+    async with open_stand(kind) as stand:
+        stand.rig.reports(said)
+        report = await stand.works()
+    assert isinstance(report, Report)
+    assert (report.status, report.error_kind, report.error_message) == ("failed", "too_complex", "three things in one")
+
+
+@pytest.mark.parametrize("kind", RIGS)
+async def test_what_is_blocked_says_what_it_needs(kind: str, open_stand: OpenStand) -> None:
+    async with open_stand(kind) as stand:
+        stand.rig.reports({"status": "blocked", "summary": "whom?", "needs": ["a name"]})
+        report = await stand.works()
+    assert isinstance(report, Report)
+    assert (report.status, report.needs) == ("blocked", ("a name",))
+
+
+@pytest.mark.parametrize("kind", RIGS)
+@pytest.mark.parametrize("said", ['{"status": "done"', '["done"]', '{"status": "victory", "summary": "x"}', LONE])
+async def test_a_report_that_is_none_is_a_failure_of_the_protocol(kind: str, said: str, open_stand: OpenStand) -> None:
+    async with open_stand(kind) as stand:
+        stand.rig.reports(said)
+        failure = await stand.works()
+    assert isinstance(failure, Failure)
+    assert failure.kind == "protocol"
+
+
+@pytest.mark.parametrize("kind", RIGS)
+async def test_a_report_is_bounded_and_is_text_whatever_was_written(kind: str, open_stand: OpenStand) -> None:
+    hostile = "\x1b]0;owned\x07 </subtask> [/bold]" + "x" * 15_000
+    async with open_stand(kind) as stand:
+        stand.rig.reports({"status": "done", "summary": hostile})
+        report = await stand.works()
+    assert isinstance(report, Report)
+    assert len(report.summary) < 9_000
+    report.model_dump_json().encode("utf-8")
+
+
+@pytest.mark.parametrize("kind", RIGS)
+async def test_time_is_bounded_and_nothing_goes_on_after_it(kind: str, open_stand: OpenStand) -> None:
+    async with open_stand(kind) as stand:
+        if not stand.rig.runs_commands:
+            return
+        stand.rig.own["time_s"] = 1.0
+        stand.rig.hangs(HANGS)
+        failure = await stand.works()
+        assert marked(RUN) == []
+    assert isinstance(failure, Failure)
+    assert failure.kind == "budget"
+
+
+@pytest.mark.parametrize("kind", RIGS)
+async def test_cancelling_ends_everything_that_runs(kind: str, open_stand: OpenStand) -> None:
+    async with open_stand(kind) as stand:
+        if not stand.rig.runs_commands:
+            return
+        stand.rig.hangs(HANGS)
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as attempt:
+                attempt.start_soon(stand.works)
+                while "sleep" not in map(program, marked(RUN)):  # noqa: ASYNC110 - nobody tells us
+                    await anyio.sleep(0.05)
+                attempt.cancel_scope.cancel()
+        assert marked(RUN) == []
+
+
+@pytest.mark.parametrize("kind", RIGS)
+async def test_nothing_begins_when_the_budget_is_spent(kind: str, open_stand: OpenStand) -> None:
+    async with open_stand(kind) as stand:
+        stand.purse.calls_left = 0
+        stand.rig.reports({"status": "done", "summary": "x"}, first="touch begun")
+        failure = await stand.works()
+        assert "begun" not in await stand.desk.list(".")
+    assert isinstance(failure, Failure)
+    assert failure.kind == "budget"
+
+
+@pytest.mark.parametrize("kind", RIGS)
+async def test_no_key_is_in_the_box_and_none_in_the_transcript(kind: str, open_stand: OpenStand) -> None:
+    look = "env; cat /proc/*/environ | tr '\\0' '\\n'; cat /tmp/fleet-*/* 2>/dev/null; ls -a ~"
+    async with open_stand(kind) as stand:
+        stand.rig.reports({"status": "done", "summary": "looked"}, first=f"{{ {look}; }} | tee seen.txt")
+        assert isinstance(await stand.works(), Report)
+        seen = await stand.desk.read("seen.txt") if stand.rig.runs_commands else b""
+        assert b"sk-test-0123456789" not in seen
+        assert "sk-test-0123456789" not in stand.transcript
+
+
+@pytest.mark.parametrize("kind", [name for name, kind in WORKERS.items() if "secrets" in kind.takes])
+async def test_what_a_workers_commands_are_given_stays_with_them(kind: str, open_stand: OpenStand) -> None:
+    async with open_stand(kind) as stand:
+        stand.rig.own |= {"extras": Extras(environment={"TOOL_KEY": SECRET}), "secrets": (SECRET,)}
+        stand.rig.reports(
+            {"status": "done", "summary": "used it"}, first="echo $TOOL_KEY; echo $TOOL_KEY | rev > back.txt"
+        )
+        assert isinstance(await stand.works(), Report)
+        assert await stand.desk.read("back.txt") == SECRET[::-1].encode() + b"\n"
+        assert SECRET not in stand.transcript
