@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from fleet.core.usage import Spend
+from fleet.core.facts import Failure
+from fleet.core.usage import Cost, Spend
 from fleet.ports import Meter, ModelUse
 
 
@@ -26,6 +27,14 @@ class Allowance:
 
     def may_call(self) -> bool:
         return self.exhausted is None and self.meter.may_call()
+
+    async def reserve(self, model: str, cost: Cost) -> Failure | None:
+        if self.exhausted is not None:
+            return Failure(kind="budget", summary=self.exhausted)
+        return await self.meter.reserve(model, cost)
+
+    def release(self, *, lost: bool = False) -> None:
+        self.meter.release(lost=lost)
 
     async def used(self, use: ModelUse) -> None:
         self.spent = self.spent.plus(use.usage, use.dollars)

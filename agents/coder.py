@@ -55,8 +55,6 @@ class ApiWorker:
         allowance = Allowance(meter, own.tokens, own.dollars)
         with self.transcripts.open(brief.subtask.id, brief.attempt) as transcript:
             result = await Conversation(setting, self.caller, allowance, transcript).hold(first_message(brief))
-        if isinstance(result, Failure) and result.kind == "budget" and allowance.exhausted:
-            result = result.model_copy(update={"summary": allowance.exhausted})
         chosen = brief.subtask.model
         return _own_fault(result, chosen) if isinstance(result, Failure) and chosen else result
 

@@ -2,11 +2,18 @@
 
 from dashboards.figures import duration, money, rate, tokens
 from dashboards.safe import safe
+from fleet.core.facts import Role
 from fleet.core.state import Incident, RunState
-from fleet.core.usage import Spend
-from fleet.core.views import commits_tested, run_word, subtask_rows
+from fleet.core.usage import Cost
+from fleet.core.views import commits_tested, run_word, spend_by_role, subtask_rows
 
 TITLE = 58
+NAMES: dict[Role, str] = {
+    "planner": "planner",
+    "sub_planner": "sub-planners",
+    "worker": "workers",
+    "resolver": "resolvers",
+}
 MARKS = {"merged": "✔", "split": "⑂", "dropped": "-", "failed": "✘", "blocked": "✘", "escalated": "?"}
 HOW = {
     "first": "first try",
@@ -84,9 +91,11 @@ def _figures(state: RunState, now: float) -> list[str]:
         f"  commits landed             {landed} in {_batches(state)}",
         f"  agents at once             {state.peak} at the peak, {state.policy.workers} allowed",
         f"  attempts                   {state.attempts}",
-        f"  planner                    {tokens(state.spend.get('planner', Spend()))}",
-        f"  workers                    {tokens(state.spend.get('worker', Spend()))}",
-        f"  cost                       {money(state.spent.dollars)}{each}{simulated}",
+        *(
+            f"  {NAMES[role]:<26} {tokens(spend)}, {money(spend.dollars)}"
+            for role, spend in spend_by_role(state).items()
+        ),
+        f"  cost                       {money(state.spent.dollars)}{each}{simulated}{_doubt(state.doubt)}",
         f"  time                       {duration(state.seconds(now))}",
     ]
     if state.red_base and state.commits:
@@ -101,6 +110,13 @@ def _batches(state: RunState) -> str:
     rest = state.commits - commits_tested(state)
     untested = f"; {rest} of them tested only together with the next" if rest > 0 else ""
     return f"{state.landing.batches} batches ({state.landing.red} red){untested}"
+
+
+def _doubt(doubt: Cost) -> str:
+    """What may come on top: calls that were stopped while they were under way."""
+    if not doubt.calls:
+        return ""
+    return f", and at most {money(doubt.dollars)} for {doubt.calls} calls that were broken off"
 
 
 def _next(state: RunState) -> list[str]:

@@ -29,8 +29,12 @@ def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - 
             return _base(fact)
         case f.PlannerCalled():
             return "the planner reads the repository" if fact.call == 1 else None
-        case f.ModelCalled():
+        case f.ModelCalled() | f.CallsHeld() | f.CallLost():
             return None
+        case f.CallRefused():
+            return f"no further call: {safe(fact.why)}"
+        case f.BudgetRanLow():
+            return f"{safe(fact.why)}: the planner is told"
         case f.PlanRevised():
             return _revised(state, fact)
         case f.PlannerFailed():

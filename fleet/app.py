@@ -25,6 +25,7 @@ from fleet.core.ids import result_branch
 from fleet.core.plan import Criterion, Plan
 from fleet.core.revision import Revision, Standings, revise_plan
 from fleet.core.state import RunState
+from fleet.core.usage import Cost
 from fleet.core.validate import Known, Problem
 from fleet.core.views import planner_state
 from fleet.engine import Engine
@@ -350,5 +351,11 @@ class _Sketch:
     def may_call(self) -> bool:
         return True
 
-    async def used(self, use: ModelUse) -> None:
+    async def reserve(self, model: str, cost: Cost) -> f.Failure | None:
         """Nobody counts here: there is no run."""
+
+    async def used(self, use: ModelUse) -> None:
+        """Nobody counts here."""
+
+    def release(self, *, lost: bool = False) -> None:
+        """Nobody counts here."""

@@ -65,6 +65,11 @@ class Engine:
         self._awake.set()
         await proposal.recorded.wait()
 
+    def note(self, *facts: Fact) -> None:
+        """Record facts with what comes next, without waiting for it: for last words of what is being stopped."""
+        self._proposals.append(_Proposal(lambda _: facts))
+        self._awake.set()
+
     # ---- the loop
 
     async def run(self, perform: Callable[[Command], Awaitable[None]], started: EngineStarted) -> RunState:

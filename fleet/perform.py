@@ -6,7 +6,7 @@ integration branch) tell what an earlier life of the same effect achieved.
 
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from anyio import sleep
@@ -24,12 +24,13 @@ from fleet.core.state import Attempt, RunState
 from fleet.core.validate import Known, Problem
 from fleet.core.views import planner_state
 from fleet.landing import Lander
-from fleet.meter import EngineMeter, Record
+from fleet.meter import Ledger, Purse
 from fleet.notes import planner_notes, worker_notes
 from fleet.ports import (
     Broken,
     Clock,
     Integrator,
+    Lease,
     Planner,
     PlannerBrief,
     Signature,
@@ -60,9 +61,10 @@ class World:
 class Performer:
     """Carries out the commands of one run."""
 
-    def __init__(self, engine: Record, world: World) -> None:
+    def __init__(self, engine: Ledger, world: World) -> None:
         self._engine = engine
         self._world = world
+        self._purse = Purse(engine, world.clock)
         self._checks = Checks(engine, world.worktrees, world.clock, world.gate)
         self._lander = Lander(engine, world.integrator, self._checks, world.clock)
 
@@ -149,7 +151,7 @@ class Performer:
         async def submit(revision: Revision) -> Sequence[Problem]:
             return await self._submit(command.call, revision)
 
-        meter = EngineMeter(self._engine, world.clock, "planner", call=command.call)
+        meter = self._purse.meter("planner", call=command.call)
         failure = await world.planner.plan(brief, world.worktrees.at(state.tip), submit, meter)
         if failure is None and self._engine.state.planning.open == command.call:
             failure = f.Failure(kind="protocol", summary="the planner ended without a revision")
@@ -203,32 +205,43 @@ class Performer:
             return
         worker = world.workers[attempt.worker]
         brief = await self._brief(spec, attempt, worker)
-        meter = EngineMeter(self._engine, world.clock, "worker", subtask=spec.id, attempt=attempt.number)
+        role: f.Role = "resolver" if attempt.strategy == "resolve" else "worker"
+        meter = self._purse.meter(role, subtask=spec.id, attempt=attempt.number)
         async with world.worktrees.lease(attempt.base) as lease:
             started = f.WorkerStarted(at=self._now(), subtask=spec.id, number=attempt.number, before=before)
             await self._engine.record(started)
-            report_or_failure = await worker.run(brief, lease.desk, meter)
-            if isinstance(report_or_failure, f.Failure):
-                await self._failed(spec.id, attempt.number, report_or_failure)
-                return
-            report = report_or_failure
-            if report.status != "done":
-                await self._failed(spec.id, attempt.number, reported_failure(report), report=report)
-                return
+            outcome = await worker.run(brief, lease.desk, meter)
+            done = outcome if isinstance(outcome, f.Report) else None
+            failure = outcome if isinstance(outcome, f.Failure) else None
+            if done is not None and done.status != "done":
+                failure = reported_failure(done)
             signature = Signature(
                 run=run,
                 subtask=spec.id,
                 attempt=attempt.number,
                 title=spec.title,
-                body=report.summary,
+                body=done.summary if done is not None else "",
                 worker=attempt.worker,
                 model=brief.model,
             )
+            if failure is not None:
+                kept = await self._kept(lease, signature, spec)
+                await self._failed(spec.id, attempt.number, failure, report=done, commit=kept)
+                return
             committed = await lease.commit(signature, spec.touches)
         if isinstance(committed, f.Failure):
-            await self._failed(spec.id, attempt.number, committed, report=report)
-        else:
-            await self._committed(command, committed.commit, committed.paths, report)
+            await self._failed(spec.id, attempt.number, committed, report=done)
+        elif done is not None:
+            await self._committed(command, committed.commit, committed.paths, done)
+
+    async def _kept(self, lease: Lease, signature: Signature, spec: Subtask) -> str | None:
+        """What a failed attempt leaves behind, pinned as far as it may be committed: material for the next one."""
+        unfinished = replace(signature, title=f"Unfinished: {signature.title}")
+        try:
+            kept = await lease.commit(unfinished, spec.touches)
+        except Broken:
+            return None
+        return None if isinstance(kept, f.Failure) else kept.commit
 
     async def _brief(self, spec: Subtask, attempt: Attempt, worker: Worker) -> WorkerBrief:
         state = self._engine.state
@@ -247,9 +260,9 @@ class Performer:
         )
 
     async def _told(self, past: Attempt) -> f.Failure | None:
-        """A failure as the next worker sees it. Work that only did not merge is shown, so that it can be done anew."""
+        """A failure as the next worker sees it. Work that did not merge, or that was broken off, is shown with it."""
         failure = past.failure
-        if failure is None or failure.kind != "conflict" or past.commit is None:
+        if failure is None or past.commit is None or not (failure.kind == "conflict" or past.kept):
             return failure
         patch = await self._world.worktrees.diff(past.base, past.commit)
         parts = (failure.evidence[:CLASH_LIMIT], "What that attempt changed:", patch[:PATCH_LIMIT])
@@ -295,11 +308,18 @@ class Performer:
         failure: f.Failure,
         *,
         report: f.Report | None = None,
+        commit: str | None = None,
         checks: tuple[f.CheckRun, ...] = (),
     ) -> None:
         await self._engine.record(
             f.AttemptFailed(
-                at=self._now(), subtask=subtask, number=number, failure=failure, report=report, checks=checks
+                at=self._now(),
+                subtask=subtask,
+                number=number,
+                failure=failure,
+                report=report,
+                commit=commit,
+                checks=checks,
             )
         )
 

@@ -9,7 +9,7 @@ from fleet.core.facts import CheckRun, Failure, Member, Report
 from fleet.core.ids import RunId, Sha, SubtaskId
 from fleet.core.plan import Criterion, Subtask
 from fleet.core.revision import Revision
-from fleet.core.usage import Usage
+from fleet.core.usage import Cost, Usage
 from fleet.core.validate import Problem
 from fleet.errors import FleetError as FleetError  # noqa: PLC0414 - a part of the contract with adapters
 from fleet.errors import UsageError as UsageError  # noqa: PLC0414
@@ -39,11 +39,21 @@ class ModelUse:
 
 
 class Meter(Protocol):
-    """Where a mind reports each model call, and asks whether the budget allows another."""
+    """Where one conversation reports its calls to models, one at a time, and asks whether there is room for another."""
 
-    def may_call(self) -> bool: ...
+    def may_call(self) -> bool:
+        """Whether anything is left at all; for those whose calls nobody can weigh beforehand."""
+        ...
+
+    async def reserve(self, model: str, cost: Cost) -> Failure | None:
+        """Set aside what a call may cost at most. `used` or `release` ends that. A failure where there is no room."""
+        ...
 
     async def used(self, use: ModelUse) -> None: ...
+
+    def release(self, *, lost: bool = False) -> None:
+        """There was no answer. `lost`: one was under way, and may have cost all that was set aside."""
+        ...
 
 
 class Repository(Protocol):

@@ -128,6 +128,9 @@ class Run(Section):
     workers: int = Field(default=16, ge=1, le=1000)
     budget_dollars: float | None = Field(default=None, gt=0)
     budget_minutes: float | None = Field(default=None, gt=0)
+    budget_tokens: int | None = Field(default=None, gt=0)
+    budget_attempts: int | None = Field(default=None, gt=0)
+    budget_soft: float = Field(default=0.8, gt=0, le=1)
     review: bool = False
 
 
@@ -144,6 +147,9 @@ class Planner(Section):
 
 class Limits(Section):
     attempts: int = Field(default=4, ge=1, le=50)
+    subtask_dollars: float | None = Field(default=None, gt=0)
+    subtask_minutes: float | None = Field(default=None, gt=0)
+    subtask_tokens: int | None = Field(default=None, gt=0)
     retries: int = Field(default=6, ge=0, le=100)
     depth: int = Field(default=3, ge=0, le=10)
     backoff_first_s: float = Field(default=1.0, gt=0)
@@ -278,6 +284,12 @@ def as_policy(config: Config) -> Policy:
         workers=config.run.workers,
         budget_dollars=config.run.budget_dollars,
         budget_minutes=config.run.budget_minutes,
+        budget_tokens=config.run.budget_tokens,
+        budget_attempts=config.run.budget_attempts,
+        budget_soft=config.run.budget_soft,
+        subtask_dollars=config.limits.subtask_dollars,
+        subtask_minutes=config.limits.subtask_minutes,
+        subtask_tokens=config.limits.subtask_tokens,
         max_attempts=config.limits.attempts,
         max_retries=config.limits.retries,
         max_depth=config.limits.depth,

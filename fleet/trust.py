@@ -34,7 +34,7 @@ _WORKERS: Mapping[str, str] = {
 }
 """Keys of `[workers.NAME]`: what one of them gives, another could carry off, so they come from one hand."""
 _PATHS = (("box", "read_only"), ("box", "path"))
-_BUDGETS = (("run", "budget_dollars"), ("run", "budget_minutes"))
+_BUDGETS = tuple(("run", f"budget_{unit}") for unit in ("dollars", "minutes", "tokens", "attempts"))
 
 
 def trust_problems(layer: Layer, repository: Path, below: Mapping[Key, object]) -> Iterator[Problem]:

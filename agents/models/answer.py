@@ -24,6 +24,28 @@ class Request:
     messages: tuple[Message, ...]
 
 
+CHARACTERS_PER_TOKEN = 3
+"""A cautious guess: prose and code hold three to four characters in a token."""
+
+
+def estimated_tokens(request: Request) -> int:
+    """About how many tokens a request has, rather too many than too few."""
+    return (_size(request.system) + _size(request.tools) + _size(request.messages)) // CHARACTERS_PER_TOKEN + 1
+
+
+def _size(value: object) -> int:
+    """Characters, as far as a model sees them; what is not ASCII takes more tokens than it has characters."""
+    match value:
+        case str():
+            return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
+        case dict():
+            return sum(len(key) + _size(item) + 4 for key, item in value.items())
+        case list() | tuple():
+            return sum(map(_size, value))
+        case _:
+            return 4
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """A tool the model chose to call. `broken` says why its input can't be used."""

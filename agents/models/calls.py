@@ -9,11 +9,11 @@ from random import Random
 
 import anyio
 
-from agents.models.answer import Answer, CallFault, FaultKind, Model, Request
+from agents.models.answer import Answer, CallFault, FaultKind, Model, Request, estimated_tokens
 from agents.models.prices import Price, dollars
 from agents.transcripts import Transcript
 from fleet.core.facts import Failure, FailureKind
-from fleet.core.usage import Usage
+from fleet.core.usage import Cost, Usage
 from fleet.ports import Meter, ModelUse
 
 _KINDS: dict[FaultKind, FailureKind] = {
@@ -93,9 +93,9 @@ class Caller:
             if tries and not fault.limits_fleet:
                 await self._timing.sleep(self._wait_s(fault, tries))
             await self._pace.wait_turn(lambda: self._chance.uniform(0, self._patience.spread_s))
-            if not meter.may_call():
-                return Failure(kind="budget", summary="the budget allows no further call to a model")
-            result = await self._model.ask(request)
+            if (refused := await self._reserve(request, meter)) is not None:
+                return refused
+            result = await self._asked(request, meter)
             if isinstance(result, Answer):
                 model = result.model or request.model
                 doing = _doing(result)
@@ -106,11 +106,26 @@ class Caller:
             if fault.usage is not None:
                 lost = "an answer that broke off"
                 await meter.used(self._use(request.model, fault.usage, seconds=fault.seconds, turn=turn, doing=lost))
+            else:
+                meter.release()
             if fault.kind != "transient":
                 break
             if fault.limits_fleet:
                 self._pace.hold_back(self._pause_s(fault, tries))
         return Failure(kind=_KINDS[fault.kind], summary=fault.message, evidence=_evidence(request, fault))
+
+    async def _reserve(self, request: Request, meter: Meter) -> Failure | None:
+        """What the call may cost at most is set aside before it is made."""
+        most = Usage(cache_write=estimated_tokens(request), output=request.max_tokens)
+        cost = dollars(request.model, most, self._prices)
+        return await meter.reserve(request.model, Cost(calls=1, tokens=most.total, dollars=cost))
+
+    async def _asked(self, request: Request, meter: Meter) -> Answer | CallFault:
+        try:
+            return await self._model.ask(request)
+        except BaseException:  # stopped under way: what was generated so far is paid for
+            meter.release(lost=True)
+            raise
 
     def _wait_s(self, fault: CallFault, tries: int) -> float:
         backoff = backoff_s(tries, self._patience, self._chance)

@@ -29,7 +29,7 @@ RUN_STATES = (
     "interrupted",
     *get_args(Ending),
 )
-CALL_REASONS = ("start", "failures", "answers", "reports", "conclude", OTHER)
+CALL_REASONS = ("start", "failures", "answers", "reports", "conclude", "budget", OTHER)
 TOKEN_KINDS = ("input", "output", "cache_read", "cache_write")
 BREAKER = ("closed", "open", "half-open")
 

@@ -106,6 +106,7 @@ def run(
     workers: Annotated[int | None, typer.Option(help="Agents at once.")] = None,
     budget: Annotated[float | None, typer.Option(help="Dollars; no new call is made beyond.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Minutes; no new call is made beyond.")] = None,
+    tokens: Annotated[int | None, typer.Option(help="Tokens; no new call is made beyond.")] = None,
     base_url: BaseUrl = None,
     sandbox: Sandbox = None,
     config: ConfigFile = None,
@@ -141,6 +142,7 @@ def run(
         "run.workers": workers,
         "run.budget_dollars": budget,
         "run.budget_minutes": minutes,
+        "run.budget_tokens": tokens,
         "models.base_url": base_url,
         "box.sandbox": sandbox,
         "checks.allow_red_base": allow_red_base or None,
@@ -165,6 +167,8 @@ def resume(
     workers: Annotated[int | None, typer.Option(help="Agents at once, from now on.")] = None,
     budget: Annotated[float | None, typer.Option(help="Dollars in all, from now on.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Minutes in all, from now on.")] = None,
+    tokens: Annotated[int | None, typer.Option(help="Tokens in all, from now on.")] = None,
+    attempts: Annotated[int | None, typer.Option(help="Attempts in all, from now on.")] = None,
     base_url: BaseUrl = None,
     sandbox: Sandbox = None,
     config: ConfigFile = None,
@@ -196,16 +200,12 @@ def resume(
     folder = the_run(run)
     state = folder.state()
     now, who = time.time(), user()
-    changed = f.LimitsChanged(
-        at=now,
-        by=who,
-        workers=workers,
-        budget_dollars=budget,
-        budget_minutes=minutes,
-        allow_red_base=allow_red_base or None,
-    )
+    budgets = {"dollars": budget, "minutes": minutes, "tokens": tokens, "attempts": attempts}
+    limits = {f"budget_{unit}": value for unit, value in budgets.items()}
+    limits |= {"workers": workers, "allow_red_base": allow_red_base or None}
+    changed = f.LimitsChanged(at=now, by=who, **limits)
     requests: list[f.LimitsChanged | f.Unpaused] = [f.Unpaused(at=now, by=who)] if state.paused else []
-    if allow_red_base or any(value is not None for value in (workers, budget, minutes)):
+    if any(value is not None for value in limits.values()):
         requests.append(changed)
     holder = folder.holder
     if holder is None and state.ending == "landed":

@@ -9,6 +9,7 @@ from graphlib import TopologicalSorter
 
 from fleet.core import facts as f
 from fleet.core.blame import sent_back
+from fleet.core.budget import low_budget, over_budget, over_subtask_budget, wakes
 from fleet.core.commands import base_unknown, effects, unpublished
 from fleet.core.failures import how
 from fleet.core.ids import SubtaskId
@@ -45,19 +46,8 @@ def next_wake(state: RunState, now: float) -> float | None:
         times.append(unread.since + state.policy.settle_s)
     if state.open_questions():
         times.append(state.last_at + state.policy.answer_wait_s)
-    if state.policy.budget_minutes is not None and state.engine_since is not None:
-        times.append(now + state.policy.budget_minutes * 60 - state.seconds(now))
+    times += wakes(state, now)
     return min((at for at in times if at > now), default=None)
-
-
-def over_budget(state: RunState, now: float) -> str | None:
-    """Which budget is spent."""
-    policy = state.policy
-    if policy.budget_dollars is not None and state.spent.priced_dollars >= policy.budget_dollars:
-        return f"the budget of ${policy.budget_dollars:g} is spent"
-    if policy.budget_minutes is not None and state.seconds(now) >= policy.budget_minutes * 60:
-        return f"the budget of {policy.budget_minutes:g} minutes is spent"
-    return None
 
 
 def awaits_approval(state: RunState) -> bool:
@@ -162,6 +152,8 @@ def _remedy(state: RunState, subtask: SubtaskState, failure: f.Failure, now: flo
     action = state.spec(subtask.id).failure_action
     wait = now + backoff(policy, key=f"{state.run}/{subtask.id}", failures=subtask.counted + subtask.retries)
     again = f.RemedyChosen(at=now, subtask=subtask.id, number=number, remedy="retry", not_before=wait)
+    if failure.kind == "spent":  # it goes on where it can: when there is a budget again
+        return again.model_copy(update={"not_before": now})
     if not LADDER[failure.kind].counts:
         if subtask.retries <= policy.max_retries:
             return again
@@ -176,6 +168,8 @@ def _remedy(state: RunState, subtask: SubtaskState, failure: f.Failure, now: flo
         return f.RemedyChosen(at=now, subtask=subtask.id, number=number, remedy="skip")
     if action == "ask" or subtask.counted >= policy.max_attempts:
         return _ask(subtask, failure, now)
+    if (spent := over_subtask_budget(state, subtask.id, now)) is not None:
+        return _ask(subtask, failure.model_copy(update={"summary": f"{failure.summary}; {spent}"}), now)
     if action == "retry":
         return again
     return f.RemedyChosen(at=now, subtask=subtask.id, number=number, remedy="planner")
@@ -199,10 +193,17 @@ def _ask(subtask: SubtaskState, failure: f.Failure, now: float) -> f.Fact:
     )
 
 
+def _low(state: RunState, now: float) -> Iterator[f.Fact]:
+    if not state.low and (why := low_budget(state, now)) is not None:
+        yield f.BudgetRanLow(at=now, why=why)
+
+
 def _starts(state: RunState, now: float) -> Iterator[f.Fact]:
     if not may_begin(state, now):
         return
     free = state.policy.workers - len(state.running())
+    if state.policy.budget_attempts is not None:
+        free = min(free, state.policy.budget_attempts - state.attempts)
     if free <= 0:
         return
     where = standings(state, now)
@@ -276,6 +277,8 @@ def _why_call(state: RunState, now: float) -> str | None:
         return "failures"
     where = standings(state, now)
     idle = is_idle(state, where, now)
+    if state.low and not state.planning.told_low and not state.given and not _nothing_open(where):
+        return "budget"
     if unread and not state.given and (idle or now >= (unread.since or 0.0) + state.policy.settle_s):
         return "conclude" if idle else "reports"
     if not idle or idle_calls >= IDLE_CALLS:
@@ -285,13 +288,17 @@ def _why_call(state: RunState, now: float) -> str | None:
     return None
 
 
+def _nothing_open(where: dict[SubtaskId, Standing]) -> bool:
+    return all(standing in OVER for standing in where.values())
+
+
 def _unattended(where: dict[SubtaskId, Standing]) -> list[SubtaskId]:
     return [id_ for id_, standing in where.items() if standing in {"failed", "blocked"}]
 
 
 def _done(state: RunState, where: dict[SubtaskId, Standing]) -> bool:
     """Whether a plan that came with the run has nothing left to do."""
-    return state.given and all(standing in OVER for standing in where.values())
+    return state.given and _nothing_open(where)
 
 
 def is_idle(state: RunState, where: dict[SubtaskId, Standing], now: float) -> bool:
@@ -367,6 +374,7 @@ RULES: tuple[Callable[[RunState, float], Iterator[f.Fact]], ...] = (
     _guilty,
     _remedies,
     _batches,
+    _low,
     _starts,
     _planner,
     _left_alone,

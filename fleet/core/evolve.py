@@ -23,7 +23,7 @@ from fleet.core.state import (
     Trouble,
     Version,
 )
-from fleet.core.usage import Spend
+from fleet.core.usage import Cost, Spend
 
 IDLE_CALLS = frozenset({"start", "conclude"})
 """Why the planner is called when nothing else goes on: an answer that changes nothing then leads nowhere."""
@@ -67,7 +67,7 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
         case f.EngineStarted():
             return _engine_started(state, fact)
         case f.EngineStopped():
-            return replace(state, active_s=state.seconds(fact.at), engine_since=None)
+            return replace(state, active_s=state.seconds(fact.at), engine_since=None, held=Cost())
         case f.BaseChecked():
             red = tuple(check for check in fact.checks if not check.fine)
             gate = {check.command: check.seconds for check in fact.checks}
@@ -78,6 +78,8 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
             return _planner_called(state, fact)
         case f.ModelCalled():
             return _model_called(state, fact)
+        case f.CallsHeld() | f.CallLost() | f.CallRefused() | f.BudgetRanLow():
+            return _budgeted(state, fact)
         case f.PlanRevised():
             return _revised(state, fact)
         case f.PlannerFailed():
@@ -135,13 +137,30 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
 def _engine_started(state: RunState, fact: f.EngineStarted) -> RunState:
     idle = _each_attempt(state, lambda attempt: replace(attempt, working=False))
     taken = replace(idle, epoch=fact.epoch, draining=False, sandbox=fact.sandbox or state.sandbox)
-    return replace(taken, active_s=state.seconds(state.last_at), engine_since=fact.at)
+    doubted = replace(taken, doubt=state.doubt + state.held, held=Cost())  # nothing, where the last engine said goodbye
+    return replace(doubted, active_s=state.seconds(state.last_at), engine_since=fact.at)
+
+
+def _budgeted(state: RunState, fact: f.CallsHeld | f.CallLost | f.CallRefused | f.BudgetRanLow) -> RunState:
+    match fact:
+        case f.CallsHeld():
+            return replace(state, held=fact.cost)
+        case f.CallLost():
+            return replace(state, doubt=state.doubt + fact.cost)
+        case f.CallRefused():
+            return replace(state, refused=fact.why)
+        case f.BudgetRanLow():
+            return replace(state, low=fact.why)
+        case _:
+            assert_never(fact)
 
 
 def _limits_changed(state: RunState, fact: f.LimitsChanged) -> RunState:
-    given = {name: getattr(fact, name) for name in ("workers", "budget_dollars", "budget_minutes", "allow_red_base")}
+    given = {name: getattr(fact, name) for name in type(fact).model_fields if name not in {"kind", "at", "by"}}
     changed = {name: value for name, value in given.items() if value is not None}
-    return replace(state, policy=state.policy.model_copy(update=changed))
+    policy = state.policy.model_copy(update=changed)
+    planning = replace(state.planning, told_low=False)
+    return replace(state, policy=policy, low="", refused="", planning=planning)
 
 
 def _publish_failed(state: RunState, fact: f.PublishFailed) -> RunState:
@@ -154,7 +173,9 @@ def _publish_failed(state: RunState, fact: f.PublishFailed) -> RunState:
 def _ended(state: RunState, fact: f.RunEnded) -> RunState:
     closed = _close_incidents(state, of=None, recovered=False, strategy=None, at=fact.at)
     ended = replace(closed, ending=fact.ending, ending_why=fact.why, ended_at=fact.at)
-    return replace(ended, active_s=state.seconds(fact.at), engine_since=None, planning=_closed(state.planning))
+    return replace(
+        ended, active_s=state.seconds(fact.at), engine_since=None, planning=_closed(state.planning), held=Cost()
+    )
 
 
 def _reopened(state: RunState) -> RunState:
@@ -237,6 +258,7 @@ def _planner_called(state: RunState, fact: f.PlannerCalled) -> RunState:
     called = replace(
         planning, calls=fact.call, open=fact.call, why=fact.why, reading=planning.unread, unread=Reading(), turn=0
     )
+    called = replace(called, told_low=bool(state.low))
     return replace(state, planning=called)
 
 
@@ -363,7 +385,12 @@ def _attempt_failed(state: RunState, fact: f.AttemptFailed) -> RunState:
     state = _attempt(
         state,
         fact.subtask,
-        lambda attempt: replace(attempt, commit=fact.commit or attempt.commit, checks=fact.checks or attempt.checks),
+        lambda attempt: replace(
+            attempt,
+            commit=fact.commit or attempt.commit,
+            kept=attempt.kept or fact.commit is not None,
+            checks=fact.checks or attempt.checks,
+        ),
     )
     return _failed(state, fact.subtask, fact.failure, fact.report, fact.at)
 
@@ -384,12 +411,14 @@ def _failed(state: RunState, id_: SubtaskId, failure: f.Failure, report: f.Repor
         failure=failure,
         remedy=None,
         counted=subtask.counted + counted,
-        retries=subtask.retries + (not counted),
+        retries=subtask.retries + (not counted and failure.kind != "spent"),
     )
     state = _put(state, subtask)
     if id_ in state.landing.queue or any(probe.holds((id_,)) for probe in state.landing.probes):
         guilty = [id_] if failure.kind == "integration" else []
         state = replace(state, landing=queue.without(state.landing, [id_], guilty=guilty))
+    if failure.kind == "spent":  # stopped, not failed: nothing is to be recovered from
+        return state
     return _in_trouble(state, Trouble(subtask=id_, attempt=number, kind=failure.kind, summary=failure.summary), at)
 
 
@@ -508,7 +537,8 @@ def _answered(state: RunState, fact: f.QuestionAnswered) -> RunState:
     answered = replace(question, answer=fact.answer, answered_by=fact.by)
     state = replace(state, questions={**state.questions, question.id: answered})
     if question.about is not None:
-        state = _put(state, replace(state.subtasks[question.about], question=None, counted=0, retries=0))
+        helped = _forgiven(state, replace(state.subtasks[question.about], question=None), fact.at)
+        state = _put(state, helped)
     planning = state.planning
     unread = replace(planning.unread, answers=(*planning.unread.answers, question.id), urgent=True)
     unread = replace(unread, since=fact.at if unread.since is None else unread.since)
@@ -535,13 +565,17 @@ def _retry_requested(state: RunState, fact: f.RetryRequested) -> RunState:
         question=None,
         dropped=None,
         skipped=False,
-        counted=0,
-        retries=0,
         not_before=0.0,
         strategy="human",
         guidance=fact.guidance,
     )
-    return _put(state, again)
+    return _put(state, _forgiven(state, again, fact.at))
+
+
+def _forgiven(state: RunState, subtask: SubtaskState, at: float) -> SubtaskState:
+    """A human helped: the limits of the subtask begin anew."""
+    seconds = state.seconds_at(subtask, at)
+    return replace(subtask, counted=0, retries=0, forgiven=subtask.spend, forgiven_s=seconds)
 
 
 def _cancelled(state: RunState, fact: f.CancelRequested) -> RunState:

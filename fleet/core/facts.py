@@ -11,7 +11,7 @@ from fleet.core.ids import QuestionId, RunId, Sha, SubtaskId
 from fleet.core.plan import Plan, Shape
 from fleet.core.policy import Policy
 from fleet.core.revision import Revision
-from fleet.core.usage import Usage
+from fleet.core.usage import Cost, Usage
 
 FailureKind = Literal[
     "transient",  # the model's service: limits, overload, a broken connection or stream
@@ -26,17 +26,19 @@ FailureKind = Literal[
     "too_complex",
     "ambiguous",
     "refusal",
-    "budget",  # turns, time, tokens or dollars of the attempt are spent
+    "budget",  # turns, time, tokens or dollars of the attempt or its subtask are spent
+    "spent",  # the budget of the run: the attempt was stopped, and goes on when there is more
     "infrastructure",  # ours or the machine's: worktrees, boxes, disk
     "configuration",  # a wrong key, an unknown model: nothing will work until someone mends it
     "crash",  # a bug of ours
     "other",
 ]
-FREE: frozenset[FailureKind] = frozenset({"transient", "infrastructure", "crash", "configuration"})
+FREE: frozenset[FailureKind] = frozenset({"transient", "infrastructure", "crash", "configuration", "spent"})
 """Not the subtask's fault: these use up none of its attempts. That is what they mean, so it never changes."""
 Strategy = Literal["first", "retry", "resolve", "alternative", "split", "human"]
 Remedy = Literal["retry", "resolve", "planner", "skip"]
-Role = Literal["planner", "worker"]
+Role = Literal["planner", "sub_planner", "worker", "resolver"]
+"""What a call to a model was for."""
 Ending = Literal["landed", "partial", "cancelled", "aborted", "budget", "failed"]
 
 
@@ -175,6 +177,38 @@ class ModelCalled(Happened):
     turn: int = 0
     doing: str = ""
     """What the answer asks for, in a few words: the tools it calls."""
+
+
+class CallsHeld(Happened):
+    """From now on the calls under way may cost up to this much: what a crash leaves in doubt."""
+
+    kind: Literal["calls_held"] = "calls_held"
+    cost: Cost
+
+
+class CallLost(Happened):
+    """A call that was stopped while it was under way: its answer was paid for, and never came. At most this much."""
+
+    kind: Literal["call_lost"] = "call_lost"
+    role: Role
+    model: str
+    cost: Cost
+    subtask: SubtaskId | None = None
+    attempt: int | None = None
+
+
+class CallRefused(Happened):
+    """What is left of the run's budget does not cover a call: nothing new begins until there is more."""
+
+    kind: Literal["call_refused"] = "call_refused"
+    why: str
+
+
+class BudgetRanLow(Happened):
+    """A soft limit is reached: the planner is told, and sees to it that what is close gets done."""
+
+    kind: Literal["budget_ran_low"] = "budget_ran_low"
+    why: str
 
 
 class PlanRevised(Happened):
@@ -349,6 +383,8 @@ class LimitsChanged(Happened):
     budget_minutes: float | None = None
     allow_red_base: bool | None = None
     """Whether a base on which the gate is red stops the run. Looked at when the base is."""
+    budget_tokens: int | None = None
+    budget_attempts: int | None = None
 
 
 class RunEnded(Happened):
@@ -372,6 +408,10 @@ Fact = (
     | WarningNoted
     | PlannerCalled
     | ModelCalled
+    | CallsHeld
+    | CallLost
+    | CallRefused
+    | BudgetRanLow
     | PlanRevised
     | PlannerFailed
     | PlanApproved

@@ -12,6 +12,14 @@ class Policy(Shape):
     """Attempts at once."""
     budget_dollars: float | None = Field(default=None, gt=0)
     budget_minutes: float | None = Field(default=None, gt=0)
+    budget_tokens: int | None = Field(default=None, gt=0)
+    budget_attempts: int | None = Field(default=None, gt=0)
+    budget_soft: float = Field(default=0.8, gt=0, le=1)
+    """The share of a budget at which the planner is told."""
+    subtask_dollars: float | None = Field(default=None, gt=0)
+    """What one subtask may cost, all its attempts together, until a human is asked."""
+    subtask_tokens: int | None = Field(default=None, gt=0)
+    subtask_minutes: float | None = Field(default=None, gt=0)
     max_attempts: int = Field(default=4, ge=1, le=50)
     """Failures of a subtask that count, until a human is asked."""
     max_retries: int = Field(default=6, ge=0, le=100)

@@ -43,6 +43,7 @@ LADDER: dict[FailureKind, Rung] = {
     "ambiguous": DECIDE,
     "refusal": DECIDE,
     "budget": DECIDE,
+    "spent": PASSES,
     "other": DECIDE,
 }
 LONGEST_CLIMB = 64  # doublings; any cap is reached long before, and a float has no room for a thousand

@@ -65,6 +65,7 @@ def _retry_problem(state: RunState, request: f.RetryRequested) -> str | None:
 def _limits_problem(request: f.LimitsChanged) -> str | None:
     if request.workers is not None and not 1 <= request.workers <= 1000:  # noqa: PLR2004 - as Policy.workers
         return "workers: 1 to 1000"
-    if any(value is not None and value <= 0 for value in (request.budget_dollars, request.budget_minutes)):
+    budgets = (request.budget_dollars, request.budget_minutes, request.budget_tokens, request.budget_attempts)
+    if any(value is not None and value <= 0 for value in budgets):
         return "a budget is more than nothing"
     return None

@@ -10,7 +10,7 @@ from fleet.core.facts import CheckRun, Ending, Failure, FailureKind, Member, Rem
 from fleet.core.ids import QuestionId, RunId, Sha, SubtaskId
 from fleet.core.plan import Plan, Subtask
 from fleet.core.policy import Policy
-from fleet.core.usage import Spend
+from fleet.core.usage import NOTHING, Cost, Spend
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,8 @@ class Attempt:
     before: tuple[CheckRun, ...] = ()
     """What its checks said of its base."""
     commit: Sha | None = None
+    kept: bool = False
+    """The commit is unfinished work: the attempt failed before it was done."""
     paths: tuple[str, ...] = ()
     report: Report | None = None
     verified: bool = False
@@ -67,6 +69,14 @@ class SubtaskState:
     skipped: bool = False
     question: QuestionId | None = None
     """An open question about it."""
+    forgiven: Spend = Spend()
+    """What it had used when a human last helped: its budget begins anew there."""
+    forgiven_s: float = 0.0
+
+    @property
+    def spend(self) -> Spend:
+        """What all its attempts used."""
+        return sum((attempt.spend for attempt in self.attempts), Spend())
 
     @property
     def last(self) -> Attempt | None:
@@ -198,6 +208,8 @@ class Planning:
     turn: int = 0
     doing: str = ""
     synthesis: str | None = None
+    told_low: bool = False
+    """It was called since a budget reached its soft limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +258,14 @@ class RunState:
     questions: Mapping[QuestionId, Question] = field(default_factory=dict)
     incidents: tuple[Incident, ...] = ()
     spend: Mapping[Role, Spend] = field(default_factory=dict)
+    held: Cost = NOTHING
+    """What the calls under way may cost at most."""
+    doubt: Cost = NOTHING
+    """What calls may have cost at most that were under way when they were stopped, or when an engine died."""
+    low: str = ""
+    """Which budget has reached its soft limit."""
+    refused: str = ""
+    """Why a call was refused: the budget does not cover it."""
     epoch: int = 0
     active_s: float = 0.0
     """Seconds that earlier engines worked on it."""
@@ -278,6 +298,16 @@ class RunState:
         """How long it was worked on: time in which no engine ran does not count."""
         until = self.ended_at if self.ended_at is not None else now
         return self.active_s + (max(0.0, until - self.engine_since) if self.engine_since is not None else 0.0)
+
+    def seconds_at(self, subtask: SubtaskState, now: float) -> float:
+        """How long attempts at a subtask took; of the one under way, since this engine began."""
+        since = self.engine_since if self.engine_since is not None else now
+        return sum(
+            attempt.ended_at - attempt.started_at
+            if attempt.ended_at is not None
+            else max(0.0, now - max(attempt.started_at, since))
+            for attempt in subtask.attempts
+        )
 
     def underway(self) -> Iterator[tuple[SubtaskState, Attempt]]:
         """Attempts that have not ended: running, being verified, landing."""

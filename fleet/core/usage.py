@@ -56,3 +56,28 @@ class Spend(BaseModel):
             priced_dollars=self.priced_dollars + other.priced_dollars,
             unpriced=self.unpriced + other.unpriced,
         )
+
+
+class Cost(BaseModel):
+    """What calls may cost at most. `dollars` None: nobody knows the price."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    calls: int = 0
+    tokens: int = 0
+    dollars: float | None = 0.0
+
+    def of(self, unit: str) -> float:
+        """As far as it counts against a limit in this unit."""
+        return {"dollars": self.dollars or 0.0, "tokens": float(self.tokens)}.get(unit, 0.0)
+
+    def __add__(self, other: "Cost") -> "Cost":
+        known = self.dollars is not None and other.dollars is not None
+        return Cost(
+            calls=self.calls + other.calls,
+            tokens=self.tokens + other.tokens,
+            dollars=(self.dollars or 0.0) + (other.dollars or 0.0) if known else None,
+        )
+
+
+NOTHING = Cost()

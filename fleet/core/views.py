@@ -3,7 +3,8 @@
 from collections import Counter
 from typing import Any
 
-from fleet.core.decide import awaits_approval, over_budget
+from fleet.core.budget import over_budget, run_budgets
+from fleet.core.decide import awaits_approval
 from fleet.core.facts import Role
 from fleet.core.plan import Subtask
 from fleet.core.standing import Standing, counts, standing, standings
@@ -12,7 +13,8 @@ from fleet.core.usage import Spend
 
 EVIDENCE = 3_000  # characters of evidence a planner sees of one failure
 HISTORY = 4  # failures of one subtask it sees
-ROLES: tuple[Role, ...] = ("planner", "worker")
+ROLES: tuple[Role, ...] = ("planner", "worker")  # that every run has
+ROUNDED = {"dollars": 4, "tokens": 0, "minutes": 1, "attempts": 0}
 
 
 def planner_state(state: RunState, now: float) -> dict[str, Any]:
@@ -33,14 +35,11 @@ def planner_state(state: RunState, now: float) -> dict[str, Any]:
     }
 
 
-def budget_left(state: RunState, now: float) -> dict[str, float | None]:
-    policy = state.policy
-    dollars = minutes = None
-    if policy.budget_dollars is not None:
-        dollars = round(max(0.0, policy.budget_dollars - state.spent.priced_dollars), 4)
-    if policy.budget_minutes is not None:
-        minutes = round(max(0.0, policy.budget_minutes - state.seconds(now) / 60), 1)
-    return {"dollars_left": dollars, "minutes_left": minutes}
+def budget_left(state: RunState, now: float) -> dict[str, float | str | None]:
+    """What is left: of dollars and minutes always, None without a limit; and a word when it is little."""
+    left = {f"{budget.unit}_left": round(budget.left, ROUNDED[budget.unit]) for budget in run_budgets(state, now)}
+    said: dict[str, float | str | None] = {"dollars_left": None, "minutes_left": None, **left}
+    return {**said, "low": f"{state.low}: see that what is close gets done"} if state.low else said
 
 
 def _for_planner(state: RunState, spec: Subtask, now: float) -> dict[str, Any]:
@@ -107,8 +106,14 @@ def status(state: RunState, now: float, *, alive: bool) -> dict[str, Any]:
         "commits_tested": commits_tested(state),
         "incidents": incident_counts(state),
         "recovery_rate": recovery_rate(state.incidents),
-        "tokens": {role: _tokens(state.spend.get(role, Spend())) for role in ROLES},
+        "tokens": {role: _tokens(spend) for role, spend in spend_by_role(state).items()},
         "cost_dollars": state.spent.dollars,
+        "cost_by_role": {role: spend.dollars for role, spend in spend_by_role(state).items()},
+        "cost_in_doubt": state.doubt.model_dump(),
+        "budget": {
+            budget.unit: {"limit": budget.limit, "left": round(budget.left, ROUNDED[budget.unit])}
+            for budget in run_budgets(state, now)
+        },
         "simulated": state.simulated,
         "sandbox": state.sandbox,
         "seconds": round(state.seconds(now), 3),
@@ -124,6 +129,10 @@ def status(state: RunState, now: float, *, alive: bool) -> dict[str, Any]:
 def commits_tested(state: RunState) -> int:
     """How many of the commits that landed had their own tree tested, not only one further up."""
     return sum(attempt.tested for subtask in state.subtasks.values() for attempt in subtask.attempts)
+
+
+def spend_by_role(state: RunState) -> dict[Role, Spend]:
+    return {**{role: Spend() for role in ROLES}, **state.spend}
 
 
 def question_view(question: Question) -> dict[str, Any]:
@@ -178,6 +187,8 @@ def subtask_view(state: RunState, spec: Subtask, now: float) -> dict[str, Any]:
         "landed": subtask.landed,
         "parts": list(subtask.parts),
         "dropped": subtask.dropped,
+        "cost_dollars": subtask.spend.dollars,
+        "tokens": _tokens(subtask.spend),
         "attempts": [
             {
                 "number": attempt.number,
@@ -192,6 +203,7 @@ def subtask_view(state: RunState, spec: Subtask, now: float) -> dict[str, Any]:
                 "paths": list(attempt.paths),
                 "turns": attempt.turn,
                 "cost_dollars": attempt.spend.dollars,
+                "tokens": _tokens(attempt.spend),
                 "seconds": round((attempt.ended_at or now) - attempt.started_at, 3),
                 "report": attempt.report.model_dump(mode="json") if attempt.report else None,
                 "failure": attempt.failure.model_dump(mode="json") if attempt.failure else None,

@@ -17,7 +17,9 @@ from aiohttp import web
 from agents.minds import Minds, open_minds
 from agents.models.claude import Claude, Line, open_claude
 from agents.settings import MindSettings
+from fleet.core.facts import Failure
 from fleet.core.plan import Criterion, Subtask
+from fleet.core.usage import Cost
 from fleet.ports import NO_EXTRAS, CommandResult, DeskError, Extras, ModelUse, WorkerBrief
 
 Body = dict[str, Any]
@@ -186,13 +188,23 @@ class Purse:
 
     calls_left: int = 1000
     uses: list[ModelUse] = field(default_factory=list)
+    reserved: list[Cost] = field(default_factory=list)
+    released: list[bool] = field(default_factory=list)
 
     def may_call(self) -> bool:
         self.calls_left -= 1
         return self.calls_left >= 0
 
+    async def reserve(self, model: str, cost: Cost) -> Failure | None:
+        del model
+        self.reserved.append(cost)
+        return None if self.may_call() else Failure(kind="spent", summary="the budget is spent")
+
     async def used(self, use: ModelUse) -> None:
         self.uses.append(use)
+
+    def release(self, *, lost: bool = False) -> None:
+        self.released.append(lost)
 
 
 @dataclass

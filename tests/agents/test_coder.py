@@ -138,7 +138,7 @@ async def test_no_call_is_made_when_the_budget_is_spent(
     model.will(says(use("bash", {"command": "true"})))
     outcome = await attempt(model, tmp_path, brief, desk, Purse(calls_left=2))
     assert isinstance(outcome, Failure)
-    assert outcome.kind == "budget"
+    assert outcome.kind == "spent"
     assert len(model.asked) == 2
 
 

@@ -22,7 +22,9 @@ def test_dollars_that_are_spent_begin_no_more_attempts_and_end_the_run() -> None
 
 def test_minutes_that_are_over_end_the_run_and_time_alone_wakes_it() -> None:
     story = Story(Policy(workers=1, budget_minutes=2), plan_of("a", "b"))
-    assert next_wake(story.state, story.now) == 120
+    assert next_wake(story.state, story.now) == 96
+    story.time_passes_to_the_next_wake()
+    assert (story.state.low, story.state.ended) == ("80% of the budget of 2 minutes is used", False)
     story.time_passes_to_the_next_wake()
     story.landed("a")
     assert (story.state.ending, story.standing("b")) == ("budget", "ready")

@@ -9,7 +9,7 @@ from fleet.core.revision import Revision
 from tests.core.pretend import subtask
 from tests.core.story import Story, failure, plan_of
 
-FREE = tuple(kind for kind in KINDS if not LADDER[kind].counts and kind != "configuration")
+FREE = tuple(kind for kind in KINDS if not LADDER[kind].counts and kind not in {"configuration", "spent"})
 COUNTED = tuple(kind for kind in KINDS if LADDER[kind].counts)
 
 

@@ -18,7 +18,7 @@ def test_every_kind_of_failure_has_its_rung() -> None:
 
 def test_what_passes_by_itself_costs_no_attempt_and_everything_else_does() -> None:
     free = {kind for kind in KINDS if not LADDER[kind].counts}
-    assert free == {"transient", "infrastructure", "crash", "configuration"}
+    assert free == {"transient", "infrastructure", "crash", "configuration", "spent"}
     assert {LADDER[kind].first for kind in free} == {"retry"}
     assert {LADDER[kind].first for kind in set(KINDS) - free - {"conflict"}} == {"planner"}
     assert LADDER["conflict"].first == "resolve"

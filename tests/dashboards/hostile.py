@@ -9,8 +9,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from fleet.core.evolve import evolve
-from fleet.core.facts import FACT, BaseChecked, CheckRun, Fact
+from fleet.core.facts import FACT, BaseChecked, BudgetRanLow, CallLost, CallRefused, CallsHeld, CheckRun, Fact
 from fleet.core.state import RunState
+from fleet.core.usage import Cost
 
 EVERY_KIND = Path(__file__).parents[1] / "core" / "journals" / "v1.jsonl"
 CLIPBOARD, RED, CLEAR = "\x1b]52;c;aGk=\x07", "\x1b[31m", "\x9b2J"
@@ -33,6 +34,10 @@ LATER: tuple[Fact, ...] = (
         base="b" * 40,
         checks=(CheckRun(criterion="the gate", command="make test", passed=False, exit_code=2, output="1 failed"),),
     ),
+    CallsHeld(at=0, cost=Cost(calls=2, tokens=2000, dollars=0.2)),
+    CallLost(at=0, role="planner", model="m", cost=Cost(calls=1, tokens=1000, dollars=0.1)),
+    BudgetRanLow(at=0, why="80% of the budget of $5 is used"),
+    CallRefused(at=0, why="the run's budget of $5 does not cover another call"),
 )
 """Kinds that the journal of the first version does not hold."""
 

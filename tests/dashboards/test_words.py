@@ -14,7 +14,16 @@ from fleet.core.state import RunState
 from tests.core.story import Story, plan_of
 from tests.dashboards.hostile import every_fact, hostile_run, hostile_story, problems
 
-SILENT = {"planner_called", "model_called", "worker_started", "attempt_verified", "batch_formed", "published"}
+SILENT = {
+    "planner_called",
+    "model_called",
+    "calls_held",
+    "call_lost",
+    "worker_started",
+    "attempt_verified",
+    "batch_formed",
+    "published",
+}
 
 
 def told() -> list[tuple[str, str | None]]:

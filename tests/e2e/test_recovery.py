@@ -115,7 +115,9 @@ def test_a_human_gives_a_hopeless_subtask_another_try(stage: Stage, repository: 
 
 def test_a_spent_budget_ends_the_run_and_more_of_it_goes_on(stage: Stage, repository: Path, model: Serve) -> None:
     url = model(script(subtask("one"), subtask("two", "one")))
-    run(stage, repository, url, "--budget", "0.0001").ended(4).says("ended: budget", "is spent", "fleet resume r")
+    run(stage, repository, url, "--budget", "0.0001").ended(4).says(
+        "ended: budget", "does not cover another call", "fleet resume r"
+    )
     assert stage.status("r")["state"] == "budget"
     stage.fleet("resume", "r", "--base-url", url, "--budget", "50").ended(0)
     assert landed(repository, "r") == ["one", "two"]

@@ -37,6 +37,9 @@ class Book:
         while decisions := decide(self.state, 1.0):
             self._take(decisions)
 
+    def note(self, *facts: f.Fact) -> None:
+        self._take(facts)
+
     def _take(self, facts: Sequence[f.Fact]) -> None:
         for fact in facts:
             self.state = evolve(self.state, fact)

@@ -43,10 +43,14 @@ def test_every_key_of_the_complete_file_stands_below_a_comment() -> None:
     assert bare == []
 
 
+BUDGETS = ("budget_dollars", "budget_minutes", "budget_tokens", "budget_attempts")
+
+
 def test_the_policy_and_the_sections_agree_in_defaults_and_bounds() -> None:
     assert as_policy(Config()) == Policy()
     pairs: list[tuple[str, type[BaseModel], str]] = [
-        *((name, Run, name) for name in ("workers", "budget_dollars", "budget_minutes", "review")),
+        *((name, Run, name) for name in ("workers", *BUDGETS, "budget_soft", "review")),
+        *((f"subtask_{unit}", Limits, f"subtask_{unit}") for unit in ("dollars", "minutes", "tokens")),
         *((f"max_{name}", Limits, name) for name in ("attempts", "retries", "depth")),
         *((name, Limits, name) for name in ("backoff_first_s", "backoff_cap_s")),
         *((name, Checks, name) for name in ("allow_red_base", "reruns")),
@@ -66,9 +70,18 @@ def bounds(model: type[BaseModel], name: str) -> list[BaseMetadata]:
 def test_every_setting_reaches_the_policy() -> None:
     config = Config.model_validate(
         {
-            "run": {"workers": 3, "budget_dollars": 1.5, "budget_minutes": 2.5, "review": True},
+            "run": {"workers": 3, "budget_soft": 0.5, "review": True, **dict.fromkeys(BUDGETS, 9)},
             "planner": {"max_subtasks": 4, "max_calls": 5, "max_failures": 6, "settle_s": 7.0},
-            "limits": {"attempts": 8, "retries": 9, "depth": 2, "backoff_first_s": 0.5, "backoff_cap_s": 11.0},
+            "limits": {
+                "attempts": 8,
+                "retries": 9,
+                "depth": 2,
+                "backoff_first_s": 0.5,
+                "backoff_cap_s": 11.0,
+                "subtask_dollars": 0.5,
+                "subtask_minutes": 5,
+                "subtask_tokens": 5000,
+            },
             "landing": {"batch": 12, "slots": 3, "every_commit": True, "every_commit_within_s": 5},
             "checks": {"gate": "make test", "allow_red_base": True, "reruns": 3},
         }

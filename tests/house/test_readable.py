@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 LONGEST_MODULE, LONGEST_FUNCTION = 400, 70
 
 LONGER_MODULES: dict[str, int] = {
-    "fleet/core/evolve.py": 560,  # everything that changes state is in one file
+    "fleet/core/evolve.py": 620,  # everything that changes state is in one file
+    "fleet/core/facts.py": 500,  # a list of what can happen
 }
 LONGER_FUNCTIONS: dict[str, int] = {}
 

@@ -124,7 +124,7 @@ async def test_no_call_without_a_budget() -> None:
     replies = Replies([FINE])
     failure = await call(replies, Purse(calls_left=0))
     assert isinstance(failure, Failure)
-    assert failure.kind == "budget"
+    assert failure.kind == "spent"
     assert replies.asked_at == []
 
 
