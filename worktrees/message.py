@@ -14,7 +14,7 @@ from fleet.ports import Signature
 
 LONGEST_SUBJECT = 100
 LONGEST_BODY = 10_000
-RUN, TASK, ATTEMPT, ASSISTED = "Fleet-Run", "Fleet-Task", "Fleet-Attempt", "Assisted-by"
+RUN, TASK, ATTEMPT, WORKER, ASSISTED = "Fleet-Run", "Fleet-Task", "Fleet-Attempt", "Fleet-Worker", "Assisted-by"
 _POSING = re.compile(r"(?im)^(?=(?:fleet-[a-z]+|assisted-by|signed-off-by|co-authored-by)\s*:)")
 
 
@@ -44,6 +44,7 @@ def compose(signature: Signature) -> str:
         f"{RUN}: {signature.run}",
         f"{TASK}: {signature.subtask}",
         f"{ATTEMPT}: {signature.attempt}",
+        f"{WORKER}: {one_line(signature.worker)}",
         *([f"{ASSISTED}: {one_line(signature.model)}"] if signature.model else []),
     ]
     body = _POSING.sub("| ", _plain(signature.body)[:LONGEST_BODY]).strip()

@@ -57,6 +57,11 @@ async def inspect(path: Path, base: str | None = None) -> Target:
     )
 
 
+async def locate(path: Path) -> Git:
+    """Git in the repository that `path` lies in, whatever it holds. Raises `UsageError`."""
+    return Git((await _find(path)).own_dir)
+
+
 async def _find(path: Path) -> _Place:
     at = str(_folder(path))
     asked = ("--is-bare-repository", "--is-shallow-repository", "--absolute-git-dir", "--git-common-dir")

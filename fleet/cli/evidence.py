@@ -1,19 +1,24 @@
-"""Verbs that give account: metrics."""
+"""Verbs that give account: metrics, commits."""
 
 import os
+import re
 import signal
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fleet.cli.common import ConfigFile
+from fleet.cli.common import HERE, AsJson, ConfigFile, Repo, run_async, show, show_json
+from fleet.errors import UsageError
 
+PERIODS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 STOP = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 
 def register(app: typer.Typer) -> None:
-    for verb in (metrics,):
+    for verb in (metrics, commits):
         app.command()(verb)
 
 
@@ -44,3 +49,43 @@ def metrics(
     with exporting(lambda: all_runs(where), where, address, own.metrics.hosts) as exporter:
         typer.echo(f"metrics of all runs in {where} at http://{exporter.address}/metrics; Ctrl-C stops", err=True)
         signal.sigwait(STOP)
+
+
+def commits(
+    since: Annotated[str | None, typer.Option("--since", help="1w, 3d, 12h, or a day such as 2026-11-02.")] = None,
+    repo: Repo = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Count the fleet's commits in a repository.
+
+    By week, model and worker, with the share that was reverted later.
+
+    All branches are looked at. A commit is the fleet's by its own word: the trailers of its message.
+
+    \b
+    Examples:
+      fleet commits --since 1w
+      fleet commits --repo ../service --json | jq .commits
+    """
+    from dashboards.commits import commits_lines
+    from fleet.core.attribution import account_view
+    from worktrees.ledger import attributed
+
+    back_to = _moment(since, time.time()) if since is not None else None
+    told = account_view(run_async(lambda: attributed(repo, since=back_to)))
+    if as_json:
+        show_json({"since": since, **told})
+    else:
+        show(commits_lines(told))
+
+
+def _moment(text: str, now: float) -> float:
+    """The moment that a person means: so long ago, or the beginning of a day."""
+    period = re.fullmatch(r"(\d{1,5})([hdw])", text)
+    if period is not None:
+        return max(0.0, now - int(period[1]) * PERIODS[period[2]])
+    try:
+        day = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(f"--since {text!r}: write it like 1w, 3d, 12h, or 2026-11-02") from error
+    return (day if day.tzinfo is not None else day.replace(tzinfo=UTC)).timestamp()

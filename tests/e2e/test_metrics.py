@@ -34,6 +34,12 @@ def test_a_run_serves_its_figures_and_all_runs_have_theirs_later(stage: Stage, r
         assert live['fleet_runs{state="running"}'] == 1
         assert live["fleet_event_loop_delay_seconds_count"] > 0
         going.done().ended(0)
+    told = stage.fleet("commits", "--since", "1w", "--repo", str(repository), "--json").ended(0).json
+    assert (told["commits"], told["all_commits"], told["reverted_share"]) == (2, 3, 0)
+    stage.fleet("commits", "--repo", str(repository)).ended(0).says(
+        "2 of 3 commits are the fleet's", "claude-haiku-5-5"
+    )
+    stage.fleet("commits", "--since", "soon", "--repo", str(repository)).ended(2).says("2026-11-02")
     with stage.going("metrics", "--listen", "127.0.0.1:0") as going:
         later = figures(going)
         assert later["fleet_commits_landed_total"] == 2

@@ -33,6 +33,7 @@ VERBS = (
     ["answer"],
     ["merge"],
     ["metrics"],
+    ["commits"],
     ["doctor"],
     ["init"],
     ["simulate"],

@@ -35,6 +35,7 @@ async def test_the_evidence_of_a_conflict_holds_both_sides_and_who_landed(bench:
         "  Fleet-Run: r1",
         "  Fleet-Task: first",
         "  Fleet-Attempt: 1",
+        "  Fleet-Worker: coder",
     ]
     assert hunk.splitlines() == [
         "src/one.py:",

@@ -58,10 +58,11 @@ async def test_a_change_goes_all_the_way_and_nothing_else_of_the_users_changes(
     assert git(repository, "show", "fleet/r1:src/two.py") == "TWO = 2"
     author, message = git(repository, "log", "-1", "--format=%an%n%B", "fleet/r1").split("\n", 1)
     assert author == "fleet coder (claude-haiku-5-5)"
-    assert message.splitlines()[-4:] == [
+    assert message.splitlines()[-5:] == [
         "Fleet-Run: r1",
         "Fleet-Task: one",
         "Fleet-Attempt: 1",
+        "Fleet-Worker: coder",
         "Assisted-by: claude-haiku-5-5",
     ]
 
