@@ -32,7 +32,7 @@ class ClaudePlanner:
         closing = settings.repairs + 2  # a revision, its repairs, and one nudge
         looking = (tool(repository, output_chars=settings.output_chars) for tool in PLANNER_TOOLS.values())
         setting: Setting[Failure | None] = Setting(
-            model=settings.planner_model,
+            model=brief.model or settings.planner_model,
             max_tokens=settings.max_tokens,
             system=render("planner", horizon=settings.horizon),
             tools=(*looking, SubmitRevision(submit, repairs=settings.repairs)),
@@ -51,5 +51,5 @@ def epic_text(epic: str) -> str:
 
 
 def _blocks(brief: PlannerBrief) -> list[str]:
-    blocks = {"workers": brief.workers, "notes": brief.notes}
+    blocks = {"area": brief.area, "workers": brief.workers, "notes": brief.notes}
     return [fenced(name, dict(block)) for name, block in blocks.items() if block]

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from dashboards.figures import duration, money, rate
 from dashboards.safe import safe
+from fleet.core.plan import PLANNER
 from fleet.core.standing import standings
 from fleet.core.state import Attempt, RunState
 from fleet.core.views import run_word
@@ -53,7 +54,7 @@ class LiveScreen:
 
     def _screen(self, state: RunState, now: float) -> RenderableType:
         where = standings(state, now)
-        total = sum(standing not in {"split", "dropped"} for standing in where.values())
+        total = sum(where[id_] not in {"split", "dropped"} for id_ in where if id_ not in state.areas)
         spinner = SPINNER[self._ticks % len(SPINNER)]
         simulated = "  simulated model" if state.simulated else ""
         unsafe = "  NO SANDBOX" if state.sandbox == "none" else ""
@@ -86,6 +87,8 @@ def _row(text: str, *, style: str = "") -> Text:
 
 
 def _phase(attempt: Attempt) -> str:
+    if attempt.worker == PLANNER and attempt.commit is None:
+        return "planning"
     if attempt.commit is not None:
         return "landing" if attempt.verified else "checking"
     return "working" if attempt.working else "starting"

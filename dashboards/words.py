@@ -4,7 +4,7 @@ from typing import assert_never
 
 from dashboards.safe import safe
 from fleet.core import facts as f
-from fleet.core.plan import Plan
+from fleet.core.plan import PLANNER, Plan
 from fleet.core.state import RunState
 
 TITLE = 70
@@ -42,10 +42,11 @@ def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - 
         case f.PlanApproved():
             return f"plan version {fact.version} approved by {safe(fact.by)}"
         case f.AttemptStarted():
-            again = "" if fact.strategy == "first" else f", attempt {fact.number} ({fact.strategy})"
-            return f"{safe(fact.subtask)} started{again}: {_title(state, fact.subtask)}"
-        case f.WorkerStarted() | f.AttemptVerified() | f.BatchFormed():
+            return _started(state, fact)
+        case f.WorkerStarted() | f.BatchFormed():
             return None
+        case f.AttemptVerified():
+            return _area_done(state, fact.subtask)
         case f.AttemptCommitted():
             return f"{safe(fact.subtask)} reported done: {_count(len(fact.paths), 'file')} changed, being checked"
         case f.AttemptFailed():
@@ -118,9 +119,24 @@ def _revised(state: RunState, fact: f.PlanRevised) -> str | None:
     ]
     if revision.finished:
         parts.append("finished")
-    line = f"plan version {state.plan.version}: {', '.join(parts)} — {safe(revision.assessment, limit=160)}"
+    whose = f"{safe(fact.area)}: " if fact.area is not None else ""
+    line = f"{whose}plan version {state.plan.version}: {', '.join(parts)} — {safe(revision.assessment, limit=160)}"
     asked = [_about(question.about, question.id, question.text) for question in state.open_questions()]
     return "\n".join([line, *(asked[-len(revision.ask) :] if revision.ask else ())])
+
+
+def _started(state: RunState, fact: f.AttemptStarted) -> str:
+    again = "" if fact.strategy == "first" else f", attempt {fact.number} ({fact.strategy})"
+    begins = "gets a planner of its own" if fact.worker == PLANNER else "started"
+    return f"{safe(fact.subtask)} {begins}{again}: {_title(state, fact.subtask)}"
+
+
+def _area_done(state: RunState, id_: str) -> str | None:
+    """An area is done when its checks pass; a subtask when it has landed, which is said then."""
+    last = state.subtasks[id_].last
+    if last is None or last.worker != PLANNER:
+        return None
+    return f"{safe(id_)} is done: {safe(last.report.summary if last.report else '', limit=300)}"
 
 
 def _question(state: RunState) -> str:
@@ -159,7 +175,7 @@ def _tested(state: RunState, fact: f.BatchTested) -> str | None:
     lines = []
     if fact.landed:
         names = ", ".join(safe(member.subtask) for member in fact.landed)
-        total = len([subtask for subtask in state.subtasks.values() if not subtask.parts])
+        total = len([s for s in state.subtasks.values() if not s.parts and s.id not in state.areas])
         lines.append(f"landed {names} ({state.commits} of {total})")
     lines += [f"{safe(out.subtask)} sent back: {_failure(out.failure)}" for out in fact.ejected]
     if fact.red and not fact.ejected:

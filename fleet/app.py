@@ -87,6 +87,7 @@ class Fleet:
         """What plans may refer to."""
         return Known(
             max_subtasks=self.config.planner.max_subtasks,
+            max_areas=self.config.planner.max_areas,
             workers=frozenset(self.config.workers),
             checks=frozenset(self.config.checks.named),
         )

@@ -43,6 +43,7 @@ class Purpose:
 
     role: f.Role
     call: int | None = None
+    area: str | None = None
     subtask: str | None = None
     attempt: int | None = None
 
@@ -57,9 +58,15 @@ class Purse:
         self._settled = Event()
 
     def meter(
-        self, role: f.Role, *, call: int | None = None, subtask: str | None = None, attempt: int | None = None
+        self,
+        role: f.Role,
+        *,
+        call: int | None = None,
+        area: str | None = None,
+        subtask: str | None = None,
+        attempt: int | None = None,
     ) -> "EngineMeter":
-        return EngineMeter(self, Purpose(role, call, subtask, attempt))
+        return EngineMeter(self, Purpose(role, call, area, subtask, attempt))
 
     def is_open(self) -> bool:
         state = self._engine.state
@@ -108,6 +115,7 @@ class Purse:
                     dollars=use.dollars,
                     seconds=use.seconds,
                     call=purpose.call,
+                    area=purpose.area,
                     subtask=purpose.subtask,
                     attempt=purpose.attempt,
                     turn=use.turn,

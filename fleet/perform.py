@@ -13,6 +13,7 @@ from anyio import sleep
 
 from fleet.checking import Checks, Gate
 from fleet.core import facts as f
+from fleet.core.areas import conversations, planning_of
 from fleet.core.commands import CallPlanner, CheckBase, Command, Publish, RunAttempt, TestBatch, VerifyAttempt
 from fleet.core.evidence import borrowed_tests
 from fleet.core.failures import check_failure, red_guard, reported_failure
@@ -22,7 +23,7 @@ from fleet.core.revision import Revision, revise_plan
 from fleet.core.standing import for_revision
 from fleet.core.state import Attempt, RunState
 from fleet.core.validate import Known, Problem
-from fleet.core.views import planner_state
+from fleet.core.views import area_view, planner_state
 from fleet.landing import Lander
 from fleet.meter import Ledger, Purse
 from fleet.notes import planner_notes, worker_notes
@@ -110,8 +111,8 @@ class Performer:
         match command:
             case CheckBase(base=base):
                 await self._engine.record(f.BaseChecked(at=self._now(), base=base, failure=failure))
-            case CallPlanner(call=call):
-                await self._planner_failed(call, failure)
+            case CallPlanner():
+                await self._planner_failed(command, failure)
             case RunAttempt(subtask=subtask, number=number) | VerifyAttempt(subtask=subtask, number=number):
                 await self._failed(subtask, number, failure)
             case TestBatch(number=number):
@@ -139,51 +140,70 @@ class Performer:
 
     async def _call_planner(self, command: CallPlanner) -> None:
         state, world = self._engine.state, self._world
+        area = command.area
+        if area is not None and state.areas[area].calls == 1 and await self._is_vacuous(area):
+            return
         brief = PlannerBrief(
             run=state.run,
             call=command.call,
             epic=state.goal,
-            state=planner_state(state, self._now()),
+            area=area_view(state, area) if area is not None else {},
+            model=state.spec(area).model if area is not None else None,
+            state=planner_state(state, self._now(), area),
             workers=dict(world.descriptions),
             notes=await planner_notes(world.worktrees.at(state.tip)),
         )
 
         async def submit(revision: Revision) -> Sequence[Problem]:
-            return await self._submit(command.call, revision)
+            return await self._submit(command, revision)
 
-        meter = self._purse.meter("planner", call=command.call)
+        role: f.Role = "planner" if area is None else "sub_planner"
+        meter = self._purse.meter(role, call=command.call, area=area)
         failure = await world.planner.plan(brief, world.worktrees.at(state.tip), submit, meter)
-        if failure is None and self._engine.state.planning.open == command.call:
+        if failure is None and _is_open(self._engine.state, command):
             failure = f.Failure(kind="protocol", summary="the planner ended without a revision")
         if failure is not None:
-            await self._planner_failed(command.call, failure)
+            await self._planner_failed(command, failure)
 
-    async def _submit(self, call: int, revision: Revision) -> Sequence[Problem]:
+    async def _is_vacuous(self, area: str) -> bool:
+        """Whether an area's own checks say nothing, asked before its planner costs anything."""
+        spec, attempt = self._attempt(area)
+        found = await self._before(spec, attempt.base)
+        if isinstance(found, f.Failure):
+            await self._failed(area, attempt.number, found)
+        return isinstance(found, f.Failure)
+
+    async def _submit(self, command: CallPlanner, revision: Revision) -> Sequence[Problem]:
         known = Known(
             max_subtasks=self._engine.state.policy.max_subtasks,
+            max_areas=self._engine.state.policy.max_areas,
             workers=frozenset(self._world.workers),
             checks=frozenset(self._world.gate.named),
         )
         problems: list[Problem] = []
 
         def facts(state: RunState) -> Sequence[f.Fact]:
-            if state.planning.open != call:
+            if not _is_open(state, command):
                 problems.append(Problem("", "this call is over; another one was opened"))
                 return []
-            revised = revise_plan(state.plan, revision, for_revision(state, self._now()), known)
+            revised = revise_plan(state.plan, revision, for_revision(state, self._now(), command.area), known)
             if isinstance(revised, tuple):
                 problems.extend(revised)
                 return []
-            return [f.PlanRevised(at=self._now(), call=call, by="planner", revision=revision)]
+            now, area = self._now(), command.area
+            return [f.PlanRevised(at=now, call=command.call, by="planner", revision=revision, area=area)]
 
         await self._engine.propose(facts)
         return problems
 
-    async def _planner_failed(self, call: int, failure: f.Failure) -> None:
-        state = self._engine.state
-        wait = backoff(state.policy, key=f"{state.run}/planner", failures=state.planning.failures + 1)
-        now = self._now()
-        await self._engine.record(f.PlannerFailed(at=now, call=call, failure=failure, not_before=now + wait))
+    async def _planner_failed(self, command: CallPlanner, failure: f.Failure) -> None:
+        state, area = self._engine.state, command.area
+        key = f"{state.run}/planner" if area is None else f"{state.run}/{area}/planner"
+        wait = backoff(state.policy, key=key, failures=planning_of(state, area).failures + 1)
+        until = self._now() + wait
+        await self._engine.record(
+            f.PlannerFailed(at=self._now(), call=command.call, failure=failure, not_before=until, area=area)
+        )
 
     # ---- attempts
 
@@ -363,6 +383,11 @@ class Performer:
         state, now = self._engine.state, self._now()
         wait = backoff(state.policy, key=f"{state.run}/publish", failures=state.publish_failures + 1)
         await self._engine.record(f.PublishFailed(at=now, tip=tip, why=why, not_before=now + wait))
+
+
+def _is_open(state: RunState, command: CallPlanner) -> bool:
+    """Whether anybody still waits for this call."""
+    return command.area in conversations(state) and planning_of(state, command.area).open == command.call
 
 
 def crash(bug: Exception) -> f.Failure:

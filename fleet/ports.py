@@ -79,6 +79,10 @@ class PlannerBrief:
     """The shared state, as `model-protocol` prints it."""
     workers: dict[str, str] = field(default_factory=dict)
     """The worker kinds there are, each with what it is for."""
+    area: Mapping[str, Any] = field(default_factory=dict)
+    """What the area is that is planned; nothing where it is the whole epic."""
+    model: str | None = None
+    """A model other than the planner's own."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """What the repository says of itself, by path: untrusted."""
 

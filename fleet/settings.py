@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from fleet.core.ids import is_slug
+from fleet.core.plan import PLANNER
 from fleet.core.policy import Policy
 
 PROTECTED = (
@@ -114,6 +115,9 @@ def _worker_name(text: str) -> str:
     if not is_slug(text):
         message = "must be 1 to 64 letters, digits, dots, dashes or underscores"
         raise ValueError(message)
+    if text == PLANNER:
+        message = "is what plans call the planner of an area; choose another name"
+        raise ValueError(message)
     return text
 
 
@@ -139,6 +143,8 @@ class Planner(Section):
     horizon: int = Field(default=40, ge=1, le=1000)
     repairs: int = Field(default=2, ge=0, le=20)
     max_subtasks: int = Field(default=500, ge=1)
+    max_areas: int = Field(default=16, ge=0)
+    area_depth: int = Field(default=1, ge=0, le=5)
     max_calls: int = Field(default=300, ge=1)
     max_failures: int = Field(default=5, ge=1)
     settle_s: float = Field(default=2.0, ge=0)
@@ -294,6 +300,8 @@ def as_policy(config: Config) -> Policy:
         max_retries=config.limits.retries,
         max_depth=config.limits.depth,
         max_subtasks=config.planner.max_subtasks,
+        max_areas=config.planner.max_areas,
+        area_depth=config.planner.area_depth,
         max_planner_calls=config.planner.max_calls,
         max_planner_failures=config.planner.max_failures,
         settle_s=config.planner.settle_s,

@@ -53,7 +53,7 @@ def play_planner(script: Script, request: Request, spent: Spent) -> Move:
     if not seen and (next_call := _unexplored(part.explore, request)):
         blocks = (Text("I look at the repository first."), call("explore", 0, next_call.tool, dict(next_call.input)))
         return Move(Say(blocks), pace=part.pace)
-    revision = revise(part, seen)
+    revision = revise(part, seen, area=str(request.state.get("area") or ""))
     said = Text(str(revision["assessment"]))
     return Move(Say((said, call("submit", len(request.turns), "submit_revision", revision))), pace=part.pace)
 
@@ -64,12 +64,13 @@ def _unexplored(explore: Iterable[Call], request: Request) -> Call | None:
     return offered[done] if done < len(offered) else None
 
 
-def revise(part: PlannerScript, seen: tuple[Seen, ...]) -> dict[str, JsonValue]:
+def revise(part: PlannerScript, seen: tuple[Seen, ...], *, area: str = "") -> dict[str, JsonValue]:
     """The revision for a state: all steps that fit, merged; then whatever failed and no step is about."""
     by_id = {one.id: one for one in seen}
     operations: dict[str, list[Any]] = {}
     assessments: list[str] = []
-    for filled in (found for step in part.steps for found in _fitting(step, seen)):
+    steps = [step for step in part.steps if _is_for(step, area)]
+    for filled in (found for step in steps for found in _fitting(step, seen)):
         useful = False
         for name in ("add", "revise", "split", "retry", "drop", "ask"):
             kept = [item for item in filled.get(name, ()) if _holds(name, item, by_id, operations)]
@@ -87,7 +88,11 @@ def revise(part: PlannerScript, seen: tuple[Seen, ...]) -> dict[str, JsonValue]:
             assessments.append(f"{one.id} {'needs an answer' if name == 'ask' else 'is tried again'}.")
     if operations:
         return {"assessment": " ".join(dict.fromkeys(assessments)), **operations}
-    return _nothing_to_change(part, seen)
+    return _nothing_to_change(part, seen, area=area)
+
+
+def _is_for(step: Step, area: str) -> bool:
+    return not area if step.when.area is None else bool(area) and fnmatchcase(area, step.when.area)
 
 
 def _otherwise(one: Seen) -> tuple[str, dict[str, JsonValue]]:
@@ -102,9 +107,10 @@ def _otherwise(one: Seen) -> tuple[str, dict[str, JsonValue]]:
     return "retry", {"id": one.id, "guidance": guidance}
 
 
-def _nothing_to_change(part: PlannerScript, seen: tuple[Seen, ...]) -> dict[str, JsonValue]:
+def _nothing_to_change(part: PlannerScript, seen: tuple[Seen, ...], *, area: str) -> dict[str, JsonValue]:
     if seen and all(one.status in CLOSED for one in seen):
-        return {"assessment": "Everything has landed.", "finished": True, "synthesis": part.synthesis}
+        synthesis = f"{area}: {', '.join(one.title for one in seen)}." if area else part.synthesis
+        return {"assessment": "Everything has landed.", "finished": True, "synthesis": synthesis}
     counts: dict[str, int] = {}
     for one in seen:
         counts[one.status] = counts.get(one.status, 0) + 1

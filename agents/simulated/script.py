@@ -30,6 +30,8 @@ class Call(ScriptShape):
 class When(ScriptShape):
     """When a step of the planner fires: all that is given must be true of the state."""
 
+    area: str | None = None
+    """An area (or a pattern) whose own planner is asked. Without it the step is for the run's planner."""
     start: bool = False
     """Nothing is planned yet."""
     merged: tuple[str, ...] = ()

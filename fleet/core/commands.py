@@ -5,7 +5,9 @@ Each is named by what it is about, so that the same effect is wanted before and 
 
 from dataclasses import dataclass
 
+from fleet.core.areas import conversations, planning_of
 from fleet.core.ids import Sha, SubtaskId
+from fleet.core.plan import PLANNER
 from fleet.core.state import RunState
 
 
@@ -17,6 +19,7 @@ class CheckBase:
 @dataclass(frozen=True, slots=True)
 class CallPlanner:
     call: int
+    area: SubtaskId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +55,11 @@ def effects(state: RunState, now: float) -> tuple[Command, ...]:
     wanted: list[Command] = []
     if base_unknown(state) and not state.cancelled:
         wanted.append(CheckBase(state.base))
-    if state.planning.open is not None:
-        wanted.append(CallPlanner(state.planning.open))
+    open_calls = ((planning_of(state, area).open, area) for area in conversations(state))
+    wanted += (CallPlanner(call, area) for call, area in open_calls if call is not None)
     for subtask, attempt in state.underway():
+        if attempt.commit is None and attempt.worker == PLANNER:
+            continue  # its planner is called, and what it plans is worked on
         if attempt.commit is None:
             wanted.append(RunAttempt(subtask.id, attempt.number))
         elif not attempt.verified:

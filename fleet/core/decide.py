@@ -8,20 +8,21 @@ from functools import lru_cache
 from graphlib import TopologicalSorter
 
 from fleet.core import facts as f
+from fleet.core.areas import allowance, conversations, planning_of, seen_by
 from fleet.core.blame import sent_back
 from fleet.core.budget import low_budget, over_budget, over_subtask_budget, wakes
+from fleet.core.calling import IDLE_CALLS, area_is_idle, areas_fail, held, is_idle, plan_is_done, unattended, why_call
 from fleet.core.commands import base_unknown, effects, unpublished
 from fleet.core.failures import how
 from fleet.core.ids import SubtaskId
 from fleet.core.landing import member_of, next_probes
-from fleet.core.plan import Plan
+from fleet.core.plan import PLANNER, Plan
 from fleet.core.policy import Policy
 from fleet.core.remedies import ANEW, LADDER, backoff
-from fleet.core.standing import BUSY, OVER, Standing, standings, starts_at
+from fleet.core.standing import OVER, standings, starts_at
 from fleet.core.state import RunState, SubtaskState
 
 PUBLISH_TRIES = 3
-IDLE_CALLS = 2  # planner calls in a row that may lead nowhere
 
 
 def decide(state: RunState, now: float) -> tuple[f.Fact, ...]:
@@ -40,10 +41,11 @@ def next_wake(state: RunState, now: float) -> float | None:
     if state.ended:
         return None
     times = [starts_at(state, id_) for id_, where in standings(state, now).items() if where == "waiting"]
-    unread = state.planning.unread
-    times += [state.planning.not_before, state.publish_not_before]
-    if unread.since is not None:
-        times.append(unread.since + state.policy.settle_s)
+    times.append(state.publish_not_before)
+    for planning in (planning_of(state, area) for area in conversations(state)):
+        times.append(planning.not_before)
+        if planning.unread.since is not None:
+            times.append(planning.unread.since + state.policy.settle_s)
     if state.open_questions():
         times.append(state.last_at + state.policy.answer_wait_s)
     times += wakes(state, now)
@@ -52,11 +54,6 @@ def next_wake(state: RunState, now: float) -> float | None:
 
 def awaits_approval(state: RunState) -> bool:
     return state.policy.review and bool(state.plan.subtasks) and state.approved is None
-
-
-def held(state: RunState) -> bool:
-    """Whether something is wrong that concerns the whole run and waits for a human."""
-    return any(question.about is None and question.by == "fleet" for question in state.open_questions())
 
 
 def may_begin(state: RunState, now: float) -> bool:
@@ -204,12 +201,13 @@ def _starts(state: RunState, now: float) -> Iterator[f.Fact]:
     free = state.policy.workers - len(state.running())
     if state.policy.budget_attempts is not None:
         free = min(free, state.policy.budget_attempts - state.attempts)
-    if free <= 0:
-        return
+    free = max(0, free)
     where = standings(state, now)
     ready = [id_ for id_, standing in where.items() if standing == "ready"]
+    areas = [id_ for id_ in ready if state.spec(id_).worker == PLANNER]  # these take no worker's place
     weight = dependents(state.plan)
-    for id_ in sorted(ready, key=lambda id_: -weight[id_])[:free]:
+    work = sorted((id_ for id_ in ready if id_ not in areas), key=lambda id_: -weight[id_])
+    for id_ in (*areas, *work[:free]):
         spec, subtask = state.spec(id_), state.subtasks[id_]
         yield f.AttemptStarted(
             at=now,
@@ -220,6 +218,7 @@ def _starts(state: RunState, now: float) -> Iterator[f.Fact]:
             base=state.tip,
             strategy=subtask.strategy,
             guidance=subtask.guidance,
+            allowance=allowance(state, id_) if id_ in areas else None,
         )
 
 
@@ -257,79 +256,45 @@ def _guilty(state: RunState, now: float) -> Iterator[f.Fact]:
 
 
 def _planner(state: RunState, now: float) -> Iterator[f.Fact]:
-    planning = state.planning
-    if planning.open is not None or planning.synthesis is not None or now < planning.not_before:
+    if not may_begin(state, now):
         return
-    if not may_begin(state, now) or planning.calls >= state.policy.max_planner_calls:
-        return
-    why = _why_call(state, now)
-    if why is not None:
-        yield f.PlannerCalled(at=now, call=planning.calls + 1, why=why)
-
-
-def _why_call(state: RunState, now: float) -> str | None:
-    unread, idle_calls = state.planning.unread, state.planning.idle_calls
-    if unread.answers:
-        return "answers"
-    if not state.plan.subtasks:
-        return None if state.open_questions() or idle_calls >= IDLE_CALLS else "start"
-    if unread.urgent:
-        return "failures"
-    where = standings(state, now)
-    idle = is_idle(state, where, now)
-    if state.low and not state.planning.told_low and not state.given and not _nothing_open(where):
-        return "budget"
-    if unread and not state.given and (idle or now >= (unread.since or 0.0) + state.policy.settle_s):
-        return "conclude" if idle else "reports"
-    if not idle or idle_calls >= IDLE_CALLS:
-        return None
-    if _unattended(where) or (not state.open_questions() and not _done(state, where)):
-        return "conclude"
-    return None
-
-
-def _nothing_open(where: dict[SubtaskId, Standing]) -> bool:
-    return all(standing in OVER for standing in where.values())
-
-
-def _unattended(where: dict[SubtaskId, Standing]) -> list[SubtaskId]:
-    return [id_ for id_, standing in where.items() if standing in {"failed", "blocked"}]
-
-
-def _done(state: RunState, where: dict[SubtaskId, Standing]) -> bool:
-    """Whether a plan that came with the run has nothing left to do."""
-    return state.given and _nothing_open(where)
-
-
-def is_idle(state: RunState, where: dict[SubtaskId, Standing], now: float) -> bool:
-    """Nothing runs, nothing may begin, and time alone will change nothing."""
-    if state.planning.open is not None or state.landing.queue or state.landing.probes or base_unknown(state):
-        return False
-    if any(standing in BUSY for standing in where.values()):
-        return False
-    if held(state):
-        return True
-    if "ready" in where.values():
-        return False
-    return not any(starts_at(state, id_) > now for id_, standing in where.items() if standing == "waiting")
+    where, calls = standings(state, now), state.planning.calls
+    for area in reversed(conversations(state)):  # the run's own last: it is not idle while an area's is called
+        planning = planning_of(state, area)
+        if area is None and calls > state.planning.calls:
+            return
+        if planning.open is not None or planning.synthesis is not None or now < planning.not_before:
+            continue
+        why = why_call(state, area, where, now)
+        if why is not None and calls < state.policy.max_planner_calls:
+            calls += 1
+            yield f.PlannerCalled(at=now, call=calls, why=why, area=area)
 
 
 def _left_alone(state: RunState, now: float) -> Iterator[f.Fact]:
     """The planner had its chances and left failures lying: a human is asked."""
-    if state.planning.idle_calls < IDLE_CALLS and state.planning.calls < state.policy.max_planner_calls:
-        return
     where = standings(state, now)
-    if not is_idle(state, where, now):
-        return
-    for id_ in _unattended(where):
-        subtask = state.subtasks[id_]
-        if subtask.failure is not None:
-            yield _ask(subtask, subtask.failure, now)
+    spent_up = state.planning.calls >= state.policy.max_planner_calls
+    for area in conversations(state):
+        if planning_of(state, area).idle_calls < IDLE_CALLS and not spent_up:
+            continue
+        seen = {id_: where[id_] for id_ in seen_by(state, area)}
+        if not (is_idle(state, where, now) if area is None else area_is_idle(state, area, seen, now)):
+            continue
+        for id_ in unattended(seen):
+            subtask = state.subtasks[id_]
+            if subtask.failure is not None:
+                yield _ask(subtask, subtask.failure, now)
 
 
 def _ends(state: RunState, now: float) -> Iterator[f.Fact]:
     where = standings(state, now)
-    if state.planning.open is not None or not _shown(state) or awaits_approval(state) or state.paused:
+    if (
+        any(planning_of(state, area).open is not None for area in conversations(state))
+        or not _shown(state)
+        or awaits_approval(state)
+        or state.paused
+    ):
         return
     if (spent := over_budget(state, now)) is not None:
         if not effects(state, now) and not state.landing.queue:
@@ -339,7 +304,7 @@ def _ends(state: RunState, now: float) -> Iterator[f.Fact]:
     if not is_idle(state, where, now) or state.draining:
         return
     planning = state.planning
-    if planning.synthesis is not None or _done(state, where):
+    if planning.synthesis is not None or plan_is_done(state, where):
         why = planning.synthesis or "everything in the plan is done"
         yield f.RunEnded(at=now, ending=outcome(state), why=f"{why}{_never_green(state)}")
     elif questions := state.open_questions():
@@ -376,6 +341,7 @@ RULES: tuple[Callable[[RunState, float], Iterator[f.Fact]], ...] = (
     _batches,
     _low,
     _starts,
+    areas_fail,
     _planner,
     _left_alone,
     _ends,

@@ -8,25 +8,21 @@ from dataclasses import replace
 from typing import assert_never
 
 from fleet.core import facts as f
-from fleet.core import queue
+from fleet.core import planners, queue
+from fleet.core.areas import Area, inside, planning_of
 from fleet.core.ids import QuestionId, SubtaskId
-from fleet.core.plan import Plan
+from fleet.core.plan import PLANNER, Plan
 from fleet.core.revision import Revision, apply
 from fleet.core.state import (
     Attempt,
     Incident,
-    Planning,
     Question,
-    Reading,
     RunState,
     SubtaskState,
     Trouble,
     Version,
 )
 from fleet.core.usage import Cost, Spend
-
-IDLE_CALLS = frozenset({"start", "conclude"})
-"""Why the planner is called when nothing else goes on: an answer that changes nothing then leads nowhere."""
 
 
 def evolve(state: RunState | None, fact: f.Fact) -> RunState:
@@ -75,7 +71,7 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
         case f.WarningNoted():
             return replace(state, warnings=(*state.warnings, fact.text))
         case f.PlannerCalled():
-            return _planner_called(state, fact)
+            return planners.called(state, fact)
         case f.ModelCalled():
             return _model_called(state, fact)
         case f.CallsHeld() | f.CallLost() | f.CallRefused() | f.BudgetRanLow():
@@ -83,7 +79,7 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
         case f.PlanRevised():
             return _revised(state, fact)
         case f.PlannerFailed():
-            return _planner_failed(state, fact)
+            return planners.failed(state, fact)
         case f.PlanApproved():
             return replace(state, approved=fact.version)
         case f.AttemptStarted():
@@ -159,8 +155,7 @@ def _limits_changed(state: RunState, fact: f.LimitsChanged) -> RunState:
     given = {name: getattr(fact, name) for name in type(fact).model_fields if name not in {"kind", "at", "by"}}
     changed = {name: value for name, value in given.items() if value is not None}
     policy = state.policy.model_copy(update=changed)
-    planning = replace(state.planning, told_low=False)
-    return replace(state, policy=policy, low="", refused="", planning=planning)
+    return planners.with_a_new_budget(replace(state, policy=policy, low="", refused=""))
 
 
 def _publish_failed(state: RunState, fact: f.PublishFailed) -> RunState:
@@ -173,14 +168,11 @@ def _publish_failed(state: RunState, fact: f.PublishFailed) -> RunState:
 def _ended(state: RunState, fact: f.RunEnded) -> RunState:
     closed = _close_incidents(state, of=None, recovered=False, strategy=None, at=fact.at)
     ended = replace(closed, ending=fact.ending, ending_why=fact.why, ended_at=fact.at)
-    return replace(
-        ended, active_s=state.seconds(fact.at), engine_since=None, planning=_closed(state.planning), held=Cost()
-    )
+    return planners.all_closed(replace(ended, active_s=state.seconds(fact.at), engine_since=None, held=Cost()))
 
 
 def _reopened(state: RunState) -> RunState:
-    planning = replace(state.planning, idle_calls=0, failures=0, not_before=0.0)
-    again = replace(state, ending=None, ending_why="", ended_at=None, cancelled=False, planning=planning)
+    again = planners.begun_anew(replace(state, ending=None, ending_why="", ended_at=None, cancelled=False))
     known = state.base_checked and state.commits > 0
     return replace(again, publish_failures=0, publish_not_before=0.0, base_checked=known)
 
@@ -188,9 +180,9 @@ def _reopened(state: RunState) -> RunState:
 # ---- the plan -------------------------------------------------------------------------------------------------------
 
 
-def _with_plan(state: RunState, plan: Plan, *, at: float, by: str, why: str) -> RunState:
-    new = {id_: SubtaskState(id=id_) for id_ in plan.ids if id_ not in state.subtasks}
-    version = Version(plan=plan, at=at, by=by, why=why)
+def _with_plan(state: RunState, plan: Plan, *, at: float, by: str, why: str, area: Area = None) -> RunState:
+    new = {id_: SubtaskState(id=id_, area=area) for id_ in plan.ids if id_ not in state.subtasks}
+    version = Version(plan=plan, at=at, by=by, why=why, area=area)
     specs = {subtask.id: subtask for subtask in plan.subtasks}
     subtasks = {**state.subtasks, **new}
     return replace(state, plan=plan, specs=specs, subtasks=subtasks, versions=(*state.versions, version))
@@ -202,23 +194,18 @@ def _revised(state: RunState, fact: f.PlanRevised) -> RunState:
         plan = apply(state.plan, revision)
         if not plan.goal:
             plan = plan.model_copy(update={"goal": state.goal, "plan_id": state.run})
-        state = _with_plan(state, plan, at=fact.at, by=fact.by, why=revision.assessment)
+        state = _with_plan(state, plan, at=fact.at, by=fact.by, why=revision.assessment, area=fact.area)
     state = _with_standings(state, revision, fact.at)
     for ask in revision.ask:
-        state = _asked(state, ask.about, ask.question, ask.options, "", by=fact.by, at=fact.at)
-    planning = state.planning
-    useless = not (revision.changes_plan or revision.ask or revision.finished) and planning.why in IDLE_CALLS
-    planning = replace(
-        planning,
-        open=None,
-        reading=Reading(),
-        failures=0,
-        last_failure=None,
-        doing="",
-        idle_calls=planning.idle_calls + 1 if useless else 0,
-        synthesis=revision.synthesis if revision.finished else planning.synthesis,
-    )
-    return replace(state, planning=planning)
+        state = _asked(state, ask.about, ask.question, ask.options, "", by=fact.by, at=fact.at, area=fact.area)
+    state = planners.put(state, fact.area, planners.answered(planning_of(state, fact.area), revision))
+    return _area_finished(state, fact.area, revision) if fact.area is not None and revision.finished else state
+
+
+def _area_finished(state: RunState, area: SubtaskId, revision: Revision) -> RunState:
+    """Its planner is done: what landed is the area's work, and its own checks are next."""
+    report = f.Report(status="done", summary=revision.synthesis or "")
+    return _attempt(state, area, lambda attempt: replace(attempt, commit=state.tip, report=report, doing=""))
 
 
 def _with_standings(state: RunState, revision: Revision, at: float) -> RunState:
@@ -227,11 +214,24 @@ def _with_standings(state: RunState, revision: Revision, at: float) -> RunState:
         state = _moot(state, id_, answer="the plan went on without an answer", by="planner")
     for split in revision.split:
         state = _split(state, split.id, tuple(part.id for part in split.into))
+        state = _emptied(state, split.id, "its area was split")
     for id_ in dict.fromkeys((*(change.id for change in revision.revise), *retried)):
         state = _put(state, _again(state.subtasks[id_], retried.get(id_, "")))
     for drop in revision.drop:
         dropped = replace(state.subtasks[drop.id], dropped=drop.why, failure=None, question=None)
         state = _close_incidents(_put(state, dropped), of=drop.id, recovered=False, strategy=None, at=at)
+        state = _emptied(state, drop.id, "its area was dropped")
+    return state
+
+
+def _emptied(state: RunState, area: SubtaskId, why: str) -> RunState:
+    """An area is gone: what nobody works on in it goes with it, what is under way may land."""
+    if area not in state.areas:
+        return state
+    for subtask in list(inside(state, area)):
+        if not subtask.closed and subtask.current is None:
+            state = _moot(state, subtask.id, answer=why, by="planner")
+            state = _put(state, replace(subtask, dropped=why, failure=None, question=None))
     return state
 
 
@@ -251,47 +251,6 @@ def _again(subtask: SubtaskState, guidance: str) -> SubtaskState:
     return replace(
         subtask, failure=None, remedy=None, question=None, not_before=0.0, strategy="alternative", guidance=guidance
     )
-
-
-def _planner_called(state: RunState, fact: f.PlannerCalled) -> RunState:
-    planning = state.planning
-    called = replace(
-        planning, calls=fact.call, open=fact.call, why=fact.why, reading=planning.unread, unread=Reading(), turn=0
-    )
-    called = replace(called, told_low=bool(state.low))
-    return replace(state, planning=called)
-
-
-def _planner_failed(state: RunState, fact: f.PlannerFailed) -> RunState:
-    planning = state.planning
-    unread = Reading(
-        reports=tuple(dict.fromkeys((*planning.reading.reports, *planning.unread.reports))),
-        answers=tuple(dict.fromkeys((*planning.reading.answers, *planning.unread.answers))),
-        since=planning.reading.since or planning.unread.since,
-        urgent=planning.reading.urgent or planning.unread.urgent,
-    )
-    failed = replace(
-        planning,
-        open=None,
-        reading=Reading(),
-        unread=unread,
-        failures=planning.failures + 1,
-        last_failure=fact.failure,
-        not_before=fact.not_before,
-        doing="",
-    )
-    return replace(state, planning=failed)
-
-
-def _told(state: RunState, id_: SubtaskId, at: float, *, urgent: bool) -> RunState:
-    unread = state.planning.unread
-    unread = replace(
-        unread,
-        reports=unread.reports if id_ in unread.reports else (*unread.reports, id_),
-        since=at if unread.since is None else unread.since,
-        urgent=unread.urgent or urgent,
-    )
-    return replace(state, planning=replace(state.planning, unread=unread))
 
 
 # ---- attempts -------------------------------------------------------------------------------------------------------
@@ -327,9 +286,12 @@ def _attempt_started(state: RunState, fact: f.AttemptStarted) -> RunState:
         strategy=fact.strategy,
         guidance=fact.guidance,
         started_at=fact.at,
+        allowance=fact.allowance,
     )
     subtask = state.subtasks[fact.subtask]
     started = _put(state, replace(subtask, attempts=(*subtask.attempts, attempt), failure=None))
+    if fact.worker == PLANNER:
+        started = planners.opened(started, fact.subtask)
     return replace(started, attempts=started.attempts + 1)
 
 
@@ -354,17 +316,31 @@ def _verified(state: RunState, fact: f.AttemptVerified) -> RunState:
     )
     if change is state:
         return state
+    if change.subtasks[fact.subtask].attempts[-1].worker == PLANNER:
+        return _area_landed(change, fact)
     return replace(change, landing=queue.joined(change.landing, fact.subtask))
+
+
+def _area_landed(state: RunState, fact: f.AttemptVerified) -> RunState:
+    """Nothing is merged: its subtasks have landed, and its checks pass on what they made."""
+    commit = state.subtasks[fact.subtask].attempts[-1].commit or state.tip
+    member = f.Member(subtask=fact.subtask, attempt=fact.number, commit=commit, tested=True)
+    return _landed(state, member, fact.at)
 
 
 def _model_called(state: RunState, fact: f.ModelCalled) -> RunState:
     spend = state.spend.get(fact.role, Spend()).plus(fact.usage, fact.dollars)
     state = replace(state, spend={**state.spend, fact.role: spend})
     if fact.subtask is None:
-        return replace(state, planning=replace(state.planning, turn=fact.turn, doing=fact.doing))
+        planning = planning_of(state, fact.area)
+        state = planners.put(state, fact.area, replace(planning, turn=fact.turn, doing=fact.doing))
+    if (id_ := fact.subtask or fact.area) is None:
+        return state
+    subtask = state.subtasks[id_]
+    number = fact.attempt if fact.subtask is not None else len(subtask.attempts)
 
     def counted(attempt: Attempt) -> Attempt:
-        if attempt.number != fact.attempt:
+        if attempt.number != number:
             return attempt
         return replace(
             attempt,
@@ -374,7 +350,6 @@ def _model_called(state: RunState, fact: f.ModelCalled) -> RunState:
             model=fact.model,
         )
 
-    subtask = state.subtasks[fact.subtask]
     return _put(state, replace(subtask, attempts=tuple(map(counted, subtask.attempts))))
 
 
@@ -413,7 +388,7 @@ def _failed(state: RunState, id_: SubtaskId, failure: f.Failure, report: f.Repor
         counted=subtask.counted + counted,
         retries=subtask.retries + (not counted and failure.kind != "spent"),
     )
-    state = _put(state, subtask)
+    state = planners.handed_up(_put(state, subtask), id_)
     if id_ in state.landing.queue or any(probe.holds((id_,)) for probe in state.landing.probes):
         guilty = [id_] if failure.kind == "integration" else []
         state = replace(state, landing=queue.without(state.landing, [id_], guilty=guilty))
@@ -434,9 +409,9 @@ def _remedied(state: RunState, fact: f.RemedyChosen) -> RunState:
         case "skip":
             state = _put(state, replace(subtask, skipped=True, failure=None))
             state = _close_incidents(state, of=subtask.id, recovered=False, strategy=None, at=fact.at)
-            return _told(state, subtask.id, fact.at, urgent=False)
+            return planners.told(state, subtask.id, fact.at, urgent=False)
         case "planner":
-            return _told(_put(state, replace(subtask, remedy="planner")), subtask.id, fact.at, urgent=True)
+            return planners.told(_put(state, replace(subtask, remedy="planner")), subtask.id, fact.at, urgent=True)
         case _:
             assert_never(fact.remedy)
 
@@ -473,7 +448,7 @@ def _landed(state: RunState, member: f.Member, at: float) -> RunState:
     while parent is not None and _reached(state, parent):
         state = _close_incidents(state, of=parent, recovered=True, strategy="split", at=at)
         parent = state.subtasks[parent].parent
-    return _told(state, member.subtask, at, urgent=False)
+    return planners.told(state, member.subtask, at, urgent=False)
 
 
 def _reached(state: RunState, id_: SubtaskId) -> bool:
@@ -522,9 +497,12 @@ def _asked(
     *,
     by: str,
     at: float,
+    area: Area = None,
 ) -> RunState:
     id_: QuestionId = f"q{len(state.questions) + 1}"
-    question = Question(id=id_, about=about, text=text, options=options, evidence=evidence, by=by, asked_at=at)
+    question = Question(
+        id=id_, about=about, text=text, options=options, evidence=evidence, by=by, asked_at=at, area=area
+    )
     state = replace(state, questions={**state.questions, id_: question})
     if about is None:
         return state
@@ -539,11 +517,7 @@ def _answered(state: RunState, fact: f.QuestionAnswered) -> RunState:
     if question.about is not None:
         helped = _forgiven(state, replace(state.subtasks[question.about], question=None), fact.at)
         state = _put(state, helped)
-    planning = state.planning
-    unread = replace(planning.unread, answers=(*planning.unread.answers, question.id), urgent=True)
-    unread = replace(unread, since=fact.at if unread.since is None else unread.since)
-    planning = replace(planning, unread=unread, idle_calls=0, failures=0, not_before=0.0)
-    return replace(state, planning=planning)
+    return planners.heard_answer(state, question.id, fact.at)
 
 
 def _moot(state: RunState, id_: SubtaskId, *, answer: str, by: str) -> RunState:
@@ -585,8 +559,4 @@ def _cancelled(state: RunState, fact: f.CancelRequested) -> RunState:
         if subtask.id not in members:
             state = _attempt(state, subtask.id, lambda attempt: replace(attempt, working=False, ended_at=fact.at))
     landing = queue.only(state.landing, members)
-    return replace(state, cancelled=True, landing=landing, planning=_closed(state.planning))
-
-
-def _closed(planning: Planning) -> Planning:
-    return replace(planning, open=None, reading=Reading(), doing="")
+    return planners.all_closed(replace(state, cancelled=True, landing=landing))

@@ -162,6 +162,8 @@ class PlannerCalled(Happened):
     kind: Literal["planner_called"] = "planner_called"
     call: int
     why: str
+    area: SubtaskId | None = None
+    """Whose planner; None: the run's own. So in all that follows."""
 
 
 class ModelCalled(Happened):
@@ -172,6 +174,7 @@ class ModelCalled(Happened):
     dollars: float | None
     seconds: float
     call: int | None = None
+    area: SubtaskId | None = None
     subtask: SubtaskId | None = None
     attempt: int | None = None
     turn: int = 0
@@ -216,6 +219,7 @@ class PlanRevised(Happened):
     call: int | None
     by: str
     revision: Revision
+    area: SubtaskId | None = None
 
 
 class PlannerFailed(Happened):
@@ -223,6 +227,7 @@ class PlannerFailed(Happened):
     call: int
     failure: Failure
     not_before: float
+    area: SubtaskId | None = None
 
 
 class PlanApproved(Happened):
@@ -242,6 +247,8 @@ class AttemptStarted(Happened):
     base: Sha
     strategy: Strategy
     guidance: str = ""
+    allowance: float | None = None
+    """Of an area: the dollars it may cost."""
 
 
 class WorkerStarted(Happened):

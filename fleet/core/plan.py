@@ -17,6 +17,10 @@ WORKER_SUCCEEDED = "worker_succeeded"
 """The named check of a step whose own exit code is the whole criterion."""
 
 
+PLANNER = "planner"
+"""The worker of an area: a subtask that a planner of its own breaks down."""
+
+
 class Shape(BaseModel):
     """A frozen value in which an unknown key is an error."""
 
@@ -40,6 +44,7 @@ class Estimate(Shape):
 
     minutes: float | None = Field(default=None, ge=0)
     lines: int | None = Field(default=None, ge=0)
+    dollars: float | None = Field(default=None, ge=0, description="Of an area: what it may cost.")
 
 
 class Subtask(Shape):

@@ -27,6 +27,10 @@ class Policy(Shape):
     max_depth: int = Field(default=3, ge=0, le=10)
     """Splits of splits."""
     max_subtasks: int = Field(default=500, ge=1)
+    max_areas: int = Field(default=16, ge=0)
+    """Areas of a run: subtasks with a planner of their own."""
+    area_depth: int = Field(default=1, ge=0, le=5)
+    """Areas within areas; 0: the run's own planner plans everything."""
     max_planner_calls: int = Field(default=300, ge=1)
     max_planner_failures: int = Field(default=5, ge=1)
     """Planner calls in a row that fail, until a human is asked."""

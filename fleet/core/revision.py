@@ -11,7 +11,8 @@ from pydantic import Field, JsonValue
 
 from fleet.core.ids import SubtaskId
 from fleet.core.nearest import did_you_mean
-from fleet.core.plan import Criterion, Estimate, FailureAction, Plan, Risk, Shape, Subtask
+from fleet.core.paths import matches
+from fleet.core.plan import PLANNER, Criterion, Estimate, FailureAction, Plan, Risk, Shape, Subtask
 from fleet.core.validate import Known, Problem, plan_problems
 
 
@@ -103,6 +104,12 @@ class Standings:
     depth: Mapping[SubtaskId, int] = field(default_factory=dict)
     """How many splits deep a subtask came to be."""
     max_depth: int = 3
+    mine: frozenset[SubtaskId] | None = None
+    """Those that the planner who revises may change and build on; None: all."""
+    bounds: tuple[str, ...] = ()
+    """Of an area: the paths that its subtasks have to stay within."""
+    may_delegate: bool = True
+    """Whether it may give work to planners of areas."""
 
 
 def revise_plan(
@@ -114,6 +121,7 @@ def revise_plan(
         *_target_problems(plan, revision, standings),
         *_finish_problems(revision, standings),
         *_need_problems(after, revision, standings),
+        *_area_problems(plan, revision, standings),
         *(plan_problems(after, known or Known(), places=_places(plan, revision)) if after.subtasks else ()),
     ]
     return tuple(dict.fromkeys(problems)) or after
@@ -167,7 +175,7 @@ def _rerouted(needs: tuple[SubtaskId, ...], gone: Mapping[SubtaskId, tuple[Subta
 
 
 def _target_problems(plan: Plan, revision: Revision, standings: Standings) -> Iterable[Problem]:
-    ids = frozenset(plan.ids)
+    ids = frozenset(plan.ids) if standings.mine is None else standings.mine
     seen: dict[SubtaskId, str] = {}
     for verb in ("revise", "split", "retry", "drop"):
         for index, item in enumerate(getattr(revision, verb)):
@@ -196,7 +204,8 @@ def _finish_problems(revision: Revision, standings: Standings) -> Iterable[Probl
         return
     if not (revision.synthesis or "").strip():
         yield Problem("synthesis", "is missing; `finished` comes with the outcome in a paragraph")
-    left = sorted(standings.open - {drop.id for drop in revision.drop})
+    mine = standings.open if standings.mine is None else standings.open & standings.mine
+    left = sorted(mine - {drop.id for drop in revision.drop})
     if left or revision.add or revision.split:
         yield Problem("finished", f"is refused while a subtask is open: {', '.join(left) or 'those just added'}")
 
@@ -210,3 +219,36 @@ def _need_problems(after: Plan, revision: Revision, standings: Standings) -> Ite
                 yield Problem("drop", f"{subtask.id!r} depends on {need!r}: revise it, or drop it too")
             elif need in standings.gone and subtask.id not in out:
                 yield Problem("depends_on", f"{subtask.id!r} depends on {need!r}, which was split or dropped before")
+
+
+def _area_problems(plan: Plan, revision: Revision, standings: Standings) -> Iterable[Problem]:
+    """Each planner stays within what is its own: its subtasks, its paths, and how deep areas may be in each other."""
+    new = {made.id for made in _made(revision)}
+    for place, made in _placed(revision):
+        worker = getattr(made, "worker", None)
+        if worker == PLANNER and not standings.may_delegate:
+            yield Problem(f"{place}.worker", f"{made.id!r} would be an area within an area; plan its steps yourself")
+        for need in made.depends_on or ():
+            if standings.mine is not None and need in plan.ids and need not in standings.mine | new:
+                yield Problem(f"{place}.depends_on", f"{need!r} is another planner's; depend on the area as a whole")
+        stray = [path for path in made.touches or () if standings.bounds and not matches(path, standings.bounds)]
+        if standings.bounds and made.touches == () and worker != PLANNER:
+            yield Problem(
+                f"{place}.touches", f"is empty; name what {made.id!r} changes within {', '.join(standings.bounds)}"
+            )
+        if stray:
+            yield Problem(
+                f"{place}.touches", f"{', '.join(stray)}: outside of the area ({', '.join(standings.bounds)})"
+            )
+
+
+def _made(revision: Revision) -> tuple[Subtask, ...]:
+    return (*revision.add, *(part for split in revision.split for part in split.into))
+
+
+def _placed(revision: Revision) -> Iterable[tuple[str, Subtask | Change]]:
+    """All that is described anew, with where it stands."""
+    yield from ((f"add[{index}]", new) for index, new in enumerate(revision.add))
+    for index, split in enumerate(revision.split):
+        yield from ((f"split[{index}].into[{number}]", part) for number, part in enumerate(split.into))
+    yield from ((f"revise[{index}]", change) for index, change in enumerate(revision.revise))

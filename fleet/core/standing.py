@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Literal
 
+from fleet.core.areas import Area, depth, seen_by, waits_for_area
 from fleet.core.ids import SubtaskId
 from fleet.core.revision import Standings
 from fleet.core.state import RunState, SubtaskState
@@ -49,7 +50,9 @@ def _was_blocked(subtask: SubtaskState) -> bool:
 
 
 def satisfied(state: RunState, id_: SubtaskId) -> bool:
-    """Whether everything it depends on has landed, or was skipped on purpose."""
+    """Whether everything it depends on has landed, or was skipped on purpose, and its area is being worked on."""
+    if waits_for_area(state, state.subtasks[id_]):
+        return False
     needs = (state.subtasks.get(need) for need in state.spec(id_).depends_on)
     return all(need is not None and (need.landed is not None or need.skipped) for need in needs)
 
@@ -69,8 +72,8 @@ def counts(state: RunState, now: float) -> dict[Standing, int]:
     return dict(Counter(standings(state, now).values()))
 
 
-def for_revision(state: RunState, now: float) -> Standings:
-    """What a revision may touch, now."""
+def for_revision(state: RunState, now: float, area: Area = None) -> Standings:
+    """What a revision of the run's planner, or of an area's, may touch now."""
     stand = standings(state, now)
     return Standings(
         open=frozenset(id_ for id_, where in stand.items() if where not in OVER),
@@ -79,4 +82,7 @@ def for_revision(state: RunState, now: float) -> Standings:
         gone=frozenset(id_ for id_, subtask in state.subtasks.items() if subtask.parts or subtask.dropped is not None),
         depth={id_: subtask.depth for id_, subtask in state.subtasks.items()},
         max_depth=state.policy.max_depth,
+        mine=seen_by(state, area),
+        bounds=state.spec(area).touches if area is not None else (),
+        may_delegate=depth(state, area) < state.policy.area_depth,
     )

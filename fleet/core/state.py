@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from fleet.core.facts import CheckRun, Ending, Failure, FailureKind, Member, Remedy, Report, Role, Strategy
 from fleet.core.ids import QuestionId, RunId, Sha, SubtaskId
-from fleet.core.plan import Plan, Subtask
+from fleet.core.plan import PLANNER, Plan, Subtask
 from fleet.core.policy import Policy
 from fleet.core.usage import NOTHING, Cost, Spend
 
@@ -42,6 +42,8 @@ class Attempt:
     spend: Spend = Spend()
     turn: int = 0
     doing: str = ""
+    allowance: float | None = None
+    """Of an area: what the attempt may cost, in dollars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class SubtaskState:
 
     id: SubtaskId
     parent: SubtaskId | None = None
+    area: SubtaskId | None = None
+    """The area whose planner made it."""
     depth: int = 0
     attempts: tuple[Attempt, ...] = ()
     failure: Failure | None = None
@@ -105,6 +109,8 @@ class Question:
     evidence: str
     by: str
     asked_at: float
+    area: SubtaskId | None = None
+    """The area whose planner asked."""
     answer: str | None = None
     answered_by: str | None = None
 
@@ -220,6 +226,8 @@ class Version:
     at: float
     by: str
     why: str
+    area: SubtaskId | None = None
+    """Whose planner made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +263,8 @@ class RunState:
     red_base: tuple[CheckRun, ...] = ()
     """Checks that were red before anything was done, and have not passed on any tree since."""
     planning: Planning = Planning()
+    areas: Mapping[SubtaskId, Planning] = field(default_factory=dict)
+    """Where the conversation with the planner of each area stands."""
     questions: Mapping[QuestionId, Question] = field(default_factory=dict)
     incidents: tuple[Incident, ...] = ()
     spend: Mapping[Role, Spend] = field(default_factory=dict)
@@ -317,7 +327,7 @@ class RunState:
 
     def running(self) -> list[tuple[SubtaskState, Attempt]]:
         """Attempts that hold one of the run's worker places."""
-        return [(subtask, attempt) for subtask, attempt in self.underway() if attempt.commit is None]
+        return [(s, attempt) for s, attempt in self.underway() if attempt.commit is None and attempt.worker != PLANNER]
 
     def working(self) -> int:
         """Agents in conversation or at work right now."""

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from fleet.core.ids import SubtaskId, is_slug
 from fleet.core.nearest import did_you_mean
 from fleet.core.paths import path_problem
-from fleet.core.plan import WORKER_SUCCEEDED, Criterion, Plan, Subtask
+from fleet.core.plan import PLANNER, WORKER_SUCCEEDED, Criterion, Plan, Subtask
 
-PLANNER = "planner"
 LONGEST_TITLE = 200
 LONGEST_GOAL = 50_000
 
@@ -30,6 +29,7 @@ class Known:
     """What the surroundings offer to a plan. `workers` and `checks` are None where nobody knows yet."""
 
     max_subtasks: int = 500
+    max_areas: int = 16
     workers: frozenset[str] | None = None
     checks: frozenset[str] | None = None
 
@@ -56,6 +56,11 @@ def plan_problems(
 def _count_problems(plan: Plan, known: Known) -> Iterator[Problem]:
     if len(plan.subtasks) > known.max_subtasks:
         yield Problem("subtasks", f"holds {len(plan.subtasks)}; at most {known.max_subtasks} (planner.max_subtasks)")
+    areas = sum(subtask.worker == PLANNER for subtask in plan.subtasks)
+    if areas > known.max_areas:
+        yield Problem(
+            "subtasks", f"hold {areas} areas (worker {PLANNER!r}); at most {known.max_areas} (planner.max_areas)"
+        )
     for id_, count in Counter(plan.ids).items():
         if count > 1:
             yield Problem("subtasks", f"{count} subtasks are called {id_!r}; every id must be its own")
@@ -77,7 +82,7 @@ def subtask_problems(subtask: Subtask, ids: Collection[SubtaskId], known: Known,
         yield Problem(f"{at}.acceptance", f"{subtask.id!r} has no acceptance criterion; nothing could show it is done")
     for index, criterion in enumerate(subtask.acceptance):
         yield from _criterion_problems(criterion, known, at=f"{at}.acceptance[{index}]")
-    if known.workers is not None and subtask.worker not in known.workers:
+    if known.workers is not None and subtask.worker not in known.workers | {PLANNER}:
         there = did_you_mean(subtask.worker, known.workers) or f"; there are {', '.join(sorted(known.workers))}"
         yield Problem(f"{at}.worker", f"no worker kind is called {subtask.worker!r}{there}")
 

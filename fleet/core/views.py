@@ -3,41 +3,64 @@
 from collections import Counter
 from typing import Any
 
+from fleet.core.areas import Area, planning_of, seen_by, spent
 from fleet.core.budget import over_budget, run_budgets
 from fleet.core.decide import awaits_approval
 from fleet.core.facts import Role
+from fleet.core.ids import SubtaskId
 from fleet.core.plan import Subtask
 from fleet.core.standing import Standing, counts, standing, standings
 from fleet.core.state import Incident, Question, RunState, SubtaskState
 from fleet.core.usage import Spend
 
 EVIDENCE = 3_000  # characters of evidence a planner sees of one failure
+GOAL = 1_000  # characters of an open subtask's goal it sees
 HISTORY = 4  # failures of one subtask it sees
 ROLES: tuple[Role, ...] = ("planner", "worker")  # that every run has
 ROUNDED = {"dollars": 4, "tokens": 0, "minutes": 1, "attempts": 0}
 
 
-def planner_state(state: RunState, now: float) -> dict[str, Any]:
-    """The `<state>` block of the model protocol."""
-    reading = state.planning.reading
+def planner_state(state: RunState, now: float, area: Area = None) -> dict[str, Any]:
+    """The `<state>` block of the model protocol: of the whole run, or of an area."""
+    reading = planning_of(state, area).reading
+    seen = seen_by(state, area)
+    asked = (q for q in state.questions.values() if (q.about in seen if q.about is not None else q.area == area))
     return {
         "run": state.run,
-        "goal": state.plan.goal or state.goal[:2000],
+        **({"area": area} if area is not None else {}),
+        "goal": state.spec(area).goal if area is not None else state.plan.goal or state.goal[:2000],
         "plan_version": state.plan.version,
         "tip": state.tip,
-        "budget": budget_left(state, now),
-        "subtasks": [_for_planner(state, spec, now) for spec in state.plan.subtasks],
+        "budget": budget_left(state, now, area),
+        "subtasks": [_for_planner(state, spec, now) for spec in state.plan.subtasks if spec.id in seen],
         "reports_since_last_call": list(reading.reports),
         "questions": [
             {"id": question.id, "about": question.about, "question": question.text, "answer": question.answer}
-            for question in state.questions.values()
+            for question in asked
         ],
     }
 
 
-def budget_left(state: RunState, now: float) -> dict[str, float | str | None]:
+def area_view(state: RunState, area: SubtaskId) -> dict[str, Any]:
+    """What an area is, for its planner: the subtask, and why an earlier attempt at it came to nothing."""
+    spec, subtask = state.spec(area), state.subtasks[area]
+    return {
+        "subtask": spec.model_dump(mode="json", exclude_defaults=True),
+        "attempt": len(subtask.attempts),
+        "guidance": subtask.attempts[-1].guidance,
+        "failures": _failures(subtask),
+        "results": {need: _result(state.subtasks[need]) for need in spec.depends_on},
+    }
+
+
+def budget_left(state: RunState, now: float, area: Area = None) -> dict[str, float | str | None]:
     """What is left: of dollars and minutes always, None without a limit; and a word when it is little."""
-    left = {f"{budget.unit}_left": round(budget.left, ROUNDED[budget.unit]) for budget in run_budgets(state, now)}
+    budgets = {budget.unit: budget.left for budget in run_budgets(state, now)}
+    share = state.subtasks[area].attempts[-1].allowance if area is not None else None
+    if area is not None and share is not None:
+        own = max(0.0, share - spent(state, area))
+        budgets["dollars"] = min(own, budgets.get("dollars", own))
+    left = {f"{unit}_left": round(amount, ROUNDED[unit]) for unit, amount in budgets.items()}
     said: dict[str, float | str | None] = {"dollars_left": None, "minutes_left": None, **left}
     return {**said, "low": f"{state.low}: see that what is close gets done"} if state.low else said
 
@@ -47,6 +70,35 @@ def _for_planner(state: RunState, spec: Subtask, now: float) -> dict[str, Any]:
     where = standing(state, spec.id, now)
     last = subtask.last
     report = last.report if last is not None else None
+    open_ = {} if subtask.closed else _to_do(spec)
+    return {
+        "id": spec.id,
+        "title": spec.title,
+        "status": "dropped" if where == "split" else where,
+        "attempts": len(subtask.attempts),
+        "depends_on": list(spec.depends_on),
+        "worker": spec.worker,
+        "result": _result(subtask),
+        "recommendations": [*report.recommendations, *report.needs, *report.discovered] if report else [],
+        "failures": _failures(subtask),
+        **open_,
+    }
+
+
+def _to_do(spec: Subtask) -> dict[str, Any]:
+    """What an open subtask asks for, so that it can be judged and revised."""
+    checks = [criterion.run or criterion.criterion for criterion in spec.acceptance]
+    return {"goal": spec.goal[:GOAL], "touches": list(spec.touches), "acceptance": checks}
+
+
+def _result(subtask: SubtaskState) -> str:
+    if subtask.parts:
+        return f"split into {', '.join(subtask.parts)}"
+    report = subtask.last.report if subtask.last is not None else None
+    return report.summary if report else ""
+
+
+def _failures(subtask: SubtaskState) -> list[dict[str, Any]]:
     failures = [
         {
             "attempt": attempt.number,
@@ -57,17 +109,7 @@ def _for_planner(state: RunState, spec: Subtask, now: float) -> dict[str, Any]:
         for attempt in subtask.attempts
         if attempt.failure is not None
     ]
-    return {
-        "id": spec.id,
-        "title": spec.title,
-        "status": "dropped" if where == "split" else where,
-        "attempts": len(subtask.attempts),
-        "depends_on": list(spec.depends_on),
-        "worker": spec.worker,
-        "result": f"split into {', '.join(subtask.parts)}" if subtask.parts else report.summary if report else "",
-        "recommendations": [*report.recommendations, *report.needs, *report.discovered] if report else [],
-        "failures": failures[-HISTORY:],
-    }
+    return failures[-HISTORY:]
 
 
 # ---- status ---------------------------------------------------------------------------------------------------------

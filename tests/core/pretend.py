@@ -5,17 +5,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from fleet.core import facts as f
+from fleet.core.areas import Area, seen_by
 from fleet.core.blame import sent_back
 from fleet.core.commands import CallPlanner, CheckBase, Command, Publish, RunAttempt, TestBatch, VerifyAttempt, effects
 from fleet.core.decide import awaits_approval, decide, next_wake
 from fleet.core.evolve import evolve
-from fleet.core.plan import Criterion, Plan, Subtask
+from fleet.core.plan import PLANNER, Criterion, Plan, Subtask
 from fleet.core.policy import Policy
 from fleet.core.remedies import KINDS
 from fleet.core.revision import Ask, Drop, Retry, Revision, Split, revise_plan
 from fleet.core.standing import for_revision, standings
 from fleet.core.state import RunState
 from fleet.core.usage import Usage
+from fleet.core.validate import Known
 
 KINDS_HERE = tuple(kind for kind in KINDS if kind != "configuration")
 
@@ -50,6 +52,8 @@ class Pretend:
     seed: int
     policy: Policy
     trouble: float = 0.3
+    areas: float = 0.0
+    """How often a subtask is an area."""
     now: float = 0.0
     state: RunState = field(init=False)
     facts: list[f.Fact] = field(default_factory=list)
@@ -60,6 +64,7 @@ class Pretend:
         self.facts = [started(self.policy)]
         self.state = evolve(None, self.facts[0])
         self.names = 0
+        self.older: list[str] = []
         self.settle()
 
     # ---- the engine's part
@@ -97,8 +102,8 @@ class Pretend:
         match command:
             case CheckBase(base=base):
                 self.gate(base)
-            case CallPlanner(call=call):
-                self.plan(call)
+            case CallPlanner(call=call, area=area):
+                self.plan(call, area)
             case RunAttempt(subtask=id_, number=number):
                 self.work(id_, number)
             case VerifyAttempt(subtask=id_, number=number):
@@ -198,19 +203,22 @@ class Pretend:
     def clashes(self, member: f.Member) -> bool:
         return random.Random(f"{self.seed} clash {member.commit}").random() < self.trouble / 3  # noqa: S311
 
-    def plan(self, call: int) -> None:
+    def plan(self, call: int, area: Area) -> None:
         if self.unlucky():
             failure = f.Failure(kind="transient", summary="overloaded")
-            self.record(f.PlannerFailed(at=self.now, call=call, failure=failure, not_before=self.now + 1))
+            self.record(f.PlannerFailed(at=self.now, call=call, failure=failure, not_before=self.now + 1, area=area))
             return
-        revision = self.revision()
-        revised = revise_plan(self.state.plan, revision, for_revision(self.state, self.now))
+        revision = self.revision(area)
+        known = Known(max_areas=self.policy.max_areas)
+        revised = revise_plan(self.state.plan, revision, for_revision(self.state, self.now, area), known)
         if not isinstance(revised, Plan):
             revision = Revision(assessment="never mind")
-        self.record(f.PlanRevised(at=self.now, call=call, by="planner", revision=revision))
+        self.record(f.PlanRevised(at=self.now, call=call, by="planner", revision=revision, area=area))
 
-    def revision(self) -> Revision:
-        where = standings(self.state, self.now)
+    def revision(self, area: Area) -> Revision:
+        seen = seen_by(self.state, area)
+        where = {id_: standing for id_, standing in standings(self.state, self.now).items() if id_ in seen}
+        self.older = [*where]
         if not where:
             return Revision(assessment="the first steps", add=tuple(self.new(self.chance.randint(1, 6))))
         open_ = [id_ for id_, standing in where.items() if standing not in {"merged", "dropped", "split"}]
@@ -241,7 +249,8 @@ class Pretend:
         fresh: list[Subtask] = []
         for _ in range(count):
             self.names += 1
-            older = [*self.state.plan.ids, *(made.id for made in fresh)]
+            older = [*self.older, *(made.id for made in fresh)]
             needs = self.chance.sample(older, k=min(len(older), self.chance.randint(0, 2)))
-            fresh.append(subtask(f"s{self.names}", *needs))
+            made = subtask(f"s{self.names}", *needs)
+            fresh.append(made.model_copy(update={"worker": PLANNER}) if self.chance.random() < self.areas else made)
         return fresh

@@ -53,7 +53,7 @@ def test_a_path_without_wildcards_names_itself_and_what_is_below_it(path: str) -
     assert not matches(f"{path}x", [path])
 
 
-@given(st.text(string.printable, min_size=1, max_size=12))
+@given(st.text(string.printable, min_size=1, max_size=12).filter(lambda path: not path.startswith("./")))
 def test_what_is_no_wildcard_stands_for_itself(path: str) -> None:
     plain = path.replace("*", "+").replace("?", "+")
     assert matches(plain.rstrip("/") or "+", [plain.rstrip("/") or "+"])

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fleet.core.areas import depth
 from fleet.core.evolve import evolve
-from fleet.core.facts import FACT, AttemptCommitted, AttemptFailed, AttemptStarted, BatchTested, Member
+from fleet.core.facts import FACT, AttemptCommitted, AttemptFailed, AttemptStarted, AttemptVerified, BatchTested, Member
 from fleet.core.policy import Policy
 from fleet.core.state import RunState
 from fleet.core.validate import find_cycle
@@ -33,8 +34,11 @@ policies = st.builds(
     budget_minutes=st.none() | st.floats(0.1, 5.0),
     answer_wait_s=st.just(30.0),
     review=st.booleans(),
+    max_areas=st.integers(0, 6),
+    area_depth=st.integers(0, 2),
 )
-worlds = st.builds(Pretend, seed=st.integers(0, 10**9), policy=policies, trouble=st.floats(0.0, 0.6))
+shares = st.sampled_from((0.0, 0.0, 0.2, 0.5))
+worlds = st.builds(Pretend, seed=st.integers(0, 10**9), policy=policies, trouble=st.floats(0.0, 0.6), areas=shares)
 
 
 def steps(world: Pretend) -> Iterator[None]:
@@ -67,6 +71,8 @@ def test_limits_are_never_exceeded(world: Pretend) -> None:
         assert len(state.running()) <= policy.workers
         assert state.planning.calls <= policy.max_planner_calls
         assert all(subtask.counted <= policy.max_attempts for subtask in state.subtasks.values())
+        assert sum(id_ in state.areas for id_ in state.plan.ids) <= policy.max_areas
+        assert all(depth(state, area) <= policy.area_depth for area in state.areas)
         assert all(subtask.depth <= policy.max_depth for subtask in state.subtasks.values())
         assert len(state.landing.probes) <= policy.slots
         assert all(len(probe.members) <= policy.batch for probe in state.landing.probes)
@@ -108,9 +114,12 @@ def test_dependencies_land_first_and_each_subtask_lands_once(world: Pretend) -> 
     order = {id_: index for index, id_ in enumerate(world.landed)}
     assert len(order) == len(world.landed)
     landed: set[str] = set()
+    finished: set[str] = set()
     for fact in world.facts:
+        if isinstance(fact, AttemptVerified) and fact.subtask in world.state.areas:
+            finished.add(fact.subtask)
         if isinstance(fact, AttemptStarted):
-            missing = set(needs_of(world.state)[fact.subtask]) - order.keys()
+            missing = set(needs_of(world.state)[fact.subtask]) - order.keys() - finished
             assert not missing, f"{fact.subtask} started before {missing}"
         landed |= {member.subtask for member in getattr(fact, "landed", ())}
     assert landed == set(order)

@@ -55,7 +55,8 @@ def test_the_policy_and_the_sections_agree_in_defaults_and_bounds() -> None:
         *((name, Limits, name) for name in ("backoff_first_s", "backoff_cap_s")),
         *((name, Checks, name) for name in ("allow_red_base", "reruns")),
         *((name, Landing, name) for name in ("batch", "slots", "every_commit", "every_commit_within_s")),
-        *(("max_subtasks", Planner, "max_subtasks"), ("settle_s", Planner, "settle_s")),
+        *((name, Planner, name) for name in ("max_subtasks", "max_areas", "area_depth")),
+        ("settle_s", Planner, "settle_s"),
         *((f"max_planner_{name}", Planner, f"max_{name}") for name in ("calls", "failures")),
     ]
     assert {pair[0] for pair in pairs} | {"answer_wait_s", "check_base"} == set(Policy.model_fields)
@@ -71,7 +72,14 @@ def test_every_setting_reaches_the_policy() -> None:
     config = Config.model_validate(
         {
             "run": {"workers": 3, "budget_soft": 0.5, "review": True, **dict.fromkeys(BUDGETS, 9)},
-            "planner": {"max_subtasks": 4, "max_calls": 5, "max_failures": 6, "settle_s": 7.0},
+            "planner": {
+                "max_subtasks": 4,
+                "max_areas": 3,
+                "area_depth": 2,
+                "max_calls": 5,
+                "max_failures": 6,
+                "settle_s": 7.0,
+            },
             "limits": {
                 "attempts": 8,
                 "retries": 9,

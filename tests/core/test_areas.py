@@ -1,0 +1,227 @@
+"""Areas: a planner of its own for a part of a wide epic, with a state and a share of the budget of its own."""
+
+from fleet.core import facts as f
+from fleet.core.areas import allowance, in_charge, spent
+from fleet.core.commands import CallPlanner, RunAttempt, VerifyAttempt
+from fleet.core.plan import PLANNER, Estimate, Plan, Subtask
+from fleet.core.policy import Policy
+from fleet.core.revision import Revision, revise_plan
+from fleet.core.standing import for_revision
+from fleet.core.usage import Usage
+from fleet.core.validate import Known
+from fleet.core.views import area_view, planner_state
+from tests.core.pretend import subtask
+from tests.core.story import Story, failure, plan_of
+
+
+def area(id_: str, *needs: str, **fields: object) -> Subtask:
+    return subtask(id_, *needs).model_copy(update={"worker": PLANNER, **fields})
+
+
+def began(policy: Policy | None = None, *more: Subtask, **fields: object) -> Story:
+    """A run whose planner made the area `auth`, which `docs` waits for; its planner is being asked."""
+    story = Story(policy or Policy())
+    story.planner_answers(add=(area("auth", **fields), subtask("docs", "auth"), *more))
+    return story
+
+
+def answers(story: Story, area_: str, **fields: object) -> None:
+    call = story.state.areas[area_].open
+    assert call is not None, f"the planner of {area_} was not called"
+    revision = Revision.model_validate({"assessment": "so it is", **fields})
+    story.happens(f.PlanRevised(at=story.now, call=call, by="planner", revision=revision, area=area_))
+
+
+def plans(story: Story, area_: str, *lines: str) -> None:
+    answers(story, area_, add=plan_of(*lines).subtasks)
+
+
+def problems(story: Story, revision: Revision, area_: str | None) -> list[str]:
+    revised = revise_plan(story.state.plan, revision, for_revision(story.state, story.now, area_), Known())
+    return [] if isinstance(revised, Plan) else [str(problem) for problem in revised]
+
+
+def shown(story: Story, area_: str | None) -> dict[str, str]:
+    return {one["id"]: one["status"] for one in planner_state(story.state, story.now, area_)["subtasks"]}
+
+
+def verified(story: Story, id_: str) -> None:
+    number = story.current(id_).number
+    story.happens(f.AttemptVerified(at=story.now, subtask=id_, number=number, checks=()))
+
+
+def test_an_area_gets_a_planner_of_its_own_and_no_workers_place() -> None:
+    story = began(Policy(workers=1), subtask("other"))
+    assert story.standings() == {"auth": "running", "docs": "waiting", "other": "running"}
+    assert story.effects() == (CallPlanner(2, "auth"), RunAttempt("other", 1))
+
+
+def test_each_planner_is_shown_its_own_and_hears_of_its_own() -> None:
+    story = began()
+    plans(story, "auth", "tokens", "login needs tokens")
+    assert shown(story, None) == {"auth": "running", "docs": "waiting"}
+    assert shown(story, "auth") == {"tokens": "running", "login": "waiting"}
+    story.attempt_fails("tokens")
+    assert story.state.planning.open is None
+    assert (story.state.areas["auth"].open, story.state.areas["auth"].why) == (3, "failures")
+    assert planner_state(story.state, 0, "auth")["reports_since_last_call"] == ["tokens"]
+    assert planner_state(story.state, 0, "auth")["area"] == "auth"
+
+
+def test_a_finished_area_is_checked_on_the_tip_and_its_synthesis_goes_to_the_parent() -> None:
+    story = began()
+    plans(story, "auth", "tokens")
+    story.landed("tokens")
+    answers(story, "auth", finished=True, synthesis="tokens are signed")
+    assert story.effects() == (VerifyAttempt("auth", 1),)
+    assert story.current("auth").commit == story.state.tip
+    verified(story, "auth")
+    assert story.standings() == {"auth": "merged", "docs": "running", "tokens": "merged"}
+    assert story.state.landing.queue == ()
+    assert story.state.commits == 1
+    assert story.state.planning.unread.reports == ("auth",)
+    assert planner_state(story.state, 0)["subtasks"][0]["result"] == "tokens are signed"
+    assert shown(story, None) == {"auth": "merged", "docs": "running"}
+
+
+def test_an_area_whose_checks_fail_goes_back_to_the_parent_and_may_be_planned_again() -> None:
+    story = began()
+    plans(story, "auth", "tokens")
+    story.landed("tokens")
+    answers(story, "auth", finished=True, synthesis="done")
+    story.attempt_fails("auth")
+    assert (story.standing("auth"), story.state.planning.why) == ("failed", "failures")
+    story.planner_answers(retry=[{"id": "auth", "guidance": "sign them"}])
+    assert story.current("auth").number == 2
+    assert story.state.areas["auth"].why == "conclude"
+    view = area_view(story.state, "auth")
+    assert (view["attempt"], view["guidance"], view["failures"][0]["class"]) == (2, "sign them", "check")
+    assert shown(story, "auth") == {"tokens": "merged"}
+
+
+def test_a_planner_that_gives_up_on_its_area_hands_it_to_the_parent_with_what_is_open() -> None:
+    story = began()
+    plans(story, "auth", "tokens")
+    story.attempt_fails("tokens")
+    for _ in range(5):
+        call = story.state.areas["auth"].open
+        assert call is not None
+        lost = f.PlannerFailed(at=story.now, call=call, failure=failure("protocol"), not_before=story.now, area="auth")
+        story.happens(lost)
+    assert story.standing("auth") == "failed"
+    assert "its planner failed 5 times" in (story.of("auth").failure or failure()).summary
+    assert shown(story, None) == {"auth": "failed", "docs": "waiting", "tokens": "failed"}
+    assert set(story.state.planning.reading.reports) == {"auth", "tokens"}
+    assert in_charge(story.state, "tokens") is None
+
+
+def test_what_is_open_in_an_area_waits_while_nobody_answers_for_it_and_goes_with_it() -> None:
+    story = began(Policy(workers=1))
+    plans(story, "auth", "tokens", "login")
+    story.happens(f.AttemptFailed(at=story.now, subtask="auth", number=1, failure=failure("protocol")))
+    story.landed("tokens")
+    assert story.standing("login") == "waiting"
+    story.planner_answers(drop=[{"id": "auth", "why": "no"}, {"id": "docs", "why": "no"}])
+    assert story.standings() == {"auth": "dropped", "docs": "dropped", "tokens": "merged", "login": "dropped"}
+
+
+def test_an_area_has_a_share_of_the_budget_and_ends_when_it_is_spent() -> None:
+    story = began(Policy(budget_dollars=9.0), area("ui"))
+    assert story.current("auth").allowance == 3.0  # two areas, and one share for what is no area
+    assert planner_state(story.state, 0, "auth")["budget"]["dollars_left"] == 3.0
+    plans(story, "auth", "tokens", "login")
+    story.model_is_called("tokens", dollars=2.0)
+    assert spent(story.state, "auth") == 2.0
+    assert planner_state(story.state, 0, "auth")["budget"]["dollars_left"] == 1.0
+    story.model_is_called("login", dollars=1.5)
+    assert (story.of("auth").attempts[0].failure or failure()).kind == "budget"
+    assert story.standing("login") == "running"
+    assert story.state.planning.why == "failures"
+
+
+def test_calls_of_an_areas_planner_are_its_spending() -> None:
+    story = began(Policy(budget_dollars=9.0))
+    call = f.ModelCalled(
+        at=0, role="planner", model="m", usage=Usage(input=1), dollars=1.0, seconds=1, call=2, area="auth", turn=3
+    )
+    story.happens(call)
+    assert spent(story.state, "auth") == 1.0
+    assert (story.state.areas["auth"].turn, story.state.planning.turn) == (3, 0)
+
+
+def test_a_plan_may_say_what_an_area_costs() -> None:
+    story = began(Policy(budget_dollars=9.0), estimate=Estimate(dollars=1.5))
+    assert story.current("auth").allowance == 1.5
+    assert allowance(began(estimate=Estimate(dollars=2)).state, "auth") == 2
+    assert allowance(began().state, "auth") is None
+
+
+def test_a_planner_stays_within_its_area() -> None:
+    story = began(None, subtask("other"), touches=("src/auth/**",))
+    inside = subtask("tokens", "other").model_copy(update={"touches": ("src/auth/a.py", "src/b.py")})
+    assert problems(story, Revision(assessment="", add=(inside,)), "auth") == [
+        "add[0].depends_on: 'other' is another planner's; depend on the area as a whole",
+        "add[0].touches: src/b.py: outside of the area (src/auth/**)",
+    ]
+    [deeper, empty] = problems(story, Revision(assessment="", add=(area("deep"), subtask("free"))), "auth")
+    assert "an area within an area" in deeper
+    assert empty == "add[1].touches: is empty; name what 'free' changes within src/auth/**"
+    retry = Revision.model_validate({"assessment": "", "drop": [{"id": "other", "why": "x"}]})
+    assert problems(story, retry, "auth") == ["drop[0].id: no subtask is called 'other'"]
+    fine = subtask("tokens").model_copy(update={"touches": ("src/auth/**",)})
+    assert problems(story, Revision(assessment="", add=(fine,)), "auth") == []
+
+
+def test_the_parent_can_not_reach_into_an_area_that_is_worked_on() -> None:
+    story = began()
+    plans(story, "auth", "tokens")
+    into = Revision.model_validate({"assessment": "", "add": [subtask("x", "tokens")]})
+    assert problems(story, into, None) == [
+        "add[0].depends_on: 'tokens' is another planner's; depend on the area as a whole"
+    ]
+    finish = Revision(assessment="", finished=True, synthesis="done")
+    assert "auth" in problems(story, finish, None)[0]
+
+
+def test_areas_are_counted_and_their_depth_is_bounded() -> None:
+    story = Story(Policy(area_depth=0))
+    assert "an area within an area" in problems(story, Revision(assessment="", add=(area("auth"),)), None)[0]
+    many = Revision(assessment="", add=tuple(area(f"a{n}") for n in range(3)))
+    revised = revise_plan(Plan(), many, for_revision(Story().state, 0), Known(max_areas=2))
+    assert "hold 3 areas" in str(revised)
+
+
+def test_an_answer_goes_to_the_planner_who_asked() -> None:
+    story = began()
+    plans(story, "auth", "tokens")
+    story.attempt_fails("tokens")
+    answers(story, "auth", ask=[{"about": "tokens", "question": "how?"}])
+    assert story.standing("tokens") == "escalated"
+    assert planner_state(story.state, 0)["questions"] == []
+    story.human_answers("q1", "so")
+    assert (story.state.areas["auth"].why, story.state.planning.open) == ("answers", None)
+    assert planner_state(story.state, 0, "auth")["questions"][0]["answer"] == "so"
+
+
+def test_a_question_in_an_area_that_nobody_answers_ends_the_run_as_partial() -> None:
+    story = began(Policy(answer_wait_s=60))
+    plans(story, "auth", "tokens")
+    story.attempt_fails("tokens")
+    answers(story, "auth", ask=[{"about": "tokens", "question": "how?"}])
+    story.time_passes(61)
+    assert (story.state.ending, story.state.ending_why) == ("partial", "nobody answered q1")
+
+
+def test_a_planner_that_says_nothing_twice_loses_its_area() -> None:
+    story = began()
+    answers(story, "auth")
+    answers(story, "auth")
+    assert (story.of("auth").attempts[0].failure or failure()).summary.startswith("its planner had nothing more to do")
+    assert story.state.planning.why == "failures"
+
+
+def test_a_cancelled_run_asks_no_planner() -> None:
+    story = began()
+    story.happens(f.CancelRequested(at=0, by="ada"))
+    assert story.state.ending == "cancelled"
+    assert story.state.areas["auth"].open is None
