@@ -121,10 +121,11 @@ class Journal:
 
     # ---- reading
 
-    def facts(self, after: int = 0) -> list[tuple[int, Fact]]:
-        """The facts after number `after`, with their numbers."""
+    def facts(self, after: int = 0, limit: int = -1) -> list[tuple[int, Fact]]:
+        """The facts after number `after`, with their numbers; at most `limit` of them, where that is not negative."""
+        wanted = "select seq, body from facts where seq > ? order by seq limit ?"
         with _readable_errors(self.path):
-            rows = self._db.execute("select seq, body from facts where seq > ? order by seq", (after,)).fetchall()
+            rows = self._db.execute(wanted, (after, limit)).fetchall()
         return [(seq, self._parsed(FACT, f"fact {seq}", body)) for seq, body in rows]
 
     def _parsed(self, shape: TypeAdapter[Row], what: str, body: str) -> Row:

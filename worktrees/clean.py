@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from fleet.core.ids import RunId, Sha, attempt_ref, base_ref, run_refs, tip_ref
 from worktrees.commits import PATCH
@@ -94,3 +95,17 @@ async def stored_diff(state_dir: Path, run: RunId, base: Sha, commit: Sha) -> st
         if await git.sha(base) is not None and await git.sha(commit) is not None:
             return text(await git(*PATCH, base, commit, cap=DIFF_CAP))
     return None
+
+
+async def stored_copy(state_dir: Path, run: RunId, commit: Sha, into: Path) -> bool:
+    """Check a commit of a run out into an empty folder that no repository knows of; False where no store has it."""
+    for home in _homes(state_dir, run):
+        git = Store(home).git
+        if await git.sha(commit) is None:
+            continue
+        with TemporaryDirectory(prefix="fleet-index-") as passing:
+            env = {"GIT_INDEX_FILE": str(Path(passing, "index")), "GIT_WORK_TREE": str(into)}
+            await git("read-tree", commit, env=env)
+            await git("checkout-index", "--all", "--force", env=env)
+        return True
+    return False

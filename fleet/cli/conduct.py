@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,8 @@ from fleet.ports import FleetError
 if TYPE_CHECKING:
     from fleet.cli.exporter import Exporter
 
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 def conduct(fleet: Fleet, folder: RunFolder, *, interactive: bool, as_json: bool) -> f.Ending | None:
     """Work on a run until it ends or is interrupted; how it ended."""
@@ -39,6 +41,11 @@ def conduct(fleet: Fleet, folder: RunFolder, *, interactive: bool, as_json: bool
             if folder.state().epoch == 0:
                 folder.remove()
         raise
+    return conclude(fleet, folder, as_json=as_json)
+
+
+def conclude(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> f.Ending | None:
+    """The last word about a run: how it ended. One that came to nothing is forgotten, and its failure is the answer."""
     state = folder.state()
     if state.ending == "failed" and _came_to_nothing(state):
         folder.remove()
@@ -72,10 +79,10 @@ def failure_of(state: RunState) -> f.Failure | None:
 
 async def _conduct(fleet: Fleet, folder: RunFolder, known: int, *, interactive: bool, as_json: bool) -> None:
     stop = CancelScope()
-    with _metrics(fleet, folder) as exporter, open_screen(interactive=interactive, quiet=as_json) as screen:
+    with metrics(fleet, folder) as exporter, open_screen(interactive=interactive, quiet=as_json) as screen:
         follower = Follower(folder, screen, known, interactive=interactive)
         async with create_task_group() as sides:
-            sides.start_soon(_listen, folder, stop)
+            sides.start_soon(listen, folder, stop)
             sides.start_soon(follower.follow)
             if exporter is not None:
                 sides.start_soon(exporter.watch_loop)
@@ -85,7 +92,7 @@ async def _conduct(fleet: Fleet, folder: RunFolder, known: int, *, interactive: 
 
 
 @contextmanager
-def _metrics(fleet: Fleet, folder: RunFolder) -> Iterator[Exporter | None]:
+def metrics(fleet: Fleet, folder: RunFolder) -> Iterator[Exporter | None]:
     """Figures for Prometheus while the run lasts, where they are wanted. A port that is taken costs no run."""
     wanted = fleet.config.metrics
     if not wanted.listen:
@@ -105,9 +112,9 @@ def _metrics(fleet: Fleet, folder: RunFolder) -> Iterator[Exporter | None]:
         yield exporter
 
 
-async def _listen(folder: RunFolder, stop: CancelScope) -> None:
+async def listen(folder: RunFolder, stop: CancelScope, stops: Sequence[signal.Signals] = STOPS) -> None:
     """The first signal drains, the second stops at once."""
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+    with anyio.open_signal_receiver(*stops) as signals:
         async for _ in signals:
             break
         with Journal(folder.journal) as journal:

@@ -79,7 +79,7 @@ class Follower:
             if view.seq > self._shown:
                 self._shown = view.seq
                 for row in (said(state, fact) or "").splitlines():
-                    self._screen.event(f"{_stamp(state, fact)}  {row}")
+                    self._screen.event(f"{stamp(state, fact)}  {row}")
 
         view.refresh(event)
 
@@ -122,6 +122,7 @@ def _decide(journal: Journal, state: RunState, answer: str) -> None:
         journal.ask(request)
 
 
-def _stamp(state: RunState, fact: f.Fact) -> str:
+def stamp(state: RunState, fact: f.Fact) -> str:
+    """When in the run it happened."""
     minutes, seconds = divmod(int(max(0.0, fact.at - state.started_at)), 60)
     return f"{minutes:3}:{seconds:02}"

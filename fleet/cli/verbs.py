@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fleet import __version__
-from fleet.cli import act, begin, evidence, look, tools
+from fleet.cli import act, begin, evidence, look, tools, watch
 from fleet.errors import FleetError
 
 INTERRUPTED = 130
@@ -20,6 +20,7 @@ Examples:
   fleet doctor                         what this machine has and lacks
   fleet run "Add a health endpoint"    plan it, build it, land it
   fleet run epic.md --workers 100 --budget 20
+  fleet watch                          the latest run on the screen: watch it, act on it
   fleet status                         how the latest run is doing
   fleet merge RUN --into main          take the result
 """
@@ -32,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for module in (begin, look, act, evidence, tools):
+for module in (begin, watch, look, act, evidence, tools):
     module.register(app)
 
 

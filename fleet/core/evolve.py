@@ -198,6 +198,8 @@ def _revised(state: RunState, fact: f.PlanRevised) -> RunState:
     state = _with_standings(state, revision, fact.at)
     for ask in revision.ask:
         state = _asked(state, ask.about, ask.question, ask.options, "", by=fact.by, at=fact.at, area=fact.area)
+    if fact.call is None:  # a person's: what the planner is at goes on
+        return planners.put(state, None, replace(state.planning, idle_calls=0))
     state = planners.put(state, fact.area, planners.answered(planning_of(state, fact.area), revision))
     return _area_finished(state, fact.area, revision) if fact.area is not None and revision.finished else state
 

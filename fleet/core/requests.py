@@ -9,11 +9,15 @@ from pydantic import Field, TypeAdapter
 
 from fleet.core import facts as f
 from fleet.core.nearest import did_you_mean
-from fleet.core.standing import standing
+from fleet.core.plan import Plan
+from fleet.core.revision import revise_plan
+from fleet.core.standing import for_revision, standing
 from fleet.core.state import RunState
+from fleet.core.validate import Known
 
 Request = (
     f.PlanApproved
+    | f.PlanRevised
     | f.Paused
     | f.Unpaused
     | f.DrainRequested
@@ -32,16 +36,28 @@ def accept(state: RunState, request: Request) -> str | None:
             return _answer_problem(state, request)
         case f.RetryRequested():
             return _retry_problem(state, request)
-        case f.PlanApproved() | f.Paused() | f.DrainRequested() | f.CancelRequested() if state.ended:
+        case f.PlanApproved() | f.PlanRevised() | f.Paused() | f.DrainRequested() | f.CancelRequested() if state.ended:
             return f"{state.run} has ended already ({state.ending})"
         case f.PlanApproved() if not state.plan.subtasks:
             return "there is no plan yet to approve"
         case f.PlanApproved() if request.version != state.plan.version:
             return f"the plan is at version {state.plan.version} now, not {request.version}; look at it again"
+        case f.PlanRevised():
+            return _revision_problem(state, request)
         case f.LimitsChanged():
             return _limits_problem(request)
         case _:
             return None
+
+
+def _revision_problem(state: RunState, request: f.PlanRevised) -> str | None:
+    """A person may change the plan as the planner may; what a planner alone says is not for people."""
+    revision = request.revision
+    if request.call is not None or revision.finished or revision.ask:
+        return "a person changes subtasks; questions and the end are the planner's"
+    known = Known(max_subtasks=state.policy.max_subtasks)
+    after = revise_plan(state.plan, revision, for_revision(state, request.at), known)
+    return None if isinstance(after, Plan) else "the plan can't be changed so: " + "; ".join(map(str, after))
 
 
 def _answer_problem(state: RunState, request: f.QuestionAnswered) -> str | None:

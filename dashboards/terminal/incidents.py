@@ -1,0 +1,74 @@
+"""Incidents: what went wrong, open ones first, each with how it recovered or who has to help."""
+
+from dashboards.figures import rate
+from dashboards.summary import HOW
+from dashboards.terminal.lines import Column, Line, Page, Span, Wish, head, matches, row, shown, widths
+from dashboards.terminal.words import age, clock_in
+from fleet.core.standing import standings
+from fleet.core.state import Incident, RunState
+
+COLUMNS = (
+    Column("state", 15),
+    Column("since", 7, spare=3, to_right=True),
+    Column("subtask", 16, grows=1),
+    Column("class", 11, spare=2),
+    Column("what happened", 16, grows=5),
+    Column("how", 20, spare=1, grows=1),
+    Column("took", 6, spare=4, to_right=True),
+)
+
+
+def counted(incidents: tuple[Incident, ...]) -> tuple[int, int]:
+    """How many recovered, of how many that closed."""
+    closed = [incident for incident in incidents if incident.closed_at is not None]
+    return sum(bool(incident.recovered) for incident in closed), len(closed)
+
+
+def recovery(state: RunState) -> str:
+    return rate(*counted(state.incidents))
+
+
+def incidents_page(state: RunState, now: float, wish: Wish) -> Page:
+    ordered = sorted(state.incidents, key=lambda incident: (incident.closed_at is not None, -incident.opened_at))
+    if wish.needle:
+        ordered = [i for i in ordered if matches(wish.needle, i.subtask, i.kind, *(t.summary for t in i.troubles))]
+    where = standings(state, now)
+
+    def draw(index: int, width: int) -> Line:
+        incident = ordered[index]
+        return row(COLUMNS, widths(COLUMNS, width), _cells(state, incident, now, where.get(incident.subtask, "")))
+
+    return Page(
+        keys=[f"s:{incident.subtask}" for incident in ordered],
+        draw=draw,
+        head=lambda width: head(COLUMNS, widths(COLUMNS, width)),
+        empty="nothing matches" if wish.needle else "nothing has failed",
+    )
+
+
+def _cells(state: RunState, incident: Incident, now: float, where: str) -> tuple[Span, ...]:
+    last = incident.troubles[-1]
+    more = f" (+{len(incident.troubles) - 1} before)" if len(incident.troubles) > 1 else ""
+    return (
+        _state(incident),
+        (clock_in(state, incident.opened_at), "dim"),
+        (shown(incident.subtask), ""),
+        (incident.kind, ""),
+        (shown(last.summary, 300) + more, ""),
+        (_how(incident, where), "dim"),
+        (age((incident.closed_at or now) - incident.opened_at), "dim"),
+    )
+
+
+def _state(incident: Incident) -> Span:
+    if incident.closed_at is None:
+        return "✘ open", "bad"
+    return ("✔ recovered", "good") if incident.recovered else ("? not recovered", "warn")
+
+
+def _how(incident: Incident, where: str) -> str:
+    if incident.closed_at is None:
+        return f"now {where}"
+    if incident.strategy == "human" and not incident.recovered:
+        return "a human was asked"
+    return HOW[incident.strategy]

@@ -1,0 +1,100 @@
+"""A patch as coloured lines. Each line is looked at when it comes into sight, so that a long patch costs nothing."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
+
+from rich.style import Style
+from rich.syntax import Syntax, SyntaxTheme
+
+from dashboards.safe import safe_block
+from dashboards.terminal.lines import Line, Page, range_keys
+
+LONGEST = 400  # characters of a line that are coloured; the rest stays plain
+LINES = 50_000
+TONES = {
+    "Keyword": "keyword",
+    "String": "string",
+    "Comment": "comment",
+    "Number": "number",
+    "Function": "name",
+    "Class": "name",
+}
+"""By the last part of a token's name that is listed here."""
+
+
+class Tones(SyntaxTheme):
+    """Marks tokens with our tones instead of colours: which colours those are depends on the screen."""
+
+    @classmethod
+    def get_style_for_token(cls, token_type: Sequence[str]) -> Style:
+        tone = next((TONES[part] for part in reversed(tuple(map(str, token_type))) if part in TONES), "")
+        return Style(meta={"tone": tone})
+
+    @classmethod
+    def get_background_style(cls) -> Style:
+        return Style()
+
+
+def patch_page(patch: str) -> Page:
+    """A page of a unified diff. All of it is untrusted text."""
+    lines = safe_block(patch, lines=LINES).split("\n")
+    files = _files(lines)
+    coloured = _colouring()
+    return Page(
+        keys=range_keys(len(lines)),
+        draw=lambda index, _: coloured(lines[index], files[index]),
+        empty="nothing was changed",
+        flows=True,
+    )
+
+
+def _files(lines: Sequence[str]) -> list[str]:
+    """The name of the file that each line belongs to; empty above the first hunk of each."""
+    names, name, in_hunk = [], "", False
+    for line in lines:
+        if line.startswith("diff --git "):
+            name, in_hunk = line.rpartition(" b/")[2], False
+        elif line.startswith("@@"):
+            in_hunk = True
+        names.append(name if in_hunk else "")
+    return names
+
+
+def _colouring() -> Callable[[str, str], Line]:
+    @lru_cache(maxsize=2_000)
+    def coloured(line: str, file: str) -> Line:
+        if line.startswith("diff --git "):
+            return ((line, "head"),)
+        if line.startswith("@@"):
+            return ((line, "hunk"),)
+        if not file:
+            return ((line, "dim"),)
+        sign, code = line[:1], line[1:]
+        tone = {"+": "added", "-": "removed"}.get(sign, "")
+        return ((f"{sign} ", tone), *_tokens(code, file, removed=sign == "-"))
+
+    return coloured
+
+
+def _tokens(code: str, file: str, *, removed: bool) -> Line:
+    syntax = _syntax(file.rpartition("/")[2])
+    if syntax is None or removed or len(code) > LONGEST:
+        return ((code, "removed" if removed else ""),)
+    text = syntax.highlight(code)
+    tones = [""] * len(code)
+    for span in text.spans:
+        if isinstance(span.style, Style) and (tone := span.style.meta.get("tone")):
+            tones[span.start : span.end] = [tone] * (min(span.end, len(code)) - span.start)
+    return tuple(
+        ("".join(char for char, _ in group), tone)
+        for tone, group in groupby(zip(code, tones, strict=True), key=itemgetter(1))
+    )
+
+
+@lru_cache(maxsize=256)
+def _syntax(name: str) -> Syntax | None:
+    """What colours a file of this name; None where nothing is known about it."""
+    lexer = Syntax.guess_lexer(name)
+    return None if lexer == "default" else Syntax("", lexer, theme=Tones(), tab_size=4)

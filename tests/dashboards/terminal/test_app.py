@@ -1,0 +1,395 @@
+"""The terminal UI under a pilot: pages, keys, filter, drill down, and requests that land in the inbox."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from textual.geometry import Offset
+from textual.widgets import Input
+
+from dashboards.terminal.app import FleetApp
+from dashboards.terminal.listing import Listing
+from dashboards.terminal.main import Main
+from dashboards.terminal.subtask import SubtaskView
+from fleet.core import facts as f
+from fleet.core.plan import Plan
+from fleet.core.policy import Policy
+from tests.core.story import Story, plan_of
+from tests.dashboards.feeds import Shelf, Told
+from tests.dashboards.hostile import hostile_story, problems
+
+PATCH = """diff --git a/api.py b/api.py
+--- a/api.py
++++ b/api.py
+@@ -1 +1,2 @@
+-x = 1
++def run() -> None:
++    return "yes"  # now
+"""
+
+
+class Clock:
+    now = 60.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def story(policy: Policy | None = None, plan: Plan | None = None) -> Story:
+    told = Story(
+        policy or Policy(workers=8, max_attempts=1),
+        plan or plan_of("schema", "store needs schema", "api", "docs", "cli"),
+    )
+    told.landed("schema")
+    told.attempt_fails("docs")
+    told.work_is_done("api")
+    return told
+
+
+def app_of(*feeds: Told, speed: float | None = None, program: object = None) -> FleetApp:
+    given = {} if program is None else {"program": program}
+    return FleetApp(Shelf(feeds), feeds[0].run, user="ada", clock=Clock(), speed=speed, **given)  # type: ignore[arg-type]
+
+
+def rows(app: FleetApp) -> list[str]:
+    """The screen, as text."""
+    width, height = app.size
+    return ["".join(segment.text for segment in strip).rstrip() for strip in app.screen._compositor.render_strips()][
+        :height
+    ] or [" " * width]
+
+
+def screen(app: FleetApp) -> str:
+    return "\n".join(rows(app))
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told(story().facts)
+
+
+SIZES = [(80, 24), (120, 40), (200, 60), (40, 12)]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+async def test_every_page_shows_at_every_size(told: Told, size: tuple[int, int]) -> None:
+    app = app_of(told)
+    async with app.run_test(size=size) as pilot:
+        for number, word in enumerate(("run", "AGENTS", "state", "subtask", "TESTED NOW", "reco", "landed schema")):
+            await pilot.press(str(number))
+            assert word in screen(app), f"page {number}:\n{screen(app)}"
+            assert max(map(len, rows(app))) <= size[0]
+
+
+async def test_the_header_answers_at_a_glance(told: Told) -> None:
+    app = app_of(told)
+    async with app.run_test(size=(120, 30)):
+        top = "\n".join(rows(app)[:4])
+        for word in (
+            "● running",
+            "the epic",
+            "landed",
+            "1/5",
+            "agents 0/8",
+            "recovered 0% (0 of 1)",
+            "NEEDS YOU 1: q1 docs",
+        ):
+            assert word in top, top
+
+
+async def test_enter_on_a_question_answers_it(told: Told) -> None:
+    app = app_of(told)
+    async with app.run_test(size=(120, 30)) as pilot:
+        assert app.screen.query_one(Listing).key == "q:q1"
+        await pilot.press("enter")
+        assert "docs failed 1 time" in screen(app)
+        assert "docs" in screen(app)
+        await pilot.press(*"utc", "enter")
+        assert [(type(r), getattr(r, "answer", "")) for r in told.asked] == [(f.QuestionAnswered, "utc")]
+
+
+async def test_a_digit_takes_an_option(told: Told) -> None:
+    app = app_of(told)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("a", "2", "enter")
+        [request] = told.asked
+        assert isinstance(request, f.QuestionAnswered)
+        assert request.answer == "drop it"
+
+
+async def test_a_cancel_needs_a_clear_yes(told: Told) -> None:
+    app = app_of(told)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("C", "enter", "n")
+        await pilot.press("C", "escape")
+        assert told.asked == []
+        await pilot.press("C", "y")
+        assert [type(request) for request in told.asked] == [f.CancelRequested]
+
+
+async def test_limits_are_changed_and_nonsense_is_refused(told: Told) -> None:
+    app = app_of(told)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("W", *["backspace"] * 3, *"many", "enter")
+        await pilot.press("W", *["backspace"] * 3, "0", "enter")
+        assert told.asked == []
+        await pilot.press("W", *["backspace"] * 3, *"40", "enter")
+        await pilot.press("B", *"2.5", "enter")
+        changed = [(r.workers, r.budget_dollars) for r in told.asked if isinstance(r, f.LimitsChanged)]
+        assert changed == [(40, None), (None, 2.5)]
+
+
+async def test_pause_and_go_on(told: Told) -> None:
+    app = app_of(told)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("P")
+        told.facts = [*told.facts, f.Paused(at=50, by="ada")]
+        await pilot.pause(0.3)
+        assert "‖ paused" in rows(app)[0]
+        await pilot.press("P")
+        assert [type(request) for request in told.asked] == [f.Paused, f.Unpaused]
+
+
+async def test_retry_with_guidance_of_the_subtask_under_the_cursor(told: Told) -> None:
+    app = app_of(told)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("5", "r")
+        assert "red, it says" in screen(app), "what went wrong is there to be read"
+        await pilot.press(*"try tox", "enter")
+        [request] = told.asked
+        assert isinstance(request, f.RetryRequested)
+        assert (request.subtask, request.guidance) == ("docs", "try tox")
+
+
+async def test_what_makes_no_sense_is_said_and_not_asked(told: Told) -> None:
+    app = app_of(told)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("3", "r", "A", "R")
+        await pilot.pause()
+        assert told.asked == []
+        assert told.resumed == 0
+        assert len(app._notifications) == 3
+
+
+async def test_a_run_that_nobody_works_on_is_resumed(told: Told) -> None:
+    told.alive, told.words = False, "no key"
+    app = app_of(told)
+    async with app.run_test(size=(120, 30)) as pilot:
+        assert "✘ interrupted" in rows(app)[0]
+        assert "nobody works on this run: no key" in screen(app)
+        await pilot.press("R")
+        assert told.resumed == 1
+
+
+async def test_the_filter_narrows_and_goes(told: Told) -> None:
+    app = app_of(told)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("3", "slash", *"merg", "enter")
+        assert "schema" in screen(app)
+        assert "cli" not in screen(app)
+        await pilot.press("escape")
+        assert "cli" in screen(app)
+        assert not app.screen.query_one("#filter", Input).has_focus
+
+
+async def test_keys_typed_into_the_filter_do_nothing_else(told: Told) -> None:
+    app = app_of(told)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("slash", *"qCPy2")
+        assert app.is_running
+        assert told.asked == []
+        main = app.screen
+        assert isinstance(main, Main)
+        assert main.number == 1
+
+
+async def test_the_cursor_stays_on_its_row_when_rows_come_and_go() -> None:
+    told_ = story(plan=plan_of("a", "b", "c", "docs", "api", "schema"))
+    told = Told(told_.facts)
+    app = app_of(told)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("2", "g")
+        listing = app.screen.query_one(Listing)
+        while listing.key != "s:c":
+            await pilot.press("j")
+        told_.work_is_done("a")
+        told_.batch_lands()
+        told_.batch_lands()
+        told.facts = list(told_.facts)
+        await pilot.pause(0.3)
+        assert listing.key == "s:c"
+
+
+async def test_the_mouse_chooses_pages_and_rows(told: Told) -> None:
+    app = app_of(told)
+    async with app.run_test(size=(120, 30)) as pilot:
+        at = rows(app)[4].index("Plan")
+        await pilot.click(offset=Offset(at, 4))
+        await pilot.pause()
+        assert "[Plan" in rows(app)[4]
+        await pilot.click(offset=Offset(5, 8))
+        key = app.screen.query_one(Listing).key
+        await pilot.click(offset=Offset(5, 8))
+        await pilot.pause()
+        assert isinstance(app.screen, SubtaskView)
+        assert f"s:{app.screen.subtask}" == key
+
+
+async def test_a_subtask_shows_its_story_conversation_diff_and_checks(told: Told, tmp_path: Path) -> None:
+    told.folder, told.patch = tmp_path, PATCH
+    entry = {"event": "answer", "content": [{"type": "text", "text": "I look at [bold]it\x1b[31m"}]}
+    (tmp_path / "api.1.jsonl").write_text(json.dumps(entry) + "\n")
+    app = app_of(told)
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.open_subtask("api")
+        await pilot.pause()
+        assert "did api" in screen(app)
+        await pilot.press("2")
+        assert "I look at [bold]it" in screen(app)
+        with (tmp_path / "api.1.jsonl").open("a") as file:
+            file.write(json.dumps({"event": "answer", "content": "more of it"}) + "\n")
+        await pilot.pause(1.3)
+        assert "more of it" in screen(app), "it is followed"
+        await pilot.press("3")
+        await pilot.pause(0.2)
+        assert 'return "yes"  # now' in screen(app)
+        await pilot.press("4")
+        assert "no check has run yet" in screen(app)
+        assert problems(rows(app)) == []
+        await pilot.press("escape")
+        assert isinstance(app.screen, Main)
+
+
+async def test_a_shell_opens_in_a_copy_of_what_was_committed(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[Sequence[str], str]] = []
+
+    def program(command: Sequence[str], folder: Path | None) -> int:
+        assert folder is not None
+        seen.append((command, (folder / "commit").read_text()))
+        return 0
+
+    monkeypatch.setenv("SHELL", "/bin/zsh")
+    app = app_of(told, program=program)
+    monkeypatch.setattr(app, "suspend", _no_suspend)
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.open_subtask("api")
+        await pilot.pause()
+        await pilot.press("s")
+        await pilot.pause(0.3)
+        assert seen == [(["/bin/zsh"], "c-api")]
+
+
+class _no_suspend:  # noqa: N801 - stands in for a method
+    """The pilot has no terminal to give away."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def reviewed() -> Story:
+    return Story(Policy(workers=2, review=True), plan_of("a", "b needs a"))
+
+
+@pytest.mark.parametrize(
+    ("edit", "wanted"),
+    [
+        (lambda text: text.replace("Build b.", "Build b well."), "changed"),
+        (lambda text: text.replace('depends_on = ["a"]', 'depends_on = ["zzz"]').replace('"a",', '"zzz",'), "refused"),
+        (lambda text: text, "same"),
+        (lambda _: "no plan", "refused"),
+    ],
+    ids=["changed", "unknown dependency", "untouched", "not even TOML"],
+)
+async def test_a_plan_is_edited_and_checked_on_return(
+    edit: object, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told(reviewed().facts)
+
+    def program(command: Sequence[str], folder: Path | None) -> int:
+        assert folder is None
+        path = Path(command[-1])
+        path.write_text(edit(path.read_text()))  # type: ignore[operator]
+        return 0
+
+    app = app_of(told, program=program)
+    monkeypatch.setattr(app, "suspend", _no_suspend)
+    async with app.run_test(size=(120, 40)) as pilot:
+        assert "A approves, E edits" in screen(app)
+        await pilot.press("E")
+        await pilot.pause()
+        assert ("The plan was not changed" in screen(app)) == (wanted == "refused")
+        assert [type(request) for request in told.asked] == ([f.PlanRevised] if wanted == "changed" else [])
+
+
+async def test_a_plan_is_approved_after_it_was_shown() -> None:
+    told = Told(reviewed().facts)
+    app = app_of(told)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("A")
+        assert "check: check b" in screen(app)
+        await pilot.press("y")
+        assert [type(request) for request in told.asked] == [f.PlanApproved]
+
+
+async def test_a_replay_plays_and_takes_no_requests(told: Told) -> None:
+    told.facts = [fact.model_copy(update={"at": float(second)}) for second, fact in enumerate(told.facts)]
+    app = app_of(told, speed=10)
+    async with app.run_test(size=(120, 30)) as pilot:
+        assert "REPLAY" in rows(app)[0]
+        await pilot.press("P", "C", "W")
+        assert told.asked == []
+        await pilot.press("space", "full_stop", "less_than_sign")
+        assert "paused" in rows(app)[0]
+
+
+async def test_all_runs_are_there_to_be_switched_to(told: Told) -> None:
+    other = Told(Story(plan=plan_of("x")).facts, run="other")
+    app = app_of(told, other)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("0")
+        await pilot.pause(1.2)
+        await pilot.press("down", "enter")
+        assert app.watched.feed.run == "other"
+
+
+async def test_light_dark_help_and_leaving(told: Told) -> None:
+    app = app_of(told)
+    async with app.run_test(size=(120, 50)) as pilot:
+        dark = app.export_screenshot()
+        await pilot.press("t")
+        await pilot.pause()
+        assert app.export_screenshot() != dark
+        await pilot.press("question_mark")
+        assert "with your guidance" in screen(app)
+        await pilot.press("escape", "q")
+    assert not app.is_running
+    assert told.asked == []
+
+
+async def test_without_colours_the_same_is_said(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = app_of(told)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("3")
+        filters = app.get_line_filters()
+        for strip in app.screen._compositor.render_strips():
+            for segment in strip.apply_filter(filters[-1], app.screen.background_colors[1]) if filters else strip:
+                assert segment.style is None or segment.style.color is None or segment.style.color.is_default
+        assert "✔ merged" in screen(app)
+        assert "✘" in screen(app) or "?" in screen(app)
+
+
+async def test_hostile_text_is_shown_as_text() -> None:
+    app = app_of(Told([fact for _, fact in hostile_story()]))
+    async with app.run_test(size=(200, 60)) as pilot:
+        for number in "1234560":
+            await pilot.press(number)
+            assert problems(rows(app)) == []
+        await pilot.press("3", "enter")
+        for number in "1234":
+            await pilot.press(number)
+            assert problems(rows(app)) == []
+        assert re.search(r"\[bold\]x\[/nope\]", screen(app) + app.screen.query_one(Listing).key)

@@ -1,0 +1,202 @@
+"""Every page as lines: it fits any width, says what is true, and lets no hostile text act on the terminal."""
+
+from collections.abc import Callable
+
+import pytest
+from rich.cells import cell_len
+
+from dashboards.terminal.agents import agents_page
+from dashboards.terminal.header import header_lines
+from dashboards.terminal.incidents import incidents_page
+from dashboards.terminal.landing import landing_page
+from dashboards.terminal.lines import Line, Page, Wish, bar, fit, matches, sparkline
+from dashboards.terminal.overview import events_page, needs, overview_page
+from dashboards.terminal.planned import changes, graph, plan_page
+from dashboards.terminal.runs import runs_page
+from dashboards.terminal.story import check_lines, planner_lines, story_lines
+from dashboards.terminal.watched import Watched, commits_an_hour, landings
+from fleet.core import facts as f
+from fleet.core.policy import Policy
+from fleet.core.state import RunState
+from tests.core.story import Story, failure, plan_of
+from tests.dashboards.feeds import Told
+from tests.dashboards.hostile import hostile_story, problems
+
+PAGES: dict[str, Callable[[Watched, RunState, Wish], Page]] = {
+    "overview": lambda watched, state, wish: overview_page(watched, state, watched.now, wish),
+    "agents": lambda watched, state, wish: agents_page(state, watched.now, wish),
+    "plan": lambda watched, state, wish: plan_page(state, watched.now, wish),
+    "landing": lambda watched, state, wish: landing_page(watched, state, watched.now, wish),
+    "incidents": lambda watched, state, wish: incidents_page(state, watched.now, wish),
+    "events": events_page,
+    "runs": lambda watched, _, wish: runs_page([watched], wish),
+}
+SIZES = (40, 80, 120, 200)
+
+
+def watch(facts: list[f.Fact], *, now: float = 60.0, alive: bool = True) -> tuple[Watched, RunState]:
+    watched = Watched(Told(facts, alive=alive), lambda: now)
+    watched.look()
+    watched.catch_up(10)
+    assert watched.state is not None
+    return watched, watched.state
+
+
+def drawn(page: Page, width: int = 120) -> list[str]:
+    head = [text(page.head(width))] if page.head else []
+    return head + [text(page.draw(index, width)) for index in range(len(page.keys))]
+
+
+def text(line: Line) -> str:
+    return "".join(part for part, _ in line)
+
+
+@pytest.fixture
+def busy() -> Story:
+    """Some work, some wait, one failed and asks, one landed."""
+    story = Story(
+        Policy(workers=8, max_attempts=1),
+        plan_of("schema", "store needs schema", "api needs store schema", "docs", "cli"),
+    )
+    story.landed("schema")
+    story.attempt_fails("docs")
+    story.happens(f.WorkerStarted(at=1, subtask="cli", number=1))
+    story.model_is_called("cli")
+    return story
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("width", SIZES)
+def test_a_hostile_run_shows_nothing_a_terminal_could_act_on(name: str, width: int) -> None:
+    facts = [fact for _, fact in hostile_story()]
+    for end in range(1, len(facts) + 1, 3):
+        watched, state = watch(facts[:end])
+        page = PAGES[name](watched, state, Wish(width=width))
+        assert problems(drawn(page, width)) == []
+        assert problems(text(line) for line in header_lines(watched, state, width)) == []
+
+
+def test_the_stories_of_a_hostile_run_are_harmless() -> None:
+    watched, state = watch([fact for _, fact in hostile_story()])
+    shown = [line for id_ in state.subtasks for line in story_lines(watched, state, id_)] + planner_lines(state)
+    for subtask in state.subtasks.values():
+        for attempt in subtask.attempts:
+            shown += check_lines(attempt, [None] * len(attempt.checks))
+    assert len(shown) > 30
+    assert problems(map(text, shown)) == []
+
+
+@pytest.mark.parametrize("name", ["agents", "plan", "incidents", "runs"])
+@pytest.mark.parametrize("width", SIZES)
+def test_the_rows_of_a_table_are_never_wider_than_the_screen(name: str, width: int, busy: Story) -> None:
+    watched, state = watch(busy.facts)
+    page = PAGES[name](watched, state, Wish(width=width))
+    tables = [
+        page.draw(index, width) for index, key in enumerate(page.keys) if key.startswith(("s:", "run:", "planner"))
+    ]
+    assert tables
+    assert max(cell_len(text(line)) for line in tables) <= width
+
+
+def test_the_overview_says_first_what_needs_a_person(busy: Story) -> None:
+    watched, state = watch(busy.facts)
+    rows = drawn(overview_page(watched, state, watched.now, Wish(width=120, height=30)))
+    assert rows[0].startswith("NEEDS YOU")
+    assert "q1 docs" in rows[1]
+    assert any("AGENTS 1 of 8" in row for row in rows)
+    assert any("landed schema (1 of 5)" in row for row in rows)
+
+
+def test_a_run_that_nobody_works_on_needs_a_person_and_its_clock_stands_still(busy: Story) -> None:
+    watched, state = watch(busy.facts, now=1e6, alive=False)
+    assert needs(watched, state, watched.now)[0].key == "resume"
+    assert watched.now == state.last_at
+
+
+def test_agents_are_ordered_as_wished_and_filtered(busy: Story) -> None:
+    _, state = watch(busy.facts)
+    assert (
+        agents_page(state, 9, Wish(order="subtask")).keys
+        == ["planner", "s:cli", "s:store"][-len(agents_page(state, 9, Wish()).keys) :]
+    )
+    assert agents_page(state, 9, Wish(needle="STO")).keys == ["s:store"]
+    assert agents_page(state, 9, Wish(needle="sto bash")).keys == []
+
+
+def test_the_plan_is_a_graph_that_shows_each_subtask_once(busy: Story) -> None:
+    _, state = watch(busy.facts)
+    nodes = [(node.strokes + node.spec.id, node.above) for node in graph(state.plan, {})]
+    assert nodes == [("schema", None), ("└ store", "schema"), ("  └ api", "store"), ("docs", None), ("cli", None)]
+    rows = drawn(plan_page(state, 9, Wish(width=120)))
+    assert any("└ api" in row and "schema" in row for row in rows), "what else it waits for stands beside it"
+    assert any("version 0" in row for row in rows)
+
+
+def test_a_long_chain_is_no_deep_recursion() -> None:
+    chain = plan_of("s0", *(f"s{n} needs s{n - 1}" for n in range(1, 3000)))
+    assert len(graph(chain, {})) == 3000
+
+
+def test_a_version_says_what_it_changed() -> None:
+    before, after = plan_of("a", "b"), plan_of("a", "b needs a", "c")
+    assert changes(before, after) == "1 added (c), 1 changed (b)"
+    assert changes(None, after) == "3 subtasks"
+
+
+def test_a_red_batch_is_seen_being_bisected() -> None:
+    story = Story(Policy(workers=8), plan_of("a", "b", "c"))
+    story.work_is_done("a", "b", "c")
+    probe = story.state.landing.probes[-1]
+    red = f.CheckRun(criterion="the gate", command="make test", passed=False)
+    story.happens(f.BatchTested(at=2, number=probe.number, tip=story.state.tip, red=True, checks=(red,)))
+    watched, state = watch(story.facts)
+    rows = drawn(landing_page(watched, state, 3, Wish()))
+    assert any("BISECTING" in row for row in rows) == bool(state.landing.suspects)
+    assert any("is red" in row or "it is" in row for row in rows)
+    assert any(f"batch {probe.number}" in row and "red: one of" in row for row in rows)
+
+
+def test_incidents_that_are_open_come_first() -> None:
+    story = Story(Policy(workers=8), plan_of("a", "b"))
+    story.attempt_fails("a", kind="transient")
+    story.time_passes_to_the_next_wake()
+    story.landed("a")
+    story.attempt_fails("b")
+    _, state = watch(story.facts)
+    rows = drawn(incidents_page(state, 9, Wish()))
+    assert [word in rows[1] for word in ("open", " b ")] == [True, True]
+    assert [word in rows[2] for word in ("recovered", "retried")] == [True, True]
+
+
+def test_speed_is_counted_over_the_time_it_was_worked_on(busy: Story) -> None:
+    watched, _ = watch(busy.facts, now=1800.0)
+    assert commits_an_hour(watched) == pytest.approx(2.0)
+    assert sum(landings(watched, 8)) == 1
+
+
+def test_a_batch_sent_back_names_who() -> None:
+    story = Story(Policy(workers=8), plan_of("a"))
+    story.work_is_done("a")
+    probe = story.state.landing.probes[0]
+    out = f.Ejected(subtask="a", attempt=1, failure=failure("conflict", "two sides"))
+    story.happens(f.BatchTested(at=2, number=probe.number, tip=story.state.tip, ejected=(out,)))
+    watched, state = watch(story.facts)
+    assert any("sent back a (two sides)" in row for row in drawn(landing_page(watched, state, 3, Wish())))
+
+
+@pytest.mark.parametrize(
+    ("given", "width", "wanted"), [("abc", 5, "abc  "), ("abcdef", 4, "abc…"), ("日本語", 4, "日 …"), ("x", 0, "")]
+)
+def test_text_takes_exactly_its_width(given: str, width: int, wanted: str) -> None:
+    assert fit(given, width) == wanted
+    assert cell_len(fit(given, width)) == width
+
+
+def test_small_pictures() -> None:
+    assert bar(1, 2, 8) == "████░░░░"
+    assert bar(0, 0, 4) == "░░░░"
+    assert len(bar(99, 100, 10)) == 10
+    assert sparkline([0, 1, 7]) == "▁▂█"
+    assert sparkline([]) == sparkline([0]) == ""
+    assert matches("b A", "aa", "bb")
+    assert not matches("c", "aa", "bb")
