@@ -7,7 +7,8 @@ from dashboards.terminal.agents import COLUMNS, agents, cells
 from dashboards.terminal.lines import Line, Page, Wish, clipped, head, heading, matches, row, shown, widths, wrapped
 from dashboards.terminal.watched import Event, Watched
 from dashboards.terminal.words import clock_in
-from fleet.core.decide import awaits_approval, over_budget
+from fleet.core.budget import over_budget
+from fleet.core.decide import awaits_approval
 from fleet.core.standing import counts
 from fleet.core.state import RunState
 
