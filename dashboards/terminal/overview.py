@@ -41,7 +41,7 @@ def needs(watched: Watched, state: RunState, now: float) -> list[Need]:
         found.append(Need(f"q:{question.id}", f"{question.id} {about}{shown(question.text, 300)}", "Enter answers"))
     spent = over_budget(state, now)
     if spent is not None:
-        found.append(Need("budget", spent, "B raises it"))
+        found.append(Need("budget", shown(spent), "B raises it"))
     if state.paused:
         found.append(Need("paused", "paused: nothing new begins", "P goes on"))
     return found
