@@ -20,7 +20,7 @@ Examples:
   fleet doctor                         what this machine has and lacks
   fleet run "Add a health endpoint"    plan it, build it, land it
   fleet run epic.md --workers 100 --budget 20
-  fleet watch                          the latest run on the screen: watch it, act on it
+  fleet watch                          the run on the screen
   fleet status                         how the latest run is doing
   fleet merge RUN --into main          take the result
 """

@@ -21,6 +21,7 @@ VERBS = (
     ["plan"],
     ["run"],
     ["resume"],
+    ["watch"],
     ["runs"],
     ["status"],
     ["show"],
