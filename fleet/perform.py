@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from anyio import sleep
+from anyio import Lock, sleep
 
 from fleet.checking import Checks, Gate
 from fleet.core import facts as f
@@ -67,6 +67,9 @@ class Performer:
         self._world = world
         self._purse = Purse(engine, world.clock)
         self._checks = Checks(engine, world.worktrees, world.clock, world.gate)
+        self._noted: dict[str, str] = {}
+        self._reading = Lock()
+        self._publishing = Lock()
         self._lander = Lander(engine, world.integrator, self._checks, world.clock)
 
     async def __call__(self, command: Command) -> None:
@@ -276,8 +279,15 @@ class Performer:
             guidance=attempt.guidance,
             failures=tuple((number, failure) for number, failure in failures if failure is not None),
             results=tuple((need, report) for need, report in results if report is not None),
-            notes=await worker_notes(self._world.worktrees.at(attempt.base)),
+            notes=await self._notes(attempt.base),
         )
+
+    async def _notes(self, base: str) -> str:
+        """Read once for all who begin on the same base."""
+        async with self._reading:
+            if base not in self._noted:
+                self._noted = {base: await worker_notes(self._world.worktrees.at(base))}
+            return self._noted[base]
 
     async def _told(self, past: Attempt) -> f.Failure | None:
         """A failure as the next worker sees it. Work that did not merge, or that was broken off, is shown with it."""
@@ -373,11 +383,15 @@ class Performer:
     # ---- publishing
 
     async def _publish(self, command: Publish) -> None:
-        problem = await self._world.integrator.publish(self._engine.state.run, tip=command.tip)
-        if problem is None:
-            await self._engine.record(f.Published(at=self._now(), tip=command.tip))
-        else:
-            await self._publish_failed(command.tip, problem)
+        """One at a time: a push that an earlier one overtakes would seem to fail. An old tip need not be shown."""
+        async with self._publishing:
+            if self._engine.state.tip != command.tip:
+                return
+            problem = await self._world.integrator.publish(self._engine.state.run, tip=command.tip)
+            if problem is None:
+                await self._engine.record(f.Published(at=self._now(), tip=command.tip))
+            else:
+                await self._publish_failed(command.tip, problem)
 
     async def _publish_failed(self, tip: str, why: str) -> None:
         state, now = self._engine.state, self._now()

@@ -21,15 +21,16 @@ from fleet.ports import NO_EXTRAS, Broken, Extras, FleetError
 from worktrees.decoy import POINTER, PROGRAM, PROGRAMS, ROOT, Decoy
 from worktrees.guard import Guard
 from worktrees.marks import MARK, Manager, this_manager
-from worktrees.mount import Overlay, devices_closed
-from worktrees.process import GATE, Finished, Launch, memory_file, run
+from worktrees.mount import Overlay, devices_closed, found
+from worktrees.process import GATE, REFUSED, Finished, Launch, memory_file, run
 from worktrees.seccomp import filter_program
 from worktrees.settings import MIB, BoxLimits, HandSettings
 
 HOME = "/home/worker"
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "services", "ssl")
+ETC_FOLDERS = ("alternatives", "ld.so.conf.d", "ssl")
+ETC_FILES = ("ld.so.cache", "ld.so.conf", "localtime", "mime.types", "services")
 PASSWD = b"worker:x:1000:1000::/home/worker:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"
 GROUP = b"worker:x:1000:\nnogroup:x:65534:\n"
 HOSTS = b"127.0.0.1 localhost worker\n::1 localhost\n"
@@ -40,6 +41,7 @@ NAMESPACES = (
 )
 HIGHEST_PORT = 65_536
 NO_INPUT = "/dev/null"
+ULIMIT_BLOCK = 512  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class Box:
 
     def shell(self, script: str) -> tuple[str, ...]:
         """The command line that runs a script as the shell of this machine would."""
-        return ("bash" if shutil.which("bash") else "sh", "-c", script)
+        return ("bash" if found("bash") else "sh", "-c", script)
 
     async def run(
         self, place: Place, argv: Sequence[str], *, timeout_s: float, data: bytes = b"", merged: bool = True, cap: int
@@ -91,15 +93,17 @@ class Box:
         """Run a command to its end. Raises `Broken` when there was no box to run it in."""
         with ExitStack() as files:
             given = files.enter_context(memory_file(data)) if data else None
-            gated = (*_gate(given), *argv)
             environment = {**_environment(self.settings), **place.environment, MARK: self.manager.mark(place.mark)}
             if self.settings.sandbox == "none":
                 environment = _bare_environment(self.settings, place, environment)
                 own = () if given is None else (given,)
-                bare = Launch(gated, environment, cwd=place.tree, pass_fds=own, merged=merged, gated=True)
+                bare = Launch(
+                    (*_gate(given), *argv), environment, cwd=place.tree, pass_fds=own, merged=merged, gated=True
+                )
                 return await run(bare, timeout_s=timeout_s, cap=cap)
             if place.decoy:
                 environment["PATH"] = f"{PROGRAMS}:{environment['PATH']}"
+            gated = (*_gate(given, before=_limits(self.settings.limits)), *argv)
             boxed = files.enter_context(_boxed(self.settings, place, gated, environment))
             env = {"PATH": os.pathsep.join(SYSTEM_PATH), MARK: environment[MARK]}
             fds = boxed.fds if given is None else (*boxed.fds, given)
@@ -181,8 +185,8 @@ class _Boxed:
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
 
-def _gate(given: int | None) -> tuple[str, ...]:
-    return ("sh", "-c", GATE, "gate", NO_INPUT if given is None else f"/proc/self/fd/{given}")
+def _gate(given: int | None, *, before: str = "") -> tuple[str, ...]:
+    return ("sh", "-c", f"{before}{GATE}", "gate", NO_INPUT if given is None else f"/proc/self/fd/{given}")
 
 
 @contextmanager
@@ -196,6 +200,7 @@ def _boxed(
         passwd, group, hosts, pointer, program, excluded, filtered = given = tuple(
             files.enter_context(memory_file(content)) for content in contents
         )
+        etc = {name: fd for name in ETC_FILES if (fd := _opened(files, f"/etc/{name}")) is not None}
         arguments = [
             *NAMESPACES,
             *(("--seccomp", str(filtered)) if refused else ()),
@@ -203,6 +208,7 @@ def _boxed(
             *_root(settings.limits),
             *_file(passwd, "/etc/passwd"),
             *_file(group, "/etc/group"),
+            *(part for name, content in etc.items() for part in _file(content, f"/etc/{name}")),
             *(("--ro-bind-try", "/etc/hosts", "/etc/hosts") if settings.network else ()),
             *(("--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf") if settings.network else ()),
             *(() if settings.network else _file(hosts, "/etc/hosts")),
@@ -219,17 +225,25 @@ def _boxed(
         ]
         packed = b"".join(os.fsencode(argument) + b"\0" for argument in arguments)
         listed, status = files.enter_context(memory_file(packed)), files.enter_context(memory_file(b""))
-        inside = (*_limits(settings.limits), *argv)
         command = (
-            shutil.which("bwrap") or "bwrap",
+            found("bwrap") or "bwrap",
             "--args",
             str(listed),
             "--json-status-fd",
             str(status),
             "--",
-            *inside,
+            *argv,
         )
-        yield _Boxed(command, (*given, listed, status), status)
+        yield _Boxed(command, (*given, *etc.values(), listed, status), status)
+
+
+def _opened(files: ExitStack, path: str) -> int | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # not every system has all of them
+        return None
+    files.callback(os.close, fd)
+    return fd
 
 
 def _file(content: int, path: str) -> tuple[str, ...]:
@@ -246,7 +260,7 @@ def _root(limits: BoxLimits) -> list[str]:
             parts += ["--symlink", str(folder.readlink()), str(folder)]
         elif folder.is_dir():
             parts += ["--ro-bind", str(folder), str(folder)]
-    for name in ETC:
+    for name in ETC_FOLDERS:
         parts += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     # Root of the host owns the settings in /proc/sys in the box, too, and to write them takes no capability.
     parts += ["--proc", "/proc", "--remount-ro", "/proc"]
@@ -257,13 +271,13 @@ def _root(limits: BoxLimits) -> list[str]:
     return parts
 
 
-def _limits(limits: BoxLimits) -> tuple[str, ...]:
+def _limits(limits: BoxLimits) -> str:
+    """What the shell at the gate may not exceed any more, nor what it becomes. Shells differ in one letter."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     files = limits.open_files if hard == resource.RLIM_INFINITY else min(limits.open_files, hard)
-    return (
-        *("prlimit", f"--nproc={limits.processes}", f"--fsize={limits.file_bytes}"),
-        *(f"--nofile={files}", "--core=0", "--"),
-    )
+    processes = f"{{ ulimit -p {limits.processes} 2>/dev/null || ulimit -u {limits.processes}; }}"
+    sizes = f"ulimit -f {limits.file_bytes // ULIMIT_BLOCK} && ulimit -n {files} && ulimit -c 0"
+    return f"{processes} && {sizes} || exit {REFUSED}; "
 
 
 def _shown(paths: Sequence[Path]) -> list[Path]:

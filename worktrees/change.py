@@ -5,7 +5,7 @@ out, what lies in the folder of a submodule is not ours to see.
 """
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +17,7 @@ from worktrees.git import Git, fields
 from worktrees.upper import Entry
 from worktrees.view import View
 
-IGNORES = ".gitignore"
+IGNORES, EXCLUDE = ".gitignore", "info/exclude"
 LARGEST_IGNORES = 1024 * 1024  # bytes
 ANSWERS = (0, 1)  # of check-ignore: something is ignored, nothing is
 
@@ -70,8 +70,11 @@ async def select(git: Git, below: Below, entries: Sequence[Entry], upper: Path) 
 
 async def ignored(git: Git, view: View, paths: Sequence[str]) -> frozenset[str]:
     """Those of `paths` that the ignore files of a view keep out of git."""
+    rules = await to_thread.run_sync(_ignores, view, paths)
+    if not rules and not await to_thread.run_sync(_excludes, git.git_dir):
+        return frozenset()
     with TemporaryDirectory(prefix="fleet-ignores-") as folder:
-        await to_thread.run_sync(_copy_ignores, view, paths, Path(folder))
+        await to_thread.run_sync(_copy, rules, Path(folder))
         at = Git(git.git_dir, Path(folder))
         # Each path begins with ./ : that command takes no literal paths, and a worker may call a file ":(top)"
         asked = _listed([f"./{path}" for path in paths])
@@ -102,15 +105,32 @@ def _sorted_out(below: Below, entries: Sequence[Entry]) -> tuple[list[str], list
     return list(gone), there
 
 
-def _copy_ignores(view: View, paths: Sequence[str], to: Path) -> None:
-    """The ignore files that have a say about `paths`, alone in an otherwise empty tree."""
+def _ignores(view: View, paths: Sequence[str]) -> dict[str, Path]:
+    """The ignore files that have a say about `paths`, and where they lie."""
+    rules: dict[str, Path] = {}
     for folder in {"", *(above for path in paths for above in folders_above(path))}:
         name = f"{folder}/{IGNORES}" if folder else IGNORES
         found = view.find(name)
         if found is not None and found[0].is_file() and not found[0].is_symlink():
-            (to / name).parent.mkdir(parents=True, exist_ok=True)
-            with found[0].open("rb") as source:
-                (to / name).write_bytes(source.read(LARGEST_IGNORES))
+            rules[name] = found[0]
+    return rules
+
+
+def _excludes(git_dir: Path) -> bool:
+    """Whether the repository keeps out files by a list of its own."""
+    try:
+        lines = (git_dir / EXCLUDE).read_bytes().splitlines()
+    except OSError:
+        return False
+    return any(line.strip() and not line.startswith(b"#") for line in lines)
+
+
+def _copy(rules: Mapping[str, Path], to: Path) -> None:
+    """The ignore files alone in an otherwise empty tree."""
+    for name, lies in rules.items():
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        with lies.open("rb") as source:
+            (to / name).write_bytes(source.read(LARGEST_IGNORES))
 
 
 def folders_above(path: str) -> Collection[str]:

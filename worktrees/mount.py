@@ -10,6 +10,7 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from anyio import Lock
@@ -19,10 +20,11 @@ UPPER, WORK = "upper", "work"
 UNSHARE = "unshare"
 OPTIONS = "userxattr,volatile,index=off,metacopy=off,xino=off"
 NAMESPACE = ("--user", "--map-root-user", "--mount", "--")
-SCRIPT = 'mount -n -i -t overlay fleet -o "$1" "$2" && shift 2 && exec "$@"'
+MOUNT = 'mount -n -i -t overlay fleet -o "$1" "$2" && shift 2'
 # Root of the host owns its devices in the box, too, and changing their mode takes no capability. On a read-only mount
 # that can't be done; reading and writing a device can.
-CLOSE = 'mount -n -i -o rbind,ro /dev /dev && exec "$@"'
+CLOSE = "mount -n -i -o rbind,ro /dev /dev"
+THEN = 'exec "$@"'
 # What the kernel leaves after a volatile mount, so that nobody takes the upper folder for one that was synced. It was
 # never meant to be: after a crash of the machine the lease is gone. Innermost first.
 VOLATILE = ("work/incompat/volatile/dirty", "work/incompat/volatile", "work/incompat", "work")
@@ -56,12 +58,9 @@ class Overlay:
         """What to put before a command so that it finds the overlay. One command at a time may stand on an upper."""
         async with self._turn:
             self._forget_last()
-            yield (UNSHARE, *NAMESPACE, *self._mounting(), *_closing())
-
-    def _mounting(self) -> tuple[str, ...]:
-        lowers = ":".join(self.lowers)
-        layers = f"lowerdir={lowers},upperdir={self.seat}/{UPPER},workdir={self.seat}/{WORK}"
-        return (shutil.which("sh") or "sh", "-c", SCRIPT, "sh", f"{OPTIONS},{layers}", VIEW)
+            lowers = ":".join(self.lowers)
+            layers = f"lowerdir={lowers},upperdir={self.seat}/{UPPER},workdir={self.seat}/{WORK}"
+            yield (*_first(MOUNT, *_closing()), f"{OPTIONS},{layers}", VIEW)
 
     def _forget_last(self) -> None:
         work = self.home / self.seat / WORK
@@ -78,11 +77,26 @@ class Overlay:
 def devices_closed() -> tuple[str, ...]:
     """What to put before a command of root's so that the devices of the machine stay as they are."""
     closing = _closing()
-    return (UNSHARE, *NAMESPACE, *closing) if closing else ()
+    return _first(*closing) if closing else ()
 
 
 def _closing() -> tuple[str, ...]:
-    return (shutil.which("sh") or "sh", "-c", CLOSE, "sh") if os.geteuid() == 0 else ()
+    return (CLOSE,) if os.geteuid() == 0 else ()
+
+
+def _first(*steps: str) -> tuple[str, ...]:
+    """A command line that does this in namespaces of its own, in one shell, and then becomes what follows it."""
+    return (UNSHARE, *NAMESPACE, found("sh") or "sh", "-c", " && ".join((*steps, THEN)), "sh")
+
+
+def found(name: str) -> str | None:
+    """Where a program of this machine lies. A hundred boxes a second would look in a dozen folders each."""
+    return _found(name, os.environ.get("PATH"))
+
+
+@lru_cache(maxsize=64)
+def _found(name: str, path: str | None) -> str | None:
+    return shutil.which(name, path=path)
 
 
 def discard(folder: Path, *, most: int) -> bool:

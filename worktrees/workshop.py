@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from anyio import CancelScope, CapacityLimiter, move_on_after, to_thread
@@ -91,7 +92,8 @@ class Workshop:
         return text(await self.store.git(*PATCH, base, commit, cap=DIFF_CAP))
 
     async def tree(self, commit: Sha) -> Sha:
-        return await self.store.git.line("rev-parse", f"{commit}^{{tree}}")
+        objects = self.store.objects
+        return (await objects.run(partial(objects.commit, commit))).tree
 
     def at(self, commit: Sha) -> Repository:
         return Snapshot(self.store.git, commit)

@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 import pytest
-from anyio import CancelScope
+from anyio import CancelScope, sleep
 
 from fleet.checking import Gate
 from fleet.core import facts as f
@@ -15,7 +15,7 @@ from fleet.engine import Engine
 from fleet.ports import Broken, PlannerBrief, WorkerBrief
 from tests.core.pretend import subtask
 from tests.core.story import plan_of
-from tests.fleet.fakes import DONE, QUICK, FakeFleet, FakePlanner, FakeWorker, finishes, wait_until
+from tests.fleet.fakes import DONE, QUICK, FakeFleet, FakeIntegrator, FakePlanner, FakeWorker, finishes, wait_until
 
 GATE = Gate((Criterion(criterion="the gate", run="without bad", fails_before=False),))
 
@@ -122,6 +122,24 @@ async def test_a_guard_that_is_red_because_the_base_may_be_holds_nobody_back() -
     fleet.worktrees.red.add("guard")
     await fleet.run()
     assert fleet.worker.briefs
+
+
+async def test_what_landed_is_shown_one_tip_at_a_time() -> None:
+    busy, most = 0, 0
+
+    class Slow(FakeIntegrator):
+        async def publish(self, run: str, *, tip: str) -> str | None:
+            nonlocal busy, most
+            busy, most = busy + 1, max(most, busy + 1)
+            await sleep(0.05)
+            busy -= 1
+            return await super().publish(run, tip=tip)
+
+    fleet = FakeFleet(plan_of("a", "b", "c", "d"), Policy(**{**dict(QUICK), "batch": 1}))
+    fleet.integrator = Slow(fleet.git)
+    state = await fleet.run()
+    assert (state.ending, state.published, state.warnings) == ("landed", state.tip, ())
+    assert most == 1
 
 
 async def test_a_check_of_the_base_is_run_once_for_all_who_stand_on_it() -> None:

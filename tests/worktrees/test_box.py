@@ -13,6 +13,7 @@ from anyio import create_task_group
 from fleet.core.plan import Criterion
 from fleet.ports import Broken, DeskError, Extras
 from tests.worktrees.conftest import Bench, OpenBench, python_shown
+from worktrees.settings import MIB, BoxLimits
 
 
 async def test_the_home_the_state_and_other_worktrees_are_not_there(bench: Bench, tmp_path: Path) -> None:
@@ -53,6 +54,14 @@ async def test_only_the_worktree_and_sized_folders_can_be_written(bench: Bench) 
         for place in ("/repo/x", "$TMPDIR/x", "/home/worker/x", "/dev/shm/x"):  # noqa: S108 - inside the box
             assert (await lease.desk.run(f"echo x > {place}", timeout_s=20)).exit_code == 0, place
         assert (await lease.desk.run("rm -rf .git || mv .git x", timeout_s=20)).exit_code != 0
+
+
+async def test_the_limits_of_a_process_hold_for_the_command_and_can_not_be_raised(open_bench: OpenBench) -> None:
+    limits = BoxLimits(processes=200, open_files=100, file_bytes=8 * MIB)
+    async with open_bench(limits=limits) as bench, bench.hands.lease(bench.base) as lease:
+        told = await lease.desk.run("for one in u n f c; do ulimit -S$one; ulimit -H$one; done", timeout_s=20)
+        assert told.output.split() == ["200"] * 2 + ["100"] * 2 + ["8192"] * 2 + ["0"] * 2
+        assert (await lease.desk.run("ulimit -n 101", timeout_s=20)).exit_code != 0
 
 
 async def test_a_command_that_ignores_signals_or_hides_is_gone_at_its_limit(bench: Bench) -> None:

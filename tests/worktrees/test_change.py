@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from fleet.core.facts import Failure
 from fleet.ports import Change
 from tests.worktrees.conftest import Bench, added_by_git, git, make_repository, sign
+from worktrees.change import ignored
 from worktrees.commits import commit_slot
+from worktrees.git import Git
 from worktrees.settings import LeaseKind
 from worktrees.slots import Slot
 from worktrees.upper import Entry, changes
@@ -148,6 +150,16 @@ async def test_what_it_stands_on_makes_no_difference(bench: Bench, number: int) 
                 change = await lease.commit(sign("three", attempt=number), ())
                 assert isinstance(change, Change)
                 assert change.paths == ("crlf.txt", "fresh")
+
+
+async def test_a_list_of_the_repositorys_own_keeps_files_out_where_no_ignore_file_does(tmp_path: Path) -> None:
+    at = make_repository(tmp_path / "bare-of-rules", {"one": "1\n"})
+    found = Git(at / ".git")
+    view, asked = View((at,)), ["a.log", "b"]
+    assert await ignored(found, view, asked) == frozenset()
+    (at / ".git/info").mkdir(exist_ok=True)
+    (at / ".git/info/exclude").write_text("# what git writes there\n\n*.log\n", encoding="utf-8")
+    assert await ignored(found, view, asked) == {"a.log"}
 
 
 def test_the_change_set_is_read_from_the_upper_folder_alone(tmp_path: Path) -> None:
