@@ -12,6 +12,7 @@ from typing import Literal
 from anyio import create_task_group
 
 from fleet.core import facts as f
+from fleet.core.failures import red_guard, vacuous
 from fleet.core.plan import Criterion
 from fleet.meter import Record
 from fleet.ports import Clock, Worktrees
@@ -66,6 +67,22 @@ class Checks:
     async def before(self, base: str, criteria: Sequence[Criterion]) -> tuple[f.CheckRun, ...]:
         """On a base, where they should be red: one run is enough."""
         return await self._run(base, criteria, "once")
+
+    async def before_work(self, acceptance: Sequence[Criterion], base: str) -> tuple[f.CheckRun, ...] | f.Failure:
+        """What a subtask's checks say of its base, asked before a worker costs anything.
+
+        One that has to fail there and passes proves nothing; a guard that is red there can't tell whose fault it is.
+        """
+        expected = self.rules.resolved([criterion for criterion in acceptance if criterion.fails_before])
+        guards = self.rules.resolved([criterion for criterion in acceptance if not criterion.fails_before])
+        red = await self.before(base, expected)
+        if passing := tuple(run for run in red if run.passed):
+            return vacuous(passing, base)
+        green = await self.on(base, guards)
+        allowed = {check.command for check in self.engine.state.red_base}
+        if failing := tuple(run for run in green if not run.fine and run.command not in allowed):
+            return red_guard(failing, base)
+        return tuple(run.model_copy(update={"output": ""}) for run in (*red, *green))
 
     async def on(self, commit: str, criteria: Sequence[Criterion]) -> tuple[f.CheckRun, ...]:
         """On a commit, where they should pass."""

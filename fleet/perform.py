@@ -16,7 +16,7 @@ from fleet.core import facts as f
 from fleet.core.areas import conversations, planning_of
 from fleet.core.commands import CallPlanner, CheckBase, Command, Publish, RunAttempt, TestBatch, VerifyAttempt
 from fleet.core.evidence import borrowed_tests
-from fleet.core.failures import check_failure, red_guard, reported_failure
+from fleet.core.failures import check_failure, reported_failure
 from fleet.core.plan import Criterion, Subtask
 from fleet.core.remedies import backoff
 from fleet.core.revision import Revision, revise_plan
@@ -171,7 +171,7 @@ class Performer:
     async def _is_vacuous(self, area: str) -> bool:
         """Whether an area's own checks say nothing, asked before its planner costs anything."""
         spec, attempt = self._attempt(area)
-        found = await self._before(spec, attempt.base)
+        found = await self._checks.before_work(spec.acceptance, attempt.base)
         if isinstance(found, f.Failure):
             await self._failed(area, attempt.number, found)
         return isinstance(found, f.Failure)
@@ -222,7 +222,7 @@ class Performer:
             report = f.Report(status="done", summary="finished before an interruption")
             await self._committed(command, change.commit, change.paths, report)
             return
-        before = await self._before(spec, attempt.base)
+        before = await self._checks.before_work(spec.acceptance, attempt.base)
         if isinstance(before, f.Failure):
             await self._failed(spec.id, attempt.number, before)
             return
@@ -297,27 +297,6 @@ class Performer:
         patch = await self._world.worktrees.diff(past.base, past.commit)
         parts = (failure.evidence[:CLASH_LIMIT], "What that attempt changed:", patch[:PATCH_LIMIT])
         return failure.model_copy(update={"evidence": "\n\n".join(parts)})
-
-    async def _before(self, spec: Subtask, base: str) -> tuple[f.CheckRun, ...] | f.Failure:
-        """What the checks say of the base, asked before a worker costs anything.
-
-        One that has to fail there and passes proves nothing; a guard that is red there can't tell whose fault it is.
-        """
-        gate = self._world.gate
-        expected = gate.resolved([criterion for criterion in spec.acceptance if criterion.fails_before])
-        guards = gate.resolved([criterion for criterion in spec.acceptance if not criterion.fails_before])
-        red = await self._checks.before(base, expected)
-        if passing := [run for run in red if run.passed]:
-            return f.Failure(
-                kind="vacuous",
-                summary="passes before any work was done: " + ", ".join(run.criterion for run in passing),
-                evidence="\n".join(f"$ {run.command}\n(exit code 0 on the base {base[:12]})" for run in passing),
-            )
-        green = await self._checks.on(base, guards)
-        allowed = {check.command for check in self._engine.state.red_base}
-        if failing := tuple(run for run in green if not run.fine and run.command not in allowed):
-            return red_guard(failing, base)
-        return tuple(run.model_copy(update={"output": ""}) for run in (*red, *green))
 
     async def _committed(self, command: RunAttempt, commit: str, paths: tuple[str, ...], report: f.Report) -> None:
         await self._engine.record(

@@ -21,6 +21,15 @@ def check_failure(failed: tuple[CheckRun, ...]) -> Failure:
     return Failure(kind="check", summary=f"does not pass: {names}", evidence=evidence(failed))
 
 
+def vacuous(passing: tuple[CheckRun, ...], base: str) -> Failure:
+    """Checks that pass before any work was done prove nothing: they go back to the planner."""
+    return Failure(
+        kind="vacuous",
+        summary="passes before any work was done: " + ", ".join(run.criterion for run in passing),
+        evidence="\n".join(f"$ {run.command}\n(exit code 0 on the base {base[:12]})" for run in passing),
+    )
+
+
 def red_guard(failed: tuple[CheckRun, ...], base: str) -> Failure:
     """Guards that fail before any work was done: whoever works next would be blamed for it, or could never be done."""
     names = ", ".join(check.criterion for check in failed)
