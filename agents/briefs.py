@@ -11,18 +11,22 @@ _NOTES = 20_000  # characters of the repository's own notes
 
 
 def first_message(brief: WorkerBrief) -> list[str]:
-    """The blocks of a worker's first message, in the order of the model protocol."""
+    """The blocks of a worker's first message, what all workers share before what is this one's."""
     return [fenced(name, value) for name, value in as_document(brief).items()]
 
 
 def as_document(brief: WorkerBrief) -> dict[str, Any]:
-    """All that a worker knows. What there is none of is left out."""
-    said: dict[str, Any] = {"subtask": brief.subtask.model_dump(mode="json"), "attempt": _attempt(brief)}
+    """All that a worker knows, first what all workers are told. What there is none of is left out."""
+    said: dict[str, Any] = {"notes": capped(brief.notes, _NOTES)} if shared_blocks(brief) else {}
+    said |= {"subtask": brief.subtask.model_dump(mode="json"), "attempt": _attempt(brief)}
     if brief.results:
         said["results"] = [_result(subtask, report) for subtask, report in brief.results]
-    if brief.notes.strip():
-        said["notes"] = capped(brief.notes, _NOTES)
     return said
+
+
+def shared_blocks(brief: WorkerBrief) -> int:
+    """How many blocks at the front are the same for all workers, so that they share them in the prompt cache."""
+    return 1 if brief.notes.strip() else 0
 
 
 def _attempt(brief: WorkerBrief) -> dict[str, Any]:

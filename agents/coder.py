@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from agents.allowance import Allowance
-from agents.briefs import first_message
+from agents.briefs import first_message, shared_blocks
 from agents.conversation import Conversation, Guards, Setting
 from agents.models.calls import Caller
 from agents.prompting import render
@@ -44,13 +44,16 @@ class ApiWorker:
     async def run(self, brief: WorkerBrief, desk: Desk, meter: Meter) -> Report | Failure:
         """Do the subtask at this desk."""
         settings, own = self.settings, self.own
+        model = brief.model or self.model or settings.worker_model
         setting: Setting[Report] = Setting(
-            model=brief.model or self.model or settings.worker_model,
+            model=model,
             max_tokens=settings.max_tokens,
             system=system_prompt(self.kind.prompt, own),
             tools=self._tools(desk),
             ending="report",
             guards=Guards(turns=own.turns, seconds=own.time_s),
+            room=settings.room(model),
+            shared=shared_blocks(brief),
         )
         allowance = Allowance(meter, own.tokens, own.dollars)
         with self.transcripts.open(brief.subtask.id, brief.attempt) as transcript:

@@ -9,7 +9,9 @@ from typing import Any, Generic, TypeVar
 
 import anyio
 
-from agents.models.answer import Answer, Block, Message, Request, ToolCall
+from agents.compaction import Room, shorten
+from agents.models.answer import CHARACTERS_PER_TOKEN, Answer, Block, Message, Request, ToolCall, characters, size
+from agents.models.caching import Cached, explained, left_by
 from agents.models.calls import Caller
 from agents.text import capped, well_formed
 from agents.tools.tool import BadInput, Ended, Said, Tool
@@ -46,6 +48,8 @@ class Guards:
     """Turns before the last at which the model is told to come to an end."""
     riddles: int = 1
     """Answers in a row with a stop reason that nobody knows."""
+    squeezes: int = 2
+    """How often in a row the conversation is made shorter because it was refused as too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,10 @@ class Setting(Generic[End]):
     ending: str
     """The tool that ends it."""
     guards: Guards
+    room: Room | None = None
+    """How long it may become; None: until the model refuses."""
+    shared: int = 0
+    """Blocks at the front of the first message that other conversations begin with, too."""
     reminder: str = ""
     """A text that must stay the last one from us, whatever else we say later."""
 
@@ -68,7 +76,7 @@ class Setting(Generic[End]):
 
 @dataclass(slots=True)
 class Conversation(Generic[End]):
-    """One conversation. The history only grows; what the model said goes back as it was."""
+    """One conversation. The history only grows, until it has to become shorter; what the model said stays as it was."""
 
     setting: Setting[End]
     caller: Caller
@@ -78,6 +86,10 @@ class Conversation(Generic[End]):
     _messages: list[Message] = field(default_factory=list)
     _in_a_row: dict[str, int] = field(default_factory=dict)
     _last_action: str = ""
+    _tokens_per_character: float = 1 / CHARACTERS_PER_TOKEN
+    _cached: Cached | None = None
+    _changed: str = ""
+    """Why the cache can't know the next prompt: what we changed in it ourselves."""
 
     async def hold(self, first: Sequence[str]) -> End | Failure:
         """Talk until there is a result. `first` are the texts of the first message."""
@@ -90,10 +102,17 @@ class Conversation(Generic[End]):
         self.transcript.write("system", model=self.setting.model, text=self.setting.system)
         self._say([_text(text) for text in first])
         for turn in range(1, self.setting.guards.turns + 1):
-            answer = await self.caller.call(self._request(), self.meter, self.transcript, turn=turn)
+            self._make_room()
+            request = self._request()
+            answer = await self.caller.call(request, self.meter, self.transcript, turn=turn)
             if isinstance(answer, Failure):
+                if answer.kind == "too_complex" and self._squeezed(
+                    answer.summary
+                ):  # the prompt was refused as too long
+                    continue
                 self.transcript.write("failure", **answer.model_dump())
                 return answer
+            self._weigh(request, answer, turn)
             self._heard(answer, turn)
             end = await self._answer_to(answer, left=self.setting.guards.turns - turn)
             if isinstance(end, Ended):
@@ -106,13 +125,14 @@ class Conversation(Generic[End]):
 
     def _request(self) -> Request:
         setting = self.setting
-        return Request(setting.model, setting.max_tokens, setting.system, self._tools, tuple(self._messages))
+        messages = tuple(self._messages)
+        return Request(setting.model, setting.max_tokens, setting.system, self._tools, messages, setting.shared)
 
     async def _answer_to(self, answer: Answer, *, left: int) -> Ended[End] | Ended[Failure] | Failure | None:
         """What comes of one answer: the end, a failure, or None after a word from us."""
         match answer.stop_reason:
             case reason if reason in _COMPLETE:
-                self._forget("cuts", "pauses", "riddles")
+                self._forget("cuts", "pauses", "riddles", "squeezes")
                 if answer.calls:
                     return await self._act(answer, left=left)
                 return self._nudged(answer)
@@ -122,6 +142,8 @@ class Conversation(Generic[End]):
                 return self._paused(answer)
             case "refusal":
                 return Failure(kind="refusal", summary="the model refused", evidence=capped(answer.text, _EVIDENCE))
+            case "model_context_window_exceeded" if self._squeezed("the answer ran into the end of the context"):
+                return None
             case "model_context_window_exceeded":
                 return self._failure("too_complex", "the conversation no longer fits the model's context")
             case unknown:
@@ -258,6 +280,46 @@ class Conversation(Generic[End]):
     def _tail(self) -> str:
         """The last that was said on both sides."""
         return "\n".join(_shown(block) for message in self._messages[-2:] for block in message["content"])
+
+    # ---- length ----
+
+    def _make_room(self) -> None:
+        """Before the prompt is too long, or costs a multiple."""
+        room = self.setting.room
+        if room is None or len(self._messages) == 1:
+            return
+        length = self._length()
+        if length > room.most:
+            self._shorten(room.target / length, f"about {length} tokens of at most {room.most}")
+
+    def _squeezed(self, why: str) -> bool:
+        """Whether a conversation that was refused as too long is shorter now: the same is never asked again."""
+        return self._once_more("squeezes", "too_complex", why) is None and self._shorten(0.5, why)
+
+    def _shorten(self, share: float, why: str) -> bool:
+        before = size(self._messages)
+        made = shorten(self._messages, int(before * share), before_last=bool(self.setting.reminder))
+        if made is None:
+            return False
+        self._messages = made.messages
+        self._changed = f"the conversation was made shorter: {made.how}"
+        after = size(self._messages)
+        self.transcript.write("compacted", why=why, how=made.how, characters_before=before, characters_after=after)
+        return True
+
+    def _length(self) -> int:
+        """About how many tokens the next prompt has, by what the last one had."""
+        return round(characters(self._request()) * self._tokens_per_character)
+
+    def _weigh(self, request: Request, answer: Answer, turn: int) -> None:
+        """What a character of this conversation takes, and whether the cache did what it could."""
+        usage, now = answer.usage, anyio.current_time()
+        prompt = usage.input + usage.cache_read + usage.cache_write
+        if prompt:
+            self._tokens_per_character = prompt / max(1, characters(request))
+        if missed := explained(usage, self.setting.model, self._cached, now, changed=self._changed):
+            self.transcript.write("cache_miss", turn=turn, why=missed, usage=usage.model_dump())
+        self._cached, self._changed = left_by(answer, self.setting.model, now), ""
 
     # ---- history ----
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from random import Random, SystemRandom
 
 from agents.models.calls import Caller, Patience, Timing
+from agents.models.warming import Warmed
 from agents.planner import ClaudePlanner
 from agents.registry import Bench, describe, make_workers
 from agents.settings import MindSettings
@@ -33,7 +34,11 @@ async def open_minds(
     line = Line(connect_s=settings.connect_s, silence_s=settings.silence_s, call_s=settings.call_s)
     async with open_claude(settings.base_url, settings.api_key, line) as model:
         caller = Caller(
-            model, patience_of(settings), settings.prices, chance=chance or SystemRandom(), timing=timing or Timing()
+            Warmed(model),
+            patience_of(settings),
+            settings.prices,
+            chance=chance or SystemRandom(),
+            timing=timing or Timing(),
         )
         transcripts = Transcripts(settings.transcripts, secret=settings.api_key)
         bench = Bench(settings, caller, transcripts)

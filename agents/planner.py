@@ -38,6 +38,7 @@ class ClaudePlanner:
             tools=(*looking, SubmitRevision(submit, repairs=settings.repairs)),
             ending=SubmitRevision.name,
             guards=Guards(turns=settings.explore_turns + closing, seconds=settings.planner_s, closing=closing),
+            room=settings.room(settings.planner_model),
             reminder=state,
         )
         first = [f"<epic>{epic_text(brief.epic)}</epic>", *_blocks(brief), state]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agents.compaction import Room, room_for
 from agents.models.prices import Price
 from fleet.ports import NO_EXTRAS, Extras
 
@@ -78,3 +79,11 @@ class MindSettings:
     """How much of a tool's output a model sees: its head and its tail."""
     prices: dict[str, Price] = field(default_factory=dict)
     """Prices that take the place of the built-in ones, by model."""
+    compact_at: float = 0.85
+    """The share of what a prompt may have at which a conversation is made shorter."""
+    compact_to: float = 0.4
+    """And the share it has then."""
+
+    def room(self, model: str) -> Room:
+        """How long a conversation with this model may become."""
+        return room_for(model, self.max_tokens, self.prices, at=self.compact_at, to=self.compact_to)

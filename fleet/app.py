@@ -286,6 +286,8 @@ class Fleet:
             retry_after_cap_s=models.retry_after_cap_s,
             silence_s=models.silence_s,
             call_s=models.call_s,
+            compact_at=models.compact_at,
+            compact_to=models.compact_to,
             prices={name: Price(**price.model_dump(exclude_none=True)) for name, price in models.prices.items()},
         )
 

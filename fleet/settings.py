@@ -188,6 +188,8 @@ class Models(Section):
     retry_after_cap_s: float = Field(default=60.0, gt=0)
     silence_s: float = Field(default=120.0, gt=0)
     call_s: float = Field(default=600.0, gt=0)
+    compact_at: float = Field(default=0.85, gt=0, le=1)
+    compact_to: float = Field(default=0.4, gt=0, lt=1)
     prices: dict[Name, Price] = {}
 
 

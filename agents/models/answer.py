@@ -1,6 +1,7 @@
 """The words of a model call: what is asked, what is answered, and what can go wrong. Knows no SDK and no wire."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -13,6 +14,10 @@ Message = dict[str, Any]
 FaultKind = Literal["transient", "configuration", "too_long", "other"]
 
 
+def _nobody() -> None:
+    """Nobody waits for an answer to begin."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One call to a model."""
@@ -22,6 +27,10 @@ class Request:
     system: str
     tools: tuple[Block, ...]
     messages: tuple[Message, ...]
+    shared: int = 0
+    """Blocks at the front of the first message that other conversations begin with, too."""
+    begun: Callable[[], None] = field(default=_nobody, compare=False, repr=False)
+    """Called when the answer begins: what it wrote to the cache can be read from then on."""
 
 
 CHARACTERS_PER_TOKEN = 3
@@ -30,18 +39,22 @@ CHARACTERS_PER_TOKEN = 3
 
 def estimated_tokens(request: Request) -> int:
     """About how many tokens a request has, rather too many than too few."""
-    return (_size(request.system) + _size(request.tools) + _size(request.messages)) // CHARACTERS_PER_TOKEN + 1
+    return characters(request) // CHARACTERS_PER_TOKEN + 1
 
 
-def _size(value: object) -> int:
+def characters(request: Request) -> int:
+    return size(request.system) + size(request.tools) + size(request.messages)
+
+
+def size(value: object) -> int:
     """Characters, as far as a model sees them; what is not ASCII takes more tokens than it has characters."""
     match value:
         case str():
             return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
         case dict():
-            return sum(len(key) + _size(item) + 4 for key, item in value.items())
+            return sum(len(key) + size(item) + 4 for key, item in value.items())
         case list() | tuple():
-            return sum(map(_size, value))
+            return sum(map(size, value))
         case _:
             return 4
 

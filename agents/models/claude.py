@@ -4,7 +4,7 @@ Never retries and never waits for a turn: that is `calls.py`'s. Import this file
 """
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -109,7 +109,7 @@ class Claude:
             try:
                 stream = await self._open(request, strict=strict)
                 request_id = stream.response.headers.get("request-id")
-                fault = await self._read(stream, fold, quiet)
+                fault = await self._read(stream, fold, quiet, request.begun)
             except (anthropic.APIError, httpx2.HTTPError, httpx2.StreamError) as error:
                 fault = _fault(error)
         seconds = anyio.current_time() - began
@@ -133,12 +133,16 @@ class Claude:
             max_tokens=request.max_tokens,
             system=[{"type": "text", "text": request.system, "cache_control": cast("Any", _CACHE)}],
             tools=cast("Any", [tool if strict else _lenient(tool) for tool in request.tools]),
-            messages=cast("Any", _with_breakpoint(request.messages)),
+            messages=cast("Any", _with_breakpoints(request)),
             stream=True,
         )
 
     async def _read(
-        self, stream: AsyncStream[RawMessageStreamEvent], fold: Fold, quiet: anyio.CancelScope
+        self,
+        stream: AsyncStream[RawMessageStreamEvent],
+        fold: Fold,
+        quiet: anyio.CancelScope,
+        begun: Callable[[], None],
     ) -> CallFault | None:
         """Fold the raw events (the SDK's own drop pings and unknown fields); None when the stream came to an end."""
         headers = stream.response.headers
@@ -150,6 +154,8 @@ class Claude:
                 if sent.event == "error" or event.get("type") == "error":
                     return _event_fault(event, headers)
                 fold.take(event)
+                if event.get("type") == "message_start":
+                    begun()
                 quiet.deadline = anyio.current_time() + self._line.silence_s
                 if fold.finished:
                     return None
@@ -161,13 +167,27 @@ class Claude:
         return None
 
 
-def _with_breakpoint(messages: tuple[Block, ...]) -> list[Block]:
-    """The messages with a cache breakpoint on the last block of the last one, which stays as it is."""
-    last = messages[-1]
-    if last["role"] != "user" or not isinstance(last["content"], list):
-        return list(messages)
-    *before, block = last["content"]
-    return [*messages[:-1], {**last, "content": [*before, {**block, "cache_control": _CACHE}]}]
+def _with_breakpoints(request: Request) -> list[Block]:
+    """The messages with the three breakpoints that the system's own leaves room for; the blocks stay as they are.
+
+    One ends what other conversations begin with, too. One stands where the last call ended, which a turn of many blocks
+    would else not find. One is at the end.
+    """
+    messages = list(request.messages)
+    ours = [index for index, message in enumerate(messages) if message["role"] == "user"]
+    for index in ours[-2:]:
+        messages[index] = _marked(messages[index], -1)
+    if request.shared:
+        messages[0] = _marked(messages[0], request.shared - 1)
+    return messages
+
+
+def _marked(message: Block, at: int) -> Block:
+    if not isinstance(message["content"], list):
+        return message
+    content = list(message["content"])
+    content[at] = {**content[at], "cache_control": _CACHE}
+    return {**message, "content": content}
 
 
 def _lenient(tool: Block) -> Block:

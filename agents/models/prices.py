@@ -30,13 +30,25 @@ class Price(BaseModel):
     long_prompt_factor: float = Field(default=1.0, ge=1)
 
 
+class ModelLimits(BaseModel):
+    """What a model takes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    context_tokens: int = Field(gt=0)
+    """Prompt and answer together."""
+    cache_minimum_tokens: int = Field(ge=0)
+    """A shorter prefix is not cached."""
+
+
 class PriceTable(BaseModel):
-    """The built-in prices, and the day they were read."""
+    """The built-in prices and limits, and the day they were read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     as_of: str
     models: dict[str, Price]
+    limits: dict[str, ModelLimits]
 
 
 @lru_cache(maxsize=1)
@@ -56,6 +68,17 @@ def dollars(model: str, usage: Usage, overrides: Mapping[str, Price]) -> float |
     prompt_price = usage.input * price.input + usage.cache_write * writing + usage.cache_read * reading
     tokens = prompt_price + usage.output * price.output
     return tokens * (price.long_prompt_factor if long else 1.0) / _MILLION
+
+
+def limits_of(model: str) -> ModelLimits:
+    known = built_in().limits
+    return known.get(model) or known.get(_DATED.sub("", model)) or known["other"]
+
+
+def price_band(model: str, overrides: Mapping[str, Price]) -> int | None:
+    """Tokens of a prompt beyond which each costs more."""
+    price = _price(model, overrides)
+    return None if price is None or price.long_prompt_factor == 1 else price.long_prompt_tokens
 
 
 def _price(model: str, overrides: Mapping[str, Price]) -> Price | None:

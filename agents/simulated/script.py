@@ -87,6 +87,8 @@ class Script(ScriptShape):
     api_key: str | None = None
     """The key that is demanded; any, where none is given."""
     limits: Limits = Limits()
+    cache_minimum_tokens: int | None = Field(default=None, ge=0)
+    """The shortest prefix that is cached; None: as the model's family has it."""
     planner: PlannerScript = PlannerScript()
     workers: dict[str, WorkerScript] = Field(default={})
     """By subtask id, or by pattern; an id counts before a pattern, and patterns in the order they stand."""

@@ -38,7 +38,7 @@ class SimulatedModel:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.mind = Mind(script)
-        self._cache = PromptCache()
+        self._cache = PromptCache(time.monotonic, script.cache_minimum_tokens)
         self._gauge = Gauge(script.limits, time.monotonic())
         self._numbers = itertools.count(1)
 
@@ -91,6 +91,7 @@ class SimulatedModel:
         if request.stream:
             return await self._stream(asked, reply, envelope, think_s)
         await anyio.sleep(think_s + (reply.seconds if isinstance(reply, Stall) else 0))
+        envelope.prompt.begun()
         body = json.dumps(message_body(say, envelope)).encode()
         if isinstance(reply, Cut):
             return await self._cut_short(asked, body)
@@ -109,11 +110,13 @@ class SimulatedModel:
                 await response.prepare(asked)
             frames = list(events(say, envelope))
             if isinstance(reply, Cut):
+                envelope.prompt.begun()
                 return await _cut_stream(asked, response, frames, reply, think_s)
             every = max(1, -(-len(frames) // PAUSES))
             for group in range(0, len(frames), every):
                 await anyio.sleep(think_s * min(every, len(frames) - group) / len(frames))
                 await response.write(b"".join(frames[group : group + every]))
+                envelope.prompt.begun()
             await response.write_eof()
         except ConnectionError:  # the client hung up: there is nobody left to tell
             return response

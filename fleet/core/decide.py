@@ -163,7 +163,7 @@ def _remedy(state: RunState, subtask: SubtaskState, failure: f.Failure, now: flo
         return f.RunEnded(at=now, ending="aborted", why=f"{subtask.id} failed: {failure.summary}")
     if action == "skip":
         return f.RemedyChosen(at=now, subtask=subtask.id, number=number, remedy="skip")
-    if action == "ask" or subtask.counted >= policy.max_attempts:
+    if action == "ask" or subtask.counted >= policy.max_attempts or _refused_again(subtask):
         return _ask(subtask, failure, now)
     if (spent := over_subtask_budget(state, subtask.id, now)) is not None:
         return _ask(subtask, failure.model_copy(update={"summary": f"{failure.summary}; {spent}"}), now)
@@ -176,6 +176,13 @@ def _may_resolve(subtask: SubtaskState, policy: Policy) -> bool:
     """Once, and only for work that was good by itself: a second conflict says something about the plan."""
     clashed = [attempt for attempt in subtask.attempts if attempt.failure and attempt.failure.kind == "conflict"]
     return len(clashed) == 1 and clashed[-1].verified and subtask.counted < policy.max_attempts
+
+
+def _refused_again(subtask: SubtaskState) -> bool:
+    """One other approach to what a model refused, then a human: a third wording seldom helps, and costs each time."""
+    counted = [attempt for attempt in subtask.attempts if attempt.failure and LADDER[attempt.failure.kind].counts]
+    lately = counted[len(counted) - subtask.counted :]
+    return sum(attempt.failure is not None and attempt.failure.kind == "refusal" for attempt in lately) > 1
 
 
 def _ask(subtask: SubtaskState, failure: f.Failure, now: float) -> f.Fact:

@@ -265,3 +265,18 @@ def test_a_second_failure_after_a_recovery_by_a_human_is_an_incident_of_its_own(
         (False, "human"),
         (False, "human"),
     ]
+
+
+def test_what_a_model_refused_twice_goes_to_a_human() -> None:
+    story = Story()
+    story.planner_plans("api")
+    story.attempt_fails("api", "refusal")
+    story.planner_answers(retry=[{"id": "api", "guidance": "in other words"}])
+    assert not story.state.open_questions()
+    story.attempt_fails("api", "refusal")
+    [question] = story.state.open_questions()
+    assert question.about == "api"
+    story.human_answers(question.id, "go on")
+    story.planner_answers(retry=[{"id": "api", "guidance": "as a human says"}])
+    story.attempt_fails("api", "refusal")
+    assert not story.state.open_questions()

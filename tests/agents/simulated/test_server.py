@@ -91,7 +91,7 @@ async def test_a_body_that_is_no_request_is_answered_in_the_services_shape(conne
 async def test_a_prefix_is_written_to_the_cache_once_and_then_read(connect: Connect) -> None:
     tools = [*WORKER_TOOLS[:-1], WORKER_TOOLS[-1] | {"cache_control": {"type": "ephemeral"}}]
     messages = worker_messages()
-    async with connect(CLAIM) as client:
+    async with connect(CLAIM | {"cache_minimum_tokens": 0}) as client:
         first = (await client.ask(messages, tools)).usage
         second = (await client.ask(worker_messages(id="other"), tools)).usage
         elsewhere = (await client.ask(messages, tools, model="claude-opus-5-5")).usage
@@ -104,7 +104,7 @@ async def test_a_prefix_is_written_to_the_cache_once_and_then_read(connect: Conn
 
 
 async def test_a_breakpoint_that_moves_on_reads_what_it_wrote_before(connect: Connect) -> None:
-    script = {"label": "x", "workers": {"*": {"attempts": [{"do": "claim", "turns": 1}]}}}
+    script = {"cache_minimum_tokens": 0, "workers": {"*": {"attempts": [{"do": "claim", "turns": 1}]}}}
     marked = {"cache_control": {"type": "ephemeral"}}
     async with connect(script) as client:
         first_messages = worker_messages()
