@@ -79,7 +79,7 @@ class Fleet:
     def run(self, epic: Path, repository: Path, more: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
         """The run itself, with our terminal."""
         command = self.command(
-            "run", str(epic), "--repo", str(repository), "--config", str(self.config), "--yes", *more
+            "run", str(epic), "--repo", str(repository), "--config", str(self.config), "--yes", "--no-tui", *more
         )
         with subprocess.Popen(command, env=self.environment) as process:
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,24 +31,58 @@ def _ask(folder: RunFolder, request: Request, done: str) -> None:
         raise UsageError(problem)
     with Journal(folder.journal) as journal:
         journal.ask(request)
+    _say(folder, done)
+
+
+def _say(folder: RunFolder, done: str) -> None:
     later = "" if folder.alive else f"; nothing runs it now: `fleet resume {folder.run}`"
     typer.echo(f"{folder.run}: {done}{later}")
 
 
-def approve(run: RunArgument = None) -> None:
+def approve(
+    run: RunArgument = None,
+    plan: Annotated[
+        Path | None, typer.Option("--plan", help="With this plan instead: a file as `fleet plan` writes it.")
+    ] = None,
+    edit: Annotated[bool, typer.Option("--edit", "-e", help="Edit the plan in $EDITOR first.")] = False,
+) -> None:
     """Let the plan that a run waits with begin.
+
+    As it is, or changed: a plan that does not hold together changes nothing, and every reason is told.
 
     \b
     Examples:
       fleet approve
-      fleet approve RUN
+      fleet approve RUN --edit
+      fleet approve --plan better.toml
     """
+    from fleet.core.evolve import evolve
     from fleet.core.facts import PlanApproved
+    from fleet.core.requests import accept
     from fleet.environment import user
+    from fleet.journal import Journal
 
+    if plan is not None and edit:
+        raise UsageError("choose one of --plan and --edit")
     folder = the_run(run)
-    version = folder.state().plan.version
-    _ask(folder, PlanApproved(at=time.time(), version=version, by=user()), f"plan version {version} approved")
+    state, now = folder.state(), time.time()
+    requests: list[Request] = []
+    if plan is not None or edit:
+        from fleet.cli.edit import edited, revision_for
+
+        revision = revision_for(state, plan) if plan is not None else edited(state)
+        requests += [revision] if revision is not None else []
+    for request in requests:
+        if (problem := accept(state, request)) is not None:
+            raise UsageError(problem)
+        state = evolve(state, request)
+    approved = PlanApproved(at=now, version=state.plan.version, by=user())
+    if (problem := accept(state, approved)) is not None:
+        raise UsageError(problem)
+    with Journal(folder.journal) as journal:
+        for request in (*requests, approved):
+            journal.ask(request)
+    _say(folder, f"plan version {approved.version} approved")
 
 
 def pause(run: RunArgument = None) -> None:
@@ -130,8 +165,6 @@ def merge(
     Examples:
       fleet merge RUN --into main
     """
-    from pathlib import Path
-
     from worktrees.publish import merge_into
     from worktrees.target import inspect
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 LOG = "engine.log"
 TAIL = 2_000  # characters of its last words
+BEGIN_S, LOOK_S = 30.0, 0.05
 STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -35,7 +37,7 @@ class Background:
 
     def start(self, fleet: Fleet) -> None:
         """Raises `FleetError` where the process can't be started."""
-        config = fleet.config.model_dump_json(exclude_unset=False).encode()
+        config = fleet.config.model_dump_json().encode()
         command = [sys.executable, "-P", "-m", "fleet.cli.background", str(self._folder.path)]
         try:
             with (self._folder.path / LOG).open("wb") as log:
@@ -51,6 +53,14 @@ class Background:
     @property
     def at_work(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    def wait_begun(self) -> None:
+        """Until it works on the run; raises `FleetError` with its words where it does not come to that."""
+        until = time.monotonic() + BEGIN_S
+        while time.monotonic() < until and self.at_work and not self._folder.alive:
+            time.sleep(LOOK_S)
+        if not self.at_work and (said := self.last_words()):
+            raise FleetError(said)
 
     def last_words(self) -> str:
         """What it said before it failed; empty where it did not."""

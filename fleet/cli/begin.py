@@ -1,9 +1,8 @@
 """Verbs that begin or go on: plan, run, resume."""
 
 import os
-import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,7 +19,11 @@ from fleet.cli.common import (
     run_async,
     the_run,
 )
+from fleet.cli.display import Detach, Display, NoTui, Plain, present
 from fleet.errors import UsageError
+
+if TYPE_CHECKING:
+    from fleet.core.facts import Ending
 
 Epic = Annotated[
     str | None, typer.Argument(help="What should be true afterwards: text, a file, or - (standard input).")
@@ -115,13 +118,17 @@ def run(
     ] = False,
     metrics: Metrics = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask before the plan runs.")] = False,
+    plain: Plain = False,
+    no_tui: NoTui = False,
+    detach: Detach = False,
     as_json: AsJson = False,
 ) -> None:
     """Plan an epic, and work on it until it has landed.
 
     The result is the branch fleet/RUN.
 
-    Your checkout is not touched. Ctrl-C lets running agents finish, a second one stops at once; `fleet resume` goes on.
+    Your checkout is not touched. On a terminal a full screen opens; the run goes on when you leave it (q). Without it,
+    Ctrl-C lets running agents finish, a second one stops at once; `fleet resume` goes on.
 
     Exit codes: 0 all landed, 1 something did not, 2 usage, 3 environment, 4 budget, 130 interrupted.
 
@@ -129,10 +136,10 @@ def run(
     Examples:
       fleet run "Add a health endpoint"
       fleet run epic.md --workers 100 --budget 20 --yes
+      fleet run epic.md --yes --detach
       fleet run --plan plan.toml --name health
     """
     from fleet.app import Fleet, Order
-    from fleet.cli.conduct import conduct
     from fleet.environment import current
     from fleet.epic import load_plan, read_epic
 
@@ -152,14 +159,18 @@ def run(
     fleet = Fleet(loaded, current())
     given = load_plan(plan_file, fleet.known()) if plan_file is not None else None
     goal = read_epic(epic) if epic is not None else given.goal if given else ""
-    interactive = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
-    review = not yes and (interactive or loaded.config.run.review)
+    display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json)
+    review = not yes and (display.interactive or loaded.config.run.review)
     order = Order(
         goal=goal or f"the plan in {plan_file}", repository=repo, base=base, name=name, plan=given, review=review
     )
 
     folder = run_async(lambda: fleet.create(order))
-    raise typer.Exit(EXIT[conduct(fleet, folder, interactive=interactive, as_json=as_json)])
+    raise typer.Exit(_code(present(fleet, folder, display)))
+
+
+def _code(ending: "Ending | int | None") -> int:
+    return ending if isinstance(ending, int) else EXIT[ending]
 
 
 def resume(
@@ -176,6 +187,9 @@ def resume(
     allow_red_base: Annotated[
         bool, typer.Option("--allow-red-base", help="Go on even where the gate fails on the base.")
     ] = False,
+    plain: Plain = False,
+    no_tui: NoTui = False,
+    detach: Detach = False,
     as_json: AsJson = False,
 ) -> None:
     """Go on with a run that stopped.
@@ -191,7 +205,6 @@ def resume(
     from pathlib import Path as Folder
 
     from fleet.app import Fleet
-    from fleet.cli.conduct import conduct
     from fleet.core import facts as f
     from fleet.core.requests import accept
     from fleet.environment import current, user
@@ -227,5 +240,5 @@ def resume(
     if holder is not None:
         typer.echo(f"{folder.run}: asked for; it is running in another process")
         return
-    interactive = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
-    raise typer.Exit(EXIT[conduct(fleet, folder, interactive=interactive, as_json=as_json)])
+    display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json)
+    raise typer.Exit(_code(present(fleet, folder, display)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import anyio
@@ -15,7 +15,7 @@ from anyio import CancelScope, create_task_group
 from dashboards.summary import summary_lines
 from fleet.app import Fleet
 from fleet.cli.common import run_async, show, show_json
-from fleet.cli.follow import Follower, open_screen
+from fleet.cli.follow import Follower, Screen, open_screen
 from fleet.core import facts as f
 from fleet.core.state import RunState
 from fleet.core.views import status
@@ -30,12 +30,15 @@ if TYPE_CHECKING:
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def conduct(fleet: Fleet, folder: RunFolder, *, interactive: bool, as_json: bool) -> f.Ending | None:
+def conduct(
+    fleet: Fleet, folder: RunFolder, *, interactive: bool, plain: bool = False, as_json: bool
+) -> f.Ending | None:
     """Work on a run until it ends or is interrupted; how it ended."""
     typer.echo(f"{folder.run}: working; Ctrl-C drains, `fleet status {folder.run}` tells more", err=True)
     known = _old_story(folder)
     try:
-        run_async(lambda: _conduct(fleet, folder, known, interactive=interactive, as_json=as_json))
+        screen = open_screen(live=interactive and not plain, quiet=as_json)
+        run_async(lambda: _conduct(fleet, folder, known, screen, interactive=interactive))
     except FleetError:
         with suppress(FleetError):
             if folder.state().epoch == 0:
@@ -77,9 +80,11 @@ def failure_of(state: RunState) -> f.Failure | None:
     return state.planning.last_failure or next(workers, None)
 
 
-async def _conduct(fleet: Fleet, folder: RunFolder, known: int, *, interactive: bool, as_json: bool) -> None:
+async def _conduct(
+    fleet: Fleet, folder: RunFolder, known: int, opened: AbstractContextManager[Screen], *, interactive: bool
+) -> None:
     stop = CancelScope()
-    with metrics(fleet, folder) as exporter, open_screen(interactive=interactive, quiet=as_json) as screen:
+    with metrics(fleet, folder) as exporter, opened as screen:
         follower = Follower(folder, screen, known, interactive=interactive)
         async with create_task_group() as sides:
             sides.start_soon(listen, folder, stop)

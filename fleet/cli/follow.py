@@ -32,17 +32,17 @@ class Screen:
 
 
 @contextmanager
-def open_screen(*, interactive: bool, quiet: bool) -> Iterator[Screen]:
+def open_screen(*, live: bool, quiet: bool) -> Iterator[Screen]:
     """A live screen on a terminal; one line an event in a pipe."""
     if quiet:
         yield Screen(event=lambda line: typer.echo(line, err=True), show=lambda *_: None)
-    elif interactive:
+    elif live:
         from rich.console import Console
 
         from dashboards.live import LiveScreen
 
-        with LiveScreen(Console(highlight=False)) as live:
-            yield Screen(event=live.event, show=live.show, still=live.still)
+        with LiveScreen(Console(highlight=False)) as shown:
+            yield Screen(event=shown.event, show=shown.show, still=shown.still)
     else:
         yield Screen(event=typer.echo, show=lambda *_: sys.stdout.flush())
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleet.cli.common import AsJson, RunArgument, configuration, run_async, the_run
+from fleet.cli.display import Plain
 from fleet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from fleet.core.state import RunState
     from fleet.folders import RunFolder
 
-Plain = Annotated[bool, typer.Option("--plain", help="Lines of text, for screen readers, pipes and logs.")]
 Light = Annotated[bool, typer.Option("--light", help="Begin with light colours; t changes them.")]
 
 

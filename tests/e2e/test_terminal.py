@@ -1,0 +1,134 @@
+"""What opens on a terminal: a screen that a run does not depend on, whoever leaves it and however."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from fleet.core.plan import Plan
+from fleet.epic import dump_plan
+from fleet.journal import Journal
+from tests.core.pretend import started
+from tests.dashboards.hostile import CLIPBOARD
+from tests.e2e.conftest import Serve
+from tests.e2e.stage import Done, Stage, landed, script, solve, subtask, wait_for
+from tests.e2e.terminal import at_a_terminal
+
+BEGUN = 2  # attempts
+
+
+@pytest.fixture
+def order(stage: Stage, repository: Path, model: Serve) -> tuple[str, ...]:
+    """A run that takes long enough to be left."""
+    slow = script(
+        subtask("one"),
+        subtask("two"),
+        subtask("three", "one"),
+        pace={"think_s": 0.3},
+        workers={"two": [solve("two", turns=2)]},
+    )
+    url = model(slow)
+    return ("run", "Write", "--name", stage.run_name, "--base-url", url, "--repo", str(repository))
+
+
+def everything_landed(stage: Stage, repository: Path) -> None:
+    stage.wait(stage.run_name, lambda state: state.ending == "landed")
+    assert sorted(landed(repository, stage.run_name)) == ["one", "three", "two"]
+    wait_for(lambda: not stage.folder(stage.run_name).alive)
+    stage.nothing_runs(stage.run_name)
+
+
+def test_a_plan_is_approved_on_the_screen_and_who_leaves_costs_the_run_nothing(
+    stage: Stage, repository: Path, order: tuple[str, ...]
+) -> None:
+    with at_a_terminal(stage, *order) as terminal:
+        terminal.shows("A approves")
+        terminal.types("A")
+        terminal.shows("Let version")
+        terminal.types("y")
+        stage.wait(stage.run_name, lambda state: state.attempts >= BEGUN)
+        terminal.types("q")
+        terminal.ended(0)
+        assert f"fleet watch {stage.run_name}" in terminal.text
+    everything_landed(stage, repository)
+
+
+def test_a_plan_is_changed_by_a_file_and_then_approved(stage: Stage, order: tuple[str, ...]) -> None:
+    """Without a screen the same can be done by verbs; what does not hold together changes nothing."""
+    stage = stage.with_(FLEET_RUN_REVIEW="true")
+    stage.fleet(*order, "--detach").ended(0)
+    plan = stage.wait(stage.run_name, lambda state: state.plan.subtasks).plan
+    path = stage.room / "plan.json"
+
+    def approved(changed: Plan) -> Done:
+        path.write_text(dump_plan(changed, toml=False))
+        return stage.fleet("approve", stage.run_name, "--plan", str(path))
+
+    one, two, three = plan.subtasks
+    approved(plan.model_copy(update={"subtasks": (two, three)})).ended(2).says("one")
+    approved(plan.model_copy(update={"subtasks": (one, three)})).ended(0)
+    state = stage.wait(stage.run_name, lambda state: state.ending)
+    assert {id_: subtask.landed is not None for id_, subtask in state.subtasks.items()} == {
+        "one": True,
+        "two": False,
+        "three": True,
+    }
+    assert (state.ending, [version.plan.version for version in state.versions]) == ("landed", [1, 2])
+
+
+def test_an_editor_is_opened_on_the_plan(stage: Stage, order: tuple[str, ...]) -> None:
+    editor = f'{sys.executable} -c "import sys, pathlib as p; f = p.Path(sys.argv[1]); '
+    editor += "f.write_text(f.read_text().replace('Write one', 'Write the first'))\""
+    stage = stage.with_(FLEET_RUN_REVIEW="true", EDITOR=editor)
+    stage.fleet(*order, "--detach").ended(0)
+    stage.wait(stage.run_name, lambda state: state.plan.subtasks)
+    stage.with_(EDITOR="false").fleet("approve", stage.run_name, "--edit").ended(2).says("as it was")
+    stage.fleet("approve", stage.run_name, "--edit").ended(0).says("version 2 approved")
+    state = stage.wait(stage.run_name, lambda state: state.ending)
+    assert state.spec("one").title == "Write the first"
+
+
+def test_closing_the_terminal_does_not_end_the_run(stage: Stage, repository: Path, order: tuple[str, ...]) -> None:
+    with at_a_terminal(stage, *order, "--yes") as terminal:
+        stage.wait(stage.run_name, lambda state: state.attempts >= BEGUN)
+        terminal.close()
+    everything_landed(stage, repository)
+
+
+def test_who_stays_to_the_end_is_told_how_it_ended(stage: Stage, order: tuple[str, ...]) -> None:
+    with at_a_terminal(stage, *order, "--yes") as terminal:
+        terminal.shows("fleet merge")
+        terminal.types("q")
+        terminal.ended(0)
+        assert "LANDED" in terminal.text
+
+
+def test_a_detached_run_goes_on_alone_and_is_watched_as_text(
+    stage: Stage, repository: Path, order: tuple[str, ...]
+) -> None:
+    stage.fleet(*order, "--yes", "--detach").ended(0).says(f"fleet watch {stage.run_name}")
+    stage.fleet("watch", stage.run_name, "--plain").ended(0).says("landed", "LANDED")
+    everything_landed(stage, repository)
+
+
+def test_a_run_that_can_not_begin_says_why_and_leaves_nothing(stage: Stage) -> None:
+    folder = stage.folder("lost")
+    with Journal.create(folder.journal) as journal:
+        journal.append([started().model_copy(update={"run": "lost", "repository": str(stage.room / "gone")})])
+    stage.fleet("resume", "lost", "--detach", "--base-url", "http://127.0.0.1:9").ended(3).says("gone")
+    assert stage.runs == []
+
+
+def test_nothing_a_model_writes_acts_on_the_terminal(stage: Stage, repository: Path, model: Serve) -> None:
+    """Titles with escapes, control characters and markup: on the screen they are text."""
+    bad = f"{CLIPBOARD}\x1b]0;owned\x07[@click=app.exit]x[/nope]"
+    url = model(script(subtask("one", title=f"Write one {bad}")))
+    order = ("run", "Write", "--name", stage.run_name, "--base-url", url, "--repo", str(repository), "--yes")
+    with at_a_terminal(stage, *order) as terminal:
+        terminal.shows("fleet merge")
+        terminal.types("3")
+        terminal.shows("x[/nope]")
+        terminal.types("q")
+        terminal.ended(0)
+        assert "]52;" not in terminal.text.replace("�]52;", "")
+        assert "]0;owned" not in terminal.text.replace("�]0;owned", "")
