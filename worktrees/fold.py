@@ -8,7 +8,7 @@ that both changed, and a folder that git would take for renamed is gone on that 
 it is refused. What is refused goes to `git merge-tree`. A property test holds the two to the same trees.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fleet.core.ids import Sha
@@ -84,17 +84,21 @@ def differing(objects: Objects, old: Sha, new: Sha) -> tuple[Differs, ...]:
 
 
 def _differing(objects: Objects, old: Tree, new: Tree) -> Iterator[Differs]:
-    pending: list[tuple[bytes, Mapping[bytes, Node], Mapping[bytes, Node]]] = [(b"", old, new)]
-    while pending:
-        folder, before, after = pending.pop()
-        for name in {name for name, _ in before.items() ^ after.items()}:
-            path = folder + name
-            was, now = before.get(name), after.get(name)
-            file_was, file_now = (None if _is_folder(node) else node for node in (was, now))
-            if file_was is not None or file_now is not None:
-                yield Differs(path, file_was, file_now)
-            if _is_folder(was) or _is_folder(now):
-                pending.append((path + b"/", _below(objects, was), _below(objects, now)))
+    """Folder by folder, all of one depth together, so that their trees are read together."""
+    level: list[tuple[bytes, Tree, Tree]] = [(b"", old, new)]
+    while level:
+        folders: list[tuple[bytes, Node | None, Node | None]] = []
+        for folder, before, after in level:
+            for name in {name for name, _ in before.items() ^ after.items()}:
+                path = folder + name
+                was, now = before.get(name), after.get(name)
+                file_was, file_now = (None if _is_folder(node) else node for node in (was, now))
+                if file_was is not None or file_now is not None:
+                    yield Differs(path, file_was, file_now)
+                if _is_folder(was) or _is_folder(now):
+                    folders.append((path + b"/", was, now))
+        objects.expect_trees(node[1].hex() for _, *pair in folders for node in pair if node and _is_folder(node))
+        level = [(path, _below(objects, was), _below(objects, now)) for path, was, now in folders]
 
 
 def on_the_line(objects: Objects, tip: Sha, *, base: Sha, unless: Sha) -> bool:

@@ -19,7 +19,9 @@ from worktrees.view import View
 from worktrees.wipe import make_folder, wipe
 
 OLD = "old"
-NEAR = 300  # paths that a layer of difference may have, or
+NEAR = (
+    1_000  # paths that a layer of difference may have: one of 500 costs a twelfth of moving a checkout of 10,000 files
+)
 NEAR_PART = 50  # one in so many of the checkout's, whichever is more
 DEEPEST = 8  # layers above a checkout: each is one more place to look for a file
 IDLE_LAYERS = 4  # kept for the next lease on the same commit; the tip is leased again and again

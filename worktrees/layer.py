@@ -88,8 +88,9 @@ async def fill(store: Store, layer: Path, commit: Sha, near: Difference, *, conv
 
 def _write(objects: Objects, layer: Path, files: Sequence[tuple[str, str, Sha]]) -> None:
     made: set[str] = set()
-    for path, mode, blob in files:
-        at, content = f"{layer}/{path}", objects.blob(blob)
+    contents = objects.blobs([blob for _, _, blob in files])
+    for (path, mode, _), content in zip(files, contents, strict=True):
+        at = f"{layer}/{path}"
         folder = path.rpartition("/")[0]
         if folder not in made:
             os.makedirs(f"{layer}/{folder}", exist_ok=True)  # noqa: PTH103 - plain names: this is the price of a lease

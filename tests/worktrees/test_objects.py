@@ -82,6 +82,33 @@ def test_a_reader_that_dies_is_started_again_and_ends_with_its_store(objects: Ob
         objects.find(tree)
 
 
+def test_many_are_asked_for_together_and_come_in_order(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worktrees.objects.AHEAD", 3)
+    contents = [b"%d\n" % number * number for number in range(10)]
+    ids = [objects.put("blob", content) for content in contents]
+    assert list(objects.blobs(ids)) == contents
+    tree = objects.put_tree({b"one": (b"100644", bytes.fromhex(ids[1]))})
+    with pytest.raises(Broken, match="no blob"):
+        list(objects.blobs([ids[0], tree, ids[1]]))
+    with pytest.raises(Broken, match="no blob"):
+        list(objects.blobs(["0" * 40]))
+    assert list(objects.blobs(ids[:2])) == contents[:2], "whoever left in the middle leaves no answer to another"
+
+
+def test_trees_read_ahead_are_not_asked_for_again(
+    objects: Objects, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blob = bytes.fromhex(objects.put("blob", b"content"))
+    ids = [objects.put_tree({name: (b"100644", blob)}) for name in (b"one", b"two")]
+    fresh = Objects(store)
+    try:
+        fresh.expect_trees(ids)
+        monkeypatch.setattr(fresh, "_ask", None)
+        assert [list(fresh.tree(id_)) for id_ in ids] == [[b"one"], [b"two"]]
+    finally:
+        fresh.close()
+
+
 def test_a_reader_that_falls_silent_is_given_up(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = objects.put_tree({})
     assert objects.find(tree) is not None
