@@ -7,11 +7,12 @@ SHELL := /bin/sh
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+CLAUDE_CODE := 2.1.327
 BARE := scripts/bare
 TOOLS := prometheus chromium-headless-shell
 CODE := fleet agents worktrees dashboards tests examples
 
-.PHONY: help setup demo demo-100 test bench lint format format-check types check lock clean
+.PHONY: help setup demo demo-100 test claude-code bench lint format format-check types check lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -37,6 +38,17 @@ demo-100: $(READY) ## the same with 120 subtasks and more than 100 workers at on
 test: $(READY) ## run the tests
 	@echo "test: pytest"
 	@$(BARE) $(BIN)/pytest
+
+claude-code: $(READY) .claude-code/.$(CLAUDE_CODE) ## install Claude Code into .claude-code, and test its worker with it (npm is needed)
+	@echo "claude-code: the worker's tests, with the real program and the simulated model"
+	@$(BARE) $(BIN)/pytest tests/contract tests/e2e/test_workers.py -k "claude or example" --claude-code .claude-code/node_modules/.bin/claude
+
+.claude-code/.$(CLAUDE_CODE):
+	@command -v npm >/dev/null || { echo "claude-code: npm is needed: apt-get install npm" >&2; exit 1; }
+	@echo "claude-code: installing $(CLAUDE_CODE)"
+	@mkdir -p .claude-code
+	@npm install --silent --no-save --no-audit --no-fund --prefix .claude-code @anthropic-ai/claude-code@$(CLAUDE_CODE)
+	@touch $@
 
 bench: $(READY) ## what it costs beside plain git, up to 100,000 files; SMALL=1: up to 10,000, in three minutes
 	@echo "bench: side by side with plain git; docs/benchmarks.md says how to read it"
@@ -70,5 +82,5 @@ lock: ## pin the newest packages that pyproject.toml allows, with hashes, into r
 	@echo "lock: requirements/dev.txt is written; make setup installs it"
 
 clean: ## remove what was built: .venv, caches, the demo's folder
-	rm -rf .venv .demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .demo .claude-code build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

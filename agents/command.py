@@ -66,7 +66,7 @@ class CommandWorker:
     async def run(self, brief: WorkerBrief, desk: Desk, meter: Meter) -> Report | Failure:
         """Run it, and read what came of it."""
         if not meter.may_call():
-            return Failure(kind="budget", summary="the budget allows no further work")
+            return Failure(kind="spent", summary="the budget allows no further work")
         own = self.own
         besides = f"{own.prompt.strip()}\n\n{render('command')}"
         with handed(brief, besides=besides) as files:

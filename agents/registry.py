@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
+from agents.claude_code import ClaudeCodeWorker
 from agents.coder import ApiWorker, Kind
 from agents.command import CommandWorker
 from agents.commandline import line_problem
@@ -61,6 +62,11 @@ WORKERS: dict[str, WorkerKind] = {
         make=api_worker(Kind(prompt="processor", tools=("bash", "report"), offline=True)),
         takes=_MODEL | _COMMANDS,
     ),
+    "claude-code": WorkerKind(
+        purpose="A session of Claude Code, an agent of its own: code that needs more looking around than a coder does.",
+        make=lambda own, bench: ClaudeCodeWorker(own, bench.settings, bench.transcripts),
+        takes=_MODEL | _COMMANDS | {"tools", "command"},
+    ),
     "command": WorkerKind(
         purpose="Runs one fixed program on the subtask.",
         make=lambda own, bench: CommandWorker(own, bench.transcripts),
@@ -94,7 +100,7 @@ def _problems(name: str, own: WorkerSettings) -> Iterator[str]:
     for field in fields(WorkerSettings):
         if field.name not in takes and getattr(own, field.name) != getattr(plain, field.name):
             yield f"workers.{name}: {_KEYS.get(field.name, field.name)} means nothing to the kind {own.kind!r}"
-    for tool in own.tools if "tools" in takes else ():
+    for tool in own.tools if own.kind == "coder" else ():
         if tool not in WORKER_TOOLS:
             yield f"workers.{name}.tools: there is no tool {tool!r}{did_you_mean(tool, WORKER_TOOLS)}"
     if problem := WORKERS[own.kind].problem(own):

@@ -98,8 +98,8 @@ class Caller:
             result = await self._asked(request, meter)
             if isinstance(result, Answer):
                 model = result.model or request.model
-                doing = _doing(result)
-                await meter.used(self._use(model, result.usage, seconds=result.seconds, turn=turn, doing=doing))
+                what = doing(result)
+                await meter.used(self._use(model, result.usage, seconds=result.seconds, turn=turn, doing=what))
                 return result
             fault = result
             transcript.write("fault", kind=fault.kind, message=fault.message, request_id=fault.request_id, turn=turn)
@@ -112,7 +112,7 @@ class Caller:
                 break
             if fault.limits_fleet:
                 self._pace.hold_back(self._pause_s(fault, tries))
-        return Failure(kind=_KINDS[fault.kind], summary=fault.message, evidence=_evidence(request, fault))
+        return as_failure(fault, request.model)
 
     async def _reserve(self, request: Request, meter: Meter) -> Failure | None:
         """What the call may cost at most is set aside before it is made."""
@@ -145,15 +145,17 @@ class Caller:
         return ModelUse(model=model, usage=usage, dollars=cost, seconds=seconds, turn=turn, doing=doing)
 
 
-def _evidence(request: Request, fault: CallFault) -> str:
-    return f"model {request.model}" + (f", request {fault.request_id}" if fault.request_id else "")
+def as_failure(fault: CallFault, model: str) -> Failure:
+    """What a call that stays without an answer means for whoever made it."""
+    evidence = f"model {model}" + (f", request {fault.request_id}" if fault.request_id else "")
+    return Failure(kind=_KINDS[fault.kind], summary=fault.message, evidence=evidence)
 
 
 _HINTS = ("path", "command", "pattern", "text")
 _SHOWN = 60  # characters of what a call is about
 
 
-def _doing(answer: Answer) -> str:
+def doing(answer: Answer) -> str:
     """What an answer asks for, in a few words: `bash pytest -q tests, report`."""
     calls = [f"{call.name} {_hint(call.input)}".rstrip() for call in answer.calls]
     return ", ".join(calls[:4]) + (", …" if len(calls) > 4 else "") or "text"  # noqa: PLR2004 - a line's worth

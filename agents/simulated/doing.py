@@ -39,7 +39,7 @@ def write_and_check(behaviour: Solve | Wrong | Stray, request: Request) -> Say:
         return _write(files, through=behaviour.through)
     if last.step == "write" and (refused := _refused(files, last)):
         return Say((Text("The editor would not; I use the shell."), *_bash("rewrite", map_files(refused))))
-    commands = acceptance_commands(request.subtask)
+    commands = acceptance_commands(request.subtask) if {"bash", "Bash"} & request.tools else []
     if last.step in {"write", "rewrite"} and commands:
         checks = [f'{command}\necho "exit: $?"' for command in commands]
         return Say((Text("Now the checks."), *_bash("check", checks)))

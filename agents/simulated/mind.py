@@ -3,6 +3,7 @@
 from collections import Counter
 from hashlib import sha256
 
+from agents.simulated.dialect import translated
 from agents.simulated.moves import Key, Move, Say, Text
 from agents.simulated.planner import play_planner
 from agents.simulated.request import Request
@@ -23,7 +24,7 @@ class Mind:
             case "planner":
                 move = play_planner(self.script, request, self._spent.__getitem__)
             case "worker":
-                move = play_worker(self.script, request, self._spent.__getitem__)
+                move = translated(play_worker(self.script, request, self._spent.__getitem__), request.tools)
             case _:
                 move = Move(Say((Text("This is a simulated model; it plays planners and workers."),), "end_turn"))
         if move.spends is not None:

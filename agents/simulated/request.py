@@ -13,7 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 Role = Literal["planner", "worker", "other"]
 
-_ENDINGS: dict[str, Role] = {"submit_revision": "planner", "report": "worker"}
+SESSION_ENDING = "StructuredOutput"
+"""The tool with which a session of Claude Code reports."""
+_ENDINGS: dict[str, Role] = {"submit_revision": "planner", "report": "worker", SESSION_ENDING: "worker"}
 _STEP = re.compile(r"toolu_simulated_([a-z]+[0-9]*)_([0-9]+)")
 
 
@@ -23,7 +25,7 @@ class Refused(Exception):  # noqa: N818 - it is an answer, not a mistake in the 
 
 class _Message(BaseModel):
     model_config = ConfigDict(extra="ignore")
-    role: Literal["user", "assistant"]
+    role: Literal["user", "assistant", "system"]
     content: str | list[dict[str, Any]]
 
 

@@ -2,9 +2,10 @@
 
 import json
 import shlex
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -15,9 +16,9 @@ from agents.minds import open_minds
 from agents.settings import WorkerSettings
 from fleet.core.facts import Failure, Report
 from fleet.core.plan import Criterion, Subtask
-from fleet.ports import Desk, WorkerBrief
+from fleet.ports import Desk, Extras, WorkerBrief
 from tests.agents.conftest import SEEDED, Purse, Script, model, no_environment, says, settings_for, use
-from tests.worktrees.conftest import make_repository, tmp_path
+from tests.worktrees.conftest import make_repository, python_shown, tmp_path
 from worktrees.settings import HandSettings
 from worktrees.target import inspect
 from worktrees.workshop import open_workshop
@@ -43,6 +44,8 @@ class Rig:
     model: Script
     room: Path
     own: Json = field(default_factory=dict)
+    real: Path | None = None
+    """The program itself, where a kind has one that the tests otherwise stand in for."""
 
     def reports(self, said: Json | str, *, first: str = "") -> None:
         """The worker will run `first`, where its kind can run anything, and report this."""
@@ -91,7 +94,46 @@ class CommandRig(Rig):
         self.own = {"command": ("sh", "-c", text), **self.own}
 
 
-RIGS: dict[str, type[Rig]] = {"coder": ApiRig, "writer": ApiRig, "processor": ApiRig, "command": CommandRig}
+def stand_in(folder: Path) -> Path:
+    """A program that speaks as `claude` does, in a folder of its own, since the box is shown all of that."""
+    file = folder / "claude"
+    folder.mkdir(exist_ok=True)
+    text = Path(__file__).with_name("stand_in.py").read_text()
+    file.write_text(f"#!{sys.executable} -I\n{text}")
+    file.chmod(0o755)
+    return file
+
+
+class ClaudeCodeRig(Rig):
+    """A session of Claude Code: what the model says is the same, its tools have other names."""
+
+    @property
+    def settings(self) -> WorkerSettings:
+        given = self.own.get("extras", Extras())
+        shown = replace(given, read_only=(*given.read_only, *map(str, python_shown())))
+        return WorkerSettings(**{"kind": self.kind, "command": (str(self.program()),), **self.own, "extras": shown})
+
+    def program(self) -> Path:
+        """The real one where it was named, else the stand-in."""
+        return self.real or stand_in(self.room / "claude code")
+
+    def reports(self, said: Json | str, *, first: str = "") -> None:
+        turns = [says(use("Bash", {"command": first}))] if first else []
+        name = "StructuredOutput"
+        last = use(name, raw=said, id="toolu_2") if isinstance(said, str) else use(name, said, id="toolu_2")
+        self.model.will(*turns, says(last))
+
+    def hangs(self, command: str) -> None:
+        self.model.will(says(use("Bash", {"command": command})))
+
+
+RIGS: dict[str, type[Rig]] = {
+    "coder": ApiRig,
+    "writer": ApiRig,
+    "processor": ApiRig,
+    "command": CommandRig,
+    "claude-code": ClaudeCodeRig,
+}
 
 
 @dataclass
@@ -124,8 +166,19 @@ def brief() -> WorkerBrief:
     return WorkerBrief(run=RUN, subtask=spec, attempt=1, model=None)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--claude-code", type=Path, help="the real program, for a stand-in's place")
+
+
 @pytest.fixture
-def open_stand(tmp_path: Path, model: Script, brief: WorkerBrief) -> OpenStand:
+def real_claude_code(request: pytest.FixtureRequest) -> Path | None:
+    """Named by `make claude-code`; elsewhere there is none, and nobody looks for one."""
+    named: Path | None = request.config.getoption("--claude-code", default=None)
+    return named.resolve() if named else None
+
+
+@pytest.fixture
+def open_stand(tmp_path: Path, model: Script, brief: WorkerBrief, real_claude_code: Path | None) -> OpenStand:
     """Opens one; the desk goes when the block ends."""
 
     @asynccontextmanager
@@ -133,6 +186,6 @@ def open_stand(tmp_path: Path, model: Script, brief: WorkerBrief) -> OpenStand:
         target = await inspect(make_repository(tmp_path / "project"))
         hands = HandSettings(state_dir=tmp_path / "state")
         async with open_workshop(target, hands, RUN, target.base) as workshop, workshop.lease(target.base) as lease:
-            yield Stand(RIGS[kind](kind, model, tmp_path), lease.desk, Purse(), tmp_path, brief)
+            yield Stand(RIGS[kind](kind, model, tmp_path, real=real_claude_code), lease.desk, Purse(), tmp_path, brief)
 
     return opened

@@ -41,7 +41,7 @@ OUTERMOST = ("fleet.app", "fleet.cli", "fleet.__main__")
 
 # Where a library may be imported. `*` crosses folders here.
 DOORWAYS: dict[str, tuple[str, ...]] = {
-    "aiohttp": ("agents/simulated/*",),
+    "aiohttp": ("agents/simulated/*", "agents/relay.py", "agents/fetching.py"),
     "anthropic": ("agents/models/claude.py",),
     "git": ("worktrees/reader.py",),
     "httpx2": ("agents/models/claude.py",),

@@ -1,0 +1,122 @@
+"""A session of Claude Code: how it is started, and what its end means. The contract suite holds it to the rest."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.claude_code import ClaudeCodeWorker, last_result
+from agents.settings import WorkerSettings
+from agents.transcripts import Transcripts
+from fleet.core.facts import Failure, Report
+from fleet.ports import CommandResult, Extras, WorkerBrief
+from tests.agents.conftest import KEY, FolderDesk, Purse, Script, settings_for
+
+pytestmark = pytest.mark.anyio
+SUCCESS = {"type": "result", "subtype": "success", "structured_output": {"status": "done", "summary": "greeted"}}
+
+
+class ToldDesk(FolderDesk):
+    """A desk that tells what was to be run, and answers for the program."""
+
+    answer: CommandResult = CommandResult(0, json.dumps(SUCCESS))
+    extras: Extras = Extras()
+
+    async def run(self, command: str, *, timeout_s: float, extras: Extras = Extras()) -> CommandResult:  # noqa: B008 - frozen
+        del timeout_s
+        self.commands.append(command)
+        self.extras = extras
+        return self.answer
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> ToldDesk:
+    program = tmp_path / "bin" / "claude"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    return ToldDesk(tmp_path)
+
+
+async def session(told: ToldDesk, model: Script, brief: WorkerBrief, **own: Any) -> Report | Failure:
+    given = {"command": (str(told.folder / "bin" / "claude"),), **own}
+    transcripts = Transcripts(told.folder / "t", secret=KEY)
+    worker = ClaudeCodeWorker(
+        WorkerSettings(kind="claude-code", **given), settings_for(model, told.folder), transcripts
+    )
+    return await worker.run(brief, told, Purse())
+
+
+async def test_it_is_started_bare_with_the_limits_and_no_key(told: ToldDesk, model: Script, brief: WorkerBrief) -> None:
+    own = {
+        "turns": 7,
+        "dollars": 1.5,
+        "tools": ("Bash", "Read"),
+        "prompt": "Be brief.",
+        "models": ("claude-x", "claude-y"),
+    }
+    assert await session(told, model, brief, **own) == Report(status="done", summary="greeted")
+    (line,) = told.commands
+    for words in (
+        "--print --output-format stream-json --verbose --model claude-x --bare --setting-sources ''",
+        "--max-turns 7",
+        "--dangerously-skip-permissions",
+        "--max-budget-usd 1.5",
+        "--tools Bash,Read",
+        "--append-system-prompt 'Be brief.'",
+    ):
+        assert words in line
+    environment = told.extras.environment
+    assert str(told.folder / "bin") in told.extras.read_only
+    assert environment["ANTHROPIC_DEFAULT_HAIKU_MODEL"] == "claude-x"
+    assert KEY not in line + repr(dict(environment))
+    assert told.extras.network is None
+
+
+async def test_a_model_of_the_attempt_is_the_one(told: ToldDesk, model: Script, brief: WorkerBrief) -> None:
+    await session(told, model, replace(brief, model="claude-z"))
+    assert "--model claude-z " in told.commands[0]
+
+
+async def test_permissions_that_are_named_are_the_ones(told: ToldDesk, model: Script, brief: WorkerBrief) -> None:
+    program = str(told.folder / "bin" / "claude")
+    await session(told, model, brief, command=(program, "--permission-mode", "acceptEdits"))
+    assert told.commands[0].count("--permission-mode acceptEdits") == 1
+    assert "--dangerously" not in told.commands[0]
+
+
+@pytest.mark.parametrize(
+    ("result", "kind", "summary"),
+    [
+        ({"subtype": "error_max_turns"}, "budget", "the session ended with error_max_turns"),
+        ({"subtype": "error_max_budget_usd"}, "budget", "the session ended with error_max_budget_usd"),
+        ({"subtype": "error_during_execution"}, "tool", "the session ended with error_during_execution"),
+        ({"subtype": "success", "result": "I am done."}, "protocol", "the session ended without a report"),
+        ({"subtype": "success", "structured_output": {"status": "done"}}, "protocol", "the session's report is none"),
+        (None, "tool", "the session ended with exit code 3 and no result"),
+    ],
+)
+async def test_an_end_without_a_report_is_a_failure(
+    told: ToldDesk, model: Script, brief: WorkerBrief, *, result: dict[str, Any] | None, kind: str, summary: str
+) -> None:
+    told.answer = CommandResult(3, "boom\n" + ("" if result is None else json.dumps({"type": "result", **result})))
+    failure = await session(told, model, brief)
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.summary) == (kind, summary)
+    assert "boom" in failure.evidence
+
+
+async def test_a_program_that_is_not_there_is_the_operators_to_mend(
+    told: ToldDesk, model: Script, brief: WorkerBrief
+) -> None:
+    failure = await session(told, model, brief, command=("claude-that-is-not-here",))
+    assert isinstance(failure, Failure)
+    assert failure.kind == "configuration"
+    assert told.commands == []
+
+
+@pytest.mark.parametrize("output", ["", "text", '{"type":"assistant"}', '{"type":"result"', "[" * 9000, '"result"'])
+def test_a_stream_without_an_end_has_none(output: str) -> None:
+    assert last_result(output) == {}

@@ -1,0 +1,201 @@
+"""The way out of the box: what it lets through, what it counts, and what it never hands over."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anyio
+import pytest
+
+from agents.allowance import Allowance
+from agents.relay import Relay, Terms, open_relay
+from agents.transcripts import Transcripts
+from fleet.ports import Broken, Meter
+from tests.agents.conftest import KEY, Body, Purse, Script, events, fails, raw, says, settings_for, sse, text, use
+
+pytestmark = pytest.mark.anyio
+MODEL = "claude-haiku-5-5"
+ASKED = {"model": MODEL, "max_tokens": 9, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+
+
+@dataclass
+class Agent:
+    """Whoever is in the box."""
+
+    relay: Relay
+    http: aiohttp.ClientSession
+    purse: Purse
+    folder: Path
+
+    async def ask(
+        self, body: Body | bytes = ASKED, path: str = "/v1/messages?beta=true", **more: Any
+    ) -> tuple[int, str]:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"x-api-key": "mine", "authorization": "Bearer mine", "anthropic-beta": "b1", "x-other": "o"}
+        async with self.http.post(f"http://model{path}", data=data, headers=headers, **more) as answer:
+            return answer.status, await answer.text()
+
+    @property
+    def transcript(self) -> list[Body]:
+        return [json.loads(line) for line in (self.folder / "t" / "x.1.jsonl").read_text().splitlines()]
+
+
+OpenAgent = Callable[..., AbstractAsyncContextManager[Agent]]
+
+
+@pytest.fixture
+def agent(model: Script, tmp_path: Path) -> OpenAgent:
+    @asynccontextmanager
+    async def opened(*, turns: int = 9, meter: Meter | None = None, **settings: Any) -> AsyncIterator[Agent]:
+        purse, socket = Purse(), tmp_path / "m.sock"
+        said = settings_for(model, tmp_path, **settings)
+        with Transcripts(tmp_path / "t", secret=KEY).open("x", 1) as transcript:
+            terms = Terms(MODEL, turns)
+            async with open_relay(socket, said, terms, meter=meter or purse, transcript=transcript) as relay:
+                connector = aiohttp.UnixConnector(str(socket))
+                async with aiohttp.ClientSession(connector=connector) as http:
+                    yield Agent(relay, http, purse, tmp_path)
+
+    return opened
+
+
+async def test_an_answer_goes_through_as_it_is_with_our_key_and_is_counted(agent: OpenAgent, model: Script) -> None:
+    model.will(says(text("hello"), use("Bash", {"command": "ls"})))
+    async with agent() as box:
+        status, said = await box.ask()
+    assert status == 200
+    assert said == "".join(
+        f"event: {name}\ndata: {json.dumps(data)}\n\n"
+        for name, data in events([text("hello"), use("Bash", {"command": "ls"})])
+    )
+    assert model.asked == [ASKED]
+    (most,) = box.purse.reserved
+    assert most.tokens >= 9 + len(json.dumps(ASKED["messages"])) // 4
+    (sent,) = model.headers
+    assert (sent["x-api-key"], sent["anthropic-beta"]) == (KEY, "b1")
+    assert "mine" not in " ".join(sent.values())
+    assert "x-other" not in sent
+    (counted,) = box.purse.uses
+    assert (counted.usage.input, counted.usage.output, counted.usage.cache_read) == (10, 20, 100)
+    assert (counted.model, counted.doing, counted.turn) == (MODEL, "Bash ls", 1)
+    assert counted.dollars is not None
+    assert [line["event"] for line in box.transcript] == ["answer"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "said"),
+    [
+        ("/v1/files", ASKED, 404, "is not forwarded"),
+        ("/v1/messages/batches", ASKED, 404, "is not forwarded"),
+        ("/v1/messages/../files", ASKED, 404, "is not forwarded"),
+        ("/v1/messages", {**ASKED, "model": "claude-opus-5-5"}, 400, f"works with {MODEL} and no other"),
+        ("/v1/messages", b"[]", 400, "is no JSON object"),
+        ("/v1/messages", b"{", 400, "is no JSON object"),
+    ],
+)
+async def test_nothing_else_goes_through(
+    agent: OpenAgent, model: Script, *, path: str, body: Body | bytes, status: int, said: str
+) -> None:
+    async with agent() as box:
+        answer = await box.ask(body, path)
+    assert (answer[0], model.asked, box.purse.uses) == (status, [], [])
+    assert said in answer[1]
+
+
+async def test_only_posts_go_through(agent: OpenAgent, model: Script) -> None:
+    async with agent() as box, box.http.get("http://model/v1/messages") as answer:
+        assert answer.status == 404
+    assert model.asked == []
+
+
+async def test_turns_and_the_budget_end_before_the_call(agent: OpenAgent, model: Script) -> None:
+    model.will(says(text("one"), stop="end_turn"))
+    async with agent(turns=2) as box:
+        assert [(await box.ask())[0] for _ in range(3)] == [200, 200, 403]
+        assert box.relay.refused is not None
+        assert box.relay.refused.summary == "no report after 2 turns"
+    purse = Purse()
+    async with agent(meter=Allowance(purse, tokens=100)) as box:
+        assert [(await box.ask())[0] for _ in range(2)] == [200, 403]
+        assert box.relay.refused is not None
+        assert "its worker may use 100" in box.relay.refused.summary
+    assert (len(model.asked), len(purse.uses)) == (3, 1)
+
+
+async def test_calls_go_one_at_a_time_so_that_a_limit_is_passed_by_one_at_most(agent: OpenAgent, model: Script) -> None:
+    model.will(says(text("one"), stop="end_turn"))
+    async with agent(meter=Allowance(Purse(), tokens=1)) as box, anyio.create_task_group() as calls:
+        for _ in range(5):
+            calls.start_soon(box.ask)
+    assert len(model.asked) == 1
+
+
+async def test_an_answer_that_breaks_off_breaks_off_and_is_paid_for(agent: OpenAgent, model: Script) -> None:
+    model.will(sse(events([text("hello")])[:3]))
+    async with agent() as box:
+        assert (await box.ask())[0] == 200
+        assert box.relay.failure is not None
+        assert box.relay.failure.kind == "transient"
+    assert [use.doing for use in box.purse.uses] == ["an answer that broke off"]
+    assert box.purse.released == []
+    assert box.transcript[-1]["event"] == "fault"
+
+
+async def test_who_hangs_up_has_used_what_had_begun(agent: OpenAgent, model: Script) -> None:
+    model.will(sse(events([text("hello")])[:3], then="ping"))
+    async with agent() as box:
+        with pytest.raises(TimeoutError):
+            await box.ask(timeout=aiohttp.ClientTimeout(sock_read=None, total=0.5))
+        with anyio.fail_after(10):
+            while not box.purse.uses:  # noqa: ASYNC110 - nobody tells us
+                await anyio.sleep(0.02)
+    assert len(model.asked) == 1
+
+
+async def test_what_was_not_streamed_is_counted_too(agent: OpenAgent, model: Script) -> None:
+    message = {"model": MODEL, "content": [text("hi")], "stop_reason": "end_turn"}
+    usage = {"input_tokens": 7, "output_tokens": 3}
+    model.will(raw(json.dumps({**message, "usage": usage}).encode(), kind="application/json"))
+    async with agent() as box:
+        assert (await box.ask({**ASKED, "stream": False}))[0] == 200
+    assert [use.usage.total for use in box.purse.uses] == [10]
+
+
+@pytest.mark.parametrize(
+    ("status", "type_", "kind"),
+    [(529, "overloaded_error", "transient"), (401, "authentication_error", "configuration")],
+)
+async def test_what_the_service_refuses_is_passed_on_and_kept(
+    agent: OpenAgent, model: Script, *, status: int, type_: str, kind: str
+) -> None:
+    model.will(fails(status, type_, f"no, {KEY}"), says(text("ok"), stop="end_turn"))
+    async with agent() as box:
+        answer = await box.ask()
+        assert answer[0] == status
+        assert "no, [key]" in answer[1]
+        assert box.relay.failure is not None
+        assert (box.relay.failure.kind, box.purse.uses, box.purse.released) == (kind, [], [False])
+        assert KEY not in box.relay.failure.model_dump_json()
+        assert (await box.ask())[0] == 200
+        assert box.relay.failure is None
+
+
+async def test_a_service_that_is_not_there_is_a_passing_fault(agent: OpenAgent, model: Script) -> None:
+    model.url = "http://127.0.0.1:9"
+    async with agent() as box:
+        assert (await box.ask())[0] == 502
+        assert box.relay.failure is not None
+        assert box.relay.failure.kind == "transient"
+
+
+async def test_a_socket_that_can_not_be_made_is_the_machines_fault(model: Script, tmp_path: Path) -> None:
+    socket = tmp_path / ("x" * 120)
+    said, terms = settings_for(model, tmp_path), Terms(MODEL, 1)
+    with Transcripts(tmp_path / "t", secret=KEY).open("x", 1) as transcript, pytest.raises(Broken) as caught:
+        async with open_relay(socket, said, terms, meter=Purse(), transcript=transcript):
+            pass
+    assert caught.value.failure.kind == "infrastructure"

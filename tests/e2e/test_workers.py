@@ -1,0 +1,100 @@
+"""The examples of docs/workers.md as they stand there, all in one run, and a session of Claude Code in another."""
+
+import os
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.contract.conftest import stand_in
+from tests.e2e.conftest import Serve
+from tests.e2e.stage import KEY, Stage, content, landed, script, solve, subtask
+from tests.worktrees.conftest import make_repository
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "workers.md"
+CHANGELOG = """\
+import argparse, json, pathlib
+parser = argparse.ArgumentParser()
+for flag in ("--version", "--title", "--report"):
+    parser.add_argument(flag, required=True)
+asked = parser.parse_args()
+pathlib.Path("CHANGES.txt").write_text(f"{asked.version}: {asked.title}\\n")
+pathlib.Path(asked.report).write_text(json.dumps({"status": "done", "summary": f"written for {asked.version}"}))
+"""
+AGENT = """#!/bin/sh
+[ "$1" = exec ] && [ -n "$OPENAI_API_KEY" ] || exit 9
+for last; do :; done
+file=${last#Do what }; file=${file% says.}
+grep -q '"id": "codex"' "$file" && echo codex > codex.txt
+"""
+
+
+def examples() -> dict[str, str]:
+    """Each table of the document that makes a worker, by the worker's name."""
+    blocks = re.findall(r"^```toml\n(.*?)^```$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return {name: block for block in blocks for name in tomllib.loads(block)["workers"]}
+
+
+def furnished(stage: Stage, claude: Path, *, workers: str) -> Stage:
+    """The stage of somebody who has these workers, the files that they name, and the programs."""
+    own = stage.room / "home" / ".config" / "fleet"
+    own.mkdir(parents=True)
+    (own / "senior.md").write_text("Take your time.\n")
+    (own / "config.toml").write_text(f'[box]\nread_only = ["{sys.prefix}"]\n{workers}')
+    agent = stage.room / "home" / ".local" / "share" / "codex" / "bin" / "codex"
+    agent.parent.mkdir(parents=True)
+    agent.write_text(AGENT)
+    agent.chmod(0o755)
+    return stage.with_(PATH=f"{claude.parent}:{os.environ['PATH']}", OPENAI_API_KEY="another-key-0123")
+
+
+@pytest.fixture
+def claude(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    real: Path | None = request.config.getoption("--claude-code", default=None)
+    return real.absolute() if real else stand_in(tmp_path / "claude-code")
+
+
+def test_every_example_of_the_document_works(stage: Stage, tmp_path: Path, claude: Path, model: Serve) -> None:
+    repository = make_repository(tmp_path / "work", {"README.md": "hello\n", "tools/changelog.py": CHANGELOG})
+    made = examples()
+    there = furnished(stage, claude, workers="\n".join(made.values()))
+    written = {"touches": ["CHANGES.txt"], "parameters": {"version": "1.2"}}
+    plan = [
+        subtask(name, run="grep -q '^1.2: ' CHANGES.txt", worker=name, **written)
+        if name == "changelog"
+        else subtask(name, worker=name)
+        for name in made
+    ]
+    url = model(script(*plan, api_key=KEY))
+    there.fleet("run", "Write them", "--name", "r", "--base-url", url, at=repository).ended(0).says("LANDED")
+    assert set(landed(repository, "r")) == set(made)
+    assert content(repository, "r", "CHANGES.txt") == "1.2: Write changelog"
+    assert there.look("r") is not None
+    for path in (there.state / "runs" / "r").rglob("*.jsonl"):
+        assert "another-key-0123" not in path.read_text()
+
+
+def test_a_session_of_claude_code_works_and_is_paid_for(
+    stage: Stage, repository: Path, claude: Path, model: Serve
+) -> None:
+    one = subtask("claude", worker="claude", failure_action="retry")
+    url = model(
+        script(
+            one, workers={"claude": [{"do": "wrong", "files": {"claude.txt": "no\n"}}, solve("claude")]}, api_key=KEY
+        )
+    )
+    there = furnished(stage, claude, workers=examples()["claude"])
+    there.fleet("run", "Write it", "--name", "r", "--base-url", url, at=repository).ended(0).says("LANDED")
+    state = there.look("r")
+    assert state is not None
+    first, second = state.subtasks["claude"].attempts
+    assert first.failure is not None
+    assert first.failure.kind == "check"
+    for attempt in (first, second):
+        assert attempt.spend.calls >= 2
+        assert attempt.spend.dollars
+    said = (there.state / "runs" / "r" / "transcripts" / "claude.2.jsonl").read_text()
+    assert '"StructuredOutput"' in said
+    assert KEY not in said
