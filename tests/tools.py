@@ -7,14 +7,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TOOLS = ROOT / ".venv" / "tools"
+PROGRAMS = ("usr/lib/chromium", "usr/bin")  # a wrapper in the second leads to where the first would be installed
 LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib/chromium", "lib/x86_64-linux-gnu")
 LIMIT_S = 60
 
 
 def tool(name: str) -> str:
     """The path of a program; where it is missing, what brings it."""
-    places = f"{TOOLS / 'usr' / 'bin'}{os.pathsep}{TOOLS / 'usr' / 'lib' / 'chromium'}{os.pathsep}{os.environ['PATH']}"
-    found = shutil.which(name, path=places)
+    places = (*(str(TOOLS / folder) for folder in PROGRAMS), os.environ["PATH"])
+    found = shutil.which(name, path=os.pathsep.join(places))
     assert found, f"{name} is missing: `make setup` unpacks it into {TOOLS}; on Debian: apt-get install {name}"
     return found
 

@@ -104,9 +104,7 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = {
         Metric("fleet_run_base_red", "gauge", "1 where the gate was red on the base and still is, else 0.", ("run",)),
         Metric("fleet_run_cost_dollars", "gauge", "What a run has cost, as far as prices are known.", ("run",)),
         Metric("fleet_run_budget_dollars", "gauge", "What a run may cost, where that is limited.", ("run",)),
-        Metric(
-            "fleet_run_budget_used_ratio", "gauge", "The larger share of dollars or minutes that is spent.", ("run",)
-        ),
+        Metric("fleet_run_budget_used_ratio", "gauge", "The largest share of its budgets that is gone.", ("run",)),
     ),
     "Agents and subtasks": (
         Metric("fleet_agents", "gauge", f"Agents by what they are at: {', '.join(AGENT_STATES)}.", ("state",)),
@@ -188,6 +186,12 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = {
         ),
         Metric("fleet_model_cost_dollars", "counter", "Dollars, of calls whose price is known.", ("role", "model")),
         Metric("fleet_model_unpriced_calls", "counter", "Calls whose price is not known.", ("role", "model")),
+        Metric(
+            "fleet_model_calls_lost",
+            "counter",
+            "Calls that were stopped under way: paid for, and no answer.",
+            ("role",),
+        ),
         Metric("fleet_model_call_seconds", "histogram", "How long a call took.", ("role",), SECONDS),
         Metric(
             "fleet_model_headroom_ratio",

@@ -8,6 +8,7 @@ from typing import get_args
 from dashboards.metrics.catalog import AGENT_STATES, BREAKER, MOST_RUNS, RUN_STATES, WINDOWS
 from dashboards.metrics.tally import Tally
 from fleet import __version__
+from fleet.core.budget import run_budgets
 from fleet.core.decide import awaits_approval
 from fleet.core.standing import Standing, standings
 from fleet.core.state import RunState
@@ -89,13 +90,8 @@ def _run(seen: Seen, now: float) -> Iterator[Sample]:
 
 
 def budget_used(state: RunState, now: float) -> float | None:
-    """The larger share of dollars or minutes that is spent; None where neither is limited."""
-    policy, shares = state.policy, list[float]()
-    if policy.budget_dollars is not None:
-        shares.append(state.spent.priced_dollars / policy.budget_dollars)
-    if policy.budget_minutes is not None:
-        shares.append(state.seconds(now) / 60 / policy.budget_minutes)
-    return max(shares, default=None)
+    """The largest share of its budgets that is gone; None where nothing is limited."""
+    return max((budget.gone / budget.limit for budget in run_budgets(state, now)), default=None)
 
 
 def _work(picture: Picture) -> Iterator[Sample]:

@@ -125,6 +125,8 @@ class Tally:
                     self._count("fleet_replans", _reason(before.planning.why))
             case f.ModelCalled():
                 self._model(fact)
+            case f.CallLost():
+                self._count("fleet_model_calls_lost", fact.role)
             case f.AttemptStarted():
                 self._count("fleet_attempts_started", self._workers.of(fact.worker), fact.strategy)
                 self._waiting[before.run, fact.subtask] = fact.at

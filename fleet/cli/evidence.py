@@ -1,24 +1,32 @@
-"""Verbs that give account: metrics, commits."""
+"""Verbs that give account: metrics, commits, report."""
 
+from __future__ import annotations
+
+import dataclasses
+import json
 import os
 import re
 import signal
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleet.cli.common import HERE, AsJson, ConfigFile, Repo, run_async, show, show_json
+from fleet.cli.common import HERE, AsJson, ConfigFile, Repo, RunArgument, run_async, show, show_json, the_run
 from fleet.errors import UsageError
 
+if TYPE_CHECKING:
+    from dashboards.report.figures import Figures
+
+FORMS = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json"}
 PERIODS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 STOP = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 
 def register(app: typer.Typer) -> None:
-    for verb in (metrics, commits):
+    for verb in (metrics, commits, report):
         app.command()(verb)
 
 
@@ -77,6 +85,72 @@ def commits(
         show_json({"since": since, **told})
     else:
         show(commits_lines(told))
+
+
+def report(
+    run: RunArgument = None,
+    html: Annotated[bool, typer.Option("--html", help="One page for a browser, with nothing to fetch.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="For a wiki or a pull request; the default.")] = False,
+    as_json: AsJson = False,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write it here: .html, .md or .json.")] = None,
+) -> None:
+    """Give account of a run.
+
+    What landed, how it went over time, what recovered how, what it cost, what needs a human, how to undo it.
+
+    \b
+    Examples:
+      fleet report -o report.html
+      fleet report RUN --markdown | gh pr comment -F -
+      fleet report RUN --json | jq .dollars_a_landed
+    """
+    from dashboards.report.figures import figures
+    from fleet.errors import FleetError
+    from fleet.journal import Journal
+
+    form = _form(html=html, markdown=markdown, as_json=as_json, output=output)
+    folder = the_run(run)
+    with Journal(folder.journal) as journal:
+        told = figures((fact for _, fact in journal.facts()), time.time(), alive=folder.alive)
+    if told is None:
+        raise FleetError(f"{folder.run} is empty: it was stopped before it began; `fleet clean` removes it")
+    text = _written(told, form)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{output}: {error.strerror}; choose another place with -o") from error
+    typer.echo(f"wrote {output}", err=True)
+
+
+def _form(*, html: bool, markdown: bool, as_json: bool, output: Path | None) -> str:
+    """How it is written down: as one option says, else as the name of the file does."""
+    asked = [name for name, wanted in (("html", html), ("markdown", markdown), ("json", as_json)) if wanted]
+    if len(asked) > 1:
+        raise UsageError(f"--{' and --'.join(asked)} exclude each other; choose one")
+    if asked:
+        return asked[0]
+    if output is None:
+        return "markdown"
+    if output.suffix not in FORMS:
+        raise UsageError(f"{output}: a report is written as .html, .md or .json; or say --html, --markdown or --json")
+    return FORMS[output.suffix]
+
+
+def _written(told: Figures, form: str) -> str:
+    from dashboards.report.document import document
+    from dashboards.report.markdown import markdown
+    from dashboards.report.page import page
+
+    match form:
+        case "html":
+            return page(document(told))
+        case "json":
+            return json.dumps(dataclasses.asdict(told), indent=2, ensure_ascii=False) + "\n"
+        case _:
+            return markdown(document(told))
 
 
 def _moment(text: str, now: float) -> float:

@@ -40,6 +40,14 @@ def test_a_run_serves_its_figures_and_all_runs_have_theirs_later(stage: Stage, r
         "2 of 3 commits are the fleet's", "claude-haiku-5-5"
     )
     stage.fleet("commits", "--since", "soon", "--repo", str(repository)).ended(2).says("2026-11-02")
+    account = stage.fleet("report", "r", "--json").ended(0).json
+    assert [part["id"] for part in account["landed"]] == ["one", "two"]
+    assert account["simulated"]
+    stage.fleet("report", "r").ended(0).says("# Run r", "The model was simulated")
+    stage.fleet("report", "r", "-o", "report.html").ended(0).says("wrote report.html")
+    assert (stage.room / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    stage.fleet("report", "r", "-o", "report.pdf").ended(2).says("--html, --markdown or --json")
+    stage.fleet("report", "r", "--html", "--json").ended(2).says("choose one")
     with stage.going("metrics", "--listen", "127.0.0.1:0") as going:
         later = figures(going)
         assert later["fleet_commits_landed_total"] == 2

@@ -35,6 +35,7 @@ VERBS = (
     ["merge"],
     ["metrics"],
     ["commits"],
+    ["report"],
     ["doctor"],
     ["init"],
     ["simulate"],

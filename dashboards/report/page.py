@@ -1,0 +1,112 @@
+"""A document as one HTML page: nothing is fetched, nothing runs, light and dark, for the screen and for paper.
+
+What comes from models, repositories and tests is escaped here, and a policy in the page says the same to the browser.
+"""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import count
+from typing import assert_never
+
+from dashboards.report.blocks import (
+    Bars,
+    Block,
+    Cell,
+    Chart,
+    Code,
+    Commands,
+    Document,
+    Number,
+    Numbers,
+    Section,
+    Table,
+    Words,
+)
+from dashboards.report.style import STYLE
+from dashboards.report.svg import bars, chart
+from dashboards.safe import safe, safe_block
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+LINES = 60  # of one paragraph
+
+
+def page(document: Document) -> str:
+    numbers = count(1)
+    body = "".join(_section(section, numbers) for section in document.sections)
+    links = "".join(
+        f'<li><a href="#{section.anchor}">{escape(section.title)}</a></li>' for section in document.sections
+    )
+    lead = "".join(f"<p>{_text(line)}</p>" for line in document.lead)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">'
+        f"<title>{_text(document.title)}</title><style>{STYLE}</style></head>\n"
+        f"<body><header><h1>{_text(document.title)}</h1>{lead}</header>"
+        f'<nav aria-label="Contents"><ul>{links}</ul></nav><main>{body}</main></body></html>\n'
+    )
+
+
+def _section(section: Section, numbers: Iterator[int]) -> str:
+    blocks = "\n".join(_block(block, numbers) for block in section.blocks)
+    title = escape(section.title)
+    return f'<section id="{section.anchor}" aria-label="{title}"><h2>{title}</h2>\n{blocks}</section>\n'
+
+
+def _block(block: Block, numbers: Iterator[int]) -> str:
+    match block:
+        case Words(text=text, quoted=quoted):
+            return f"<blockquote>{_lines(text)}</blockquote>" if quoted else f"<p>{_text(text)}</p>"
+        case Numbers(numbers=told):
+            cells = (_number(one) for one in told)
+            return f'<dl class="numbers">{"".join(cells)}</dl>'
+        case Table():
+            return _table(block)
+        case Chart():
+            return chart(block, next(numbers))
+        case Bars():
+            return bars(block, next(numbers))
+        case Commands(commands=commands):
+            items = (f"<dt><code>{_text(command)}</code></dt><dd>{_text(what)}</dd>" for command, what in commands)
+            return f'<dl class="commands">{"".join(items)}</dl>'
+        case _:
+            assert_never(block)
+
+
+def _number(one: Number) -> str:
+    value = f"<b>{_text(one.value)}</b> <small>{_text(one.note)}</small>"
+    return f"<div><dt>{_text(one.label)}</dt><dd>{value}</dd></div>"
+
+
+def _table(table: Table) -> str:
+    head = "".join(f'<th scope="col"{_side(table, index)}>{_text(name)}</th>' for index, name in enumerate(table.head))
+    rows = "".join(f"<tr>{_row(table, row)}</tr>" for row in table.rows)
+    caption = _text(table.caption)
+    return (
+        f'<div class="wide" role="region" aria-label="{caption}" tabindex="0"><table><caption>{caption}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _row(table: Table, row: Sequence[Cell]) -> str:
+    """Its first cell says what the row is about."""
+    first, *rest = row
+    cells = (f"<td{_side(table, index)}>{_cell(cell)}</td>" for index, cell in enumerate(rest, 1))
+    return f'<th scope="row">{_cell(first)}</th>{"".join(cells)}'
+
+
+def _side(table: Table, index: int) -> str:
+    return ' class="number"' if index in table.numeric else ""
+
+
+def _cell(cell: Cell) -> str:
+    return f"<code>{_text(cell.text)}</code>" if isinstance(cell, Code) else _text(cell)
+
+
+def _text(untrusted: str) -> str:
+    return escape(safe(untrusted))
+
+
+def _lines(untrusted: str) -> str:
+    return "<br>".join(escape(line) for line in safe_block(untrusted, lines=LINES).splitlines())

@@ -1,0 +1,117 @@
+"""A real browser without a window, spoken to over its own protocol: what a page looks like, asks for, and says."""
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from anyio import fail_after, sleep
+
+from tests.tools import environment, tool
+
+PATIENCE_S = 60.0
+OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0", "--hide-scrollbars")
+
+
+@dataclass
+class Page:
+    """One tab."""
+
+    socket: aiohttp.ClientWebSocketResponse
+    session: str = ""
+    calls: int = 0
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    async def call(self, method: str, **params: Any) -> dict[str, Any]:
+        self.calls += 1
+        number = self.calls
+        message = {"id": number, "method": method, "params": params}
+        await self.socket.send_json({**message, "sessionId": self.session} if self.session else message)
+        with fail_after(PATIENCE_S):
+            while True:
+                said = await self.socket.receive_json()
+                if said.get("id") == number:
+                    assert "error" not in said, said
+                    answer: dict[str, Any] = said["result"]
+                    return answer
+                self.events.append(said)
+
+    async def open(self, url: str) -> None:
+        for domain in ("Page", "Network", "Log", "Runtime"):
+            await self.call(f"{domain}.enable")
+        await self.call("Page.navigate", url=url)
+        with fail_after(PATIENCE_S):
+            while await self.says("document.readyState") != "complete":  # noqa: ASYNC110 - the page has no event for us
+                await sleep(0.02)
+
+    async def says(self, expression: str) -> Any:
+        """What the page makes of an expression; its policy does not bind us."""
+        answer = await self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    async def looks(self, *, width: int, dark: bool = False, paper: bool = False) -> None:
+        """From now on the page is so wide, and its reader likes it so."""
+        await self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self.call("Emulation.setEmulatedMedia", media="print" if paper else "screen", features=[scheme])
+
+    def requested(self) -> list[str]:
+        """What was asked for, from anywhere."""
+        sent = (event for event in self.events if event["method"] == "Network.requestWillBeSent")
+        return [event["params"]["request"]["url"] for event in sent]
+
+    def complaints(self) -> list[str]:
+        """What the browser had to say: errors, and what a policy refused."""
+        said = (event["params"] for event in self.events if event["method"] == "Log.entryAdded")
+        thrown = (json.dumps(e["params"]) for e in self.events if e["method"] == "Runtime.exceptionThrown")
+        return [*(params["entry"]["text"] for params in said), *thrown]
+
+
+@asynccontextmanager
+async def browser(home: Path) -> AsyncIterator[Page]:
+    """A browser with one empty tab."""
+    with _started(home) as url:
+        async with aiohttp.ClientSession() as http, http.ws_connect(url, max_msg_size=0) as socket:
+            page = Page(socket)
+            target = (await page.call("Target.createTarget", url="about:blank"))["targetId"]
+            attached = await page.call("Target.attachToTarget", targetId=target, flatten=True)
+            page.session = attached["sessionId"]
+            yield page
+
+
+@contextmanager
+def _started(home: Path) -> Iterator[str]:
+    """A browser's process; where it listens."""
+    log = home / "browser.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [tool("chromium-headless-shell"), *OPTIONS, f"--user-data-dir={home / 'profile'}", "about:blank"],
+            env=environment(home),
+            stdout=subprocess.DEVNULL,
+            stderr=file,
+        )
+    try:
+        yield _listening(log, process)
+    finally:
+        process.kill()
+        process.wait(PATIENCE_S)
+
+
+def _listening(log: Path, process: subprocess.Popen[bytes]) -> str:
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        said = log.read_text(encoding="utf-8", errors="replace")
+        if found := re.search(r"DevTools listening on (ws://\S+)", said):
+            return found[1]
+        assert process.poll() is None, said
+        assert time.monotonic() < until, said
+        time.sleep(0.05)
