@@ -17,7 +17,9 @@ def first_message(brief: WorkerBrief) -> list[str]:
 
 def as_document(brief: WorkerBrief) -> dict[str, Any]:
     """All that a worker knows, first what all workers are told. What there is none of is left out."""
-    said: dict[str, Any] = {"notes": capped(brief.notes, _NOTES)} if shared_blocks(brief) else {}
+    said: dict[str, Any] = {"layout": brief.layout} if brief.layout else {}
+    if brief.notes.strip():
+        said["notes"] = capped(brief.notes, _NOTES)
     said |= {"subtask": brief.subtask.model_dump(mode="json"), "attempt": _attempt(brief)}
     if brief.results:
         said["results"] = [_result(subtask, report) for subtask, report in brief.results]
@@ -26,7 +28,7 @@ def as_document(brief: WorkerBrief) -> dict[str, Any]:
 
 def shared_blocks(brief: WorkerBrief) -> int:
     """How many blocks at the front are the same for all workers, so that they share them in the prompt cache."""
-    return 1 if brief.notes.strip() else 0
+    return bool(brief.layout) + bool(brief.notes.strip())
 
 
 def _attempt(brief: WorkerBrief) -> dict[str, Any]:

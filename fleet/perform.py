@@ -26,7 +26,7 @@ from fleet.core.validate import Known, Problem
 from fleet.core.views import area_view, planner_state
 from fleet.landing import Lander
 from fleet.meter import Ledger, Purse
-from fleet.notes import planner_notes, worker_notes
+from fleet.notes import layout, planner_notes, worker_notes
 from fleet.ports import (
     Broken,
     Clock,
@@ -68,6 +68,7 @@ class Performer:
         self._purse = Purse(engine, world.clock)
         self._checks = Checks(engine, world.worktrees, world.clock, world.gate)
         self._noted: dict[str, str] = {}
+        self._laid_out: str | None = None
         self._reading = Lock()
         self._publishing = Lock()
         self._lander = Lander(engine, world.integrator, self._checks, world.clock)
@@ -279,8 +280,15 @@ class Performer:
             guidance=attempt.guidance,
             failures=tuple((number, failure) for number, failure in failures if failure is not None),
             results=tuple((need, report) for need, report in results if report is not None),
+            layout=await self._layout(),
             notes=await self._notes(attempt.base),
         )
+
+    async def _layout(self) -> str:
+        async with self._reading:
+            if self._laid_out is None:
+                self._laid_out = layout(await self._world.worktrees.at(self._engine.state.base).list_files())
+            return self._laid_out
 
     async def _notes(self, base: str) -> str:
         """Read once for all who begin on the same base."""

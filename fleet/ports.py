@@ -161,6 +161,8 @@ class WorkerBrief:
     guidance: str = ""
     failures: tuple[tuple[int, Failure], ...] = ()
     results: tuple[tuple[SubtaskId, Report], ...] = ()
+    layout: str = ""
+    """Where which files were when the run began: the same for all its workers."""
     notes: str = ""
     """The repository's AGENTS.md: untrusted."""
 

@@ -17,6 +17,7 @@ from time import perf_counter
 
 import anyio
 
+from tests.benchmarks.caching import caching_figures
 from tests.benchmarks.hundred import TINY, hundred, hundred_figures
 from tests.benchmarks.landing import landing_figures, measured
 from tests.benchmarks.landing_policy import policy_figures
@@ -79,6 +80,8 @@ async def page(extent: Extent, at: Path | None) -> None:
     shown, began = Page([]), perf_counter()
     say(f"{machine()}; a figure is our cost over plain git's unless it says otherwise: wall, processor", "", HEAD)
     shown.add(policy_figures(extent.hours))
+    progress("a hundred conversations and the prompt cache")
+    shown.add(await caching_figures(at))
     progress("many slots, the box, and a hundred workers at once")
     shown.add(await small_ground((("overlay", 1_000), ("pool", extent.slots)), 8 * extent.rounds, 10))
     leases: dict[int, Costs] = {}
