@@ -6,6 +6,7 @@ become objects. A commit is pinned by a ref before anybody is told of it.
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,13 +22,16 @@ from worktrees.change import Below, select
 from worktrees.changes import LINK, Entry, commit_change, content, entries_in
 from worktrees.fold import differing
 from worktrees.git import Git, fields
+from worktrees.handover import HandOver
+from worktrees.leavings import Left, left_by
 from worktrees.message import Person, author_of, compose
 from worktrees.mount import Overlay
 from worktrees.objects import signed_now
 from worktrees.scan import Finding, may_hold_secret, open_up, scan_changed, scan_tree, secrets_in, shown
 from worktrees.settings import HandSettings
-from worktrees.slots import Slot
+from worktrees.slot import Slot
 from worktrees.store import Store
+from worktrees.strays import Odd
 from worktrees.upper import changes
 from worktrees.view import View
 
@@ -48,13 +52,26 @@ class Touched:
 
 
 async def commit_slot(
-    store: Store, slot: Slot, base: Sha, *, signature: Signature, touches: Sequence[str], settings: HandSettings
+    store: Store,
+    slot: Slot,
+    base: Sha,
+    handed: HandOver | None,
+    *,
+    signature: Signature,
+    touches: Sequence[str],
+    settings: HandSettings,
+    most_files: int,
 ) -> Change | Failure:
-    """Scan, commit and pin what differs from `base` in a slot."""
-    findings = await to_thread.run_sync(lambda: scan_tree(slot.tree, max_files=settings.max_files, modes=False))
-    if findings:
-        return _refused("the worktree holds what git must not meet", map(str, findings))
-    paths = await _changed_paths(slot)
+    """Scan, commit and pin what differs from `base` in a slot that may hold so many files in all."""
+    left = None
+    if handed is not None:
+        with suppress(Odd):
+            left = await left_by(store, slot, handed, max_files=settings.max_files)
+    if left is None:
+        left = await _gone_through(slot, handed, most_files)
+    if left.findings:
+        return _refused("the worktree holds what git must not meet", map(str, left.findings))
+    paths = left.paths
     findings = await to_thread.run_sync(
         lambda: scan_changed(View((slot.tree,)), tuple(map(os.fsdecode, paths)), max_file_bytes=settings.max_file_bytes)
     )
@@ -127,6 +144,16 @@ async def commit_entries(
     commit = await _commit(store, tree, base, signature, email)
     await store.refs.pin(attempt_ref(signature.run, signature.subtask, signature.attempt), commit)
     return Change(commit=commit, paths=tuple(touch.path for touch in touched))
+
+
+async def _gone_through(slot: Slot, handed: HandOver | None, most_files: int) -> Left:
+    """What a tenant left in a slot, by a look at everything in it."""
+    findings = await to_thread.run_sync(lambda: scan_tree(slot.tree, max_files=most_files, modes=False))
+    if findings:
+        return Left((), findings)
+    if handed is not None:  # its index may lag behind
+        await slot.git("read-tree", "-m", "-i", handed.base)
+    return Left(await _changed_paths(slot), ())
 
 
 async def _changed_paths(slot: Slot) -> tuple[bytes, ...]:

@@ -12,9 +12,10 @@ from worktrees.change import Below
 from worktrees.checks import Checker
 from worktrees.commits import commit_overlay, commit_slot
 from worktrees.desk import BoxDesk
+from worktrees.handover import HandOver
 from worktrees.mount import Overlay
 from worktrees.settings import HandSettings
-from worktrees.slots import Slot
+from worktrees.slot import Slot
 from worktrees.store import Store
 
 
@@ -29,13 +30,24 @@ class SlotLease:
     desk: BoxDesk
     checker: Checker
     settings: HandSettings
+    handed: HandOver | None
+    """How it was handed over, where that is known."""
+    most_files: int
+    """How many files and folders it may hold, the repository's own and all that was set up included."""
 
     async def check(self, criteria: Sequence[Criterion]) -> tuple[CheckRun, ...]:
         return await self.checker.run(self.place, self.base, criteria)
 
     async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | Failure:
         return await commit_slot(
-            self.store, self.slot, self.base, signature=signature, touches=touches, settings=self.settings
+            self.store,
+            self.slot,
+            self.base,
+            self.handed,
+            signature=signature,
+            touches=touches,
+            settings=self.settings,
+            most_files=self.most_files,
         )
 
 

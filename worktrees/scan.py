@@ -60,14 +60,16 @@ def is_git_name(name: str) -> bool:
     return folded == ".git" or re.fullmatch(r"git~\d+", folded) is not None
 
 
-def scan_tree(root: Path, *, max_files: int, modes: bool = True, whiteouts: bool = False) -> tuple[Finding, ...]:
+def scan_tree(
+    root: Path, *, max_files: int, start: str = "", modes: bool = True, whiteouts: bool = False
+) -> tuple[Finding, ...]:
     """What git must not meet in a worktree, or in the upper folder of one, where a whiteout says that a path is gone.
 
     Opens folders and files that were closed to us, and drops setuid bits. Without `modes` files keep theirs, and none
-    is asked for: half the time, where only changed files matter.
+    is asked for: half the time, where only changed files matter. With `start` only what lies below that is looked at.
     """
     findings: list[Finding] = []
-    left, pending = max_files, [("", 0)]
+    left, pending = max_files, [(start, start.count("/") + 1 if start else 0)]
     while pending:
         folder, depth = pending.pop()
         if depth > MAX_DEPTH:

@@ -6,7 +6,7 @@ everything else. A slot is exclusively its tenant's, so a lock file left in it b
 
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,42 +16,20 @@ from anyio import CancelScope, to_thread
 from fleet.core.facts import Failure
 from fleet.core.ids import RunId, Sha
 from fleet.ports import Broken
-from worktrees.box import Place, port_environment
+from worktrees.box import port_environment
 from worktrees.dress import Dresser, state_of
-from worktrees.git import Git, fields
+from worktrees.git import fields
+from worktrees.handover import HandOver, hand_over
 from worktrees.layer import difference
+from worktrees.mount import discard
 from worktrees.scan import scan_tree
 from worktrees.settings import HandSettings
+from worktrees.slot import Slot
 from worktrees.store import Store
+from worktrees.strays import Odd
 from worktrees.view import View
+from worktrees.warm import SMALL, move
 from worktrees.wipe import make_folder, size_of, wipe
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One registered worktree."""
-
-    tree: Path
-    admin: Path
-    """Git's own folder for it, in the store: index and HEAD."""
-
-    @property
-    def git(self) -> Git:
-        return Git(self.admin, self.tree)
-
-    environment: Mapping[str, str] = field(default_factory=dict, hash=False)
-
-    @property
-    def place(self) -> Place:
-        mark, scratch = f"{self.tree.parent.name}/{self.tree.name}", self.tree.with_name(f"{self.tree.name}.scratch")
-        return Place(tree=self.tree, scratch=scratch, mark=mark, environment=self.environment)
-
-    @property
-    def files(self) -> int:
-        """How many files git put there: the header of an index says so."""
-        with suppress(OSError), (self.admin / "index").open("rb") as index:
-            return int.from_bytes(index.read(12)[8:])
-        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +57,7 @@ class Pool:
     _free: list[Slot] = field(default_factory=list)
     _made: int = 0
     _at: dict[Slot, Sha] = field(default_factory=dict)
+    _handed: dict[Slot, HandOver] = field(default_factory=dict)
     _dressed: dict[Slot, Dressed] = field(default_factory=dict)
     _sizes: dict[Slot, int] = field(default_factory=dict)
     """Bytes of idle slots, where the pool has a limit."""
@@ -111,19 +90,40 @@ class Pool:
         return Slot(tree, admin, port_environment(self.settings, number))
 
     async def _prepare(self, slot: Slot, base: Sha) -> None:
-        last = self._at.pop(slot, base)
+        last, handed = self._at.pop(slot, base), self._handed.pop(slot, None)
+        await to_thread.run_sync(_drop_locks, slot)
+        if slot.place.scratch.exists() and not discard(slot.place.scratch, most=SMALL):
+            await wipe(slot.place.scratch)
+        if handed is None or not await self._move(slot, handed, base):
+            await self._go_through(slot, last, base)
+        self._at[slot] = base
+
+    async def _move(self, slot: Slot, handed: HandOver, base: Sha) -> bool:
+        """Whether a slot could be made ready the quick way."""
+        with suppress(Odd, OSError, Broken):
+            if slot.points():
+                self._handed[slot] = await move(self.store, slot, handed, base)
+        return slot in self._handed
+
+    async def _go_through(self, slot: Slot, last: Sha, base: Sha) -> None:
+        """Look at everything in a slot, whatever it is by now, and leave it with exactly the base and its dress."""
         converts = last != base and (await difference(self.store, last, base)).converts
         if converts or not await to_thread.run_sync(self._is_safe, slot):
             await self._rebuild(slot)
-        await to_thread.run_sync(_drop_locks, slot)
-        await wipe(slot.place.scratch)
         await slot.git("checkout", "--quiet", "--force", "--detach", base, "--")
         kept = await self._keeps(slot, base)
         await slot.git("clean", "--quiet", "-ffdx", *(part for root in kept or () for part in ("-e", _rule(root))))
         if kept is None and self.dresser.needed:
             await self._dress(slot, base)
         await self._empty_gitlinks(slot, base)
-        self._at[slot] = base
+        if self.settings.sandbox == "bubblewrap" and not self.dresser.needed:  # without it git's own folder is in reach
+            handed = await hand_over(self.store, slot, base)
+            if handed is not None:
+                self._handed[slot] = handed
+
+    def handed(self, slot: Slot) -> HandOver | None:
+        """How a slot was handed over, where that is known."""
+        return self._handed.get(slot)
 
     async def _keeps(self, slot: Slot, base: Sha) -> tuple[str, ...] | None:
         """What the set-up command made in a slot, if it is what this base needs and nobody touched it since."""
@@ -165,6 +165,7 @@ class Pool:
             slot = self._free.pop(0)
             self._sizes.pop(slot, None)
             self._dressed.pop(slot, None)
+            self._handed.pop(slot, None)
             async with self.store.administration():
                 await wipe(slot.tree)
                 await wipe(slot.place.scratch)
@@ -177,10 +178,7 @@ class Pool:
 
     def _is_safe(self, slot: Slot) -> bool:
         """Whether git may walk what the last tenant left."""
-        pointer = slot.tree / ".git"
-        if pointer.is_symlink() or not pointer.is_file() or pointer.read_bytes() != _pointer_to(slot.admin):
-            return False
-        return not scan_tree(slot.tree, max_files=self.most_files(slot))
+        return slot.points() and not scan_tree(slot.tree, max_files=self.most_files(slot))
 
     async def _rebuild(self, slot: Slot) -> None:
         await wipe(slot.tree)
@@ -209,13 +207,9 @@ def _admin_of(tree: Path) -> Path:
     return Path(os.fsdecode((tree / ".git").read_bytes().removeprefix(b"gitdir: ").rstrip(b"\n")))
 
 
-def _pointer_to(admin: Path) -> bytes:
-    return b"gitdir: " + os.fsencode(admin) + b"\n"
-
-
 def _make_empty(slot: Slot) -> None:
     slot.tree.mkdir(parents=True)
-    (slot.tree / ".git").write_bytes(_pointer_to(slot.admin))
+    (slot.tree / ".git").write_bytes(slot.pointer)
     (slot.admin / "index").unlink(missing_ok=True)
 
 

@@ -56,10 +56,10 @@ class Workshop:
         async with AsyncExitStack() as stack:
             if self.overlays is None:
                 slot = await stack.enter_async_context(self.pool.lease(base))
-                place = self._with_git(slot.place, base, slot.admin / "index", exact=True)
+                handed, most = self.pool.handed(slot), self.pool.most_files(slot)
+                place = self._with_git(slot.place, base, slot.admin / "index", exact=not (handed and handed.written))
                 desk = stack.enter_context(self._desk(place))
-                settings = replace(self.settings, max_files=self.pool.most_files(slot))
-                yield SlotLease(self.store, slot, place, base, desk, self.checker, settings)
+                yield SlotLease(self.store, slot, place, base, desk, self.checker, self.settings, handed, most)
             else:
                 seat = await stack.enter_async_context(self.overlays.lease(base))
                 place = self._with_git(seat.place, base, seat.index, exact=seat.exact)

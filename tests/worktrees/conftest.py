@@ -17,7 +17,7 @@ from fleet.core.facts import Failure, Member
 from fleet.ports import Change, Lease, Signature
 from worktrees.scan import scan_tree
 from worktrees.settings import HandSettings, LeaseKind
-from worktrees.slots import Slot
+from worktrees.slot import Slot
 from worktrees.target import Target, inspect
 from worktrees.workshop import Workshop, open_workshop
 

@@ -16,7 +16,7 @@ from worktrees.change import ignored
 from worktrees.commits import commit_slot
 from worktrees.git import Git
 from worktrees.settings import LeaseKind
-from worktrees.slots import Slot
+from worktrees.slot import Slot
 from worktrees.upper import Entry, changes
 from worktrees.view import View
 
@@ -102,7 +102,14 @@ def repository(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 async def refusal(bench: Bench, slot: Slot) -> object:
     """What a slot's commit says."""
     found = await commit_slot(
-        bench.hands.store, slot, bench.base, signature=sign("other"), touches=(), settings=bench.settings
+        bench.hands.store,
+        slot,
+        bench.base,
+        bench.hands.pool.handed(slot),
+        signature=sign("other"),
+        touches=(),
+        settings=bench.settings,
+        most_files=bench.settings.max_files,
     )
     return said(found)
 

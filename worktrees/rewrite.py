@@ -1,0 +1,77 @@
+"""Puts files of a commit into a worktree, in process, at the price of those files. What is in the way is for git."""
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from fleet.core.ids import Sha
+from worktrees.change import folders_above
+from worktrees.changes import LINK, PROGRAM
+from worktrees.objects import Objects
+from worktrees.strays import Odd
+
+Put = tuple[str, str, Sha]
+"""Path, mode and blob of a file that is to be there."""
+
+
+def rewrite(objects: Objects, root: Path, *, there: Sequence[Put], gone: Iterable[str]) -> None:
+    """Make files what they should be, and let go of folders that hold nothing any more. Raises `Odd` and `OSError`."""
+    _remove(root, gone)
+    real: set[str] = set()
+    blobs = objects.blobs([blob for _, _, blob in there])
+    for (path, mode, _), content in zip(there, blobs, strict=True):
+        _make_way(root, path, real)
+        at = f"{root}/{path}"
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(at)  # noqa: PTH108 - plain names: this is the price of a lease
+        except (IsADirectoryError, PermissionError) as error:
+            raise Odd(f"{path} is a folder") from error
+        if mode == LINK:
+            os.symlink(content, os.fsencode(at))  # noqa: PTH211
+            continue
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(at, flags, 0o777 if mode == PROGRAM else 0o666)
+        try:
+            view = memoryview(content)
+            while view:
+                view = view[os.write(fd, view) :]
+        finally:
+            os.close(fd)
+
+
+def _remove(root: Path, gone: Iterable[str]) -> None:
+    real: dict[str, bool] = {"": True}
+    emptied: set[str] = set()
+    for path in gone:
+        above = folders_above(path)
+        if all(_is_real(root, folder, real) for folder in above):
+            with suppress(FileNotFoundError, IsADirectoryError, PermissionError):
+                os.unlink(f"{root}/{path}")  # noqa: PTH108
+            emptied |= set(above)
+    for folder in sorted(emptied, reverse=True):
+        with suppress(OSError):
+            os.rmdir(f"{root}/{folder}")  # noqa: PTH106
+
+
+def _is_real(root: Path, folder: str, known: dict[str, bool]) -> bool:
+    if folder not in known:
+        at = f"{root}/{folder}"
+        known[folder] = os.path.isdir(at) and not os.path.islink(at)  # noqa: PTH112, PTH114
+    return known[folder]
+
+
+def _make_way(root: Path, path: str, real: set[str]) -> None:
+    """The folders above a path, none of them a link."""
+    if path.rpartition("/")[0] in real:
+        return
+    for folder in folders_above(path):
+        if folder in real:
+            continue
+        at = f"{root}/{folder}"
+        with suppress(FileExistsError):
+            os.mkdir(at)  # noqa: PTH102
+        if os.path.islink(at) or not os.path.isdir(at):  # noqa: PTH112, PTH114
+            raise Odd(f"{folder} is no folder")
+        real.add(folder)
