@@ -8,6 +8,7 @@ The index knows times to the second only. Of files that were written in the very
 contents, which says nothing of their modes; as long as there are such, the hand-over counts as unsettled.
 """
 
+import errno
 import os
 import stat
 from dataclasses import dataclass, field
@@ -97,6 +98,10 @@ def file_at(root: Path, path: str) -> os.stat_result | None:
     try:
         status = (root / path).lstat()
     except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
         return None
     return None if stat.S_ISDIR(status.st_mode) else status
 

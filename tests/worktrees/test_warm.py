@@ -203,6 +203,7 @@ HOSTILE = {
     "a file moved over another of its size": "mv six a/one",
     "a folder for a link to it": "mv a z; ln -s z a; echo evil > z/one",
     "a folder for a link to itself": "rm -rf a; ln -s a a",
+    "a link for a link to itself": "rm link; ln -s link link",
     "a folder for a link out": "rm -rf a; ln -s /etc a",
     "folders swapped": "mv a z; mv 'd e' a; mv z 'd e'",
     "special files": "mkfifo a/pipe; rm six; mkfifo six",
