@@ -1,5 +1,7 @@
 """What a run left behind, and removing it: for `fleet clean`. Work that landed nowhere is never removed."""
 
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,25 +10,46 @@ from fleet.core.ids import RunId, Sha, attempt_ref, base_ref, run_refs, tip_ref
 from worktrees.commits import PATCH
 from worktrees.git import Git, text
 from worktrees.integrator import landed_since
+from worktrees.overlays import FOLDER
 from worktrees.publish import published_ref
 from worktrees.slots import remove_slots, slots_dir
 from worktrees.store import Store, stores_dir, try_lock
-from worktrees.wipe import make_folder
+from worktrees.wipe import make_folder, size_of, wipe
 
 DIFF_CAP = 2 * 1024 * 1024
+IDLE_S = 3600.0  # a store that was opened so short a time ago may be about to be used
+OVERLAY_KINDS = {
+    "bases": "overlay grounds",
+    "layers": "overlay layers",
+    "leases": "overlay leases",
+    "dresses": "set-ups",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What of one kind takes room on disk."""
+
+    kind: str
+    number: int
+    size: int
+    """In bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
     """Of one run: what there was, and what stays."""
 
-    worktrees: tuple[Path, ...] = ()
+    parts: tuple[Part, ...] = ()
+    """Worktrees and all that they stood on, by kind."""
     refs: tuple[str, ...] = ()
     """Those that nothing needs any more."""
     kept: tuple[str, ...] = ()
     """Refs of work that has not landed, or has not reached the user's repository."""
     in_use: bool = False
     """Another process works on this run; nothing was removed."""
+    homes: tuple[Path, ...] = ()
+    """Of the stores that hold what is kept."""
 
 
 async def clean_run(state_dir: Path, run: RunId, *, refs: bool = False, dry_run: bool = False) -> Leftovers:
@@ -40,15 +63,15 @@ async def clean_run(state_dir: Path, run: RunId, *, refs: bool = False, dry_run:
 async def _clean_in(store: Store, run: RunId, *, refs: bool, dry_run: bool) -> Leftovers:
     make_folder(store.home / "slots")
     with try_lock(store.home / "slots" / f"{run}.lock") as ours:
-        worktrees = _worktrees(store, run)
+        parts = await _parts(slots_dir(store, run))
         if not ours:
-            return Leftovers(worktrees=worktrees, in_use=True)
+            return Leftovers(parts, in_use=True)
         gone, kept = await _sorted_refs(store.git, run) if refs else ((), ())
         if not dry_run:
             await remove_slots(store, run)
             for ref in gone:
                 await store.git("update-ref", "-d", ref)
-        return Leftovers(worktrees=worktrees, refs=gone, kept=kept)
+        return Leftovers(parts, gone, kept, homes=(store.home,) if kept else ())
 
 
 async def _sorted_refs(git: Git, run: RunId) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -74,18 +97,88 @@ def _homes(state_dir: Path, run: RunId) -> list[Path]:
     return [home for home in homes if (home / "slots" / f"{run}.lock").exists()]
 
 
-def _worktrees(store: Store, run: RunId) -> tuple[Path, ...]:
-    folder = slots_dir(store, run)
-    return tuple(sorted(path for path in folder.iterdir() if path.is_dir())) if folder.is_dir() else ()
+async def _parts(folder: Path) -> tuple[Part, ...]:
+    """What stands in the folder of a run's worktrees."""
+    found: dict[str, tuple[int, int]] = {}
+    for kind, path in _things(folder):
+        number, size = found.get(kind, (0, 0))
+        found[kind] = (number + 1, size + await size_of(path))
+    return tuple(Part(kind, number, size) for kind, (number, size) in sorted(found.items()))
+
+
+def _things(folder: Path) -> Iterator[tuple[str, Path]]:
+    for path in _in(folder):
+        if path.name == FOLDER:
+            for group in _in(path):
+                kind = OVERLAY_KINDS.get(group.name, "overlay leftovers")
+                yield from ((kind, each) for each in _in(group))
+        elif path.name.isdigit():
+            yield "pool worktrees", path
+        else:
+            yield "scratch folders", path
+
+
+def _in(folder: Path) -> list[Path]:
+    listed = folder.iterdir() if folder.is_dir() else ()
+    return sorted(path for path in listed if path.is_dir() and not path.is_symlink())
 
 
 def _sum(one: Leftovers, other: Leftovers) -> Leftovers:
+    parts = dict.fromkeys(part.kind for part in (*one.parts, *other.parts))
     return Leftovers(
-        worktrees=one.worktrees + other.worktrees,
+        tuple(_joined(kind, (*one.parts, *other.parts)) for kind in parts),
         refs=one.refs + other.refs,
         kept=one.kept + other.kept,
         in_use=one.in_use or other.in_use,
+        homes=one.homes + other.homes,
     )
+
+
+def _joined(kind: str, parts: tuple[Part, ...]) -> Part:
+    same = [part for part in parts if part.kind == kind]
+    return Part(kind, sum(part.number for part in same), sum(part.size for part in same))
+
+
+# ---- stores ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLeft:
+    """A store, and whether anybody needs it."""
+
+    home: Path
+    size: int
+    used_at: float
+    runs: tuple[RunId, ...]
+    """Whose refs it holds."""
+    idle: bool
+    """Whether it holds nobody's refs, and nobody has opened it lately: it can be made again at any time."""
+
+
+async def stores(state_dir: Path, *, idle_s: float = IDLE_S) -> tuple[StoreLeft, ...]:
+    """All stores there are."""
+    return tuple([await _looked_at(home, idle_s) for home in _in(stores_dir(state_dir))])
+
+
+async def _looked_at(home: Path, idle_s: float) -> StoreLeft:
+    store, runs = Store(home), dict[str, None]()
+    if store.git_dir.is_dir():
+        listed = text(await store.git("for-each-ref", "--format=%(refname)")).splitlines()
+        runs = dict.fromkeys(ref.split("/")[2] for ref in listed)
+    lock = home / "lock"
+    used_at = (lock if lock.exists() else home).stat().st_mtime
+    busy = any(_in(home / "slots")) or time.time() - used_at < idle_s
+    return StoreLeft(home, await size_of(home), used_at, tuple(runs), idle=not runs and not busy)
+
+
+async def remove_store(home: Path, *, idle_s: float = IDLE_S) -> bool:
+    """Remove a store that nobody needs; False where somebody does by now."""
+    async with Store(home).administration():
+        if not (await _looked_at(home, idle_s)).idle:
+            return False
+        await wipe(home / "fleet.git")
+    await wipe(home)
+    return True
 
 
 async def stored_diff(state_dir: Path, run: RunId, base: Sha, commit: Sha) -> str | None:

@@ -115,6 +115,7 @@ async def open_store(state_dir: Path, target: Target, base: Sha) -> Store:
             if await store.git.sha(base) is None:
                 await _fetch(store, target, base)
             store.objects.by_git = await _by_git(store, target)
+            (home / "lock").touch()  # used now, says `fleet clean`
     except OSError as error:
         raise unusable(home, error) from error
     except GitFailed as failed:

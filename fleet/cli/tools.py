@@ -116,9 +116,17 @@ def simulate(
 def clean(
     apply: Annotated[bool, typer.Option("--apply", help="Do it; without this, only say what would go.")] = False,
     runs: Annotated[bool, typer.Option("--runs", help="Also forget ended runs whose work has all landed.")] = False,
+    ended: Annotated[
+        bool,
+        typer.Option("--ended", help="Also forget all other ended runs; commits that did not land stay in the store."),
+    ] = False,
+    max_gb: Annotated[
+        float | None,
+        typer.Option(min=0, help="Remove only what it takes for all of the fleet's to fit; idle longest goes first."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what runs left behind, or remove it.
+    """Say what runs left behind, by kind, or remove it.
 
     With --apply it is removed. Work that has not landed never is.
 
@@ -126,23 +134,18 @@ def clean(
     Examples:
       fleet clean
       fleet clean --apply --runs
+      fleet clean --apply --max-gb 20
+      fleet clean --json | jq .kinds
     """
-    from fleet.cli.tidy import Leftover, tidy
+    from fleet.cli.tidy import Wanted, as_data, shown, tidy
 
-    def line(left: Leftover) -> str:
-        verb = "removed" if apply else "would go"
-        kept = f"; kept: {left.kept}" if left.kept else ""
-        return f"{left.run}: {left.what} {verb}{kept}" if left.what else f"{left.run}: nothing to remove{kept}"
-
-    found = run_async(lambda: tidy(state_dir(), apply=apply, runs=runs))
+    limit = None if max_gb is None else int(max_gb * 1e9)
+    wanted = Wanted(apply=apply, runs=runs, ended=ended, max_bytes=limit)
+    found = run_async(lambda: tidy(state_dir(), wanted))
     if as_json:
-        show_json([{"run": left.run, "what": left.what, "kept": left.kept, "bytes": left.size} for left in found])
-        return
-    show([line(left) for left in found] or ["nothing was left behind"])
-    size = sum(left.size for left in found)
-    if found:
-        command = f"fleet clean --apply{' --runs' if runs else ''}"
-        typer.echo(f"{size / 1e6:.1f} MB{'' if apply else f' in all; `{command}` removes it'}")
+        show_json(as_data(found, wanted))
+    else:
+        show(shown(found, wanted))
 
 
 def config_show(
