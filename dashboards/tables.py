@@ -70,6 +70,7 @@ def subtask_lines(view: dict[str, Any]) -> list[str]:
         lines.append(f"  split into {', '.join(map(safe, view['parts']))}")
     for attempt in view["attempts"]:
         lines += _attempt_lines(attempt)
+    lines += map(_batch_line, view["batches"])
     for incident in view["incidents"]:
         how = f"recovered by {incident['strategy']}" if incident["recovered"] else "not recovered without a human"
         open_ = incident["recovered"] is None
@@ -78,6 +79,21 @@ def subtask_lines(view: dict[str, Any]) -> list[str]:
             f"  attempt {t['attempt']}  {t['class']}: {safe(t['summary'], limit=200)}" for t in incident["troubles"]
         ]
     return lines
+
+
+def _batch_line(batch: dict[str, Any]) -> str:
+    """What was found out about it together with others."""
+    members, suspects = batch["members"], batch["suspects"]
+    size = "alone" if len(members) == 1 else f"of {len(members)}"
+    found = f"landed {len(batch['landed'])}" if batch["landed"] else "red" if batch["red"] else "nothing landed"
+    if len(suspects) == 1:
+        found += f", {safe(suspects[0])} is suspected"
+    elif suspects:
+        found += f", one of {len(suspects)} is guilty: {', '.join(map(safe, suspects[:8]))}"
+    if batch["sent_back"]:
+        found += f", sent back: {', '.join(map(safe, batch['sent_back'][:8]))}"
+    times = batch["gate_runs"]
+    return f"Batch {batch['number']}  {size}  {found}  ({times} run{'s' * (times != 1)} of the gate)"
 
 
 def _verdict(check: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ red check is run again on a fresh checkout; if it passes then it is flaky, which
 (docs/decisions/0021).
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -88,38 +89,45 @@ class Checks:
         """On a commit, where they should pass."""
         return await self._run(commit, criteria, "sure")
 
-    async def merged(self, commit: str, own: Sequence[Criterion], *, sure: bool) -> tuple[f.CheckRun, ...]:
-        """The gate, and the criteria of those who are merged, side by side on clean checkouts of one tree."""
+    async def merged(
+        self, commit: str, own: Sequence[Criterion], *, sure: bool, ran: Counter[str] | None = None
+    ) -> tuple[f.CheckRun, ...]:
+        """The gate, and the criteria of those who are merged, side by side on clean checkouts of one tree.
+
+        `ran` counts what was run for it: not what was known.
+        """
         gated = {criterion.run for criterion in self.rules.criteria}
         unique = {criterion.run: criterion for criterion in self.rules.resolved(own) if criterion.run not in gated}
         rest = tuple(unique.values())
         sides = [rest[at : at + SIDE_BY_SIDE] for at in range(0, len(rest), SIDE_BY_SIDE)]
-        return await self._side_by_side(commit, [self.rules.criteria, *sides], sure=sure)
+        return await self._side_by_side(commit, [self.rules.criteria, *sides], sure=sure, ran=ran)
 
     async def _side_by_side(
-        self, commit: str, sides: Sequence[Sequence[Criterion]], *, sure: bool
+        self, commit: str, sides: Sequence[Sequence[Criterion]], *, sure: bool, ran: Counter[str] | None
     ) -> tuple[f.CheckRun, ...]:
         results: dict[int, tuple[f.CheckRun, ...]] = {}
 
         async def check(index: int, criteria: Sequence[Criterion]) -> None:
-            results[index] = await self._run(commit, criteria, "sure" if sure else "fresh")
+            results[index] = await self._run(commit, criteria, "sure" if sure else "fresh", ran)
 
         async with create_task_group() as tasks:
             for index, criteria in enumerate(sides):
                 tasks.start_soon(check, index, criteria)
         return tuple(run for index in range(len(sides)) for run in results[index])
 
-    async def _run(self, commit: str, criteria: Sequence[Criterion], how: How) -> tuple[f.CheckRun, ...]:
+    async def _run(
+        self, commit: str, criteria: Sequence[Criterion], how: How, ran: Counter[str] | None = None
+    ) -> tuple[f.CheckRun, ...]:
         tree = await self._tree(commit) if criteria else ""
         asked = {criterion.run or "": criterion for criterion in criteria}
         answers = {run: known for run in asked if (known := self._answer(tree, run, how)) is not None}
         if unknown := [criterion for run, criterion in asked.items() if run not in answers]:
-            answers |= await self._once(commit, unknown)
+            answers |= await self._once(commit, unknown, ran)
         for _ in range(self.rules.reruns if how == "sure" else 0):
             doubted = [run for run, answer in answers.items() if not answer.fine and (tree, run) not in self._sure]
             if not doubted:
                 break
-            again = await self._once(commit, [asked[run] for run in doubted])
+            again = await self._once(commit, [asked[run] for run in doubted], ran)
             for run, second in again.items():
                 if second.passed:
                     await self._tell(second, commit)
@@ -128,7 +136,11 @@ class Checks:
             answers[run] = self._keep(answer.model_copy(update={"tree": tree}), sure=how == "sure")
         return tuple(answers[c.run or ""].model_copy(update={"criterion": c.criterion}) for c in criteria)
 
-    async def _once(self, commit: str, criteria: Sequence[Criterion]) -> dict[str, f.CheckRun]:
+    async def _once(
+        self, commit: str, criteria: Sequence[Criterion], ran: Counter[str] | None
+    ) -> dict[str, f.CheckRun]:
+        if ran is not None:
+            ran.update(criterion.run or "" for criterion in criteria)
         async with self.worktrees.lease(commit) as lease:
             return {run.command: run for run in await lease.check(criteria)}
 

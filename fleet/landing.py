@@ -4,6 +4,7 @@ The branch moves only by compare-and-swap, only to a tree that passed, and one r
 it and recording that is mended by reading the branch: commits say whose work they are.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -31,6 +32,8 @@ class Lander:
     _merging: Lock = field(default_factory=Lock)
     _merged: dict[tuple[str, str], Merged] = field(default_factory=dict)
     """What a commit became on a parent: a longer probe stands on the very commits of a shorter one."""
+    _ran: dict[int, Counter[str]] = field(default_factory=dict)
+    """How often each command was run for a probe."""
 
     async def probe(self, number: int) -> None:
         """Test one prefix of the queue, and land it if it is green."""
@@ -87,7 +90,7 @@ class Lander:
 
     async def _whole(self, number: int, state: RunState, merged: Merged) -> None:
         """One test for all: of the last tree, the only one the branch will ever stand at."""
-        checks = await self._test(state, merged.landed)
+        checks = await self._test(number, state, merged.landed)
         if failed := self._red_ones(checks):
             await self._red(number, failed, merged.landed)
             return
@@ -96,7 +99,7 @@ class Lander:
 
     async def _alone(self, number: int, state: RunState, merged: Merged) -> None:
         """The last word on a suspect. Its tree was red once; if it passes now, it may wait for its turn again."""
-        checks = await self._test(state, merged.landed, sure=True)
+        checks = await self._test(number, state, merged.landed, sure=True)
         failed = self._red_ones(checks)
         [member] = merged.landed
 
@@ -104,7 +107,14 @@ class Lander:
             if state.landing.probe(number) is None:
                 return []
             now = self.clock.now()
-            result = f.BatchTested(at=now, number=number, tip=state.tip, red=bool(failed), checks=failed or checks)
+            result = f.BatchTested(
+                at=now,
+                number=number,
+                tip=state.tip,
+                red=bool(failed),
+                checks=failed or checks,
+                gate_runs=self._gate_runs(number),
+            )
             return [sent_back(state, member.subtask, failed, now), result] if failed else [result]
 
         await self.engine.propose(facts)
@@ -115,13 +125,13 @@ class Lander:
         A commit has to pass the gate and its own criteria; where the branch stops, those of all that land with it, too.
         """
         landed = merged.landed
-        results = await self._side_by_side(state, landed)
+        results = await self._side_by_side(number, state, landed)
         failed = [self._red_ones(checks) for checks in results]
         green = next((index for index, checks in enumerate(failed) if checks), len(failed))
         if green == 0:
             await self._red(number, failed[0], landed[:1])
             return
-        whole = results[-1] if green == len(landed) else await self._test(state, landed[:green])
+        whole = results[-1] if green == len(landed) else await self._test(number, state, landed[:green])
         if red := self._red_ones(whole):
             await self._red(number, red, landed[:green])
             return
@@ -131,7 +141,9 @@ class Lander:
         else:
             await self._land(number, state.tip, passed, (), failed[green], suspects=landed[green : green + 1])
 
-    async def _side_by_side(self, state: RunState, landed: Sequence[f.Member]) -> list[tuple[f.CheckRun, ...]]:
+    async def _side_by_side(
+        self, number: int, state: RunState, landed: Sequence[f.Member]
+    ) -> list[tuple[f.CheckRun, ...]]:
         """The checks of each commit by itself; of the last one, of all that land with it."""
         results: dict[int, tuple[f.CheckRun, ...]] = {}
         turns = CapacityLimiter(state.policy.slots if self.checks.rules.criteria else SIDE_BY_SIDE)
@@ -139,7 +151,9 @@ class Lander:
 
         async def test(index: int) -> None:
             async with turns:
-                results[index] = await self._test(state, landed[: index + 1] if index == last else [landed[index]])
+                results[index] = await self._test(
+                    number, state, landed[: index + 1] if index == last else [landed[index]]
+                )
 
         async with create_task_group() as sides:
             for index in range(len(landed)):
@@ -194,20 +208,25 @@ class Lander:
         def facts(state: RunState) -> Sequence[f.Fact]:
             if state.landing.probe(result.number) is None:
                 return []
-            now = {"at": self.clock.now()}
+            now = {"at": self.clock.now(), "gate_runs": self._gate_runs(result.number)}
             return [result.model_copy(update=now if result.landed else {**now, "tip": state.tip})]
 
         await self.engine.propose(facts)
 
+    def _gate_runs(self, number: int) -> int:
+        ran = self._ran.get(number, Counter())
+        return max((ran[criterion.run or ""] for criterion in self.checks.rules.criteria), default=0)
+
     async def _test(
-        self, state: RunState, members: Sequence[f.Member], *, sure: bool = False
+        self, number: int, state: RunState, members: Sequence[f.Member], *, sure: bool = False
     ) -> tuple[f.CheckRun, ...]:
         """The gate and the criteria of every member on the tree of the last of them.
 
         What is red is run again only for a suspect alone: before that it decides nothing that can't be mended.
         """
         own: list[Criterion] = [c for member in members for c in state.spec(member.subtask).acceptance]
-        return await self.checks.merged(members[-1].commit, own, sure=sure)
+        ran = self._ran.setdefault(number, Counter())
+        return await self.checks.merged(members[-1].commit, own, sure=sure, ran=ran)
 
 
 def _ejected(merged: Merged) -> tuple[f.Ejected, ...]:

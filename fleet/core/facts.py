@@ -322,6 +322,8 @@ class BatchTested(Happened):
     suspects: tuple[SubtaskId, ...] = ()
     """Of a red one: the members of whom at least one is guilty. Empty: all that did not leave the queue."""
     checks: tuple[CheckRun, ...] = ()
+    gate_runs: int = 0
+    """How often the gate was run for it. What was known of a tree is not asked again."""
 
 
 class Published(Happened):

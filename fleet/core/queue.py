@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from fleet.core.facts import BatchFormed, BatchTested
 from fleet.core.ids import SubtaskId
-from fleet.core.state import Batch, Landing
+from fleet.core.state import Batch, Landing, Tried
 
 REMEMBERED = 200  # outcomes kept: enough to tell one failure in a hundred from none
 
@@ -29,6 +29,28 @@ def formed(landing: Landing, fact: BatchFormed) -> Landing:
 
 def tested(landing: Landing, fact: BatchTested) -> Landing:
     """The queue after a probe's result. Probes that this result answers, too, are over with it."""
+    after = _tested(landing, fact)
+    probe = landing.probe(fact.number)
+    if probe is None:
+        return after
+    members = tuple(member.subtask for member in probe.members)
+    tried = Tried(
+        number=fact.number,
+        members=members,
+        alone=probe.alone,
+        at=fact.at,
+        seconds=fact.at - probe.formed_at,
+        landed=tuple(member.subtask for member in fact.landed),
+        ejected=tuple(out.subtask for out in fact.ejected),
+        red=fact.red,
+        suspects=members if probe.alone and fact.red else after.suspects,
+        failed=tuple(check.command for check in fact.checks if not check.fine),
+        gate_runs=fact.gate_runs,
+    )
+    return replace(after, tried=(*landing.tried, tried))
+
+
+def _tested(landing: Landing, fact: BatchTested) -> Landing:
     probe = landing.probe(fact.number)
     members = tuple(member.subtask for member in probe.members) if probe is not None else ()
     others = tuple(other for other in landing.probes if other.number != fact.number)

@@ -158,6 +158,25 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class Tried:
+    """What became of a batch. One that another batch answered was stopped, and is not among these."""
+
+    number: int
+    members: tuple[SubtaskId, ...]
+    alone: bool
+    at: float
+    seconds: float
+    landed: tuple[SubtaskId, ...]
+    ejected: tuple[SubtaskId, ...]
+    red: bool
+    suspects: tuple[SubtaskId, ...]
+    """Who may be guilty, as one knew then. Also after a green one, which clears others."""
+    failed: tuple[str, ...]
+    """The commands that were red."""
+    gate_runs: int
+
+
+@dataclass(frozen=True, slots=True)
 class Landing:
     """The queue in front of the integration branch."""
 
@@ -174,6 +193,8 @@ class Landing:
     """The checks that say so."""
     outcomes: tuple[bool, ...] = ()
     """What became of the latest candidates: landed, or guilty of a red tree."""
+    tried: tuple[Tried, ...] = ()
+    """What was tested, in the order of its results."""
 
     @property
     def prefixes(self) -> tuple[Batch, ...]:

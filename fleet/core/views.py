@@ -10,7 +10,7 @@ from fleet.core.facts import Role
 from fleet.core.ids import SubtaskId
 from fleet.core.plan import Subtask
 from fleet.core.standing import Standing, counts, standing, standings
-from fleet.core.state import Incident, Question, RunState, SubtaskState
+from fleet.core.state import Incident, Question, RunState, SubtaskState, Tried
 from fleet.core.usage import Spend
 
 EVIDENCE = 3_000  # characters of evidence a planner sees of one failure
@@ -146,6 +146,11 @@ def status(state: RunState, now: float, *, alive: bool) -> dict[str, Any]:
         "attempts": state.attempts,
         "commits": state.commits,
         "commits_tested": commits_tested(state),
+        "landing": {
+            "batches": state.landing.batches,
+            "red": state.landing.red,
+            "gate_runs": sum(tried.gate_runs for tried in state.landing.tried),
+        },
         "incidents": incident_counts(state),
         "recovery_rate": recovery_rate(state.incidents),
         "tokens": {role: _tokens(spend) for role, spend in spend_by_role(state).items()},
@@ -253,7 +258,28 @@ def subtask_view(state: RunState, spec: Subtask, now: float) -> dict[str, Any]:
             }
             for attempt in subtask.attempts
         ],
+        "batches": [batch_view(tried) for tried in state.landing.tried if _concerns(tried, spec.id)],
         "incidents": [incident_view(incident) for incident in state.incidents if incident.subtask == spec.id],
+    }
+
+
+def _concerns(tried: Tried, id_: SubtaskId) -> bool:
+    return id_ in tried.members or id_ in tried.suspects
+
+
+def batch_view(tried: Tried) -> dict[str, Any]:
+    """One step of landing: what was tested together, and whom that left under suspicion."""
+    return {
+        "number": tried.number,
+        "members": list(tried.members),
+        "alone": tried.alone,
+        "red": tried.red,
+        "suspects": list(tried.suspects),
+        "landed": list(tried.landed),
+        "sent_back": list(tried.ejected),
+        "failed": list(tried.failed),
+        "gate_runs": tried.gate_runs,
+        "seconds": round(tried.seconds, 3),
     }
 
 

@@ -1,13 +1,16 @@
 """Probes carried out: what lands, what is recorded, and what a crash or another probe in between changes."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
 
+from dashboards.tables import subtask_lines
 from fleet.checking import Checks, Gate
 from fleet.core import facts as f
 from fleet.core.plan import Criterion
 from fleet.core.policy import Policy
+from fleet.core.views import status, subtask_view
 from fleet.landing import Lander
 from fleet.ports import Broken
 from tests.fleet.hands import Book, Clock, PaperHands, probed, queued
@@ -57,6 +60,23 @@ async def test_nested_probes_narrow_down_to_the_guilty_one_and_land_the_others()
     assert attempt.failure is not None
     assert attempt.failure.kind == "integration"
     assert all(book.state.subtasks[id_].landed for id_ in "abde")
+
+
+async def test_how_the_guilty_one_was_found_can_be_told_batch_by_batch() -> None:
+    policy = Policy(slots=1, every_commit_within_s=0)
+    book, hands = probed(queued("abcdefgh", policy), 8), without("f")
+    await to_the_end(book, hands)
+    told = subtask_view(book.state, book.state.spec("f"), 1.0)["batches"]
+    first, last = told[0], told[-1]
+    assert (first["red"], first["members"], first["suspects"]) == (True, list("abcdefgh"), list("abcdefgh"))
+    assert all(len(now["suspects"]) <= len(then["suspects"]) for then, now in itertools.pairwise(told))
+    assert (last["suspects"], last["landed"], last["red"]) == (["f"], ["e"], False)
+    gates = [command for _, command in hands.ran].count("gate")
+    assert status(book.state, 1.0, alive=False)["landing"]["gate_runs"] == gates
+    assert sum(batch["gate_runs"] for batch in told) <= gates
+    text = "\n".join(subtask_lines(subtask_view(book.state, book.state.spec("f"), 1.0)))
+    assert "Batch 1  of 8  red, one of 8 is guilty: a, b, c, d, e, f, g, h  (1 run of the gate)" in text
+    assert "f is suspected" in text
 
 
 async def test_a_longer_probe_stands_on_the_commits_of_a_shorter_one_that_landed_meanwhile() -> None:
