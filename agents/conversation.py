@@ -86,6 +86,10 @@ class Conversation(Generic[End]):
     _messages: list[Message] = field(default_factory=list)
     _in_a_row: dict[str, int] = field(default_factory=dict)
     _last_action: str = ""
+    _fixed: int = 0
+    """Characters of what every call begins with."""
+    _grown: int = 0
+    """And of the messages, counted as they come."""
     _tokens_per_character: float = 1 / CHARACTERS_PER_TOKEN
     _cached: Cached | None = None
     _changed: str = ""
@@ -99,6 +103,7 @@ class Conversation(Generic[End]):
 
     async def _hold(self, first: Sequence[str]) -> End | Failure:
         self._tools = tuple(tool.declaration for tool in self.setting.tools)
+        self._fixed = size(self.setting.system) + size(self._tools)
         self.transcript.write("system", model=self.setting.model, text=self.setting.system)
         self._say([_text(text) for text in first])
         for turn in range(1, self.setting.guards.turns + 1):
@@ -125,8 +130,10 @@ class Conversation(Generic[End]):
 
     def _request(self) -> Request:
         setting = self.setting
-        messages = tuple(self._messages)
-        return Request(setting.model, setting.max_tokens, setting.system, self._tools, messages, setting.shared)
+        messages, length = tuple(self._messages), self._fixed + self._grown
+        return Request(
+            setting.model, setting.max_tokens, setting.system, self._tools, messages, setting.shared, length=length
+        )
 
     async def _answer_to(self, answer: Answer, *, left: int) -> Ended[End] | Ended[Failure] | Failure | None:
         """What comes of one answer: the end, a failure, or None after a word from us."""
@@ -297,19 +304,20 @@ class Conversation(Generic[End]):
         return self._once_more("squeezes", "too_complex", why) is None and self._shorten(0.5, why)
 
     def _shorten(self, share: float, why: str) -> bool:
-        before = size(self._messages)
+        before = self._grown
         made = shorten(self._messages, int(before * share), before_last=bool(self.setting.reminder))
         if made is None:
             return False
         self._messages = made.messages
         self._changed = f"the conversation was made shorter: {made.how}"
-        after = size(self._messages)
-        self.transcript.write("compacted", why=why, how=made.how, characters_before=before, characters_after=after)
+        self._grown = size(self._messages)
+        lengths = {"characters_before": before, "characters_after": self._grown}
+        self.transcript.write("compacted", why=why, how=made.how, **lengths)
         return True
 
     def _length(self) -> int:
         """About how many tokens the next prompt has, by what the last one had."""
-        return round(characters(self._request()) * self._tokens_per_character)
+        return round((self._fixed + self._grown) * self._tokens_per_character)
 
     def _weigh(self, request: Request, answer: Answer, turn: int) -> None:
         """What a character of this conversation takes, and whether the cache did what it could."""
@@ -338,12 +346,14 @@ class Conversation(Generic[End]):
         """What the model said, unchanged; only empty texts, which the service refuses to take back, are left out."""
         blocks = [block for block in answer.blocks if block["type"] != "text" or block["text"].strip()]
         if blocks:
+            self._grown += size(blocks)
             self._messages.append({"role": "assistant", "content": blocks})
 
     def _say(self, blocks: Sequence[Block]) -> None:
         spoken = [*blocks]
         if self._messages and self.setting.reminder and any(block["type"] == "text" for block in spoken):
             spoken.append(_text(self.setting.reminder))
+        self._grown += size(spoken)
         if self._messages and self._messages[-1]["role"] == "user":
             before = self._messages.pop()["content"]  # after an empty answer: two turns of one side make one
             self._messages.append({"role": "user", "content": [*before, *spoken]})

@@ -116,7 +116,7 @@ def _doubt(doubt: Cost) -> str:
     """What may come on top: calls that were stopped while they were under way."""
     if not doubt.calls:
         return ""
-    return f", and at most {money(doubt.dollars)} for {doubt.calls} calls that were broken off"
+    return f", and at most {money(doubt.dollars)} for up to {doubt.calls} calls that were broken off"
 
 
 def _next(state: RunState) -> list[str]:

@@ -48,6 +48,26 @@ class Purpose:
     attempt: int | None = None
 
 
+@dataclass(slots=True)
+class _Running:
+    """What many calls may cost together: a thousand of them are not added up for each."""
+
+    calls: int = 0
+    tokens: int = 0
+    dollars: float = 0.0
+    unpriced: int = 0
+
+    def add(self, cost: Cost, sign: int) -> None:
+        self.calls += sign * cost.calls
+        self.tokens += sign * cost.tokens
+        self.dollars += sign * (cost.dollars or 0.0)
+        self.unpriced += sign * (cost.dollars is None)
+
+    @property
+    def cost(self) -> Cost:
+        return Cost(calls=self.calls, tokens=self.tokens, dollars=None if self.unpriced else max(0.0, self.dollars))
+
+
 class Purse:
     """What the calls under way may cost, over all conversations of a run."""
 
@@ -55,6 +75,7 @@ class Purse:
         self._engine = engine
         self._clock = clock
         self._held: dict[EngineMeter, tuple[str, Cost]] = {}
+        self._calls = _Running()
         self._settled = Event()
 
     def meter(
@@ -84,6 +105,7 @@ class Purse:
                 return await self._refused(no)
             await self._settled.wait()
         self._held[meter] = (model, cost)
+        self._calls.add(cost, 1)
         try:
             await self._cover()
         except BaseException:
@@ -140,7 +162,7 @@ class Purse:
         self._let_go(meter)
 
     def _sum(self) -> Cost:
-        return sum((cost for _, cost in self._held.values()), Cost())
+        return self._calls.cost
 
     async def _cover(self) -> None:
         """See to it that the journal knows of enough."""
@@ -156,7 +178,10 @@ class Purse:
             await self._engine.propose(facts)
 
     def _let_go(self, meter: "EngineMeter") -> None:
-        self._held.pop(meter, None)
+        if (held := self._held.pop(meter, None)) is not None:
+            self._calls.add(held[1], -1)
+        if not self._held:
+            self._calls = _Running()  # sums of fractions drift
         self._settled.set()
         self._settled = Event()
 

@@ -31,6 +31,8 @@ class Request:
     """Blocks at the front of the first message that other conversations begin with, too."""
     begun: Callable[[], None] = field(default=_nobody, compare=False, repr=False)
     """Called when the answer begins: what it wrote to the cache can be read from then on."""
+    length: int | None = field(default=None, compare=False, repr=False)
+    """Its characters, where whoever made it has counted them already."""
 
 
 CHARACTERS_PER_TOKEN = 3
@@ -43,6 +45,8 @@ def estimated_tokens(request: Request) -> int:
 
 
 def characters(request: Request) -> int:
+    if request.length is not None:
+        return request.length
     return size(request.system) + size(request.tools) + size(request.messages)
 
 

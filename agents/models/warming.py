@@ -73,7 +73,7 @@ def _shared(request: Request) -> bytes | None:
     if len(request.messages) > 1:
         return None
     first = request.messages[0]["content"][: request.shared] if request.shared else []
-    common = replace(request, messages=({"role": "user", "content": first},))
+    common = replace(request, messages=({"role": "user", "content": first},), length=None)
     if estimated_tokens(common) < limits_of(request.model).cache_minimum_tokens:
         return None
     digest = blake2b(digest_size=16)

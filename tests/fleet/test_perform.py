@@ -224,6 +224,19 @@ async def test_the_next_attempt_is_told_what_failed_what_others_did_and_what_the
     assert len(brief.notes) == 20_000
 
 
+async def test_what_a_failed_attempt_changed_is_kept_and_shown_to_the_next_one() -> None:
+    def works(brief: WorkerBrief) -> f.Report | f.Failure:
+        return DONE if brief.attempt > 1 else f.Failure(kind="budget", summary="all turns are spent", evidence="tail")
+
+    again = {"failure_action": "retry"}
+    fleet = FakeFleet(plan_of("a", **again), worker=FakeWorker(works))
+    state = await fleet.run()
+    first, second = state.subtasks["a"].attempts
+    assert (state.ending, first.kept, first.commit, second.kept) == ("landed", True, "c-a-1", False)
+    [(_, told)] = fleet.worker.briefs[-1].failures
+    assert told.evidence == f"tail\n\nWhat that attempt changed:\n\n{first.base}..c-a-1"
+
+
 async def test_a_worker_asks_the_budget_before_each_call() -> None:
     policy = Policy(**{**dict(QUICK), "workers": 1, "budget_dollars": 0.015})
     fleet = FakeFleet(plan_of("a", "b", "c"), policy)
