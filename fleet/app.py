@@ -261,6 +261,7 @@ class Fleet:
             include=trees.include,
             first_port=trees.first_port,
             ports=trees.ports,
+            sparse=trees.sparse,
             max_pool_bytes=int(trees.max_gb * 1e9) if trees.max_gb else None,
         )
 

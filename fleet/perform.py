@@ -231,7 +231,8 @@ class Performer:
         brief = await self._brief(spec, attempt, worker)
         role: f.Role = "resolver" if attempt.strategy == "resolve" else "worker"
         meter = self._purse.meter(role, subtask=spec.id, attempt=attempt.number)
-        async with world.worktrees.lease(attempt.base) as lease:
+        about = (*spec.touches, *spec.context) if spec.touches else ()
+        async with world.worktrees.lease(attempt.base, about) as lease:
             started = f.WorkerStarted(at=self._now(), subtask=spec.id, number=attempt.number, before=before)
             await self._engine.record(started)
             outcome = await worker.run(brief, lease.desk, meter)

@@ -218,8 +218,11 @@ class Lease(Protocol):
 
 
 class Worktrees(Protocol):
-    def lease(self, base: Sha) -> AbstractAsyncContextManager[Lease]:
-        """A clean worktree at `base`; given back on the way out. Raises `Broken`."""
+    def lease(self, base: Sha, about: Sequence[str] = ()) -> AbstractAsyncContextManager[Lease]:
+        """A clean worktree at `base`; given back on the way out. Raises `Broken`.
+
+        Where worktrees may be sparse, what matches the patterns `about` is there; without any, everything is.
+        """
         ...
 
     async def pinned(self, run: RunId, subtask: SubtaskId, attempt: int) -> Change | None:

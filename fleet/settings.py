@@ -254,6 +254,7 @@ class Worktrees(Section):
     first_port: int = Field(default=20_000, ge=1024, le=60_000)
     ports: int = Field(default=10, ge=1, le=1000)
     max_gb: float = Field(default=0.0, ge=0)
+    sparse: bool = False
 
 
 class Git(Section):

@@ -159,7 +159,7 @@ async def _gone_through(slot: Slot, handed: HandOver | None, most_files: int) ->
 async def _changed_paths(slot: Slot) -> tuple[bytes, ...]:
     """What `git add --all` would take up, in one call: changed, gone and new files that are not ignored."""
     options = ("--porcelain=v1", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=dirty")
-    listed = (await slot.git("status", *options)).split(b"\0")
+    listed = (await slot.git("status", *options, env=slot.config)).split(b"\0")
     return tuple(entry[3:] for entry in listed if entry)
 
 

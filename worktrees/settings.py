@@ -83,4 +83,6 @@ class HandSettings:
     first_port: int = 20_000
     ports: int = 10
     """For each worktree."""
+    sparse: bool = False
+    """Whether a worktree of the pool holds only the folders that its subtask is about."""
     max_pool_bytes: int | None = None

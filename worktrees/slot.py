@@ -8,6 +8,7 @@ from pathlib import Path
 
 from worktrees.box import Place
 from worktrees.git import Git
+from worktrees.sparse import CONFIG
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +20,17 @@ class Slot:
     """Git's own folder for it, in the store: index and HEAD."""
 
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)
+    sparse: bool = False
+    """Whether it may hold only some folders."""
 
     @property
     def git(self) -> Git:
         return Git(self.admin, self.tree)
+
+    @property
+    def config(self) -> Mapping[str, str]:
+        """What git has to be told when it looks at the files."""
+        return CONFIG if self.sparse else {}
 
     @property
     def place(self) -> Place:

@@ -25,6 +25,7 @@ from worktrees.mount import discard
 from worktrees.scan import scan_tree
 from worktrees.settings import HandSettings
 from worktrees.slot import Slot
+from worktrees.sparse import Cone, tell
 from worktrees.store import Store
 from worktrees.strays import Odd
 from worktrees.view import View
@@ -57,6 +58,7 @@ class Pool:
     _free: list[Slot] = field(default_factory=list)
     _made: int = 0
     _at: dict[Slot, Sha] = field(default_factory=dict)
+    _cones: dict[Slot, Cone | None] = field(default_factory=dict)
     _handed: dict[Slot, HandOver] = field(default_factory=dict)
     _dressed: dict[Slot, Dressed] = field(default_factory=dict)
     _sizes: dict[Slot, int] = field(default_factory=dict)
@@ -64,9 +66,13 @@ class Pool:
     _gitlinks: dict[Sha, tuple[str, ...]] = field(default_factory=dict)
 
     @asynccontextmanager
-    async def lease(self, base: Sha) -> AsyncIterator[Slot]:
-        """A slot that holds exactly `base`. Raises `Broken`; a slot that can't be made ready is not used again."""
-        slot = self._free.pop() if self._free else await self._add(base)
+    async def lease(self, base: Sha, cone: Cone | None = None) -> AsyncIterator[Slot]:
+        """A slot that holds exactly `base`, or of it what is in the cone. Raises `Broken`.
+
+        A slot that can't be made ready is not used again.
+        """
+        slot = self._take(cone) or await self._add(base)
+        self._cones[slot] = cone
         self._sizes.pop(slot, None)
         await self._evict()
         try:
@@ -78,6 +84,14 @@ class Pool:
         finally:
             self._free.append(slot)  # cleaned when it is leased again: giving back never waits
 
+    def _take(self, cone: Cone | None) -> Slot | None:
+        """The slot that was given back last, of those that held the same folders if there are any."""
+        alike = [slot for slot in self._free if self._cones.get(slot) == cone]
+        slot = next(reversed(alike or self._free), None)
+        if slot is not None:
+            self._free.remove(slot)
+        return slot
+
     async def _add(self, base: Sha) -> Slot:
         self._made += 1
         number = self._made
@@ -87,7 +101,7 @@ class Pool:
                 await to_thread.run_sync(make_folder, tree.parent)
                 await self.store.git("worktree", "add", "--quiet", "--no-checkout", "--detach", str(tree), base)
         admin = await to_thread.run_sync(_admin_of, tree)
-        return Slot(tree, admin, port_environment(self.settings, number))
+        return Slot(tree, admin, port_environment(self.settings, number), self.settings.sparse)
 
     async def _prepare(self, slot: Slot, base: Sha) -> None:
         last, handed = self._at.pop(slot, base), self._handed.pop(slot, None)
@@ -110,13 +124,17 @@ class Pool:
         converts = last != base and (await difference(self.store, last, base)).converts
         if converts or not await to_thread.run_sync(self._is_safe, slot):
             await self._rebuild(slot)
-        await slot.git("checkout", "--quiet", "--force", "--detach", base, "--")
+        if slot.sparse:
+            await to_thread.run_sync(tell, slot.admin, self._cones[slot])
+        await slot.git("checkout", "--quiet", "--force", "--detach", base, "--", env=slot.config)
         kept = await self._keeps(slot, base)
-        await slot.git("clean", "--quiet", "-ffdx", *(part for root in kept or () for part in ("-e", _rule(root))))
+        rules = (part for root in kept or () for part in ("-e", _rule(root)))
+        await slot.git("clean", "--quiet", "-ffdx", *rules, env=slot.config)
         if kept is None and self.dresser.needed:
             await self._dress(slot, base)
         await self._empty_gitlinks(slot, base)
-        if self.settings.sandbox == "bubblewrap" and not self.dresser.needed:  # without it git's own folder is in reach
+        boxed = self.settings.sandbox == "bubblewrap"  # without it git's own folder is in reach
+        if boxed and not self.dresser.needed and not slot.sparse:
             handed = await hand_over(self.store, slot, base)
             if handed is not None:
                 self._handed[slot] = handed
@@ -146,8 +164,8 @@ class Pool:
         if not await to_thread.run_sync(self._is_safe, slot):
             why = "the set-up command leaves a worktree that git must not walk"
             raise Broken(Failure(kind="configuration", summary=why))
-        await slot.git("checkout", "--quiet", "--force", "--detach", base, "--")
-        await slot.git("clean", "--quiet", "-ffd")
+        await slot.git("checkout", "--quiet", "--force", "--detach", base, "--", env=slot.config)
+        await slot.git("clean", "--quiet", "-ffd", env=slot.config)
         listed = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
         roots = tuple(path.rstrip("/") for path in fields(await slot.git(*listed)))
         state, files = await to_thread.run_sync(state_of, slot.tree, roots)
@@ -166,6 +184,7 @@ class Pool:
             self._sizes.pop(slot, None)
             self._dressed.pop(slot, None)
             self._handed.pop(slot, None)
+            self._cones.pop(slot, None)
             async with self.store.administration():
                 await wipe(slot.tree)
                 await wipe(slot.place.scratch)

@@ -29,7 +29,7 @@ from worktrees.store import Store
 from worktrees.strays import Odd, find_strays
 from worktrees.wipe import wipe
 
-LAG = 400  # files that the index may be behind by before it is brought up to date
+LAG = 1_000  # files that the index may be behind by before it is brought up to date
 MOST = 2_000  # files that are written one by one; beyond that git is faster
 PLAIN = 0o666  # the most that a file allows that is no program
 SMALL = 500  # files of a stray folder that is removed on the spot

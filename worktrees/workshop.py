@@ -29,6 +29,7 @@ from worktrees.publish import Publisher
 from worktrees.settings import HandSettings
 from worktrees.slots import Pool, remove_slots, slots_dir
 from worktrees.snapshot import Snapshot
+from worktrees.sparse import cone_of
 from worktrees.store import Store, begin_run, open_store, try_lock, unusable
 from worktrees.target import Target
 from worktrees.trial import choose
@@ -52,10 +53,11 @@ class Workshop:
     decoys: Decoys
 
     @asynccontextmanager
-    async def lease(self, base: Sha) -> AsyncIterator[Lease]:
+    async def lease(self, base: Sha, about: Sequence[str] = ()) -> AsyncIterator[Lease]:
         async with AsyncExitStack() as stack:
             if self.overlays is None:
-                slot = await stack.enter_async_context(self.pool.lease(base))
+                cone = cone_of(about) if self.settings.sparse else None
+                slot = await stack.enter_async_context(self.pool.lease(base, cone))
                 handed, most = self.pool.handed(slot), self.pool.most_files(slot)
                 place = self._with_git(slot.place, base, slot.admin / "index", exact=not (handed and handed.written))
                 desk = stack.enter_context(self._desk(place))

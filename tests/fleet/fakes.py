@@ -120,10 +120,13 @@ class FakeWorktrees:
     """How often checks of a commit fail because of the machine."""
     checked: list[tuple[Sha, str]] = field(default_factory=list)
     out: int = 0
+    about: list[tuple[str, ...]] = field(default_factory=list)
+    """What each lease was asked to show at least."""
 
     @asynccontextmanager
-    async def lease(self, base: Sha) -> AsyncIterator["FakeLease"]:
+    async def lease(self, base: Sha, about: Sequence[str] = ()) -> AsyncIterator["FakeLease"]:
         self.out += 1
+        self.about.append(tuple(about))
         try:
             yield FakeLease(self, base)
         finally:

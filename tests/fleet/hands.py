@@ -100,7 +100,7 @@ class PaperHands:
         return f.CheckRun(criterion=criterion.criterion, command=command, passed=passed)
 
     @asynccontextmanager
-    async def lease(self, base: str) -> AsyncIterator[PaperLease]:
+    async def lease(self, base: str, about: Sequence[str] = ()) -> AsyncIterator[PaperLease]:  # noqa: ARG002
         self.leases += 1
         yield PaperLease(await self.tree(base), self)
 

@@ -42,6 +42,17 @@ async def test_an_epic_is_planned_built_landed_and_shown() -> None:
     assert fleet.worktrees.out == 0
 
 
+async def test_a_worktree_is_asked_to_show_what_its_subtask_is_about_and_a_check_to_show_all() -> None:
+    bound = {"touches": ("src/a/**",), "context": ("docs/a.md",)}
+    plan = plan_of("a", "b")
+    first, second = plan.subtasks
+    plan = plan.model_copy(update={"subtasks": (first.model_copy(update=bound), second)})
+    fleet = FakeFleet(plan)
+    assert (await fleet.run()).ending == "landed"
+    assert fleet.worktrees.about.count(("src/a/**", "docs/a.md")) == 1
+    assert set(fleet.worktrees.about) == {("src/a/**", "docs/a.md"), ()}
+
+
 # ---- what goes wrong -------------------------------------------------------------------------------------------------
 
 
