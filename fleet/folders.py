@@ -118,9 +118,18 @@ def find_run(state_dir: Path, name: str | None, repository: Path | None = None) 
         raise UsageError(f"no run is called {name!r}{did_you_mean(name, [run.run for run in runs])}; see `fleet runs`")
     if not runs:
         raise UsageError(f"there is no run yet in {state_dir}; begin one with `fleet run EPIC`")
-    begun = list(readable_runs(state_dir))
-    here = [folder for folder, state in begun if repository is not None and state.repository == str(repository)]
-    return here[-1] if here else begun[-1][0] if begun else runs[-1]
+    begun = sorted(((first, run) for run in runs if (first := _first(run))), key=lambda item: item[0].started_at)
+    here = [run for first, run in begun if repository is not None and first.repository == str(repository)]
+    return here[-1] if here else begun[-1][1] if begun else runs[-1]
+
+
+def _first(folder: RunFolder) -> RunState | None:
+    """How a run began: enough to tell which it is, however long its journal. None where that can't be read."""
+    try:
+        with Journal(folder.journal) as journal:
+            return replay(journal.facts(limit=1))
+    except FleetError:
+        return None
 
 
 def new_run(state_dir: Path, goal: str, name: str | None) -> RunFolder:

@@ -108,6 +108,7 @@ class FleetApp(Acting, App[None]):
     def switch(self, run: str) -> None:
         self._current = run
         self._look()
+        self._load()
         self._tick()
 
     def note(self) -> str:
@@ -124,12 +125,19 @@ class FleetApp(Acting, App[None]):
         self.push_screen(Main(self._palette()))
         self.theme_changed_signal.subscribe(self, lambda _: self._repaint())
         self._look()
-        self._tick()
+        self._load()
         self.set_interval(TICK_S, self._tick)
+
+    def _load(self) -> None:
+        """Slice by slice to the end of the journal; keys are heard in between."""
+        if not self.watched.loaded:
+            self.watched.catch_up(LOAD_S)
+            self._refresh()
+            self.call_later(self._load)
 
     def _tick(self) -> None:
         watched, now = self.watched, self.clock()
-        changed = watched.catch_up(TAKE_S if watched.loaded else LOAD_S)
+        changed = watched.catch_up(TAKE_S)
         if now - self._looked >= LOOK_S or self.replay is not None:
             changed = True
             self._look()

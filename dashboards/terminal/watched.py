@@ -59,7 +59,7 @@ class Watched:
         self.landed_at: list[float] = []
         self.alive = False
         self.loaded = False
-        """Whether the journal was read to its end once."""
+        """Whether the journal was read to its end."""
 
     @property
     def now(self) -> float:

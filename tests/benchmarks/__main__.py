@@ -16,6 +16,7 @@ from pathlib import Path
 from time import perf_counter
 
 import anyio
+from anyio import to_thread
 
 from tests.benchmarks.caching import caching_figures
 from tests.benchmarks.hundred import TINY, hundred, hundred_figures
@@ -24,6 +25,8 @@ from tests.benchmarks.landing_policy import policy_figures
 from tests.benchmarks.leases import against_add, lease_figures, room_of_leases, small_ground
 from tests.benchmarks.side_by_side import HEAD, Costs, Figure, ground, say
 from tests.benchmarks.subtask import end_to_end, subtask_figures
+from tests.benchmarks.terminal import attached_figures
+from tests.benchmarks.terminal import figures as screen_figures
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,11 @@ async def page(extent: Extent, at: Path | None) -> None:
         progress(f"a hundred subtasks on {files:,} files")
         with ground(files, at, commits=1) as on:
             shown.add(hundred_figures(files, *await hundred(on, rounds)))
+    progress("the screen: a thousand rows, a long journal, and beside the engine")
+    for group in await to_thread.run_sync(lambda: list(screen_figures(small=extent is SMALL))):
+        shown.add(group)
+    with ground(TINY, at, commits=1) as on:
+        shown.add(await attached_figures(on, extent.hundreds + 1))
     shown.sum_up(perf_counter() - began)
 
 

@@ -10,7 +10,7 @@ import argparse
 import os
 import subprocess
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,7 +53,6 @@ from worktrees.workshop import Workshop, open_workshop
 SUBTASKS = 100
 TINY = 20  # files
 WANTED: Limits = {"overlay": {TINY: 1.0, 10_000: 0.25}}
-NAMES = tuple(f"s{number}" for number in range(SUBTASKS))
 SCRIPT = """\
 set -eu
 project=$1 work=$2 round=$3 base=$(git -C "$1" rev-parse HEAD)
@@ -107,7 +106,7 @@ class NoPlanner:
         return f.Failure(kind="other", summary=f"call {brief.call}: nothing should have to be planned")
 
 
-def given_plan() -> Plan:
+def given_plan(count: int) -> Plan:
     return Plan(
         subtasks=tuple(
             Subtask(
@@ -117,7 +116,7 @@ def given_plan() -> Plan:
                 acceptance=(Criterion(criterion="it is there", run=f"test -f done/{name}"),),
                 worker="command",
             )
-            for name in NAMES
+            for name in (f"s{number}" for number in range(count))
         )
     )
 
@@ -130,16 +129,26 @@ class Hundred:
     kind: LeaseKind
     landed: list[int]
     proven: list[bool]
+    count: int = SUBTASKS
+    label: str = ""
+
+    async def prepare(self, stack: ExitStack, journal: Path) -> None:
+        """What is done before anything is measured, and undone after it."""
+
+    def journal(self, path: Path) -> Journal:
+        return Journal.create(path)
 
     async def __call__(self, number: int) -> Cost:
-        run, base = f"{self.kind}-{number}", self.on.line[-1]
+        run, base = f"{self.label or self.kind}-{number}", self.on.line[-1]
         state_dir = self.on.folder / "state" / run
-        settings = HandSettings(state_dir=state_dir, lease=self.kind, box_commands=SUBTASKS)
+        settings = HandSettings(state_dir=state_dir, lease=self.kind, box_commands=self.count)
+        path = state_dir / "runs" / run / "journal.db"
         async with AsyncExitStack() as stack:
+            await self.prepare(stack.enter_context(ExitStack()), path)
             with Stopwatch() as watch:  # the script does not clean up in its time either
                 target = await inspect(self.on.repository)
                 workshop = await stack.enter_async_context(open_workshop(target, settings, run, base))
-                journal = stack.enter_context(Journal.create(state_dir / "journal.sqlite"))
+                journal = stack.enter_context(self.journal(path))
                 state = await self._engine(run, journal, workshop)
             self.proven.append(await self._proven(workshop, run, state))
         self.landed.append(sum(subtask.landed is not None for subtask in state.subtasks.values()))
@@ -155,8 +164,8 @@ class Hundred:
             base=self.on.line[-1],
             base_name="main",
             result_branch=result_branch(run),
-            policy=Policy(workers=SUBTASKS),
-            plan=given_plan(),
+            policy=Policy(workers=self.count),
+            plan=given_plan(self.count),
         )
         journal.append([start])
         state = replay(journal.facts())
