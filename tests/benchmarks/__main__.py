@@ -23,6 +23,7 @@ from tests.benchmarks.hundred import TINY, hundred, hundred_figures
 from tests.benchmarks.landing import landing_figures, measured
 from tests.benchmarks.landing_policy import policy_figures
 from tests.benchmarks.leases import against_add, lease_figures, room_of_leases, small_ground
+from tests.benchmarks.scrape import scrapes
 from tests.benchmarks.side_by_side import HEAD, Costs, Figure, ground, say
 from tests.benchmarks.subtask import end_to_end, subtask_figures
 from tests.benchmarks.terminal import attached_figures
@@ -83,6 +84,7 @@ async def page(extent: Extent, at: Path | None) -> None:
     shown, began = Page([]), perf_counter()
     say(f"{machine()}; a figure is our cost over plain git's unless it says otherwise: wall, processor", "", HEAD)
     shown.add(policy_figures(extent.hours))
+    shown.add(await scrapes(4 * extent.rounds))
     progress("a hundred conversations and the prompt cache")
     shown.add(await caching_figures(at))
     progress("many slots, the box, and a hundred workers at once")
