@@ -125,8 +125,10 @@ def test_a_run_has_one_engine(stage: Stage, repository: Path, model: Serve) -> N
         stage.fleet("resume", stage.run_name, "--base-url", url).ended(2).says(
             f"{stage.run_name} is run by process {going.process.pid} on", f"fleet cancel {stage.run_name}"
         )
+        stage.fleet("pause", stage.run_name).ended(0)  # so that it cannot end while the others try
         stage.fleet(*begin(stage, repository, url)).ended(2).says("exists", f"fleet resume {stage.run_name}")
         stage.fleet("clean", "--apply", "--runs").ended(0)
+        stage.fleet("resume", stage.run_name, "--workers", "2").ended(0)
         going.done().ended(0)
     everything_landed_once(stage, repository)
 
