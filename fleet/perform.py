@@ -261,7 +261,7 @@ class Performer:
 
     async def _kept(self, lease: Lease, signature: Signature, spec: Subtask) -> str | None:
         """What a failed attempt leaves behind, pinned as far as it may be committed: material for the next one."""
-        unfinished = replace(signature, title=f"Unfinished: {signature.title}")
+        unfinished = replace(signature, title=f"Unfinished: {signature.title}", unfinished=True)
         try:
             kept = await lease.commit(unfinished, spec.touches)
         except Broken:

@@ -200,6 +200,8 @@ class Signature:
     body: str
     worker: str
     model: str | None
+    unfinished: bool = False
+    """What a failed attempt left behind: kept, and never taken for finished work."""
 
 
 class Lease(Protocol):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fleet.core.ids import RunId, Sha, attempt_ref, base_ref, run_refs, tip_ref
+from fleet.core.ids import RunId, Sha, attempt_ref, base_ref, kept_ref, run_refs, tip_ref
 from worktrees.commits import PATCH
 from worktrees.git import Git, text
 from worktrees.integrator import landed_since
@@ -82,7 +82,8 @@ async def _sorted_refs(git: Git, run: RunId) -> tuple[tuple[str, ...], tuple[str
     landed: set[str] = set()
     if tip is not None and base is not None:
         members = await landed_since(git, run, old=base, tip=tip)
-        subtasks = tuple(attempt_ref(run, member.subtask, 0).removesuffix("0") for member in members)
+        named = (name(run, member.subtask, 0) for member in members for name in (attempt_ref, kept_ref))
+        subtasks = tuple(ref.removesuffix("0") for ref in named)
         landed = {ref for ref in listed if ref.startswith(subtasks)}  # with the attempts that the landed one replaced
     delivered = tip is not None and tip in {await git.sha(published_ref(run)), base}
     gone = tuple(ref for ref in listed if ref in landed or (ref in own and delivered))

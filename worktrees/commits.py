@@ -14,7 +14,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from fleet.core.facts import Failure
-from fleet.core.ids import Sha, attempt_ref
+from fleet.core.ids import Sha, attempt_ref, kept_ref
 from fleet.core.paths import matches, outside
 from fleet.ports import Change, Signature
 from worktrees.alike import alike
@@ -142,7 +142,8 @@ async def commit_entries(
     if failure is not None:
         return failure
     commit = await _commit(store, tree, base, signature, email)
-    await store.refs.pin(attempt_ref(signature.run, signature.subtask, signature.attempt), commit)
+    name = kept_ref if signature.unfinished else attempt_ref
+    await store.refs.pin(name(signature.run, signature.subtask, signature.attempt), commit)
     return Change(commit=commit, paths=tuple(touch.path for touch in touched))
 
 

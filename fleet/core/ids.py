@@ -50,6 +50,11 @@ def attempt_ref(run: str, subtask: str, number: int) -> str:
     return f"{run_refs(run)}/attempts/{subtask}/{number}"
 
 
+def kept_ref(run: RunId, subtask: SubtaskId, number: int) -> str:
+    """What an attempt left behind that failed before it was done: never taken for finished work."""
+    return f"{run_refs(run)}/kept/{subtask}/{number}"
+
+
 def result_branch(run: str) -> str:
     """The one branch that appears in the user's repository."""
     return f"fleet/{run}"

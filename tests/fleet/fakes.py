@@ -204,8 +204,10 @@ class FakeLease:
     async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | f.Failure:
         git, key = self.worktrees.git, (signature.subtask, signature.attempt)
         name = git.commit(f"c-{key[0]}-{key[1]}", git.holds[self.base] | {signature.subtask})
-        git.pins[key] = Change(commit=name, paths=tuple(touches) or (f"{key[0]}.py",))
-        return git.pins[key]
+        change = Change(commit=name, paths=tuple(touches) or (f"{key[0]}.py",))
+        if not signature.unfinished:
+            git.pins[key] = change
+        return change
 
 
 class FakeDesk:

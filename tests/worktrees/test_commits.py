@@ -2,13 +2,15 @@
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fleet.core.facts import Failure
+from fleet.core.ids import kept_ref
 from fleet.ports import Change
-from tests.worktrees.conftest import Bench, OpenBench, added_by_git, git, sign
+from tests.worktrees.conftest import RUN, Bench, OpenBench, added_by_git, git, sign
 from worktrees.message import compose, member_of
 from worktrees.settings import LeaseKind
 
@@ -41,6 +43,15 @@ async def test_a_change_outside_the_bounds_names_its_paths_and_what_is_allowed(b
         kept = await bench.commit(lease)
     assert isinstance(kept, Change), "what went wrong can still be kept"
     assert kept.paths == ("README.md", "src/two.py", "three.py")
+
+
+async def test_unfinished_work_is_kept_and_never_taken_for_finished(bench: Bench) -> None:
+    async with bench.hands.lease(bench.base) as lease:
+        await lease.desk.write("half.py", b"half\n")
+        kept = await lease.commit(replace(sign("one"), unfinished=True), ())
+    assert isinstance(kept, Change)
+    assert await bench.hands.pinned(RUN, "one", 1) is None
+    assert await bench.hands.store.git.sha(kept_ref(RUN, "one", 1)) == kept.commit
 
 
 async def test_a_protected_file_changes_only_when_the_plan_names_it(bench: Bench) -> None:
