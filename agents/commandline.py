@@ -54,6 +54,12 @@ def _scripts(words: tuple[str, ...]) -> Iterator[str]:
             yield words[at + 1]
 
 
+def parameters_of(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The parameters that a command line wants of each subtask."""
+    names = (name for word in words for name in _PLACE.findall(word) if name.startswith(PARAMETER))
+    return tuple(dict.fromkeys(name.removeprefix(PARAMETER) for name in names))
+
+
 def shell_line(words: tuple[str, ...], values: Mapping[str, str]) -> str:
     """The words with their values, each quoted whole. Raises `NoValue`."""
     line = " ".join(_filled(word, values) for word in words)

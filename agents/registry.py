@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields
 from agents.claude_code import ClaudeCodeWorker
 from agents.coder import ApiWorker, Kind
 from agents.command import CommandWorker
-from agents.commandline import line_problem
+from agents.commandline import line_problem, parameters_of
+from agents.fetching import host_problem
 from agents.models.calls import Caller
 from agents.settings import MindSettings, WorkerSettings
 from agents.tools.registry import WORKER_TOOLS
@@ -62,6 +63,12 @@ WORKERS: dict[str, WorkerKind] = {
         make=api_worker(Kind(prompt="processor", tools=("bash", "report"), offline=True)),
         takes=_MODEL | _COMMANDS,
     ),
+    "retriever": WorkerKind(
+        purpose="Fetches from the hosts it may ask ({hosts}) and writes what it finds into files. Runs no commands.",
+        make=api_worker(Kind(prompt="retriever", tools=("fetch", "str_replace_based_edit_tool", "report"))),
+        takes=_MODEL | {"hosts"},
+        problem=lambda own: host_problem(own.hosts),
+    ),
     "claude-code": WorkerKind(
         purpose="A session of Claude Code, an agent of its own: code that needs more looking around than a coder does.",
         make=lambda own, bench: ClaudeCodeWorker(own, bench.settings, bench.transcripts),
@@ -86,8 +93,19 @@ def make_workers(bench: Bench) -> dict[str, Worker]:
 
 
 def describe(workers: Mapping[str, WorkerSettings]) -> dict[str, str]:
-    """Each worker with what it is for."""
-    return {name: own.description or WORKERS[own.kind].purpose for name, own in workers.items()}
+    """Each worker with what it is for, and what a plan has to give it."""
+    return {name: _described(own) for name, own in workers.items()}
+
+
+def _described(own: WorkerSettings) -> str:
+    said = own.description or WORKERS[own.kind].purpose.replace("{hosts}", ", ".join(own.hosts))
+    if parameters := parameters_of(own.command):
+        said += f" Its subtasks give it these `parameters`: {', '.join(parameters)}."
+    if len(own.models) > 1:
+        said += (
+            f" Begins with {own.models[0]}; after an attempt that failed it goes on with {', '.join(own.models[1:])}."
+        )
+    return said
 
 
 def _problems(name: str, own: WorkerSettings) -> Iterator[str]:

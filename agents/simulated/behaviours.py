@@ -66,6 +66,14 @@ class Shell(Reading):
     commands: tuple[str, ...] = Field(min_length=1)
 
 
+class Fetch(Reading):
+    """Fetch addresses into files, then report done whatever came of it."""
+
+    do: Literal["fetch"] = "fetch"
+    files: dict[str, str] = Field(min_length=1)
+    """The address of each file."""
+
+
 class Claim(Reading):
     """Report done without doing anything."""
 
@@ -141,7 +149,7 @@ class Mute(Troubled):
     text: str = "I believe that is everything."
 
 
-Work = Solve | Wrong | Stray | Shell | Claim | TooComplex | Ask | Fail
+Work = Solve | Wrong | Stray | Shell | Fetch | Claim | TooComplex | Ask | Fail
 Trouble = Http | BreakStream | Hang | Malformed | Mute
 Behaviour = Annotated[Work | Trouble, Field(discriminator="do")]
 

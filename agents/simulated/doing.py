@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import JsonValue
 
-from agents.simulated.behaviours import Reading, Says, Shell, Solve, Stray, Wrong
+from agents.simulated.behaviours import Fetch, Reading, Says, Shell, Solve, Stray, Wrong
 from agents.simulated.moves import Say, Text, ToolUse, call
 from agents.simulated.request import Request, Result, Turn
 
@@ -55,6 +55,17 @@ def run_commands(behaviour: Shell, request: Request) -> Say:
     if done < len(behaviour.commands):
         return Say((Text("Next command."), *_bash("run", behaviour.commands[done : done + 1])))
     return report_done(request, behaviour, {})
+
+
+def fetch_files(behaviour: Fetch, request: Request) -> Say:
+    """The next turn of a worker that fetches what it was told to fetch, all at once."""
+    if any(turn.step == "fetch" for turn in request.turns):
+        return report_done(request, behaviour, dict.fromkeys(behaviour.files, ""))
+    calls = (
+        call("fetch", index, "fetch", {"url": url, "path": path})
+        for index, (path, url) in enumerate(behaviour.files.items())
+    )
+    return Say((Text("I fetch what is asked for."), *calls))
 
 
 def report_done(request: Request, behaviour: Reading, files: Mapping[str, str]) -> Say:

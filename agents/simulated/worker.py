@@ -9,6 +9,7 @@ from agents.simulated.behaviours import (
     BreakStream,
     Claim,
     Fail,
+    Fetch,
     Hang,
     Http,
     Malformed,
@@ -21,7 +22,7 @@ from agents.simulated.behaviours import (
     Work,
     Wrong,
 )
-from agents.simulated.doing import look, report_done, report_failed, run_commands, write_and_check
+from agents.simulated.doing import fetch_files, look, report_done, report_failed, run_commands, write_and_check
 from agents.simulated.moves import Cut, Key, Move, Refuse, Say, Spent, Stall, Text, ToolUse, call
 from agents.simulated.request import Request
 from agents.simulated.script import UNSCRIPTED, Script
@@ -90,6 +91,8 @@ def _work(work: Work, request: Request) -> Say:
             return write_and_check(work, request)
         case Shell():
             return run_commands(work, request)
+        case Fetch():
+            return fetch_files(work, request)
         case Claim():
             return report_done(request, work, {})
         case TooComplex():

@@ -7,6 +7,7 @@ from typing import Any
 from agents.tools.bash import Bash, Boxed
 from agents.tools.edit import EditTool
 from agents.tools.explore import Exploring
+from agents.tools.fetch import Fetch
 from agents.tools.history import History
 from agents.tools.list_files import ListFiles
 from agents.tools.read_file import ReadFile
@@ -40,6 +41,7 @@ WORKER_TOOLS: dict[str, Callable[[Desk, Bounds], Tool[Report]]] = {
         boxed=Boxed(bounds.extras, bounds.secrets),
     ),
     "str_replace_based_edit_tool": lambda desk, bounds: EditTool(desk, output_chars=bounds.output_chars),
+    "fetch": lambda desk, bounds: Fetch(desk, bounds.hosts),
     "report": lambda _desk, _bounds: ReportTool(),
 }
 

@@ -22,6 +22,18 @@ def test_every_kind_says_what_it_is_for() -> None:
     assert all(told.values())
 
 
+def test_the_planner_is_told_what_a_worker_wants_and_goes_on_with() -> None:
+    workers = {
+        "deploy": WorkerSettings(kind="command", command=("d", "--v={parameters.version}", "{parameters.where}")),
+        "docs": WorkerSettings(kind="retriever", hosts=("docs.example.org",)),
+        "senior": WorkerSettings(description="Hard things.", models=("a", "b", "c")),
+    }
+    told = describe(workers)
+    assert told["deploy"].endswith("Its subtasks give it these `parameters`: version, where.")
+    assert "(docs.example.org)" in told["docs"]
+    assert told["senior"] == "Hard things. Begins with a; after an attempt that failed it goes on with b, c."
+
+
 async def test_workers_have_the_names_models_and_descriptions_of_the_settings(
     model: Script, tmp_path: Path, brief: WorkerBrief, desk: FolderDesk
 ) -> None:

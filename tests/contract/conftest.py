@@ -69,7 +69,7 @@ class ApiRig(Rig):
 
     @property
     def runs_commands(self) -> bool:
-        return self.kind in {"coder", "processor"}
+        return self.kind not in {"writer", "retriever"}
 
     def reports(self, said: Json | str, *, first: str = "") -> None:
         turns = [says(use("bash", {"command": first}))] if first and self.runs_commands else []
@@ -78,6 +78,14 @@ class ApiRig(Rig):
 
     def hangs(self, command: str) -> None:
         self.model.will(says(use("bash", {"command": command})))
+
+
+class RetrieverRig(ApiRig):
+    """Needs somebody it may ask."""
+
+    @property
+    def settings(self) -> WorkerSettings:
+        return WorkerSettings(**{"kind": self.kind, "hosts": ("docs.example.org",), **self.own})
 
 
 class CommandRig(Rig):
@@ -130,6 +138,7 @@ class ClaudeCodeRig(Rig):
 RIGS: dict[str, type[Rig]] = {
     "coder": ApiRig,
     "writer": ApiRig,
+    "retriever": RetrieverRig,
     "processor": ApiRig,
     "command": CommandRig,
     "claude-code": ClaudeCodeRig,

@@ -4,7 +4,11 @@ import os
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -56,9 +60,31 @@ def claude(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return real.absolute() if real else stand_in(tmp_path / "claude-code")
 
 
-def test_every_example_of_the_document_works(stage: Stage, tmp_path: Path, claude: Path, model: Serve) -> None:
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[str]:
+    """A host on loopback with one file to fetch."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "retriever.txt").write_text("retriever\n")
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its own name
+            del format, args
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def test_every_example_of_the_document_works(
+    stage: Stage, tmp_path: Path, claude: Path, site: str, model: Serve
+) -> None:
     repository = make_repository(tmp_path / "work", {"README.md": "hello\n", "tools/changelog.py": CHANGELOG})
     made = examples()
+    made["retriever"] = re.sub(r"hosts = .*", f'hosts = ["{site}"]', made["retriever"])
     there = furnished(stage, claude, workers="\n".join(made.values()))
     written = {"touches": ["CHANGES.txt"], "parameters": {"version": "1.2"}}
     plan = [
@@ -67,7 +93,8 @@ def test_every_example_of_the_document_works(stage: Stage, tmp_path: Path, claud
         else subtask(name, worker=name)
         for name in made
     ]
-    url = model(script(*plan, api_key=KEY))
+    fetched = {"do": "fetch", "files": {"retriever.txt": f"http://{site}/retriever.txt"}}
+    url = model(script(*plan, workers={"retriever": [fetched]}, api_key=KEY))
     there.fleet("run", "Write them", "--name", "r", "--base-url", url, at=repository).ended(0).says("LANDED")
     assert set(landed(repository, "r")) == set(made)
     assert content(repository, "r", "CHANGES.txt") == "1.2: Write changelog"

@@ -1,0 +1,212 @@
+"""What the manager asks of the network for a worker: the list decides, and a name can't lead behind it."""
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+import pytest
+from aiohttp import web
+
+from agents import fetching
+from agents.fetching import Refused, fetch, host_problem, is_public
+from agents.tools.fetch import Fetch
+from agents.tools.tool import BadInput
+from tests.agents.conftest import FolderDesk
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Site:
+    """A host on loopback, and what it was asked."""
+
+    port: int = 0
+    asked: list[str] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    answers: dict[str, Callable[[], web.Response]] = field(default_factory=dict)
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}"
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.asked.append(request.path_qs)
+        self.headers.append(dict(request.headers))
+        return self.answers.get(request.path, lambda: web.Response(status=404, text="not here"))()
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    made = Site()
+    app = web.Application()
+    app.router.add_get("/{path:.*}", made.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made.port = runner.addresses[0][1]
+    yield made
+    await runner.cleanup()
+
+
+async def refusal(url: str, *hosts: str) -> str:
+    with pytest.raises(Refused) as caught:
+        await fetch(url, hosts)
+    return str(caught.value)
+
+
+async def test_an_answer_comes_as_it_is(site: Site) -> None:
+    site.answers["/a"] = lambda: web.Response(body=b"\x00\xff", content_type="application/x")
+    answer = await fetch(f"{site.url}/a?b=c", (site.host,))
+    assert (answer.status, answer.kind, answer.body) == (200, "application/x", b"\x00\xff")
+    assert site.asked == ["/a?b=c"]
+    assert site.headers[0].keys() <= {"Host", "User-Agent", "Accept", "Accept-Encoding", "Connection"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://evil.example/x",
+        "http://docs.example.org.evil.example/x",
+        "http://evildocs.example.org/x",
+        "http://docs.example.org:8080/x",
+        "http://example.org/x",
+        "http://127.0.0.1/x",
+        "http://[::1]/x",
+        "http://2130706433/x",
+        "http://0x7f.1/x",
+        "http://169.254.169.254/latest/meta-data",
+    ],
+)
+async def test_who_is_not_listed_is_not_asked(url: str) -> None:
+    assert "is not among the hosts that may be asked" in await refusal(url, "docs.example.org", "*.docs.example.org")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd",
+        "ftp://docs.example.org/x",
+        "http://docs.example.org@evil.example/",
+        "http://evil.example\\@docs.example.org/",
+        "http://docs.example.org\n.evil.example/",
+        "http://docs.example.org/a b",
+        "http://docs.example.org/\r\nHost: evil",
+        "http://dоcs.example.org/",  # noqa: RUF001 - one letter is Cyrillic
+        "http://docs.example.org%2f@evil.example/",
+        "//docs.example.org/",
+        "docs.example.org",
+        "",
+    ],
+)
+async def test_what_two_parsers_could_read_differently_is_no_address(url: str) -> None:
+    assert "is no address that can be fetched" in await refusal(url, "docs.example.org", "evil.example")
+
+
+@pytest.mark.parametrize("to", ["http://evil.example/", "//evil.example/", "file:///etc/passwd", "http://127.0.0.1:1/"])
+async def test_a_redirect_leads_to_nobody_else(site: Site, to: str) -> None:
+    site.answers["/r"] = lambda: web.Response(status=302, headers={"location": to})
+    said = await refusal(f"{site.url}/r", site.host)
+    assert "is not among the hosts" in said or "is no address" in said
+
+
+async def test_redirects_are_followed_within_the_list_but_not_for_ever(site: Site) -> None:
+    site.answers["/r"] = lambda: web.Response(status=302, headers={"location": "/a"})
+    site.answers["/a"] = lambda: web.Response(text="there")
+    assert (await fetch(f"{site.url}/r", (site.host,))).body == b"there"
+    site.answers["/o"] = lambda: web.Response(status=307, headers={"location": "/o"})
+    assert "more than 5 redirects" in await refusal(f"{site.url}/o", site.host)
+    assert len(site.asked) == 2 + 6
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "169.254.169.254", "::1", "::ffff:127.0.0.1", "fd00::1"])
+async def test_a_listed_name_that_leads_inside_is_not_asked(
+    site: Site, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    public = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.215.14", site.port))
+    found = [public, (family, socket.SOCK_STREAM, 6, "", (address, site.port))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_a, **_k: found)
+    assert "leads to a private address" in await refusal(
+        f"http://docs.example.org:{site.port}/", f"docs.example.org:{site.port}"
+    )
+    assert site.asked == []
+
+
+async def test_this_machine_is_asked_where_it_is_listed(site: Site) -> None:
+    site.answers["/a"] = lambda: web.Response(text="here")
+    entry = f"localhost:{site.port}"
+    assert (await fetch(f"http://{entry}/a", (entry,))).body == b"here"
+
+
+async def test_size_and_time_are_bounded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "LARGEST", 1000)
+    site.answers["/big"] = lambda: web.Response(body=b"x" * 1001)
+    assert "is larger than 1000 bytes" in await refusal(f"{site.url}/big", site.host)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setattr(fetching, "TIME_S", 0.2)
+        host = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert "it took too long" in await refusal(f"http://{host}/", host)
+
+
+async def test_proxies_of_the_environment_are_not_asked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    site.answers["/a"] = lambda: web.Response(text="here")
+    assert (await fetch(f"{site.url}/a", (site.host,))).status == 200
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "93.184.215.14"])
+def test_the_open_network_is_public(address: str) -> None:
+    assert is_public(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "0.0.0.0",  # noqa: S104 - nobody listens
+        "100.64.0.1",
+        "192.168.0.1",
+        "224.0.0.1",
+        "255.255.255.255",
+        "fe80::1%eth0",
+        "64:ff9b::7f00:1",
+        "2002:7f00:1::",
+        "x",
+    ],
+)
+def test_everything_else_is_not(address: str) -> None:
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "said"), [((), "is missing"), (("http://x",), "'http://x' is no host"), (("a.b", "*"), "'*' is no host")]
+)
+def test_a_list_that_can_not_be_used_is_told(hosts: tuple[str, ...], said: str) -> None:
+    assert said in (host_problem(hosts) or "")
+
+
+# ---- the tool --------------------------------------------------------------------------------------------------------
+
+
+async def test_the_tool_writes_the_answer_into_a_file_and_tells_of_it(site: Site, desk: FolderDesk) -> None:
+    site.answers["/a"] = lambda: web.Response(text="hello " * 2000)
+    said = await Fetch(desk, (site.host,)).run({"url": f"{site.url}/a", "path": "notes/a.txt"})
+    assert (desk.folder / "notes/a.txt").read_text() == "hello " * 2000
+    assert "status 200, text/plain, 12000 bytes; written into notes/a.txt" in said.text
+    assert len(said.text) < 5000
+
+
+async def test_what_is_no_answer_is_told_and_not_written(site: Site, desk: FolderDesk) -> None:
+    tool = Fetch(desk, (site.host,))
+    said = await tool.run({"url": f"{site.url}/gone", "path": "a.txt"})
+    assert said.is_error
+    assert "status 404" in said.text
+    assert "not here" in said.text
+    assert (await tool.run({"url": "http://evil.example/", "path": "a.txt"})).is_error
+    with pytest.raises(BadInput):
+        await tool.run({"url": site.url})
+    assert list(desk.folder.iterdir()) == []
