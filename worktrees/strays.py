@@ -47,8 +47,7 @@ def find_strays(root: Path, folders: Folders, names: Names) -> Strays:
     broken: dict[str, None] = {}
     left, opened = MOST, False
     for folder in sorted(folders):  # those above come first, so that no link is ever followed
-        above = folder.rpartition("/")[0]
-        if above in missing:
+        if missing and folder.rpartition("/")[0] in missing:
             missing.add(folder)
             continue
         at = f"{root}/{folder}" if folder else os.fspath(root)

@@ -149,9 +149,9 @@ class _Turn:
 
     def _mend(self, folder: str) -> None:
         """A tenant may have changed what a folder lets others do, or what is said of it."""
-        at = self.root / folder
-        if stat.S_IMODE(at.lstat().st_mode) != self.handed.mode:
-            at.chmod(self.handed.mode)
+        at = f"{self.root}/{folder}"  # plain names: this is the price of a lease
+        if stat.S_IMODE(os.lstat(at).st_mode) != self.handed.mode:
+            os.chmod(at, self.handed.mode)  # noqa: PTH101
         with suppress(OSError):  # a file system without any
             for name in os.listxattr(at, follow_symlinks=False):
                 if name.startswith(("user.", "system.posix_acl")):
@@ -176,7 +176,7 @@ class _Turn:
         for folder in self._touched:
             folders.pop(folder, None)
             with suppress(FileNotFoundError, NotADirectoryError):
-                folders[folder] = seal((self.root / folder).lstat(), now)
+                folders[folder] = seal(os.lstat(f"{self.root}/{folder}"), now)
         written = dict(self.handed.written)
         for path in paths:
             status = file_at(self.root, path)
