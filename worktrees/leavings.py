@@ -38,7 +38,7 @@ async def left_by(store: Store, slot: Slot, handed: HandOver, *, max_files: int)
         return Left((), findings)
     out = await ignored(store.git, View((slot.tree,)), new) if new else frozenset[str]()
     kept = dict.fromkeys((*again, *dirty, *(path for path in new if path not in out)))
-    return Left(tuple(os.fsencode(path) for path in kept), ())
+    return Left(tuple(sorted(map(os.fsencode, kept))), ())  # attributes hold for what git adds after them
 
 
 def _below(folders: Iterable[str], names: Names) -> list[str]:

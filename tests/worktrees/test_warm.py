@@ -173,6 +173,16 @@ async def commits_like_git(bench: Bench, slot: Slot, base: str, *, also: Literal
         assert said(ours) == said(theirs)
 
 
+async def test_attributes_that_are_changed_count_in_gits_order_whatever_was_written_before(bench: Bench) -> None:
+    first, second, _ = line(bench)
+    await settled(bench, second)
+    async with bench.hands.pool.lease(first) as slot:  # six is of the kind that the index knows nothing of
+        await to_thread.run_sync(
+            shell, "printf 'a\\r\\nb\\r\\n' > six; rm .gitattributes; ln -s a/one .gitattributes", slot.tree
+        )
+        await commits_like_git(bench, slot, first, also="complete")
+
+
 async def committed(bench: Bench, slot: Slot, base: str, handed: HandOver | None) -> Change | Failure:
     return await commit_slot(
         bench.hands.store,
