@@ -68,10 +68,13 @@ async def against_add(on: Ground, rounds: int) -> Costs:
         git(on.repository, "worktree", "remove", "--force", str(tree))
         return watch.cost
 
-    def leasing(workshop: Workshop) -> Variant:
+    def leasing(workshop: Workshop, *, tested: bool = False) -> Variant:
         async def leased(round_: int) -> Cost:
             async with workshop.lease(tips[round_]) as lease:
                 edit(folder_of(lease), EDITED, f"edited in round {round_}\n")
+            if tested:
+                async with workshop.lease(tips[round_ + 1]):  # as its checks do before the tip moves there
+                    pass
             async with AsyncExitStack() as stack:
                 with Stopwatch() as watch:
                     await stack.enter_async_context(workshop.lease(tips[round_ + 1]))
@@ -85,6 +88,8 @@ async def against_add(on: Ground, rounds: int) -> Costs:
         variants: dict[str, Variant] = {"git": add}
         for kind in KINDS:
             variants[kind] = leasing(await stack.enter_async_context(hands(on, kind, "lease")))
+        landed = await stack.enter_async_context(hands(on, "overlay", "landed"))
+        variants["overlay, tested tip"] = leasing(landed, tested=True)
         return await interleave(variants, rounds)
 
 
