@@ -4,7 +4,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -148,14 +148,16 @@ class Fleet:
             return ("no sandbox: commands that a model wrote run as you, with your files and your network",)
         return ()
 
-    async def run(self, folder: RunFolder, *, stop: CancelScope) -> RunState:
-        """Work on a run until it has ended, is drained, or `stop` is cancelled."""
+    async def run(
+        self, folder: RunFolder, *, stop: CancelScope, on_command: Callable[[float], None] | None = None
+    ) -> RunState:
+        """Work on a run until it has ended, is drained, or `stop` is cancelled. `on_command` measures."""
         with held(folder.journal), Journal(folder.journal) as journal:
             state = replay(journal.facts())
             if state is None:
                 raise FleetError(f"{folder.journal} is empty; remove {folder.path}")
             with stop:
-                async with self._world(folder, state) as world:
+                async with self._world(folder, state, on_command) as world:
                     engine = Engine(_open(state, journal), journal, SystemClock())
                     state = await engine.run(Performer(engine, world), self._engine_started(state))
             return state
@@ -171,11 +173,13 @@ class Fleet:
         )
 
     @asynccontextmanager
-    async def _world(self, folder: RunFolder, state: RunState) -> AsyncIterator[World]:
-
+    async def _world(
+        self, folder: RunFolder, state: RunState, on_command: Callable[[float], None] | None
+    ) -> AsyncIterator[World]:
         target = await inspect(Path(state.repository), state.base)
+        hands = replace(self.hands(), check_logs=folder.checks, on_command=on_command)
         async with (
-            open_workshop(target, replace(self.hands(), check_logs=folder.checks), state.run, state.base) as workshop,
+            open_workshop(target, hands, state.run, state.base) as workshop,
             open_minds(self._minds(folder)) as minds,
         ):
             yield World(

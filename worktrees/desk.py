@@ -62,6 +62,8 @@ class BoxDesk:
             done = await self.box.with_(extras).run(
                 self.place, self.box.shell(command), timeout_s=timeout_s, cap=self.settings.output_bytes
             )
+        if self.settings.on_command is not None:
+            self.settings.on_command(done.seconds)
         return CommandResult(
             exit_code=exit_code(done),
             output=done.stdout.decode("utf-8", "replace"),

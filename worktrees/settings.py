@@ -1,7 +1,7 @@
 """What the hands are told by the configuration: one frozen value, passed down in the smallest slice."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -60,6 +60,8 @@ class HandSettings:
     box_commands: int = 32
     """Commands and file operations of workers that may run at once."""
     check_slots: int = field(default_factory=lambda: os.cpu_count() or 1)
+    on_command: Callable[[float], None] | None = None
+    """Who is told how many seconds each command of a worker took."""
     check_logs: Path | None = None
     """Where all that checks print is kept, one file a check."""
     max_file_bytes: int = 10 * MIB

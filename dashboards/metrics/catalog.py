@@ -176,6 +176,7 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = {
         Metric("fleet_flakes", "counter", "Checks that failed and then passed on the same tree."),
         Metric("fleet_checks", "counter", "Checks that were run: on a base, a commit, a merged tree.", ("result",)),
         Metric("fleet_check_seconds", "histogram", "How long a check took in its box.", (), SECONDS),
+        Metric("fleet_box_command_seconds", "histogram", "How long a worker's command took.", (), SECONDS, live=True),
         Metric("fleet_publications", "counter", "Times a result branch moved."),
         Metric("fleet_publish_failures", "counter", "Times a result branch could not be moved."),
     ),

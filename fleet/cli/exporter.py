@@ -28,6 +28,10 @@ class Exporter:
     tally: Tally
     exposition: Exposition
 
+    def commanded(self, seconds: float) -> None:
+        """A worker's command ended after so long."""
+        self.tally.observe("fleet_box_command_seconds", seconds)
+
     async def watch_loop(self) -> None:
         """Measure how late the event loop is that this runs on."""
         while True:

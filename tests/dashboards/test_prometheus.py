@@ -155,9 +155,10 @@ def ask(server: Address, query: str) -> list[Any]:
     with closing(connection):
         connection.request("GET", f"/api/v1/query?query={quote(query)}")
         answer = connection.getresponse()
-        told = json.loads(answer.read())
-    if told["status"] != "success":  # it is only starting
+        said = answer.read()
+    if answer.status != 200:  # it is only starting
         return []
+    told = json.loads(said)
     result: list[Any] = told["data"]["result"]
     return result
 
