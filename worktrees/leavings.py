@@ -9,7 +9,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from worktrees.change import ignored
-from worktrees.handover import HandOver, dirty_files, names_in, rewritten_since
+from worktrees.handover import ABSENT, HandOver, dirty_files, names_in, rewritten_since
 from worktrees.objects import TREE
 from worktrees.scan import Finding, is_git_name, scan_tree
 from worktrees.slot import Slot
@@ -31,6 +31,9 @@ async def left_by(store: Store, slot: Slot, handed: HandOver, *, max_files: int)
     names = names_in(store.objects, handed.base)
     strays = await store.objects.run(lambda: find_strays(slot.tree, handed.folders, names))
     again = await to_thread.run_sync(lambda: rewritten_since(slot.tree, handed, strays))
+    again = [
+        path for path in again if handed.written[path] != ABSENT
+    ]  # what was not there is a stray, and maybe ignored
     dirty = [path for path in await dirty_files(slot) if path not in handed.written]
     dirty += await store.objects.run(lambda: _below(strays.missing, names))  # git can't follow a link to itself
     new, findings = await to_thread.run_sync(lambda: _new_files(slot.tree, strays, max_files))

@@ -135,8 +135,8 @@ edits = st.one_of(
     st.builds("cp -a {} {}".format, quoted, quoted),
     st.builds("ln -f {} {}".format, quoted, quoted),
     st.builds("chmod {} {}".format, st.sampled_from(("+x", "-x", "000", "4755", "2777")), quoted),
-    st.builds("rm -f {1}; ln -sfn {0} {1}".format, st.sampled_from(("one", "a", "..", "../../out")), quoted),
-    st.builds("rm -rf {0}; ln -s a {0}".format, quoted),
+    st.builds("rm -f {1}; ln -sfn {0} {1}".format, st.sampled_from(("one", "six", "..", "../../out")), quoted),
+    st.builds("rm -rf {0}; ln -s run {0}".format, quoted),  # git itself loses track behind a link to itself
     st.builds("mkdir -p {0}/.git; echo x > {0}/.git/HEAD".format, quoted),
     st.builds("mkdir -p {0}; touch {0}/x.log".format, quoted),
 )
@@ -181,6 +181,14 @@ async def test_attributes_that_are_changed_count_in_gits_order_whatever_was_writ
             shell, "printf 'a\\r\\nb\\r\\n' > six; rm .gitattributes; ln -s a/one .gitattributes", slot.tree
         )
         await commits_like_git(bench, slot, first, also="complete")
+
+
+async def test_a_file_that_is_ignored_stays_out_although_another_commit_has_it(bench: Bench) -> None:
+    first, second, _ = line(bench)
+    await settled(bench, first)
+    async with bench.hands.pool.lease(second) as slot:  # the index still knows of six
+        await to_thread.run_sync(shell, "echo '*' > .gitignore; echo 1 > six", slot.tree)
+        await commits_like_git(bench, slot, second, also="complete")
 
 
 async def committed(bench: Bench, slot: Slot, base: str, handed: HandOver | None) -> Change | Failure:
