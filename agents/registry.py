@@ -86,7 +86,7 @@ WORKERS: dict[str, WorkerKind] = {
 def make_workers(bench: Bench) -> dict[str, Worker]:
     """A worker for each name in the settings. Raises `UsageError` with all that is wrong with them."""
     wanted = bench.settings.workers
-    problems = [problem for name, own in wanted.items() for problem in _problems(name, own)]
+    problems = [problem for name, own in wanted.items() for problem in problems_of(name, own)]
     if problems:
         raise UsageError("\n".join(problems))
     return {name: WORKERS[own.kind].make(own, bench) for name, own in wanted.items()}
@@ -108,7 +108,8 @@ def _described(own: WorkerSettings) -> str:
     return said
 
 
-def _problems(name: str, own: WorkerSettings) -> Iterator[str]:
+def problems_of(name: str, own: WorkerSettings) -> Iterator[str]:
+    """Why a worker with these settings can't be made, each reason with its key."""
     if own.kind not in WORKERS:
         there = did_you_mean(own.kind, WORKERS) or f"; there are {', '.join(sorted(WORKERS))}"
         yield f"workers.{name}.kind: there is no worker kind {own.kind!r}{there}"

@@ -291,6 +291,7 @@ def as_policy(config: Config) -> Policy:
     """What the engine weighs, out of the readable sections."""
     return Policy(
         workers=config.run.workers,
+        ladders={name: worker.models for name, worker in config.workers.items() if len(worker.models) > 1},
         budget_dollars=config.run.budget_dollars,
         budget_minutes=config.run.budget_minutes,
         budget_tokens=config.run.budget_tokens,

@@ -4,7 +4,7 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import anyio
 
 from fleet.app import Fleet
+from fleet.cli.crew import look_at_workers
 from fleet.config import Loaded
 from fleet.folders import make_state_dir
 from fleet.ports import FleetError
@@ -50,6 +51,7 @@ async def examine(config: Config, environ: Mapping[str, str], repository: Path) 
         await _leases(fleet),
         _disk(fleet),
         await _repository(repository),
+        *_workers(fleet),
     ]
 
 
@@ -105,6 +107,11 @@ async def _model(fleet: Fleet) -> Finding:
     name = fleet.config.models.api_key_env
     key = f"with the key in {name}" if fleet.environ.get(name, "").strip() else f"without a key: {name} is not set"
     return Finding("model", ok=True, says=f"{url} was reached, {key}; it was not called")
+
+
+def _workers(fleet: Fleet) -> Iterator[Finding]:
+    for name, said, fix in look_at_workers(fleet):
+        yield Finding("worker", ok=not fix, says=f"{name}: {said}", fix=fix.replace("workers.NAME", f"workers.{name}"))
 
 
 def _state(fleet: Fleet) -> Finding:

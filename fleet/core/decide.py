@@ -16,6 +16,7 @@ from fleet.core.commands import base_unknown, effects, unpublished
 from fleet.core.failures import how
 from fleet.core.ids import SubtaskId
 from fleet.core.landing import member_of, next_probes
+from fleet.core.models import model_for
 from fleet.core.plan import PLANNER, Plan
 from fleet.core.policy import Policy
 from fleet.core.remedies import ANEW, LADDER, backoff
@@ -221,7 +222,7 @@ def _starts(state: RunState, now: float) -> Iterator[f.Fact]:
             subtask=id_,
             number=len(subtask.attempts) + 1,
             worker=spec.worker,
-            model=spec.model,
+            model=model_for(state.policy, spec, subtask),
             base=state.tip,
             strategy=subtask.strategy,
             guidance=subtask.guidance,

@@ -54,5 +54,7 @@ class Policy(Shape):
     """Whether the run may begin on a base that does not."""
     answer_wait_s: float = Field(default=600, ge=0)
     """How long a run with nothing else to do waits for a human's answer before it ends as partial."""
+    ladders: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Models of workers that have several, from the one they begin with upwards."""
     review: bool = False
     """Whether the first plan waits for a human's approval."""

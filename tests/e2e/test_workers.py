@@ -119,6 +119,7 @@ def test_a_session_of_claude_code_works_and_is_paid_for(
     first, second = state.subtasks["claude"].attempts
     assert first.failure is not None
     assert first.failure.kind == "check"
+    assert [first.model, second.model] == ["claude-sonnet-5-5", "claude-opus-5-5"]
     for attempt in (first, second):
         assert attempt.spend.calls >= 2
         assert attempt.spend.dollars

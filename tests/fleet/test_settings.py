@@ -59,7 +59,7 @@ def test_the_policy_and_the_sections_agree_in_defaults_and_bounds() -> None:
         ("settle_s", Planner, "settle_s"),
         *((f"max_planner_{name}", Planner, f"max_{name}") for name in ("calls", "failures")),
     ]
-    assert {pair[0] for pair in pairs} | {"answer_wait_s", "check_base"} == set(Policy.model_fields)
+    assert {pair[0] for pair in pairs} | {"answer_wait_s", "check_base", "ladders"} == set(Policy.model_fields)
     for name, section, key in pairs:
         assert bounds(Policy, name) == bounds(section, key), name
 
@@ -92,11 +92,13 @@ def test_every_setting_reaches_the_policy() -> None:
             },
             "landing": {"batch": 12, "slots": 3, "every_commit": True, "every_commit_within_s": 5},
             "checks": {"gate": "make test", "allow_red_base": True, "reruns": 3},
+            "workers": {"coder": {"models": ["a", "b"]}, "quick": {"models": ["a"]}},
         }
     )
     policy = as_policy(
         config.model_copy(update={"limits": config.limits.model_copy(update={"answer_wait_minutes": 2})})
     )
     assert policy.answer_wait_s == 120
+    assert policy.ladders == {"coder": ("a", "b")}
     unchanged = [name for name in Policy.model_fields if getattr(policy, name) == getattr(Policy(), name)]
     assert unchanged == []
