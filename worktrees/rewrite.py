@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 
 from fleet.core.ids import Sha
@@ -46,10 +47,11 @@ def _remove(root: Path, gone: Iterable[str]) -> None:
     emptied: set[str] = set()
     for path in gone:
         above = folders_above(path)
-        if all(_is_real(root, folder, real) for folder in above):
+        there = list(takewhile(lambda folder: _is_real(root, folder, real), above))
+        emptied |= set(there)  # those that are left of them, where a tenant took the way there away
+        if len(there) == len(above):
             with suppress(FileNotFoundError, IsADirectoryError, PermissionError):
                 os.unlink(f"{root}/{path}")  # noqa: PTH108
-            emptied |= set(above)
     for folder in sorted(emptied, reverse=True):
         with suppress(OSError):
             os.rmdir(f"{root}/{folder}")  # noqa: PTH106

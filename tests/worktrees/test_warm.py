@@ -34,7 +34,7 @@ FILES = {
     "d e/four": "4\n",
     "six": "6\n",
 }
-NAMES = ("a", "b", "c", "one", "two", "d e", "six", "x.log", "ü", ":(top)", "link", "run", "new")
+NAMES = ("a", "b", "c", "one", "two", "d e", "six", "x.log", "ü", ":(top)", "link", "run", "new", "deep")
 TEXTS = ("1\n", "2\n", "*\n", "a\r\nb\r\n", "")
 Where = dict[str, tuple[int, bytes]]
 
@@ -181,6 +181,19 @@ async def test_attributes_that_are_changed_count_in_gits_order_whatever_was_writ
             shell, "printf 'a\\r\\nb\\r\\n' > six; rm .gitattributes; ln -s a/one .gitattributes", slot.tree
         )
         await commits_like_git(bench, slot, first, also="complete")
+
+
+async def test_a_folder_that_another_commit_has_goes_although_a_tenant_emptied_it(
+    bench: Bench, quick: list[str]
+) -> None:
+    first, _, third = line(bench)
+    await settled(bench, third)
+    async with bench.hands.pool.lease(third) as slot:
+        await to_thread.run_sync(shell, "rm -r new/deep", slot.tree)
+    quick.clear()
+    async with bench.hands.pool.lease(first) as slot:
+        assert everything(slot.tree) == fresh(bench, first)
+    assert quick == ["settled"]
 
 
 async def test_a_file_that_is_ignored_stays_out_although_another_commit_has_it(bench: Bench) -> None:
