@@ -1,5 +1,6 @@
 """Facts in words: the line a person reads when something happens. Knows nothing of terminals."""
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from dashboards.safe import safe
@@ -8,6 +9,7 @@ from fleet.core.plan import PLANNER, Plan
 from fleet.core.state import RunState
 
 TITLE = 70
+NOTICED = 12  # notes on a plan
 TAIL = 200  # characters of what a red gate said last
 NTH = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 
@@ -29,7 +31,7 @@ def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - 
             return _base(fact)
         case f.PlannerCalled():
             return "the planner reads the repository" if fact.call == 1 else None
-        case f.ModelCalled() | f.CallsHeld() | f.CallLost():
+        case f.ModelCalled() | f.CallsHeld() | f.CallLost() | f.WorkerStarted() | f.BatchFormed() | f.Published():
             return None
         case f.CallRefused():
             return f"no further call: {safe(fact.why)}"
@@ -37,14 +39,14 @@ def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - 
             return f"{safe(fact.why)}: the planner is told"
         case f.PlanRevised():
             return _revised(state, fact)
+        case f.PlanGraded():
+            return "\n".join(_noticed(fact.warnings)) or None
         case f.PlannerFailed():
             return f"planner failed: {_failure(fact.failure)}"
         case f.PlanApproved():
             return f"plan version {fact.version} approved by {safe(fact.by)}"
         case f.AttemptStarted():
             return _started(state, fact)
-        case f.WorkerStarted() | f.BatchFormed():
-            return None
         case f.AttemptVerified():
             return _area_done(state, fact.subtask)
         case f.AttemptCommitted():
@@ -56,8 +58,6 @@ def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - 
             return _remedy(fact)
         case f.BatchTested():
             return _tested(state, fact)
-        case f.Published():
-            return None
         case f.PublishFailed():
             return f"{safe(state.result_branch)} could not be moved: {safe(fact.why)}"
         case f.QuestionAsked():
@@ -186,11 +186,16 @@ def _tested(state: RunState, fact: f.BatchTested) -> str | None:
     return "\n".join(lines) or None
 
 
-def plan_lines(plan: Plan) -> list[str]:
+def plan_lines(plan: Plan, noticed: Sequence[str] = ()) -> list[str]:
     """A plan, for a person who has to say yes or no."""
     lines = [f"Plan: {safe(plan.goal, limit=200)}  (version {plan.version}, {_count(len(plan.subtasks), 'subtask')})"]
     for subtask in plan.subtasks:
         after = f"  after {', '.join(map(safe, subtask.depends_on))}" if subtask.depends_on else ""
         lines.append(f"  {safe(subtask.id):<20} {safe(subtask.title, limit=TITLE)}{after}")
         lines += [f"  {'':<20}   check: {safe(c.run or c.criterion, limit=100)}" for c in subtask.acceptance]
-    return lines
+    return [*lines, *_noticed(noticed)]
+
+
+def _noticed(warnings: Sequence[str]) -> list[str]:
+    more = [f"  … and {len(warnings) - NOTICED} more"] if len(warnings) > NOTICED else []
+    return [*(f"  note: {safe(text, limit=240)}" for text in warnings[:NOTICED]), *more]

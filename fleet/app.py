@@ -20,8 +20,10 @@ from fleet import __version__
 from fleet.checking import Gate
 from fleet.config import Loaded, user_file_path
 from fleet.core import facts as f
+from fleet.core.command_lines import Runs
 from fleet.core.evolve import evolve
 from fleet.core.ids import result_branch
+from fleet.core.lint import Grade, grade_plan
 from fleet.core.plan import Criterion, Plan
 from fleet.core.revision import Revision, Standings, revise_plan
 from fleet.core.state import RunState
@@ -33,11 +35,12 @@ from fleet.environment import user
 from fleet.folders import RunFolder, make_state_dir, new_run
 from fleet.journal import Journal, held, replay
 from fleet.notes import planner_notes
-from fleet.perform import Performer, World
+from fleet.perform import Performer
 from fleet.ports import FleetError, ModelUse, PlannerBrief, UsageError
 from fleet.settings import Config, as_policy
 from fleet.staff import Surroundings, staff
-from worktrees.box import require
+from fleet.world import World
+from worktrees.box import program_there, require
 from worktrees.git import Git, text
 from worktrees.settings import MIB, BoxLimits, HandSettings
 from worktrees.snapshot import Snapshot
@@ -92,6 +95,14 @@ class Fleet:
             checks=frozenset(self.config.checks.named),
         )
 
+    def runs(self, program: str) -> bool:
+        """Whether checks would find a program of this name. What the set-up brings nobody knows before."""
+        return bool(self.config.worktrees.setup) or program_there(self.hands(), program)
+
+    def grade(self, plan: Plan) -> Grade:
+        """What there is to say of a plan before it runs."""
+        return grade_plan(plan, self.runs)
+
     def api_key(self) -> str:
         """The key for the model's service; raises `FleetError` where there is none and one is needed."""
         models = self.config.models
@@ -119,7 +130,11 @@ class Fleet:
 
         simulated = await is_simulated(self.config.models.base_url)
         started = self._started(order, target, folder.run, simulated=simulated)
-        notes = [f.WarningNoted(at=started.at, text=text) for text in (*target.warnings, *self._warnings())]
+        notes: list[f.Fact] = [
+            f.WarningNoted(at=started.at, text=text) for text in (*target.warnings, *self._warnings())
+        ]
+        if order.plan is not None and (noticed := self.grade(order.plan).all):
+            notes.append(f.PlanGraded(at=started.at, version=order.plan.version, warnings=noticed))
         try:
             with Journal.create(folder.journal) as journal:
                 journal.append([started, *notes])
@@ -190,6 +205,7 @@ class Fleet:
                 integrator=workshop,
                 clock=SystemClock(),
                 gate=self._gate(),
+                runs=self.runs,
             )
 
     async def plan_only(self, order: Order) -> Plan:
@@ -200,7 +216,7 @@ class Fleet:
         make_state_dir(self.state_dir)
         store = await open_store(self.state_dir, target, target.base)
         run = new_run(self.state_dir, order.goal, None).run
-        sketch = _Sketch(self.known(), order.goal)
+        sketch = _Sketch(self.known(), order.goal, self.runs)
         state = evolve(None, self._started(order, target, run))
         with TemporaryDirectory(prefix="fleet-plan-") as passing:  # there is no run to keep a transcript in
             async with open_minds(self._minds(RunFolder(Path(passing)))) as minds:
@@ -345,14 +361,20 @@ async def _refuse_branch(target: Target, branch: str) -> None:
 class _Sketch:
     """Takes the first revision of a planner that is only asked for its plan."""
 
-    def __init__(self, known: Known, goal: str) -> None:
+    def __init__(self, known: Known, goal: str, runs: Runs) -> None:
         self._known = known
+        self._runs = runs
+        self._objected = False
         self.plan = Plan(goal=goal)
 
     async def submit(self, revision: Revision) -> tuple[Problem, ...]:
         revised = revise_plan(self.plan, revision, Standings(), self._known)
         if isinstance(revised, tuple):
             return revised
+        grade = grade_plan(revised, self._runs)
+        if grade.errors and not self._objected:  # as in a run: said once, and an author who insists is heard
+            self._objected = True
+            return grade.errors
         self.plan = revised
         return ()
 

@@ -5,58 +5,37 @@ integration branch) tell what an earlier life of the same effect achieved.
 """
 
 import traceback
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from anyio import Lock, sleep
 
-from fleet.checking import Checks, Gate
+from fleet.asking import Asking
+from fleet.checking import Checks
 from fleet.core import facts as f
-from fleet.core.areas import conversations, planning_of
 from fleet.core.commands import CallPlanner, CheckBase, Command, Publish, RunAttempt, TestBatch, VerifyAttempt
 from fleet.core.evidence import borrowed_tests
 from fleet.core.failures import check_failure, reported_failure
 from fleet.core.plan import Criterion, Subtask
 from fleet.core.remedies import backoff
-from fleet.core.revision import Revision, revise_plan
-from fleet.core.standing import for_revision
-from fleet.core.state import Attempt, RunState
-from fleet.core.validate import Known, Problem
-from fleet.core.views import area_view, planner_state
+from fleet.core.state import Attempt
 from fleet.landing import Lander
 from fleet.meter import Ledger, Purse
-from fleet.notes import layout, planner_notes, worker_notes
+from fleet.notes import layout, worker_notes
 from fleet.ports import (
     Broken,
-    Clock,
-    Integrator,
     Lease,
-    Planner,
-    PlannerBrief,
     Signature,
     Worker,
     WorkerBrief,
-    Worktrees,
 )
+from fleet.world import World
 
 CLASH_LIMIT, PATCH_LIMIT = 3_000, 2_900  # characters of a conflict's evidence, and of the change it is about
 TRIES = 4
 TRACE = 4_000  # characters of a bug's trace
 TRY_AGAIN_S = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """The adapters of a run."""
-
-    planner: Planner
-    workers: Mapping[str, Worker]
-    descriptions: Mapping[str, str]
-    worktrees: Worktrees
-    integrator: Integrator
-    clock: Clock
-    gate: Gate
 
 
 class Performer:
@@ -71,6 +50,7 @@ class Performer:
         self._laid_out: str | None = None
         self._reading = Lock()
         self._publishing = Lock()
+        self._asking = Asking(engine, world, self._purse, self._is_vacuous)
         self._lander = Lander(engine, world.integrator, self._checks, world.clock)
 
     async def __call__(self, command: Command) -> None:
@@ -99,7 +79,7 @@ class Performer:
             case CheckBase(base=base):
                 await self._check_base(base)
             case CallPlanner():
-                await self._call_planner(command)
+                await self._asking.call(command)
             case RunAttempt():
                 await self._run_attempt(command)
             case VerifyAttempt():
@@ -116,7 +96,7 @@ class Performer:
             case CheckBase(base=base):
                 await self._engine.record(f.BaseChecked(at=self._now(), base=base, failure=failure))
             case CallPlanner():
-                await self._planner_failed(command, failure)
+                await self._asking.failed(command, failure)
             case RunAttempt(subtask=subtask, number=number) | VerifyAttempt(subtask=subtask, number=number):
                 await self._failed(subtask, number, failure)
             case TestBatch(number=number):
@@ -140,34 +120,7 @@ class Performer:
             facts.append(f.WarningNoted(at=self._now(), text=text))
         await self._engine.record(*facts)
 
-    # ---- the planner
-
-    async def _call_planner(self, command: CallPlanner) -> None:
-        state, world = self._engine.state, self._world
-        area = command.area
-        if area is not None and state.areas[area].calls == 1 and await self._is_vacuous(area):
-            return
-        brief = PlannerBrief(
-            run=state.run,
-            call=command.call,
-            epic=state.goal,
-            area=area_view(state, area) if area is not None else {},
-            model=state.spec(area).model if area is not None else None,
-            state=planner_state(state, self._now(), area),
-            workers=dict(world.descriptions),
-            notes=await planner_notes(world.worktrees.at(state.tip)),
-        )
-
-        async def submit(revision: Revision) -> Sequence[Problem]:
-            return await self._submit(command, revision)
-
-        role: f.Role = "planner" if area is None else "sub_planner"
-        meter = self._purse.meter(role, call=command.call, area=area)
-        failure = await world.planner.plan(brief, world.worktrees.at(state.tip), submit, meter)
-        if failure is None and _is_open(self._engine.state, command):
-            failure = f.Failure(kind="protocol", summary="the planner ended without a revision")
-        if failure is not None:
-            await self._planner_failed(command, failure)
+    # ---- attempts
 
     async def _is_vacuous(self, area: str) -> bool:
         """Whether an area's own checks say nothing, asked before its planner costs anything."""
@@ -176,40 +129,6 @@ class Performer:
         if isinstance(found, f.Failure):
             await self._failed(area, attempt.number, found)
         return isinstance(found, f.Failure)
-
-    async def _submit(self, command: CallPlanner, revision: Revision) -> Sequence[Problem]:
-        known = Known(
-            max_subtasks=self._engine.state.policy.max_subtasks,
-            max_areas=self._engine.state.policy.max_areas,
-            workers=frozenset(self._world.workers),
-            checks=frozenset(self._world.gate.named),
-        )
-        problems: list[Problem] = []
-
-        def facts(state: RunState) -> Sequence[f.Fact]:
-            if not _is_open(state, command):
-                problems.append(Problem("", "this call is over; another one was opened"))
-                return []
-            revised = revise_plan(state.plan, revision, for_revision(state, self._now(), command.area), known)
-            if isinstance(revised, tuple):
-                problems.extend(revised)
-                return []
-            now, area = self._now(), command.area
-            return [f.PlanRevised(at=now, call=command.call, by="planner", revision=revision, area=area)]
-
-        await self._engine.propose(facts)
-        return problems
-
-    async def _planner_failed(self, command: CallPlanner, failure: f.Failure) -> None:
-        state, area = self._engine.state, command.area
-        key = f"{state.run}/planner" if area is None else f"{state.run}/{area}/planner"
-        wait = backoff(state.policy, key=key, failures=planning_of(state, area).failures + 1)
-        until = self._now() + wait
-        await self._engine.record(
-            f.PlannerFailed(at=self._now(), call=command.call, failure=failure, not_before=until, area=area)
-        )
-
-    # ---- attempts
 
     def _attempt(self, subtask: str) -> tuple[Subtask, Attempt]:
         state = self._engine.state
@@ -385,11 +304,6 @@ class Performer:
         state, now = self._engine.state, self._now()
         wait = backoff(state.policy, key=f"{state.run}/publish", failures=state.publish_failures + 1)
         await self._engine.record(f.PublishFailed(at=now, tip=tip, why=why, not_before=now + wait))
-
-
-def _is_open(state: RunState, command: CallPlanner) -> bool:
-    """Whether anybody still waits for this call."""
-    return command.area in conversations(state) and planning_of(state, command.area).open == command.call
 
 
 def crash(bug: Exception) -> f.Failure:

@@ -304,6 +304,11 @@ def _interpreter(folder: Path) -> tuple[Path, ...]:
     return ()
 
 
+def program_there(settings: HandSettings, name: str) -> bool:
+    """Whether a command in the box finds a program of this name, before anything is set up in a worktree."""
+    return shutil.which(name, path=_environment(settings)["PATH"]) is not None
+
+
 def _environment(settings: HandSettings) -> dict[str, str]:
     return {
         "PATH": _path(settings),

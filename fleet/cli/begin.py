@@ -80,7 +80,7 @@ def plan(
     if as_json:
         typer.echo(dump_plan(made, toml=False), nl=False)
     else:
-        show(plan_lines(made))
+        show(plan_lines(made, fleet.grade(made).all))
         where = output or "plan.toml"
         hint = f"fleet run --plan {where}" if output else "-o plan.toml keeps it; fleet run --plan plan.toml runs it"
         typer.echo(f"\n{hint}", err=True)

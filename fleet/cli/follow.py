@@ -85,7 +85,7 @@ class Follower:
 
     async def _review(self, journal: Journal, view: View, state: RunState) -> None:
         """Show the plan and ask until there is an answer, here or from elsewhere; nothing runs before."""
-        for line in plan_lines(state.plan):
+        for line in plan_lines(state.plan, state.noticed):
             self._screen.event(line)
         asked = False
         while view.state is not None and _asks(view.state):

@@ -78,6 +78,8 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
             return _budgeted(state, fact)
         case f.PlanRevised():
             return _revised(state, fact)
+        case f.PlanGraded():
+            return _graded(state, fact)
         case f.PlannerFailed():
             return planners.failed(state, fact)
         case f.PlanApproved():
@@ -109,10 +111,8 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
             return _answered(state, fact)
         case f.RetryRequested():
             return _retry_requested(state, fact)
-        case f.Paused():
-            return replace(state, paused=True)
-        case f.Unpaused():
-            return replace(state, paused=False)
+        case f.Paused() | f.Unpaused():
+            return replace(state, paused=isinstance(fact, f.Paused))
         case f.DrainRequested():
             return replace(state, draining=True)
         case f.CancelRequested():
@@ -208,6 +208,13 @@ def _area_finished(state: RunState, area: SubtaskId, revision: Revision) -> RunS
     """Its planner is done: what landed is the area's work, and its own checks are next."""
     report = f.Report(status="done", summary=revision.synthesis or "")
     return _attempt(state, area, lambda attempt: replace(attempt, commit=state.tip, report=report, doing=""))
+
+
+def _graded(state: RunState, fact: f.PlanGraded) -> RunState:
+    def graded(version: Version) -> Version:
+        return replace(version, warnings=fact.warnings) if version.plan.version == fact.version else version
+
+    return replace(state, versions=tuple(map(graded, state.versions)))
 
 
 def _with_standings(state: RunState, revision: Revision, at: float) -> RunState:

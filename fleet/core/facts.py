@@ -222,6 +222,14 @@ class PlanRevised(Happened):
     area: SubtaskId | None = None
 
 
+class PlanGraded(Happened):
+    """What was noticed of a version of the plan before anything is spent on it. It stops nothing."""
+
+    kind: Literal["plan_graded"] = "plan_graded"
+    version: int
+    warnings: tuple[str, ...]
+
+
 class PlannerFailed(Happened):
     kind: Literal["planner_failed"] = "planner_failed"
     call: int
@@ -422,6 +430,7 @@ Fact = (
     | CallRefused
     | BudgetRanLow
     | PlanRevised
+    | PlanGraded
     | PlannerFailed
     | PlanApproved
     | AttemptStarted

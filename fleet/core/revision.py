@@ -224,7 +224,7 @@ def _need_problems(after: Plan, revision: Revision, standings: Standings) -> Ite
 def _area_problems(plan: Plan, revision: Revision, standings: Standings) -> Iterable[Problem]:
     """Each planner stays within what is its own: its subtasks, its paths, and how deep areas may be in each other."""
     new = {made.id for made in _made(revision)}
-    for place, made in _placed(revision):
+    for place, made in placed(revision):
         worker = getattr(made, "worker", None)
         if worker == PLANNER and not standings.may_delegate:
             yield Problem(f"{place}.worker", f"{made.id!r} would be an area within an area; plan its steps yourself")
@@ -246,7 +246,7 @@ def _made(revision: Revision) -> tuple[Subtask, ...]:
     return (*revision.add, *(part for split in revision.split for part in split.into))
 
 
-def _placed(revision: Revision) -> Iterable[tuple[str, Subtask | Change]]:
+def placed(revision: Revision) -> Iterable[tuple[str, Subtask | Change]]:
     """All that is described anew, with where it stands."""
     yield from ((f"add[{index}]", new) for index, new in enumerate(revision.add))
     for index, split in enumerate(revision.split):

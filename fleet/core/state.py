@@ -249,6 +249,8 @@ class Version:
     why: str
     area: SubtaskId | None = None
     """Whose planner made it."""
+    warnings: tuple[str, ...] = ()
+    """What was noticed of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +318,11 @@ class RunState:
 
     def spec(self, id: SubtaskId) -> Subtask:  # noqa: A002 - the name plans give it
         return self.specs[id]
+
+    @property
+    def noticed(self) -> tuple[str, ...]:
+        """What there is to say of the plan as it stands."""
+        return self.versions[-1].warnings if self.versions else ()
 
     @property
     def ended(self) -> bool:

@@ -170,6 +170,7 @@ def status(state: RunState, now: float, *, alive: bool) -> dict[str, Any]:
         "tip": state.tip,
         "never_green": [check.command for check in state.red_base],
         "warnings": list(state.warnings),
+        "plan_warnings": list(state.noticed),
     }
 
 

@@ -26,8 +26,9 @@ from fleet.core.state import RunState
 from fleet.core.views import commits_tested
 from fleet.engine import Engine
 from fleet.journal import Journal, replay
-from fleet.perform import Performer, World
+from fleet.perform import Performer
 from fleet.ports import Desk, Meter, PlannerBrief, Repository, WorkerBrief
+from fleet.world import World
 from tests.benchmarks.side_by_side import (
     HEAD,
     KINDS,

@@ -9,7 +9,17 @@ from typing import Any
 from pydantic import ValidationError
 
 from fleet.core.evolve import evolve
-from fleet.core.facts import FACT, BaseChecked, BudgetRanLow, CallLost, CallRefused, CallsHeld, CheckRun, Fact
+from fleet.core.facts import (
+    FACT,
+    BaseChecked,
+    BudgetRanLow,
+    CallLost,
+    CallRefused,
+    CallsHeld,
+    CheckRun,
+    Fact,
+    PlanGraded,
+)
 from fleet.core.state import RunState
 from fleet.core.usage import Cost
 
@@ -38,6 +48,7 @@ LATER: tuple[Fact, ...] = (
     CallLost(at=0, role="planner", model="m", cost=Cost(calls=1, tokens=1000, dollars=0.1)),
     BudgetRanLow(at=0, why="80% of the budget of $5 is used"),
     CallRefused(at=0, why="the run's budget of $5 does not cover another call"),
+    PlanGraded(at=0, version=1, warnings=("app.py is hot: 8 subtasks change it",)),
 )
 """Kinds that the journal of the first version does not hold."""
 

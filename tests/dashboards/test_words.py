@@ -46,6 +46,7 @@ def told() -> list[tuple[str, str | None]]:
         ("plan_revised", ["plan version 1", "4 added", "a first plan"]),
         ("plan_revised", ["1 revised, 1 split, 1 question asked", "QUESTION q1: Which port?", "fleet answer q1"]),
         ("plan_revised", ["2 dropped", "less is enough"]),
+        ("plan_graded", ["note: app.py is hot"]),
         ("planner_failed", ["transient: overloaded"]),
         ("plan_approved", ["version 1", "ada"]),
         ("attempt_started", ["schema started", "Build schema"]),

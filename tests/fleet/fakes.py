@@ -25,7 +25,7 @@ from fleet.core.state import RunState
 from fleet.core.usage import Usage
 from fleet.core.validate import Problem
 from fleet.engine import Engine
-from fleet.perform import Performer, World
+from fleet.perform import Performer
 from fleet.ports import (
     NO_EXTRAS,
     Broken,
@@ -42,6 +42,7 @@ from fleet.ports import (
     Signature,
     WorkerBrief,
 )
+from fleet.world import World
 from tests.core.pretend import started
 
 BASE = "base"

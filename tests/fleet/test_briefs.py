@@ -4,8 +4,9 @@ from fleet.checking import Gate
 from fleet.core import facts as f
 from fleet.core.commands import VerifyAttempt
 from fleet.core.evolve import evolve
-from fleet.perform import Performer, World
+from fleet.perform import Performer
 from fleet.ports import Planner
+from fleet.world import World
 from tests.fleet.hands import Book, Clock, PaperHands, queued
 
 

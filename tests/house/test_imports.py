@@ -10,7 +10,16 @@ from pathlib import Path
 
 OURS = {"fleet", "agents", "worktrees", "dashboards"}
 
-LOOP = ("fleet.notes", "fleet.engine", "fleet.meter", "fleet.perform", "fleet.landing", "fleet.checking")
+LOOP = (
+    "fleet.notes",
+    "fleet.asking",
+    "fleet.world",
+    "fleet.engine",
+    "fleet.meter",
+    "fleet.perform",
+    "fleet.landing",
+    "fleet.checking",
+)
 
 # A module and what of ours it may import; the longest prefix that fits it decides. None: anything.
 MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
@@ -27,6 +36,8 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.engine": ("fleet.core", "fleet.ports", *LOOP, "fleet.__version__"),
     "fleet.meter": ("fleet.core", "fleet.ports", *LOOP),
     "fleet.notes": ("fleet.ports",),
+    "fleet.asking": ("fleet.core", "fleet.ports", *LOOP),
+    "fleet.world": ("fleet.core", "fleet.ports", *LOOP),
     "fleet.landing": ("fleet.core", "fleet.ports", *LOOP),
     "fleet.checking": ("fleet.core", "fleet.ports", *LOOP),
     "fleet.perform": ("fleet.core", "fleet.ports", *LOOP),
