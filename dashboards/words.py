@@ -5,8 +5,9 @@ from typing import assert_never
 
 from dashboards.safe import safe
 from fleet.core import facts as f
+from fleet.core.flat import is_flat
 from fleet.core.plan import PLANNER, Plan
-from fleet.core.state import RunState
+from fleet.core.state import RunState, Version
 
 TITLE = 70
 NOTICED = 12  # notes on a plan
@@ -121,6 +122,8 @@ def _revised(state: RunState, fact: f.PlanRevised) -> str | None:
         parts.append("finished")
     whose = f"{safe(fact.area)}: " if fact.area is not None else ""
     line = f"{whose}plan version {state.plan.version}: {', '.join(parts)} — {safe(revision.assessment, limit=160)}"
+    if state.plan.version == 1 and fact.area is None and is_flat(state.plan):
+        line += "; it runs flat: one worker, no decomposition"
     asked = [_about(question.about, question.id, question.text) for question in state.open_questions()]
     return "\n".join([line, *(asked[-len(revision.ask) :] if revision.ask else ())])
 
@@ -199,3 +202,10 @@ def plan_lines(plan: Plan, noticed: Sequence[str] = ()) -> list[str]:
 def _noticed(warnings: Sequence[str]) -> list[str]:
     more = [f"  … and {len(warnings) - NOTICED} more"] if len(warnings) > NOTICED else []
     return [*(f"  note: {safe(text, limit=240)}" for text in warnings[:NOTICED]), *more]
+
+
+def version_lines(version: Version, changes: Sequence[str]) -> list[str]:
+    """A version of a plan, why it came to be, and what it changed."""
+    whose = f"{version.by} of {version.area}" if version.area is not None else version.by
+    head = f"version {version.plan.version}, by {safe(whose)}: {safe(version.why, limit=400)}"
+    return [head, *(f"  {safe(line, limit=300)}" for line in changes or ("(nothing but who does it)",))]

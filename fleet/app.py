@@ -22,6 +22,7 @@ from fleet.config import Loaded, user_file_path
 from fleet.core import facts as f
 from fleet.core.command_lines import Runs
 from fleet.core.evolve import evolve
+from fleet.core.flat import flat_plan, flat_revision
 from fleet.core.ids import result_branch
 from fleet.core.lint import Grade, grade_plan
 from fleet.core.plan import Criterion, Plan
@@ -153,7 +154,7 @@ class Fleet:
             base_name=target.base_name,
             result_branch=result_branch(run),
             policy=as_policy(self.config).model_copy(update={"review": order.review}),
-            plan=order.plan,
+            plan=flat_plan(order.plan) if order.plan is not None and self.config.run.flat else order.plan,
             sandbox=self.config.box.sandbox,
             simulated=simulated,
         )
@@ -216,7 +217,7 @@ class Fleet:
         make_state_dir(self.state_dir)
         store = await open_store(self.state_dir, target, target.base)
         run = new_run(self.state_dir, order.goal, None).run
-        sketch = _Sketch(self.known(), order.goal, self.runs)
+        sketch = _Sketch(self.known(), order.goal, self.runs, flat=self.config.run.flat)
         state = evolve(None, self._started(order, target, run))
         with TemporaryDirectory(prefix="fleet-plan-") as passing:  # there is no run to keep a transcript in
             async with open_minds(self._minds(RunFolder(Path(passing)))) as minds:
@@ -361,14 +362,16 @@ async def _refuse_branch(target: Target, branch: str) -> None:
 class _Sketch:
     """Takes the first revision of a planner that is only asked for its plan."""
 
-    def __init__(self, known: Known, goal: str, runs: Runs) -> None:
+    def __init__(self, known: Known, goal: str, runs: Runs, *, flat: bool) -> None:
+        self._flat = flat
         self._known = known
         self._runs = runs
         self._objected = False
         self.plan = Plan(goal=goal)
 
     async def submit(self, revision: Revision) -> tuple[Problem, ...]:
-        revised = revise_plan(self.plan, revision, Standings(), self._known)
+        made = flat_revision(revision, self.plan.goal) if self._flat else revision
+        revised = revise_plan(self.plan, made, Standings(), self._known)
         if isinstance(revised, tuple):
             return revised
         grade = grade_plan(revised, self._runs)

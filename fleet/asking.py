@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from fleet.core import facts as f
 from fleet.core.areas import conversations, planning_of
 from fleet.core.commands import CallPlanner
+from fleet.core.flat import flat_revision
 from fleet.core.lint import grade_revision
 from fleet.core.remedies import backoff
 from fleet.core.revision import Revision, revise_plan
@@ -73,20 +74,21 @@ class Asking:
                 problems.append(Problem("", "this call is over; another one was opened"))
                 return []
             now = self._now()
-            revised = revise_plan(state.plan, revision, for_revision(state, now, command.area), known)
+            made = flat_revision(revision, state.goal) if state.policy.flat and not state.plan.subtasks else revision
+            revised = revise_plan(state.plan, made, for_revision(state, now, command.area), known)
             if isinstance(revised, tuple):
                 problems.extend(revised)
                 return []
             stand = standings(state, now)
             open_ = [id_ for id_, where in stand.items() if where not in OVER]
-            grade = grade_revision(revision, revised, open_, self._world.runs)
+            grade = grade_revision(made, revised, open_, self._world.runs)
             problems.extend(problem for problem in grade.errors if str(problem) not in self._objected)
             self._objected.update(map(str, grade.errors))
             if problems:
                 return []
             noticed = (*(f"{problem} (the planner insists)" for problem in grade.errors), *grade.warnings)
-            made = f.PlanRevised(at=now, call=command.call, by="planner", revision=revision, area=command.area)
-            return [made, *([f.PlanGraded(at=now, version=revised.version, warnings=noticed)] if noticed else [])]
+            fact = f.PlanRevised(at=now, call=command.call, by="planner", revision=made, area=command.area)
+            return [fact, *([f.PlanGraded(at=now, version=revised.version, warnings=noticed)] if noticed else [])]
 
         await self._engine.propose(facts)
         return problems

@@ -135,6 +135,7 @@ class Run(Section):
     budget_tokens: int | None = Field(default=None, gt=0)
     budget_attempts: int | None = Field(default=None, gt=0)
     budget_soft: float = Field(default=0.8, gt=0, le=1)
+    flat: bool = False
     review: bool = False
 
 
@@ -319,5 +320,6 @@ def as_policy(config: Config) -> Policy:
         check_base=bool(config.checks.gate.strip()),
         allow_red_base=config.checks.allow_red_base,
         answer_wait_s=config.limits.answer_wait_minutes * 60,
+        flat=config.run.flat,
         review=config.run.review,
     )

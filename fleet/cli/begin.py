@@ -1,5 +1,7 @@
 """Verbs that begin or go on: plan, run, resume."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,6 +25,8 @@ from fleet.cli.display import Detach, Display, NoTui, Plain, present
 from fleet.errors import UsageError
 
 if TYPE_CHECKING:
+    from fleet.app import Order
+    from fleet.config import Loaded
     from fleet.core.facts import Ending
 
 Epic = Annotated[
@@ -57,17 +61,23 @@ def plan(
       fleet plan epic.md -o plan.toml && $EDITOR plan.toml && fleet run --plan plan.toml
       git log -1 --format=%B | fleet plan -
     """
-    from dashboards.words import plan_lines
-    from fleet.app import Fleet, Order
-    from fleet.cli.common import show
-    from fleet.environment import current
-    from fleet.epic import dump_plan, read_epic
+    from fleet.app import Order
+    from fleet.epic import read_epic
 
     if epic is None:
         raise UsageError('say what to plan: fleet plan "Add a health endpoint", or a file, or - for standard input')
     _writable(output, force=force)
     loaded = configuration(repo, config, {"models.base_url": base_url})
-    order = Order(goal=read_epic(epic), repository=repo, base=base)
+    _plan(loaded, Order(goal=read_epic(epic), repository=repo, base=base), output, as_json=as_json)
+
+
+def _plan(loaded: Loaded, order: Order, output: Path | None, *, as_json: bool) -> None:
+    from dashboards.words import plan_lines
+    from fleet.app import Fleet
+    from fleet.cli.common import show
+    from fleet.environment import current
+    from fleet.epic import dump_plan
+
     fleet = Fleet(loaded, current())
     typer.echo("asking the planner …", err=True)
     made = run_async(lambda: fleet.plan_only(order))
@@ -117,6 +127,8 @@ def run(
         bool, typer.Option("--allow-red-base", help="Begin even where the gate fails already.")
     ] = False,
     metrics: Metrics = None,
+    flat: Annotated[bool, typer.Option("--flat", help="One worker for the whole epic, no decomposition.")] = False,
+    plan_only: Annotated[bool, typer.Option("--plan-only", help="Plan, and run nothing: as fleet plan.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask before the plan runs.")] = False,
     plain: Plain = False,
     no_tui: NoTui = False,
@@ -138,13 +150,13 @@ def run(
       fleet run epic.md --workers 100 --budget 20 --yes
       fleet run epic.md --yes --detach
       fleet run --plan plan.toml --name health
+      fleet run "Fix the typo in the README" --flat
     """
     from fleet.app import Fleet, Order
     from fleet.environment import current
     from fleet.epic import load_plan, read_epic
 
-    if (epic is None) == (plan_file is None):
-        raise UsageError('give either an epic (text, a file, or -) or --plan FILE: fleet run "Add a health endpoint"')
+    _one_of(epic, plan_file, plan_only=plan_only)
     flags = {
         "run.workers": workers,
         "run.budget_dollars": budget,
@@ -154,22 +166,29 @@ def run(
         "box.sandbox": sandbox,
         "checks.allow_red_base": allow_red_base or None,
         "metrics.listen": metrics,
+        "run.flat": flat or None,
     }
     loaded = configuration(repo, config, flags)
     fleet = Fleet(loaded, current())
     given = load_plan(plan_file, fleet.known()) if plan_file is not None else None
-    goal = read_epic(epic) if epic is not None else given.goal if given else ""
+    goal = (read_epic(epic) if epic is not None else given.goal if given else "") or f"the plan in {plan_file}"
     display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json)
     review = not yes and (display.interactive or loaded.config.run.review)
-    order = Order(
-        goal=goal or f"the plan in {plan_file}", repository=repo, base=base, name=name, plan=given, review=review
-    )
-
+    order = Order(goal=goal, repository=repo, base=base, name=name, plan=given, review=review)
+    if plan_only:
+        return _plan(loaded, order, None, as_json=as_json)
     folder = run_async(lambda: fleet.create(order))
     raise typer.Exit(_code(present(fleet, folder, display)))
 
 
-def _code(ending: "Ending | int | None") -> int:
+def _one_of(epic: str | None, plan_file: Path | None, *, plan_only: bool) -> None:
+    if (epic is None) == (plan_file is None):
+        raise UsageError('give either an epic (text, a file, or -) or --plan FILE: fleet run "Add a health endpoint"')
+    if plan_only and epic is None:
+        raise UsageError("--plan-only makes a plan, and --plan brings one; choose one of them")
+
+
+def _code(ending: Ending | int | None) -> int:
     return ending if isinstance(ending, int) else EXIT[ending]
 
 

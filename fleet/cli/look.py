@@ -1,16 +1,21 @@
 """Verbs that only look: runs, status, show, logs, diff."""
 
+from __future__ import annotations
+
 import json
 import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fleet.cli.common import AsJson, RunArgument, RunName, run_async, show, show_json, state_dir, the_run, the_subtask
 from fleet.errors import FleetError, UsageError
+
+if TYPE_CHECKING:
+    from fleet.core.state import RunState
 
 Subtask = Annotated[str, typer.Argument(help="The id of a subtask.")]
 Number = Annotated[int | None, typer.Option("--attempt", "-n", help="Which attempt; the last by default.")]
@@ -66,19 +71,34 @@ def status(run: RunArgument = None, as_json: AsJson = False) -> None:
         show(status_lines(said))
 
 
-def show_subtask(subtask: Subtask, run: RunName = None, as_json: AsJson = False) -> None:
-    """One subtask: attempts, checks, failures.
+def show_subtask(
+    subtask: Annotated[str | None, typer.Argument(help="The id of a subtask.")] = None,
+    run: RunName = None,
+    versions: Annotated[
+        str | None, typer.Option("--plan", help="Instead: what versions N..M of the plan changed.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """One subtask: attempts, checks, failures. Or the plan's versions, each with its reason.
 
     \b
     Examples:
       fleet show tokens
       fleet show tokens --run RUN --json
+      fleet show --plan 1..3           what the second and the third version changed
     """
     from dashboards.tables import subtask_lines
     from fleet.core.views import subtask_view
 
     folder = the_run(run)
     state = folder.state()
+    if versions is not None:
+        _show_versions(state, versions, as_json=as_json)
+        return
+    if subtask is None:
+        raise UsageError(
+            "name a subtask, or --plan N..M for the versions of the plan; `fleet status` lists the subtasks"
+        )
     said = subtask_view(state, the_subtask(state, subtask), time.time())
     for check in (check for attempt in said["attempts"] for check in attempt["checks"] if check["log"]):
         check["log"] = str(folder.path / check["log"])
@@ -86,6 +106,25 @@ def show_subtask(subtask: Subtask, run: RunName = None, as_json: AsJson = False)
         show_json(said)
     else:
         show(subtask_lines(said))
+
+
+def _show_versions(state: RunState, versions: str, *, as_json: bool) -> None:
+    from dashboards.words import version_lines
+    from fleet.core.diff import version_diffs
+
+    found = re.fullmatch(r"(\d+)\.\.(\d+)", versions)
+    if found is None or int(found[1]) >= int(found[2]):
+        raise UsageError(
+            f"--plan {versions}: write two versions, the older one first, such as 1..3 (0 is before any plan)"
+        )
+    diffs = list(version_diffs(state.versions, int(found[1]), int(found[2])))
+    if not diffs:
+        raise UsageError(f"{state.run} has no such versions; its plan is at version {state.plan.version}")
+    if as_json:
+        about = [({"version": v.plan.version, "by": v.by, "area": v.area, "why": v.why}, lines) for v, lines in diffs]
+        show_json([{**version, "changes": list(lines)} for version, lines in about])
+    else:
+        show(line for version, lines in diffs for line in version_lines(version, lines))
 
 
 def logs(subtask: Subtask, run: RunName = None, attempt: Number = None, as_json: AsJson = False) -> None:

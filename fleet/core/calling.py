@@ -18,7 +18,13 @@ MICRODOLLAR = 1e-6  # an area that has nothing left still begins, and then ends
 
 def held(state: RunState) -> bool:
     """Whether something is wrong that concerns the whole run and waits for a human."""
-    return any(question.about is None and question.by == "fleet" for question in state.open_questions())
+    questions = (question for question in state.open_questions() if not question.planner)
+    return any(question.about is None and question.by == "fleet" for question in questions)
+
+
+def planner_is_lost(state: RunState) -> bool:
+    """Whether the planner has not answered for so long that somebody was asked about it."""
+    return any(question.planner for question in state.open_questions())
 
 
 def why_call(state: RunState, area: Area, where: dict[SubtaskId, Standing], now: float) -> str | None:

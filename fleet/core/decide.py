@@ -3,7 +3,7 @@
 `decide` returns decisions as facts to record. The engine records them and asks again until there are none.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from graphlib import TopologicalSorter
 
@@ -11,7 +11,17 @@ from fleet.core import facts as f
 from fleet.core.areas import allowance, conversations, planning_of, seen_by
 from fleet.core.blame import sent_back
 from fleet.core.budget import low_budget, over_budget, over_subtask_budget, wakes
-from fleet.core.calling import IDLE_CALLS, area_is_idle, areas_fail, held, is_idle, plan_is_done, unattended, why_call
+from fleet.core.calling import (
+    IDLE_CALLS,
+    area_is_idle,
+    areas_fail,
+    held,
+    is_idle,
+    plan_is_done,
+    planner_is_lost,
+    unattended,
+    why_call,
+)
 from fleet.core.commands import base_unknown, effects, unpublished
 from fleet.core.failures import how
 from fleet.core.ids import SubtaskId
@@ -21,7 +31,7 @@ from fleet.core.plan import PLANNER, Plan
 from fleet.core.policy import Policy
 from fleet.core.remedies import ANEW, LADDER, backoff
 from fleet.core.standing import OVER, standings, starts_at
-from fleet.core.state import RunState, SubtaskState
+from fleet.core.state import Question, RunState, SubtaskState
 
 PUBLISH_TRIES = 3
 
@@ -47,8 +57,8 @@ def next_wake(state: RunState, now: float) -> float | None:
         times.append(planning.not_before)
         if planning.unread.since is not None:
             times.append(planning.unread.since + state.policy.settle_s)
-    if state.open_questions():
-        times.append(state.last_at + state.policy.answer_wait_s)
+    if questions := state.open_questions():
+        times.append(_waits_until(state, questions))
     times += wakes(state, now)
     return min((at for at in times if at > now), default=None)
 
@@ -121,18 +131,21 @@ def _misconfigured(state: RunState, now: float) -> Iterator[f.Fact]:
 
 
 def _unreachable(state: RunState, now: float) -> Iterator[f.Fact]:
-    planning = state.planning
-    if planning.failures < state.policy.max_planner_failures or planning.last_failure is None or held(state):
+    """Somebody is told. What is planned goes on without it, and it is asked again and again."""
+    planning, last = state.planning, state.planning.last_failure
+    if planning.failures < state.policy.max_planner_failures or last is None or held(state) or planner_is_lost(state):
         return
     if state.spent.calls == 0 and not state.subtasks:
-        yield f.RunEnded(at=now, ending="failed", why=planning.last_failure.summary)
+        yield f.RunEnded(at=now, ending="failed", why=last.summary)
         return
     yield f.QuestionAsked(
         at=now,
         about=None,
-        question=f"The planner failed {planning.failures} times in a row: {planning.last_failure.summary}. Try again?",
-        options=("go on",),
-        evidence=planning.last_failure.evidence,
+        question=f"The planner failed {planning.failures} times in a row: {last.summary}. What is planned goes on, and "
+        "it is asked again by itself; answer anything to ask it now.",
+        options=("ask it now",),
+        evidence=last.evidence,
+        planner=True,
     )
 
 
@@ -316,9 +329,11 @@ def _ends(state: RunState, now: float) -> Iterator[f.Fact]:
         why = planning.synthesis or "everything in the plan is done"
         yield f.RunEnded(at=now, ending=outcome(state), why=f"{why}{_never_green(state)}")
     elif questions := state.open_questions():
-        if now >= state.last_at + state.policy.answer_wait_s:
+        if now >= _waits_until(state, questions):
             ids = ", ".join(question.id for question in questions)
-            yield f.RunEnded(at=now, ending="partial", why=f"nobody answered {ids}")
+            lost = planning.last_failure if planner_is_lost(state) else None
+            why = f"the planner does not answer: {lost.summary}" if lost is not None else f"nobody answered {ids}"
+            yield f.RunEnded(at=now, ending="partial", why=why)
     elif not planning.unread and planning.idle_calls >= IDLE_CALLS:
         why = "the planner had nothing more to do, and did not finish"
         yield f.RunEnded(at=now, ending=outcome(state) if where else "failed", why=why)
@@ -332,6 +347,14 @@ def _never_green(state: RunState) -> str:
     """What held nothing back because it was red on the base already, and has passed on no tree since."""
     never = ", ".join(check.command for check in state.red_base)
     return f". The gate never passed, neither on the base nor on anything that landed: {never}" if never else ""
+
+
+def _waits_until(state: RunState, questions: Sequence[Question]) -> float:
+    """How long a run with nothing else to do waits: for people since the last news, for a planner since it was lost."""
+    since = state.last_at
+    if all(question.planner for question in questions):
+        since = max(state.engine_since or 0.0, *(question.asked_at for question in questions))
+    return since + state.policy.answer_wait_s
 
 
 def _shown(state: RunState) -> bool:

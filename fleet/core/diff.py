@@ -1,8 +1,9 @@
 """What changed between two versions of a plan, in lines a person reads."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fleet.core.plan import Plan, Subtask
+from fleet.core.state import Version
 
 _SHOWN = 100  # characters of a value; the plan file has the rest
 
@@ -42,3 +43,12 @@ def _short(value: object) -> str:
     text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     text = " ".join(text.split()) or "(nothing)"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def version_diffs(versions: Sequence[Version], first: int, last: int) -> Iterator[tuple[Version, tuple[str, ...]]]:
+    """Each version after `first` up to `last`, with what it changed in the one before it."""
+    before = Plan()
+    for version in versions:
+        if first < version.plan.version <= last:
+            yield version, plan_diff(before.model_copy(update={"goal": version.plan.goal}), version.plan)
+        before = version.plan

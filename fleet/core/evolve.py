@@ -106,7 +106,7 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
             return _publish_failed(state, fact)
         case f.QuestionAsked():
             question = (fact.about, fact.question, fact.options, fact.evidence)
-            return _asked(state, *question, by="fleet", at=fact.at)
+            return _asked(state, *question, by="fleet", at=fact.at, planner=fact.planner)
         case f.QuestionAnswered():
             return _answered(state, fact)
         case f.RetryRequested():
@@ -201,7 +201,18 @@ def _revised(state: RunState, fact: f.PlanRevised) -> RunState:
     if fact.call is None:  # a person's: what the planner is at goes on
         return planners.put(state, None, replace(state.planning, idle_calls=0))
     state = planners.put(state, fact.area, planners.answered(planning_of(state, fact.area), revision))
+    state = _back_again(state) if fact.area is None else state
     return _area_finished(state, fact.area, revision) if fact.area is not None and revision.finished else state
+
+
+def _back_again(state: RunState) -> RunState:
+    """The planner answers: nobody needs to be asked about that any more."""
+    settled = {
+        id_: replace(question, answer="it answers again", answered_by="fleet")
+        for id_, question in state.questions.items()
+        if question.planner and question.answer is None
+    }
+    return replace(state, questions={**state.questions, **settled})
 
 
 def _area_finished(state: RunState, area: SubtaskId, revision: Revision) -> RunState:
@@ -507,11 +518,10 @@ def _asked(
     by: str,
     at: float,
     area: Area = None,
+    planner: bool = False,
 ) -> RunState:
     id_: QuestionId = f"q{len(state.questions) + 1}"
-    question = Question(
-        id=id_, about=about, text=text, options=options, evidence=evidence, by=by, asked_at=at, area=area
-    )
+    question = Question(id_, about, text, options, evidence, by=by, asked_at=at, area=area, planner=planner)
     state = replace(state, questions={**state.questions, id_: question})
     if about is None:
         return state

@@ -356,6 +356,8 @@ class QuestionAsked(Happened):
     question: str
     options: tuple[str, ...] = ()
     evidence: str = ""
+    planner: bool = False
+    """The planner does not answer. It holds nothing back, and is settled as soon as the planner does."""
 
 
 class QuestionAnswered(Happened):

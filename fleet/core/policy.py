@@ -56,5 +56,7 @@ class Policy(Shape):
     """How long a run with nothing else to do waits for a human's answer before it ends as partial."""
     ladders: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Models of workers that have several, from the one they begin with upwards."""
+    flat: bool = False
+    """Whether the epic is one subtask, whatever the planner makes of it."""
     review: bool = False
     """Whether the first plan waits for a human's approval."""

@@ -111,6 +111,8 @@ class Question:
     asked_at: float
     area: SubtaskId | None = None
     """The area whose planner asked."""
+    planner: bool = False
+    """It is about the planner not answering."""
     answer: str | None = None
     answered_by: str | None = None
 

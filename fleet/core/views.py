@@ -5,8 +5,10 @@ from typing import Any
 
 from fleet.core.areas import Area, planning_of, seen_by, spent
 from fleet.core.budget import over_budget, run_budgets
+from fleet.core.calling import planner_is_lost
 from fleet.core.decide import awaits_approval
 from fleet.core.facts import Role
+from fleet.core.flat import is_flat
 from fleet.core.ids import SubtaskId
 from fleet.core.plan import Subtask
 from fleet.core.standing import Standing, counts, standing, standings
@@ -29,6 +31,7 @@ def planner_state(state: RunState, now: float, area: Area = None) -> dict[str, A
         "run": state.run,
         **({"area": area} if area is not None else {}),
         "goal": state.spec(area).goal if area is not None else state.plan.goal or state.goal[:2000],
+        **({"flat": True} if state.policy.flat else {}),
         "plan_version": state.plan.version,
         "tip": state.tip,
         "budget": budget_left(state, now, area),
@@ -129,6 +132,8 @@ def run_word(state: RunState, now: float, *, alive: bool) -> str:
         return "awaiting approval"
     if over_budget(state, now) is not None:
         return "over budget"
+    if planner_is_lost(state) and not any(state.underway()):
+        return "waiting for the planner"
     return "planning" if not state.plan.subtasks else "running"
 
 
@@ -170,7 +175,9 @@ def status(state: RunState, now: float, *, alive: bool) -> dict[str, Any]:
         "tip": state.tip,
         "never_green": [check.command for check in state.red_base],
         "warnings": list(state.warnings),
+        "flat": is_flat(state.versions[0].plan) if state.versions else None,
         "plan_warnings": list(state.noticed),
+        "planner": planner_health(state, now),
     }
 
 
@@ -181,6 +188,18 @@ def commits_tested(state: RunState) -> int:
 
 def spend_by_role(state: RunState) -> dict[Role, Spend]:
     return {**{role: Spend() for role in ROLES}, **state.spend}
+
+
+def planner_health(state: RunState, now: float) -> dict[str, Any]:
+    """Whether the run's planner answers, and when it is asked again where it does not."""
+    planning = state.planning
+    failing = planning.last_failure
+    return {
+        "calls": planning.calls,
+        "failures_in_a_row": planning.failures,
+        "last_failure": failing.summary if failing is not None else None,
+        "next_try_s": round(max(0.0, planning.not_before - now), 1) if failing is not None else None,
+    }
 
 
 def question_view(question: Question) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from tests.benchmarks.hundred import TINY, hundred, hundred_figures
 from tests.benchmarks.landing import landing_figures, measured
 from tests.benchmarks.landing_policy import policy_figures
 from tests.benchmarks.leases import against_add, lease_figures, room_of_leases, small_ground
+from tests.benchmarks.planner_calls import planner_figures
 from tests.benchmarks.scrape import scrapes
 from tests.benchmarks.side_by_side import HEAD, Costs, Figure, ground, say
 from tests.benchmarks.subtask import end_to_end, subtask_figures
@@ -87,6 +88,8 @@ async def page(extent: Extent, at: Path | None) -> None:
     shown.add(await scrapes(4 * extent.rounds))
     progress("a hundred conversations and the prompt cache")
     shown.add(await caching_figures(at))
+    progress("a planner and a hundred reports")
+    shown.add(await planner_figures())
     progress("many slots, the box, and a hundred workers at once")
     shown.add(await small_ground((("overlay", 1_000), ("pool", extent.slots)), 8 * extent.rounds, 10))
     leases: dict[int, Costs] = {}

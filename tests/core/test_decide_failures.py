@@ -6,6 +6,7 @@ from fleet.core import facts as f
 from fleet.core.policy import Policy
 from fleet.core.remedies import KINDS, LADDER
 from fleet.core.revision import Revision
+from fleet.core.views import run_word
 from tests.core.pretend import subtask
 from tests.core.story import Story, failure, plan_of
 
@@ -217,11 +218,48 @@ def test_a_planner_that_keeps_failing_becomes_a_question_while_the_rest_goes_on(
     story.planner_fails()
     story.time_passes_to_the_next_wake()
     story.planner_fails()
-    assert story.questions() == ["The planner failed 2 times in a row: red. Try again?"]
+    assert story.questions()[0].startswith("The planner failed 2 times in a row: red. What is planned goes on")
     story.landed("docs")
     assert story.standing("docs") == "merged"
+    assert run_word(story.state, story.now, alive=True) == "waiting for the planner"
     story.human_answers("q1")
     assert story.state.planning.open == 4
+
+
+def test_without_a_planner_what_is_planned_still_begins_and_lands() -> None:
+    story = planned("api", "docs", "web", policy=Policy(max_planner_failures=1, workers=1))
+    story.model_is_called("api")
+    story.attempt_fails("api")
+    story.planner_fails()
+    assert len(story.questions()) == 1
+    story.landed("docs")
+    story.landed("web")
+    assert story.standings() == {"api": "failed", "docs": "merged", "web": "merged"}
+
+
+def test_a_planner_that_answers_again_settles_the_question_and_the_run_goes_on() -> None:
+    story = planned("api", policy=Policy(max_planner_failures=1))
+    story.model_is_called("api")
+    story.attempt_fails("api")
+    story.planner_fails()
+    story.time_passes_to_the_next_wake()
+    assert story.state.planning.open == 3
+    story.planner_answers(retry=[{"id": "api", "guidance": "again"}])
+    assert story.questions() == []
+    assert story.standing("api") == "running"
+
+
+def test_a_planner_that_never_answers_again_ends_the_run_in_time_and_says_why() -> None:
+    story = planned("api", policy=Policy(max_planner_failures=1, answer_wait_s=60))
+    story.model_is_called("api")
+    story.attempt_fails("api")
+    while not story.state.ended:
+        if story.state.planning.open is not None:
+            story.planner_fails()
+        else:
+            story.time_passes_to_the_next_wake()
+    assert (story.state.ending, story.state.ending_why) == ("partial", "the planner does not answer: red")
+    assert 60 <= story.now < 70
 
 
 def test_a_planner_that_can_not_be_reached_at_all_ends_the_run() -> None:

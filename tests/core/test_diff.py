@@ -1,8 +1,9 @@
 """The difference between two versions of a plan, as a person reads it."""
 
-from fleet.core.diff import plan_diff
+from fleet.core.diff import plan_diff, version_diffs
 from fleet.core.plan import Criterion, Plan
-from tests.core.story import plan_of
+from tests.core.pretend import subtask
+from tests.core.story import Story, plan_of
 
 BEFORE = plan_of("schema", "api needs schema")
 
@@ -44,3 +45,14 @@ def test_a_long_or_broken_value_stays_one_short_line() -> None:
     assert "\n" not in line
     assert len(line) < 250
     assert line.endswith("…")
+
+
+def test_versions_are_told_one_by_one_with_who_made_them_and_why() -> None:
+    story = Story()
+    story.planner_answers(assessment="first steps", add=[subtask("a")])
+    story.attempt_fails("a")
+    story.planner_answers(assessment="too large", split=[{"id": "a", "why": "x", "into": [subtask("b")]}])
+    first, second = version_diffs(story.state.versions, 0, 2)
+    assert (first[0].why, first[1]) == ("first steps", ("+ a: Build a",))
+    assert (second[0].by, second[0].why, second[1]) == ("planner", "too large", ("+ b: Build b",))
+    assert [version.plan.version for version, _ in version_diffs(story.state.versions, 1, 9)] == [2]

@@ -49,7 +49,7 @@ BUDGETS = ("budget_dollars", "budget_minutes", "budget_tokens", "budget_attempts
 def test_the_policy_and_the_sections_agree_in_defaults_and_bounds() -> None:
     assert as_policy(Config()) == Policy()
     pairs: list[tuple[str, type[BaseModel], str]] = [
-        *((name, Run, name) for name in ("workers", *BUDGETS, "budget_soft", "review")),
+        *((name, Run, name) for name in ("workers", *BUDGETS, "budget_soft", "flat", "review")),
         *((f"subtask_{unit}", Limits, f"subtask_{unit}") for unit in ("dollars", "minutes", "tokens")),
         *((f"max_{name}", Limits, name) for name in ("attempts", "retries", "depth")),
         *((name, Limits, name) for name in ("backoff_first_s", "backoff_cap_s")),
@@ -71,7 +71,7 @@ def bounds(model: type[BaseModel], name: str) -> list[BaseMetadata]:
 def test_every_setting_reaches_the_policy() -> None:
     config = Config.model_validate(
         {
-            "run": {"workers": 3, "budget_soft": 0.5, "review": True, **dict.fromkeys(BUDGETS, 9)},
+            "run": {"workers": 3, "budget_soft": 0.5, "flat": True, "review": True, **dict.fromkeys(BUDGETS, 9)},
             "planner": {
                 "max_subtasks": 4,
                 "max_areas": 3,
