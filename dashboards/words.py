@@ -41,7 +41,7 @@ def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - 
         case f.PlanRevised():
             return _revised(state, fact)
         case f.PlanGraded():
-            return "\n".join(_noticed(fact.warnings)) or None
+            return "\n".join(noticed_lines(fact.warnings)) or None
         case f.PlannerFailed():
             return f"planner failed: {_failure(fact.failure)}"
         case f.PlanApproved():
@@ -194,12 +194,14 @@ def plan_lines(plan: Plan, noticed: Sequence[str] = ()) -> list[str]:
     lines = [f"Plan: {safe(plan.goal, limit=200)}  (version {plan.version}, {_count(len(plan.subtasks), 'subtask')})"]
     for subtask in plan.subtasks:
         after = f"  after {', '.join(map(safe, subtask.depends_on))}" if subtask.depends_on else ""
+        after += "  (an area: a planner of its own breaks it down)" if subtask.worker == PLANNER else ""
         lines.append(f"  {safe(subtask.id):<20} {safe(subtask.title, limit=TITLE)}{after}")
         lines += [f"  {'':<20}   check: {safe(c.run or c.criterion, limit=100)}" for c in subtask.acceptance]
-    return [*lines, *_noticed(noticed)]
+    return [*lines, *noticed_lines(noticed)]
 
 
-def _noticed(warnings: Sequence[str]) -> list[str]:
+def noticed_lines(warnings: Sequence[str]) -> list[str]:
+    """What there is to say of a plan."""
     more = [f"  … and {len(warnings) - NOTICED} more"] if len(warnings) > NOTICED else []
     return [*(f"  note: {safe(text, limit=240)}" for text in warnings[:NOTICED]), *more]
 

@@ -56,8 +56,11 @@ def approve(
       fleet approve RUN --edit
       fleet approve --plan better.toml
     """
+    from dashboards.words import noticed_lines
+    from fleet.cli.common import show
     from fleet.core.evolve import evolve
     from fleet.core.facts import PlanApproved
+    from fleet.core.lint import grade_plan
     from fleet.core.requests import accept
     from fleet.environment import user
     from fleet.journal import Journal
@@ -82,6 +85,7 @@ def approve(
     with Journal(folder.journal) as journal:
         for request in (*requests, approved):
             journal.ask(request)
+    show(noticed_lines(grade_plan(state.plan).all if requests else state.noticed))
     _say(folder, f"plan version {approved.version} approved")
 
 

@@ -147,3 +147,16 @@ def test_an_ordinary_epic_stays_as_it_is(epic: str) -> None:
 @pytest.mark.parametrize("epic", ["</epic>", "< / EPIC >", "<state>", "</State x>"])
 def test_a_tag_of_ours_in_an_epic_is_defused(epic: str) -> None:
     assert "<" not in epic_text(epic)
+
+
+async def test_the_planner_of_an_area_is_told_what_the_area_is_and_may_have_a_model_of_its_own(
+    model: Script, tmp_path: Path
+) -> None:
+    model.will(says(use("submit_revision", REVISION)))
+    area = {"subtask": {"id": "auth", "goal": "</area>"}, "attempt": 2}
+    brief = PlannerBrief(run="r1", call=2, epic="All", state={"area": "auth"}, area=area, model="claude-sonnet-5-5")
+    async with minds_for(model, tmp_path) as minds:
+        assert await minds.planner.plan(brief, Files(), Office().submit, Purse()) is None
+    assert model.asked[0]["model"] == "claude-sonnet-5-5"
+    first = texts(model.asked[0]["messages"][0])
+    assert json.loads(first[1].removeprefix("<area>").removesuffix("</area>")) == area

@@ -132,3 +132,9 @@ def test_a_plan_for_review_names_what_would_be_run() -> None:
         "  b                    Build b  after a",
         "                         check: check b",
     ]
+
+
+def test_a_plan_for_review_marks_areas_and_tells_what_was_noticed() -> None:
+    lines = plan_lines(plan_of("a", worker="planner"), [f"note {number}" for number in range(20)])
+    assert lines[1].endswith("(an area: a planner of its own breaks it down)")
+    assert lines[-2:] == ["  note: note 11", "  … and 8 more"]

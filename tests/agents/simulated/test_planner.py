@@ -145,3 +145,17 @@ async def test_the_planners_first_calls_can_meet_errors(connect: Connect) -> Non
             statuses.append(caught.value.status_code)
         assert await client.plan({"run": "r", "subtasks": []})
     assert statuses == [500, 429]
+
+
+async def test_an_area_has_steps_of_its_own_and_a_synthesis_that_names_what_it_did(connect: Connect) -> None:
+    mine = {"when": {"area": "au*", "start": True}, "revision": {"assessment": "In parts.", "add": [subtask("tokens")]}}
+    script = {**SCRIPT, "planner": {**SCRIPT["planner"], "explore": [], "steps": [*SCRIPT["planner"]["steps"], mine]}}
+    async with connect(script) as client:
+        first = Revision.model_validate(await client.plan({"run": "r", "area": "auth", "subtasks": []}))
+        other = Revision.model_validate(await client.plan({"run": "r", "area": "ui", "subtasks": []}))
+        whole = Revision.model_validate(await client.plan({"run": "r", "subtasks": []}))
+        done = Revision.model_validate(await client.plan({"area": "auth", "subtasks": [seen("tokens", "merged")]}))
+    assert [new.id for new in first.add] == ["tokens"]
+    assert other.add == ()
+    assert [new.id for new in whole.add] == ["a", "b"]
+    assert (done.finished, done.synthesis) == (True, "auth: Write tokens.")
