@@ -313,15 +313,11 @@ class FakePlanner:
         return answer
 
 
-def does_it(_: WorkerBrief) -> f.Report:
-    return DONE
-
-
 @dataclass
 class FakeWorker:
     """Says what `works` says. Those in `slow` wait until `release` is called."""
 
-    works: Works = does_it
+    works: Works = lambda _: DONE
     model: str | None = "m"
     slow: set[str] = field(default_factory=set)
     briefs: list[WorkerBrief] = field(default_factory=list)
