@@ -31,7 +31,6 @@ RUN_STATES = (
 )
 CALL_REASONS = ("start", "failures", "answers", "reports", "conclude", "budget", OTHER)
 TOKEN_KINDS = ("input", "output", "cache_read", "cache_write")
-BREAKER = ("closed", "open", "half-open")
 
 SECONDS = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 QUICK = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -52,7 +51,6 @@ LABELS: Mapping[str, tuple[str, ...] | str] = {
     "kind": TOKEN_KINDS,
     "result": ("green", "red"),
     "window": tuple(WINDOWS),
-    "limit": "what the service's headers name, such as `requests` and `tokens`",
     "run": f"runs that have not ended, the latest {MOST_RUNS}",
 }
 
@@ -194,26 +192,6 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = {
             ("role",),
         ),
         Metric("fleet_model_call_seconds", "histogram", "How long a call took.", ("role",), SECONDS),
-        Metric(
-            "fleet_model_headroom_ratio",
-            "gauge",
-            "What the service leaves of a rate limit: 1 is all of it.",
-            ("limit",),
-            live=True,
-        ),
-        Metric(
-            "fleet_model_pause_seconds",
-            "gauge",
-            "How long the fleet still holds back its calls; 0: it does not.",
-            live=True,
-        ),
-        Metric(
-            "fleet_model_breaker",
-            "gauge",
-            f"1 for the state of the breaker: {', '.join(BREAKER)}.",
-            ("state",),
-            live=True,
-        ),
     ),
     "The program": (
         Metric("fleet_journal_facts", "counter", "Facts that were read from journals."),

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import get_args
 
-from dashboards.metrics.catalog import AGENT_STATES, BREAKER, MOST_RUNS, RUN_STATES, WINDOWS
+from dashboards.metrics.catalog import AGENT_STATES, MOST_RUNS, RUN_STATES, WINDOWS
 from dashboards.metrics.tally import Tally
 from fleet import __version__
 from fleet.core.budget import run_budgets
@@ -28,15 +28,6 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Vitals:
-    """What only the process that works on a run can know."""
-
-    headroom: Mapping[str, float] = field(default_factory=dict)
-    pause_s: float | None = None
-    breaker: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Picture:
     """Everything there is to know at one moment."""
 
@@ -49,7 +40,6 @@ class Picture:
     journal_lag_s: float = 0.0
     journal_bytes: int = 0
     free_bytes: int = 0
-    vitals: Vitals = Vitals()
 
 
 def samples(picture: Picture, tally: Tally) -> Iterator[Sample]:
@@ -148,11 +138,3 @@ def _program(picture: Picture) -> Iterator[Sample]:
     yield "fleet_journal_lag_seconds", (), picture.journal_lag_s
     yield "fleet_journal_bytes", (), picture.journal_bytes
     yield "fleet_state_free_bytes", (), picture.free_bytes
-    vitals = picture.vitals
-    for limit, left in vitals.headroom.items():
-        yield "fleet_model_headroom_ratio", (limit,), left
-    if vitals.pause_s is not None:
-        yield "fleet_model_pause_seconds", (), vitals.pause_s
-    if vitals.breaker is not None:
-        for state in BREAKER:
-            yield "fleet_model_breaker", (state,), state == vitals.breaker

@@ -10,7 +10,7 @@ from threading import Event, Thread
 import anyio
 
 from dashboards.metrics.collector import Exposition
-from dashboards.metrics.gauges import Picture, Seen, Vitals
+from dashboards.metrics.gauges import Picture, Seen
 from dashboards.metrics.server import Address, serving
 from dashboards.metrics.tally import Tally
 from fleet.folders import RunFolder
@@ -46,17 +46,16 @@ def exporting(
     state_dir: Path,
     address: Address,
     hosts: Collection[str] = (),
-    vitals: Callable[[], Vitals] = Vitals,
 ) -> Iterator[Exporter]:
     """Serve the figures of the runs that `folders` finds, while the block lasts. Raises `FleetError`."""
     tally = Tally()
     watching = Watching(folders, tally.take)
-    exposition = Exposition(tally, watching.refresh, lambda: _picture(watching, state_dir, vitals()))
+    exposition = Exposition(tally, watching.refresh, lambda: _picture(watching, state_dir))
     with serving(exposition, address, hosts) as there, _keeping_up(exposition):
         yield Exporter(there, tally, exposition)
 
 
-def _picture(watching: Watching, state_dir: Path, vitals: Vitals) -> Picture:
+def _picture(watching: Watching, state_dir: Path) -> Picture:
     return Picture(
         now=time.time(),
         open=[Seen(state, alive) for state, alive in watching.open()],
@@ -65,7 +64,6 @@ def _picture(watching: Watching, state_dir: Path, vitals: Vitals) -> Picture:
         journal_lag_s=watching.lag_s,
         journal_bytes=watching.journal_bytes(),
         free_bytes=free_bytes(state_dir),
-        vitals=vitals,
     )
 
 

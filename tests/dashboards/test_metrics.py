@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dashboards.metrics.catalog import LABELS, METRICS, MOST_NAMES, MOST_RUNS, OTHER, WINDOWS
 from dashboards.metrics.collector import Exposition
-from dashboards.metrics.gauges import Picture, Seen, Vitals
+from dashboards.metrics.gauges import Picture, Seen
 from dashboards.metrics.page import renewed
 from dashboards.metrics.tally import Names, Recent, Tally
 from fleet.core import facts as f
@@ -46,12 +46,12 @@ def value(text: str, name: str, **labels: str) -> float:
     return sum(found)
 
 
-def scraped(story: Story, *, alive: bool = True, now: float | None = None, vitals: Vitals | None = None) -> str:
+def scraped(story: Story, *, alive: bool = True, now: float | None = None) -> str:
     tally, state = counted(story.facts)
     open_ = [] if state.ended else [Seen(state, alive)]
     ended: dict[str, int] = {} if state.ending is None else {state.ending: 1}
     moment = story.now if now is None else now
-    return page(tally, Picture(now=moment, open=open_, ended=ended, vitals=vitals or Vitals()))
+    return page(tally, Picture(now=moment, open=open_, ended=ended))
 
 
 @pytest.fixture
@@ -177,14 +177,6 @@ def test_a_run_stands_still_only_where_it_should_move() -> None:
     works = Story(plan=plan_of("api"))
     assert value(scraped(works), "fleet_run_last_fact_timestamp_seconds", run="r") == 0
     assert "fleet_run_last_fact_timestamp_seconds{" not in scraped(works, alive=False)
-
-
-def test_live_figures_are_there_only_where_someone_knows_them(story: Story) -> None:
-    assert "fleet_model_breaker" not in scraped(story)
-    text = scraped(story, vitals=Vitals(headroom={"tokens": 0.5}, pause_s=2, breaker="open"))
-    assert value(text, "fleet_model_headroom_ratio", limit="tokens") == 0.5
-    assert value(text, "fleet_model_breaker", state="open") == 1
-    assert value(text, "fleet_model_breaker", state="closed") == 0
 
 
 @pytest.mark.parametrize("seed", range(12))
