@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from dashboards.figures import count, money
 from dashboards.terminal.lines import Column, Line, Page, Span, Wish, head, matches, row, shown, widths
 from dashboards.terminal.words import age, model, phase, phase_span
+from fleet.core.plan import PLANNER
 from fleet.core.state import Attempt, RunState, SubtaskState
 from fleet.core.usage import Spend
 
@@ -72,6 +73,8 @@ def cells(state: RunState, agent: Agent, now: float) -> tuple[Span, ...]:
     if agent.subtask is None or agent.attempt is None:
         return _planner(state)
     attempt = agent.attempt
+    if attempt.worker == PLANNER:
+        return _area(state, agent.subtask, attempt, now)
     spend = attempt.spend
     return (
         phase_span(attempt),
@@ -95,6 +98,23 @@ def _doing(attempt: Attempt) -> str:
     if attempt.doing:
         return doing(attempt.doing)
     return "thinks" if attempt.working else "gets its worktree"
+
+
+def _area(state: RunState, area: SubtaskState, attempt: Attempt, now: float) -> tuple[Span, ...]:
+    """A planner of a part of the epic."""
+    planning = state.areas.get(area.id)
+    busy = planning is not None and planning.open is not None
+    said = doing(planning.doing) or f"thinks: {shown(planning.why)}" if planning is not None and busy else ""
+    return (
+        ("● planning" if busy else "○ waits", "accent" if busy else "dim"),
+        (f"{_name(area.id, attempt)} (area)", ""),
+        (shown(model(attempt.model)), "dim"),
+        (str(planning.turn or "") if planning is not None else "", "dim"),
+        (said or "its subtasks are worked on", ""),
+        (count(attempt.spend.usage.total) if attempt.spend.calls else "", "dim"),
+        (money(attempt.spend.dollars) if attempt.spend.calls else "", "dim"),
+        (age(now - attempt.started_at), ""),
+    )
 
 
 def doing(text: str) -> str:

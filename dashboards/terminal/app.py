@@ -42,7 +42,6 @@ class FleetApp(Acting, App[None]):
     """`fleet watch`, and what `fleet run` opens on a terminal."""
 
     TITLE = "fleet"
-    CSS = "Screen { background: $background; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "Leave; the run goes on", show=False),
         Binding("ctrl+c", "stop", "Leave, drain or cancel", show=False, priority=True),

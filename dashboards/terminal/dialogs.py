@@ -19,7 +19,7 @@ BOX = """
     }
     & #title { text-style: bold; color: $accent; }
     & #text { height: auto; max-height: 20; }
-    & Input { margin-top: 1; border: tall $accent; }
+    & Input { margin-top: 1; border: round $accent; background: $surface; }
     & #keys { text-style: bold; margin-top: 1; }
 """
 

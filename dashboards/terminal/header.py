@@ -7,7 +7,7 @@ from dashboards.terminal.incidents import recovery
 from dashboards.terminal.lines import Line, bar, joined, shown, sparkline
 from dashboards.terminal.overview import Need, needs
 from dashboards.terminal.watched import Watched, commits_an_hour, landings
-from dashboards.terminal.words import age, run_span
+from dashboards.terminal.words import age, run_span, to_land
 from fleet.core.standing import standings
 from fleet.core.state import RunState
 
@@ -47,8 +47,7 @@ def _first(watched: Watched, state: RunState, now: float, width: int, note: str)
 
 
 def _figures(watched: Watched, state: RunState, now: float, width: int) -> Line:
-    where = standings(state, now)
-    total = sum(standing not in {"split", "dropped"} for standing in where.values())
+    total = to_land(state, standings(state, now))
     size = 24 if width >= 120 else 12 if width >= 100 else 6  # noqa: PLR2004 - sizes of terminals
     speed = commits_an_hour(watched)
     hourly = "" if speed is None else f"{speed:,.0f} commits/h {sparkline(landings(watched, BINS))}"

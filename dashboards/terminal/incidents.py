@@ -13,7 +13,7 @@ COLUMNS = (
     Column("subtask", 16, grows=1),
     Column("class", 11, spare=2),
     Column("what happened", 16, grows=5),
-    Column("how", 20, spare=1, grows=1),
+    Column("how", 18, spare=1),
     Column("took", 6, spare=4, to_right=True),
 )
 

@@ -45,6 +45,7 @@ class Listing(Widget, can_focus=True):
         self._page = NOTHING
         self._cursor = self._top = 0
         self._end = True
+        self._moved = False
         self._drawn: list[Drawn] = []
 
     # ---- what is shown
@@ -65,8 +66,11 @@ class Listing(Widget, can_focus=True):
         keys = page.keys
         if cursor is not None:
             self._cursor, self._top, self._end = cursor, 0, page.tail and cursor >= self._last
+            self._moved = cursor > 0
         elif page.tail and self._end:
             self._cursor = self._last
+        elif not self._moved and not page.tail:
+            self._cursor = 0  # nobody has chosen a row yet
         elif held and not page.tail and not (self._cursor < len(keys) and keys[self._cursor] == held) and held in keys:
             self._cursor = keys.index(held)
         self._cursor = max(0, min(self._cursor, self._last))
@@ -164,6 +168,7 @@ class Listing(Widget, can_focus=True):
             self.post_message(self.Chosen(self.key))
 
     def _go(self, to: int, way: int) -> None:
+        self._moved = True
         self._cursor = self._row_near(max(0, min(to, self._last)), way)
         self._end = self._cursor >= self._last
         self._paint()

@@ -129,7 +129,7 @@ class Main(View):
     # ---- opening
 
     def on_listing_chosen(self, message: Listing.Chosen) -> None:
-        kind, _, rest = message.key.partition(":")
+        kind, _, rest = self.key_here().partition(":")
         match kind:
             case "s":
                 self.fleet.open_subtask(rest)

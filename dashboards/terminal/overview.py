@@ -58,7 +58,7 @@ def overview_page(watched: Watched, state: RunState, now: float, wish: Wish) -> 
         lines.append(("", ()))
     if state.ended:
         lines += [*_ending(state, wish.width), ("", ())]
-    events = [event for event in watched.events if matches(wish.needle, event.text)]
+    events = [event for event in watched.events if not event.routine and matches(wish.needle, event.text)]
     busy = agents(state, wish)
     if wish.width >= WIDE:
         return _side_by_side(state, now, wish, lines, events)
@@ -117,12 +117,14 @@ def _landing(state: RunState, now: float) -> Line:
 
 
 def _events(state: RunState, events: Sequence[Event], most: int) -> list[tuple[str, Line]]:
-    lines: list[tuple[str, Line]] = [("", heading("LATEST", "the newest first"))]
+    lines: list[tuple[str, Line]] = [("", heading("LATEST", "of note, the newest first"))]
     newest = list(events)[-most:] if most > 0 else []
-    return lines + [
-        (f"s:{event.about}" if event.about in state.subtasks else "", event_line(state, event))
-        for event in reversed(newest)
-    ]
+    return lines + [(event_key(state, event), event_line(state, event)) for event in reversed(newest)]
+
+
+def event_key(state: RunState, event: Event) -> str:
+    """Its own for each event, so that a cursor stays on it; behind the colon the subtask it leads to."""
+    return f"e{event.number}:{event.about if event.about in state.subtasks else ''}"
 
 
 def event_line(state: RunState, event: Event) -> Line:
@@ -135,7 +137,7 @@ def events_page(watched: Watched, state: RunState, wish: Wish) -> Page:
     if wish.needle:
         events = [event for event in events if matches(wish.needle, event.text)]
     return Page(
-        keys=[f"s:{event.about}" if event.about in state.subtasks else "-" for event in events],
+        keys=[event_key(state, event) for event in events],
         draw=lambda index, _: event_line(state, events[index]),
         empty="nothing matches" if wish.needle else "nothing has happened yet",
         tail=True,

@@ -42,7 +42,7 @@ class Node:
 
 
 def graph(plan: Plan, parents: dict[str, str | None]) -> list[Node]:
-    """Every subtask once, below the last of what it waits for, or below what it was split from."""
+    """Every subtask once: below what it was split from, below its area, or below the last of what it waits for."""
     order = {id_: place for place, id_ in enumerate(plan.ids)}
     above: dict[str, str | None] = {}
     below: dict[str | None, list[Subtask]] = {}
@@ -69,7 +69,7 @@ def graph(plan: Plan, parents: dict[str, str | None]) -> list[Node]:
 
 def plan_page(state: RunState, now: float, wish: Wish) -> Page:
     where = standings(state, now)
-    nodes = graph(state.plan, {id_: subtask.parent for id_, subtask in state.subtasks.items()})
+    nodes = graph(state.plan, {id_: subtask.parent or subtask.area for id_, subtask in state.subtasks.items()})
     if wish.needle:
         nodes = [node for node in nodes if matches(wish.needle, node.spec.id, node.spec.title, where[node.spec.id])]
     versions: Sequence[Version] = () if wish.needle else tuple(reversed(state.versions))

@@ -7,7 +7,7 @@ from dashboards.figures import money
 from dashboards.terminal.lines import Column, Line, Page, Span, Wish, head, matches, row, shown, widths
 from dashboards.terminal.overview import needs
 from dashboards.terminal.watched import Watched
-from dashboards.terminal.words import age, run_span
+from dashboards.terminal.words import age, run_span, to_land
 from fleet.core.standing import standings
 
 COLUMNS = (
@@ -44,7 +44,7 @@ def _cells(run: Watched) -> tuple[Span, ...]:
         return ((shown(run.feed.run), ""), ("… is read", "dim"), *((("", ""),) * (len(COLUMNS) - 2)))
     now = run.now
     asked = len(needs(run, state, now))
-    total = sum(where not in {"split", "dropped"} for where in standings(state, now).values())
+    total = to_land(state, standings(state, now))
     return (
         (shown(state.run), ""),
         run_span(state, now, alive=run.alive),

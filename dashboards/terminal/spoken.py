@@ -8,6 +8,7 @@ from dashboards.terminal.lines import Line, Page, reading
 from dashboards.transcript import transcript_lines
 
 KEPT = 20_000  # lines
+BOOKS = frozenset({"request_id", "usage", "stop_reason"})  # of an entry; `fleet logs` tells them
 AT_ONCE = 1_000_000  # bytes read in one go
 
 
@@ -40,6 +41,7 @@ class Spoken:
         except ValueError:  # the line that a kill cut off
             return
         if isinstance(entry, dict):
+            entry = {name: value for name, value in entry.items() if name not in BOOKS}
             self._lines += (((text, _tone(text)),) for text in transcript_lines([entry]))
 
     def page(self) -> Page:

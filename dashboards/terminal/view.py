@@ -71,7 +71,8 @@ class View(Screen[None]):
 
     def key_here(self) -> str:
         """What the keys that act are about: the row the cursor is on."""
-        return self.listing.key
+        kind, colon, rest = self.listing.key.partition(":")
+        return f"s{colon}{rest}" if kind.startswith("e") else self.listing.key
 
     # ---- what the screens differ in
 

@@ -24,10 +24,13 @@ Tone = str
 class Event:
     """Something that happened, in words."""
 
+    number: int
     at: float
     text: str
     tone: Tone
     about: str | None
+    routine: bool = False
+    """Whether it is what always happens: the overview leaves it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,8 @@ class Watched:
         self.clock = clock
         self.state: RunState | None = None
         self.seq = 0
+        self._told = 0
         self.events: deque[Event] = deque(maxlen=EVENTS)
-        self.seen_events = 0
         self.batches: deque[Tested] = deque(maxlen=BATCHES)
         self.landed_at: list[float] = []
         self.alive = False
@@ -104,8 +107,9 @@ class Watched:
         if text:
             about = getattr(fact, "subtask", None) or getattr(fact, "about", None)
             for line in text.splitlines():
-                self.events.append(Event(at=fact.at, text=line, tone=_tone(fact, line), about=about))
-                self.seen_events += 1
+                self._told += 1
+                event = Event(self._told, fact.at, line, _tone(fact, line), about, routine=_routine(fact))
+                self.events.append(event)
 
     def _tested(self, before: RunState | None, fact: f.BatchTested) -> None:
         self.landed_at += [fact.at] * len(fact.landed)
@@ -123,6 +127,10 @@ class Watched:
                 suspects=fact.suspects,
             )
         )
+
+
+def _routine(fact: f.Fact) -> bool:
+    return isinstance(fact, f.AttemptCommitted) or (isinstance(fact, f.AttemptStarted) and fact.strategy == "first")
 
 
 def _tone(fact: f.Fact, line: str) -> Tone:

@@ -1,6 +1,9 @@
 """Short words and marks for what is shown: each state has a sign and a word, so that colour only helps."""
 
+from collections.abc import Mapping
+
 from dashboards.terminal.lines import Span
+from fleet.core.ids import SubtaskId
 from fleet.core.standing import Standing
 from fleet.core.state import Attempt, RunState
 from fleet.core.views import run_word
@@ -34,6 +37,11 @@ RUNS: dict[str, tuple[str, str]] = {
     "over budget": ("!", "warn"),
     "interrupted": ("✘", "bad"),
 }
+
+
+def to_land(state: RunState, where: Mapping[SubtaskId, Standing]) -> int:
+    """How many subtasks there are to land: not those that became parts, nor areas, whose work is that of others."""
+    return sum(standing not in {"split", "dropped"} for id_, standing in where.items() if id_ not in state.areas)
 
 
 def standing_span(standing: Standing) -> Span:

@@ -222,6 +222,25 @@ async def test_the_cursor_stays_on_its_row_when_rows_come_and_go() -> None:
         assert listing.key == "s:c"
 
 
+async def test_a_cursor_that_nobody_moved_goes_to_what_needs_somebody() -> None:
+    told_ = Story(Policy(workers=8, max_attempts=1), plan_of("a", "b"))
+    told = Told(list(told_.facts))
+    app = app_of(told)
+    async with app.run_test(size=(120, 30)) as pilot:
+        assert app.screen.query_one(Listing).key == "s:a"
+        told_.attempt_fails("b")
+        told.facts = told_.facts
+        await pilot.pause(0.3)
+        assert app.screen.query_one(Listing).key == "q:q1"
+
+
+async def test_an_event_leads_to_its_subtask(told: Told) -> None:
+    app = app_of(told)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("6", "enter")
+        assert isinstance(app.screen, SubtaskView)
+
+
 async def test_the_mouse_chooses_pages_and_rows(told: Told) -> None:
     app = app_of(told)
     async with app.run_test(size=(120, 30)) as pilot:

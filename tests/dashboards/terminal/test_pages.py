@@ -17,6 +17,7 @@ from dashboards.terminal.story import check_lines, planner_lines, story_lines
 from dashboards.terminal.watched import Watched, commits_an_hour, landings
 from fleet.core import facts as f
 from fleet.core.policy import Policy
+from fleet.core.revision import Revision
 from fleet.core.state import RunState
 from tests.core.story import Story, failure, plan_of
 from tests.dashboards.feeds import Told
@@ -155,6 +156,26 @@ def test_a_red_batch_is_seen_being_bisected() -> None:
     assert any("BISECTING" in row for row in rows)
     assert any(f"one of {len(state.landing.suspects)} is guilty" in row for row in rows)
     assert any("red: one of" in row for row in rows)
+
+
+def test_the_overview_leaves_out_what_always_happens(busy: Story) -> None:
+    watched, state = watch(busy.facts)
+    rows = "\n".join(drawn(overview_page(watched, state, watched.now, Wish(width=120, height=60))))
+    assert "store started" not in rows
+    assert "store started" in "\n".join(drawn(events_page(watched, state, Wish())))
+
+
+def test_a_planner_of_an_area_is_an_agent_and_its_subtasks_stand_below_it() -> None:
+    story = Story(Policy(workers=8))
+    story.planner_answers(add=(plan_of("auth", worker="planner").subtasks[0], plan_of("docs").subtasks[0]))
+    call = story.state.areas["auth"].open
+    revision = Revision(assessment="two parts", add=plan_of("login", "logout needs login").subtasks)
+    story.happens(f.PlanRevised(at=1, call=call, by="planner", revision=revision, area="auth"))
+    watched, state = watch(story.facts)
+    assert any("auth (area)" in row for row in drawn(agents_page(state, 2, Wish())))
+    nodes = [node.strokes + node.spec.id for node in graph(state.plan, {"login": "auth", "logout": "auth"})]
+    assert nodes == ["auth", "├ login", "└ logout", "docs"]
+    assert "0/3" in text(header_lines(watched, state, 120)[2]), "an area is not one more thing to land"
 
 
 def test_incidents_that_are_open_come_first() -> None:
