@@ -32,6 +32,7 @@ class Agent:
 
 
 ORDERS: dict[str, Callable[[SubtaskState, Attempt], object]] = {
+    "busy": lambda _, attempt: (attempt.commit is not None, attempt.started_at),
     "age": lambda _, attempt: attempt.started_at,
     "subtask": lambda subtask, _: subtask.id,
     "state": lambda _, attempt: (PHASE_ORDER[phase(attempt)], attempt.started_at),
@@ -48,7 +49,7 @@ def agents(state: RunState, wish: Wish) -> list[Agent]:
     busy = list(state.underway())
     if wish.needle:
         busy = [(s, a) for s, a in busy if matches(wish.needle, s.id, a.doing, a.model or "", phase(a), a.worker)]
-    key = ORDERS[wish.order or "age"]
+    key = ORDERS[wish.order or "busy"]
     busy.sort(key=lambda pair: key(*pair))  # type: ignore[arg-type,return-value] # each order compares its own kind
     planner = [Agent(None, None)] if state.planning.open is not None and matches(wish.needle, "planner") else []
     return [*planner, *(Agent(subtask, attempt) for subtask, attempt in busy)]
@@ -56,7 +57,7 @@ def agents(state: RunState, wish: Wish) -> list[Agent]:
 
 def agents_page(state: RunState, now: float, wish: Wish) -> Page:
     rows = agents(state, wish)
-    order = wish.order or "age"
+    order = wish.order or "busy"
 
     def draw(index: int, width: int) -> Line:
         return row(COLUMNS, widths(COLUMNS, width), cells(state, rows[index], now))

@@ -29,7 +29,7 @@ MOVE = Group(
         Key("Tab", "next page", "the next page; Shift-Tab the one before"),
         Key("0 … 6", "", "runs, overview, agents, plan, landing, incidents, events"),
         Key("/", "filter", "only rows that hold these words; Enter keeps the filter, Esc drops it"),
-        Key("o", "order", "agents: the next order; the arrow in the head says which holds"),
+        Key("o", "order", "agents: the next order: busy ones first, then by column, as the arrow in the head says"),
     ),
 )
 ACT = Group(

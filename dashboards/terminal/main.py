@@ -40,7 +40,7 @@ class Main(View):
     def __init__(self, palette: Palette) -> None:
         super().__init__(palette)
         self.number = 1
-        self._order = "age"
+        self._order = "busy"
         self._cursors: dict[int, int] = {}
         self._open: frozenset[str] = frozenset()
 

@@ -2,23 +2,20 @@
 
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from textual.geometry import Offset
 from textual.widgets import Input
 
-from dashboards.terminal.app import FleetApp
 from dashboards.terminal.listing import Listing
 from dashboards.terminal.main import Main
 from dashboards.terminal.subtask import SubtaskView
-from fleet.core import facts as f
-from fleet.core.plan import Plan
 from fleet.core.policy import Policy
 from tests.core.story import Story, plan_of
-from tests.dashboards.feeds import Shelf, Told
+from tests.dashboards.feeds import Told
 from tests.dashboards.hostile import hostile_story, problems
+from tests.dashboards.terminal.pilot import app_of, rows, screen, story
 
 PATCH = """diff --git a/api.py b/api.py
 --- a/api.py
@@ -28,41 +25,6 @@ PATCH = """diff --git a/api.py b/api.py
 +def run() -> None:
 +    return "yes"  # now
 """
-
-
-class Clock:
-    now = 60.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def story(policy: Policy | None = None, plan: Plan | None = None) -> Story:
-    told = Story(
-        policy or Policy(workers=8, max_attempts=1),
-        plan or plan_of("schema", "store needs schema", "api", "docs", "cli"),
-    )
-    told.landed("schema")
-    told.attempt_fails("docs")
-    told.work_is_done("api")
-    return told
-
-
-def app_of(*feeds: Told, speed: float | None = None, program: object = None) -> FleetApp:
-    given = {} if program is None else {"program": program}
-    return FleetApp(Shelf(feeds), feeds[0].run, user="ada", clock=Clock(), speed=speed, **given)  # type: ignore[arg-type]
-
-
-def rows(app: FleetApp) -> list[str]:
-    """The screen, as text."""
-    width, height = app.size
-    return ["".join(segment.text for segment in strip).rstrip() for strip in app.screen._compositor.render_strips()][
-        :height
-    ] or [" " * width]
-
-
-def screen(app: FleetApp) -> str:
-    return "\n".join(rows(app))
 
 
 @pytest.fixture
@@ -97,90 +59,6 @@ async def test_the_header_answers_at_a_glance(told: Told) -> None:
             "NEEDS YOU 1: q1 docs",
         ):
             assert word in top, top
-
-
-async def test_enter_on_a_question_answers_it(told: Told) -> None:
-    app = app_of(told)
-    async with app.run_test(size=(120, 30)) as pilot:
-        assert app.screen.query_one(Listing).key == "q:q1"
-        await pilot.press("enter")
-        assert "docs failed 1 time" in screen(app)
-        assert "docs" in screen(app)
-        await pilot.press(*"utc", "enter")
-        assert [(type(r), getattr(r, "answer", "")) for r in told.asked] == [(f.QuestionAnswered, "utc")]
-
-
-async def test_a_digit_takes_an_option(told: Told) -> None:
-    app = app_of(told)
-    async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("a", "2", "enter")
-        [request] = told.asked
-        assert isinstance(request, f.QuestionAnswered)
-        assert request.answer == "drop it"
-
-
-async def test_a_cancel_needs_a_clear_yes(told: Told) -> None:
-    app = app_of(told)
-    async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("C", "enter", "n")
-        await pilot.press("C", "escape")
-        assert told.asked == []
-        await pilot.press("C", "y")
-        assert [type(request) for request in told.asked] == [f.CancelRequested]
-
-
-async def test_limits_are_changed_and_nonsense_is_refused(told: Told) -> None:
-    app = app_of(told)
-    async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("W", *["backspace"] * 3, *"many", "enter")
-        await pilot.press("W", *["backspace"] * 3, "0", "enter")
-        assert told.asked == []
-        await pilot.press("W", *["backspace"] * 3, *"40", "enter")
-        await pilot.press("B", *"2.5", "enter")
-        changed = [(r.workers, r.budget_dollars) for r in told.asked if isinstance(r, f.LimitsChanged)]
-        assert changed == [(40, None), (None, 2.5)]
-
-
-async def test_pause_and_go_on(told: Told) -> None:
-    app = app_of(told)
-    async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("P")
-        told.facts = [*told.facts, f.Paused(at=50, by="ada")]
-        await pilot.pause(0.3)
-        assert "‖ paused" in rows(app)[0]
-        await pilot.press("P")
-        assert [type(request) for request in told.asked] == [f.Paused, f.Unpaused]
-
-
-async def test_retry_with_guidance_of_the_subtask_under_the_cursor(told: Told) -> None:
-    app = app_of(told)
-    async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("5", "r")
-        assert "red, it says" in screen(app), "what went wrong is there to be read"
-        await pilot.press(*"try tox", "enter")
-        [request] = told.asked
-        assert isinstance(request, f.RetryRequested)
-        assert (request.subtask, request.guidance) == ("docs", "try tox")
-
-
-async def test_what_makes_no_sense_is_said_and_not_asked(told: Told) -> None:
-    app = app_of(told)
-    async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("3", "r", "A", "R")
-        await pilot.pause()
-        assert told.asked == []
-        assert told.resumed == 0
-        assert len(app._notifications) == 3
-
-
-async def test_a_run_that_nobody_works_on_is_resumed(told: Told) -> None:
-    told.alive, told.words = False, "no key"
-    app = app_of(told)
-    async with app.run_test(size=(120, 30)) as pilot:
-        assert "✘ interrupted" in rows(app)[0]
-        assert "nobody works on this run: no key" in screen(app)
-        await pilot.press("R")
-        assert told.resumed == 1
 
 
 async def test_the_filter_narrows_and_goes(told: Told) -> None:
@@ -279,78 +157,6 @@ async def test_a_subtask_shows_its_story_conversation_diff_and_checks(told: Told
         assert problems(rows(app)) == []
         await pilot.press("escape")
         assert isinstance(app.screen, Main)
-
-
-async def test_a_shell_opens_in_a_copy_of_what_was_committed(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[Sequence[str], str]] = []
-
-    def program(command: Sequence[str], folder: Path | None) -> int:
-        assert folder is not None
-        seen.append((command, (folder / "commit").read_text()))
-        return 0
-
-    monkeypatch.setenv("SHELL", "/bin/zsh")
-    app = app_of(told, program=program)
-    monkeypatch.setattr(app, "suspend", _no_suspend)
-    async with app.run_test(size=(120, 40)) as pilot:
-        app.open_subtask("api")
-        await pilot.pause()
-        await pilot.press("s")
-        await pilot.pause(0.3)
-        assert seen == [(["/bin/zsh"], "c-api")]
-
-
-class _no_suspend:  # noqa: N801 - stands in for a method
-    """The pilot has no terminal to give away."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-def reviewed() -> Story:
-    return Story(Policy(workers=2, review=True), plan_of("a", "b needs a"))
-
-
-@pytest.mark.parametrize(
-    ("edit", "wanted"),
-    [
-        (lambda text: text.replace("Build b.", "Build b well."), "changed"),
-        (lambda text: text.replace('depends_on = ["a"]', 'depends_on = ["zzz"]').replace('"a",', '"zzz",'), "refused"),
-        (lambda text: text, "same"),
-        (lambda _: "no plan", "refused"),
-    ],
-    ids=["changed", "unknown dependency", "untouched", "not even TOML"],
-)
-async def test_a_plan_is_edited_and_checked_on_return(
-    edit: object, wanted: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told = Told(reviewed().facts)
-
-    def program(command: Sequence[str], folder: Path | None) -> int:
-        assert folder is None
-        path = Path(command[-1])
-        path.write_text(edit(path.read_text()))  # type: ignore[operator]
-        return 0
-
-    app = app_of(told, program=program)
-    monkeypatch.setattr(app, "suspend", _no_suspend)
-    async with app.run_test(size=(120, 40)) as pilot:
-        assert "A approves, E edits" in screen(app)
-        await pilot.press("E")
-        await pilot.pause()
-        assert ("The plan was not changed" in screen(app)) == (wanted == "refused")
-        assert [type(request) for request in told.asked] == ([f.PlanRevised] if wanted == "changed" else [])
-
-
-async def test_a_plan_is_approved_after_it_was_shown() -> None:
-    told = Told(reviewed().facts)
-    app = app_of(told)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("A")
-        assert "check: check b" in screen(app)
-        await pilot.press("y")
-        assert [type(request) for request in told.asked] == [f.PlanApproved]
 
 
 async def test_a_replay_plays_and_takes_no_requests(told: Told) -> None:
