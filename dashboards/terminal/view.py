@@ -43,6 +43,8 @@ class View(Screen[None]):
         super().__init__()
         self._palette = palette
         self.needle = ""
+        self._ready = False
+        """Whether its parts are there to be shown something."""
 
     @property
     def fleet(self) -> FleetApp:
@@ -55,7 +57,11 @@ class View(Screen[None]):
         yield Input(placeholder="words that a row must hold", id="filter")
         yield Buttons(self._palette, id="keys")
 
+    def on_unmount(self) -> None:
+        self._ready = False
+
     def on_mount(self) -> None:
+        self._ready = True
         self.listing.focus()
         self.refresh_view()
 
@@ -93,7 +99,7 @@ class View(Screen[None]):
 
     def refresh_view(self, *, cursor: int | None = None) -> None:
         """Show what is true now. Costs what changed on the screen."""
-        if not self.is_mounted or not self.size.width:
+        if not self._ready or not self.size.width:
             return
         watched = self.fleet.watched
         state, width = watched.state, max(20, self.size.width - 2)
@@ -111,6 +117,8 @@ class View(Screen[None]):
     def repaint(self, palette: Palette) -> None:
         """In other colours."""
         self._palette = palette
+        if not self._ready:
+            return
         for banner in self.query(Banner):
             banner.repaint(palette)
         self.listing.repaint(palette)
