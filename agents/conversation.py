@@ -39,7 +39,9 @@ class Guards:
     bad_inputs: int = 2
     """Turns in a row with a tool input that is none, that are answered with an error."""
     repeats: int = 5
-    """The same action this often in a row is a loop."""
+    """The same action this often in a row is a loop, and so are the same few in turn."""
+    cycle: int = 4
+    """How many actions in turn may make up a loop."""
     cuts: int = 2
     """Answers in a row that ran into their length."""
     pauses: int = 3
@@ -85,7 +87,8 @@ class Conversation(Generic[End]):
     _tools: tuple[Block, ...] = ()
     _messages: list[Message] = field(default_factory=list)
     _in_a_row: dict[str, int] = field(default_factory=dict)
-    _last_action: str = ""
+    _actions: list[str] = field(default_factory=list)
+    """The last ones, as many as the longest loop takes."""
     _fixed: int = 0
     """Characters of what every call begins with."""
     _grown: int = 0
@@ -229,12 +232,15 @@ class Conversation(Generic[End]):
     # ---- guards ----
 
     def _looping(self, answer: Answer) -> Failure | None:
+        repeats, cycle = self.setting.guards.repeats, self.setting.guards.cycle
         action = "\n".join(call.action for call in answer.calls)
-        self._in_a_row["repeats"] = self._in_a_row.get("repeats", 0) + 1 if action == self._last_action else 1
-        self._last_action = action
-        if self._in_a_row["repeats"] < self.setting.guards.repeats:
-            return None
-        return self._failure("protocol", f"the same action {self.setting.guards.repeats} times in a row", action)
+        self._actions = [*self._actions, action][-repeats * cycle :]
+        for length in range(1, cycle + 1):
+            turns = self._actions[-length * repeats :]
+            if len(turns) == length * repeats and turns == turns[:length] * repeats:
+                what = "the same action" if length == 1 else f"the same {length} actions in turn"
+                return self._failure("protocol", f"{what}, {repeats} times in a row", "\n".join(turns[:length]))
+        return None
 
     def _nudged(self, answer: Answer) -> Failure | None:
         if failure := self._once_more(

@@ -101,6 +101,19 @@ async def test_the_same_action_five_times_is_a_loop(talk: Talk) -> None:
     assert len(talk.desk.commands) == 4
 
 
+@pytest.mark.parametrize("cycle", [2, 4])
+async def test_the_same_few_actions_in_turn_are_a_loop(talk: Talk, cycle: int) -> None:
+    failure = await talk.fails(*(says(bash(f"echo {number % cycle}")) for number in range(30)))
+    assert failure.kind == "protocol"
+    assert f"the same {cycle} actions in turn, 5 times" in failure.summary
+    assert len(talk.desk.commands) == 5 * cycle - 1
+
+
+async def test_a_command_between_changes_is_no_loop(talk: Talk) -> None:
+    turns = [says(bash("make test" if number % 2 else f"echo {number}")) for number in range(16)]
+    assert isinstance(await talk(*turns, DONE), Report)
+
+
 async def test_turns_run_out(talk: Talk) -> None:
     failure = await talk.fails(
         *(says(bash(f"echo {number}")) for number in range(9)), workers={"coder": WorkerSettings(turns=5)}
