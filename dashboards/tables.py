@@ -13,6 +13,21 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
+def policy_lines(said: dict[str, Any]) -> list[str]:
+    """What `fleet explain-policy` prints."""
+    ladder = [(row["kind"], "yes" if row["counts"] else "no", row["first"], row["what"]) for row in said["ladder"]]
+    limits = [
+        (row["key"], "none" if row["limit"] is None else f"{row['limit']:g}", row["then"]) for row in said["limits"]
+    ]
+    return [
+        *columns([("FAILURE", "COUNTS", "FIRST", "WHAT IT IS"), *ladder]),
+        "",
+        *columns([("FAILURE_ACTION", "WHAT HAPPENS"), *said["failure_action"].items()]),
+        "",
+        *columns([("LIMIT", "IS", "WHAT IT BOUNDS, AND WHAT THEN"), *limits]),
+    ]
+
+
 def runs_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     head = ("RUN", "STATE", "LANDED", "COST", "TIME", "REPOSITORY", "GOAL")
     cells = [

@@ -1,4 +1,4 @@
-"""Verbs around runs: doctor, init, config, simulate, clean."""
+"""Verbs around runs: doctor, init, config, explain-policy, simulate, clean."""
 
 import sys
 from pathlib import Path
@@ -26,6 +26,7 @@ from fleet.errors import FleetError, UsageError
 def register(app: typer.Typer) -> None:
     for verb in (doctor, init, simulate, clean):
         app.command()(verb)
+    app.command(name="explain-policy")(explain_policy)
     config = typer.Typer(no_args_is_help=True, help="What is configured, and where it comes from.")
     config.command(name="show")(config_show)
     app.add_typer(config, name="config")
@@ -172,6 +173,27 @@ def config_show(
         show(f"{key:<{width}}  {_value(data, key)}  ({where})" for key, where in loaded.origin.items())
     else:
         typer.echo(dump_toml(data), nl=False)
+
+
+def explain_policy(repo: Repo = HERE, config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """What is done about which failure, and where it stops.
+
+    The table that decides, with the limits that hold here.
+
+    \b
+    Examples:
+      fleet explain-policy
+      fleet explain-policy --json | jq -r '.ladder[] | select(.counts) | .kind'
+    """
+    from dashboards.tables import policy_lines
+    from fleet.core.explained import explained
+    from fleet.settings import as_policy
+
+    said = explained(as_policy(configuration(repo, config).config))
+    if as_json:
+        show_json(said)
+    else:
+        show(policy_lines(said))
 
 
 def _value(data: object, dotted: str) -> str:

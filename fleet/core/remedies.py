@@ -6,6 +6,7 @@ human is asked.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import Literal, get_args
 
@@ -20,31 +21,35 @@ class Rung:
     counts: bool
     """Whether it uses up one of the subtask's attempts."""
     first: Literal["retry", "resolve", "planner"]
+    what: str
+    """What it is, for people."""
 
 
-PASSES = Rung(counts=False, first="retry")
-RESOLVE = Rung(counts=True, first="resolve")
-DECIDE = Rung(counts=True, first="planner")
+PASSES, RESOLVE, DECIDE = (
+    partial(Rung, counts=False, first="retry"),
+    partial(Rung, counts=True, first="resolve"),
+    partial(Rung, counts=True, first="planner"),
+)
 
 LADDER: dict[FailureKind, Rung] = {
-    "transient": PASSES,
-    "infrastructure": PASSES,
-    "crash": PASSES,
-    "configuration": PASSES,
-    "protocol": DECIDE,
-    "tool": DECIDE,
-    "check": DECIDE,
-    "vacuous": DECIDE,
-    "empty": DECIDE,
-    "bounds": DECIDE,
-    "conflict": RESOLVE,
-    "integration": DECIDE,
-    "too_complex": DECIDE,
-    "ambiguous": DECIDE,
-    "refusal": DECIDE,
-    "budget": DECIDE,
-    "spent": PASSES,
-    "other": DECIDE,
+    "transient": PASSES(what="the model's service: limits, overload, a broken connection or stream"),
+    "infrastructure": PASSES(what="ours or the machine's: worktrees, boxes, disk"),
+    "crash": PASSES(what="a bug of ours; the trace is kept"),
+    "configuration": PASSES(what="a wrong key, an unknown model; it concerns the whole run"),
+    "protocol": DECIDE(what="answers that are none: no tool, malformed input, the same action again and again"),
+    "tool": DECIDE(what="a tool or command the worker needs does not do its job"),
+    "check": DECIDE(what="an acceptance check failed, or a guard did on the base, before any work was done"),
+    "vacuous": DECIDE(what="an acceptance check passed before any work was done"),
+    "empty": DECIDE(what="claimed done, nothing changed"),
+    "bounds": DECIDE(what="changed files that were not its to change, or that may not be committed"),
+    "conflict": RESOLVE(what="does not merge with what landed meanwhile"),
+    "integration": DECIDE(what="merges, but the merged tree is red"),
+    "too_complex": DECIDE(what="more than one worker can do; or the conversation no longer fits"),
+    "ambiguous": DECIDE(what="information is missing; the worker is blocked"),
+    "refusal": DECIDE(what="the model refused"),
+    "budget": DECIDE(what="turns, time, tokens or dollars of the attempt or its subtask are spent"),
+    "spent": PASSES(what="the run's budget does not cover another call: the attempt goes on when there is more"),
+    "other": DECIDE(what="none of these"),
 }
 LONGEST_CLIMB = 64  # doublings; any cap is reached long before, and a float has no room for a thousand
 ANEW = (

@@ -41,6 +41,7 @@ VERBS = (
     ["simulate"],
     ["clean"],
     ["config", "show"],
+    ["explain-policy"],
 )
 HEAVY = {"anthropic", "textual", "git", "prometheus_client", "aiohttp"}
 LOADED = """

@@ -18,7 +18,8 @@ from agents.simulated.script import Script, parse_script
 from agents.tools.registry import PLANNER_TOOLS
 from fleet.cli.begin import EXIT
 from fleet.cli.verbs import INTERRUPTED, app
-from fleet.core.plan import Plan
+from fleet.core.explained import ACTIONS
+from fleet.core.plan import FailureAction, Plan
 from fleet.core.remedies import LADDER
 from fleet.core.revision import Revision, Standings, revise_plan
 from fleet.core.standing import Standing
@@ -209,8 +210,14 @@ def _leads(root: Path, path: str, link: str) -> bool:
 
 def test_the_ladder_of_the_document_is_the_ladder_of_the_code(documents: Mapping[str, str]) -> None:
     part = documents["docs/recovery.md"].partition("## The ladder")[2].partition("\n## ")[0]
-    told = [(row[0].strip("`"), row[1] == "yes", row[2]) for row in _rows(part)]
-    assert told == [(kind, rung.counts, rung.first) for kind, rung in LADDER.items()]
+    told = [(row[0].strip("`"), row[1] == "yes", row[2], row[3]) for row in _rows(part)]
+    assert told == [(kind, rung.counts, rung.first, rung.what) for kind, rung in LADDER.items()]
+
+
+def test_what_a_subtask_may_settle_beforehand_is_what_the_code_does(documents: Mapping[str, str]) -> None:
+    part = documents["docs/recovery.md"].partition("## What the planner may choose")[2].partition("\n## ")[0]
+    assert {row[0].strip("`"): row[1] for row in _rows(part)} == ACTIONS
+    assert set(ACTIONS) == set(get_args(FailureAction))
 
 
 def test_every_standing_stands_in_the_glossary(documents: Mapping[str, str]) -> None:
