@@ -5,7 +5,6 @@ integration branch) tell what an earlier life of the same effect achieved.
 """
 
 import traceback
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -15,9 +14,8 @@ from fleet.asking import Asking
 from fleet.checking import Checks
 from fleet.core import facts as f
 from fleet.core.commands import CallPlanner, CheckBase, Command, Publish, RunAttempt, TestBatch, VerifyAttempt
-from fleet.core.evidence import borrowed_tests
 from fleet.core.failures import check_failure, reported_failure
-from fleet.core.plan import Criterion, Subtask
+from fleet.core.plan import Subtask
 from fleet.core.remedies import backoff
 from fleet.core.state import Attempt
 from fleet.landing import Lander
@@ -30,6 +28,7 @@ from fleet.ports import (
     Worker,
     WorkerBrief,
 )
+from fleet.review import changed_tests, for_review
 from fleet.world import World
 
 CLASH_LIMIT, PATCH_LIMIT = 3_000, 2_900  # characters of a conflict's evidence, and of the change it is about
@@ -263,7 +262,7 @@ class Performer:
     async def _verify_attempt(self, command: VerifyAttempt) -> None:
         spec, attempt = self._attempt(command.subtask)
         criteria = self._world.gate.resolved(spec.acceptance)
-        if (refused := await self._changed_tests(spec, attempt, criteria)) is not None:
+        if (refused := await changed_tests(self._world.worktrees, spec, attempt, criteria)) is not None:
             await self._failed(spec.id, attempt.number, refused)
             return
         checks = await self._checks.on(attempt.commit, criteria) if attempt.commit is not None else ()
@@ -271,21 +270,9 @@ class Performer:
         if failed:
             await self._failed(spec.id, attempt.number, check_failure(failed), checks=checks)
             return
-        await self._engine.record(
-            f.AttemptVerified(at=self._now(), subtask=spec.id, number=attempt.number, checks=checks)
-        )
-
-    async def _changed_tests(self, spec: Subtask, attempt: Attempt, criteria: Sequence[Criterion]) -> f.Failure | None:
-        """A worker may add tests, but those that stood on its base and that judge it are the plan's to give."""
-        base = self._world.worktrees.at(attempt.base)
-        changed = borrowed_tests(attempt.paths, criteria, spec.touches)
-        stood = [path for path in changed if path in await base.list_files(path)]
-        if not stood:
-            return None
-        why = "these judge it: only a subtask whose `touches` names them may change tests that its own checks run"
-        return f.Failure(
-            kind="bounds", summary="changes the tests that its own checks run", evidence="\n".join((*stood, why))
-        )
+        odd = await for_review(self._world.worktrees, spec, attempt, self._now())
+        verified = f.AttemptVerified(at=self._now(), subtask=spec.id, number=attempt.number, checks=checks)
+        await self._engine.record(*odd, verified)
 
     # ---- publishing
 

@@ -12,6 +12,7 @@ OURS = {"fleet", "agents", "worktrees", "dashboards"}
 
 LOOP = (
     "fleet.notes",
+    "fleet.review",
     "fleet.asking",
     "fleet.world",
     "fleet.engine",
@@ -36,6 +37,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.engine": ("fleet.core", "fleet.ports", *LOOP, "fleet.__version__"),
     "fleet.meter": ("fleet.core", "fleet.ports", *LOOP),
     "fleet.notes": ("fleet.ports",),
+    "fleet.review": ("fleet.core", "fleet.ports"),
     "fleet.asking": ("fleet.core", "fleet.ports", *LOOP),
     "fleet.world": ("fleet.core", "fleet.ports", *LOOP),
     "fleet.landing": ("fleet.core", "fleet.ports", *LOOP),
