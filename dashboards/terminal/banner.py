@@ -71,7 +71,7 @@ class Buttons(Banner):
             size = cell_len(button.key) + 1 + cell_len(button.word)
             if at + size > max(1, self.size.width):
                 break
-            line += [(button.key, "accent"), (f" {button.word}", button.tone), ("  ", "")]
+            line += [("  " if at else "", ""), (button.key, "accent"), (f" {button.word}", button.tone)]
             self._places.append((at, at + size, button.key))
             at += size + 2
         self.show([tuple(line)])

@@ -4,7 +4,7 @@ from rich.cells import cell_len
 
 from dashboards.figures import money
 from dashboards.terminal.incidents import recovery
-from dashboards.terminal.lines import Line, bar, joined, shown, sparkline
+from dashboards.terminal.lines import Line, Span, bar, joined, shown, sparkline
 from dashboards.terminal.overview import Need, needs
 from dashboards.terminal.watched import Watched, commits_an_hour, landings
 from dashboards.terminal.words import age, run_span, to_land
@@ -33,17 +33,28 @@ def _first(watched: Watched, state: RunState, now: float, width: int, note: str)
     quiet = now - state.last_at
     if watched.alive and quiet > QUIET_S and not state.ended and not note:
         left += ((f"  quiet for {age(quiet)}", "warn"),)
-    marks: list[tuple[str, str]] = []
+    marks = [(age(state.seconds(now)), "")]
     if note:
         marks.append((note, "accent"))
-    if state.simulated:
-        marks.append(("simulated model", "warn"))
     if state.sandbox == "none":
         marks.append(("NO SANDBOX", "bad"))
-    marks.append((age(state.seconds(now)), ""))
-    right = joined([(mark,) for mark in marks], width, "  ")
-    used = sum(cell_len(text) for text, _ in (*left, *right))
+    if state.simulated:
+        marks.append(("simulated model", "warn"))
+    used = sum(cell_len(text) for text, _ in left)
+    kept = _that_fit(marks, width - used - 2)
+    right = joined([(mark,) for mark in reversed(kept)], width, "  ")
+    used += sum(cell_len(text) for text, _ in right)
     return (*left, (" " * max(2, width - used), ""), *right)
+
+
+def _that_fit(marks: list[Span], width: int) -> list[Span]:
+    """The first ones; what they say matters in this order."""
+    kept: list[Span] = []
+    for mark in marks:
+        width -= cell_len(mark[0]) + 2
+        if width >= -2:  # noqa: PLR2004 - the gap before the first
+            kept.append(mark)
+    return kept
 
 
 def _figures(watched: Watched, state: RunState, now: float, width: int) -> Line:
