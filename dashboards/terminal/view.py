@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from dashboards.terminal.watched import Watched
     from fleet.core.state import RunState
 
-HEADER = 4
+HEADER = 4  # lines
+PARTS = 4  # that are shown something
 
 
 class View(Screen[None]):
@@ -99,8 +100,8 @@ class View(Screen[None]):
 
     def refresh_view(self, *, cursor: int | None = None) -> None:
         """Show what is true now. Costs what changed on the screen."""
-        if not self._ready or not self.size.width:
-            return
+        if not self._ready or not self.size.width or len(self.query("#header, #tabs, #list, #keys")) < PARTS:
+            return  # not there yet, or about to go
         watched = self.fleet.watched
         state, width = watched.state, max(20, self.size.width - 2)
         if state is None:

@@ -3,11 +3,16 @@
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
+from fleet.app import Fleet
+from fleet.cli.watching import FolderLibrary
 from fleet.core.plan import Plan
+from fleet.core.state import RunState
 from fleet.epic import dump_plan
 from fleet.journal import Journal
+from fleet.ports import FleetError
 from tests.core.pretend import started
 from tests.dashboards.hostile import CLIPBOARD
 from tests.e2e.conftest import Serve
@@ -111,6 +116,32 @@ def test_a_detached_run_goes_on_alone_and_is_watched_as_text(
     everything_landed(stage, repository)
 
 
+def test_what_an_attempt_committed_can_be_looked_at_and_stood_in(
+    stage: Stage, order: tuple[str, ...], tmp_path: Path
+) -> None:
+    """By the screen's own ways to the store; nothing outside of the run's folder is read by a name from a journal."""
+    stage.fleet(*order, "--yes").ended(0)
+    folder = stage.folder(stage.run_name)
+    feed = FolderLibrary(stage.state, _nobody).open(stage.run_name)
+    attempt = folder.state().subtasks["one"].attempts[-1]
+    assert attempt.commit is not None
+    commit, copy = attempt.commit, tmp_path / "copy"
+    copy.mkdir()
+    assert anyio.run(feed.copy, commit, copy) is None
+    assert (copy / "one.txt").read_text() == "one\n"
+    assert not (copy / ".git").exists()
+    assert "+one" in (anyio.run(feed.diff, attempt.base, commit) or "")
+    assert "not in the store" in (anyio.run(feed.copy, "0" * 40, copy) or "")
+    assert feed.transcript("one", 1).is_file()
+    assert not feed.transcript("../../x", 1).exists()
+    assert feed.log(attempt.checks[0].log).is_file()
+    assert not feed.log("../journal.db").is_file()
+
+
+def _nobody(state: RunState) -> Fleet:
+    raise FleetError(f"nobody works on {state.run} here")
+
+
 def test_a_run_that_can_not_begin_says_why_and_leaves_nothing(stage: Stage) -> None:
     folder = stage.folder("lost")
     with Journal.create(folder.journal) as journal:
@@ -127,6 +158,7 @@ def test_nothing_a_model_writes_acts_on_the_terminal(stage: Stage, repository: P
     with at_a_terminal(stage, *order) as terminal:
         terminal.shows("fleet merge")
         terminal.types("3")
+        terminal.types("6")
         terminal.shows("x[/nope]")
         terminal.types("q")
         terminal.ended(0)

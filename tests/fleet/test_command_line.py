@@ -84,6 +84,29 @@ def run(tmp_path: Path) -> RunFolder:
     return folder
 
 
+# ---- watching as text ------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_told_line_by_line_where_there_is_no_screen(run: RunFolder, tmp_path: Path) -> None:
+    told = fleet("watch", run.run, cwd=tmp_path)
+    assert told.returncode == 0, told.stderr
+    assert "landed docs (1 of 2)" in told.stdout
+    assert "QUESTION   q1" in told.stdout, "how it stands comes last"
+    assert "\x1b" not in told.stdout
+
+
+def test_each_fact_is_a_line_for_a_script(run: RunFolder, tmp_path: Path) -> None:
+    told = fleet("watch", "shop-1", "--json", cwd=tmp_path).stdout.splitlines()
+    with Journal(run.journal) as journal:
+        assert [f.FACT.validate_json(line) for line in told] == [fact for _, fact in journal.facts()]
+
+
+def test_a_replay_as_text_tells_the_same(run: RunFolder, tmp_path: Path) -> None:
+    replayed = fleet("watch", run.run, "--plain", "--replay", "--speed", "1000", cwd=tmp_path)
+    assert "landed docs (1 of 2)" in replayed.stdout
+    assert fleet("watch", "shop-1", "--replay", "--speed", "0", cwd=tmp_path).returncode == 2
+
+
 # ---- help ------------------------------------------------------------------------------------------------------------
 
 
