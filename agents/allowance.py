@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from fleet.core.facts import Failure
+from fleet.core.facts import Failure, ServiceCondition
 from fleet.core.usage import Cost, Spend
-from fleet.ports import Meter, ModelUse
+from fleet.ports import Meter, ModelUse, ServiceNews
 
 
 @dataclass(slots=True)
@@ -39,3 +39,12 @@ class Allowance:
     async def used(self, use: ModelUse) -> None:
         self.spent = self.spent.plus(use.usage, use.dollars)
         await self.meter.used(use)
+
+    def waits_for(self, condition: ServiceCondition) -> bool:
+        return self.meter.waits_for(condition)
+
+    def words(self) -> int:
+        return self.meter.words()
+
+    async def noticed(self, news: ServiceNews) -> None:
+        await self.meter.noticed(news)

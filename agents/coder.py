@@ -14,7 +14,7 @@ from agents.transcripts import Transcripts
 from fleet.core.facts import Failure, Report
 from fleet.ports import Desk, Meter, WorkerBrief
 
-_UNKNOWN = "HTTP 404"  # the model; a refused key is nobody's choice
+_UNKNOWN = 404  # the model; a refused key is nobody's choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def system_prompt(name: str, own: WorkerSettings) -> str:
 
 def _own_fault(failure: Failure, model: str) -> Failure:
     """A model that the plan chose for this subtask and the service does not know is a fault of that choice."""
-    if failure.kind != "configuration" or not failure.summary.startswith(_UNKNOWN):
+    if failure.kind != "configuration" or failure.status != _UNKNOWN:
         return failure
     summary = f"the model chosen for this subtask, {model!r}, can't be used: {failure.summary}"
     return failure.model_copy(update={"kind": "other", "summary": summary})

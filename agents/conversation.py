@@ -93,6 +93,8 @@ class Conversation(Generic[End]):
     """Characters of what every call begins with."""
     _grown: int = 0
     """And of the messages, counted as they come."""
+    _model: str = ""
+    _clock: anyio.CancelScope | None = None
     _tokens_per_character: float = 1 / CHARACTERS_PER_TOKEN
     _cached: Cached | None = None
     _changed: str = ""
@@ -100,7 +102,7 @@ class Conversation(Generic[End]):
 
     async def hold(self, first: Sequence[str]) -> End | Failure:
         """Talk until there is a result. `first` are the texts of the first message."""
-        with anyio.move_on_after(self.setting.guards.seconds):
+        with anyio.move_on_after(self.setting.guards.seconds) as self._clock:
             return await self._hold(first)
         return self._failure("budget", f"no {self.setting.ending} after {self.setting.guards.seconds:g} s")
 
@@ -111,8 +113,11 @@ class Conversation(Generic[End]):
         self._say([_text(text) for text in first])
         for turn in range(1, self.setting.guards.turns + 1):
             self._make_room()
+            self._model = self._model or self.caller.stand_in(self.setting.model)
             request = self._request()
-            answer = await self.caller.call(request, self.meter, self.transcript, turn=turn)
+            answer = await self.caller.call(request, self.meter, self.transcript, turn=turn, clock=self._clock)
+            if turn == 1:  # the first call may have found out that the model is gone
+                self._model = self.caller.stand_in(self._model)
             if isinstance(answer, Failure):
                 if answer.kind == "too_complex" and self._squeezed(
                     answer.summary
@@ -135,7 +140,7 @@ class Conversation(Generic[End]):
         setting = self.setting
         messages, length = tuple(self._messages), self._fixed + self._grown
         return Request(
-            setting.model, setting.max_tokens, setting.system, self._tools, messages, setting.shared, length=length
+            self._model, setting.max_tokens, setting.system, self._tools, messages, setting.shared, length=length
         )
 
     async def _answer_to(self, answer: Answer, *, left: int) -> Ended[End] | Ended[Failure] | Failure | None:
@@ -331,9 +336,9 @@ class Conversation(Generic[End]):
         prompt = usage.input + usage.cache_read + usage.cache_write
         if prompt:
             self._tokens_per_character = prompt / max(1, characters(request))
-        if missed := explained(usage, self.setting.model, self._cached, now, changed=self._changed):
+        if missed := explained(usage, self._model, self._cached, now, changed=self._changed):
             self.transcript.write("cache_miss", turn=turn, why=missed, usage=usage.model_dump())
-        self._cached, self._changed = left_by(answer, self.setting.model, now), ""
+        self._cached, self._changed = left_by(answer, self._model, now), ""
 
     # ---- history ----
 

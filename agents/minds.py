@@ -1,17 +1,17 @@
 """Opens the minds: one model client, one pace for all of them, the planner and a worker of every kind."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random, SystemRandom
 
-from agents.models.calls import Caller, Patience, Timing
+from agents.models.calls import Caller, Patience
 from agents.models.warming import Warmed
 from agents.planner import ClaudePlanner
 from agents.registry import Bench, describe, make_workers
 from agents.settings import MindSettings
 from agents.transcripts import Transcripts
-from fleet.ports import Planner, Worker
+from fleet.ports import CallGauges, Planner, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class Minds:
     workers: dict[str, Worker]
     descriptions: dict[str, str]
     """What each worker is for."""
+    gauges: Callable[[], CallGauges]
+    """The calls to models, as they are now."""
 
 
 @asynccontextmanager
-async def open_minds(
-    settings: MindSettings, *, chance: Random | None = None, timing: Timing | None = None
-) -> AsyncIterator[Minds]:
+async def open_minds(settings: MindSettings, *, chance: Random | None = None) -> AsyncIterator[Minds]:
     """The minds, for as long as the block lasts. Raises `UsageError` for settings that are none."""
     from agents.models.claude import Line, open_claude  # noqa: PLC0415 - the SDK takes a second to import
 
@@ -38,7 +38,7 @@ async def open_minds(
             patience_of(settings),
             settings.prices,
             chance=chance or SystemRandom(),
-            timing=timing or Timing(),
+            fallbacks=settings.fallbacks,
         )
         transcripts = Transcripts(settings.transcripts, secret=settings.api_key)
         bench = Bench(settings, caller, transcripts)
@@ -46,6 +46,7 @@ async def open_minds(
             planner=ClaudePlanner(settings, caller, transcripts),
             workers=make_workers(bench),
             descriptions=describe(settings.workers),
+            gauges=caller.service.gauges,
         )
 
 
@@ -56,5 +57,4 @@ def patience_of(settings: MindSettings) -> Patience:
         backoff_cap_s=settings.backoff_cap_s,
         retry_after_cap_s=settings.retry_after_cap_s,
         pause_s=settings.pause_s,
-        spread_s=settings.spread_s,
     )

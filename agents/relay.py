@@ -98,7 +98,7 @@ class Relay:
             except (aiohttp.ClientError, TimeoutError) as error:
                 said = self.without_key(shortened(f"{type(error).__name__}: {error}"))
                 if listener is not None:
-                    listener.fault = CallFault("transient", said)
+                    listener.fault = CallFault("outage", said)
                 response = _error(502, "api_error", said)
         self._open.discard(scope)
         if listener is not None:
@@ -162,7 +162,7 @@ class _Listener:
                     if line.startswith(b"data:"):
                         self.fold.take(_object(line[5:]))
         except Senseless as error:
-            self.fault = CallFault("transient", f"the stream makes no sense: {error}")
+            self.fault = CallFault("broken", f"the stream makes no sense: {error}")
 
     def refused(self, status: int, body: str, headers: Mapping[str, str]) -> None:
         said = _object(body.encode()).get("error")
@@ -210,7 +210,7 @@ class _Listener:
             self.fold.take({"type": "message_delta", "delta": message})
             self.fold.take({"type": "message_stop"})
         except Senseless as error:
-            self.fault = CallFault("transient", f"the answer makes no sense: {error}")
+            self.fault = CallFault("broken", f"the answer makes no sense: {error}")
 
 
 @asynccontextmanager

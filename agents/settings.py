@@ -63,11 +63,11 @@ class MindSettings:
     backoff_first_s: float = 1.0
     backoff_cap_s: float = 60.0
     retry_after_cap_s: float = 60.0
-    """A server may ask for a longer pause; we look again after this one."""
-    pause_s: float = 5.0
+    """A server may ask for a longer wait; we look again after this one."""
+    pause_s: float = 2.0
     """How long the fleet holds back after a limit that names no time."""
-    spread_s: float = 1.0
-    """Over how long calls are spread when a pause ends."""
+    fallbacks: dict[str, str] = field(default_factory=dict)
+    """The model that takes the place of one the service does not know any more."""
     connect_s: float = 15.0
     silence_s: float = 120.0
     """How long a call may go without content; pings are none."""

@@ -12,6 +12,8 @@ from rich.text import Text
 
 from dashboards.figures import duration, money, rate
 from dashboards.safe import safe
+from dashboards.words import waiting_line
+from fleet.core.outages import in_words
 from fleet.core.plan import PLANNER
 from fleet.core.standing import standings
 from fleet.core.state import Attempt, RunState
@@ -63,6 +65,9 @@ class LiveScreen:
         landed = Text(f"{state.commits} of {total} landed")
         bar.add_row(ProgressBar(total=max(1, total), completed=state.commits, width=40), landed)
         rows: list[RenderableType] = [head, bar, Text(_figures(state, now)), *self._agents(state, now)]
+        for scope, outage in state.service.items():
+            waits = waiting_line(in_words(scope, outage), now - outage.since)
+            rows.append(Text(f"! {waits}", style="bold yellow"))
         if questions := state.open_questions():
             texts = (f"? {q.id}: {safe(q.text, limit=240)}  →  fleet answer {q.id} TEXT" for q in questions[:3])
             rows += [Text(text, style="bold yellow") for text in texts]

@@ -3,6 +3,7 @@
 from dashboards.figures import duration, money, rate, tokens
 from dashboards.safe import safe
 from fleet.core.facts import Role
+from fleet.core.outages import in_words
 from fleet.core.state import Incident, RunState
 from fleet.core.usage import Cost
 from fleet.core.views import commits_tested, run_word, spend_by_role, subtask_rows
@@ -101,6 +102,7 @@ def _figures(state: RunState, now: float) -> list[str]:
     if state.red_base and state.commits:
         never = ", ".join(safe(check.command, limit=70) for check in state.red_base)
         lines.append(f"  gate                       NEVER GREEN: {never}; red on the base, and on all that landed")
+    lines += [f"  WAITING                    {safe(in_words(*out), limit=200)}" for out in state.service.items()]
     if state.sandbox == "none":
         lines.append("  sandbox                    NONE: commands ran with your rights")
     return lines

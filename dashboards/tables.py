@@ -5,6 +5,7 @@ from typing import Any
 
 from dashboards.figures import duration, money, rate
 from dashboards.safe import safe, safe_block
+from dashboards.words import waiting_line
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -63,6 +64,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     ]
     if status["why"]:
         lines.append(f"  because    {safe(status['why'], limit=300)}")
+    lines += [f"  WAITING    {waiting_line(wait['said'], wait['seconds'])}" for wait in status["service"]]
     if status["sandbox"] == "none":
         lines.append("  sandbox    NONE: commands run with your rights")
     lines += [f"  note       {safe(text)}" for text in status["warnings"]]

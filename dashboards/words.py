@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import assert_never
 
+from dashboards.figures import duration
 from dashboards.safe import safe
 from fleet.core import facts as f
 from fleet.core.flat import is_flat
+from fleet.core.outages import in_words
 from fleet.core.plan import PLANNER, Plan
-from fleet.core.state import RunState, Version
+from fleet.core.state import Outage, RunState, Version
 
 TITLE = 70
 NOTICED = 12  # notes on a plan
@@ -38,6 +40,8 @@ def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - 
             return f"no further call: {safe(fact.why)}"
         case f.BudgetRanLow():
             return f"{safe(fact.why)}: the planner is told"
+        case f.ServiceChanged():
+            return _service(fact)
         case f.PlanRevised():
             return _revised(state, fact)
         case f.PlanGraded():
@@ -83,6 +87,19 @@ def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - 
             return f"goes on again, asked for by {safe(fact.by)}"
         case _:
             assert_never(fact)
+
+
+def _service(fact: f.ServiceChanged) -> str:
+    whose = f"the models' service, for {safe(fact.scope)}," if fact.scope else "the models' service"
+    if fact.condition == "up":
+        return f"{whose} answers again"
+    outage = Outage(condition=fact.condition, why=fact.why, since=fact.at)
+    return f"WAITING: {safe(in_words(fact.scope, outage), limit=300)}; calls wait, nothing is lost"
+
+
+def waiting_line(said: str, seconds: float) -> str:
+    """What all calls wait for, for a status or a live line."""
+    return f"for {duration(max(0.0, seconds))}: {safe(said, limit=200)}; asked again from time to time"
 
 
 def _nth(number: int) -> str:

@@ -37,7 +37,7 @@ from fleet.folders import RunFolder, make_state_dir, new_run
 from fleet.journal import Journal, held, replay
 from fleet.notes import planner_notes
 from fleet.perform import Performer
-from fleet.ports import FleetError, ModelUse, PlannerBrief, UsageError
+from fleet.ports import FleetError, ModelUse, PlannerBrief, ServiceNews, UsageError
 from fleet.settings import Config, as_policy
 from fleet.staff import Surroundings, staff
 from fleet.world import World
@@ -237,7 +237,7 @@ class Fleet:
     def explained(self, failure: f.Failure) -> str:
         """A failure of the model's service, and what to look at."""
         models, said = self.config.models, failure.summary
-        if "HTTP 401" in said or "HTTP 403" in said:
+        if failure.status in {401, 403}:
             return f"{said}; {models.base_url} was asked with the key in {models.api_key_env}"
         if failure.kind == "configuration":
             names = "planner.model and models.worker choose the models, --base-url the service"
@@ -306,6 +306,7 @@ class Fleet:
             retries=models.retries,
             backoff_first_s=limits.backoff_first_s,
             retry_after_cap_s=models.retry_after_cap_s,
+            fallbacks=dict(models.fallbacks),
             silence_s=models.silence_s,
             call_s=models.call_s,
             compact_at=models.compact_at,
@@ -392,3 +393,13 @@ class _Sketch:
 
     def release(self, *, lost: bool = False) -> None:
         """Nobody counts here."""
+
+    def waits_for(self, condition: f.ServiceCondition) -> bool:
+        del condition
+        return False
+
+    def words(self) -> int:
+        return 0
+
+    async def noticed(self, news: ServiceNews) -> None:
+        """Nobody reads here: what is wrong is in the failure."""

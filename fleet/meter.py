@@ -15,7 +15,7 @@ from fleet.core import facts as f
 from fleet.core.budget import Refusal, over_budget, refusal
 from fleet.core.state import RunState
 from fleet.core.usage import Cost
-from fleet.ports import Clock, ModelUse
+from fleet.ports import Clock, ModelUse, ServiceNews
 
 ROOM = 1.5  # how much more than needed is journalled as held, so that not every call writes it anew
 SLACK = 4  # and how much too much may stay
@@ -92,6 +92,19 @@ class Purse:
     def is_open(self) -> bool:
         state = self._engine.state
         return not state.cancelled and over_budget(state, self._clock.now()) is None
+
+    def waits_for(self, condition: f.ServiceCondition) -> bool:
+        return condition == "limited" or self._engine.state.spent.calls > 0
+
+    def words(self) -> int:
+        questions = self._engine.state.questions.values()
+        return sum(question.about is None and question.answer is not None for question in questions)
+
+    async def noticed(self, news: ServiceNews) -> None:
+        fact = f.ServiceChanged(
+            at=self._clock.now(), scope=news.scope, condition=news.condition, why=news.why, status=news.status
+        )
+        await self._engine.record(fact)
 
     async def reserve(self, meter: "EngineMeter", model: str, cost: Cost) -> f.Failure | None:
         """Set aside what a call may cost; waits where only the calls under way are in the way."""
@@ -195,6 +208,15 @@ class EngineMeter:
 
     def may_call(self) -> bool:
         return self._purse.is_open()
+
+    def waits_for(self, condition: f.ServiceCondition) -> bool:
+        return self._purse.waits_for(condition)
+
+    def words(self) -> int:
+        return self._purse.words()
+
+    async def noticed(self, news: ServiceNews) -> None:
+        await self._purse.noticed(news)
 
     async def reserve(self, model: str, cost: Cost) -> f.Failure | None:
         return await self._purse.reserve(self, model, cost)

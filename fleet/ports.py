@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from fleet.core.facts import CheckRun, Failure, Member, Report
+from fleet.core.facts import CheckRun, Failure, Member, Report, ServiceCondition
 from fleet.core.ids import RunId, Sha, SubtaskId
 from fleet.core.plan import Criterion, Subtask
 from fleet.core.revision import Revision
@@ -38,6 +38,44 @@ class ModelUse:
     doing: str
 
 
+@dataclass(frozen=True, slots=True)
+class ServiceNews:
+    """What a person should know of the models' service: that all wait for it, and why; or that it answers again."""
+
+    scope: str
+    """The family of models it is about; empty: the whole service."""
+    condition: ServiceCondition
+    why: str
+    status: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What is left of one limit of one family of models."""
+
+    family: str
+    counted: str
+    """`requests`, or tokens of `input` or `output`."""
+    limit_a_minute: float
+    left: float
+
+
+@dataclass(frozen=True, slots=True)
+class CallGauges:
+    """The calls to models of this process: kept in memory, for whoever measures."""
+
+    calls: int = 0
+    answers: int = 0
+    faults: Mapping[str, int] = field(default_factory=dict)
+    """By kind."""
+    underway: int = 0
+    waiting: int = 0
+    """Callers whose turn it is not."""
+    granted: tuple[Granted, ...] = ()
+    shut: Mapping[str, ServiceCondition] = field(default_factory=dict)
+    """What all wait for, by family; empty: the whole service."""
+
+
 class Meter(Protocol):
     """Where one conversation reports its calls to models, one at a time, and asks whether there is room for another."""
 
@@ -54,6 +92,16 @@ class Meter(Protocol):
     def release(self, *, lost: bool = False) -> None:
         """There was no answer. `lost`: one was under way, and may have cost all that was set aside."""
         ...
+
+    def waits_for(self, condition: ServiceCondition) -> bool:
+        """Whether a call may wait until this is over. A run that was never answered is rather told what is wrong."""
+        ...
+
+    def words(self) -> int:
+        """How many questions about the whole run a human has answered: one more, and what was shut is tried again."""
+        ...
+
+    async def noticed(self, news: ServiceNews) -> None: ...
 
 
 class Repository(Protocol):

@@ -187,10 +187,12 @@ class Models(Section):
     max_tokens: int = Field(default=16_000, ge=256, le=128_000)
     retries: int = Field(default=4, ge=1, le=100)
     retry_after_cap_s: float = Field(default=60.0, gt=0)
+    ask_after_minutes: float = Field(default=15.0, gt=0)
     silence_s: float = Field(default=120.0, gt=0)
     call_s: float = Field(default=600.0, gt=0)
     compact_at: float = Field(default=0.85, gt=0, le=1)
     compact_to: float = Field(default=0.4, gt=0, lt=1)
+    fallbacks: dict[Name, Name] = {}
     prices: dict[Name, Price] = {}
 
 
@@ -321,5 +323,6 @@ def as_policy(config: Config) -> Policy:
         allow_red_base=config.checks.allow_red_base,
         answer_wait_s=config.limits.answer_wait_minutes * 60,
         flat=config.run.flat,
+        service_wait_s=config.models.ask_after_minutes * 60,
         review=config.run.review,
     )

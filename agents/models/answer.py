@@ -1,7 +1,7 @@
 """The words of a model call: what is asked, what is answered, and what can go wrong. Knows no SDK and no wire."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -11,10 +11,33 @@ Block = dict[str, Any]
 """A content block exactly as the wire has it; assistant blocks go back unchanged."""
 Message = dict[str, Any]
 
-FaultKind = Literal["transient", "configuration", "too_long", "other"]
+FaultKind = Literal[
+    "limit",  # too many calls or tokens for now
+    "outage",  # nobody answers, or the service fails whoever asks
+    "broken",  # an answer that broke off, or that makes no sense
+    "refused",  # the key, its rights or the money behind it: nothing works until a human mends it
+    "gone",  # there is no such model
+    "configuration",  # a request that is none
+    "too_long",
+    "other",
+]
+Counted = Literal["requests", "input", "output"]
 
 
-def _nobody() -> None:
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a service grants: so many a minute, of which so many are left now."""
+
+    limit: float
+    left: float
+
+
+Headroom = Mapping[Counted, Room]
+"""What a response says of the limits; empty where it says nothing."""
+Begun = Callable[[Headroom], None]
+
+
+def _nobody(_: Headroom) -> None:
     """Nobody waits for an answer to begin."""
 
 
@@ -29,8 +52,8 @@ class Request:
     messages: tuple[Message, ...]
     shared: int = 0
     """Blocks at the front of the first message that other conversations begin with, too."""
-    begun: Callable[[], None] = field(default=_nobody, compare=False, repr=False)
-    """Called when the answer begins: what it wrote to the cache can be read from then on."""
+    begun: Begun = field(default=_nobody, compare=False, repr=False)
+    """Called when the answer begins, with what the limits leave: its cache entries can be read from then on."""
     length: int | None = field(default=None, compare=False, repr=False)
     """Its characters, where whoever made it has counted them already."""
 
@@ -110,10 +133,11 @@ class CallFault:
 
     kind: FaultKind
     message: str
+    status: int | None = None
+    """The status of HTTP; None where there was no response."""
     retry_after_s: float | None = None
     """What the server asked for."""
-    limits_fleet: bool = False
-    """Whether every caller should hold back, not only this one."""
+    headroom: Headroom = field(default_factory=dict)
     usage: Usage | None = None
     """What was used up all the same."""
     request_id: str | None = None

@@ -3,25 +3,36 @@
 Knows faults by their kind only; what a wire looks like is the model client's.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from random import Random
 
 import anyio
 
 from agents.models.answer import Answer, CallFault, FaultKind, Model, Request, estimated_tokens
+from agents.models.door import Condition
+from agents.models.pace import Ticket
 from agents.models.prices import Price, dollars
+from agents.models.service import Rhythm, Service
 from agents.transcripts import Transcript
 from fleet.core.facts import Failure, FailureKind
 from fleet.core.usage import Cost, Usage
 from fleet.ports import Meter, ModelUse
 
 _KINDS: dict[FaultKind, FailureKind] = {
-    "transient": "transient",
+    "limit": "transient",
+    "outage": "transient",
+    "broken": "transient",
+    "refused": "configuration",
+    "gone": "configuration",
     "configuration": "configuration",
     "too_long": "too_complex",  # what no longer fits into one conversation wants to be smaller
     "other": "other",
 }
+_CONDITIONS: dict[FaultKind, Condition] = {"limit": "limited", "refused": "refused"}
+_AGAIN: frozenset[FaultKind] = frozenset({"limit", "outage", "broken"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,36 +40,13 @@ class Patience:
     """How often and how long a call is tried again."""
 
     retries: int
-    """Tries of one call."""
+    """Tries of one call, while others get through."""
     backoff_first_s: float
     backoff_cap_s: float
     retry_after_cap_s: float
+    """A server may ask for a longer wait; we look again after this one."""
     pause_s: float
-    spread_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """The time a caller lives in; tests bring their own."""
-
-    now: Callable[[], float] = anyio.current_time
-    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
-
-
-@dataclass(slots=True)
-class Pace:
-    """When the fleet may call again. One for all callers of a service."""
-
-    timing: Timing = field(default_factory=Timing)
-    not_before: float = float("-inf")
-
-    def hold_back(self, seconds: float) -> None:
-        self.not_before = max(self.not_before, self.timing.now() + seconds)
-
-    async def wait_turn(self, spread: Callable[[], float]) -> None:
-        """Until the pause is over; `spread` keeps those who waited from calling all at once."""
-        while (left := self.not_before - self.timing.now()) > 0:
-            await self.timing.sleep(left + spread())
+    """How long a limit holds that names no time."""
 
 
 def backoff_s(failures: int, patience: Patience, chance: Random) -> float:
@@ -77,68 +65,111 @@ class Caller:
         prices: Mapping[str, Price],
         *,
         chance: Random,
-        timing: Timing | None = None,
+        fallbacks: Mapping[str, str] | None = None,
     ) -> None:
         self._model = model
         self._patience = patience
         self._prices = prices
         self._chance = chance
-        self._timing = timing or Timing()
-        self._pace = Pace(self._timing)
+        self._fallbacks = fallbacks or {}
+        self._gone: set[str] = set()
+        self.service = Service(Rhythm(patience.retry_after_cap_s, patience.pause_s), chance)
 
-    async def call(self, request: Request, meter: Meter, transcript: Transcript, *, turn: int) -> Answer | Failure:
-        """One answer, after as many tries as it takes and is allowed."""
-        fault = CallFault("transient", "no call was made")
-        for tries in range(max(1, self._patience.retries)):
-            if tries and not fault.limits_fleet:
-                await self._timing.sleep(self._wait_s(fault, tries))
-            await self._pace.wait_turn(lambda: self._chance.uniform(0, self._patience.spread_s))
-            if (refused := await self._reserve(request, meter)) is not None:
+    def stand_in(self, model: str) -> str:
+        """The model to begin a conversation with: itself, or who was named to take the place of one that is gone."""
+        seen: set[str] = set()
+        while model in self._gone and model in self._fallbacks and model not in seen:
+            seen.add(model)
+            model = self._fallbacks[model]
+        return model
+
+    async def call(
+        self,
+        request: Request,
+        meter: Meter,
+        transcript: Transcript,
+        *,
+        turn: int,
+        clock: anyio.CancelScope | None = None,
+    ) -> Answer | Failure:
+        """One answer, after as many tries as it takes and is allowed. Waiting for its turn is not on `clock`."""
+        tries = 0
+        while True:
+            with _stopped(clock):
+                ticket = await self.service.turn(request.model, meter)
+            await self._tell(meter)
+            if (refused := await self._reserve(request, meter, ticket)) is not None:
                 return refused
-            result = await self._asked(request, meter)
+            if ticket is None:
+                meter.release()
+                return Failure(kind="spent", summary="the budget allows no further call to a model")
+            result = await self._ask(request, meter, ticket)
             if isinstance(result, Answer):
-                model = result.model or request.model
-                what = doing(result)
+                await self._tell(meter)
+                model, what = result.model or request.model, doing(result)
                 await meter.used(self._use(model, result.usage, seconds=result.seconds, turn=turn, doing=what))
                 return result
-            fault = result
-            transcript.write("fault", kind=fault.kind, message=fault.message, request_id=fault.request_id, turn=turn)
-            if fault.usage is not None:
-                lost = "an answer that broke off"
-                await meter.used(self._use(request.model, fault.usage, seconds=fault.seconds, turn=turn, doing=lost))
-            else:
-                meter.release()
-            if fault.kind != "transient":
-                break
-            if fault.limits_fleet:
-                self._pace.hold_back(self._pause_s(fault, tries))
-        return as_failure(fault, request.model)
+            shared = self.service.failed(ticket, result)
+            await self._note(request, result, meter, transcript, turn=turn)
+            if shared and self._waits(meter, result):
+                continue
+            if result.kind == "gone" and (other := self._instead_of(request.model)) != request.model:
+                if turn > 1:  # a conversation stays with the model it began with
+                    return _begin_anew(request, other)
+                request = replace(request, model=other)
+                continue
+            tries += 1
+            if result.kind not in _AGAIN or tries >= self._patience.retries:
+                return as_failure(result, request.model)
+            await anyio.sleep(backoff_s(tries, self._patience, self._chance))
 
-    async def _reserve(self, request: Request, meter: Meter) -> Failure | None:
-        """What the call may cost at most is set aside before it is made."""
+    async def _reserve(self, request: Request, meter: Meter, ticket: Ticket | None) -> Failure | None:
+        """What the call may cost at most is set aside before it is made. Without it nobody's turn is used."""
         most = Usage(cache_write=estimated_tokens(request), output=request.max_tokens)
         cost = dollars(request.model, most, self._prices)
-        return await meter.reserve(request.model, Cost(calls=1, tokens=most.total, dollars=cost))
-
-    async def _asked(self, request: Request, meter: Meter) -> Answer | CallFault:
+        reserved = False
         try:
-            return await self._model.ask(request)
+            refused = await meter.reserve(request.model, Cost(calls=1, tokens=most.total, dollars=cost))
+            reserved = refused is None
+        finally:
+            if ticket is not None and not reserved:
+                self.service.dropped(ticket)
+        return refused
+
+    async def _ask(self, request: Request, meter: Meter, ticket: Ticket) -> Answer | CallFault:
+        try:
+            heard = replace(request, begun=lambda headroom: self.service.begun(ticket, headroom))
+            result = await self._model.ask(heard)
         except BaseException:  # stopped under way: what was generated so far is paid for
+            self.service.dropped(ticket)
             meter.release(lost=True)
             raise
+        if isinstance(result, Answer):
+            self.service.answered(ticket, result)
+        return result
 
-    def _wait_s(self, fault: CallFault, tries: int) -> float:
-        backoff = backoff_s(tries, self._patience, self._chance)
-        if fault.retry_after_s is None:
-            return backoff
-        return min(fault.retry_after_s, self._patience.retry_after_cap_s) + backoff
+    def _waits(self, meter: Meter, fault: CallFault) -> bool:
+        """Whether to wait with all others: a run that no model ever answered is told at once what is wrong."""
+        return meter.waits_for(_CONDITIONS.get(fault.kind, "down"))
 
-    def _pause_s(self, fault: CallFault, tries: int) -> float:
-        """What was asked for, but never nothing: a server may say `retry-after: 0` for ever."""
-        least = backoff_s(tries + 1, self._patience, self._chance)
-        if fault.retry_after_s is not None:
-            return max(least, min(fault.retry_after_s, self._patience.retry_after_cap_s))
-        return min(self._patience.pause_s * 2.0 ** min(tries, 32), self._patience.retry_after_cap_s)
+    def _instead_of(self, gone: str) -> str:
+        self._gone.add(gone)
+        return self.stand_in(gone)
+
+    async def _note(
+        self, request: Request, fault: CallFault, meter: Meter, transcript: Transcript, *, turn: int
+    ) -> None:
+        transcript.write("fault", kind=fault.kind, message=fault.message, request_id=fault.request_id, turn=turn)
+        await self._tell(meter)
+        if fault.usage is not None:
+            lost = "an answer that broke off"
+            await meter.used(self._use(request.model, fault.usage, seconds=fault.seconds, turn=turn, doing=lost))
+        else:
+            meter.release()
+
+    async def _tell(self, meter: Meter) -> None:
+        for news in self.service.news():
+            await meter.noticed(news)
 
     def _use(self, model: str, usage: Usage, *, seconds: float, turn: int, doing: str) -> ModelUse:
         cost = dollars(model, usage, self._prices)
@@ -148,7 +179,26 @@ class Caller:
 def as_failure(fault: CallFault, model: str) -> Failure:
     """What a call that stays without an answer means for whoever made it."""
     evidence = f"model {model}" + (f", request {fault.request_id}" if fault.request_id else "")
-    return Failure(kind=_KINDS[fault.kind], summary=fault.message, evidence=evidence)
+    return Failure(kind=_KINDS[fault.kind], summary=fault.message, evidence=evidence, status=fault.status)
+
+
+def _begin_anew(request: Request, other: str) -> Failure:
+    summary = f"the model {request.model} is gone; the next attempt begins with {other}"
+    return Failure(kind="transient", summary=summary, status=404)
+
+
+@contextmanager
+def _stopped(clock: anyio.CancelScope | None) -> Iterator[None]:
+    """The time inside does not count for `clock`."""
+    if clock is None:
+        yield
+        return
+    left = clock.deadline - anyio.current_time()
+    clock.deadline = math.inf
+    try:
+        yield
+    finally:
+        clock.deadline = anyio.current_time() + left
 
 
 _HINTS = ("path", "command", "pattern", "text")

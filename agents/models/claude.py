@@ -4,7 +4,7 @@ Never retries and never waits for a turn: that is `calls.py`'s. Import this file
 """
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,8 +16,8 @@ import httpx2
 from anthropic import AsyncStream
 from anthropic.types import RawMessageStreamEvent
 
-from agents.models.answer import Answer, Block, CallFault, Request
-from agents.models.faults import from_error, shortened
+from agents.models.answer import Answer, Begun, Block, CallFault, Request
+from agents.models.faults import from_error, headroom, shortened
 from agents.models.stream import Fold, Senseless
 from fleet.ports import UsageError
 
@@ -114,12 +114,14 @@ class Claude:
                 fault = _fault(error)
         seconds = anyio.current_time() - began
         if quiet.cancelled_caught:
-            fault = CallFault("transient", f"no content for {self._line.silence_s:g} s")
+            fault = CallFault("outage", f"no content for {self._line.silence_s:g} s")
         elif whole.cancelled_caught:
-            fault = CallFault("transient", f"not finished after {self._line.call_s:g} s")
+            fault = CallFault("outage", f"not finished after {self._line.call_s:g} s")
         if fault is None:
             return fold.answer(request_id=request_id, seconds=seconds)
         used = fold.usage if fold.begun else None
+        if fault.kind == "outage" and fault.status is None and fold.begun:
+            fault = replace(fault, kind="broken")  # it was there: what broke is this one answer
         said = self._without_key(fault.message)  # a fault goes into the journal
         return replace(fault, message=said, usage=used, request_id=fault.request_id or request_id, seconds=seconds)
 
@@ -142,7 +144,7 @@ class Claude:
         stream: AsyncStream[RawMessageStreamEvent],
         fold: Fold,
         quiet: anyio.CancelScope,
-        begun: Callable[[], None],
+        begun: Begun,
     ) -> CallFault | None:
         """Fold the raw events (the SDK's own drop pings and unknown fields); None when the stream came to an end."""
         headers = stream.response.headers
@@ -155,12 +157,12 @@ class Claude:
                     return _event_fault(event, headers)
                 fold.take(event)
                 if event.get("type") == "message_start":
-                    begun()
+                    begun(headroom(headers))
                 quiet.deadline = anyio.current_time() + self._line.silence_s
                 if fold.finished:
                     return None
         except (Senseless, UnicodeDecodeError) as error:
-            return CallFault("transient", f"the stream makes no sense: {shortened(str(error))}")
+            return CallFault("outage", f"the stream makes no sense: {shortened(str(error))}")
         finally:
             with anyio.move_on_after(_CLOSE_S, shield=True):
                 await stream.close()
@@ -240,4 +242,4 @@ def _fault(error: anthropic.APIError | httpx2.HTTPError | httpx2.StreamError) ->
         )
     cause = error.__cause__ or error
     said = shortened(f"{type(cause).__name__}: {cause}".rstrip(": "))
-    return CallFault("configuration" if "CERTIFICATE_VERIFY_FAILED" in said else "transient", said)
+    return CallFault("configuration" if "CERTIFICATE_VERIFY_FAILED" in said else "outage", said)

@@ -5,26 +5,29 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from agents.models.answer import CallFault, FaultKind
+from agents.models.answer import CallFault, Counted, FaultKind, Headroom, Room
 
 _SAID = 600  # characters of a server's message that are kept
 
 _TYPES: dict[str, FaultKind] = {
-    "rate_limit_error": "transient",
-    "overloaded_error": "transient",
-    "api_error": "transient",
-    "timeout_error": "transient",
-    "conflict_error": "transient",
-    "authentication_error": "configuration",
-    "billing_error": "configuration",
-    "permission_error": "configuration",
-    "not_found_error": "configuration",
+    "rate_limit_error": "limit",
+    "overloaded_error": "outage",
+    "api_error": "outage",
+    "timeout_error": "outage",
+    "conflict_error": "outage",
+    "authentication_error": "refused",
+    "billing_error": "refused",
+    "permission_error": "refused",
+    "not_found_error": "gone",
     "invalid_request_error": "configuration",
     "request_too_large": "too_long",
 }
-_LIMITS = frozenset({"rate_limit_error", "overloaded_error"})
+_STATUSES: dict[int, FaultKind] = {401: "refused", 402: "refused", 403: "refused", 404: "gone", 429: "limit"}
+_PASSING = frozenset({200, 408, 409, 425})
 _SPENT = ("spend_limit", "credit", "billing")  # no wait mends these
 _TOO_LONG = ("prompt is too long", "too many tokens", "exceed context limit", "context window")
+_PASSES: frozenset[FaultKind] = frozenset({"limit", "outage"})
+_COUNTED: dict[Counted, str] = {"requests": "requests", "input": "input-tokens", "output": "output-tokens"}
 
 
 def from_error(
@@ -38,16 +41,16 @@ def from_error(
 ) -> CallFault:
     """The fault behind an error answer, or behind an error event in a stream (whose status is 200)."""
     kind = _kind(status, type_, message)
-    if kind == "transient" and any(word in (code or "") for word in _SPENT):
-        kind = "configuration"
-    if kind == "transient" and headers.get("x-should-retry", "").lower() == "false":
+    if kind in _PASSES and any(word in (code or "") for word in _SPENT):
+        kind = "refused"
+    if kind in _PASSES and headers.get("x-should-retry", "").lower() == "false":
         kind = "other"
-    limits = kind == "transient" and (status in {429, 529} or type_ in _LIMITS)
     return CallFault(
         kind=kind,
         message=f"{_title(status, type_)}: {shortened(message)}",
-        retry_after_s=retry_after_s(headers, now=now) if kind == "transient" else None,
-        limits_fleet=limits,
+        status=status,
+        retry_after_s=retry_after_s(headers, now=now) if kind in _PASSES else None,
+        headroom=headroom(headers),
         request_id=headers.get("request-id"),
     )
 
@@ -61,13 +64,24 @@ def _kind(status: int, type_: str | None, message: str) -> FaultKind:
         return "too_long"
     if type_ in _TYPES:
         return _TYPES[type_]
-    if status in {200, 408, 409, 425, 429} or status >= 500:  # noqa: PLR2004 - HTTP's own
-        return "transient"
-    return "configuration"
+    if status in _PASSING or status >= 500:  # noqa: PLR2004 - HTTP's own
+        return "outage"
+    return _STATUSES.get(status, "configuration")
 
 
 def _is_too_long(message: str) -> bool:
     return any(phrase in message.lower() for phrase in _TOO_LONG)
+
+
+def headroom(headers: Mapping[str, str]) -> Headroom:
+    """What the rate-limit headers grant; a limit that is none is left out."""
+    found: dict[Counted, Room] = {}
+    for counted, name in _COUNTED.items():
+        limit = _number(headers.get(f"anthropic-ratelimit-{name}-limit"))
+        left = _number(headers.get(f"anthropic-ratelimit-{name}-remaining"))
+        if limit and left is not None:
+            found[counted] = Room(limit, left)
+    return found
 
 
 def shortened(message: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.models.answer import Answer, Block, CallFault
+from agents.models.answer import Answer, Block, CallFault, FaultKind
 from agents.text import well_formed
 from fleet.core.usage import Usage
 
@@ -111,7 +111,8 @@ class Fold:
         """What came of it: a complete answer, or a fault and nothing that could be acted upon."""
         used = self.usage if self.begun else None
         if not self.finished or not all(piece.closed for piece in self._pieces.values()):
-            return CallFault("transient", "the stream broke off before its end", usage=used, seconds=seconds)
+            kind: FaultKind = "broken" if self.begun else "outage"
+            return CallFault(kind, "the stream broke off before its end", usage=used, seconds=seconds)
         blocks: list[Block] = []
         broken: dict[str, str] = {}
         try:
@@ -119,7 +120,7 @@ class Fold:
                 blocks.append(_joined(piece, broken))
             json.dumps(blocks, ensure_ascii=False).encode("utf-8")
         except (KeyError, TypeError, ValueError, RecursionError) as error:
-            return CallFault("transient", f"a content block that makes no sense: {error}", usage=used, seconds=seconds)
+            return CallFault("broken", f"a content block that makes no sense: {error}", usage=used, seconds=seconds)
         return Answer(tuple(blocks), self.stop_reason, self.usage, self.model, request_id, seconds, broken)
 
 

@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 import anyio
 
-from agents.models.answer import Answer, CallFault, Model, Request, estimated_tokens
+from agents.models.answer import Answer, CallFault, Headroom, Model, Request, estimated_tokens
 from agents.models.prices import limits_of
 
 LIFETIME_S = 270.0
@@ -56,10 +56,10 @@ class Warmed:
     async def _lead(self, request: Request, prefix: _Prefix) -> Answer | CallFault:
         leader = prefix.leader = anyio.Event()
 
-        def begun() -> None:
+        def begun(headroom: Headroom) -> None:
             prefix.warm_until = self.now() + LIFETIME_S
             leader.set()
-            request.begun()
+            request.begun(headroom)
 
         try:
             return await self.model.ask(replace(request, begun=begun))

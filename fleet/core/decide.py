@@ -8,6 +8,7 @@ from functools import lru_cache
 from graphlib import TopologicalSorter
 
 from fleet.core import facts as f
+from fleet.core import outages
 from fleet.core.areas import allowance, conversations, planning_of, seen_by
 from fleet.core.blame import sent_back
 from fleet.core.budget import low_budget, over_budget, over_subtask_budget, wakes
@@ -60,6 +61,7 @@ def next_wake(state: RunState, now: float) -> float | None:
     if questions := state.open_questions():
         times.append(_waits_until(state, questions))
     times += wakes(state, now)
+    times += [outages.asked_at(state, scope, outage) for scope, outage in state.service.items()]
     return min((at for at in times if at > now), default=None)
 
 
@@ -128,6 +130,13 @@ def _misconfigured(state: RunState, now: float) -> Iterator[f.Fact]:
             options=("go on",),
             evidence=failure.evidence,
         )
+
+
+def _service(state: RunState, now: float) -> Iterator[f.Fact]:
+    """A human is told what the whole run waits for: at once where only a human can mend it, else when it lasts."""
+    for scope, outage in state.service.items():
+        if state.spent.calls and now >= outages.asked_at(state, scope, outage):
+            yield outages.question(scope, outage, now)
 
 
 def _unreachable(state: RunState, now: float) -> Iterator[f.Fact]:
@@ -366,6 +375,7 @@ RULES: tuple[Callable[[RunState, float], Iterator[f.Fact]], ...] = (
     _cancel,
     _bad_base,
     _misconfigured,
+    _service,
     _unreachable,
     _guilty,
     _remedies,

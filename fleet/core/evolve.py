@@ -16,6 +16,7 @@ from fleet.core.revision import Revision, apply
 from fleet.core.state import (
     Attempt,
     Incident,
+    Outage,
     Question,
     RunState,
     SubtaskState,
@@ -76,6 +77,8 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
             return _model_called(state, fact)
         case f.CallsHeld() | f.CallLost() | f.CallRefused() | f.BudgetRanLow():
             return _budgeted(state, fact)
+        case f.ServiceChanged():
+            return _service_changed(state, fact)
         case f.PlanRevised():
             return _revised(state, fact)
         case f.PlanGraded():
@@ -106,7 +109,7 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
             return _publish_failed(state, fact)
         case f.QuestionAsked():
             question = (fact.about, fact.question, fact.options, fact.evidence)
-            return _asked(state, *question, by="fleet", at=fact.at, planner=fact.planner)
+            return _asked(state, *question, by="fleet", at=fact.at, planner=fact.planner, service=fact.service)
         case f.QuestionAnswered():
             return _answered(state, fact)
         case f.RetryRequested():
@@ -133,7 +136,8 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
 def _engine_started(state: RunState, fact: f.EngineStarted) -> RunState:
     idle = _each_attempt(state, lambda attempt: replace(attempt, working=False))
     taken = replace(idle, epoch=fact.epoch, draining=False, sandbox=fact.sandbox or state.sandbox)
-    doubted = replace(taken, doubt=state.doubt + state.held, held=Cost())  # nothing, where the last engine said goodbye
+    fresh = replace(taken, service={})  # its calls will find out anew
+    doubted = replace(fresh, doubt=state.doubt + state.held, held=Cost())  # nothing, where the last engine said goodbye
     return replace(doubted, active_s=state.seconds(state.last_at), engine_since=fact.at)
 
 
@@ -149,6 +153,20 @@ def _budgeted(state: RunState, fact: f.CallsHeld | f.CallLost | f.CallRefused | 
             return replace(state, low=fact.why)
         case _:
             assert_never(fact)
+
+
+def _service_changed(state: RunState, fact: f.ServiceChanged) -> RunState:
+    if fact.condition == "up":
+        state = replace(state, service={scope: out for scope, out in state.service.items() if scope != fact.scope})
+        for question in state.open_questions():
+            if question.service == fact.scope:
+                settled = replace(question, answer="the service answers again", answered_by="fleet")
+                state = replace(state, questions={**state.questions, question.id: settled})
+        return state
+    known = state.service.get(fact.scope)
+    since = known.since if known is not None and known.condition == fact.condition else fact.at
+    outage = Outage(condition=fact.condition, why=fact.why, since=since)
+    return replace(state, service={**state.service, fact.scope: outage})
 
 
 def _limits_changed(state: RunState, fact: f.LimitsChanged) -> RunState:
@@ -519,9 +537,12 @@ def _asked(
     at: float,
     area: Area = None,
     planner: bool = False,
+    service: str | None = None,
 ) -> RunState:
     id_: QuestionId = f"q{len(state.questions) + 1}"
-    question = Question(id_, about, text, options, evidence, by=by, asked_at=at, area=area, planner=planner)
+    question = Question(
+        id_, about, text, options, evidence, by=by, asked_at=at, area=area, planner=planner, service=service
+    )
     state = replace(state, questions={**state.questions, id_: question})
     if about is None:
         return state
@@ -533,6 +554,9 @@ def _answered(state: RunState, fact: f.QuestionAnswered) -> RunState:
     question = state.questions[fact.question]
     answered = replace(question, answer=fact.answer, answered_by=fact.by)
     state = replace(state, questions={**state.questions, question.id: answered})
+    if question.service is not None:  # whoever waits for the service hears of it; the planner has no use for it
+        quiet = {scope: replace(o, heard=o.heard and scope != question.service) for scope, o in state.service.items()}
+        return replace(state, service=quiet)
     if question.about is not None:
         helped = _forgiven(state, replace(state.subtasks[question.about], question=None), fact.at)
         state = _put(state, helped)

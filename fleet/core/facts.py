@@ -39,6 +39,12 @@ Strategy = Literal["first", "retry", "resolve", "alternative", "split", "human"]
 Remedy = Literal["retry", "resolve", "planner", "skip"]
 Role = Literal["planner", "sub_planner", "worker", "resolver"]
 """What a call to a model was for."""
+ServiceCondition = Literal[
+    "up",
+    "down",  # nobody answers, or it fails whoever asks
+    "limited",  # a limit that holds for long
+    "refused",  # the key, its rights or the money behind it
+]
 Ending = Literal["landed", "partial", "cancelled", "aborted", "budget", "failed"]
 
 
@@ -48,6 +54,8 @@ class Failure(Shape):
     kind: FailureKind
     summary: str
     evidence: str = ""
+    status: int | None = None
+    """What a service said in HTTP, where that is why."""
 
 
 class Report(Shape):
@@ -214,6 +222,17 @@ class BudgetRanLow(Happened):
     why: str
 
 
+class ServiceChanged(Happened):
+    """What all calls wait for at the models' service, or that it answers again. Only of what lasts."""
+
+    kind: Literal["service_changed"] = "service_changed"
+    scope: str = ""
+    """The family of models it is about; empty: the whole service."""
+    condition: ServiceCondition
+    why: str = ""
+    status: int | None = None
+
+
 class PlanRevised(Happened):
     kind: Literal["plan_revised"] = "plan_revised"
     call: int | None
@@ -358,6 +377,8 @@ class QuestionAsked(Happened):
     evidence: str = ""
     planner: bool = False
     """The planner does not answer. It holds nothing back, and is settled as soon as the planner does."""
+    service: str | None = None
+    """Of a question about the models' service: the family that waits, or empty for all of it."""
 
 
 class QuestionAnswered(Happened):
@@ -431,6 +452,7 @@ Fact = (
     | CallLost
     | CallRefused
     | BudgetRanLow
+    | ServiceChanged
     | PlanRevised
     | PlanGraded
     | PlannerFailed

@@ -58,5 +58,7 @@ class Policy(Shape):
     """Models of workers that have several, from the one they begin with upwards."""
     flat: bool = False
     """Whether the epic is one subtask, whatever the planner makes of it."""
+    service_wait_s: float = Field(default=900, gt=0)
+    """How long the models' service may fail everybody before a human is asked."""
     review: bool = False
     """Whether the first plan waits for a human's approval."""

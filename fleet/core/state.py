@@ -6,7 +6,18 @@ All values are frozen; `evolve.py` alone makes new ones.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from fleet.core.facts import CheckRun, Ending, Failure, FailureKind, Member, Remedy, Report, Role, Strategy
+from fleet.core.facts import (
+    CheckRun,
+    Ending,
+    Failure,
+    FailureKind,
+    Member,
+    Remedy,
+    Report,
+    Role,
+    ServiceCondition,
+    Strategy,
+)
 from fleet.core.ids import QuestionId, RunId, Sha, SubtaskId
 from fleet.core.plan import PLANNER, Plan, Subtask
 from fleet.core.policy import Policy
@@ -113,8 +124,21 @@ class Question:
     """The area whose planner asked."""
     planner: bool = False
     """It is about the planner not answering."""
+    service: str | None = None
+    """The part of the models' service it is about; it is settled when that answers again."""
     answer: str | None = None
     answered_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """What all calls to a part of the models' service wait for."""
+
+    condition: ServiceCondition
+    why: str
+    since: float
+    heard: bool = True
+    """Whether anything was heard of it since a human answered a question about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +314,8 @@ class RunState:
     planning: Planning = Planning()
     areas: Mapping[SubtaskId, Planning] = field(default_factory=dict)
     """Where the conversation with the planner of each area stands."""
+    service: Mapping[str, Outage] = field(default_factory=dict)
+    """Parts of the models' service that don't answer: families of models, or empty for all of it."""
     questions: Mapping[QuestionId, Question] = field(default_factory=dict)
     incidents: tuple[Incident, ...] = ()
     spend: Mapping[Role, Spend] = field(default_factory=dict)

@@ -10,9 +10,10 @@ from fleet.core.decide import awaits_approval
 from fleet.core.facts import Role
 from fleet.core.flat import is_flat
 from fleet.core.ids import SubtaskId
+from fleet.core.outages import in_words
 from fleet.core.plan import Subtask
 from fleet.core.standing import Standing, counts, standing, standings
-from fleet.core.state import Incident, Question, RunState, SubtaskState, Tried
+from fleet.core.state import Incident, Outage, Question, RunState, SubtaskState, Tried
 from fleet.core.usage import Spend
 
 EVIDENCE = 3_000  # characters of evidence a planner sees of one failure
@@ -169,6 +170,7 @@ def status(state: RunState, now: float, *, alive: bool) -> dict[str, Any]:
         "simulated": state.simulated,
         "sandbox": state.sandbox,
         "seconds": round(state.seconds(now), 3),
+        "service": [service_view(scope, outage, now) for scope, outage in state.service.items()] if alive else [],
         "questions": [question_view(question) for question in state.open_questions()],
         "result_branch": state.result_branch if state.published else None,
         "base": state.base,
@@ -199,6 +201,18 @@ def planner_health(state: RunState, now: float) -> dict[str, Any]:
         "failures_in_a_row": planning.failures,
         "last_failure": failing.summary if failing is not None else None,
         "next_try_s": round(max(0.0, planning.not_before - now), 1) if failing is not None else None,
+    }
+
+
+def service_view(scope: str, outage: Outage, now: float) -> dict[str, Any]:
+    """What calls wait for at the models' service."""
+    return {
+        "family": scope or None,
+        "condition": outage.condition,
+        "why": outage.why,
+        "since": outage.since,
+        "seconds": round(now - outage.since, 3),
+        "said": in_words(scope, outage),
     }
 
 

@@ -17,10 +17,10 @@ from aiohttp import web
 from agents.minds import Minds, open_minds
 from agents.models.claude import Claude, Line, open_claude
 from agents.settings import MindSettings
-from fleet.core.facts import Failure
+from fleet.core.facts import Failure, ServiceCondition
 from fleet.core.plan import Criterion, Subtask
 from fleet.core.usage import Cost
-from fleet.ports import NO_EXTRAS, CommandResult, DeskError, Extras, ModelUse, WorkerBrief
+from fleet.ports import NO_EXTRAS, CommandResult, DeskError, Extras, ModelUse, ServiceNews, WorkerBrief
 
 Body = dict[str, Any]
 Reply = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -83,12 +83,12 @@ def use(tool: str, given: Body | None = None, *, id: str = "toolu_1", raw: str |
     return block if raw is None else {**block, "raw": raw}
 
 
-def sse(told: Sequence[tuple[str, Body]], *, then: str = "end") -> Reply:
+def sse(told: Sequence[tuple[str, Body]], *, then: str = "end", headers: dict[str, str] | None = None) -> Reply:
     """Streams events; `then` the stream ends, hangs, or goes on with pings."""
 
     async def reply(request: web.Request) -> web.StreamResponse:
-        headers = {"content-type": "text/event-stream", "request-id": "req_1"}
-        response = web.StreamResponse(headers=headers)
+        said = {"content-type": "text/event-stream", "request-id": "req_1", **(headers or {})}
+        response = web.StreamResponse(headers=said)
         await response.prepare(request)
         for name, data in told:
             await response.write(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode())
@@ -163,7 +163,7 @@ async def model() -> AsyncIterator[Script]:
 
 
 def settings_for(script: Script, folder: Path, **changes: Any) -> MindSettings:
-    quick = {"backoff_first_s": 0.001, "backoff_cap_s": 0.002, "pause_s": 0.001, "spread_s": 0.001, "retries": 3}
+    quick = {"backoff_first_s": 0.001, "backoff_cap_s": 0.002, "pause_s": 0.001, "retries": 3}
     return MindSettings(base_url=script.url, api_key=KEY, transcripts=folder / "transcripts", **{**quick, **changes})
 
 
@@ -186,14 +186,18 @@ async def client_for(script: Script, *, silence_s: float = 5, call_s: float = 10
 class Purse:
     """A meter that allows so many calls."""
 
-    calls_left: int = 1000
+    calls: int = 1000
     uses: list[ModelUse] = field(default_factory=list)
     reserved: list[Cost] = field(default_factory=list)
     released: list[bool] = field(default_factory=list)
+    answered_before: bool = False
+    """Whether a model ever answered: what fails then is waited for."""
+    news: list[ServiceNews] = field(default_factory=list)
+    said: int = 0
+    """Words of a human."""
 
     def may_call(self) -> bool:
-        self.calls_left -= 1
-        return self.calls_left >= 0
+        return len(self.uses) < self.calls
 
     async def reserve(self, model: str, cost: Cost) -> Failure | None:
         del model
@@ -205,6 +209,15 @@ class Purse:
 
     def release(self, *, lost: bool = False) -> None:
         self.released.append(lost)
+
+    def waits_for(self, condition: ServiceCondition) -> bool:
+        return condition == "limited" or self.answered_before
+
+    def words(self) -> int:
+        return self.said
+
+    async def noticed(self, news: ServiceNews) -> None:
+        self.news.append(news)
 
 
 @dataclass

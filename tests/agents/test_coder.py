@@ -138,7 +138,7 @@ async def test_no_call_is_made_when_the_budget_is_spent(
     model: Script, tmp_path: Path, brief: WorkerBrief, desk: FolderDesk
 ) -> None:
     model.will(says(use("bash", {"command": "true"})))
-    outcome = await attempt(model, tmp_path, brief, desk, Purse(calls_left=2))
+    outcome = await attempt(model, tmp_path, brief, desk, Purse(calls=2))
     assert isinstance(outcome, Failure)
     assert outcome.kind == "spent"
     assert len(model.asked) == 2

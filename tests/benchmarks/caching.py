@@ -24,11 +24,11 @@ from agents.settings import MindSettings
 from agents.simulated.script import parse_script
 from agents.simulated.server import serve
 from agents.transcripts import Transcripts
-from fleet.core.facts import Failure, Report
+from fleet.core.facts import Failure, Report, ServiceCondition
 from fleet.core.plan import Criterion, Subtask
 from fleet.core.usage import Cost, Usage
 from fleet.notes import layout
-from fleet.ports import NO_EXTRAS, CommandResult, Extras, ModelUse, Worker, WorkerBrief
+from fleet.ports import NO_EXTRAS, CommandResult, Extras, ModelUse, ServiceNews, Worker, WorkerBrief
 from tests.benchmarks.side_by_side import HEAD, Figure, name_of, room, say
 
 ATTEMPTS = 100
@@ -86,6 +86,15 @@ class Count:
 
     def release(self, *, lost: bool = False) -> None:
         del lost
+
+    def waits_for(self, condition: ServiceCondition) -> bool:
+        return bool(condition)
+
+    def words(self) -> int:
+        return 0
+
+    async def noticed(self, news: ServiceNews) -> None:
+        """Nothing is wrong here."""
 
     @property
     def share(self) -> float:

@@ -112,7 +112,7 @@ async def test_cancelling_ends_everything_that_runs(kind: str, open_stand: OpenS
 @pytest.mark.parametrize("kind", RIGS)
 async def test_nothing_begins_when_the_budget_is_spent(kind: str, open_stand: OpenStand) -> None:
     async with open_stand(kind) as stand:
-        stand.purse.calls_left = 0
+        stand.purse.calls = 0
         stand.rig.reports({"status": "done", "summary": "x"}, first="touch begun")
         failure = await stand.works()
         assert "begun" not in await stand.desk.list(".")

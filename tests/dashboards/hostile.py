@@ -19,6 +19,7 @@ from fleet.core.facts import (
     CheckRun,
     Fact,
     PlanGraded,
+    ServiceChanged,
 )
 from fleet.core.state import RunState
 from fleet.core.usage import Cost
@@ -49,6 +50,7 @@ LATER: tuple[Fact, ...] = (
     BudgetRanLow(at=0, why="80% of the budget of $5 is used"),
     CallRefused(at=0, why="the run's budget of $5 does not cover another call"),
     PlanGraded(at=0, version=1, warnings=("app.py is hot: 8 subtasks change it",)),
+    ServiceChanged(at=0, scope="opus", condition="limited", why="HTTP 429 rate_limit_error: slow down", status=429),
 )
 """Kinds that the journal of the first version does not hold."""
 

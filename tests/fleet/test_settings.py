@@ -59,7 +59,8 @@ def test_the_policy_and_the_sections_agree_in_defaults_and_bounds() -> None:
         ("settle_s", Planner, "settle_s"),
         *((f"max_planner_{name}", Planner, f"max_{name}") for name in ("calls", "failures")),
     ]
-    assert {pair[0] for pair in pairs} | {"answer_wait_s", "check_base", "ladders"} == set(Policy.model_fields)
+    apart = {"answer_wait_s", "service_wait_s", "check_base", "ladders"}
+    assert {pair[0] for pair in pairs} | apart == set(Policy.model_fields)
     for name, section, key in pairs:
         assert bounds(Policy, name) == bounds(section, key), name
 
@@ -91,6 +92,7 @@ def test_every_setting_reaches_the_policy() -> None:
                 "subtask_tokens": 5000,
             },
             "landing": {"batch": 12, "slots": 3, "every_commit": True, "every_commit_within_s": 5},
+            "models": {"ask_after_minutes": 1},
             "checks": {"gate": "make test", "allow_red_base": True, "reruns": 3},
             "workers": {"coder": {"models": ["a", "b"]}, "quick": {"models": ["a"]}},
         }
@@ -98,7 +100,7 @@ def test_every_setting_reaches_the_policy() -> None:
     policy = as_policy(
         config.model_copy(update={"limits": config.limits.model_copy(update={"answer_wait_minutes": 2})})
     )
-    assert policy.answer_wait_s == 120
+    assert (policy.answer_wait_s, policy.service_wait_s) == (120, 60)
     assert policy.ladders == {"coder": ("a", "b")}
     unchanged = [name for name in Policy.model_fields if getattr(policy, name) == getattr(Policy(), name)]
     assert unchanged == []

@@ -12,7 +12,10 @@ LONGER_MODULES: dict[str, int] = {
     "fleet/core/evolve.py": 620,  # everything that changes state is in one file
     "fleet/core/facts.py": 500,  # a list of what can happen
 }
-LONGER_FUNCTIONS: dict[str, int] = {}
+LONGER_FUNCTIONS: dict[str, int] = {
+    "fleet/core/evolve.py:_after": 90,  # one case a fact
+    "dashboards/words.py:said": 90,  # the same
+}
 
 # How many handlers of a file may catch everything without raising it again.
 BROAD_EXCEPTS: dict[str, int] = {

@@ -1,68 +1,52 @@
-"""When a call is made, how often it is tried, and how long the fleet holds back. Time is ours here."""
+"""How often one call is tried, what a failure of it is called, and what is told of it. Time is ours here."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import anyio
 import pytest
 
 from agents.models.answer import Answer, CallFault, Request
-from agents.models.calls import Caller, Patience, Timing, backoff_s
+from agents.models.calls import Caller, Patience, backoff_s
 from agents.transcripts import Transcript
 from fleet.core.facts import Failure
 from fleet.core.usage import Usage
 from tests.agents.conftest import SEEDED, Purse
+from tests.agents.timeless import TIMELESS
 
 pytestmark = pytest.mark.anyio
-PATIENCE = Patience(retries=4, backoff_first_s=1, backoff_cap_s=8, retry_after_cap_s=120, pause_s=5, spread_s=1)
-REQUEST = Request("claude-haiku-5-5", 100, "", (), ())
-FINE = Answer((), "end_turn", Usage(output=1), "claude-haiku-5-5")
-BROKEN = CallFault("transient", "broken", usage=Usage(input=7))
+PATIENCE = Patience(retries=4, backoff_first_s=1, backoff_cap_s=8, retry_after_cap_s=120, pause_s=5)
+HAIKU, SONNET = "claude-haiku-5-5", "claude-sonnet-5-5"
+REQUEST = Request(HAIKU, 100, "", (), ())
+FINE = Answer((), "end_turn", Usage(output=1), HAIKU)
+BROKEN = CallFault("broken", "broken", usage=Usage(input=7))
 
 
-@dataclass
-class Hours:
-    """A clock that only moves when someone sleeps."""
-
-    at: float = 1000.0
-    slept: list[float] = field(default_factory=list)
-
-    def now(self) -> float:
-        return self.at
-
-    async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        until = self.at + seconds
-        for _ in range(30):  # so that all who sleep have lain down before the first one wakes up
-            await anyio.lowlevel.checkpoint()
-        self.at = max(self.at, until)
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, object]]:
+    return TIMELESS
 
 
 @dataclass
 class Replies:
-    """A model that says these things in turn."""
+    """A model that says these things in turn, the last one again and again."""
 
     left: list[Answer | CallFault]
+    asked: list[Request] = field(default_factory=list)
     asked_at: list[float] = field(default_factory=list)
-    hours: Hours = field(default_factory=Hours)
 
     async def ask(self, request: Request) -> Answer | CallFault:
-        assert request == REQUEST
-        self.asked_at.append(self.hours.now())
-        return self.left.pop(0)
+        self.asked.append(request)
+        self.asked_at.append(anyio.current_time())
+        return self.left.pop(0) if len(self.left) > 1 else self.left[0]
 
 
-def caller_for(replies: Replies) -> Caller:
-    timing = Timing(now=replies.hours.now, sleep=replies.hours.sleep)
-    return Caller(replies, PATIENCE, {}, chance=SEEDED, timing=timing)
+def caller_for(replies: Replies, **fallbacks: str) -> Caller:
+    named = {name.replace("_", "-"): other for name, other in fallbacks.items()}
+    return Caller(replies, PATIENCE, {}, chance=SEEDED, fallbacks=named)
 
 
-async def call(replies: Replies, purse: Purse | None = None) -> Answer | Failure:
-    return await caller_for(replies).call(REQUEST, purse or Purse(), Transcript(None), turn=1)
-
-
-def limit(seconds: float | None = None) -> CallFault:
-    return CallFault("transient", "slow down", retry_after_s=seconds, limits_fleet=True)
+async def call(replies: Replies, purse: Purse | None = None, *, turn: int = 1, **fallbacks: str) -> Answer | Failure:
+    return await caller_for(replies, **fallbacks).call(REQUEST, purse or Purse(), Transcript(None), turn=turn)
 
 
 async def test_a_broken_call_is_tried_again_and_what_it_used_is_reported() -> None:
@@ -72,7 +56,7 @@ async def test_a_broken_call_is_tried_again_and_what_it_used_is_reported() -> No
 
 
 async def test_after_so_many_tries_it_is_a_failure() -> None:
-    replies = Replies([BROKEN] * 9)
+    replies = Replies([BROKEN])
     failure = await call(replies)
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.summary) == ("transient", "broken")
@@ -81,55 +65,67 @@ async def test_after_so_many_tries_it_is_a_failure() -> None:
 
 @pytest.mark.parametrize(
     ("fault", "kind"),
-    [("configuration", "configuration"), ("too_long", "too_complex"), ("other", "other")],
+    [
+        ("configuration", "configuration"),
+        ("gone", "configuration"),
+        ("refused", "configuration"),
+        ("too_long", "too_complex"),
+        ("other", "other"),
+    ],
 )
 async def test_what_waiting_does_not_mend_is_not_tried_again(fault: str, kind: str) -> None:
-    replies = Replies([CallFault(fault, "no")])  # type: ignore[arg-type] # the table above holds only kinds
-    failure = await call(replies)
+    replies = Replies([CallFault(fault, "no", status=499)])  # type: ignore[arg-type] # the table above holds only kinds
+    failure = await call(replies, Purse())
     assert isinstance(failure, Failure)
-    assert failure.kind == kind
-
-
-async def test_a_wait_that_is_asked_for_is_kept() -> None:
-    replies = Replies([limit(30), FINE])
-    assert await call(replies) == FINE
-    assert 30 <= replies.asked_at[1] - replies.asked_at[0] <= 31
-
-
-async def test_a_wait_of_weeks_is_cut_short() -> None:
-    replies = Replies([limit(2_592_000), FINE])
-    await call(replies)
-    assert 120 <= replies.asked_at[1] - replies.asked_at[0] <= 121
-
-
-async def test_one_callers_limit_holds_the_whole_fleet_back_and_lets_it_go_one_by_one() -> None:
-    replies = Replies([limit(30), *[FINE] * 21])
-    caller = caller_for(replies)
-
-    async def one() -> None:
-        assert await caller.call(REQUEST, Purse(), Transcript(None), turn=1) == FINE
-
-    async with anyio.create_task_group() as fleet:
-        fleet.start_soon(one)
-        await anyio.lowlevel.checkpoint()
-        for _ in range(20):
-            fleet.start_soon(one)
-    first, *others = replies.asked_at
-    assert len(others) == 21
-    assert min(others) >= first + 30
-    assert len(set(replies.hours.slept)) > 15
+    assert (failure.kind, failure.status) == (kind, 499)
+    assert len(replies.asked) == 1
 
 
 async def test_no_call_without_a_budget() -> None:
     replies = Replies([FINE])
-    failure = await call(replies, Purse(calls_left=0))
+    failure = await call(replies, Purse(calls=0))
     assert isinstance(failure, Failure)
     assert failure.kind == "spent"
-    assert replies.asked_at == []
+    assert replies.asked == []
+
+
+async def test_a_service_that_never_answered_is_not_waited_for() -> None:
+    purse, replies = Purse(), Replies([CallFault("outage", "nobody there")])
+    failure = await call(replies, purse)
+    assert isinstance(failure, Failure)
+    assert (failure.kind, len(replies.asked)) == ("transient", 4)
+
+
+# ---- models that are gone --------------------------------------------------------------------------------------------
+
+GONE = CallFault("gone", "HTTP 404 not_found_error: model", status=404)
+
+
+async def test_another_model_takes_the_place_of_one_that_is_gone() -> None:
+    replies = Replies([GONE, FINE])
+    caller = caller_for(replies, claude_haiku_5_5=SONNET)
+    assert await caller.call(REQUEST, Purse(), Transcript(None), turn=1) == FINE
+    assert [request.model for request in replies.asked] == [HAIKU, SONNET]
+    assert caller.stand_in(HAIKU) == SONNET
+
+
+async def test_a_conversation_does_not_change_its_model_in_the_middle() -> None:
+    failure = await call(Replies([GONE, FINE]), turn=2, claude_haiku_5_5=SONNET)
+    assert isinstance(failure, Failure)
+    assert failure.kind == "transient"
+    assert f"begins with {SONNET}" in failure.summary
+
+
+async def test_stand_ins_that_are_all_gone_are_a_matter_of_configuration() -> None:
+    replies = Replies([GONE])
+    failure = await call(replies, claude_haiku_5_5=SONNET, claude_sonnet_5_5=HAIKU)
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.status) == ("configuration", 404)
+    assert len(replies.asked) <= 3
 
 
 def test_backoff_is_jittered_grows_and_is_bounded() -> None:
     for failures, bound in ((1, 1), (2, 2), (3, 4), (4, 8), (50, 8), (5000, 8)):
-        waits: Sequence[float] = [backoff_s(failures, PATIENCE, SEEDED) for _ in range(200)]
+        waits = [backoff_s(failures, PATIENCE, SEEDED) for _ in range(200)]
         assert 0 <= min(waits) < bound * 0.1
         assert bound * 0.9 < max(waits) <= bound

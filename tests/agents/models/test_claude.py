@@ -1,13 +1,14 @@
 """The model client over real HTTP: every way a call can go wrong is a fault with the right kind."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
 from aiohttp import web
 
-from agents.models.answer import Answer, CallFault, Request
+from agents.models.answer import Answer, CallFault, Headroom, Request, Room
 from agents.models.claude import Line, open_claude
 from fleet.core.usage import Usage
 from tests.agents.conftest import KEY, Body, Reply, Script, client_for, events, fails, raw, says, sse, text, use
@@ -41,54 +42,73 @@ async def test_an_answer_is_folded_from_its_stream(model: Script) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "kind", "limits"),
+    ("reply", "kind", "status"),
     [
-        (fails(400, "invalid_request_error"), "configuration", False),
-        (fails(400, "invalid_request_error", "prompt is too long: 300000 tokens > 200000 maximum"), "too_long", False),
-        (fails(401, "authentication_error"), "configuration", False),
-        (fails(402, "billing_error"), "configuration", False),
-        (fails(403, "permission_error"), "configuration", False),
-        (fails(404, "not_found_error"), "configuration", False),
-        (fails(413, "request_too_large"), "too_long", False),
-        (fails(429, "rate_limit_error"), "transient", True),
-        (fails(500, "api_error"), "transient", False),
-        (fails(500, "api_error", headers={"x-should-retry": "false"}), "other", False),
-        (fails(529, "overloaded_error"), "transient", True),
-        (raw(b"<html>Bad gateway</html>", status=502), "transient", False),
-        (raw(b"", status=503), "transient", False),
-        (raw(b""), "transient", False),
-        (raw(b"<html>Welcome</html>"), "transient", False),
-        (raw(b'{"type": "message"}', kind="application/json"), "transient", False),
-        (raw(b"event: message_start\ndata: {nonsense\n\n", kind="text/event-stream"), "transient", False),
-        (raw(b"event: message_start\ndata: [1]\n\n", kind="text/event-stream"), "transient", False),
-        (raw(b"event: message_start\ndata: \xff\xfe\n\n", kind="text/event-stream"), "transient", False),
+        (fails(400, "invalid_request_error"), "configuration", 400),
+        (fails(400, "invalid_request_error", "prompt is too long: 300000 tokens > 200000 maximum"), "too_long", 400),
+        (fails(401, "authentication_error"), "refused", 401),
+        (fails(402, "billing_error"), "refused", 402),
+        (fails(403, "permission_error"), "refused", 403),
+        (fails(404, "not_found_error"), "gone", 404),
+        (fails(413, "request_too_large"), "too_long", 413),
+        (fails(429, "rate_limit_error"), "limit", 429),
+        (fails(500, "api_error"), "outage", 500),
+        (fails(500, "api_error", headers={"x-should-retry": "false"}), "other", 500),
+        (fails(529, "overloaded_error"), "outage", 529),
+        (raw(b"<html>Forbidden</html>", status=403), "refused", 403),
+        (raw(b"<html>Bad gateway</html>", status=502), "outage", 502),
+        (raw(b"", status=503), "outage", 503),
+        (raw(b""), "outage", None),
+        (raw(b"<html>Welcome</html>"), "outage", None),
+        (raw(b'{"type": "message"}', kind="application/json"), "outage", None),
+        (raw(b"event: message_start\ndata: {nonsense\n\n", kind="text/event-stream"), "outage", None),
+        (raw(b"event: message_start\ndata: [1]\n\n", kind="text/event-stream"), "outage", None),
+        (raw(b"event: message_start\ndata: \xff\xfe\n\n", kind="text/event-stream"), "outage", None),
     ],
 )
 async def test_an_error_answer_is_a_fault_of_the_right_kind(
-    model: Script, reply: Reply, kind: str, *, limits: bool
+    model: Script, reply: Reply, kind: str, status: int | None
 ) -> None:
     result = await fault(model, reply)
-    assert (result.kind, result.limits_fleet) == (kind, limits)
+    assert (result.kind, result.status) == (kind, status)
     assert len(model.asked) == 1
 
 
 @pytest.mark.parametrize(
-    ("type_", "kind", "limits"),
+    ("type_", "kind"),
     [
-        ("overloaded_error", "transient", True),
-        ("api_error", "transient", False),
-        ("authentication_error", "configuration", False),
-        ("something_new", "transient", False),
+        ("overloaded_error", "outage"),
+        ("api_error", "outage"),
+        ("rate_limit_error", "limit"),
+        ("authentication_error", "refused"),
+        ("something_new", "outage"),
     ],
 )
-async def test_an_error_in_the_stream_is_classified_by_its_type(
-    model: Script, type_: str, kind: str, *, limits: bool
-) -> None:
+async def test_an_error_in_the_stream_is_classified_by_its_type(model: Script, type_: str, kind: str) -> None:
     error = {"type": "error", "error": {"type": type_, "message": "so"}}
     result = await fault(model, sse([*events([use("bash", {"command": "ls"})])[:-2], ("error", error)]))
-    assert (result.kind, result.limits_fleet) == (kind, limits)
+    assert result.kind == kind
     assert "so" in result.message
     assert result.usage == Usage(input=10, output=1, cache_read=100, cache_write=5)
+
+
+async def test_what_the_limits_leave_is_read_from_good_answers_and_from_bad_ones(model: Script) -> None:
+    headers = {
+        "anthropic-ratelimit-requests-limit": "50",
+        "anthropic-ratelimit-requests-remaining": "49",
+        "anthropic-ratelimit-input-tokens-limit": "1000",
+        "anthropic-ratelimit-input-tokens-remaining": "nan",
+        "anthropic-ratelimit-output-tokens-limit": "0",
+        "anthropic-ratelimit-output-tokens-remaining": "0",
+    }
+    result = await fault(model, fails(429, "rate_limit_error", headers={**headers, "retry-after": "2"}))
+    assert (result.headroom, result.retry_after_s) == ({"requests": Room(50, 49)}, 2)
+
+    heard: list[Headroom] = []
+    model.will(sse(events([text("ok")]), headers=headers))
+    async with client_for(model) as claude:
+        assert isinstance(await claude.ask(replace(REQUEST, begun=heard.append)), Answer)
+    assert heard == [{"requests": Room(50, 49)}]
 
 
 @pytest.mark.parametrize("cut", range(7))
@@ -96,13 +116,13 @@ async def test_a_stream_that_ends_early_is_a_fault_wherever_it_ends(model: Scrip
     told = events([use("bash", {"command": "ls"})])
     assert len(told) == 8
     result = await fault(model, sse(told[:cut]))
-    assert (result.kind, result.message) == ("transient", "the stream broke off before its end")
+    assert (result.kind, result.message) == ("broken" if cut else "outage", "the stream broke off before its end")
 
 
 @pytest.mark.parametrize("then", ["hang", "ping"])
 async def test_a_stream_without_content_is_given_up(model: Script, then: str) -> None:
     result = await fault(model, sse(events([text("so")])[:2], then=then), silence_s=0.2)
-    assert (result.kind, result.message) == ("transient", "no content for 0.2 s")
+    assert (result.kind, result.message) == ("broken", "no content for 0.2 s")
     assert result.usage is not None
 
 
@@ -129,14 +149,14 @@ async def test_a_reset_connection_is_a_transient_fault(model: Script) -> None:
         request.transport.abort()
         return web.Response()
 
-    assert (await fault(model, reset)).kind == "transient"
+    assert (await fault(model, reset)).kind == "outage"
 
 
 async def test_a_server_that_is_not_there_is_a_transient_fault() -> None:
     async with open_claude("http://127.0.0.1:9", KEY, Line(connect_s=2, silence_s=2, call_s=2)) as claude:
         result = await claude.ask(REQUEST)
     assert isinstance(result, CallFault)
-    assert result.kind == "transient"
+    assert result.kind == "outage"
 
 
 async def test_a_schema_the_service_finds_too_large_is_sent_again_without_strict(model: Script) -> None:
@@ -172,7 +192,7 @@ async def test_unknown_events_and_fields_do_no_harm(model: Script) -> None:
 async def test_a_senseless_event_makes_the_answer_a_fault(model: Script, event: dict[str, Any]) -> None:
     told = events([text("ok")])
     told.insert(2, (event["type"], event))
-    assert (await fault(model, sse(told))).kind == "transient"
+    assert (await fault(model, sse(told))).kind in {"broken", "outage"}
 
 
 async def test_a_great_many_small_pieces_are_folded_in_good_time(model: Script) -> None:

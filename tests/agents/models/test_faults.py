@@ -35,7 +35,7 @@ def test_a_spent_budget_is_no_matter_of_waiting() -> None:
     fault = from_error(
         429, type_="rate_limit_error", code="enforced_spend_limit_reached", message="spent", headers={}, now=NOW
     )
-    assert (fault.kind, fault.limits_fleet) == ("configuration", False)
+    assert (fault.kind, fault.status) == ("refused", 429)
 
 
 def test_a_servers_words_are_one_short_line() -> None:

@@ -45,9 +45,9 @@ class Service:
             await anyio.sleep_forever()
         if self.fails:
             self.fails -= 1
-            return CallFault("transient", "overloaded")
+            return CallFault("outage", "overloaded")
         self.warm = True
-        asked.begun()
+        asked.begun({})
         await anyio.sleep(0.02)
         return FINE
 

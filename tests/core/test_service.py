@@ -1,0 +1,91 @@
+"""What a run knows of the models' service: what all wait for, when a human is asked, and when that is settled."""
+
+import pytest
+
+from fleet.core import facts as f
+from fleet.core.outages import in_words
+from fleet.core.policy import Policy
+from fleet.core.views import status
+from tests.core.story import Story, plan_of
+
+POLICY = Policy(service_wait_s=100)
+
+
+def at_work() -> Story:
+    """A run whose worker was answered already."""
+    story = Story(POLICY)
+    story.planner_answers(add=plan_of("api", "docs").subtasks)
+    story.model_is_called("api")
+    return story
+
+
+def changed(story: Story, condition: f.ServiceCondition, scope: str = "", why: str = "HTTP 529") -> None:
+    story.happens(f.ServiceChanged(at=story.now, scope=scope, condition=condition, why=why))
+
+
+def test_an_outage_is_shown_and_costs_no_attempt() -> None:
+    story = at_work()
+    changed(story, "down")
+    (shown,) = status(story.state, story.now, alive=True)["service"]
+    assert (shown["condition"], shown["family"], shown["why"]) == ("down", None, "HTTP 529")
+    assert status(story.state, story.now, alive=False)["service"] == []
+    assert (story.standing("api"), story.questions()) == ("running", [])
+    changed(story, "up")
+    assert status(story.state, story.now, alive=True)["service"] == []
+
+
+def test_a_human_is_asked_when_an_outage_lasts_and_its_end_settles_the_question() -> None:
+    story = at_work()
+    changed(story, "down")
+    story.time_passes_to_the_next_wake()
+    (question,) = story.questions()
+    assert "does not answer (HTTP 529)" in question
+    changed(story, "up")
+    assert story.questions() == []
+    assert [question.answered_by for question in story.state.questions.values()] == ["fleet"]
+    assert story.state.planning.unread.answers == ()
+
+
+def test_a_refused_key_is_asked_about_at_once_and_again_after_an_answer_that_mended_nothing() -> None:
+    story = at_work()
+    changed(story, "refused", why="HTTP 401")
+    assert len(story.questions()) == 1
+    story.now += 10
+    changed(story, "refused", why="HTTP 401")
+    assert len(story.questions()) == 1
+    calls = story.state.planning.calls
+    story.human_answers("q1", "mended")
+    assert (story.questions(), story.state.planning.calls) == ([], calls)
+    story.now += 10
+    changed(story, "refused", why="HTTP 401")
+    assert len(story.questions()) == 1
+
+
+def test_limits_of_two_families_are_two_matters() -> None:
+    story = at_work()
+    changed(story, "limited", "haiku", "HTTP 429")
+    changed(story, "limited", "opus", "HTTP 429")
+    changed(story, "up", "haiku")
+    assert [in_words(*wait) for wait in story.state.service.items()] == [
+        "the models' service, for opus, answers no call, because of a limit (HTTP 429)"
+    ]
+
+
+def test_another_engine_finds_out_anew() -> None:
+    story = at_work()
+    changed(story, "down")
+    story.happens(f.EngineStarted(at=story.now, epoch=2, pid=1, host="h", version="0"))
+    assert story.state.service == {}
+
+
+def test_a_run_that_no_model_ever_answered_is_told_by_its_failure_not_asked() -> None:
+    story = Story(POLICY)
+    changed(story, "refused", why="HTTP 401")
+    assert story.questions() == []
+
+
+@pytest.mark.parametrize("condition", ["down", "limited", "refused"])
+def test_each_condition_has_its_words(condition: f.ServiceCondition) -> None:
+    story = at_work()
+    changed(story, condition, why="because")
+    assert "because" in in_words(*next(iter(story.state.service.items())))
