@@ -20,16 +20,13 @@ from fleet import __version__
 from fleet.checking import Gate
 from fleet.config import Loaded, user_file_path
 from fleet.core import facts as f
-from fleet.core.command_lines import Runs
 from fleet.core.evolve import evolve
-from fleet.core.flat import flat_plan, flat_revision
+from fleet.core.flat import flat_plan
 from fleet.core.ids import result_branch
 from fleet.core.lint import Grade, grade_plan
 from fleet.core.plan import Criterion, Plan
-from fleet.core.revision import Revision, Standings, revise_plan
 from fleet.core.state import RunState
-from fleet.core.usage import Cost
-from fleet.core.validate import Known, Problem
+from fleet.core.validate import Known
 from fleet.core.views import planner_state
 from fleet.engine import Engine
 from fleet.environment import user
@@ -37,8 +34,9 @@ from fleet.folders import RunFolder, make_state_dir, new_run
 from fleet.journal import Journal, held, replay
 from fleet.notes import planner_notes
 from fleet.perform import Performer
-from fleet.ports import FleetError, ModelUse, PlannerBrief, ServiceNews, UsageError
+from fleet.ports import FleetError, PlannerBrief, UsageError
 from fleet.settings import Config, as_policy
+from fleet.sketch import Sketch
 from fleet.staff import Surroundings, staff
 from fleet.world import World
 from worktrees.box import program_there, require
@@ -217,7 +215,7 @@ class Fleet:
         make_state_dir(self.state_dir)
         store = await open_store(self.state_dir, target, target.base)
         run = new_run(self.state_dir, order.goal, None).run
-        sketch = _Sketch(self.known(), order.goal, self.runs, flat=self.config.run.flat)
+        sketch = Sketch(self.known(), order.goal, self.runs, flat=self.config.run.flat)
         state = evolve(None, self._started(order, target, run))
         with TemporaryDirectory(prefix="fleet-plan-") as passing:  # there is no run to keep a transcript in
             async with open_minds(self._minds(RunFolder(Path(passing)))) as minds:
@@ -358,48 +356,3 @@ async def _refuse_branch(target: Target, branch: str) -> None:
         raise UsageError(
             f"{target.root} has a branch {taken!r} already; choose another --name, or remove it: git branch -D {taken}"
         )
-
-
-class _Sketch:
-    """Takes the first revision of a planner that is only asked for its plan."""
-
-    def __init__(self, known: Known, goal: str, runs: Runs, *, flat: bool) -> None:
-        self._flat = flat
-        self._known = known
-        self._runs = runs
-        self._objected = False
-        self.plan = Plan(goal=goal)
-
-    async def submit(self, revision: Revision) -> tuple[Problem, ...]:
-        made = flat_revision(revision, self.plan.goal) if self._flat else revision
-        revised = revise_plan(self.plan, made, Standings(), self._known)
-        if isinstance(revised, tuple):
-            return revised
-        grade = grade_plan(revised, self._runs)
-        if grade.errors and not self._objected:  # as in a run: said once, and an author who insists is heard
-            self._objected = True
-            return grade.errors
-        self.plan = revised
-        return ()
-
-    def may_call(self) -> bool:
-        return True
-
-    async def reserve(self, model: str, cost: Cost) -> f.Failure | None:
-        """Nobody counts here: there is no run."""
-
-    async def used(self, use: ModelUse) -> None:
-        """Nobody counts here."""
-
-    def release(self, *, lost: bool = False) -> None:
-        """Nobody counts here."""
-
-    def waits_for(self, condition: f.ServiceCondition) -> bool:
-        del condition
-        return False
-
-    def words(self) -> int:
-        return 0
-
-    async def noticed(self, news: ServiceNews) -> None:
-        """Nobody reads here: what is wrong is in the failure."""

@@ -41,7 +41,7 @@ class Line:
 async def open_claude(base_url: str, api_key: str, line: Line) -> AsyncIterator["Claude"]:
     """A client for `base_url` that no environment variable, profile or proxy setting can bend. Raises `UsageError`."""
     _check(base_url)
-    async with httpx2.AsyncClient(
+    async with anthropic.DefaultAioHttpClient(
         trust_env=False,
         limits=httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
         timeout=_timeout(line),
@@ -80,7 +80,7 @@ def _check(base_url: str) -> None:
 
 
 def _timeout(line: Line) -> httpx2.Timeout:
-    return httpx2.Timeout(line.silence_s, connect=line.connect_s, pool=line.call_s)
+    return httpx2.Timeout(line.call_s, connect=line.connect_s)  # silence is watched for by what it says, not by bytes
 
 
 class Claude:

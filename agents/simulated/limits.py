@@ -22,7 +22,11 @@ class Gauge:
 
     def __init__(self, limits: Limits, now: float) -> None:
         self._limits = limits
-        self._spare = Spare(limits.requests_per_minute, limits.tokens_per_minute, now)
+        self._most = Spare(self._full(limits.requests_per_minute), self._full(limits.tokens_per_minute), now)
+        self._spare = self._most
+
+    def _full(self, a_minute: int) -> float:
+        return max(1.0, a_minute * self._limits.burst_s / MINUTE)
 
     def admit(self, now: float, tokens: int) -> float | None:
         """None where the request may pass; otherwise the seconds until one may."""
@@ -30,7 +34,7 @@ class Gauge:
         if spare.requests < 1:
             self._spare = spare
             return (1 - spare.requests) * MINUTE / self._limits.requests_per_minute
-        if spare.tokens < min(tokens, self._limits.tokens_per_minute):
+        if spare.tokens < min(tokens, self._most.tokens):
             self._spare = spare
             return (tokens - spare.tokens) * MINUTE / self._limits.tokens_per_minute
         self._spare = Spare(spare.requests - 1, max(0.0, spare.tokens - tokens), now)
@@ -38,6 +42,8 @@ class Gauge:
 
     def headers(self, today: datetime) -> dict[str, str]:
         """`anthropic-ratelimit-*` as it stands now."""
+        if not self._limits.named:
+            return {}
         kinds = {
             "requests": (self._limits.requests_per_minute, self._spare.requests),
             "tokens": (self._limits.tokens_per_minute, self._spare.tokens),
@@ -55,7 +61,7 @@ class Gauge:
     def _refilled(self, now: float) -> Spare:
         passed = max(0.0, now - self._spare.at) / MINUTE
         return Spare(
-            min(self._limits.requests_per_minute, self._spare.requests + passed * self._limits.requests_per_minute),
-            min(self._limits.tokens_per_minute, self._spare.tokens + passed * self._limits.tokens_per_minute),
+            min(self._most.requests, self._spare.requests + passed * self._limits.requests_per_minute),
+            min(self._most.tokens, self._spare.tokens + passed * self._limits.tokens_per_minute),
             now,
         )

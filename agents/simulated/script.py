@@ -76,6 +76,21 @@ class Limits(ScriptShape):
 
     requests_per_minute: int = Field(default=1_000_000, ge=1)
     tokens_per_minute: int = Field(default=1_000_000_000, ge=1)
+    burst_s: float = Field(default=60.0, gt=0, le=60)
+    """So many seconds' worth may be taken at once."""
+    named: bool = True
+    """Whether responses say in their headers what is left."""
+
+
+class Spell(ScriptShape):
+    """A stretch of bad weather: what a share of all calls meets, whoever makes them. Counted from the first call."""
+
+    from_s: float = Field(default=0.0, ge=0)
+    to_s: float = Field(gt=0)
+    status: int = Field(default=529, ge=400, le=599)
+    share: float = Field(default=1.0, gt=0, le=1)
+    retry_after: float | None = Field(default=None, ge=0)
+    message: str = "Overloaded"
 
 
 class Script(ScriptShape):
@@ -87,6 +102,8 @@ class Script(ScriptShape):
     api_key: str | None = None
     """The key that is demanded; any, where none is given."""
     limits: Limits = Limits()
+    weather: tuple[Spell, ...] = ()
+    """Stretches of time in which calls fail."""
     cache_minimum_tokens: int | None = Field(default=None, ge=0)
     """The shortest prefix that is cached; None: as the model's family has it."""
     planner: PlannerScript = PlannerScript()
@@ -146,6 +163,6 @@ def _said(problem: Mapping[str, Any]) -> str:
 
 _FIELDS = frozenset(
     name
-    for shape in (Script, PlannerScript, WorkerScript, Step, When, Call, Pace, Limits, Revision, Subtask)
+    for shape in (Script, PlannerScript, WorkerScript, Step, When, Call, Pace, Limits, Spell, Revision, Subtask)
     for name in shape.model_fields
 )

@@ -21,6 +21,7 @@ from agents.simulated.mind import Mind
 from agents.simulated.moves import Cut, Refuse, Say, Stall
 from agents.simulated.request import Refused, Request, parse_request
 from agents.simulated.script import Script, parse_script, read_json
+from agents.simulated.weather import Weather
 from agents.simulated.wire import Envelope, error_body, event, events, message_body
 from fleet.ports import FleetError
 
@@ -40,6 +41,7 @@ class SimulatedModel:
         self.mind = Mind(script)
         self._cache = PromptCache(time.monotonic, script.cache_minimum_tokens)
         self._gauge = Gauge(script.limits, time.monotonic())
+        self._weather = Weather(script.weather, script.seed)
         self._numbers = itertools.count(1)
 
     def app(self) -> web.Application:
@@ -58,6 +60,8 @@ class SimulatedModel:
     async def messages(self, asked: web.Request) -> web.StreamResponse:
         if problem := self._key_problem(asked):
             return self._error(401, problem)
+        if spell := self._weather.strikes(time.monotonic()):
+            return self._error(spell.status, spell.message, retry_after=spell.retry_after)
         try:
             request = parse_request(json.loads(await asked.read()))
         except web.HTTPRequestEntityTooLarge:

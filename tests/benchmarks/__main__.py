@@ -19,6 +19,7 @@ import anyio
 from anyio import to_thread
 
 from tests.benchmarks.caching import caching_figures
+from tests.benchmarks.conversations import conversation_figures
 from tests.benchmarks.hundred import TINY, hundred, hundred_figures
 from tests.benchmarks.landing import landing_figures, measured
 from tests.benchmarks.landing_policy import policy_figures
@@ -26,6 +27,7 @@ from tests.benchmarks.leases import against_add, lease_figures, room_of_leases, 
 from tests.benchmarks.planner_calls import planner_figures
 from tests.benchmarks.scrape import scrapes
 from tests.benchmarks.side_by_side import HEAD, Costs, Figure, ground, say
+from tests.benchmarks.storm import storm_figures
 from tests.benchmarks.subtask import end_to_end, subtask_figures
 from tests.benchmarks.terminal import attached_figures
 from tests.benchmarks.terminal import figures as screen_figures
@@ -42,13 +44,17 @@ class Extent:
     hundreds: int
     slots: int
     hours: float
+    storm_s: float
+    talks: int
 
     def rounds_at(self, files: int) -> int:
         return self.rounds_on_many if files > 10_000 else self.rounds
 
 
-SMALL = Extent((1_000, 10_000), rounds=5, rounds_on_many=3, hundreds=1, slots=200, hours=10)
-WHOLE = Extent((1_000, 10_000, 100_000), rounds=8, rounds_on_many=4, hundreds=2, slots=1_000, hours=60)
+SMALL = Extent((1_000, 10_000), rounds=5, rounds_on_many=3, hundreds=1, slots=200, hours=10, storm_s=15, talks=200)
+WHOLE = Extent(
+    (1_000, 10_000, 100_000), rounds=8, rounds_on_many=4, hundreds=2, slots=1_000, hours=60, storm_s=30, talks=1_000
+)
 
 
 @dataclass
@@ -116,6 +122,10 @@ async def page(extent: Extent, at: Path | None) -> None:
         shown.add(group)
     with ground(TINY, at, commits=1) as on:
         shown.add(await attached_figures(on, extent.hundreds + 1))
+    progress("a hundred workers in a storm")
+    shown.add(await storm_figures(extent.storm_s, extent.hundreds))
+    progress(f"{extent.talks:,} conversations")
+    shown.add(await to_thread.run_sync(conversation_figures, extent.talks, 20, extent.hundreds))
     shown.sum_up(perf_counter() - began)
 
 
