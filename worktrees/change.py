@@ -6,6 +6,7 @@ out, what lies in the folder of a submodule is not ours to see.
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +15,7 @@ from anyio import to_thread
 
 from fleet.core.ids import Sha
 from worktrees.git import Git, fields
+from worktrees.ignores import may_match
 from worktrees.upper import Entry
 from worktrees.view import View
 
@@ -71,7 +73,7 @@ async def select(git: Git, below: Below, entries: Sequence[Entry], upper: Path) 
 async def ignored(git: Git, view: View, paths: Sequence[str]) -> frozenset[str]:
     """Those of `paths` that the ignore files of a view keep out of git."""
     rules = await to_thread.run_sync(_ignores, view, paths)
-    if not rules and not await to_thread.run_sync(_excludes, git.git_dir):
+    if not await to_thread.run_sync(_may_ignore, (*rules.values(), git.git_dir / EXCLUDE), paths):
         return frozenset()
     with TemporaryDirectory(prefix="fleet-ignores-") as folder:
         await to_thread.run_sync(_copy, rules, Path(folder))
@@ -116,13 +118,13 @@ def _ignores(view: View, paths: Sequence[str]) -> dict[str, Path]:
     return rules
 
 
-def _excludes(git_dir: Path) -> bool:
-    """Whether the repository keeps out files by a list of its own."""
-    try:
-        lines = (git_dir / EXCLUDE).read_bytes().splitlines()
-    except OSError:
-        return False
-    return any(line.strip() and not line.startswith(b"#") for line in lines)
+def _may_ignore(files: Sequence[Path], paths: Sequence[str]) -> bool:
+    """Whether git has to be asked what the rules in these files say of `paths`: most changes meet none of them."""
+    patterns: set[bytes] = set()
+    for file in files:
+        with suppress(FileNotFoundError), file.open("rb") as rules:
+            patterns.update(rules.read(LARGEST_IGNORES).splitlines())
+    return may_match(patterns, [os.fsencode(path) for path in paths])
 
 
 def _copy(rules: Mapping[str, Path], to: Path) -> None:
