@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
-from anyio import CancelScope
+from anyio import CancelScope, create_task_group
 
 from agents.minds import open_minds
 from agents.models.prices import Price
@@ -34,7 +34,7 @@ from fleet.folders import RunFolder, make_state_dir, new_run
 from fleet.journal import Journal, held, replay
 from fleet.notes import planner_notes
 from fleet.perform import Performer
-from fleet.ports import FleetError, PlannerBrief, UsageError
+from fleet.ports import CallGauges, FleetError, PlannerBrief, UsageError, Watcher
 from fleet.settings import Config, as_policy
 from fleet.sketch import Sketch
 from fleet.staff import Surroundings, staff
@@ -162,16 +162,14 @@ class Fleet:
             return ("no sandbox: commands that a model wrote run as you, with your files and your network",)
         return ()
 
-    async def run(
-        self, folder: RunFolder, *, stop: CancelScope, on_command: Callable[[float], None] | None = None
-    ) -> RunState:
-        """Work on a run until it has ended, is drained, or `stop` is cancelled. `on_command` measures."""
+    async def run(self, folder: RunFolder, *, stop: CancelScope, watcher: Watcher | None = None) -> RunState:
+        """Work on a run until it has ended, is drained, or `stop` is cancelled."""
         with held(folder.journal), Journal(folder.journal) as journal:
             state = replay(journal.facts())
             if state is None:
                 raise FleetError(f"{folder.journal} is empty; remove {folder.path}")
             with stop:
-                async with self._world(folder, state, on_command) as world:
+                async with self._world(folder, state, watcher) as world:
                     engine = Engine(_open(state, journal), journal, SystemClock())
                     state = await engine.run(Performer(engine, world), self._engine_started(state))
             return state
@@ -187,14 +185,14 @@ class Fleet:
         )
 
     @asynccontextmanager
-    async def _world(
-        self, folder: RunFolder, state: RunState, on_command: Callable[[float], None] | None
-    ) -> AsyncIterator[World]:
+    async def _world(self, folder: RunFolder, state: RunState, watcher: Watcher | None) -> AsyncIterator[World]:
         target = await inspect(Path(state.repository), state.base)
+        on_command = watcher.commanded if watcher is not None else None
         hands = replace(self.hands(), check_logs=folder.checks, on_command=on_command)
         async with (
             open_workshop(target, hands, state.run, state.base) as workshop,
             open_minds(self._minds(folder)) as minds,
+            _watched(watcher, minds.gauges),
         ):
             yield World(
                 planner=minds.planner,
@@ -311,6 +309,17 @@ class Fleet:
             compact_to=models.compact_to,
             prices={name: Price(**price.model_dump(exclude_none=True)) for name, price in models.prices.items()},
         )
+
+
+@asynccontextmanager
+async def _watched(watcher: Watcher | None, look: Callable[[], CallGauges]) -> AsyncIterator[None]:
+    if watcher is None:
+        yield
+        return
+    async with create_task_group() as sides:
+        sides.start_soon(watcher.watch_calls, look)
+        yield
+        sides.cancel_scope.cancel()
 
 
 def _open(state: RunState, journal: Journal) -> RunState:

@@ -76,6 +76,18 @@ class CallGauges:
     """What all wait for, by family; empty: the whole service."""
 
 
+class Watcher(Protocol):
+    """Whoever measures the process that works on a run."""
+
+    def commanded(self, seconds: float) -> None:
+        """A worker's command ended after so long."""
+        ...
+
+    async def watch_calls(self, look: Callable[[], CallGauges]) -> None:
+        """See how the calls to models are, until this is cancelled."""
+        ...
+
+
 class Meter(Protocol):
     """Where one conversation reports its calls to models, one at a time, and asks whether there is room for another."""
 

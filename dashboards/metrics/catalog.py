@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from fleet.core.facts import Ending, FailureKind, Role, Strategy
+from fleet.core.facts import Ending, FailureKind, Role, ServiceCondition, Strategy
 from fleet.core.standing import Standing
 
 Kind = Literal["counter", "gauge", "histogram"]
@@ -32,6 +32,8 @@ RUN_STATES = (
 CALL_REASONS = ("start", "failures", "answers", "reports", "conclude", "budget", OTHER)
 TOKEN_KINDS = ("input", "output", "cache_read", "cache_write")
 
+CONDITIONS = get_args(ServiceCondition)
+
 SECONDS = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 QUICK = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
@@ -51,6 +53,9 @@ LABELS: Mapping[str, tuple[str, ...] | str] = {
     "kind": TOKEN_KINDS,
     "result": ("green", "red"),
     "window": tuple(WINDOWS),
+    "limit": ("requests", "input", "output"),
+    "family": f"families of models, {MOST_NAMES} at most",
+    "fault": "what is wrong with a call: a few words of the model client's",
     "run": f"runs that have not ended, the latest {MOST_RUNS}",
 }
 
@@ -192,6 +197,29 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = {
             ("role",),
         ),
         Metric("fleet_model_call_seconds", "histogram", "How long a call took.", ("role",), SECONDS),
+        Metric(
+            "fleet_model_headroom_ratio",
+            "gauge",
+            "What the service leaves of a limit in a minute: 1 is all of it.",
+            ("family", "limit"),
+            live=True,
+        ),
+        Metric(
+            "fleet_model_breaker",
+            "gauge",
+            "1 for how the service is to all callers: `up`, or why calls wait for it: `down`, `limited` or `refused`.",
+            ("state",),
+            live=True,
+        ),
+        Metric("fleet_model_calls_underway", "gauge", "Calls that wait for their answer.", live=True),
+        Metric("fleet_model_calls_waiting", "gauge", "Callers whose turn it is not yet.", live=True),
+        Metric(
+            "fleet_model_faults",
+            "counter",
+            "Calls that went wrong, by how.",
+            ("fault",),
+            live=True,
+        ),
     ),
     "The program": (
         Metric("fleet_journal_facts", "counter", "Facts that were read from journals."),

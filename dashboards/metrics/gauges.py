@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from dashboards.metrics.catalog import AGENT_STATES, MOST_RUNS, RUN_STATES, WINDOWS
+from dashboards.metrics.catalog import AGENT_STATES, CONDITIONS, MOST_NAMES, MOST_RUNS, RUN_STATES, WINDOWS
 from dashboards.metrics.tally import Tally
 from fleet import __version__
 from fleet.core.budget import run_budgets
@@ -13,6 +13,7 @@ from fleet.core.decide import awaits_approval
 from fleet.core.standing import Standing, standings
 from fleet.core.state import RunState
 from fleet.core.views import run_word
+from fleet.ports import CallGauges
 
 Sample = tuple[str, tuple[str, ...], float]
 """A metric, the values of its labels, and its value."""
@@ -40,6 +41,8 @@ class Picture:
     journal_lag_s: float = 0.0
     journal_bytes: int = 0
     free_bytes: int = 0
+    calls: CallGauges | None = None
+    """What only the process that works on a run can know."""
 
 
 def samples(picture: Picture, tally: Tally) -> Iterator[Sample]:
@@ -138,3 +141,20 @@ def _program(picture: Picture) -> Iterator[Sample]:
     yield "fleet_journal_lag_seconds", (), picture.journal_lag_s
     yield "fleet_journal_bytes", (), picture.journal_bytes
     yield "fleet_state_free_bytes", (), picture.free_bytes
+    if picture.calls is not None:
+        yield from _calls(picture.calls)
+
+
+def _calls(calls: CallGauges) -> Iterator[Sample]:
+    families = sorted({granted.family for granted in calls.granted})[:MOST_NAMES]
+    for granted in calls.granted:
+        if granted.family in families and granted.limit_a_minute > 0:
+            left = granted.left / granted.limit_a_minute
+            yield "fleet_model_headroom_ratio", (granted.family, granted.counted), left
+    shut = set(calls.shut.values()) or {"up"}
+    for condition in CONDITIONS:
+        yield "fleet_model_breaker", (condition,), condition in shut
+    yield "fleet_model_calls_underway", (), calls.underway
+    yield "fleet_model_calls_waiting", (), calls.waiting
+    for fault, count in calls.faults.items():
+        yield "fleet_model_faults", (fault,), count

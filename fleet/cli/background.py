@@ -84,7 +84,7 @@ async def work(fleet: Fleet, folder: RunFolder) -> None:
             sides.start_soon(listen, folder, stop, STOPS)
             if exporter is not None:
                 sides.start_soon(exporter.watch_loop)
-            await fleet.run(folder, stop=stop, on_command=exporter.commanded if exporter else None)
+            await fleet.run(folder, stop=stop, watcher=exporter)
             sides.cancel_scope.cancel()
 
 

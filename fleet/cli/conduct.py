@@ -91,7 +91,7 @@ async def _conduct(
             sides.start_soon(follower.follow)
             if exporter is not None:
                 sides.start_soon(exporter.watch_loop)
-            await fleet.run(folder, stop=stop, on_command=exporter.commanded if exporter else None)
+            await fleet.run(folder, stop=stop, watcher=exporter)
             sides.cancel_scope.cancel()
         follower.catch_up()
 

@@ -14,10 +14,18 @@ from dashboards.metrics.gauges import Picture, Seen
 from dashboards.metrics.server import Address, serving
 from dashboards.metrics.tally import Tally
 from fleet.folders import RunFolder
+from fleet.ports import CallGauges
 from fleet.watching import Watching, free_bytes
 
 KEEP_UP_S = 1.0  # how often new facts are read, so that no scrape finds many
 SAMPLE_S = 0.1
+
+
+@dataclass(slots=True)
+class Live:
+    """How the calls to models were when the loop that makes them was asked last; the loop writes, a scrape reads."""
+
+    calls: CallGauges | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +35,17 @@ class Exporter:
     address: Address
     tally: Tally
     exposition: Exposition
+    live: Live
 
     def commanded(self, seconds: float) -> None:
         """A worker's command ended after so long."""
         self.tally.observe("fleet_box_command_seconds", seconds)
+
+    async def watch_calls(self, look: Callable[[], CallGauges]) -> None:
+        """Keep what `look` tells, until this is cancelled. Runs on the loop that makes the calls."""
+        while True:
+            self.live.calls = look()
+            await anyio.sleep(SAMPLE_S)
 
     async def watch_loop(self) -> None:
         """Measure how late the event loop is that this runs on."""
@@ -48,14 +63,14 @@ def exporting(
     hosts: Collection[str] = (),
 ) -> Iterator[Exporter]:
     """Serve the figures of the runs that `folders` finds, while the block lasts. Raises `FleetError`."""
-    tally = Tally()
+    tally, live = Tally(), Live()
     watching = Watching(folders, tally.take)
-    exposition = Exposition(tally, watching.refresh, lambda: _picture(watching, state_dir))
+    exposition = Exposition(tally, watching.refresh, lambda: _picture(watching, state_dir, live.calls))
     with serving(exposition, address, hosts) as there, _keeping_up(exposition):
-        yield Exporter(there, tally, exposition)
+        yield Exporter(there, tally, exposition, live)
 
 
-def _picture(watching: Watching, state_dir: Path) -> Picture:
+def _picture(watching: Watching, state_dir: Path, calls: CallGauges | None) -> Picture:
     return Picture(
         now=time.time(),
         open=[Seen(state, alive) for state, alive in watching.open()],
@@ -64,6 +79,7 @@ def _picture(watching: Watching, state_dir: Path) -> Picture:
         journal_lag_s=watching.lag_s,
         journal_bytes=watching.journal_bytes(),
         free_bytes=free_bytes(state_dir),
+        calls=calls,
     )
 
 

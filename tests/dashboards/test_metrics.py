@@ -15,6 +15,7 @@ from fleet.core.evolve import evolve
 from fleet.core.policy import Policy
 from fleet.core.state import RunState
 from fleet.core.usage import Usage
+from fleet.ports import CallGauges, Granted
 from tests.core.pretend import Pretend
 from tests.core.story import Story, plan_of
 
@@ -46,12 +47,12 @@ def value(text: str, name: str, **labels: str) -> float:
     return sum(found)
 
 
-def scraped(story: Story, *, alive: bool = True, now: float | None = None) -> str:
+def scraped(story: Story, *, alive: bool = True, now: float | None = None, calls: CallGauges | None = None) -> str:
     tally, state = counted(story.facts)
     open_ = [] if state.ended else [Seen(state, alive)]
     ended: dict[str, int] = {} if state.ending is None else {state.ending: 1}
     moment = story.now if now is None else now
-    return page(tally, Picture(now=moment, open=open_, ended=ended))
+    return page(tally, Picture(now=moment, open=open_, ended=ended, calls=calls))
 
 
 @pytest.fixture
@@ -177,6 +178,20 @@ def test_a_run_stands_still_only_where_it_should_move() -> None:
     works = Story(plan=plan_of("api"))
     assert value(scraped(works), "fleet_run_last_fact_timestamp_seconds", run="r") == 0
     assert "fleet_run_last_fact_timestamp_seconds{" not in scraped(works, alive=False)
+
+
+def test_live_figures_are_there_only_where_someone_knows_them(story: Story) -> None:
+    assert "fleet_model_breaker" not in scraped(story)
+    granted = (Granted("haiku", "input", limit_a_minute=1000, left=250),)
+    text = scraped(story, calls=CallGauges(faults={"limit": 3}, underway=7, waiting=2, granted=granted))
+    assert value(text, "fleet_model_headroom_ratio", family="haiku", limit="input") == 0.25
+    assert value(text, "fleet_model_breaker", state="up") == 1
+    assert value(text, "fleet_model_calls_underway") == 7
+    assert value(text, "fleet_model_calls_waiting") == 2
+    assert value(text, "fleet_model_faults_total", fault="limit") == 3
+    shut = scraped(story, calls=CallGauges(shut={"": "down"}))
+    assert value(shut, "fleet_model_breaker", state="down") == 1
+    assert value(shut, "fleet_model_breaker", state="up") == 0
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -34,6 +34,7 @@ def test_a_run_serves_its_figures_and_all_runs_have_theirs_later(stage: Stage, r
         assert live['fleet_runs{state="running"}'] == 1
         assert live["fleet_event_loop_delay_seconds_count"] > 0
         assert live["fleet_box_command_seconds_count"] > 0
+        assert live['fleet_model_breaker{state="up"}'] == 1
         going.done().ended(0)
     told = stage.fleet("commits", "--since", "1w", "--repo", str(repository), "--json").ended(0).json
     assert (told["commits"], told["all_commits"], told["reverted_share"]) == (2, 3, 0)
