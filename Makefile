@@ -12,7 +12,7 @@ BARE := scripts/bare
 TOOLS := prometheus chromium-headless-shell
 CODE := fleet agents worktrees dashboards tests examples
 
-.PHONY: help setup demo demo-100 test claude-code bench lint format format-check types check lock clean
+.PHONY: help setup demo demo-100 test kill soak chaos-mutants claude-code bench lint format format-check types check lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -38,6 +38,18 @@ demo-100: $(READY) ## the same with 120 subtasks and more than 100 workers at on
 test: $(READY) ## run the tests
 	@echo "test: pytest"
 	@$(BARE) $(BIN)/pytest
+
+kill: $(READY) ## kill a run at every point of three scenarios, resume it, and look at what is left: 20 minutes
+	@echo "kill: SIGKILL at each point, with real git and real boxes; docs/reliability.md says what must hold"
+	@$(BARE) $(BIN)/python -B -m tests.chaos.kill points
+	@$(BARE) $(BIN)/python -B -m tests.chaos.kill points plain --lease pool
+
+soak: $(READY) ## kill 2,000 runs again and again at points that seeds choose; SEEDS=N: so many, FIRST=N: from this one
+	@echo "soak: SIGKILL again and again; docs/reliability.md says what must hold"
+	@$(BARE) $(BIN)/python -B -m tests.chaos.kill seeds --seeds $(or $(SEEDS),2000) --first $(or $(FIRST),0)
+
+chaos-mutants: $(READY) ## put mistakes into the product, one at a time, and see whether the kill suite tells of each
+	@$(BARE) $(BIN)/python -B -m tests.chaos.mutants
 
 claude-code: $(READY) .claude-code/.$(CLAUDE_CODE) ## install Claude Code into .claude-code, and test its worker with it (npm is needed)
 	@echo "claude-code: the worker's tests, with the real program and the simulated model"

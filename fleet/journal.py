@@ -22,6 +22,7 @@ from fleet.core.evolve import evolve
 from fleet.core.facts import FACT, Fact
 from fleet.core.requests import REQUEST, Request
 from fleet.core.state import RunState
+from fleet.points import reached
 from fleet.ports import FleetError
 
 SCHEMA = 1
@@ -160,16 +161,19 @@ class Journal:
     def append(self, facts: Sequence[Fact], *, taken: Iterable[int] = ()) -> None:
         """Write facts, and forget the requests they answer, at once. When this returns, both are on disk."""
         rows = [(fact.kind, fact.model_dump_json()) for fact in facts]
+        reached("facts are about to be written")
         with _readable_errors(self.path):
             self._db.execute("begin immediate")
             try:
                 self._db.executemany("insert into facts (kind, body) values (?, ?)", rows)
                 self._db.executemany("delete from inbox where id = ?", [(id_,) for id_ in taken])
+                reached("facts are written, not committed")
                 self._db.execute("commit")
             except BaseException:
                 if self._db.in_transaction:
                     self._db.execute("rollback")
                 raise
+        reached("facts are committed")
 
 
 def replay(facts: Iterable[tuple[int, Fact]], state: RunState | None = None) -> RunState | None:

@@ -30,6 +30,7 @@ from anyio import CapacityLimiter, to_thread
 
 from fleet.core.facts import Failure
 from fleet.core.ids import Sha
+from fleet.points import reached
 from fleet.ports import Broken
 from worktrees.message import Person
 from worktrees.service import Gone, Service
@@ -237,6 +238,7 @@ class Objects:
                     view = view[os.write(fd, view) :]
             finally:
                 os.close(fd)
+            reached("an object is written, and not in its place")
             os.rename(temporary, goal)  # noqa: PTH104
         except BaseException:
             with suppress(OSError):

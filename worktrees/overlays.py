@@ -13,6 +13,7 @@ from anyio import CancelScope, Lock, move_on_after
 
 from fleet.core.facts import Failure
 from fleet.core.ids import RunId, Sha
+from fleet.points import reached
 from fleet.ports import Broken
 from worktrees.box import Place, port_environment
 from worktrees.change import Below
@@ -77,11 +78,13 @@ class Overlays:
         try:
             overlay = await self._overlay(ground, seat, number)
             place, index = self._place(overlay, number), ground.checkout.index
+            reached("a worktree is leased")
             yield Seat(overlay, ground.below, place, index, exact=not ground.layers)
         finally:
             self.grounds.leave(ground)
             heapq.heappush(self._free, number)
             await self._give_back(self.home / seat)
+            reached("a worktree is given back")
 
     async def _overlay(self, ground: Ground, seat: str, number: int) -> Overlay:
         try:

@@ -21,6 +21,7 @@ from anyio import CancelScope, CapacityLimiter, create_task_group, current_time,
 from anyio.lowlevel import RunVar
 
 from fleet.core.facts import Failure
+from fleet.points import reached
 from fleet.ports import Broken
 
 SPAWNS = 3  # a thousand tasks that spawn at once delay the loop by 870 ms, three at a time by 2
@@ -190,7 +191,9 @@ class Child:
                 if self.gate.recv(1) == READY:
                     pid = init() if init else None
                     self.init = None if pid is None else os.pidfd_open(pid)  # waits at its gate, so it is there
+                    reached("a command waits at its gate")
                     self.gate.sendall(GO)
+                    reached("a command runs")
         self.late = limit.cancelled_caught
 
     async def stop(self, grace_s: float) -> None:

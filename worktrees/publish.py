@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fleet.core.ids import RunId, Sha, base_ref, result_branch, run_refs
 from fleet.core.nearest import did_you_mean
+from fleet.points import reached
 from fleet.ports import FleetError, UsageError
 from worktrees.clash import Clash, merge_trees
 from worktrees.git import Git, fields, serving, text
@@ -41,7 +42,9 @@ class Publisher:
             reason = await self._foreign(run, branch, there, tip) or await self._push(branch, tip, there)
             if reason is not None:
                 return reason
+        reached("the result branch is moved, and nobody wrote it down")
         await self.store("update-ref", published_ref(run), tip)
+        reached("the result branch is moved, and its place is known")
         return None
 
     async def _foreign(self, run: RunId, branch: str, there: Sha | None, tip: Sha) -> str | None:
@@ -61,6 +64,7 @@ class Publisher:
 
     async def _push(self, branch: str, tip: Sha, there: Sha | None) -> str | None:
         ref = f"refs/heads/{branch}"
+        reached("the result branch is about to move")
         answer = await self.store.ask(
             *("push", "--quiet", "--porcelain", "--no-verify", "--no-signed", f"--receive-pack={RECEIVE}"),
             *(f"--force-with-lease={ref}:{there or ABSENT}", "--", str(self.target.git_dir), f"{tip}:{ref}"),

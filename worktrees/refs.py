@@ -12,6 +12,7 @@ from anyio import CapacityLimiter, to_thread
 
 from fleet.core.facts import Failure
 from fleet.core.ids import Sha
+from fleet.points import reached
 from fleet.ports import Broken
 from worktrees.git import Git, text
 from worktrees.service import Gone, Service
@@ -33,14 +34,17 @@ class Refs:
 
     async def pin(self, ref: str, commit: Sha) -> None:
         """Make a ref name a commit, whatever it named before."""
+        reached("a commit is about to be pinned")
         if not await self._run(partial(self._update, ref, commit, None)):
             await self._git("update-ref", ref, commit)
+        reached("a commit is pinned")
 
     async def swap(self, ref: str, *, new: Sha, old: Sha) -> bool:
         """Compare-and-swap; False when the ref is not where we thought."""
-        if await self._run(partial(self._update, ref, new, old)):
-            return True
-        return await self._git.sha(ref) == new or await swap(self._git, ref, new=new, old=old)
+        reached("a branch is about to move")
+        moved = await self._run(partial(self._update, ref, new, old))
+        reached("a branch was moved")
+        return moved or await self._git.sha(ref) == new or await swap(self._git, ref, new=new, old=old)
 
     async def _run(self, work: Callable[[], bool]) -> bool:
         return await to_thread.run_sync(work, limiter=self._threads)

@@ -15,6 +15,7 @@ from anyio import CancelScope, to_thread
 
 from fleet.core.facts import Failure
 from fleet.core.ids import RunId, Sha
+from fleet.points import reached
 from fleet.ports import Broken
 from worktrees.box import port_environment
 from worktrees.dress import Dresser, state_of
@@ -80,6 +81,7 @@ class Pool:
         except OSError as error:
             raise Broken(Failure(kind="infrastructure", summary=f"a worktree can't be made ready: {error}")) from error
         try:
+            reached("a worktree is leased")
             yield slot
         finally:
             self._free.append(slot)  # cleaned when it is leased again: giving back never waits
@@ -100,6 +102,7 @@ class Pool:
             with CancelScope(shield=True):  # half a registration would be in everybody's way
                 await to_thread.run_sync(make_folder, tree.parent)
                 await self.store.git("worktree", "add", "--quiet", "--no-checkout", "--detach", str(tree), base)
+                reached("a worktree is registered, and empty")
         admin = await to_thread.run_sync(_admin_of, tree)
         return Slot(tree, admin, port_environment(self.settings, number), self.settings.sparse)
 
@@ -219,6 +222,7 @@ async def remove_slots(store: Store, run_id: RunId) -> None:
     if folder.exists():
         async with store.administration():
             await wipe(folder)
+            reached("worktrees are removed, and registered")
             await store.git("worktree", "prune", "--expire=now")
 
 

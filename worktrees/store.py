@@ -18,6 +18,7 @@ from tempfile import mkdtemp
 from anyio import CancelScope, Lock, sleep, to_thread
 
 from fleet.core.ids import RunId, Sha, base_ref, tip_ref
+from fleet.points import reached
 from fleet.ports import FleetError
 from worktrees.git import Git, GitFailed, ask_git, serving, text
 from worktrees.objects import Objects
@@ -25,6 +26,7 @@ from worktrees.refs import Refs
 from worktrees.target import Target
 
 POLL_S = 0.02
+NEW = "new-"  # how a store is called while it is made
 EXCLUDED = """\
 __pycache__/
 *.py[co]
@@ -112,6 +114,7 @@ async def open_store(state_dir: Path, target: Target, base: Sha) -> Store:
         async with store.administration():
             if not (store.git_dir / "HEAD").exists():
                 await _create(store, target)
+            await to_thread.run_sync(_remove_unfinished, home)
             if await store.git.sha(base) is None:
                 await _fetch(store, target, base)
             store.objects.by_git = await _by_git(store, target)
@@ -143,14 +146,17 @@ async def begin_run(store: Store, run: RunId, base: Sha) -> None:
     for ref in (base_ref(run), tip_ref(run)):
         if await store.git.sha(ref) is None:
             await store.git("update-ref", ref, base)
+            reached("a run has one of its first refs")
 
 
 async def _create(store: Store, target: Target) -> None:
-    new = Path(mkdtemp(prefix="new-", dir=store.home))
+    new = Path(mkdtemp(prefix=NEW, dir=store.home))
     try:
         await _clone(target, new / "fleet.git")
         await _make_ours(Git(new / "fleet.git"))
+        reached("a store is made, and not in its place")
         (new / "fleet.git").rename(store.git_dir)
+        reached("a store is in its place")
     finally:
         await to_thread.run_sync(_remove, new)
 
@@ -198,6 +204,12 @@ def try_lock(path: Path) -> Iterator[bool]:
             yield True
     finally:
         os.close(fd)
+
+
+def _remove_unfinished(home: Path) -> None:
+    """What was left by one who was killed while it made the store: under the store's lock nobody else can be at it."""
+    for left in home.glob(f"{NEW}*"):
+        _remove(left)
 
 
 def _remove(path: Path) -> None:

@@ -43,11 +43,12 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.landing": ("fleet.core", "fleet.ports", *LOOP),
     "fleet.checking": ("fleet.core", "fleet.ports", *LOOP),
     "fleet.perform": ("fleet.core", "fleet.ports", *LOOP),
-    "fleet.journal": ("fleet.core", "fleet.ports", "fleet.journal"),
+    "fleet.journal": ("fleet.core", "fleet.ports", "fleet.journal", "fleet.points"),
+    "fleet.points": (),
     "fleet.settings": ("fleet.core",),
     "fleet.toml": ("fleet.ports",),
     "agents": ("agents", "fleet.core", "fleet.ports", "fleet.__version__"),
-    "worktrees": ("worktrees", "fleet.core", "fleet.ports", "fleet.__version__"),
+    "worktrees": ("worktrees", "fleet.core", "fleet.points", "fleet.ports", "fleet.__version__"),
     "dashboards": ("dashboards", "fleet.core", "fleet.ports", "fleet.__version__"),
 }
 OUTERMOST = ("fleet.app", "fleet.cli", "fleet.__main__")

@@ -1,0 +1,26 @@
+"""A share of all kills, small enough for each run of the tests; `make kill` has all points, `make soak` 2,000 seeds."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+LONGEST_S = 400
+
+
+def harness(*arguments: str) -> str:
+    """In an interpreter of its own: it forks, and a process with threads should not."""
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=LONGEST_S, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_kill_at_any_named_point_changes_nothing_in_the_end() -> None:
+    """The first and the last of every name, where a conflict and a red batch are about."""
+    assert ", 0 violations" in harness("tests.chaos.kill", "points", "clash", "--share", "1000")
+
+
+def test_runs_that_are_killed_again_and_again_get_there() -> None:
+    assert harness("tests.chaos.kill", "seeds", "--seeds", "12").count(", 0 violations") == 3
