@@ -190,7 +190,7 @@ class Fleet:
         on_command = watcher.commanded if watcher is not None else None
         hands = replace(self.hands(), check_logs=folder.checks, on_command=on_command)
         async with (
-            open_workshop(target, hands, state.run, state.base) as workshop,
+            open_workshop(target, hands, state.run, state.base, state.tip) as workshop,
             open_minds(self._minds(folder)) as minds,
             _watched(watcher, minds.gauges),
         ):

@@ -105,8 +105,8 @@ class Store:
                 await sleep(POLL_S)
 
 
-async def open_store(state_dir: Path, target: Target, base: Sha) -> Store:
-    """The store of `target`, made or brought up to date so that it holds `base`. Raises `FleetError`."""
+async def open_store(state_dir: Path, target: Target, *commits: Sha) -> Store:
+    """The store of `target`, made or brought up to date so that it holds these commits. Raises `FleetError`."""
     home = home_of(state_dir, target)
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -115,8 +115,9 @@ async def open_store(state_dir: Path, target: Target, base: Sha) -> Store:
             if not (store.git_dir / "HEAD").exists():
                 await _create(store, target)
             await to_thread.run_sync(_remove_unfinished, home)
-            if await store.git.sha(base) is None:
-                await _fetch(store, target, base)
+            for commit in commits:
+                if await store.git.sha(commit) is None:
+                    await _fetch(store, target, commit)
             store.objects.by_git = await _by_git(store, target)
             (home / "lock").touch()  # used now, says `fleet clean`
     except OSError as error:
@@ -141,11 +142,11 @@ async def _by_git(store: Store, target: Target) -> str | None:
     return None
 
 
-async def begin_run(store: Store, run: RunId, base: Sha) -> None:
-    """The refs of a run; what an earlier process set stays."""
-    for ref in (base_ref(run), tip_ref(run)):
+async def begin_run(store: Store, run: RunId, base: Sha, tip: Sha | None = None) -> None:
+    """The refs of a run; what an earlier process set stays. Where somebody deleted one, it is what the journal says."""
+    for ref, commit in ((base_ref(run), base), (tip_ref(run), tip or base)):
         if await store.git.sha(ref) is None:
-            await store.git("update-ref", ref, base)
+            await store.git("update-ref", ref, commit)
             reached("a run has one of its first refs")
 
 

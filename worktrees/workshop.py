@@ -117,15 +117,20 @@ class Workshop:
 
 
 @asynccontextmanager
-async def open_workshop(target: Target, settings: HandSettings, run: RunId, base: Sha) -> AsyncIterator[Workshop]:
-    """The hands of a run, from a ready store to the last slot removed. Raises `FleetError` where that can't be."""
+async def open_workshop(
+    target: Target, settings: HandSettings, run: RunId, base: Sha, tip: Sha | None = None
+) -> AsyncIterator[Workshop]:
+    """The hands of a run, from a ready store to the last slot removed. Raises `FleetError` where that can't be.
+
+    `tip` is where the run left its integration branch; without it the run has not begun.
+    """
     require(settings)
-    store = await open_store(settings.state_dir, target, base)
+    store = await open_store(settings.state_dir, target, base, tip or base)
     with _held(store, run) as ours:
         if not ours:
             raise FleetError(f"the worktrees of {run} are in use by another process; stop it first")
         await to_thread.run_sync(end_orphans)  # what a killed manager left running could still write
-        await _begin(store, run, base)
+        await _begin(store, run, base, tip or base)
         box = Box(settings)
         try:
             chosen = await choose(settings, slots_dir(store, run))
@@ -163,9 +168,9 @@ def _held(store: Store, run: RunId) -> Iterator[bool]:
         yield ours
 
 
-async def _begin(store: Store, run: RunId, base: Sha) -> None:
+async def _begin(store: Store, run: RunId, base: Sha, tip: Sha) -> None:
     try:
         await remove_slots(store, run)
-        await begin_run(store, run, base)
+        await begin_run(store, run, base, tip)
     except Broken as broken:
         raise FleetError(f"the run can't begin in {store.home}: {broken}") from broken
