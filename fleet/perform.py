@@ -28,7 +28,7 @@ from fleet.ports import (
     Worker,
     WorkerBrief,
 )
-from fleet.review import changed_tests, for_review
+from fleet.review import changed_tests, for_review, judged_by_the_base, refused
 from fleet.world import World
 
 CLASH_LIMIT, PATCH_LIMIT = 3_000, 2_900  # characters of a conflict's evidence, and of the change it is about
@@ -262,15 +262,19 @@ class Performer:
     async def _verify_attempt(self, command: VerifyAttempt) -> None:
         spec, attempt = self._attempt(command.subtask)
         criteria = self._world.gate.resolved(spec.acceptance)
-        if (refused := await changed_tests(self._world.worktrees, spec, attempt, criteria)) is not None:
-            await self._failed(spec.id, attempt.number, refused)
+        changed = await changed_tests(self._world.worktrees, spec, attempt)
+        if (not_its := refused(changed, criteria)) is not None:
+            await self._failed(spec.id, attempt.number, not_its)
             return
         checks = await self._checks.on(attempt.commit, criteria) if attempt.commit is not None else ()
         failed = tuple(check for check in checks if not check.passed)
         if failed:
             await self._failed(spec.id, attempt.number, check_failure(failed), checks=checks)
             return
-        odd = await for_review(self._world.worktrees, spec, attempt, self._now())
+        if (otherwise := await judged_by_the_base(self._checks, attempt, criteria, changed)) is not None:
+            await self._failed(spec.id, attempt.number, otherwise, checks=checks)
+            return
+        odd = await for_review(self._world.worktrees, spec, attempt, changed, self._now())
         verified = f.AttemptVerified(at=self._now(), subtask=spec.id, number=attempt.number, checks=checks)
         await self._engine.record(*odd, verified)
 

@@ -297,6 +297,10 @@ class Worktrees(Protocol):
         """The tree of a commit: what checks are about."""
         ...
 
+    async def restored(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
+        """A commit like this one, but for some paths that are as on `base`: to be checked, never to land."""
+        ...
+
     def at(self, commit: Sha) -> Repository: ...
 
 

@@ -7,8 +7,10 @@ What looks like one is no proof of bad faith either: it lands if its checks pass
 import re
 from collections.abc import Iterator, Sequence
 
+from fleet.checking import Checks
 from fleet.core import facts as f
-from fleet.core.evidence import borrowed_tests, is_test
+from fleet.core.evidence import borrowed_tests, is_test, named_by
+from fleet.core.failures import evidence
 from fleet.core.plan import Criterion, Subtask
 from fleet.core.state import Attempt
 from fleet.ports import Worktrees
@@ -23,26 +25,56 @@ ODD = {
 """What added lines outside of tests may do to the tests that run them."""
 
 
-async def changed_tests(
-    worktrees: Worktrees, spec: Subtask, attempt: Attempt, criteria: Sequence[Criterion]
-) -> f.Failure | None:
-    """A worker may add tests, but those that stood on its base and that judge it are the plan's to give."""
-    base = worktrees.at(attempt.base)
-    changed = borrowed_tests(attempt.paths, criteria, spec.touches)
-    stood = [path for path in changed if path in await base.list_files(path)]
-    if not stood:
+async def changed_tests(worktrees: Worktrees, spec: Subtask, attempt: Attempt) -> tuple[str, ...]:
+    """The tests that stood on the base and that it changed or took away, without being given them by the plan."""
+    borrowed = borrowed_tests(attempt.paths, spec.touches)
+    there = frozenset(await worktrees.at(attempt.base).list_files()) if borrowed else frozenset()
+    return tuple(path for path in borrowed if path in there)
+
+
+def refused(changed: Sequence[str], criteria: Sequence[Criterion]) -> f.Failure | None:
+    """A worker may add tests, but those that stood on its base and that its criteria name are the plan's to give."""
+    named = named_by(criteria, changed)
+    if not named:
         return None
     why = "these judge it: only a subtask whose `touches` names them may change tests that its own checks run"
     return f.Failure(
-        kind="bounds", summary="changes the tests that its own checks run", evidence="\n".join((*stood, why))
+        kind="bounds", summary="changes the tests that its own checks run", evidence="\n".join((*named, why))
     )
 
 
-async def for_review(worktrees: Worktrees, spec: Subtask, attempt: Attempt, at: float) -> tuple[f.Fact, ...]:
+async def judged_by_the_base(
+    checks: Checks, attempt: Attempt, criteria: Sequence[Criterion], changed: Sequence[str]
+) -> f.Failure | None:
+    """Whether it passes with the tests of its base, too, asked where a command finds its tests by itself.
+
+    The gate is asked with the criteria: it runs what stood. What was red on the base already is held against nobody.
+    """
+    if not changed or attempt.commit is None:
+        return None
+    commit = await checks.worktrees.restored(attempt.commit, attempt.base, changed)
+    before = {check.command for check in checks.engine.state.red_base}
+    runs = await checks.on(commit, (*criteria, *checks.rules.criteria))
+    red = tuple(run for run in runs if not run.fine and run.command not in before)
+    if not red:
+        return None
+    files = ", ".join(changed)
+    why = f"The tests as they stood on its base were put back: {files}. To change them, name them in `touches`."
+    return f.Failure(
+        kind="bounds",
+        summary=f"passes only with the tests that it changed: {', '.join(run.criterion for run in red)}",
+        evidence=f"{why}\n\n{evidence(red)}",
+    )
+
+
+async def for_review(
+    worktrees: Worktrees, spec: Subtask, attempt: Attempt, changed: Sequence[str], at: float
+) -> tuple[f.Fact, ...]:
     """Warnings about what a person should look at before the result is taken."""
     if attempt.commit is None:
         return ()
-    found = oddities(await worktrees.diff(attempt.base, attempt.commit))
+    stood = ((path, "is a test that stood before, and is not the same any more") for path in changed)
+    found = (*stood, *oddities(await worktrees.diff(attempt.base, attempt.commit)))
     return tuple(f.WarningNoted(at=at, text=f"for review: {spec.id}: {path} {what}") for path, what in found)
 
 

@@ -26,6 +26,7 @@ from worktrees.marks import end_orphans
 from worktrees.message import Person
 from worktrees.overlays import Overlays
 from worktrees.publish import Publisher
+from worktrees.restore import restored
 from worktrees.settings import HandSettings
 from worktrees.slots import Pool, remove_slots, slots_dir
 from worktrees.snapshot import Snapshot
@@ -96,6 +97,9 @@ class Workshop:
     async def tree(self, commit: Sha) -> Sha:
         objects = self.store.objects
         return (await objects.run(partial(objects.commit, commit))).tree
+
+    async def restored(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
+        return await restored(self.store.git, commit, base, paths, Person("fleet", self.settings.email))
 
     def at(self, commit: Sha) -> Repository:
         return Snapshot(self.store.git, commit)

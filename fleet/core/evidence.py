@@ -1,7 +1,8 @@
 """What a verdict rests on: the tests that a subtask's own checks run are not the subtask's to change.
 
-Unless its `touches` names them, a change to one that stood on the base is refused. So nothing has to be put back before
-a check is run, and the tree that is tested is the tree that lands (docs/decisions/0022).
+Unless its `touches` names them, a change to one that stood on the base and that a criterion's command names is refused.
+With others that changed, the verdict is asked for twice: of the tree that lands, and of that tree with the base's tests
+(docs/decisions/0022, docs/decisions/0036).
 """
 
 import re
@@ -21,10 +22,15 @@ def is_test(path: str) -> bool:
     return bool(FOLDERS.intersection(folders)) or _NAME.fullmatch(name) is not None
 
 
-def borrowed_tests(paths: Iterable[str], criteria: Sequence[Criterion], touches: Sequence[str]) -> tuple[str, ...]:
-    """Those of the changed paths that are tests which these criteria run, and which the plan did not hand over."""
+def borrowed_tests(paths: Iterable[str], touches: Sequence[str]) -> tuple[str, ...]:
+    """Those of the changed paths that are tests, and that the plan did not hand over."""
+    return tuple(path for path in paths if is_test(path) and not matches(path, touches))
+
+
+def named_by(criteria: Sequence[Criterion], tests: Iterable[str]) -> tuple[str, ...]:
+    """Those of the tests that a command of these criteria names."""
     words = {word for criterion in criteria for word in _WORD.findall(criterion.run or "")}
-    return tuple(path for path in paths if is_test(path) and _named(path, words) and not matches(path, touches))
+    return tuple(path for path in tests if _named(path, words))
 
 
 def _named(path: str, words: Iterable[str]) -> bool:

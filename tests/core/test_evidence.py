@@ -2,12 +2,13 @@
 
 import pytest
 
-from fleet.core.evidence import borrowed_tests, is_test
+from fleet.core.evidence import borrowed_tests, is_test, named_by
 from fleet.core.plan import Criterion
 
 
 def judged(path: str, command: str, *touches: str) -> bool:
-    return borrowed_tests([path], [Criterion(criterion="it works", run=command)], touches) == (path,)
+    criteria = [Criterion(criterion="it works", run=command)]
+    return named_by(criteria, borrowed_tests([path], touches)) == (path,)
 
 
 @pytest.mark.parametrize(

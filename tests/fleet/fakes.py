@@ -143,6 +143,9 @@ class FakeWorktrees:
     async def tree(self, commit: Sha) -> Sha:
         return f"tree of {commit}"
 
+    async def restored(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
+        raise AssertionError(commit, base, paths)
+
     def at(self, commit: Sha) -> Repository:
         return FakeRepository(commit, {"AGENTS.md": self.notes} if self.notes else {})
 

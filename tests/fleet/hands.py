@@ -113,6 +113,9 @@ class PaperHands:
     async def diff(self, base: str, commit: str) -> str:
         return f"from {base} to {commit}"
 
+    async def restored(self, commit: str, base: str, paths: Sequence[str]) -> str:
+        raise AssertionError(commit, base, paths)
+
     def at(self, commit: str) -> Repository:
         del commit
         return PaperRepository(self.files)

@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.engine": ("fleet.core", "fleet.ports", *LOOP, "fleet.__version__"),
     "fleet.meter": ("fleet.core", "fleet.ports", *LOOP),
     "fleet.notes": ("fleet.ports",),
-    "fleet.review": ("fleet.core", "fleet.ports"),
+    "fleet.review": ("fleet.core", "fleet.ports", "fleet.checking"),
     "fleet.asking": ("fleet.core", "fleet.ports", *LOOP),
     "fleet.world": ("fleet.core", "fleet.ports", *LOOP),
     "fleet.landing": ("fleet.core", "fleet.ports", *LOOP),

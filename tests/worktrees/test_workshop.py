@@ -151,3 +151,19 @@ async def test_a_state_folder_that_can_not_be_used_is_named_with_what_to_do(
     with pytest.raises(FleetError, match=r"file.* can't be used for the state: Not a directory"):
         async with open_workshop(target, blocked, RUN, target.base):
             pass
+
+
+async def test_files_are_put_back_as_they_were_on_the_base_whatever_became_of_them(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        script = "rm README.md; mv src moved; echo new > new; mkdir README.md; echo x > README.md/x"
+        async with bench.hands.lease(bench.base) as lease:
+            await lease.desk.run(script, timeout_s=20)
+            change = await bench.commit(lease)
+        assert isinstance(change, Change)
+        again = await bench.hands.restored(change.commit, bench.base, ["README.md", "src/one.py"])
+        store = bench.hands.store.git
+        names = (await store("ls-tree", "-r", "--name-only", again)).decode().split()
+        assert names == [".gitignore", "README.md", "moved/one.py", "new", "src/one.py"]
+        assert await store("cat-file", "blob", f"{again}:README.md") == b"hello\n"
+        async with bench.hands.lease(again) as lease:
+            assert (await lease.desk.run("cat README.md", timeout_s=20)).output == "hello\n"
