@@ -25,6 +25,7 @@ from tests.benchmarks.landing import landing_figures, measured
 from tests.benchmarks.landing_policy import policy_figures
 from tests.benchmarks.leases import against_add, lease_figures, room_of_leases, small_ground
 from tests.benchmarks.planner_calls import planner_figures
+from tests.benchmarks.resume import resumes
 from tests.benchmarks.scrape import scrapes
 from tests.benchmarks.side_by_side import HEAD, Costs, Figure, ground, say
 from tests.benchmarks.storm import storm_figures
@@ -92,6 +93,7 @@ async def page(extent: Extent, at: Path | None) -> None:
     say(f"{machine()}; a figure is our cost over plain git's unless it says otherwise: wall, processor", "", HEAD)
     shown.add(policy_figures(extent.hours))
     shown.add(await scrapes(4 * extent.rounds))
+    shown.add(await resumes())
     progress("a hundred conversations and the prompt cache")
     shown.add(await caching_figures(at))
     progress("a planner and a hundred reports")
