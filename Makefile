@@ -12,7 +12,7 @@ BARE := scripts/bare
 TOOLS := prometheus chromium-headless-shell
 CODE := fleet agents worktrees dashboards tests examples
 
-.PHONY: help setup demo demo-100 test kill soak chaos-mutants claude-code bench lint format format-check types check lock clean
+.PHONY: help setup demo demo-100 test kill soak chaos chaos-mutants claude-code bench lint format format-check types check lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -65,6 +65,10 @@ claude-code: $(READY) .claude-code/.$(CLAUDE_CODE) ## install Claude Code into .
 bench: $(READY) ## what it costs beside plain git, up to 100,000 files; SMALL=1: up to 10,000, in three minutes
 	@echo "bench: side by side with plain git; docs/benchmarks.md says how to read it"
 	@$(BARE) $(BIN)/python -B -m tests.benchmarks $(if $(SMALL),--small)
+
+chaos: $(READY) ## a thousand scripted faults, by level: how many are recovered from without a human; SMALL=1: a few
+	@echo "chaos: the real program against a simulated model; docs/reliability.md says how to read it"
+	@$(BARE) $(BIN)/python -B -m tests.chaos.rates $(if $(SMALL),--episodes 24 --hopeless 1)
 
 lint: $(READY) ## look for mistakes (ruff)
 	@echo "lint: ruff check"

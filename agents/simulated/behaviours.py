@@ -4,6 +4,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+StopReason = Literal[
+    "tool_use", "end_turn", "max_tokens", "refusal", "pause_turn", "model_context_window_exceeded", "out_of_the_blue"
+]
+"""Why an answer ends; the last one is a reason that no client knows."""
+
 
 class ScriptShape(BaseModel):
     """A part of a script: frozen, and an unknown key is an error."""
@@ -114,9 +119,13 @@ class Http(Troubled):
     """An error of the service."""
 
     do: Literal["http"] = "http"
-    status: int = Field(default=529, ge=400, le=599)
+    status: int = Field(default=529, ge=200, le=599)
     retry_after: float | None = Field(default=None, ge=0)
     message: str = "Overloaded"
+    headers: dict[str, str] = {}
+    """More headers; they count before `retry_after`."""
+    body: str | None = None
+    """What stands there instead of an error in the service's shape: a proxy's page, or nothing at all."""
 
 
 class BreakStream(Troubled):
@@ -145,13 +154,28 @@ class Mute(Troubled):
     """A turn that calls no tool."""
 
     do: Literal["mute"] = "mute"
-    stop_reason: Literal["end_turn", "max_tokens", "refusal", "pause_turn"] = "end_turn"
+    stop_reason: StopReason = "end_turn"
     text: str = "I believe that is everything."
+    """Empty: an answer without content."""
+
+
+class Until(ScriptShape):
+    """`meanwhile`, until an attempt differs in the way that is named; then `then`. All that is given must be so."""
+
+    do: Literal["until"] = "until"
+    guided: str | None = None
+    """The attempt's guidance holds this text."""
+    model: str | None = None
+    """The attempt's model fits this pattern."""
+    attempt: int | None = Field(default=None, ge=1)
+    """The attempt has this number, or a higher one."""
+    meanwhile: "Behaviour"
+    then: "Behaviour"
 
 
 Work = Solve | Wrong | Stray | Shell | Fetch | Claim | TooComplex | Ask | Fail
 Trouble = Http | BreakStream | Hang | Malformed | Mute
-Behaviour = Annotated[Work | Trouble, Field(discriminator="do")]
+Behaviour = Annotated[Work | Trouble | Until, Field(discriminator="do")]
 
-for _shape in (Troubled, Http, BreakStream, Hang, Malformed, Mute):
+for _shape in (Until, Troubled, Http, BreakStream, Hang, Malformed, Mute):
     _shape.model_rebuild()

@@ -31,6 +31,13 @@ class Mind:
             self._spent[move.spends] += 1
         return move
 
+    def struck(self) -> list[dict[str, str | int]]:
+        """Which troubles have struck, and how often: so that a test knows that what it planned did happen."""
+        return [
+            {"run": run, "subtask": subtask, "attempt": number + 1, "depth": depth, "times": times}
+            for (run, subtask, number, depth), times in self._spent.items()
+        ]
+
     def think_s(self, request: Request, move: Move) -> float:
         """How long the answer takes: the pace, give or take the jitter, which follows from the seed."""
         pace = move.pace or self.script.pace

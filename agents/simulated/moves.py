@@ -1,12 +1,12 @@
 """What a simulated mind does with one request: an answer, or a way of not giving one. HTTP is not known here."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import JsonValue
 
-from agents.simulated.behaviours import Pace
+from agents.simulated.behaviours import Pace, StopReason
 
 Key = tuple[str, str, int, int]
 """Whose trouble it is: run, subtask (or the planner), number of the behaviour, and how deep in it."""
@@ -33,7 +33,7 @@ class Say:
     """A whole answer."""
 
     blocks: tuple[Text | ToolUse, ...]
-    stop_reason: Literal["tool_use", "end_turn", "max_tokens", "refusal", "pause_turn"] = "tool_use"
+    stop_reason: StopReason = "tool_use"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,8 @@ class Refuse:
     status: int
     message: str
     retry_after: float | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,14 @@ It always gets on: what failed and nobody scripted is tried again with the evide
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, assert_never
 
 from pydantic import JsonValue
 
-from agents.simulated.moves import Move, Refuse, Say, Spent, Text, call
+from agents.simulated.behaviours import BreakStream, Hang, Http, Malformed, Mute, Trouble
+from agents.simulated.moves import Cut, Move, Refuse, Say, Spent, Stall, Text, ToolUse, call
 from agents.simulated.request import Request
 from agents.simulated.script import Call, PlannerScript, Script, Step
 
@@ -48,7 +49,7 @@ def play_planner(script: Script, request: Request, spent: Spent) -> Move:
     for index, fault in enumerate(part.faults):
         key = (request.run, "planner", index, 0)
         if spent(key) < fault.times:
-            return Move(Refuse(fault.status, fault.message, fault.retry_after), spends=key, pace=part.pace)
+            return Move(_struck(fault, spent(key)), spends=key, pace=part.pace)
     seen = tuple(_seen(request.state))
     if not seen and (next_call := _unexplored(part.explore, request)):
         blocks = (Text("I look at the repository first."), call("explore", 0, next_call.tool, dict(next_call.input)))
@@ -56,6 +57,28 @@ def play_planner(script: Script, request: Request, spent: Spent) -> Move:
     revision = revise(part, seen, area=str(request.state.get("area") or ""))
     said = Text(str(revision["assessment"]))
     return Move(Say((said, call("submit", len(request.turns), "submit_revision", revision))), pace=part.pace)
+
+
+def _struck(fault: Trouble, times: int) -> Refuse | Say | Cut | Stall:
+    """What a call of the planner meets."""
+    plan = call("submit", 0, "submit_revision", {"assessment": "The answer that was on its way."})
+    match fault:
+        case Http():
+            return Refuse(fault.status, fault.message, fault.retry_after, fault.headers, fault.body)
+        case BreakStream():
+            return Cut(Say((plan,)), fault.how)
+        case Hang():
+            return Stall(Say((plan,)), fault.seconds, fault.pings)
+        case Mute():
+            return Say((Text(fault.text),) if fault.text else (), stop_reason=fault.stop_reason)
+        case Malformed(how="json"):
+            return Say((replace(plan, id=f"toolu_simulated_malformed-{times}", broken='{"assessment": "It'),))
+        case Malformed(how="schema"):
+            return Say((ToolUse(f"toolu_simulated_malformed-{times}", "submit_revision", {"add": "everything"}),))
+        case Malformed():
+            return Say((ToolUse(f"toolu_simulated_malformed-{times}", "launch_rocket", {"to": "moon"}),))
+        case _:
+            assert_never(fault)
 
 
 def _unexplored(explore: Iterable[Call], request: Request) -> Call | None:

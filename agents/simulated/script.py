@@ -7,11 +7,11 @@ import json
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, JsonValue, ValidationError
 
-from agents.simulated.behaviours import Behaviour, Fail, Http, Pace, ScriptShape
+from agents.simulated.behaviours import Behaviour, Fail, Pace, ScriptShape, Trouble
 from fleet.core.nearest import did_you_mean
 from fleet.core.plan import Subtask
 from fleet.core.revision import Revision
@@ -60,8 +60,8 @@ class PlannerScript(ScriptShape):
     """Tools called one a turn before the first revision; those that are not offered are left out."""
     steps: tuple[Step, ...] = ()
     synthesis: str = "Every subtask has landed."
-    faults: tuple[Http, ...] = ()
-    """Errors that the planner's first calls of a run meet."""
+    faults: tuple[Annotated[Trouble, Field(discriminator="do")], ...] = ()
+    """What the planner's first calls of a run meet, one after another."""
     pace: Pace | None = None
 
 

@@ -47,12 +47,16 @@ class SimulatedModel:
     def app(self) -> web.Application:
         app = web.Application(client_max_size=LARGEST_BODY)
         app.router.add_get("/healthz", self.healthz)
+        app.router.add_get("/troubles", self.troubles)
         app.router.add_post("/v1/messages", self.messages)
         app.router.add_route("*", "/{path:.*}", self.unknown)
         return app
 
     async def healthz(self, _: web.Request) -> web.Response:
         return web.json_response({"status": "ok", "label": self.script.label, "simulated": True}, headers=LABEL)
+
+    async def troubles(self, _: web.Request) -> web.Response:
+        return web.json_response({"struck": self.mind.struck()}, headers=LABEL)
 
     async def unknown(self, asked: web.Request) -> web.Response:
         return self._error(404, f"{asked.method} {asked.path}: a simulated model answers POST /v1/messages only")
@@ -89,7 +93,7 @@ class SimulatedModel:
         move = self.mind.move(request)
         reply = move.reply
         if isinstance(reply, Refuse):
-            return self._error(reply.status, reply.message, retry_after=reply.retry_after)
+            return self._refusal(reply)
         say = reply if isinstance(reply, Say) else reply.say
         think_s = self.mind.think_s(request, move)
         if request.stream:
@@ -132,6 +136,15 @@ class SimulatedModel:
         await response.prepare(asked)
         await response.write(body[: len(body) // 2])
         _abort(asked)
+        return response
+
+    def _refusal(self, reply: Refuse) -> web.Response:
+        if reply.body is not None:
+            return web.Response(
+                body=reply.body.encode(), status=reply.status, headers=self._headers(), content_type="text/html"
+            )
+        response = self._error(reply.status, reply.message, retry_after=reply.retry_after)
+        response.headers.update(reply.headers)
         return response
 
     def _error(self, status: int, message: str, *, retry_after: float | None = None) -> web.Response:

@@ -1,5 +1,6 @@
 """A simulated worker's next move, from the script and the request alone: which behaviour, and how far it got."""
 
+from fnmatch import fnmatchcase
 from typing import assert_never
 
 from pydantic import JsonValue
@@ -19,6 +20,7 @@ from agents.simulated.behaviours import (
     Stray,
     TooComplex,
     Trouble,
+    Until,
     Work,
     Wrong,
 )
@@ -33,22 +35,34 @@ def play_worker(script: Script, request: Request, spent: Spent) -> Move:
     name = str(request.subtask.get("id", ""))
     part = script.worker(name)
     number = min(request.attempt, len(part.attempts)) - 1
-    behaviour = part.attempts[number]
+    behaviour = _now(part.attempts[number], request)
     depth = 0
     while isinstance(behaviour, Trouble):
         key: Key = (request.run, name, number, depth)
         struck = spent(key)
         if len(request.turns) == behaviour.turn and struck < behaviour.times:
             return Move(_trouble(behaviour, request, struck), spends=key, pace=part.pace)
-        behaviour = behaviour.then or UNSCRIPTED
+        behaviour = _now(behaviour.then or UNSCRIPTED, request)
         depth += 1
     return Move(_work(behaviour, request), pace=part.pace)
+
+
+def _now(behaviour: Work | Trouble | Until, request: Request) -> Work | Trouble:
+    """What a behaviour is for this attempt: whether what it waits for has come."""
+    while isinstance(behaviour, Until):
+        met = (
+            (behaviour.guided is None or behaviour.guided in request.guidance)
+            and (behaviour.model is None or fnmatchcase(request.model, behaviour.model))
+            and (behaviour.attempt is None or request.attempt >= behaviour.attempt)
+        )
+        behaviour = behaviour.then if met else behaviour.meanwhile
+    return behaviour
 
 
 def _trouble(trouble: Trouble, request: Request, struck: int) -> Say | Refuse | Cut | Stall:
     match trouble:
         case Http():
-            return Refuse(trouble.status, trouble.message, trouble.retry_after)
+            return Refuse(trouble.status, trouble.message, trouble.retry_after, trouble.headers, trouble.body)
         case BreakStream():
             return Cut(_beneath(trouble, request), trouble.how)
         case Hang():
@@ -56,7 +70,7 @@ def _trouble(trouble: Trouble, request: Request, struck: int) -> Say | Refuse | 
         case Malformed():
             return Say((_malformed(trouble, struck),))
         case Mute():
-            return Say((Text(trouble.text),), stop_reason=trouble.stop_reason)
+            return Say((Text(trouble.text),) if trouble.text else (), stop_reason=trouble.stop_reason)
         case _:
             assert_never(trouble)
 
@@ -76,9 +90,9 @@ def _malformed(trouble: Malformed, struck: int) -> ToolUse:
 
 def _beneath(trouble: Trouble, request: Request) -> Say:
     """What the worker would have said."""
-    behaviour = trouble.then or UNSCRIPTED
+    behaviour = _now(trouble.then or UNSCRIPTED, request)
     while isinstance(behaviour, Trouble):
-        behaviour = behaviour.then or UNSCRIPTED
+        behaviour = _now(behaviour.then or UNSCRIPTED, request)
     return _work(behaviour, request)
 
 

@@ -1,0 +1,325 @@
+"""The recoverable faults, by level: what a subtask is, and what its worker meets.
+
+A fault ends when an attempt differs in the way a sound remedy makes it: its guidance holds what the evidence said, it
+stands on a new base, it is a part of a split, a better model plays it. Nothing here tells the planner what is coming.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+Json = dict[str, Any]
+MUCH = 20_000_000
+FLAKE = 77  # of 256: three in ten
+BOTH = "both"
+PARTS = ("a", "b")
+BETTER = "*sonnet*"
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One fault, on one subtask or on two that get in each other's way."""
+
+    fault: "Fault"
+    subtasks: tuple[Json, ...]
+    workers: Mapping[str, Sequence[Json]]
+    files: Mapping[str, str] = field(default_factory=dict)
+    """What the repository holds for it from the start."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(str(one["id"]) for one in self.subtasks)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A row of the table in docs/reliability.md."""
+
+    row: int
+    level: int
+    name: str
+    play: Callable[["Fault", str, Random], Episode]
+    classes: frozenset[str] = frozenset()
+    """The incidents it may open; empty: it must be over within a call's own tries, and no attempt fails."""
+    share: int = 1
+    """How often it comes, against the others of its level."""
+
+    def episode(self, name: str, chance: Random) -> Episode:
+        return self.play(self, name, chance)
+
+
+# ---- a subtask, and doing it -----------------------------------------------------------------------------------------
+
+
+def word(name: str) -> str:
+    """What a subtask writes; its goal does not say it, so only a failed check's evidence can."""
+    return f"word-{name}"
+
+
+def files_of(name: str) -> dict[str, str]:
+    return {f"{name}/{part}.txt": f"{word(name)}\n" for part in PARTS}
+
+
+def check(name: str, part: str, before: str = "") -> Json:
+    path = f"{name}/{part}.txt"
+    said = f"echo 'expected in {path}: {word(name)}'"
+    return {"criterion": f"{path} is right", "run": f"{before}grep -qx {word(name)} {path} || {{ {said}; exit 1; }}"}
+
+
+def subtask(name: str, **more: Any) -> Json:
+    return {
+        "id": name,
+        "title": f"Write {name}",
+        "goal": f"Write both files of {name}.",
+        "acceptance": [check(name, part) for part in PARTS],
+        "touches": [f"{name}/**"],
+        **more,
+    }
+
+
+def solve(name: str) -> Json:
+    return {"do": "solve", "files": files_of(name)}
+
+
+def part_of(name: str, part: str) -> Json:
+    """What a part of the split subtask does."""
+    return {"do": "solve", "files": {f"{name}/{part}.txt": f"{word(name)}\n"}}
+
+
+def wrong(name: str) -> Json:
+    return {"do": "wrong", "files": dict.fromkeys(files_of(name), "something else\n")}
+
+
+def until(meanwhile: Json, then: Json, **what: Any) -> Json:
+    return {"do": "until", **what, "meanwhile": meanwhile, "then": then}
+
+
+def _episode(fault: Fault, name: str, attempts: Sequence[Json], **more: Any) -> Episode:
+    parts = {f"{name}-{part}": [part_of(name, part)] for part in PARTS}
+    return Episode(fault, (subtask(name, **more),), {name: attempts, **parts})
+
+
+def on_the_wire(**trouble: Any) -> Callable[[Fault, str, Random], Episode]:
+    """Trouble with a call, at a turn that chance chooses."""
+
+    def play(fault: Fault, name: str, chance: Random) -> Episode:
+        turn = trouble.get("turn", chance.randrange(3))
+        return _episode(fault, name, [{**trouble, "turn": turn, "then": solve(name)}])
+
+    return play
+
+
+def in_the_work(
+    bad: Callable[[str], Json], guided: str | None = None, **more: Any
+) -> Callable[[Fault, str, Random], Episode]:
+    """Bad work, until the guidance holds what the evidence said; without `guided`, until another attempt."""
+
+    def play(fault: Fault, name: str, _: Random) -> Episode:
+        when: Json = {"guided": guided.replace("NAME", name)} if guided else {"attempt": 2}
+        return _episode(fault, name, [until(bad(name), solve(name), **when)], **more)
+
+    return play
+
+
+def shell(*commands: str) -> Callable[[str], Json]:
+    """Commands that come to nothing."""
+    return lambda name: {"do": "shell", "commands": [one.replace("NAME", name) for one in commands]}
+
+
+def survived(command: str) -> Callable[[Fault, str, Random], Episode]:
+    """A command that goes wrong in the box, after which the same attempt goes on."""
+
+    def play(fault: Fault, name: str, _: Random) -> Episode:
+        write = " && ".join(f"echo {word(name)} > {path}" for path in files_of(name))
+        return _episode(fault, name, [{"do": "shell", "commands": [command, f"mkdir -p {name} && {write}"]}])
+
+    return play
+
+
+def _split(fault: Fault, name: str, _: Random) -> Episode:
+    return _episode(fault, name, [{"do": "too_complex"}])
+
+
+def _weak(fault: Fault, name: str, _: Random) -> Episode:
+    return _episode(fault, name, [until(wrong(name), solve(name), model=BETTER)])
+
+
+def _slow(fault: Fault, name: str, _: Random) -> Episode:
+    return _episode(fault, name, [solve(name)])
+
+
+def _hangs(fault: Fault, name: str, _: Random) -> Episode:
+    """A check that runs what the worker wrote, which ignores TERM and never ends, until somebody says so."""
+    script = f"{name}/run.sh"
+    hang = f"mkdir -p {name} && printf \"trap '' TERM; while :; do sleep 60; done\" > {script}"
+    bad = {"do": "shell", "commands": [hang]}
+    good = {"do": "solve", "files": {script: "exit 0\n"}}
+    runs = [{"criterion": "It runs", "run": f"sh {script}", "timeout_s": 4}]
+    return _episode(fault, name, [until(bad, good, guided="stopped after")], acceptance=runs)
+
+
+def _flaky(fault: Fault, name: str, _: Random) -> Episode:
+    """A check that is red three times in ten whatever was done."""
+    flake = f'[ "$(od -An -N1 -tu1 /dev/urandom)" -ge {FLAKE} ] && '
+    return _episode(fault, name, [solve(name)], acceptance=[check(name, "a", flake), check(name, "b")])
+
+
+def _clash(fault: Fault, name: str, _: Random) -> Episode:
+    """Two that change one line, from one base."""
+    path, ids = f"{name}/words.txt", (f"{name}-x", f"{name}-y")
+    tasks = tuple(
+        subtask(id_, touches=[path], acceptance=[{"criterion": f"{id_} is named", "run": f"grep -qw {id_} {path}"}])
+        for id_ in ids
+    )
+    work = {id_: [{"do": "shell", "commands": [f"sed -i 's/$/ {id_}/' {path}"]}] for id_ in ids}
+    return Episode(fault, tasks, work, {path: "words\n"})
+
+
+def _together_red(fault: Fault, name: str, _: Random) -> Episode:
+    """Two that are right each by itself; the gate is red on both together and says why."""
+    ids = (f"{name}-x", f"{name}-y")
+    tasks, work = [], {}
+    for id_, side in zip(ids, ("x", "y"), strict=True):
+        path = f"{BOTH}/{name}/{side}.txt"
+        tasks.append(
+            subtask(id_, touches=[path], acceptance=[{"criterion": f"{id_} is there", "run": f"test -s {path}"}])
+        )
+        first, other = ({"do": "solve", "files": {path: text}} for text in ("old\n", "new\n"))
+        work[id_] = [until(first, other, guided=f"{BOTH}/{name} does not fit")]
+    return Episode(fault, tuple(tasks), work)
+
+
+GATE = f"""\
+#!/bin/sh
+# Red where both sides still say `old`: each is right by itself.
+red=0
+for pair in {BOTH}/*/; do
+    [ -f "$pair/x.txt" ] && [ -f "$pair/y.txt" ] || continue
+    if grep -q old "$pair/x.txt" && grep -q old "$pair/y.txt"; then
+        echo "${{pair%/}} does not fit: both sides are old"
+        red=1
+    fi
+done
+exit $red
+"""
+
+
+# ---- several at once -------------------------------------------------------------------------------------------------
+
+WIRE: tuple[Json, ...] = (
+    {"do": "http", "status": 529, "times": 2},
+    {"do": "http", "status": 429, "retry_after": 0.2},
+    {"do": "http", "status": 503, "body": "<html>Bad gateway</html>"},
+    {"do": "break_stream", "how": "reset"},
+    {"do": "break_stream", "how": "end"},
+    {"do": "break_stream", "how": "error"},
+    {"do": "malformed", "how": "json"},
+    {"do": "malformed", "how": "tool", "times": 2},
+    {"do": "mute"},
+    {"do": "mute", "stop_reason": "max_tokens"},
+)
+WORK: tuple[Callable[[str], Json], ...] = (
+    wrong,
+    lambda name: {"do": "stray", "files": files_of(name), "outside": {"README.md": "mine\n"}},
+    lambda _: {"do": "claim"},
+    lambda _: {"do": "fail", "kind": "tool", "message": "the tool broke"},
+    lambda _: {"do": "mute", "stop_reason": "refusal", "times": 9, "text": "I would rather not."},
+    lambda _: {"do": "malformed", "how": "schema", "times": 9},
+)
+
+
+def _compound(fault: Fault, name: str, chance: Random) -> Episode:
+    """One or two failures of work, or a split of which a part fails, each with a call that goes wrong on the way."""
+
+    def shaken(then: Json) -> Json:
+        if then["do"] in {"mute", "malformed"}:
+            return then
+        return {**chance.choice(WIRE), "turn": chance.randrange(2), "then": then}
+
+    if chance.random() < 0.25:
+        workers = {name: [shaken({"do": "too_complex"})]}
+        for part in PARTS:
+            good = part_of(name, part)
+            bad = {**good, "do": "wrong", "files": dict.fromkeys(good["files"], "something else\n")}
+            workers[f"{name}-{part}"] = [shaken(until(bad, good, guided=word(name)))]
+        return Episode(fault, (subtask(name),), workers)
+    bads = [bad(name) for bad in chance.sample(WORK, chance.choice((1, 1, 2)))]
+    return _episode(fault, name, [*map(shaken, bads), shaken(solve(name))])
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------
+
+TRANSIENT, PROTOCOL = frozenset({"transient"}), frozenset({"protocol"})
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(1, 1, "429 with retry-after", on_the_wire(do="http", status=429, retry_after=0.3)),
+    Fault(2, 1, "429, retry-after of 30 days", on_the_wire(do="http", status=429, retry_after=2_592_000)),
+    Fault(2, 1, "429, retry-after nan", on_the_wire(do="http", status=429, headers={"retry-after": "nan"})),
+    Fault(2, 1, "429, retry-after -5", on_the_wire(do="http", status=429, headers={"retry-after": "-5"})),
+    Fault(4, 1, "529 three times", on_the_wire(do="http", status=529, times=3)),
+    Fault(5, 1, "500 once", on_the_wire(do="http", status=500)),
+    Fault(
+        6,
+        1,
+        "500, not to be retried",
+        on_the_wire(do="http", status=500, headers={"x-should-retry": "false"}),
+        frozenset({"other"}),
+    ),
+    Fault(7, 1, "503 with a page", on_the_wire(do="http", status=503, body="<html>Bad gateway</html>")),
+    Fault(7, 1, "200 without a body", on_the_wire(do="http", status=200, body="")),
+    Fault(7, 1, "200 with other JSON", on_the_wire(do="http", status=200, body='{"ok": true}')),
+    Fault(8, 1, "400 prompt too long", on_the_wire(do="http", status=400, message="prompt is too long", turn=2)),
+    Fault(9, 1, "413", on_the_wire(do="http", status=413, message="too large", turn=2)),
+    Fault(13, 2, "error event in the stream", on_the_wire(do="break_stream", how="error")),
+    Fault(14, 2, "stream ends early", on_the_wire(do="break_stream", how="end")),
+    Fault(15, 2, "stream ends within a tool's input", on_the_wire(do="break_stream", how="end", turn=0)),
+    Fault(16, 2, "tool input is no JSON, twice", on_the_wire(do="malformed", how="json", times=2)),
+    Fault(16, 2, "tool input is no JSON, again and again", on_the_wire(do="malformed", how="json", times=3), PROTOCOL),
+    Fault(17, 2, "unknown tool", on_the_wire(do="malformed", how="tool")),
+    Fault(17, 2, "tool input against the schema", on_the_wire(do="malformed", how="schema", times=2)),
+    Fault(18, 2, "nothing but pings", on_the_wire(do="hang", seconds=30, pings=True)),
+    Fault(19, 2, "silence", on_the_wire(do="hang", seconds=30)),
+    Fault(20, 2, "slow but alive", _slow),
+    Fault(21, 2, "connection reset", on_the_wire(do="break_stream", how="reset")),
+    Fault(22, 2, "max_tokens", on_the_wire(do="mute", stop_reason="max_tokens", times=2)),
+    Fault(
+        23, 2, "context window exceeded", on_the_wire(do="mute", stop_reason="model_context_window_exceeded", turn=2)
+    ),
+    Fault(24, 2, "pause_turn", on_the_wire(do="mute", stop_reason="pause_turn", times=2)),
+    Fault(25, 2, "refusal once", on_the_wire(do="mute", stop_reason="refusal"), frozenset({"refusal"})),
+    Fault(26, 2, "an empty answer", on_the_wire(do="mute", text="")),
+    Fault(27, 2, "unknown stop reason", on_the_wire(do="mute", stop_reason="out_of_the_blue")),
+    Fault(28, 3, "the same action", in_the_work(shell(*["ls"] * 9), "the same action"), PROTOCOL),
+    Fault(29, 3, "claims done, nothing done", in_the_work(lambda _: {"do": "claim"}), frozenset({"empty"})),
+    Fault(
+        30,
+        3,
+        "out of bounds",
+        in_the_work(
+            lambda name: {"do": "stray", "files": files_of(name), "outside": {"README.md": "mine\n"}}, "README.md"
+        ),
+        frozenset({"bounds"}),
+    ),
+    Fault(31, 3, "turns are spent", in_the_work(shell(*(f"echo {n}" for n in range(30)))), frozenset({"budget"})),
+    Fault(32, 3, "a check hangs, TERM ignored", _hangs, frozenset({"check"})),
+    Fault(33, 3, "20 MB of output", survived(f"yes | head -c {MUCH}")),
+    Fault(34, 3, "out of memory", survived("python3 -c 'x = bytearray(1 << 33)'")),
+    Fault(34, 3, "a fork too many", survived("ulimit -u 1; (true) & wait")),
+    Fault(52, 3, "disk is full", survived("head -c 3000000000 /dev/zero > /tmp/much; rm -f /tmp/much")),
+    Fault(
+        31,
+        3,
+        "a tool is broken",
+        in_the_work(lambda name: {"do": "fail", "kind": "tool", "message": f"broke: {name}"}, "broke: NAME"),
+        frozenset({"tool"}),
+    ),
+    Fault(45, 4, "a check fails", in_the_work(wrong, "expected in NAME/a.txt: word-NAME"), frozenset({"check"})),
+    Fault(45, 4, "beyond the model", _weak, frozenset({"check"})),
+    Fault(35, 4, "a flaky check", _flaky, frozenset({"check", "integration"})),
+    Fault(37, 4, "text conflict", _clash, frozenset({"conflict"}), share=2),
+    Fault(38, 4, "red together", _together_red, frozenset({"integration"}), share=2),
+    Fault(42, 5, "too complex", _split, frozenset({"too_complex"})),
+    Fault(0, 5, "two or three at once", _compound, frozenset({"any"}), share=5),
+)
+LEVELS = (1, 2, 3, 4, 5)
