@@ -64,11 +64,10 @@ def hopeless(folder: Path, number: int, seed: int, kinds: Collection[str] = tupl
     run = play(folder / "hopeless", played, seed=seed)
     good, *bad = run.outcomes
     assert good.landed, "what could be done was not"
-    found = [
+    return [
         Verdict(one.episode.fault.name, one.asked, one.landed, one.ended == "endless" or run.done.code != 1)
         for one in bad
     ]
-    return found
 
 
 def revoked(folder: Path, seed: int) -> Verdict:

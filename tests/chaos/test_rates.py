@@ -10,14 +10,16 @@ from tests.chaos.hopeless import HOPELESS, hopeless
 from tests.chaos.play import Played, episodes, play
 from tests.chaos.rates import by_row, planner_troubles, table, wilson
 
-SMALL = 5
+SMALL = 3
+BY_CHANCE = 35  # a flaky check's row: chance, not the seed, says whether it is red
 SEED = 7
 
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """Some of every level, in one run."""
-    played = [one for level in LEVELS for one in episodes(level, SMALL, SEED)]
+    sure = [fault for fault in FAULTS if fault.row != BY_CHANCE]
+    played = [one for level in LEVELS for one in episodes(level, SMALL, SEED, sure)]
     renamed = [
         fault.fault.episode(f"m{index:02}", Random(index))  # noqa: S311 - it is no secret
         for index, fault in enumerate(played)
