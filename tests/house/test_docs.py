@@ -13,7 +13,7 @@ import typer.main
 from pydantic import BaseModel
 
 from agents.registry import WORKERS
-from agents.simulated.behaviours import Trouble, Work
+from agents.simulated.behaviours import Trouble, Until, Work
 from agents.simulated.script import Script, parse_script
 from agents.tools.registry import PLANNER_TOOLS
 from fleet.cli.begin import EXIT
@@ -254,7 +254,7 @@ def test_the_script_that_is_shown_can_be_played(path: str, documents: Mapping[st
 
 @pytest.mark.parametrize("path", ["docs/simulated-model.md", "agents/simulated/README.md"])
 def test_every_behaviour_of_the_simulated_model_stands_in_its_table(path: str, documents: Mapping[str, str]) -> None:
-    shapes = (*get_args(Work), *get_args(Trouble))
+    shapes = (*get_args(Work), *get_args(Trouble), Until)
     part = documents[path].partition("| `do` |")[2]
     told = [name for row in _rows(part) for name in _INLINE.findall(row[0])]
     assert set(told) == {shape.model_fields["do"].default for shape in shapes}
