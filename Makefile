@@ -12,11 +12,11 @@ BARE := scripts/bare
 TOOLS := prometheus chromium-headless-shell
 CODE := fleet agents worktrees dashboards tests examples
 
-.PHONY: help setup demo demo-100 test kill soak chaos chaos-mutants claude-code bench lint format format-check types check lock clean
+.PHONY: help setup demo demo-100 example-deployment test kill soak chaos chaos-mutants claude-code bench lint format format-check types check lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
-		printf '  make %-14s%s\n' "$$name" "$$text"; done
+		printf '  make %-20s%s\n' "$$name" "$$text"; done
 
 setup: $(READY) ## build .venv from the pinned packages, with bubblewrap and what tests need where that is possible
 
@@ -34,6 +34,10 @@ demo: $(READY) ## an epic of 16 subtasks, planned and landed by a simulated mode
 demo-100: $(READY) ## the same with 120 subtasks and more than 100 workers at once
 	@echo "demo: 120 subtasks, 120 workers at once, with a simulated model"
 	@$(BARE) $(BIN)/python examples/demo/demo.py --subtasks 120 --workers 120
+
+example-deployment: $(READY) ## a deployment from a plan: reviewed, scheduled, aborted, rolled back; no model is asked
+	@echo "example-deployment: four deployments with one plan"
+	@$(BARE) $(BIN)/python examples/deployment/deployment.py
 
 test: $(READY) ## run the tests
 	@echo "test: pytest"

@@ -62,8 +62,8 @@ class LiveScreen:
         unsafe = "  NO SANDBOX" if state.sandbox == "none" else ""
         head = Text(f"{spinner} {safe(state.run)}  {run_word(state, now, alive=True)}{simulated}{unsafe}", style="bold")
         bar = Table.grid(padding=(0, 1))
-        landed = Text(f"{state.commits} of {total} landed")
-        bar.add_row(ProgressBar(total=max(1, total), completed=state.commits, width=40), landed)
+        landed = Text(f"{state.done} of {total} landed")
+        bar.add_row(ProgressBar(total=max(1, total), completed=state.done, width=40), landed)
         rows: list[RenderableType] = [head, bar, Text(_figures(state, now)), *self._agents(state, now)]
         for scope, outage in state.service.items():
             waits = waiting_line(in_words(scope, outage), now - outage.since)

@@ -57,7 +57,8 @@ def _subtasks(state: RunState, now: float) -> list[str]:
         note = f"  {tries} attempts" if tries > 1 else ""
         if subtask.parts:
             note = f"  into {', '.join(map(safe, subtask.parts))}"
-        sha = f"  {safe(subtask.landed[:7])}" if subtask.landed else ""
+        note += "  no file changed" if subtask.unchanged else ""
+        sha = f"  {safe(subtask.landed[:7])}" if subtask.landed and not subtask.unchanged else ""
         mark = MARKS.get(where, "·")
         lines.append(f"  {mark} {safe(spec.id):<18} {safe(spec.title, limit=TITLE):<{width}} {where}{sha}{note}")
     return lines

@@ -121,7 +121,7 @@ def _attempt_lines(attempt: dict[str, Any]) -> list[str]:
     failure, report = attempt["failure"], attempt["report"]
     end = f"failed: {failure['kind']}" if failure else "open"
     if attempt["landed"]:
-        end = f"landed as {safe(attempt['landed'][:7])}"
+        end = "done, no file changed" if attempt["unchanged"] else f"landed as {safe(attempt['landed'][:7])}"
         end += "" if attempt["tested"] else ", tested with what landed on it"
     who = f"{safe(attempt['worker'])} ({safe(attempt['model'])})"
     spent = f"{attempt['turns']} turns  {duration(attempt['seconds'])}  {money(attempt['cost_dollars'])}"

@@ -53,9 +53,11 @@ def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - 
         case f.AttemptStarted():
             return _started(state, fact)
         case f.AttemptVerified():
-            return _area_done(state, fact.subtask)
+            return _done(state, fact.subtask)
         case f.AttemptCommitted():
             return f"{safe(fact.subtask)} reported done: {_count(len(fact.paths), 'file')} changed, being checked"
+        case f.AttemptUnchanged():
+            return f"{safe(fact.subtask)} reported done: no file changed, being checked"
         case f.AttemptFailed():
             how = "sent back" if fact.failure.kind == "integration" else f"failed, attempt {fact.number}"
             return f"{safe(fact.subtask)} {how}: {_failure(fact.failure)}"
@@ -81,6 +83,8 @@ def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - 
             return f"cancelled by {safe(fact.by)}"
         case f.LimitsChanged():
             return f"limits changed by {safe(fact.by)}"
+        case f.RollbackStarted():
+            return f"ROLLING BACK, because {safe(fact.why, limit=300)}"
         case f.RunEnded():
             return f"ended: {fact.ending} — {safe(fact.why, limit=300)}"
         case f.RunReopened():
@@ -151,10 +155,10 @@ def _started(state: RunState, fact: f.AttemptStarted) -> str:
     return f"{safe(fact.subtask)} {begins}{again}: {_title(state, fact.subtask)}"
 
 
-def _area_done(state: RunState, id_: str) -> str | None:
-    """An area is done when its checks pass; a subtask when it has landed, which is said then."""
+def _done(state: RunState, id_: str) -> str | None:
+    """What has nothing to land is done when its checks pass; the others when they have landed, which is said then."""
     last = state.subtasks[id_].last
-    if last is None or last.worker != PLANNER:
+    if last is None or not (last.worker == PLANNER or last.unchanged):
         return None
     return f"{safe(id_)} is done: {safe(last.report.summary if last.report else '', limit=300)}"
 
@@ -196,7 +200,7 @@ def _tested(state: RunState, fact: f.BatchTested) -> str | None:
     if fact.landed:
         names = ", ".join(safe(member.subtask) for member in fact.landed)
         total = len([s for s in state.subtasks.values() if not s.parts and s.id not in state.areas])
-        lines.append(f"landed {names} ({state.commits} of {total})")
+        lines.append(f"landed {names} ({state.done} of {total})")
     lines += [f"{safe(out.subtask)} sent back: {_failure(out.failure)}" for out in fact.ejected]
     if fact.red and not fact.ejected:
         suspects = [safe(id_) for id_ in state.landing.suspects]

@@ -67,6 +67,7 @@ class Order:
     base: str | None = None
     name: str | None = None
     plan: Plan | None = None
+    rollback: Plan | None = None
     review: bool = False
 
 
@@ -132,6 +133,9 @@ class Fleet:
         notes: list[f.Fact] = [
             f.WarningNoted(at=started.at, text=text) for text in (*target.warnings, *self._warnings())
         ]
+        if order.plan is not None and order.plan.rollback_plan and order.rollback is None:
+            text = f"no rollback plan {order.plan.rollback_plan!r} was found: a failure will not be undone"
+            notes.append(f.WarningNoted(at=started.at, text=text))
         if order.plan is not None and (noticed := self.grade(order.plan).all):
             notes.append(f.PlanGraded(at=started.at, version=order.plan.version, warnings=noticed))
         try:
@@ -153,6 +157,7 @@ class Fleet:
             result_branch=result_branch(run),
             policy=as_policy(self.config).model_copy(update={"review": order.review}),
             plan=flat_plan(order.plan) if order.plan is not None and self.config.run.flat else order.plan,
+            rollback=order.rollback,
             sandbox=self.config.box.sandbox,
             simulated=simulated,
         )
@@ -202,6 +207,7 @@ class Fleet:
                 integrator=workshop,
                 clock=SystemClock(),
                 gate=self._gate(),
+                steps=frozenset(name for name, own in self.staff().items() if own.kind == "command"),
                 runs=self.runs,
             )
 

@@ -131,7 +131,9 @@ class Engine:
                 self._lanes[command] = CancelScope()
                 lanes.start_soon(self._lane, command, perform, name=str(command))
         for command in self._lanes.keys() - set(wanted):
-            if self.state.cancelled or isinstance(command, TestBatch):  # another probe has answered it
+            if (
+                self.state.cancelled or self.state.undoing is not None or isinstance(command, TestBatch)
+            ):  # another probe has answered it
                 self._lanes[command].cancel()
 
     async def _lane(self, command: Command, perform: Callable[[Command], Awaitable[None]]) -> None:

@@ -73,6 +73,25 @@ def load_plan(path: Path, known: Known) -> Plan:
     raise UsageError(listed(f"{path} is no plan that can run", read))
 
 
+def load_rollback(path: Path, plan: Plan, known: Known) -> Plan | None:
+    """The plan that `rollback_plan` names, from the folder of the plan itself; None where there is none.
+
+    Raises `UsageError` where it can't run: better known now than when it is needed.
+    """
+    name = plan.rollback_plan
+    if not name:
+        return None
+    if name != Path(name).name or name.startswith("."):
+        raise UsageError(f"{path}: rollback_plan {name!r} is the name of a plan file beside it, without a folder")
+    found = next((there for end in ("", ".toml", ".json") if (there := path.parent / f"{name}{end}").is_file()), None)
+    if found is None:
+        return None
+    undo = load_plan(found, known)
+    if twice := sorted(set(plan.ids) & set(undo.ids)):
+        raise UsageError(f"{found}: {', '.join(twice)} is in {path}, too; a rollback plan needs ids of its own")
+    return undo if undo.plan_id != Plan().plan_id else undo.model_copy(update={"plan_id": name})
+
+
 def listed(title: str, problems: tuple[Problem, ...]) -> str:
     lines = "".join(f"\n  {problem}" for problem in problems)
     return f"{title}; {len(problems)} problem{'s' * (len(problems) != 1)}:{lines}"

@@ -19,5 +19,7 @@ class World:
     integrator: Integrator
     clock: Clock
     gate: Gate
+    steps: frozenset[str] = frozenset()
+    """The workers that carry out steps of which no file needs to be left: programs, whose end says how it went."""
     runs: Runs | None = None
     """Whether there is a program of a name where checks run; None where nobody knows."""

@@ -233,6 +233,7 @@ def _undo(told: Figures) -> Iterator[Block]:
     rows: list[list[Cell]] = [
         [Code(part.id), Code(f"git revert --no-edit {part.commit[:SHORT]}"), ", ".join(part.needed_by) or "nothing"]
         for part in reversed(told.landed)
+        if part.files
     ]
     head = ("subtask", "takes it back, on a branch that holds it", "what builds on it")
     yield Table("Each part alone, the latest first", head, rows)

@@ -154,7 +154,7 @@ def run(
     """
     from fleet.app import Fleet, Order
     from fleet.environment import current
-    from fleet.epic import load_plan, read_epic
+    from fleet.epic import load_plan, load_rollback, read_epic
 
     _one_of(epic, plan_file, plan_only=plan_only)
     flags = {
@@ -171,10 +171,11 @@ def run(
     loaded = configuration(repo, config, flags)
     fleet = Fleet(loaded, current())
     given = load_plan(plan_file, fleet.known()) if plan_file is not None else None
+    rollback = load_rollback(plan_file, given, fleet.known()) if plan_file is not None and given is not None else None
     goal = (read_epic(epic) if epic is not None else given.goal if given else "") or f"the plan in {plan_file}"
     display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json)
     review = not yes and (display.interactive or loaded.config.run.review)
-    order = Order(goal=goal, repository=repo, base=base, name=name, plan=given, review=review)
+    order = Order(goal=goal, repository=repo, base=base, name=name, plan=given, rollback=rollback, review=review)
     if plan_only:
         return _plan(loaded, order, None, as_json=as_json)
     folder = run_async(lambda: fleet.create(order))

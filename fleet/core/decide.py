@@ -8,7 +8,7 @@ from functools import lru_cache
 from graphlib import TopologicalSorter
 
 from fleet.core import facts as f
-from fleet.core import outages
+from fleet.core import outages, rollback
 from fleet.core.areas import allowance, conversations, planning_of, seen_by
 from fleet.core.blame import sent_back
 from fleet.core.budget import low_budget, over_budget, over_subtask_budget, wakes
@@ -164,7 +164,10 @@ def _remedies(state: RunState, now: float) -> Iterator[f.Fact]:
     for subtask in state.subtasks.values():
         if subtask.failure is None or subtask.remedy is not None or subtask.question is not None or subtask.closed:
             continue
-        yield _remedy(state, subtask, subtask.failure, now)
+        decision = rollback.instead(state, subtask.id, subtask.failure, _remedy(state, subtask, subtask.failure, now))
+        yield decision
+        if isinstance(decision, f.RollbackStarted | f.RunEnded):  # nothing is left to be decided about the others
+            return
 
 
 def _remedy(state: RunState, subtask: SubtaskState, failure: f.Failure, now: float) -> f.Fact:
@@ -192,6 +195,8 @@ def _remedy(state: RunState, subtask: SubtaskState, failure: f.Failure, now: flo
         return _ask(subtask, failure.model_copy(update={"summary": f"{failure.summary}; {spent}"}), now)
     if action == "retry":
         return again
+    if state.undoing is not None:  # half undone: nobody but a human should have ideas now
+        return _ask(subtask, failure, now)
     return f.RemedyChosen(at=now, subtask=subtask.id, number=number, remedy="planner")
 
 
@@ -286,7 +291,7 @@ def _guilty(state: RunState, now: float) -> Iterator[f.Fact]:
 
 
 def _planner(state: RunState, now: float) -> Iterator[f.Fact]:
-    if not may_begin(state, now):
+    if not may_begin(state, now) or state.undoing is not None:
         return
     where, calls = standings(state, now), state.planning.calls
     for area in reversed(conversations(state)):  # the run's own last: it is not idle while an area's is called
@@ -318,6 +323,11 @@ def _left_alone(state: RunState, now: float) -> Iterator[f.Fact]:
 
 
 def _ends(state: RunState, now: float) -> Iterator[f.Fact]:
+    for decision in _endings(state, now):
+        yield rollback.told(state, decision)
+
+
+def _endings(state: RunState, now: float) -> Iterator[f.Fact]:
     where = standings(state, now)
     if (
         any(planning_of(state, area).open is not None for area in conversations(state))

@@ -53,7 +53,11 @@ def _started(fact: f.RunStarted) -> RunState:
     if fact.plan is None:
         return state
     return _with_plan(
-        replace(state, given=True), fact.plan, at=fact.at, by="operator", why="the plan the run came with"
+        replace(state, given=True, rollback=fact.rollback),
+        fact.plan,
+        at=fact.at,
+        by="operator",
+        why="the plan the run came with",
     )
 
 
@@ -93,6 +97,8 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
             return _worker_started(state, fact)
         case f.AttemptCommitted():
             return _committed(state, fact)
+        case f.AttemptUnchanged():
+            return _unchanged(state, fact)
         case f.AttemptVerified():
             return _verified(state, fact)
         case f.AttemptFailed():
@@ -122,6 +128,8 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
             return _cancelled(state, fact)
         case f.LimitsChanged():
             return _limits_changed(state, fact)
+        case f.RollbackStarted():
+            return _rolled_back(state, fact)
         case f.RunEnded():
             return _ended(state, fact)
         case f.RunReopened():
@@ -335,7 +343,7 @@ def _attempt_started(state: RunState, fact: f.AttemptStarted) -> RunState:
 
 def _worker_started(state: RunState, fact: f.WorkerStarted) -> RunState:
     def began(attempt: Attempt) -> Attempt:
-        return replace(attempt, working=True, before=fact.before)
+        return replace(attempt, working=True, worked=True, before=fact.before)
 
     working = _attempt(state, fact.subtask, began, only=fact.number)
     return replace(working, peak=max(working.peak, working.working()))
@@ -348,19 +356,27 @@ def _committed(state: RunState, fact: f.AttemptCommitted) -> RunState:
     return _attempt(state, fact.subtask, changed, only=fact.number)
 
 
+def _unchanged(state: RunState, fact: f.AttemptUnchanged) -> RunState:
+    def changed(attempt: Attempt) -> Attempt:
+        return replace(attempt, working=False, commit=attempt.base, report=fact.report, unchanged=True, doing="")
+
+    return _attempt(state, fact.subtask, changed, only=fact.number)
+
+
 def _verified(state: RunState, fact: f.AttemptVerified) -> RunState:
     change = _attempt(
         state, fact.subtask, lambda attempt: replace(attempt, verified=True, checks=fact.checks), only=fact.number
     )
     if change is state:
         return state
-    if change.subtasks[fact.subtask].attempts[-1].worker == PLANNER:
-        return _area_landed(change, fact)
+    attempt = change.subtasks[fact.subtask].attempts[-1]
+    if attempt.worker == PLANNER or attempt.unchanged:
+        return _landed_without_merge(change, fact)
     return replace(change, landing=queue.joined(change.landing, fact.subtask))
 
 
-def _area_landed(state: RunState, fact: f.AttemptVerified) -> RunState:
-    """Nothing is merged: its subtasks have landed, and its checks pass on what they made."""
+def _landed_without_merge(state: RunState, fact: f.AttemptVerified) -> RunState:
+    """Nothing is merged: what an area is made of has landed, or a step had nothing to land, and the checks pass."""
     commit = state.subtasks[fact.subtask].attempts[-1].commit or state.tip
     member = f.Member(subtask=fact.subtask, attempt=fact.number, commit=commit, tested=True)
     return _landed(state, member, fact.at)
@@ -596,10 +612,32 @@ def _forgiven(state: RunState, subtask: SubtaskState, at: float) -> SubtaskState
 
 
 def _cancelled(state: RunState, fact: f.CancelRequested) -> RunState:
+    return replace(_stopped(state, fact.at), cancelled=True)
+
+
+def _stopped(state: RunState, at: float) -> RunState:
     """What runs is stopped; what is on its way to the integration branch may arrive."""
     members = {member.subtask for probe in state.landing.probes for member in probe.members}
     for subtask, _ in list(state.underway()):
         if subtask.id not in members:
-            state = _attempt(state, subtask.id, lambda attempt: replace(attempt, working=False, ended_at=fact.at))
-    landing = queue.only(state.landing, members)
-    return planners.all_closed(replace(state, cancelled=True, landing=landing))
+            state = _attempt(state, subtask.id, lambda attempt: replace(attempt, working=False, ended_at=at))
+    return planners.all_closed(replace(state, landing=queue.only(state.landing, members)))
+
+
+def _rolled_back(state: RunState, fact: f.RollbackStarted) -> RunState:
+    """The rollback plan takes the place of all that is still open; what was done stays, and is known to have been."""
+    undo = state.rollback
+    if undo is None:
+        return state
+    state = _stopped(state, fact.at)
+    for subtask in list(state.subtasks.values()):
+        if not subtask.closed and subtask.current is None:
+            state = _moot(state, subtask.id, answer="the rollback plan runs", by="fleet")
+            given_up = replace(state.subtasks[subtask.id], dropped=fact.why, failure=None, question=None)
+            state = _put(state, given_up)
+    state = _close_incidents(state, of=None, recovered=False, strategy=None, at=fact.at)
+    plan = state.plan.model_copy(
+        update={"version": state.plan.version + 1, "subtasks": (*state.plan.subtasks, *undo.subtasks)}
+    )
+    why = f"rollback plan {undo.plan_id}: {fact.why}"
+    return replace(_with_plan(state, plan, at=fact.at, by="fleet", why=why), undoing=fact.why)

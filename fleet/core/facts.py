@@ -128,6 +128,8 @@ class RunStarted(Happened):
     result_branch: str
     policy: Policy
     plan: Plan | None = None
+    rollback: Plan | None = None
+    """What undoes the plan, where the plan names a rollback plan that was found."""
     sandbox: str = "bubblewrap"
     simulated: bool = False
 
@@ -297,6 +299,15 @@ class AttemptCommitted(Happened):
     report: Report
 
 
+class AttemptUnchanged(Happened):
+    """The worker reported done and changed no file, as its step may: there is nothing to commit, or to land."""
+
+    kind: Literal["attempt_unchanged"] = "attempt_unchanged"
+    subtask: SubtaskId
+    number: int
+    report: Report
+
+
 class AttemptVerified(Happened):
     """The checks of the subtask pass on its commit: it may land."""
 
@@ -427,6 +438,13 @@ class LimitsChanged(Happened):
     budget_attempts: int | None = None
 
 
+class RollbackStarted(Happened):
+    """The plan failed after it had changed something: what is left of it is given up, and its rollback plan runs."""
+
+    kind: Literal["rollback_started"] = "rollback_started"
+    why: str
+
+
 class RunEnded(Happened):
     kind: Literal["run_ended"] = "run_ended"
     ending: Ending
@@ -460,6 +478,7 @@ Fact = (
     | AttemptStarted
     | WorkerStarted
     | AttemptCommitted
+    | AttemptUnchanged
     | AttemptVerified
     | AttemptFailed
     | RemedyChosen
@@ -475,6 +494,7 @@ Fact = (
     | DrainRequested
     | CancelRequested
     | LimitsChanged
+    | RollbackStarted
     | RunEnded
     | RunReopened
 )

@@ -39,6 +39,10 @@ class Attempt:
     before: tuple[CheckRun, ...] = ()
     """What its checks said of its base."""
     commit: Sha | None = None
+    worked: bool = False
+    """Its worker began."""
+    unchanged: bool = False
+    """It was done without changing a file: its commit is its base."""
     kept: bool = False
     """The commit is unfinished work: the attempt failed before it was done."""
     paths: tuple[str, ...] = ()
@@ -96,6 +100,11 @@ class SubtaskState:
     @property
     def last(self) -> Attempt | None:
         return self.attempts[-1] if self.attempts else None
+
+    @property
+    def unchanged(self) -> bool:
+        """It was done, and there was nothing to land."""
+        return self.landed is not None and self.attempts[-1].unchanged
 
     @property
     def current(self) -> Attempt | None:
@@ -300,6 +309,10 @@ class RunState:
     plan: Plan = Plan()
     specs: Mapping[SubtaskId, Subtask] = field(default_factory=dict)
     """The plan's subtasks by id."""
+    rollback: Plan | None = None
+    """What undoes the plan that came with the run."""
+    undoing: str | None = None
+    """Why the rollback plan runs."""
     given: bool = False
     """The plan came with the run, not from the planner."""
     versions: tuple[Version, ...] = ()
@@ -351,6 +364,11 @@ class RunState:
     def noticed(self) -> tuple[str, ...]:
         """What there is to say of the plan as it stands."""
         return self.versions[-1].warnings if self.versions else ()
+
+    @property
+    def done(self) -> int:
+        """Subtasks that are done: as commits, or without any."""
+        return self.commits + sum(subtask.unchanged for subtask in self.subtasks.values())
 
     @property
     def ended(self) -> bool:

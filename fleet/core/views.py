@@ -280,6 +280,7 @@ def subtask_view(state: RunState, spec: Subtask, now: float) -> dict[str, Any]:
                 "base": attempt.base,
                 "commit": attempt.commit,
                 "landed": attempt.landed,
+                "unchanged": attempt.unchanged,
                 "tested": attempt.tested,
                 "paths": list(attempt.paths),
                 "turns": attempt.turn,

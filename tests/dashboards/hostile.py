@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from fleet.core.evolve import evolve
 from fleet.core.facts import (
     FACT,
+    AttemptUnchanged,
     BaseChecked,
     BudgetRanLow,
     CallLost,
@@ -19,6 +20,8 @@ from fleet.core.facts import (
     CheckRun,
     Fact,
     PlanGraded,
+    Report,
+    RollbackStarted,
     ServiceChanged,
 )
 from fleet.core.state import RunState
@@ -53,12 +56,18 @@ LATER: tuple[Fact, ...] = (
     ServiceChanged(at=0, scope="opus", condition="limited", why="HTTP 429 rate_limit_error: slow down", status=429),
 )
 """Kinds that the journal of the first version does not hold."""
+LATEST: tuple[Fact, ...] = (
+    AttemptUnchanged(at=0, subtask="schema", number=1, report=Report(status="done", summary="kept in auth.db")),
+    RollbackStarted(at=0, why="deploy failed: 503"),
+)
+"""More of them, that are about subtasks. They come too late to change what the run is."""
 
 
 def every_fact() -> list[Fact]:
     """One of each kind and more, harmless, in an order that makes a run."""
     first, *others = map(FACT.validate_json, EVERY_KIND.read_text(encoding="utf-8").splitlines())
-    return [first, *(later.model_copy(update={"at": first.at}) for later in LATER), *others]
+    earlier = (later.model_copy(update={"at": first.at}) for later in LATER)
+    return [first, *earlier, *others, *(latest.model_copy(update={"at": others[-1].at}) for latest in LATEST)]
 
 
 def hostile_story() -> Iterator[tuple[RunState, Fact]]:

@@ -41,6 +41,8 @@ def told() -> list[tuple[str, str | None]]:
         ("run_started", ["shop-1a2b", "main", "bbbbbbb", "simulated"]),
         ("base_checked", ["RED", "make test", "1 failed"]),
         ("service_changed", ["WAITING", "for opus", "because of a limit (HTTP 429", "nothing is lost"]),
+        ("attempt_unchanged", ["schema", "no file changed"]),
+        ("rollback_started", ["ROLLING BACK", "deploy failed: 503"]),
         ("engine_started", ["resumed"]),
         ("engine_stopped", ["drained", "fleet resume shop-1a2b"]),
         ("warning_noted", ["the checkout is dirty"]),

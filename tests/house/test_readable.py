@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 LONGEST_MODULE, LONGEST_FUNCTION = 400, 70
 
 LONGER_MODULES: dict[str, int] = {
-    "fleet/core/evolve.py": 620,  # everything that changes state is in one file
-    "fleet/core/facts.py": 500,  # a list of what can happen
+    "fleet/core/evolve.py": 660,  # everything that changes state is in one file
+    "fleet/core/facts.py": 520,  # a list of what can happen
+    "fleet/core/state.py": 430,  # everything that is true of a run is in one file
 }
 LONGER_FUNCTIONS: dict[str, int] = {
     "fleet/core/evolve.py:_after": 90,  # one case a fact

@@ -1,0 +1,134 @@
+"""What stands for the cluster: two colours in a folder, a SQLite database, and an HTTP interface on loopback.
+
+The programs of the deployment reach it through that interface alone, as they would a real one. What should go wrong is
+set here: `sick` names versions that start and then do not work, `staging_is_down` makes the smoke test fail.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+OLD, USERS = "v2.1.3", ("ada", "bob", "eve")
+COLOURS = ("blue", "green")
+
+
+class No(Exception):  # noqa: N818 - an answer
+    """What a request is refused with."""
+
+
+class Cluster:
+    """A cluster in a folder: `blue/version`, `green/version`, `live` (a colour), `auth_prod.db`, `backups/`."""
+
+    def __init__(self, folder: Path, *, sick: tuple[str, ...] = (), staging_is_down: bool = False) -> None:
+        self.folder, self.sick, self.staging_is_down = folder, sick, staging_is_down
+        for colour in (*COLOURS, "backups"):
+            (folder / colour).mkdir(parents=True)
+        self._write("blue/version", OLD)
+        self._write("green/version", "v2.1.2")
+        self._write("live", "blue")
+        with closing(sqlite3.connect(self.database)) as base, base:
+            base.execute("create table users (name text primary key)")
+            base.executemany("insert into users values (?)", [(name,) for name in USERS])
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "auth_prod.db"
+
+    @property
+    def live(self) -> str:
+        """The version that answers."""
+        return self._read(f"{self._read('live')}/version")
+
+    @property
+    def columns(self) -> list[str]:
+        """Of the table of users: a migration adds one."""
+        with closing(sqlite3.connect(self.database)) as base:
+            return [row[1] for row in base.execute("pragma table_info(users)")]
+
+    @property
+    def backups(self) -> list[str]:
+        return sorted(path.name for path in (self.folder / "backups").iterdir())
+
+    def smoke(self, environment: str) -> dict[str, object]:
+        if environment == "staging" and self.staging_is_down:
+            raise No("1 of 3 questions failed: eve got in")
+        if environment == "production" and self.live in self.sick:
+            raise No("health check: 503 Service Unavailable")
+        return {"version": self.live}
+
+    def backup(self, database: str, kind: str) -> dict[str, object]:
+        name = f"{database}-{kind}.db"
+        with closing(sqlite3.connect(self.database)) as base, closing(self._kept(name)) as kept:
+            base.backup(kept)
+            [rows] = base.execute("select count(*) from users").fetchone()
+        return {"backup": name, "rows": rows}
+
+    def restore(self, database: str) -> dict[str, object]:
+        names = [name for name in self.backups if name.startswith(f"{database}-")]
+        if not names:
+            return {"backup": "no backup, so nothing was done to it"}
+        with closing(sqlite3.connect(self.database)) as base, closing(self._kept(names[-1])) as kept:
+            kept.backup(base)
+        return {"backup": names[-1]}
+
+    def install(self, version: str) -> dict[str, object]:
+        there = [colour for colour in COLOURS if self._read(f"{colour}/version") == version]
+        colour = there[0] if there else next(name for name in COLOURS if name != self._read("live"))
+        self._write(f"{colour}/version", version)
+        return {"colour": colour}
+
+    def migrate(self, version: str) -> dict[str, object]:
+        if "since" not in self.columns:
+            with closing(sqlite3.connect(self.database)) as base, base:
+                base.execute("alter table users add column since text")
+        return {"version": version}
+
+    def switch(self, version: str) -> dict[str, object]:
+        colour = next((name for name in COLOURS if self._read(f"{name}/version") == version), None)
+        if colour is None:
+            raise No(f"{version} is nowhere installed")
+        self._write("live", colour)
+        return {"colour": colour}
+
+    def _kept(self, name: str) -> sqlite3.Connection:
+        return sqlite3.connect(self.folder / "backups" / Path(name).name)
+
+    def _read(self, path: str) -> str:
+        return (self.folder / path).read_text(encoding="utf-8").strip()
+
+    def _write(self, path: str, text: str) -> None:
+        (self.folder / path).write_text(f"{text}\n", encoding="utf-8")
+
+
+@contextmanager
+def served(cluster: Cluster) -> Iterator[str]:
+    """The address of the cluster's interface, for as long as the block lasts."""
+    verbs = {
+        f"/{verb.__name__}": verb
+        for verb in (cluster.smoke, cluster.backup, cluster.restore, cluster.install, cluster.migrate, cluster.switch)
+    }
+
+    class Interface(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+            try:
+                code, said = 200, json.dumps(verbs[self.path](**body))
+            except No as no:
+                code, said = 409, str(no)
+            data = said.encode()
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - its name in the library
+            """The fleet tells what was done."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Interface) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()

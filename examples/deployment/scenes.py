@@ -1,0 +1,216 @@
+"""Four deployments with the same plan: one that works, two that fail, one that nobody wants. Each says what came of it.
+
+The plan is run as it is printed; who reviews it moves step 3 to two in the morning, and the clock is moved there. No
+model is asked: the plan is given, and its workers are programs.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from examples.demo.fleet_cli import Fleet
+from examples.deployment.cluster import OLD, Cluster, served
+
+HERE = Path(__file__).resolve().parent
+NEW, EST = "v2.1.4", timezone(timedelta(hours=-5), "EST")
+NOBODY = "http://127.0.0.1:9"  # no model answers there, and none is asked
+PATIENCE_S = 120.0
+CONFIG = """
+[checks.named]
+all_tests_pass = "python3 -m unittest discover -t ."
+
+[workers.test-runner]
+kind = "command"
+command = "python3 deploy/test_runner.py {{parameters.test_suite}} {{parameters.environment}}"
+network = true
+environment = {{ CLUSTER_URL = "{url}", PYTHONDONTWRITEBYTECODE = "1" }}
+
+[workers.db-manager]
+kind = "command"
+command = "python3 deploy/db_manager.py {{parameters.database}} {{parameters.backup_type}}"
+network = true
+environment = {{ CLUSTER_URL = "{url}", PYTHONDONTWRITEBYTECODE = "1" }}
+
+[workers.k8s-deployer]
+kind = "command"
+command = "python3 deploy/k8s_deployer.py {{parameters.service}} {{parameters.version}} {{parameters.strategy}}"
+network = true
+environment = {{ CLUSTER_URL = "{url}", PYTHONDONTWRITEBYTECODE = "1" }}
+"""
+
+
+class Wrong(Exception):  # noqa: N818 - it is an outcome
+    """Something did not come out as the example says it does."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A cluster, the service's repository and a fleet, all in one folder that goes afterwards."""
+
+    room: Path
+    cluster: Cluster
+    fleet: Fleet
+
+    @property
+    def plan(self) -> Path:
+        return self.room / "plans" / "deploy-auth-service-v2.1.4.json"
+
+    @property
+    def ahead(self) -> Path:
+        return self.room / "clock-is-ahead"
+
+    def reviewed(self) -> datetime:
+        """What the reviewer changes: step 3 is for the next maintenance window."""
+        now = datetime.now(EST)
+        window = now.replace(hour=2, minute=0, second=0, microsecond=0)
+        window += timedelta(days=window <= now + timedelta(minutes=10))
+        plan = json.loads(self.plan.read_text(encoding="utf-8"))
+        plan["steps"][2]["not_before"] = window.isoformat()
+        self.plan.write_text(json.dumps(plan, indent=2), encoding="utf-8")
+        return window
+
+    @contextmanager
+    def going(self, run: str) -> Iterator[subprocess.Popen[bytes]]:
+        arguments = ["run", "--plan", str(self.plan), "--name", run, "--repo", str(self.room / "service")]
+        arguments += ("--config", str(self.fleet.config), "--base-url", NOBODY, "--plain", "--no-tui")
+        command = [sys.executable, str(HERE / "clock.py"), str(self.ahead), *arguments]
+        environment = self.fleet.environment | {"FLEET_RUN_REVIEW": "true"}
+        with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL) as process:
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    process.kill()
+
+    def told(self, *arguments: str) -> None:
+        print(f"$ fleet {' '.join(arguments)}", flush=True)
+        subprocess.run(self.fleet.command(*arguments), env=self.fleet.environment, check=True)
+
+    def standing(self, run: str, id_: str) -> str:
+        """Where a step stands, as `fleet show` says."""
+        command = self.fleet.command("show", id_, "--run", run, "--json")
+        shown = subprocess.run(command, env=self.fleet.environment, check=True, capture_output=True)
+        return str(json.loads(shown.stdout)["status"])
+
+    def wait(self, run: str, wanted: Callable[[dict[str, Any]], object], what: str) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while not wanted(self._status(run)):
+            if time.monotonic() > until:
+                raise Wrong(f"{what}: it never happened")
+            time.sleep(0.2)
+
+    def _status(self, run: str) -> dict[str, Any]:
+        found = self.fleet.status(run)
+        return dict(found) if found is not None else {}
+
+
+@contextmanager
+def staged(**wrong: Any) -> Iterator[Stage]:
+    with TemporaryDirectory(prefix="fleet-deployment-") as folder:
+        room = Path(folder)
+        shutil.copytree(HERE / "service", room / "service", ignore=shutil.ignore_patterns("__pycache__"))
+        _repository(room / "service")
+        (room / "plans").mkdir()
+        shutil.copy(HERE / "plan.json", room / "plans" / "deploy-auth-service-v2.1.4.json")
+        shutil.copy(HERE / "rollback-auth-service-v2.1.3.json", room / "plans")
+        cluster = Cluster(room / "cluster", **wrong)
+        with served(cluster) as url:
+            (room / "fleet.toml").write_text(CONFIG.format(url=url), encoding="utf-8")
+            stage = Stage(room, cluster, Fleet(state=room / "state", config=room / "fleet.toml"))
+            stage.ahead.write_text("0", encoding="utf-8")
+            yield stage
+
+
+def _repository(folder: Path) -> None:
+    who = ("-c", "user.name=Ada Example", "-c", "user.email=ada@example.invalid")
+    for arguments in (("init", "-q", "-b", "main"), ("add", "-A"), (*who, "commit", "-qm", "auth-service v2.1.4")):
+        subprocess.run(["git", *arguments], cwd=folder, check=True)
+
+
+# ---- the scenes
+
+
+def good() -> None:
+    """The tests pass, the backup is made, and at two in the morning the new version takes over."""
+    with staged() as stage:
+        window = stage.reviewed()
+        print(f"The reviewer moves step-3 to {window:%A, %d %B, %H:%M %Z}, and approves.", flush=True)
+        with stage.going("good") as going:
+            _approved(stage, "good")
+            stage.wait("good", lambda _: stage.standing("good", "step-2") == "merged", "the backup")
+            _expect(stage.standing("good", "step-3") == "waiting", "step-3 waits for its window")
+            _expect(stage.cluster.live == OLD, f"until then {OLD} answers")
+            print(f"The clock is moved to {window:%H:%M}.", flush=True)
+            stage.ahead.write_text(str(window.timestamp() - time.time() + 1), encoding="utf-8")
+            _expect(going.wait(PATIENCE_S) == 0, "the run has landed")
+        _expect(stage.cluster.live == NEW, f"{NEW} answers")
+        _expect(stage.cluster.backups == ["auth_prod-full.db"], "there is a backup")
+
+
+def tests() -> None:
+    """Staging fails a test: the deployment is aborted before anything was changed, so nothing is rolled back."""
+    with staged(staging_is_down=True) as stage, stage.going("tests") as going:
+        _approved(stage, "tests")
+        _expect(going.wait(PATIENCE_S) == 1, "the run did not land")
+        _expect(stage.fleet.status("tests") is not None and "undone by" not in _why(stage, "tests"), "no rollback ran")
+        _expect((stage.cluster.live, stage.cluster.backups) == (OLD, []), "the cluster is as it was")
+
+
+def deploy() -> None:
+    """The new version is sick: after the switch and the migration both are undone, by the rollback plan."""
+    with staged(sick=(NEW,)) as stage, stage.going("deploy") as going:
+        _approved(stage, "deploy")
+        _expect(going.wait(PATIENCE_S) == 1, "the run did not land")
+        _expect("undone by rollback-auth-service-v2.1.3" in _why(stage, "deploy"), "the run says that it was undone")
+        _expect(stage.cluster.live == OLD, f"{OLD} answers again")
+        _expect("since" not in stage.cluster.columns, "the migration is undone")
+
+
+def reject() -> None:
+    """Whoever reviews the plan does not want it: nothing ever ran."""
+    with staged() as stage, stage.going("reject") as going:
+        stage.wait("reject", lambda status: status.get("state") == "awaiting approval", "the question")
+        stage.told("cancel", "reject")
+        _expect(going.wait(PATIENCE_S) == 1, "the run is cancelled")
+        _expect((stage.cluster.live, stage.cluster.backups) == (OLD, []), "the cluster is as it was")
+
+
+SCENES: dict[str, Callable[[], None]] = {"good": good, "tests": tests, "deploy": deploy, "reject": reject}
+
+
+def _approved(stage: Stage, run: str) -> None:
+    stage.wait(run, lambda status: status.get("state") == "awaiting approval", "the question")
+    stage.told("approve", run)
+
+
+def _why(stage: Stage, run: str) -> str:
+    return json.dumps(stage.fleet.status(run))
+
+
+def _expect(true: bool, what: str) -> None:
+    if not true:
+        raise Wrong(f"not so: {what}")
+    print(f"  ✔ {what}", flush=True)
+
+
+def main(chosen: Sequence[str]) -> int:
+    if unknown := set(chosen) - set(SCENES):
+        print(f"there is no scene {', '.join(sorted(unknown))}; there are {', '.join(SCENES)}", file=sys.stderr)
+        return 2
+    for name in chosen or SCENES:
+        print(f"\n=== {name}: {SCENES[name].__doc__}\n", flush=True)
+        try:
+            SCENES[name]()
+        except Wrong as wrong:
+            print(f"example: {wrong}", file=sys.stderr)
+            return 1
+    return 0

@@ -1,0 +1,130 @@
+"""A plan that failed after it changed something is undone by its rollback plan; and what needs no file to be done."""
+
+import pytest
+
+from fleet.core import facts as f
+from fleet.core.commands import RunAttempt
+from fleet.core.evolve import evolve
+from fleet.core.plan import FailureAction, Plan
+from tests.core.pretend import started
+from tests.core.story import Story, plan_of
+
+
+def deployment(action: FailureAction = "replan", **more: object) -> Story:
+    """Two steps in a row, and a third beside them; undone by one."""
+    plan = plan_of("backup", "deploy needs backup", "tell", failure_action=action)
+    undo = plan_of("undo").model_copy(update={"plan_id": "rollback-1"})
+    return told(plan, undo, **more)
+
+
+def told(plan: Plan, undo: Plan | None, **more: object) -> Story:
+    story = Story(plan=plan)
+    first = started(story.policy, plan).model_copy(update={"rollback": undo, **more})
+    story.facts, story._state = [first], evolve(None, first)
+    story.happens(f.EngineStarted(at=0.0, epoch=1, pid=1, host="here", version="1"))
+    return story
+
+
+def begins(story: Story, *ids: str) -> None:
+    for id_ in ids:
+        story.happens(f.WorkerStarted(at=story.now, subtask=id_, number=story.current(id_).number))
+
+
+def is_done_unchanged(story: Story, id_: str, **result: object) -> None:
+    number = story.current(id_).number
+    report = f.Report.model_validate({"status": "done", "summary": f"did {id_}", "result": result})
+    story.happens(
+        f.AttemptUnchanged(at=story.now, subtask=id_, number=number, report=report),
+        f.AttemptVerified(at=story.now, subtask=id_, number=number, checks=()),
+    )
+
+
+def failing(story: Story, id_: str, **result: object) -> None:
+    report = f.Report.model_validate({"status": "failed", "summary": "no", "result": result}) if result else None
+    story.attempt_fails(id_, report=report)
+
+
+def test_a_step_that_changed_no_file_is_done_without_a_commit_and_what_needs_it_begins() -> None:
+    story = deployment()
+    begins(story, "backup")
+    is_done_unchanged(story, "backup")
+    assert story.standing("backup") == "merged"
+    assert story.of("backup").unchanged
+    assert (story.state.commits, story.state.done, story.state.tip) == (0, 1, story.state.base)
+    assert story.state.landing.queue == ()
+    assert story.standing("deploy") == "running"
+
+
+@pytest.mark.parametrize("action", ["replan", "abort"])
+def test_a_failure_after_changes_rolls_back_at_once(action: FailureAction) -> None:
+    story = deployment(action)
+    begins(story, "backup", "tell")
+    is_done_unchanged(story, "backup")
+    begins(story, "deploy")
+    failing(story, "deploy")
+    assert [fact.why for fact in story.facts_of(f.RollbackStarted)] == ["deploy failed: red"]
+    assert story.standings() == {"backup": "merged", "deploy": "dropped", "tell": "dropped", "undo": "running"}
+    assert RunAttempt("tell", 1) not in story.effects(), "what else ran is stopped"
+    assert RunAttempt("undo", 1) in story.effects()
+    is_done_unchanged(story, "undo")
+    assert story.state.ending == "aborted"
+    assert story.state.ending_why == "deploy failed: red; undone by rollback-1"
+    assert story.facts_of(f.PlannerCalled) == []
+
+
+def test_what_changed_nothing_by_its_own_word_aborts_and_nothing_is_undone() -> None:
+    story = deployment("abort")
+    begins(story, "backup")
+    failing(story, "backup", changed=False)
+    assert story.facts_of(f.RollbackStarted) == []
+    assert (story.state.ending, story.state.ending_why) == ("aborted", "backup failed: red")
+
+
+def test_what_failed_without_a_word_may_have_changed_something() -> None:
+    story = deployment("abort")
+    begins(story, "backup")
+    failing(story, "backup")
+    assert story.standing("undo") == "running"
+
+
+def test_what_never_began_has_changed_nothing() -> None:
+    story = deployment("abort")
+    story.attempt_fails("backup")
+    assert story.state.ending == "aborted"
+    assert story.facts_of(f.RollbackStarted) == []
+
+
+def test_who_wants_to_be_asked_is_asked() -> None:
+    story = deployment("ask")
+    begins(story, "backup")
+    failing(story, "backup")
+    assert story.facts_of(f.RollbackStarted) == []
+    assert story.standing("backup") == "escalated"
+
+
+def test_without_a_rollback_plan_the_planner_decides_as_ever() -> None:
+    story = told(plan_of("backup"), None)
+    begins(story, "backup")
+    failing(story, "backup")
+    assert story.state.planning.open is not None
+
+
+def test_a_rollback_that_fails_goes_to_a_human_and_the_end_says_so() -> None:
+    story = deployment()
+    begins(story, "backup")
+    failing(story, "backup")
+    begins(story, "undo")
+    failing(story, "undo")
+    assert story.standing("undo") == "escalated"
+    assert len(story.facts_of(f.RollbackStarted)) == 1
+    story.time_passes_to_the_next_wake()
+    assert story.state.ending == "aborted"
+    assert "the rollback rollback-1 did not finish, see undo" in story.state.ending_why
+
+
+def test_an_open_question_is_settled_by_the_rollback() -> None:
+    story = deployment()
+    begins(story, "backup", "tell")
+    story.happens(f.QuestionAsked(at=0, about="deploy", question="how?"))
+    failing(story, "tell")
+    assert story.questions() == []

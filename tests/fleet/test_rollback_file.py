@@ -1,0 +1,51 @@
+"""Where the plan is found that undoes another, and what is wrong with it is said before anything runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fleet.core.plan import Plan
+from fleet.core.validate import Known
+from fleet.epic import load_rollback
+from fleet.errors import UsageError
+
+STEP = {"id": "undo", "action": "undo it", "worker": "coder"}
+PLAN = Plan(rollback_plan="back")
+
+
+def written(folder: Path, name: str, *steps: object, **more: object) -> Path:
+    (folder / name).write_text(json.dumps({"goal": "g", "steps": steps, **more}), encoding="utf-8")
+    return folder / "plan.json"
+
+
+def test_it_lies_beside_the_plan_and_is_called_as_the_plan_says(tmp_path: Path) -> None:
+    found = load_rollback(written(tmp_path, "back.json", STEP), PLAN, Known())
+    assert found is not None
+    assert (found.plan_id, found.ids) == ("back", ("undo",))
+
+
+def test_without_one_there_is_none(tmp_path: Path) -> None:
+    assert load_rollback(tmp_path / "plan.json", PLAN, Known()) is None
+    assert load_rollback(tmp_path / "plan.json", Plan(), Known()) is None
+
+
+def test_one_that_cannot_run_is_refused_now(tmp_path: Path) -> None:
+    plan = written(tmp_path, "back.json", {**STEP, "worker": "nobody"})
+    with pytest.raises(UsageError, match=r"back\.json is no plan that can run"):
+        load_rollback(plan, PLAN, Known(workers=frozenset({"coder"})))
+
+
+def test_its_steps_have_names_of_their_own(tmp_path: Path) -> None:
+    plan = written(tmp_path, "back.json", STEP)
+    again = Plan.model_validate(
+        {"rollback_plan": "back", "subtasks": [{"id": "undo", "title": "t", "goal": "g", "acceptance": []}]}
+    )
+    with pytest.raises(UsageError, match=r"undo is in .*plan\.json, too"):
+        load_rollback(plan, again, Known())
+
+
+@pytest.mark.parametrize("name", ["../back", "/etc/passwd", ".back"])
+def test_it_lies_nowhere_else(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="without a folder"):
+        load_rollback(tmp_path / "plan.json", Plan(rollback_plan=name), Known())
