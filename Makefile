@@ -12,7 +12,7 @@ BARE := scripts/bare
 TOOLS := prometheus chromium-headless-shell
 CODE := fleet agents worktrees dashboards tests examples
 
-.PHONY: help setup demo demo-100 example-deployment test kill soak chaos chaos-mutants claude-code bench lint format format-check types check lock clean
+.PHONY: help setup demo demo-100 example-deployment example-research test kill soak chaos chaos-mutants claude-code bench lint format format-check types check lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -38,6 +38,10 @@ demo-100: $(READY) ## the same with 120 subtasks and more than 100 workers at on
 example-deployment: $(READY) ## a deployment from a plan: reviewed, scheduled, aborted, rolled back; no model is asked
 	@echo "example-deployment: four deployments with one plan"
 	@$(BARE) $(BIN)/python examples/deployment/deployment.py
+
+example-research: $(READY) ## a planner and three workers look something up: every way out of a failure, with a simulated model
+	@echo "example-research: two pieces of research with a simulated model"
+	@$(BARE) $(BIN)/python examples/research/research.py
 
 test: $(READY) ## run the tests
 	@echo "test: pytest"

@@ -72,7 +72,7 @@ class Shell(Reading):
 
 
 class Fetch(Reading):
-    """Fetch addresses into files, then report done whatever came of it."""
+    """Fetch addresses into files, then report done, or failed with what a host said."""
 
     do: Literal["fetch"] = "fetch"
     files: dict[str, str] = Field(min_length=1)

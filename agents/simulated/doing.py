@@ -59,7 +59,11 @@ def run_commands(behaviour: Shell, request: Request) -> Say:
 
 def fetch_files(behaviour: Fetch, request: Request) -> Say:
     """The next turn of a worker that fetches what it was told to fetch, all at once."""
-    if any(turn.step == "fetch" for turn in request.turns):
+    fetched = next((turn for turn in reversed(request.turns) if turn.step == "fetch"), None)
+    if fetched is not None:
+        refused = [result.text[-EVIDENCE:] for result in fetched.results if result.is_error]
+        if refused:
+            return report_failed(request, "tool", "\n".join(refused))
         return report_done(request, behaviour, dict.fromkeys(behaviour.files, ""))
     calls = (
         call("fetch", index, "fetch", {"url": url, "path": path})

@@ -1,0 +1,146 @@
+"""A planner and three workers: retrieval, processing, summary. Each scene is run, and its result is looked at in git.
+
+Planner and workers are a simulated model that plays `scripts.py`; fetching, computing, checking and landing are real.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from examples.demo.fleet_cli import Fleet, open_questions
+from examples.research.pages import served
+from examples.research.scripts import COMPETITION, COMPETITORS, QUESTION, RESEARCH, Json
+
+HERE = Path(__file__).resolve().parent
+PATIENCE_S, LOOK_EVERY_S = 120.0, 0.5
+ANSWER = "In millimetres."
+CONFIG = """
+[planner]
+settle_s = 0.1
+
+[limits]
+backoff_first_s = 0.5
+
+[workers.retrieval]
+kind = "retriever"
+description = "Asks the data's hosts, and leaves raw data or says what went wrong."
+hosts = ["{site}"]
+
+[workers.processing]
+kind = "processor"
+description = "Transforms and computes with the programs in tools/."
+
+[workers.summary]
+kind = "writer"
+description = "Writes what was computed in plain words."
+"""
+
+
+class Wrong(Exception):  # noqa: N818 - it is an outcome
+    """Something did not come out as the example says it does."""
+
+
+@dataclass(frozen=True)
+class Crew:
+    """A notebook to work on, and a fleet whose model plays a script."""
+
+    room: Path
+    fleet: Fleet
+    url: str
+
+    def works(self, name: str, epic: str) -> Json:
+        """Run an epic to its end, answering what is asked. Returns its last status."""
+        answered: set[str] = set()
+        epic_file = self.room / "epic.md"
+        epic_file.write_text(epic, encoding="utf-8")
+        asked = ("run", str(epic_file), "--name", name, "--repo", str(self.room / "notebook"), "--yes", "--no-tui")
+        command = self.fleet.command(*asked, "--plain", "--config", str(self.fleet.config), "--base-url", self.url)
+        until = time.monotonic() + PATIENCE_S
+        with subprocess.Popen(command, env=self.fleet.environment, stdin=subprocess.DEVNULL) as process:
+            while process.poll() is None:
+                if time.monotonic() > until:
+                    process.kill()
+                    raise Wrong(f"{name} did not end within {PATIENCE_S:.0f} s")
+                for question in open_questions(self.fleet.status(name) or {}):
+                    if question.id not in answered and self.fleet.answer(question, ANSWER, name):
+                        print(f"  you: {ANSWER}", flush=True)
+                        answered.add(question.id)
+                time.sleep(LOOK_EVERY_S)
+        return dict(self.fleet.status(name) or {})
+
+    def strategy(self, name: str, subtask: str) -> str:
+        """What ended the failure of a subtask: what recovered it, or `human` where somebody was asked."""
+        command = self.fleet.command("show", subtask, "--run", name, "--json")
+        shown = subprocess.run(command, env=self.fleet.environment, check=True, capture_output=True)
+        return str(json.loads(shown.stdout)["incidents"][0]["strategy"])
+
+    def result(self, name: str, path: str) -> str:
+        """A file on the result branch."""
+        shown = ["git", "show", f"fleet/{name}:{path}"]
+        return subprocess.run(shown, cwd=self.room / "notebook", check=True, capture_output=True, text=True).stdout
+
+
+@contextmanager
+def crew(script: Json) -> Iterator[Crew]:
+    with TemporaryDirectory(prefix="fleet-research-") as folder, served() as site:
+        room = Path(folder)
+        shutil.copytree(HERE / "notebook", room / "notebook", ignore=shutil.ignore_patterns("__pycache__"))
+        who = ("-c", "user.name=Ada Example", "-c", "user.email=ada@example.invalid")
+        for arguments in (("init", "-q", "-b", "main"), ("add", "-A"), (*who, "commit", "-qm", "A notebook")):
+            subprocess.run(["git", *arguments], cwd=room / "notebook", check=True)
+        (room / "script.json").write_text(json.dumps(script).replace("SITE", site), encoding="utf-8")
+        (room / "fleet.toml").write_text(CONFIG.format(site=site), encoding="utf-8")
+        fleet = Fleet(state=room / "state", config=room / "fleet.toml")
+        with fleet.simulated_model(room / "script.json") as url:
+            yield Crew(room, fleet, url)
+
+
+def question() -> None:
+    """Step by step, and a failure of each of the four kinds: retry, another way, smaller parts, a human."""
+    with crew(QUESTION) as there:
+        status = there.works("question", RESEARCH)
+        _expect(status.get("state") == "landed", "it has landed")
+        expected = {"rain": "retry", "people": "alternative", "compute": "split", "summary": "human"}
+        found = {subtask: there.strategy("question", subtask) for subtask in expected}
+        _expect(found == expected, f"each strategy was used once: {expected}")
+        _expect("30 mm" in there.result("question", "summary.md"), "the summary says what was computed")
+
+
+def competitors() -> None:
+    """Step 3 fails with "page not found", and the planner revises steps 4 and 5 with what there is."""
+    with crew(COMPETITION) as there:
+        status = there.works("competitors", COMPETITORS)
+        _expect(status.get("plan_version") == 2, "the plan was revised once")  # noqa: PLR2004 - the first, and one more
+        comparison = there.result("competitors", "comparison.md")
+        _expect("second-hand" in comparison and "Beta: 12" in comparison, "the comparison says what is second-hand")
+        print(comparison)
+
+
+SCENES: dict[str, Callable[[], None]] = {"question": question, "competitors": competitors}
+
+
+def _expect(true: bool, what: str) -> None:
+    if not true:
+        raise Wrong(f"not so: {what}")
+    print(f"  ✔ {what}", flush=True)
+
+
+def main(chosen: Sequence[str]) -> int:
+    if unknown := set(chosen) - set(SCENES):
+        print(f"there is no scene {', '.join(sorted(unknown))}; there are {', '.join(SCENES)}", file=sys.stderr)
+        return 2
+    for name in chosen or SCENES:
+        print(f"\n=== {name}: {SCENES[name].__doc__}\n", flush=True)
+        try:
+            SCENES[name]()
+        except Wrong as wrong:
+            print(f"example: {wrong}", file=sys.stderr)
+            return 1
+    return 0
