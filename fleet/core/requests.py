@@ -11,6 +11,7 @@ from fleet.core import facts as f
 from fleet.core.nearest import did_you_mean
 from fleet.core.plan import Plan
 from fleet.core.revision import revise_plan
+from fleet.core.rollback import is_undone
 from fleet.core.standing import for_revision, standing
 from fleet.core.state import RunState
 from fleet.core.validate import Known
@@ -72,6 +73,8 @@ def _answer_problem(state: RunState, request: f.QuestionAnswered) -> str | None:
 def _retry_problem(state: RunState, request: f.RetryRequested) -> str | None:
     if request.subtask not in state.subtasks:
         return f"no subtask is called {request.subtask!r}{did_you_mean(request.subtask, state.subtasks)}"
+    if is_undone(state, request.subtask):
+        return f"{request.subtask} was rolled back; begin a new run with the plan, mended"
     where = standing(state, request.subtask, request.at)
     if where in {"failed", "blocked", "escalated"} or (where == "dropped" and state.subtasks[request.subtask].attempts):
         return None

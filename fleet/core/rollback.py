@@ -25,12 +25,24 @@ def instead(state: RunState, id_: SubtaskId, failure: f.Failure, decision: f.Fac
 
     Who wrote `failure_action: ask` or `skip` wanted that instead.
     """
+    if is_undone(state, id_):  # what was on its way to landing, and did not arrive
+        number = len(state.subtasks[id_].attempts)
+        return f.RemedyChosen(at=decision.at, subtask=id_, number=number, remedy="skip")
     gives_up = isinstance(decision, f.RunEnded | f.QuestionAsked) or (
         isinstance(decision, f.RemedyChosen) and decision.remedy == "planner"
     )
     if not gives_up or state.spec(id_).failure_action == "ask" or not is_due(state):
         return decision
     return f.RollbackStarted(at=decision.at, why=f"{id_} failed: {failure.summary}")
+
+
+def _undoes(state: RunState, id_: SubtaskId) -> bool:
+    return state.rollback is not None and id_ in state.rollback.ids
+
+
+def is_undone(state: RunState, id_: SubtaskId) -> bool:
+    """Whether a subtask is of the plan that was rolled back: to try it again would be a new deployment."""
+    return state.undoing is not None and not _undoes(state, id_)
 
 
 def told(state: RunState, decision: f.Fact) -> f.Fact:

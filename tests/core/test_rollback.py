@@ -6,6 +6,7 @@ from fleet.core import facts as f
 from fleet.core.commands import RunAttempt
 from fleet.core.evolve import evolve
 from fleet.core.plan import FailureAction, Plan
+from fleet.core.requests import accept
 from tests.core.pretend import started
 from tests.core.story import Story, plan_of
 
@@ -128,3 +129,24 @@ def test_an_open_question_is_settled_by_the_rollback() -> None:
     story.happens(f.QuestionAsked(at=0, about="deploy", question="how?"))
     failing(story, "tell")
     assert story.questions() == []
+
+
+def test_what_was_about_to_land_and_does_not_is_let_go() -> None:
+    story = deployment()
+    begins(story, "backup", "tell")
+    story.work_is_done("tell")
+    failing(story, "backup")
+    assert story.standing("tell") == "landing"
+    red = f.Ejected(subtask="tell", attempt=1, failure=f.Failure(kind="integration", summary="red"))
+    number = story.state.landing.probes[0].number
+    story.happens(f.BatchTested(at=0, number=number, tip=story.state.tip, ejected=(red,), red=True))
+    assert story.standing("tell") == "dropped"
+    assert story.questions() == []
+
+
+def test_what_was_rolled_back_is_not_tried_again_in_the_same_run() -> None:
+    story = deployment()
+    begins(story, "backup")
+    failing(story, "backup")
+    again = f.RetryRequested(at=0, subtask="backup", guidance="", by="ada")
+    assert accept(story.state, again) == "backup was rolled back; begin a new run with the plan, mended"
