@@ -18,6 +18,7 @@ from agents.models.prices import Price
 from agents.settings import MindSettings, WorkerSettings
 from fleet import __version__
 from fleet.checking import Gate
+from fleet.collector import settle
 from fleet.config import Loaded, user_file_path
 from fleet.core import facts as f
 from fleet.core.evolve import evolve
@@ -175,6 +176,7 @@ class Fleet:
                 raise FleetError(f"{folder.journal} is empty; remove {folder.path}")
             with stop:
                 async with self._world(folder, state, watcher) as world:
+                    settle()
                     engine = Engine(_open(state, journal), journal, SystemClock())
                     state = await engine.run(Performer(engine, world), self._engine_started(state))
             return state

@@ -59,6 +59,7 @@ async def ours(url: str, conversations: int, turns: int) -> dict[str, float]:
     from agents.models.claude import Line, open_claude  # noqa: PLC0415
     from agents.tools.tool import Said  # noqa: PLC0415
     from agents.transcripts import Transcripts  # noqa: PLC0415
+    from fleet.collector import settle  # noqa: PLC0415
     from tests.benchmarks.storm import Open  # noqa: PLC0415
 
     class Look:
@@ -89,6 +90,7 @@ async def ours(url: str, conversations: int, turns: int) -> dict[str, float]:
 
             await hold(10**6)
             held.clear()
+            settle()  # as a run does
             before, delay = resident(), Delay()
             began = perf_counter()
             async with anyio.create_task_group() as watch:

@@ -1,0 +1,78 @@
+"""The event loop is never held for long: not by conversations, however many, and the detector would see it."""
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from agents.conversation import Conversation, Guards, Setting
+from agents.minds import patience_of
+from agents.models.calls import Caller
+from agents.tools.tool import Ended, Said
+from agents.transcripts import Transcripts
+from fleet.collector import settle
+from tests.agents.conftest import SEEDED, Purse, Script, client_for, says, settings_for, text, use
+from tests.agents.held import held_loop
+
+pytestmark = pytest.mark.anyio
+TALKS, TURNS, LONGEST = 100, 10, 40.0
+
+
+class Look:
+    """Answers with a page."""
+
+    name = "look"
+    declaration = {"name": "look", "description": "Look.", "input_schema": {"type": "object"}}  # noqa: RUF012
+
+    def reads_only(self, raw: Mapping[str, Any]) -> bool:
+        return bool(raw)
+
+    async def run(self, raw: Mapping[str, Any]) -> Said | Ended[str]:
+        return Said(f"{raw}\n" * 200)
+
+
+@pytest.fixture
+def settled() -> Iterator[Callable[[], None]]:
+    """As a run does before it begins; undone for the tests after this one."""
+    yield settle
+    gc.unfreeze()
+
+
+async def test_a_hundred_conversations_hold_it_no_longer_than_a_few_pieces_of_work(
+    model: Script, tmp_path: Path, settled: Callable[[], None]
+) -> None:
+    model.will(says(text("I look."), use("look", {"path": "x" * 200})))
+    setting: Setting[str] = Setting(
+        "claude-haiku-5-5", 1000, "Look.", (Look(),), "report", Guards(turns=TURNS, seconds=600, repeats=10**6)
+    )
+    async with client_for(model, silence_s=60, call_s=120) as claude:
+        caller = Caller(claude, patience_of(settings_for(model, tmp_path)), {}, chance=SEEDED)
+        transcripts = Transcripts(tmp_path / "talks", secret="")
+
+        async def talk(number: int) -> None:
+            with transcripts.open("talk", number) as transcript:
+                await Conversation(setting, caller, Purse(), transcript).hold([f"Begin with {number}."])
+
+        await talk(TALKS)
+        settled()
+        with held_loop() as held:
+            async with anyio.create_task_group() as talks:
+                for number in range(TALKS):
+                    talks.start_soon(talk, number)
+    assert held.callbacks > TALKS * TURNS
+    assert held.longest < LONGEST, held.by
+
+
+async def test_work_that_takes_long_would_be_seen() -> None:
+    with held_loop() as held:
+        await anyio.lowlevel.checkpoint()
+        until = time.thread_time() + held.piece_s * LONGEST * 2
+        while time.thread_time() < until:
+            pass
+        await anyio.lowlevel.checkpoint()
+    assert held.longest > LONGEST

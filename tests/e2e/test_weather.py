@@ -1,0 +1,44 @@
+"""A service that fails everybody for a while: seen from the command line, with the simulated model's weather."""
+
+import time
+from pathlib import Path
+
+from tests.e2e.conftest import Serve
+from tests.e2e.stage import Stage, landed, script, subtask
+
+PACE = {"think_s": 0.3}
+
+
+def test_an_outage_is_waited_for_shown_and_costs_no_attempt(stage: Stage, repository: Path, model: Serve) -> None:
+    names = [f"part{number}" for number in range(4)]
+    spell = {"from_s": 1.0, "to_s": 8.0, "status": 529}
+    url = model(script(*(subtask(name) for name in names), pace=PACE, weather=[spell]))
+    asked = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
+    with stage.going(*asked) as going:
+        stage.wait("r", lambda state: state.service, going)
+        (wait,) = stage.status("r")["service"]
+        assert (wait["condition"], wait["family"]) == ("down", None)
+        stage.fleet("status", "r").ended(0).says("WAITING", "the models' service does not answer", "HTTP 529")
+        going.done().ended(0).says("WAITING: the models' service does not answer", "answers again", "LANDED")
+    assert sorted(landed(repository, "r")) == names
+    status = stage.status("r")
+    assert (status["attempts"], status["incidents"]["opened"]) == (4, 0)
+
+
+def test_a_refused_key_in_the_middle_of_a_run_waits_for_a_human_and_loses_nothing(
+    stage: Stage, repository: Path, model: Serve
+) -> None:
+    names = [f"part{number}" for number in range(3)]
+    spell = {"from_s": 1.2, "to_s": 5.0, "status": 401, "message": "invalid x-api-key"}
+    url = model(script(*(subtask(name) for name in names), pace=PACE, weather=[spell]))
+    asked = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
+    with stage.going(*asked) as going:
+        state = stage.wait("r", lambda state: state.open_questions(), going)
+        (question,) = state.open_questions()
+        assert "refuses us" in question.text
+        began = state.last_at
+        stage.wait("r", lambda _: time.time() > began + 6, going)
+        stage.fleet("answer", question.id, "mended", "--run", "r").ended(0)
+        going.done().ended(0).says("QUESTION q1", "answers again", "LANDED")
+    assert sorted(landed(repository, "r")) == names
+    assert stage.status("r")["attempts"] == 3
