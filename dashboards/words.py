@@ -216,9 +216,12 @@ def plan_lines(plan: Plan, noticed: Sequence[str] = ()) -> list[str]:
     for subtask in plan.subtasks:
         after = f"  after {', '.join(map(safe, subtask.depends_on))}" if subtask.depends_on else ""
         after += "  (an area: a planner of its own breaks it down)" if subtask.worker == PLANNER else ""
+        after += f"  not before {subtask.not_before:%Y-%m-%d %H:%M %Z}" if subtask.not_before is not None else ""
+        after += f"  if it fails: {subtask.failure_action}" if subtask.failure_action != "replan" else ""
         lines.append(f"  {safe(subtask.id):<20} {safe(subtask.title, limit=TITLE)}{after}")
         lines += [f"  {'':<20}   check: {safe(c.run or c.criterion, limit=100)}" for c in subtask.acceptance]
-    return [*lines, *noticed_lines(noticed)]
+    undone = [f"  undone by {safe(plan.rollback_plan, limit=TITLE)}, if a step fails"] if plan.rollback_plan else []
+    return [*lines, *undone, *noticed_lines(noticed)]
 
 
 def noticed_lines(warnings: Sequence[str]) -> list[str]:

@@ -1,5 +1,6 @@
 """Facts in words: a line for what matters, nothing for what is noise, and never a hostile character."""
 
+from datetime import datetime, timedelta, timezone
 from typing import Any, get_args
 
 import pytest
@@ -141,3 +142,12 @@ def test_a_plan_for_review_marks_areas_and_tells_what_was_noticed() -> None:
     lines = plan_lines(plan_of("a", worker="planner"), [f"note {number}" for number in range(20)])
     assert lines[1].endswith("(an area: a planner of its own breaks it down)")
     assert lines[-2:] == ["  note: note 11", "  … and 8 more"]
+
+
+def test_who_approves_a_plan_sees_when_it_runs_and_what_happens_when_it_fails() -> None:
+    at = datetime(2026, 3, 1, 2, tzinfo=timezone(timedelta(hours=-5), "EST"))
+    plan = plan_of("deploy", failure_action="abort", not_before=at).model_copy(update={"rollback_plan": "back"})
+    text = "\n".join(plan_lines(plan))
+    assert "not before 2026-03-01 02:00 EST" in text
+    assert "if it fails: abort" in text
+    assert "undone by back, if a step fails" in text
