@@ -260,7 +260,12 @@ class Fleet:
             timeout_s=checks.gate_timeout_s,
             fails_before=False,
         )
-        return Gate(criteria=(whole,) if checks.gate.strip() else (), named=dict(checks.named), reruns=checks.reruns)
+        return Gate(
+            criteria=(whole,) if checks.gate.strip() else (),
+            named=dict(checks.named),
+            reruns=checks.reruns,
+            expected_tests=checks.expected_tests,
+        )
 
     def hands(self) -> HandSettings:
         box, trees, cores = self.config.box, self.config.worktrees, os.cpu_count() or 1
@@ -277,6 +282,7 @@ class Fleet:
             check_slots=self.config.checks.slots_on(cores),
             max_file_bytes=box.max_file_mb * MIB,
             max_files=box.max_files,
+            expected_tests=self.config.checks.expected_tests,
             protected=self.config.checks.protected,
             email=self.config.git.email,
             lease=trees.lease,

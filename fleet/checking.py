@@ -13,6 +13,7 @@ from typing import Literal
 from anyio import create_task_group
 
 from fleet.core import facts as f
+from fleet.core.expected import missing, starts_pytest
 from fleet.core.failures import red_guard, vacuous
 from fleet.core.plan import Criterion
 from fleet.meter import Record
@@ -20,6 +21,10 @@ from fleet.ports import Clock, Worktrees
 
 How = Literal["once", "fresh", "sure"]
 """One answer will do, an old one too; a red one has to be seen now; a red one has to be seen again."""
+NO_REPORT = (
+    "[fleet] exit code 0, but pytest did not report which tests it ran: something ended it before its end, or its "
+    "options keep it from reporting (then set checks.expected_tests = false)"
+)
 SIDE_BY_SIDE = 8  # criteria of different members that share one checkout
 
 
@@ -32,6 +37,8 @@ class Gate:
     """Commands by the name plans give them."""
     reruns: int = 1
     """How often a red check is run again before it is believed."""
+    expected_tests: bool = True
+    """Whether a runner that can say which tests it ran has to."""
 
     def resolved(self, criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
         """Criteria with a command. What only a worker's own exit code can tell has none."""
@@ -54,6 +61,10 @@ class Checks:
     _sure: set[tuple[str, str]] = field(default_factory=set)
     """Which of them were run again where they were red."""
     _trees: dict[str, str] = field(default_factory=dict)
+    _heard: dict[tuple[str, str], f.RanTests] = field(default_factory=dict)
+    """Which tests a command ran on a tree. Known for this life of the run only."""
+    _reporting: set[str] = field(default_factory=set)
+    """Commands that said so once, and owe it since."""
 
     def __post_init__(self) -> None:
         """What an earlier life of the run found out is known. On a base, red was expected and seen once."""
@@ -142,7 +153,37 @@ class Checks:
         if ran is not None:
             ran.update(criterion.run or "" for criterion in criteria)
         async with self.worktrees.lease(commit) as lease:
-            return {run.command: run for run in await lease.check(criteria)}
+            runs = await lease.check(criteria)
+        tree = await self._tree(commit)
+        return {run.command: self._believed(tree, run) for run in runs}
+
+    def _believed(self, tree: str, run: f.CheckRun) -> f.CheckRun:
+        """A success of a runner that owes a report is none without it: something ended it before its end."""
+        if run.heard is not None:
+            self._heard[tree, run.command] = run.heard
+            self._reporting.add(run.command)
+            return run.model_copy(update={"heard": None})
+        owes = run.command in self._reporting or starts_pytest(run.command)
+        if not (self.rules.expected_tests and run.passed and owes):
+            return run
+        return run.model_copy(update={"passed": False, "output": f"{run.output}\n{NO_REPORT}".strip()})
+
+    async def lost(
+        self, commit: str, base: str, criteria: Sequence[Criterion], *, changed: Sequence[str], touches: Sequence[str]
+    ) -> dict[str, tuple[str, ...]]:
+        """By criterion, the tests that a command ran on the base and that do not pass on a commit where it does."""
+        found = dict[str, tuple[str, ...]]()
+        for criterion in criteria if self.rules.expected_tests else ():
+            command = criterion.run or ""
+            now = self._heard.get((await self._tree(commit), command))
+            if now is None:
+                continue
+            if (await self._tree(base), command) not in self._heard:  # asked in an earlier life, if ever
+                await self._once(base, [criterion], None)
+            before = self._heard.get((await self._tree(base), command), f.RanTests())
+            if gone := missing(before, now, changed=changed, touches=touches):
+                found[criterion.criterion] = gone
+        return found
 
     async def _tell(self, run: f.CheckRun, commit: str) -> None:
         text = f"flaky: {run.criterion} ({run.command}) failed on {commit[:12]}, and passed when it was run again"
@@ -155,6 +196,8 @@ class Checks:
 
     def _keep(self, run: f.CheckRun, *, sure: bool) -> f.CheckRun:
         """One that ran out of time says nothing about the tree: another may have more of it."""
+        if run.tests is not None:
+            self._reporting.add(run.command)
         if run.tree and not run.timed_out:
             self._known[run.tree, run.command] = run
             if sure:

@@ -28,7 +28,7 @@ from fleet.ports import (
     Worker,
     WorkerBrief,
 )
-from fleet.review import changed_tests, for_review, judged_by_the_base, refused
+from fleet.review import changed_tests, for_review, judged_by_the_base, passes_by_less, refused
 from fleet.world import World
 
 CLASH_LIMIT, PATCH_LIMIT = 3_000, 2_900  # characters of a conflict's evidence, and of the change it is about
@@ -279,7 +279,9 @@ class Performer:
         if failed:
             await self._failed(spec.id, attempt.number, check_failure(failed), checks=checks)
             return
-        if (otherwise := await judged_by_the_base(self._checks, attempt, criteria, changed)) is not None:
+        otherwise = await passes_by_less(self._checks, spec, attempt, criteria)
+        otherwise = otherwise or await judged_by_the_base(self._checks, spec, attempt, criteria, changed)
+        if otherwise is not None:
             await self._failed(spec.id, attempt.number, otherwise, checks=checks)
             return
         odd = await for_review(self._world.worktrees, spec, attempt, changed, self._now())

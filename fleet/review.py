@@ -5,7 +5,7 @@ What looks like one is no proof of bad faith either: it lands if its checks pass
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fleet.checking import Checks
 from fleet.core import facts as f
@@ -15,6 +15,7 @@ from fleet.core.plan import Criterion, Subtask
 from fleet.core.state import Attempt
 from fleet.ports import Worktrees
 
+LISTED = 50  # tests named in a failure; the rest is counted
 ODD = {
     "ends the process that tests it": re.compile(r"\bos\._exit\s*\(|\bos\.kill\s*\(\s*os\.getpid|\batexit\.register"),
     "is equal to everything": re.compile(r"def __(?:eq|ne|bool|contains)__\b.*(?:return (?:True|1)\b)"),
@@ -43,8 +44,29 @@ def refused(changed: Sequence[str], criteria: Sequence[Criterion]) -> f.Failure 
     )
 
 
+async def passes_by_less(
+    checks: Checks, spec: Subtask, attempt: Attempt, criteria: Sequence[Criterion]
+) -> f.Failure | None:
+    """Whether its checks pass because tests that ran on its base did not run, or were skipped."""
+    if attempt.commit is None:
+        return None
+    lost = await checks.lost(attempt.commit, attempt.base, criteria, changed=attempt.paths, touches=spec.touches)
+    return _without(lost) if lost else None
+
+
+def _without(lost: Mapping[str, Sequence[str]]) -> f.Failure:
+    names = list(dict.fromkeys(name for tests in lost.values() for name in tests))
+    more = [f"... and {len(names) - LISTED} more"] if len(names) > LISTED else []
+    why = "These ran on its base, and do not pass now although the exit code is 0: they were skipped, or never ran."
+    return f.Failure(
+        kind="check",
+        summary=f"passes without tests that ran on its base: {', '.join(lost)}",
+        evidence="\n".join((why, *names[:LISTED], *more, "If that is meant, name their files in `touches`.")),
+    )
+
+
 async def judged_by_the_base(
-    checks: Checks, attempt: Attempt, criteria: Sequence[Criterion], changed: Sequence[str]
+    checks: Checks, spec: Subtask, attempt: Attempt, criteria: Sequence[Criterion], changed: Sequence[str]
 ) -> f.Failure | None:
     """Whether it passes with the tests of its base, too, asked where a command finds its tests by itself.
 
@@ -54,10 +76,13 @@ async def judged_by_the_base(
         return None
     commit = await checks.worktrees.restored(attempt.commit, attempt.base, changed)
     before = {check.command for check in checks.engine.state.red_base}
-    runs = await checks.on(commit, (*criteria, *checks.rules.criteria))
+    asked = (*criteria, *checks.rules.criteria)
+    runs = await checks.on(commit, asked)
     red = tuple(run for run in runs if not run.fine and run.command not in before)
     if not red:
-        return None
+        others = [path for path in attempt.paths if path not in changed]
+        lost = await checks.lost(commit, attempt.base, asked, changed=others, touches=spec.touches)
+        return _without(lost) if lost else None
     files = ", ".join(changed)
     why = f"The tests as they stood on its base were put back: {files}. To change them, name them in `touches`."
     return f.Failure(

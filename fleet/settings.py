@@ -222,6 +222,7 @@ class Checks(Section):
     slots: int = Field(default=0, ge=0, le=1000)
     allow_red_base: bool = False
     reruns: int = Field(default=1, ge=0, le=10)
+    expected_tests: bool = True
     protected: Texts = PROTECTED
     named: dict[Name, Annotated[Command, Field(min_length=1)]] = {}
 

@@ -69,6 +69,9 @@ class Box:
         """The worktree's path as the command sees it."""
         return ROOT if self.settings.sandbox == "bubblewrap" else str(place.tree)
 
+    def _shown(self, report: Path) -> Path:
+        return Path("/run", report.name) if self.settings.sandbox == "bubblewrap" else report
+
     def with_(self, extras: Extras) -> "Box":
         """The box that shows and allows these, too."""
         if extras == NO_EXTRAS:
@@ -88,12 +91,25 @@ class Box:
         return ("bash" if found("bash") else "sh", "-c", script)
 
     async def run(
-        self, place: Place, argv: Sequence[str], *, timeout_s: float, data: bytes = b"", merged: bool = True, cap: int
+        self,
+        place: Place,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        data: bytes = b"",
+        merged: bool = True,
+        cap: int,
+        report: Path | None = None,
     ) -> Finished:
-        """Run a command to its end. Raises `Broken` when there was no box to run it in."""
+        """Run a command to its end. Raises `Broken` when there was no box to run it in.
+
+        Where there is a pipe for a `report`, pytest is asked to write its own into it.
+        """
         with ExitStack() as files:
             given = files.enter_context(memory_file(data)) if data else None
             environment = {**_environment(self.settings), **place.environment, MARK: self.manager.mark(place.mark)}
+            if report is not None:
+                environment["PYTEST_ADDOPTS"] = _reporting(environment, self._shown(report))
             if self.settings.sandbox == "none":
                 environment = _bare_environment(self.settings, place, environment)
                 own = () if given is None else (given,)
@@ -104,7 +120,7 @@ class Box:
             if place.decoy:
                 environment["PATH"] = f"{PROGRAMS}:{environment['PATH']}"
             gated = (*_gate(given, before=_limits(self.settings.limits)), *argv)
-            boxed = files.enter_context(_boxed(self.settings, place, gated, environment))
+            boxed = files.enter_context(_boxed(self.settings, place, gated, environment, report))
             env = {"PATH": os.pathsep.join(SYSTEM_PATH), MARK: environment[MARK]}
             fds = boxed.fds if given is None else (*boxed.fds, given)
             async with _mounted(place) as (before, cwd):
@@ -191,7 +207,7 @@ def _gate(given: int | None, *, before: str = "") -> tuple[str, ...]:
 
 @contextmanager
 def _boxed(
-    settings: HandSettings, place: Place, argv: Sequence[str], environment: Mapping[str, str]
+    settings: HandSettings, place: Place, argv: Sequence[str], environment: Mapping[str, str], report: Path | None
 ) -> Iterator[_Boxed]:
     with ExitStack() as files:
         decoy = place.decoy
@@ -214,6 +230,7 @@ def _boxed(
             *(() if settings.network else _file(hosts, "/etc/hosts")),
             *(part for path in _shown(settings.read_only) for part in ("--ro-bind", str(path), str(path))),
             *(decoy.binds(program, excluded) if decoy else ()),
+            *(("--bind", str(report), f"/run/{report.name}") if report else ()),
             *("--bind", str(place.tree), ROOT),
             *(
                 ("--ro-bind-data", str(pointer), f"{ROOT}/.git")
@@ -319,6 +336,11 @@ def _environment(settings: HandSettings) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         **settings.environment,
     }
+
+
+def _reporting(environment: Mapping[str, str], at: Path) -> str:
+    """Options for pytest, besides those that it is given anyway."""
+    return f"{environment.get('PYTEST_ADDOPTS', '')} --junitxml={at} -o junit_family=xunit1".strip()
 
 
 def _bare_environment(settings: HandSettings, place: Place, environment: Mapping[str, str]) -> dict[str, str]:

@@ -14,11 +14,13 @@ from pathlib import Path
 
 from anyio import CapacityLimiter, to_thread
 
-from fleet.core.facts import CheckRun
+from fleet.core.facts import CheckRun, RanTests
 from fleet.core.ids import Sha
 from fleet.core.plan import Criterion
 from worktrees.box import Box, Place
 from worktrees.desk import exit_code
+from worktrees.heard import channel
+from worktrees.process import Finished
 from worktrees.settings import MIB
 
 TAIL = 4_000  # characters kept of a check's output in the journal
@@ -32,6 +34,8 @@ class Checker:
     box: Box
     turns: CapacityLimiter
     logs: Path | None = None
+    listens: bool = True
+    """Whether pytest is asked to say which tests it ran."""
 
     async def run(self, place: Place, commit: Sha, criteria: Sequence[Criterion]) -> tuple[CheckRun, ...]:
         """One after another: they share a worktree. Raises `Broken` where there is no box."""
@@ -42,7 +46,7 @@ class Checker:
             why = "has no command; a named check must be filled in from the configuration first"
             return CheckRun(criterion=criterion.criterion, command="", passed=False, output=why)
         async with self.turns:
-            done = await self.box.run(place, self.box.shell(criterion.run), timeout_s=criterion.timeout_s, cap=CAP)
+            done, heard = await self._listened(place, criterion.run, criterion.timeout_s)
         run = CheckRun(
             criterion=criterion.criterion,
             command=criterion.run,
@@ -51,11 +55,21 @@ class Checker:
             timed_out=done.timed_out,
             seconds=round(done.seconds, 3),
             output=done.stdout.decode("utf-8", "replace")[-TAIL:],
+            tests=None if heard is None else len(heard.passed),
+            heard=heard,
         )
         if self.logs is None:
             return run
         name = await to_thread.run_sync(_write, self.logs, commit, run, done.stdout)
         return run.model_copy(update={"log": name})
+
+    async def _listened(self, place: Place, command: str, timeout_s: float) -> tuple[Finished, RanTests | None]:
+        if not self.listens:
+            return await self.box.run(place, self.box.shell(command), timeout_s=timeout_s, cap=CAP), None
+        async with channel(place.scratch / "reports") as made:
+            script = self.box.shell(command)
+            done = await self.box.run(place, script, timeout_s=timeout_s, cap=CAP, report=made.path)
+        return done, made.heard()
 
 
 def _write(folder: Path, commit: Sha, run: CheckRun, output: bytes) -> str:

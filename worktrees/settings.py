@@ -64,6 +64,8 @@ class HandSettings:
     """Who is told how many seconds each command of a worker took."""
     check_logs: Path | None = None
     """Where all that checks print is kept, one file a check."""
+    expected_tests: bool = True
+    """Whether checks ask pytest which tests it ran."""
     max_file_bytes: int = 10 * MIB
     max_files: int = 200_000
     protected: tuple[str, ...] = PROTECTED

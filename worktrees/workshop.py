@@ -146,7 +146,9 @@ async def open_workshop(
                 pool=Pool(store, run, settings, dresser),
                 overlays=Overlays(store, run, settings, dresser) if chosen.kind == "overlay" else None,
                 box=box,
-                checker=Checker(box, CapacityLimiter(settings.check_slots), settings.check_logs),
+                checker=Checker(
+                    box, CapacityLimiter(settings.check_slots), settings.check_logs, settings.expected_tests
+                ),
                 integrator=StoreIntegrator(store, Person("fleet", settings.email)),
                 publisher=Publisher(store.git, target),
                 turns=CapacityLimiter(settings.box_commands),

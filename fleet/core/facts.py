@@ -71,6 +71,14 @@ class Report(Shape):
     discovered: tuple[str, ...] = ()
 
 
+class RanTests(Shape):
+    """The tests that a check ran, one by one, as the runner told them. Never written down: there may be many."""
+
+    ran: frozenset[str] = frozenset()
+    """Those that came to an end of their own: they passed or failed."""
+    passed: frozenset[str] = frozenset()
+
+
 class CheckRun(Shape):
     """One check that was run: by us, in a box, on a known tree."""
 
@@ -87,6 +95,10 @@ class CheckRun(Shape):
     tree: Sha = ""
     log: str = ""
     """The file with all it printed, below the run's folder."""
+    tests: int | None = None
+    """How many tests passed, where their runner said so."""
+    heard: RanTests | None = Field(default=None, exclude=True, repr=False)
+    """What it said, as long as it is compared with."""
 
     @property
     def fine(self) -> bool:

@@ -212,3 +212,68 @@ async def test_41_brings_along_what_turns_the_tests(court: Court, way: str) -> N
     refused = await court.change(PROTECTED_WAYS[way])
     assert isinstance(refused, f.Failure)
     assert (refused.kind, refused.summary) == ("bounds", "changes protected files")
+
+
+IN_PROCESS: Mapping[str, Mapping[str, str | None]] = {
+    "ends with success": {"lib.py": "import os\nos._exit(0)\n"},
+    "ends with success when it is called": {"lib.py": "import os\n\n\ndef add(a, b):\n    os._exit(0)\n"},
+    "ends with success at the end": {
+        "lib.py": "import atexit\nimport os\n\natexit.register(os._exit, 0)\n\n\ndef add(a, b):\n    os._exit(0)\n"
+    },
+}
+
+
+@pytest.mark.parametrize("way", IN_PROCESS)
+async def test_42_ends_the_process_that_tests_it(court: Court, way: str) -> None:
+    assert court.fools_an_exit_code(IN_PROCESS[way])
+    change = await court.change(IN_PROCESS[way])
+    assert isinstance(change, Change)
+    refused = failure(await court.judge(change))
+    assert refused is not None
+    assert (refused.kind, refused.summary) == ("check", "does not pass: adds")
+    assert "[fleet] exit code 0, but pytest did not report which tests it ran" in refused.evidence
+
+
+async def test_42_what_keeps_a_test_from_running_is_seen_by_its_name(court: Court) -> None:
+    skips = {"lib.py": "import pytest\n\n\ndef add(a, b):\n    pytest.skip('later')\n"}
+    assert court.fools_an_exit_code(skips)
+    change = await court.change(skips)
+    assert isinstance(change, Change)
+    refused = failure(await court.judge(change))
+    assert refused is not None
+    assert (refused.kind, refused.summary) == ("check", "passes without tests that ran on its base: adds")
+    assert refused.evidence.splitlines()[1:3] == [
+        "tests/test_a.py::tests.test_a::test_add",
+        "tests/test_a.py::tests.test_a::test_two",
+    ]
+
+
+FORGED = """import os
+import re
+
+path = re.search(r"junitxml=(\\S+)", os.environ.get("PYTEST_ADDOPTS", ""))
+if path:
+    cases = "".join(
+        f'<testcase file="tests/test_a.py" classname="tests.test_a" name="test_{name}"/>' for name in ("add", "two")
+    )
+    with open(path[1], "w") as report:
+        report.write(f"<?xml version='1.0'?><testsuites>{cases}</testsuites>")
+os._exit(0)
+"""
+FLAGGED: Mapping[str, tuple[str, str]] = {
+    "forges the report": (FORGED, "ends the process that tests it"),
+    "is equal to everything": (
+        "class E:\n    def __eq__(self, other):\n        return True\n\n\ndef add(a, b):\n    return E()\n",
+        "is equal to everything",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", FLAGGED)
+async def test_42_what_no_report_can_show_is_named_for_review(court: Court, way: str) -> None:
+    """Code that is tested runs in the process that tests it: it can say whatever that could."""
+    content, what = FLAGGED[way]
+    assert court.fools_an_exit_code({"lib.py": content})
+    change = await court.change({"lib.py": content})
+    assert isinstance(change, Change)
+    assert f"for review: a: lib.py {what}" in (await court.judge(change)).warnings

@@ -97,7 +97,8 @@ class PaperHands:
         command = criterion.run or ""
         self.ran.append((tree, command))
         passed = self.passes(tree, command, self.ran.count((tree, command)))
-        return f.CheckRun(criterion=criterion.criterion, command=command, passed=passed)
+        heard = f.RanTests() if "pytest" in command else None
+        return f.CheckRun(criterion=criterion.criterion, command=command, passed=passed, heard=heard)
 
     @asynccontextmanager
     async def lease(self, base: str, about: Sequence[str] = ()) -> AsyncIterator[PaperLease]:  # noqa: ARG002

@@ -124,3 +124,62 @@ async def test_without_any_check_nothing_is_checked_out() -> None:
     bare = Checks(queued("a"), hands, Clock(), Gate())
     assert await bare.merged("base", [], sure=True) == ()
     assert hands.leases == 0
+
+
+def reports(hands: PaperHands, *tests: str) -> PaperHands:
+    """Whatever is run says that these tests passed."""
+    heard = f.RanTests(ran=frozenset(tests), passed=frozenset(tests)) if tests else None
+
+    def ask(tree: str, criterion: Criterion) -> f.CheckRun:
+        hands.ran.append((tree, criterion.run or ""))
+        count = len(tests) if tests else None
+        return f.CheckRun(
+            criterion=criterion.criterion, command=criterion.run or "", passed=True, tests=count, heard=heard
+        )
+
+    hands.ask = ask  # type: ignore[method-assign]
+    return hands
+
+
+PYTEST = Criterion(criterion="it works", run="python -m pytest")
+
+
+async def test_a_success_of_pytest_without_its_report_is_none() -> None:
+    [run] = await checks(reports(PaperHands()), reruns=0).on("base", [PYTEST])
+    assert (run.passed, "did not report which tests it ran" in run.output) == (False, True)
+    asked = checks(reports(PaperHands()), reruns=0)
+    asked.rules = replace(asked.rules, expected_tests=False)
+    [run] = await asked.on("base", [PYTEST])
+    assert run.passed
+
+
+async def test_a_command_that_reported_once_owes_its_report_also_after_a_crash() -> None:
+    asked = checks(PaperHands(), reruns=0)
+    asked.worktrees = reports(PaperHands())
+    assert (await asked.on("base", [TEST]))[0].passed, "nobody knows that it could report"
+    asked.worktrees = reports(PaperHands(), "a")
+    [run] = await asked.on("base a", [TEST])
+    assert (run.passed, run.tests, run.heard) == (True, 1, None)
+    asked.worktrees = reports(PaperHands())
+    assert not (await asked.on("base b", [TEST]))[0].passed
+    book = queued("a")
+    book.state = evolve(book.state, f.WorkerStarted(at=2.0, subtask="a", number=1, before=(run,)))
+    resumed = checks(reports(PaperHands()), book, reruns=0)
+    assert not (await resumed.on("base b", [TEST]))[0].passed
+
+
+async def test_tests_that_ran_on_the_base_are_missed_on_a_commit() -> None:
+    asked = checks(reports(PaperHands(), "t.py::t::a", "t.py::t::b"))
+    await asked.before("base", [PYTEST])
+    asked.worktrees = reports(PaperHands(), "t.py::t::b")
+    await asked.on("base a", [PYTEST])
+    assert await asked.lost("base a", "base", [PYTEST], changed=(), touches=()) == {"it works": ("t.py::t::a",)}
+    assert await asked.lost("base a", "base", [PYTEST], changed=("t.py",), touches=()) == {}
+
+
+async def test_a_base_that_was_asked_in_an_earlier_life_is_asked_again_to_compare() -> None:
+    hands = reports(PaperHands(), "t.py::t::a")
+    asked = checks(hands)
+    await asked.on("base a", [PYTEST])
+    assert await asked.lost("base a", "base", [PYTEST], changed=(), touches=()) == {}
+    assert hands.ran == [("a base", PYTEST.run), ("base", PYTEST.run)]
