@@ -21,8 +21,8 @@ from fleet.ports import NO_EXTRAS, Broken, Extras, FleetError
 from worktrees.decoy import POINTER, PROGRAM, PROGRAMS, ROOT, Decoy
 from worktrees.guard import Guard
 from worktrees.marks import MARK, Manager, this_manager
-from worktrees.mount import Overlay, devices_closed, found
-from worktrees.process import GATE, REFUSED, Finished, Launch, memory_file, run
+from worktrees.mount import Overlay, devices_closed, found, mounted
+from worktrees.process import GATE, REFUSED, Finished, Launch, Starter, memory_file, run
 from worktrees.seccomp import filter_program
 from worktrees.settings import MIB, BoxLimits, HandSettings
 
@@ -64,6 +64,8 @@ class Box:
 
     settings: HandSettings
     manager: Manager = field(default_factory=this_manager)
+    starter: Starter | None = field(default=None, compare=False)
+    """Who starts it, if that is not each time a program of its own."""
 
     def root(self, place: Place) -> str:
         """The worktree's path as the command sees it."""
@@ -123,9 +125,19 @@ class Box:
             boxed = files.enter_context(_boxed(self.settings, place, gated, environment, report))
             env = {"PATH": os.pathsep.join(SYSTEM_PATH), MARK: environment[MARK]}
             fds = boxed.fds if given is None else (*boxed.fds, given)
-            async with _mounted(place) as (before, cwd):
+            async with _mounted(place) as options:
+                before = mounted(options) if options else devices_closed()
                 launch = Launch(
-                    (*before, *boxed.command), env, cwd=cwd, pass_fds=fds, merged=merged, gated=True, init=boxed.init
+                    boxed.command,
+                    env,
+                    before,
+                    overlay=options,
+                    starter=self.starter if before else None,
+                    cwd=place.overlay.home if place.overlay else Path("/"),
+                    pass_fds=fds,
+                    merged=merged,
+                    gated=True,
+                    init=boxed.init,
                 )
                 guard = Guard(self.settings.limits, boxed.init, *_own_folders(place))
                 done = await _guarded(launch, guard, timeout_s=timeout_s, cap=cap)
@@ -162,13 +174,13 @@ def _own_folders(place: Place) -> tuple[tuple[Path, ...], bool]:
 
 
 @asynccontextmanager
-async def _mounted(place: Place) -> AsyncIterator[tuple[tuple[str, ...], Path]]:
-    """What stands before bubblewrap so that the worktree is there, and the folder that this starts in."""
+async def _mounted(place: Place) -> AsyncIterator[str]:
+    """How the worktree is mounted, where it has to be, and the right to do so."""
     if place.overlay is None:
-        yield devices_closed(), Path("/")
+        yield ""
     else:
-        async with place.overlay.turn() as before:
-            yield before, place.overlay.home
+        async with place.overlay.turn() as options:
+            yield options
 
 
 def require(settings: HandSettings) -> None:

@@ -54,13 +54,13 @@ class Overlay:
             (self.home / self.seat / name).mkdir(parents=True)
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[tuple[str, ...]]:
-        """What to put before a command so that it finds the overlay. One command at a time may stand on an upper."""
+    async def turn(self) -> AsyncIterator[str]:
+        """The options to mount it with. One command at a time may stand on an upper."""
         async with self._turn:
             self._forget_last()
             lowers = ":".join(self.lowers)
             layers = f"lowerdir={lowers},upperdir={self.seat}/{UPPER},workdir={self.seat}/{WORK}"
-            yield (*_first(MOUNT, *_closing()), f"{OPTIONS},{layers}", VIEW)
+            yield f"{OPTIONS},{layers}"
 
     def _forget_last(self) -> None:
         work = self.home / self.seat / WORK
@@ -72,6 +72,17 @@ class Overlay:
         for name in VOLATILE[1:3]:
             with suppress(FileNotFoundError):
                 (work / name).rmdir()
+
+
+def mounted(options: str) -> tuple[str, ...]:
+    """What to put before a command so that it finds an overlay, and the devices of the machine closed."""
+    return (*_first(MOUNT, *_closing()), options, VIEW)
+
+
+def ready() -> tuple[str, ...]:
+    """What to put before a program that mounts overlays itself, for many commands. It sees what the machine mounts."""
+    steps = " && ".join((*_closing(), THEN))
+    return (UNSHARE, "--propagation", "slave", *NAMESPACE, found("sh") or "sh", "-c", steps, "sh")
 
 
 def devices_closed() -> tuple[str, ...]:

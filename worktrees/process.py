@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
+from typing import Protocol
 
 from anyio import CancelScope, CapacityLimiter, create_task_group, current_time, move_on_after, wait_readable
 from anyio.lowlevel import RunVar
@@ -48,6 +49,12 @@ class Launch:
 
     argv: Sequence[str]
     env: Mapping[str, str]
+    before: tuple[str, ...] = ()
+    """What makes the namespaces that it runs in, and then becomes it."""
+    overlay: str = ""
+    """The options of what has to be mounted there first, where something has."""
+    starter: "Starter | None" = None
+    """Who may start it instead, in namespaces that are there already."""
     cwd: Path | None = None
     input: bytes = b""
     pass_fds: tuple[int, ...] = ()
@@ -57,6 +64,26 @@ class Launch:
     """The child runs `GATE` first; its standard input is the gate, and `input` is not used."""
     init: Callable[[], int | None] | None = None
     """Once the gate is reached: the process whose end is the end of everything in the box."""
+
+
+class Leader(Protocol):
+    """A process that is our child, the first of its session."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def poll(self) -> int | None: ...
+
+
+class Starter(Protocol):
+    """Starts commands in another way than by a program before them."""
+
+    async def start(self, launch: Launch, streams: tuple[int, int, int]) -> Leader | None:
+        """The child; None where there is no other way."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +104,7 @@ async def run(launch: Launch, *, timeout_s: float, cap: int, grace_s: float = 0.
     limiter = _spawn_limiter()
     await limiter.acquire()
     try:
-        child = _spawn(launch, cap)
+        child = await _spawn(launch, cap)
     finally:
         limiter.release()
     timed_out = False
@@ -168,7 +195,7 @@ class Pipe:
 class Child:
     """A running child, the leader of its own session."""
 
-    popen: subprocess.Popen[bytes]
+    leader: Leader
     pidfd: int
     pipes: tuple[Pipe, ...]
     gate: socket.socket | None = None
@@ -179,7 +206,7 @@ class Child:
 
     @property
     def exit_code(self) -> int:
-        return -signal.SIGKILL if self.popen.returncode is None else self.popen.returncode
+        return -signal.SIGKILL if self.leader.returncode is None else self.leader.returncode
 
     async def open_gate(self, init: Callable[[], int | None] | None) -> None:
         """Let a gated child go on. One that ends before it reaches its gate is left to be reaped."""
@@ -198,7 +225,7 @@ class Child:
 
     async def stop(self, grace_s: float) -> None:
         """Make sure that nobody of the group, and nobody of the box, is left. Harmless once the child is reaped."""
-        if self.popen.returncode is not None:
+        if self.leader.returncode is not None:
             return
         if grace_s > 0:
             self._signal(signal.SIGTERM)
@@ -211,11 +238,14 @@ class Child:
                 with suppress(ProcessLookupError, PermissionError):
                     signal.pidfd_send_signal(self.init, signal.SIGKILL)
                 await wait_readable(self.init)
-        self.popen.poll()
+        self.leader.poll()
 
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.popen.pid, number)
+            os.killpg(self.leader.pid, number)
+            return
+        with suppress(ProcessLookupError, PermissionError):  # a fork that is not yet in a group of its own
+            signal.pidfd_send_signal(self.pidfd, number)
 
     def close(self) -> None:
         os.close(self.pidfd)
@@ -227,42 +257,46 @@ class Child:
             os.close(pipe.fd)
 
 
-def _spawn(launch: Launch, cap: int) -> Child:
-    pipes: list[Pipe] = []
-    ends: list[int] = []
-    gate: socket.socket | None = None
+async def _spawn(launch: Launch, cap: int) -> Child:
     try:
-        with ExitStack() as files:
+        with ExitStack() as ours, ExitStack() as theirs:
+            gate: socket.socket | None = None
             if launch.gated:
-                gate, theirs_gate = socket.socketpair()
-                stdin = files.enter_context(theirs_gate).fileno()
+                gate, their_gate = socket.socketpair()
+                ours.enter_context(gate)
+                stdin = theirs.enter_context(their_gate).fileno()
             else:
-                stdin = files.enter_context(memory_file(launch.input))
+                stdin = theirs.enter_context(memory_file(launch.input))
+            pipes: list[Pipe] = []
+            ends: list[int] = []
             for _ in range(1 if launch.merged else 2):
-                ours, theirs = os.pipe()
-                pipes.append(Pipe(ours, Kept(cap)))
-                ends.append(theirs)
-            popen = subprocess.Popen(
-                list(launch.argv),
-                stdin=stdin,
-                stdout=ends[0],
-                stderr=ends[-1],
-                env=dict(launch.env),
-                cwd=launch.cwd,
-                pass_fds=launch.pass_fds,
-                start_new_session=True,
-            )
-        return Child(popen, os.pidfd_open(popen.pid), tuple(pipes), gate)
+                our_end, their_end = os.pipe()
+                ours.callback(os.close, our_end)
+                theirs.callback(os.close, their_end)
+                pipes.append(Pipe(our_end, Kept(cap)))
+                ends.append(their_end)
+            streams = (stdin, ends[0], ends[-1])
+            leader = await launch.starter.start(launch, streams) if launch.starter is not None else None
+            leader = leader or _run_program(launch, streams)
+            child = Child(leader, os.pidfd_open(leader.pid), tuple(pipes), gate)
+            ours.pop_all()  # the child's from here on
+            return child
     except (OSError, ValueError) as error:
-        if gate is not None:
-            gate.close()
-        for pipe in pipes:
-            os.close(pipe.fd)
         program = launch.argv[0]
         raise Broken(Failure(kind="infrastructure", summary=f"could not start {program}: {error}")) from error
-    finally:
-        for end in ends:
-            os.close(end)
+
+
+def _run_program(launch: Launch, streams: tuple[int, int, int]) -> Leader:
+    return subprocess.Popen(
+        [*launch.before, *launch.argv],
+        stdin=streams[0],
+        stdout=streams[1],
+        stderr=streams[2],
+        env=dict(launch.env),
+        cwd=launch.cwd,
+        pass_fds=launch.pass_fds,
+        start_new_session=True,
+    )
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from tempfile import TemporaryDirectory
 from fleet.ports import Broken, FleetError
 from worktrees.box import Box, Place, require
 from worktrees.desk import exit_code
+from worktrees.forks import forks
+from worktrees.marks import this_manager
 from worktrees.seccomp import filter_program
 from worktrees.settings import HandSettings
 
@@ -30,8 +32,8 @@ async def prove(settings: HandSettings) -> tuple[str, ...]:
         return ("there is no sandbox: commands of workers run as you, with your files and your network",)
     try:
         require(settings)
-        with _scene() as (place, canary, port):
-            return await _problems(Box(settings), place, canary, port)
+        with _scene() as (place, canary, port), forks(this_manager()) as starter:
+            return await _problems(Box(settings, starter=starter), place, canary, port)
     except Broken as broken:
         return (f"{broken}: {broken.failure.evidence}".strip(": \n"),)
     except FleetError as error:

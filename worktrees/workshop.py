@@ -18,11 +18,12 @@ from worktrees.commits import PATCH, pinned_change
 from worktrees.decoy import Decoys
 from worktrees.desk import BoxDesk
 from worktrees.dress import Dresser
+from worktrees.forks import forks
 from worktrees.git import text
 from worktrees.include import gather
 from worktrees.integrator import StoreIntegrator
 from worktrees.lease import OverlayLease, SlotLease
-from worktrees.marks import end_orphans
+from worktrees.marks import end_orphans, this_manager
 from worktrees.message import Person
 from worktrees.overlays import Overlays
 from worktrees.publish import Publisher
@@ -130,12 +131,12 @@ async def open_workshop(
     """
     require(settings)
     store = await open_store(settings.state_dir, target, base, tip or base)
-    with _held(store, run) as ours:
+    with _held(store, run) as ours, forks(this_manager()) as starter:
         if not ours:
             raise FleetError(f"the worktrees of {run} are in use by another process; stop it first")
         await to_thread.run_sync(end_orphans)  # what a killed manager left running could still write
         await _begin(store, run, base, tip or base)
-        box = Box(settings)
+        box = Box(settings, starter=starter)
         try:
             chosen = await choose(settings, slots_dir(store, run))
             included = await gather(target, settings.include, slots_dir(store, run) / "included")

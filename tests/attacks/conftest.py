@@ -25,6 +25,8 @@ from tests.worktrees.conftest import (
 )
 from worktrees.box import Box, Place
 from worktrees.desk import exit_code
+from worktrees.forks import forks
+from worktrees.marks import this_manager
 from worktrees.settings import BoxLimits, HandSettings
 
 __all__ = ["anyio_backend", "bench", "lease_kind", "open_bench", "repository", "settings", "tmp_path"]
@@ -84,7 +86,8 @@ class Arena:
     async def _try(self, settings: HandSettings, script: str, args: tuple[object, ...], timeout_s: float) -> Tried:
         place = Place(self.tree, self.home / "scratch", "attack")
         argv = ("bash", "-c", script, "attack", *map(str, args))
-        done = await Box(settings).run(place, argv, timeout_s=timeout_s, cap=64 * 1024)
+        with forks(this_manager()) as starter:
+            done = await Box(settings, starter=starter).run(place, argv, timeout_s=timeout_s, cap=64 * 1024)
         return Tried(exit_code(done), done.stdout.decode("utf-8", "replace"), done.timed_out)
 
 

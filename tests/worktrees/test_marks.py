@@ -15,7 +15,7 @@ from worktrees.marks import MARK, Manager, end_orphans, manager_of, this_manager
 
 MANAGER = Path(__file__).with_name("manager.py")
 ROOT = Path(__file__).parents[2]
-DELAYS_S = [number * 0.002 for number in range(16)]
+DELAYS_S = [number * 0.006 for number in range(16)]
 PATIENCE_S = 20.0
 
 

@@ -88,11 +88,13 @@ async def test_a_resumed_run_keeps_its_tip_and_its_pins(open_bench: OpenBench) -
         assert await bench.hands.pinned(RUN, "one", 2) is None
 
 
-async def test_a_workshop_leaves_no_git_behind(open_bench: OpenBench) -> None:
+async def test_a_workshop_leaves_no_process_behind(open_bench: OpenBench) -> None:
     before = forest.children()
     async with open_bench() as bench:
         await land(bench, await bench.change("one", {"a.txt": "a\n"}))
-        assert len(forest.children() - before) == 2, "one that reads objects, one that moves refs"
+        assert len(forest.children() - before) == 3, (
+            "one that reads objects, one that moves refs, one that starts boxes"
+        )
     assert forest.children() == before
 
 
