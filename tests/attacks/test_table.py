@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-ROWS = {*range(1, 37), 38, 39, 40, 41, 42, 43}
+ROWS = {*range(1, 37), 38, 39, 40, *range(41, 47)}
 HERE = Path(__file__).parent
 TABLE = HERE.parents[1] / "docs/sandbox.md"
 
