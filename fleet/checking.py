@@ -129,7 +129,7 @@ class Checks:
     async def _run(
         self, commit: str, criteria: Sequence[Criterion], how: How, ran: Counter[str] | None = None
     ) -> tuple[f.CheckRun, ...]:
-        tree = await self._tree(commit) if criteria else ""
+        tree = await self.tree(commit) if criteria else ""
         asked = {criterion.run or "": criterion for criterion in criteria}
         answers = {run: known for run in asked if (known := self._answer(tree, run, how)) is not None}
         if unknown := [criterion for run, criterion in asked.items() if run not in answers]:
@@ -154,7 +154,7 @@ class Checks:
             ran.update(criterion.run or "" for criterion in criteria)
         async with self.worktrees.lease(commit) as lease:
             runs = await lease.check(criteria)
-        tree = await self._tree(commit)
+        tree = await self.tree(commit)
         return {run.command: self._believed(tree, run) for run in runs}
 
     def _believed(self, tree: str, run: f.CheckRun) -> f.CheckRun:
@@ -175,12 +175,12 @@ class Checks:
         found = dict[str, tuple[str, ...]]()
         for criterion in criteria if self.rules.expected_tests else ():
             command = criterion.run or ""
-            now = self._heard.get((await self._tree(commit), command))
+            now = self._heard.get((await self.tree(commit), command))
             if now is None:
                 continue
-            if (await self._tree(base), command) not in self._heard:  # asked in an earlier life, if ever
+            if (await self.tree(base), command) not in self._heard:  # asked in an earlier life, if ever
                 await self._once(base, [criterion], None)
-            before = self._heard.get((await self._tree(base), command), f.RanTests())
+            before = self._heard.get((await self.tree(base), command), f.RanTests())
             if gone := missing(before, now, changed=changed, touches=touches):
                 found[criterion.criterion] = gone
         return found
@@ -204,7 +204,7 @@ class Checks:
                 self._sure.add((run.tree, run.command))
         return run
 
-    async def _tree(self, commit: str) -> str:
+    async def tree(self, commit: str) -> str:
         if commit not in self._trees:
             self._trees[commit] = await self.worktrees.tree(commit)
         return self._trees[commit]

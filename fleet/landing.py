@@ -19,6 +19,8 @@ from fleet.core.state import RunState
 from fleet.meter import Record
 from fleet.ports import Broken, Clock, Integrator, Merged
 
+KEPT = 1_000  # characters of what a check of a green tree printed; its log holds the rest
+
 
 @dataclass(slots=True)
 class Lander:
@@ -136,10 +138,12 @@ class Lander:
             await self._red(number, red, landed[:green])
             return
         passed = tuple(member.model_copy(update={"tested": True}) for member in landed[:green])
+        below = tuple(run for checks in results[: green - 1] for run in checks)
         if green == len(landed):
-            await self._land(number, state.tip, passed, _ejected(merged), whole)
+            await self._land(number, state.tip, passed, _ejected(merged), whole, proofs=below)
         else:
-            await self._land(number, state.tip, passed, (), failed[green], suspects=landed[green : green + 1])
+            suspects, proofs = landed[green : green + 1], (*below, *whole)
+            await self._land(number, state.tip, passed, (), failed[green], suspects=suspects, proofs=proofs)
 
     async def _side_by_side(
         self, number: int, state: RunState, landed: Sequence[f.Member]
@@ -174,7 +178,10 @@ class Lander:
         checks: tuple[f.CheckRun, ...],
         *,
         suspects: Sequence[f.Member] = (),
+        proofs: Sequence[f.CheckRun] = (),
     ) -> None:
+        trees = [await self.checks.tree(member.commit) for member in landed]
+        landed = tuple(m.model_copy(update={"tree": tree}) for m, tree in zip(landed, trees, strict=True))
         async with self._moving:
             state = self.engine.state
             if state.landing.probe(number) is None:  # a longer one landed, or a shorter one turned out red
@@ -194,6 +201,7 @@ class Lander:
                     red=bool(suspects),
                     suspects=tuple(member.subtask for member in suspects),
                     checks=checks,
+                    proofs=tuple(run.model_copy(update={"output": run.output[-KEPT:]}) for run in proofs),
                 )
             )
 

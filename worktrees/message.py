@@ -53,12 +53,17 @@ def compose(signature: Signature) -> str:
 
 def member_of(commit: Sha, message: str, run: RunId) -> Member | None:
     """Whose work a commit is, if it is of this run."""
-    last = message.strip().rsplit("\n\n", 1)[-1]
-    said = dict(line.split(": ", 1) for line in last.splitlines() if ": " in line)
+    said = trailers(message)
     subtask, attempt = said.get(TASK, ""), said.get(ATTEMPT, "")
     if said.get(RUN) != run or not is_slug(subtask) or not attempt.isdecimal():
         return None
     return Member(subtask=subtask, attempt=int(attempt), commit=commit)
+
+
+def trailers(message: str) -> dict[str, str]:
+    """What the last paragraph of a message says by name."""
+    last = message.strip().rsplit("\n\n", 1)[-1]
+    return dict(line.split(": ", 1) for line in last.splitlines() if ": " in line)
 
 
 def one_line(untrusted: str) -> str:

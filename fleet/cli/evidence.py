@@ -1,4 +1,4 @@
-"""Verbs that give account: metrics, commits, report."""
+"""Verbs that give account: metrics, commits, report, audit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STOP = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 
 def register(app: typer.Typer) -> None:
-    for verb in (metrics, commits, report):
+    for verb in (metrics, commits, report, audit):
         app.command()(verb)
 
 
@@ -123,6 +123,51 @@ def report(
     except OSError as error:
         raise UsageError(f"{output}: {error.strerror}; choose another place with -o") from error
     typer.echo(f"wrote {output}", err=True)
+
+
+def audit(
+    run: RunArgument = None,
+    repo: Annotated[
+        Path | None, typer.Option("--repo", help="Where the repository is now, if it has moved since the run began.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Account for every commit on a run's result branch.
+
+    From the epic over plan, approval, subtask, attempts and checks to the landing, held against git. Exit code 1 where
+    journal and git do not say the same, or something is missing.
+
+    \b
+    Examples:
+      fleet audit RUN
+      fleet audit RUN --json | jq '.commits[] | {commit, problems}'
+      fleet audit RUN --repo ../service && git merge fleet/RUN
+    """
+    from dashboards.audit import audit_lines
+    from fleet.core.audit import audited
+    from fleet.core.audit_view import audit_view
+    from fleet.core.chains import read_facts
+    from fleet.errors import FleetError
+    from fleet.journal import Journal
+    from worktrees.result import result_of
+
+    folder = the_run(run)
+    with Journal(folder.journal) as journal:
+        before = read_facts(journal.facts())
+        if (state := before.state) is None:
+            raise FleetError(f"{folder.journal} tells of no run: {'; '.join(before.flaws) or 'it is empty'}")
+        at, instead = repo or Path(state.repository), before.published
+        branch = run_async(lambda: result_of(at, state.result_branch, base=state.base, instead=instead))
+        told = audited(
+            read_facts(journal.facts()), state, branch
+        )  # read again: a run that goes on may have landed more
+    view = audit_view(told)
+    if as_json:
+        show_json(view)
+    else:
+        show(audit_lines(view))
+    if not told.holds:
+        raise typer.Exit(1)
 
 
 def _form(*, html: bool, markdown: bool, as_json: bool, output: Path | None) -> str:

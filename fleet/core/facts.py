@@ -114,6 +114,8 @@ class Member(Shape):
     commit: Sha
     tested: bool = False
     """Of one that landed: whether the tree of this very commit passed, not only one further up."""
+    tree: Sha = ""
+    """Of one that landed: the tree of the commit. Empty where a crash took the record with it."""
 
 
 class Ejected(Shape):
@@ -372,6 +374,8 @@ class BatchTested(Happened):
     suspects: tuple[SubtaskId, ...] = ()
     """Of a red one: the members of whom at least one is guilty. Empty: all that did not leave the queue."""
     checks: tuple[CheckRun, ...] = ()
+    proofs: tuple[CheckRun, ...] = ()
+    """What passed on the trees of those that landed and is not among `checks`, with the last of what it printed."""
     gate_runs: int = 0
     """How often the gate was run for it. What was known of a tree is not asked again."""
 

@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.core.areas import depth
+from fleet.core.audit import Branch, Commit, audited
+from fleet.core.chains import read_facts
 from fleet.core.evolve import evolve
 from fleet.core.facts import FACT, AttemptCommitted, AttemptFailed, AttemptStarted, AttemptVerified, BatchTested, Member
 from fleet.core.policy import Policy
@@ -162,3 +164,23 @@ def test_every_incident_is_closed_when_the_run_ends_and_the_counts_add_up(world:
     assert sum(view["subtasks"].values()) == len(world.state.subtasks)
     if view["state"] == "landed":
         assert set(view["subtasks"]) <= {"merged", "split", "dropped"}
+
+
+@given(worlds)
+@settings(max_examples=100, deadline=None)
+def test_an_audit_accounts_for_every_run_that_nobody_tampered_with(world: Pretend) -> None:
+    for _ in steps(world):
+        pass
+    account = read_facts(enumerate(world.facts, 1))
+    assert account.state == world.state
+    commits, below = list[Commit](), world.state.base
+    for fact in world.facts:
+        for member in fact.landed if isinstance(fact, BatchTested) else ():
+            worker = world.state.subtasks[member.subtask].attempts[-1].worker
+            said = (world.state.run, member.subtask, member.attempt, worker, "m")
+            commits.append(Commit(member.commit, "", (below,), member.subtask, *said))
+            below = member.commit
+    told = audited(account, world.state, Branch(below if commits else None, tuple(commits)))
+    assert told.problems == ()
+    assert [problem for entry in told.entries for problem in entry.problems] == []
+    assert [entry.chain is not None for entry in told.entries] == [True] * len(commits)

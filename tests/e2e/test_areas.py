@@ -45,6 +45,7 @@ def test_areas_are_planned_by_planners_of_their_own_and_land(stage: Stage, repos
     order = landed(repository, "house")
     assert sorted(order) == ["beam", "door", "north", "south", "tile"]
     assert set(order[:2]) == {"north", "south"}
+    stage.fleet("audit", "house").ended(0).says("by planner of the area walls", "the audit holds: 5 commits")
     state = stage.look("house")
     assert state is not None
     assert by_call(state) == {None, "walls", "roof"}

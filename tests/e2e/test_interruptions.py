@@ -34,6 +34,7 @@ def everything_landed_once(stage: Stage, repository: Path) -> None:
     state = stage.folder(stage.run_name).state()
     tip = git(repository, "rev-parse", f"fleet/{stage.run_name}")
     assert (state.ending, state.commits, state.tip) == ("landed", len(NAMES), tip)
+    stage.fleet("audit", stage.run_name).ended(0).says(f"the audit holds: {len(NAMES)} commits")
     stage.nothing_runs(stage.run_name)
 
 

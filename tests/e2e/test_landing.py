@@ -102,6 +102,9 @@ def test_the_innocent_land_at_once_the_guilty_is_mended_and_a_conflict_is_resolv
     status = json.loads(fleet(home, "status", "one", "--json").stdout)
     assert status["incidents"]["by_strategy"]["resolve"] == 1
     assert status["recovery_rate"] == 1.0
+    audit = fleet(home, "audit", "one")
+    assert audit.returncode == 0, audit.stdout
+    assert "the audit holds: 10 commits" in audit.stdout
 
 
 def test_a_red_base_is_refused_before_any_call_to_a_model_and_may_be_allowed(home: Path, model: str) -> None:

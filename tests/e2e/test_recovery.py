@@ -46,6 +46,7 @@ def test_each_kind_of_failure_meets_its_remedy(stage: Stage, repository: Path, m
     said.says("wrong failed, attempt 1: check", "Two parts are easier.", "busy will be retried in", "1 split")
     assert sorted(landed(repository, "r")) == ["busy", "half", "lazy", "other", "stray", "wrong"]
     assert content(repository, "r", "README.md") == "hello"
+    stage.fleet("audit", "r").ended(0).says("split from whole", "the audit holds: 6 commits")
 
     told = {name: incident(stage, name) for name in ("wrong", "whole", "busy", "stray", "lazy")}
     assert {name: (one["class"], one["strategy"], one["recovered"]) for name, one in told.items()} == {

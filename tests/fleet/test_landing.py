@@ -154,6 +154,27 @@ async def test_where_there_is_time_each_tree_is_tested_and_the_first_red_one_is_
     assert failure.kind == "integration"
 
 
+@pytest.mark.parametrize("bad", ["", "c"])
+async def test_of_each_commit_that_lands_its_tree_and_what_passed_on_it_are_recorded(bad: str) -> None:
+    book, hands = probed(queued("abcd", Policy(every_commit=True, slots=4, reruns=0)), 4), without(*bad)
+    await lander(book, hands).probe(1)
+    [result] = book.results()
+    green = {(run.tree, run.command) for run in (*result.proofs, *result.checks) if run.passed}
+    assert [member.tree for member in result.landed] == ["a base", "a b base", "a b base c", "a b base c d"][
+        : 2 if bad else 4
+    ]
+    for member in result.landed:
+        assert {(member.tree, "gate"), (member.tree, f"check {member.subtask}")} <= green
+
+
+async def test_where_only_the_last_tree_is_tested_the_record_says_which_that_is() -> None:
+    book, hands = probed(queued("ab", Policy(slots=1, every_commit_within_s=0)), 2), without()
+    await lander(book, hands).probe(1)
+    [result] = book.results()
+    assert [(member.tree, member.tested) for member in result.landed] == [("a base", False), ("a b base", True)]
+    assert (result.proofs, {run.tree for run in result.checks}) == ((), {"a b base"})
+
+
 async def test_every_commit_passes_the_gate_and_its_own_criteria_and_the_last_one_all_of_them() -> None:
     book, hands = probed(queued("abc", QUICK), 3), without()
     await lander(book, hands).probe(1)
