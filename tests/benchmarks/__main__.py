@@ -46,15 +46,16 @@ class Extent:
     slots: int
     hours: float
     storm_s: float
-    talks: int
+    turns: int
+    """Of each of a thousand conversations."""
 
     def rounds_at(self, files: int) -> int:
         return self.rounds_on_many if files > 10_000 else self.rounds
 
 
-SMALL = Extent((1_000, 10_000), rounds=5, rounds_on_many=3, hundreds=1, slots=200, hours=10, storm_s=15, talks=200)
+SMALL = Extent((1_000, 10_000), rounds=5, rounds_on_many=3, hundreds=1, slots=200, hours=10, storm_s=15, turns=5)
 WHOLE = Extent(
-    (1_000, 10_000, 100_000), rounds=8, rounds_on_many=4, hundreds=2, slots=1_000, hours=60, storm_s=30, talks=1_000
+    (1_000, 10_000, 100_000), rounds=8, rounds_on_many=4, hundreds=2, slots=1_000, hours=60, storm_s=30, turns=20
 )
 
 
@@ -126,8 +127,8 @@ async def page(extent: Extent, at: Path | None) -> None:
         shown.add(await attached_figures(on, extent.hundreds + 1))
     progress("a hundred workers in a storm")
     shown.add(await storm_figures(extent.storm_s, extent.hundreds))
-    progress(f"{extent.talks:,} conversations")
-    shown.add(await to_thread.run_sync(conversation_figures, extent.talks, 20, extent.hundreds))
+    progress("a thousand conversations")
+    shown.add(await to_thread.run_sync(conversation_figures, 1_000, extent.turns, extent.hundreds))
     shown.sum_up(perf_counter() - began)
 
 
