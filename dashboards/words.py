@@ -12,6 +12,7 @@ from fleet.core.plan import PLANNER, Plan
 from fleet.core.state import Outage, RunState, Version
 
 TITLE = 70
+PART = 8  # subtasks named
 NOTICED = 12  # notes on a plan
 TAIL = 200  # characters of what a red gate said last
 NTH = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
@@ -49,7 +50,9 @@ def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - 
         case f.PlannerFailed():
             return f"planner failed: {_failure(fact.failure)}"
         case f.PlanApproved():
-            return f"plan version {fact.version} approved by {safe(fact.by)}"
+            return f"plan version {fact.version} approved by {safe(fact.by)}{_part(fact.subtasks)}"
+        case f.PlanRejected():
+            return f"plan version {fact.version} rejected by {safe(fact.by)}{_part(fact.subtasks)}: {safe(fact.reason)}"
         case f.AttemptStarted():
             return _started(state, fact)
         case f.AttemptVerified():
@@ -104,6 +107,13 @@ def _service(fact: f.ServiceChanged) -> str:
 def waiting_line(said: str, seconds: float) -> str:
     """What all calls wait for, for a status or a live line."""
     return f"for {duration(max(0.0, seconds))}: {safe(said, limit=200)}; asked again from time to time"
+
+
+def _part(ids: Sequence[str] | None) -> str:
+    if ids is None:
+        return ""
+    more = f" and {len(ids) - PART} more" if len(ids) > PART else ""
+    return f" ({', '.join(map(safe, ids[:PART]))}{more})"
 
 
 def _nth(number: int) -> str:

@@ -26,6 +26,7 @@ from fleet.core.flat import flat_plan
 from fleet.core.ids import result_branch
 from fleet.core.lint import Grade, grade_plan
 from fleet.core.plan import Criterion, Plan
+from fleet.core.policy import Reviewing
 from fleet.core.state import RunState
 from fleet.core.validate import Known
 from fleet.core.views import planner_state
@@ -69,7 +70,7 @@ class Order:
     name: str | None = None
     plan: Plan | None = None
     rollback: Plan | None = None
-    review: bool = False
+    review: Reviewing = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,9 @@ class Fleet:
             base=target.base,
             base_name=target.base_name,
             result_branch=result_branch(run),
-            policy=as_policy(self.config).model_copy(update={"review": order.review}),
+            policy=as_policy(self.config).model_copy(
+                update={"review": order.review == "human", "reviewing": order.review}
+            ),
             plan=flat_plan(order.plan) if order.plan is not None and self.config.run.flat else order.plan,
             rollback=order.rollback,
             sandbox=self.config.box.sandbox,

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from fleet.core.ids import is_slug
-from fleet.core.plan import PLANNER
-from fleet.core.policy import Policy
+from fleet.core.plan import PLANNER, Risk
+from fleet.core.policy import Policy, ReviewRules
 
 PROTECTED = (
     # how tests are found and run: whoever writes these can make any suite green
@@ -137,6 +137,13 @@ class Run(Section):
     budget_soft: float = Field(default=0.8, gt=0, le=1)
     flat: bool = False
     review: bool = False
+
+
+class Review(Section):
+    max_risk: Risk = "high"
+    paths: Texts = ()
+    workers: Texts = ()
+    max_dollars: float | None = Field(default=None, gt=0)
 
 
 class Planner(Section):
@@ -278,6 +285,7 @@ class Config(Section):
     """Everything that can be set."""
 
     run: Run = Run()
+    review: Review = Review()
     planner: Planner = Planner()
     limits: Limits = Limits()
     landing: Landing = Landing()
@@ -326,4 +334,5 @@ def as_policy(config: Config) -> Policy:
         flat=config.run.flat,
         service_wait_s=config.models.ask_after_minutes * 60,
         review=config.run.review,
+        rules=ReviewRules.model_validate(config.review.model_dump()),
     )

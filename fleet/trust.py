@@ -21,6 +21,7 @@ _YOURS: Mapping[Key, str] = {
     ("models", "prices"): "decides what your budget counts",
     ("metrics", "listen"): "decides who can look at your fleet",
     ("metrics", "hosts"): "decides who can look at your fleet",
+    ("review",): "decides what begins without your word",
     ("state", "dir"): "chooses where on your machine files are written",
 }
 _WORKERS: Mapping[str, str] = {
@@ -33,6 +34,7 @@ _WORKERS: Mapping[str, str] = {
     "path": "chooses the programs that a worker runs",
 }
 """Keys of `[workers.NAME]`: what one of them gives, another could carry off, so they come from one hand."""
+_WAITS = "lets a plan begin that you want to look at first, which a repository may not"
 _PATHS = (("box", "read_only"), ("box", "path"))
 _BUDGETS = tuple(("run", f"budget_{unit}") for unit in ("dollars", "minutes", "tokens", "attempts"))
 
@@ -71,16 +73,22 @@ def _problem(key: Key, value: object, repository: Path, below: Mapping[Key, obje
         return "gives workers the network, which a repository may not"
     if key == ("models", "base_url") and not is_loopback(str(value)):
         return f"sends your key and code to {shown_value(value)}; a repository may only name an address of this machine"
+    if key == ("run", "review"):
+        return _WAITS if value is False and below.get(key) is True else None
     if key in _BUDGETS:
-        yours = below.get(key)
-        if isinstance(yours, int | float) and isinstance(value, int | float) and value > yours:
-            return f"raises your own limit of {yours:g} to {value:g}, which a repository may not"
+        return _raised(value, below.get(key))
     if key in _PATHS and isinstance(value, list):
         outside = next((path for path in value if not _is_inside(str(path), repository)), None)
         if outside is not None:
             return (
                 f"shows workers {shown_value(outside)}; a repository may only name what is below {{repo}}, without .git"
             )
+    return None
+
+
+def _raised(value: object, yours: object) -> str | None:
+    if isinstance(yours, int | float) and isinstance(value, int | float) and value > yours:
+        return f"raises your own limit of {yours:g} to {value:g}, which a repository may not"
     return None
 
 

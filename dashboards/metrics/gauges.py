@@ -8,8 +8,8 @@ from typing import get_args
 from dashboards.metrics.catalog import AGENT_STATES, CONDITIONS, MOST_NAMES, MOST_RUNS, RUN_STATES, WINDOWS
 from dashboards.metrics.tally import Tally
 from fleet import __version__
+from fleet.core.approval import awaits_approval
 from fleet.core.budget import run_budgets
-from fleet.core.decide import awaits_approval
 from fleet.core.standing import Standing, standings
 from fleet.core.state import RunState
 from fleet.core.views import run_word

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.app import SuspendNotSupported, SystemCommand
 from textual.binding import Binding
 
+from dashboards.reviewing import review_lines
 from dashboards.safe import safe_block
 from dashboards.terminal.dialogs import Ask, Confirm, Words
 from dashboards.terminal.lines import shown
 from dashboards.terminal.view import View
-from dashboards.words import plan_lines
 from fleet.core import facts as f
 from fleet.core.amend import amendment
-from fleet.core.decide import awaits_approval
+from fleet.core.approval import awaits_approval
 from fleet.core.plan import Plan
 from fleet.core.requests import Request, accept
 from fleet.core.state import Question, RunState
@@ -43,6 +43,7 @@ class Acting(Base):
     KEYS: ClassVar[list[Binding]] = [
         Binding("a", "answer", "Answer a question", show=False),
         Binding("A", "approve", "Approve the plan", show=False),
+        Binding("X", "reject", "Reject the plan", show=False),
         Binding("E", "edit", "Edit the plan", show=False),
         Binding("r", "retry", "Retry with guidance", show=False),
         Binding("P", "pause", "Pause, or go on", show=False),
@@ -131,11 +132,27 @@ class Acting(Base):
             self.notify("no plan waits for approval", markup=False)
             return
         version = state.plan.version
-        dialog = Confirm(f"Let version {version} of the plan begin?", "\n".join(plan_lines(state.plan)))
+        dialog = Confirm(f"Let version {version} of the plan begin?", "\n".join(review_lines(state)))
         self.push_screen(dialog, lambda yes: self._approved(version) if yes else None)
 
     def _approved(self, version: int) -> None:
         self.ask(f.PlanApproved(at=self.clock(), version=version, by=self.user), f"plan version {version} approved")
+
+    def action_reject(self) -> None:
+        state = self._state()
+        if state is None:
+            return
+        if not awaits_approval(state):
+            self.notify("no plan waits for approval", markup=False)
+            return
+        version = state.plan.version
+        dialog = Ask(f"Reject version {version}: what should be different?", "\n".join(review_lines(state)))
+        self.push_screen(dialog, lambda reason: self._rejected(version, reason))
+
+    def _rejected(self, version: int, reason: str | None) -> None:
+        if reason:
+            request = f.PlanRejected(at=self.clock(), version=version, by=self.user, reason=reason)
+            self.ask(request, f"plan version {version} rejected; the planner is told")
 
     def action_edit(self) -> None:
         state = self._state()

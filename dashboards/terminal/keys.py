@@ -37,6 +37,7 @@ ACT = Group(
     (
         Key("a", "answer", "answer the question under the cursor, or the first that is open"),
         Key("A", "approve", "let the plan that waits for you begin"),
+        Key("X", "reject", "say no to what waits, and why; the planner revises"),
         Key("E", "edit plan", "edit the plan in $EDITOR; what comes back is checked before anything changes"),
         Key("r", "retry", "try the subtask under the cursor again, with your guidance"),
         Key("P", "pause", "begin nothing new; once more: go on"),

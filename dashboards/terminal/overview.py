@@ -7,8 +7,8 @@ from dashboards.terminal.agents import COLUMNS, agents, cells
 from dashboards.terminal.lines import Line, Page, Wish, clipped, head, heading, matches, row, shown, widths, wrapped
 from dashboards.terminal.watched import Event, Watched
 from dashboards.terminal.words import clock_in
+from fleet.core.approval import awaits_approval, waiting
 from fleet.core.budget import over_budget
-from fleet.core.decide import awaits_approval
 from fleet.core.standing import counts
 from fleet.core.state import RunState
 
@@ -34,8 +34,10 @@ def needs(watched: Watched, state: RunState, now: float) -> list[Need]:
         said = shown(watched.feed.last_words(), 200)
         found.append(Need("resume", "nobody works on this run" + (f": {said}" if said else ""), "R resumes it"))
     if awaits_approval(state):
-        size = len(state.plan.subtasks)
-        found.append(Need("approve", f"the plan waits for you: {size} subtasks", "A approves, E edits, C cancels"))
+        size = len(waiting(state))
+        found.append(
+            Need("approve", f"the plan waits for you: {size} subtasks", "A approves, X rejects, E edits, C cancels")
+        )
     for question in state.open_questions():
         about = f"{shown(question.about, 40)}: " if question.about else ""
         found.append(Need(f"q:{question.id}", f"{question.id} {about}{shown(question.text, 300)}", "Enter answers"))

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from fleet.folders import RunFolder
 
 
+Only = Annotated[list[str] | None, typer.Option("--only", help="This subtask, not all that wait; may be repeated.")]
+
+
 def register(app: typer.Typer) -> None:
-    for verb in (approve, pause, cancel, retry, answer, merge):
+    for verb in (approve, reject, pause, cancel, retry, answer, merge):
         app.command()(verb)
 
 
@@ -45,16 +48,18 @@ def approve(
         Path | None, typer.Option("--plan", help="With this plan instead: a file as `fleet plan` writes it.")
     ] = None,
     edit: Annotated[bool, typer.Option("--edit", "-e", help="Edit the plan in $EDITOR first.")] = False,
+    only: Only = None,
 ) -> None:
     """Let the plan that a run waits with begin.
 
-    As it is, or changed: a plan that does not hold together changes nothing, and every reason is told.
+    As it is, in part, or changed: a plan that does not hold together changes nothing, and every reason is told.
 
     \b
     Examples:
       fleet approve
       fleet approve RUN --edit
       fleet approve --plan better.toml
+      fleet approve --only schema --only api      the rest goes on waiting
     """
     from dashboards.words import noticed_lines
     from fleet.cli.common import show
@@ -79,7 +84,7 @@ def approve(
         if (problem := accept(state, request)) is not None:
             raise UsageError(problem)
         state = evolve(state, request)
-    approved = PlanApproved(at=now, version=state.plan.version, by=user())
+    approved = PlanApproved(at=now, version=state.plan.version, by=user(), subtasks=tuple(only) if only else None)
     if (problem := accept(state, approved)) is not None:
         raise UsageError(problem)
     with Journal(folder.journal) as journal:
@@ -87,6 +92,28 @@ def approve(
             journal.ask(request)
     show(noticed_lines(grade_plan(state.plan).all if requests else state.noticed))
     _say(folder, f"plan version {approved.version} approved")
+
+
+def reject(
+    run: RunArgument = None,
+    reason: Annotated[str, typer.Option("--reason", "-m", help="Why; the planner revises by it.")] = "",
+    only: Only = None,
+) -> None:
+    """Say no to the plan that a run waits with, or to a part of it; the planner revises.
+
+    \b
+    Examples:
+      fleet reject -m "deploy in the maintenance window"
+      fleet reject RUN --only migrate -m "make a backup first"
+    """
+    from fleet.core.facts import PlanRejected
+    from fleet.environment import user
+
+    folder = the_run(run)
+    part = tuple(only) if only else None
+    version = folder.state().plan.version
+    request = PlanRejected(at=time.time(), version=version, by=user(), reason=reason, subtasks=part)
+    _ask(folder, request, f"plan version {version} rejected; the planner is told")
 
 
 def pause(run: RunArgument = None) -> None:

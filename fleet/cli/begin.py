@@ -28,12 +28,17 @@ if TYPE_CHECKING:
     from fleet.app import Order
     from fleet.config import Loaded
     from fleet.core.facts import Ending
+    from fleet.core.policy import Reviewing
 
 Epic = Annotated[
     str | None, typer.Argument(help="What should be true afterwards: text, a file, or - (standard input).")
 ]
 Base = Annotated[str | None, typer.Option(help="Start from this commit, branch or tag; HEAD by default.")]
 PlanFile = Annotated[Path | None, typer.Option("--plan", help="Run this plan file instead of asking for one.")]
+Review = Annotated[
+    str | None, typer.Option(help="Who lets the plan begin: human (on a terminal), auto (the rules; else), none.")
+]
+RedBase = Annotated[bool, typer.Option("--allow-red-base", help="Begin even where the gate fails already.")]
 EXIT = {"landed": 0, "partial": 1, "cancelled": 1, "aborted": 1, "failed": 3, "budget": 4, None: 130}
 
 
@@ -123,13 +128,12 @@ def run(
     base_url: BaseUrl = None,
     sandbox: Sandbox = None,
     config: ConfigFile = None,
-    allow_red_base: Annotated[
-        bool, typer.Option("--allow-red-base", help="Begin even where the gate fails already.")
-    ] = False,
+    allow_red_base: RedBase = False,
     metrics: Metrics = None,
     flat: Annotated[bool, typer.Option("--flat", help="One worker for the whole epic, no decomposition.")] = False,
     plan_only: Annotated[bool, typer.Option("--plan-only", help="Plan, and run nothing: as fleet plan.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask before the plan runs.")] = False,
+    review: Review = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask before the plan runs: --review none.")] = False,
     plain: Plain = False,
     no_tui: NoTui = False,
     detach: Detach = False,
@@ -151,6 +155,7 @@ def run(
       fleet run epic.md --yes --detach
       fleet run --plan plan.toml --name health
       fleet run "Fix the typo in the README" --flat
+      fleet run epic.md --review auto
     """
     from fleet.app import Fleet, Order
     from fleet.environment import current
@@ -174,12 +179,25 @@ def run(
     rollback = load_rollback(plan_file, given, fleet.known()) if plan_file is not None and given is not None else None
     goal = (read_epic(epic) if epic is not None else given.goal if given else "") or f"the plan in {plan_file}"
     display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json)
-    review = not yes and (display.interactive or loaded.config.run.review)
-    order = Order(goal=goal, repository=repo, base=base, name=name, plan=given, rollback=rollback, review=review)
+    reviewing = _reviewing(review, yes=yes, asked=display.interactive or loaded.config.run.review)
+    order = Order(goal=goal, repository=repo, base=base, name=name, plan=given, rollback=rollback, review=reviewing)
     if plan_only:
         return _plan(loaded, order, None, as_json=as_json)
     folder = run_async(lambda: fleet.create(order))
     raise typer.Exit(_code(present(fleet, folder, display)))
+
+
+def _reviewing(given: str | None, *, yes: bool, asked: bool) -> Reviewing:
+    """Who lets the plan begin. A script has nobody to ask, so the rules decide there."""
+    if given is not None and yes:
+        raise UsageError("--yes is --review none; choose one of them")
+    match given:
+        case "human" | "auto" | "none":
+            return given
+        case None:
+            return "none" if yes else "human" if asked else "auto"
+        case _:
+            raise UsageError(f"--review {given}: human, auto or none")
 
 
 def _one_of(epic: str | None, plan_file: Path | None, *, plan_only: bool) -> None:

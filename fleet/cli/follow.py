@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import anyio
 import typer
 
-from dashboards.words import plan_lines, said
+from dashboards.reviewing import review_lines
+from dashboards.words import said
 from fleet.core import facts as f
-from fleet.core.decide import awaits_approval
+from fleet.core.approval import awaits_approval
 from fleet.core.requests import Request
 from fleet.core.state import RunState
 from fleet.environment import user
@@ -61,7 +62,7 @@ class Follower:
                 self._tick(view)
                 if self._interactive and view.state is not None and _asks(view.state):
                     with self._screen.still():
-                        await self._review(journal, view, view.state)
+                        await self._review(journal, view)
                 await anyio.sleep(TICK_S)
 
     def catch_up(self) -> None:
@@ -83,12 +84,14 @@ class Follower:
 
         view.refresh(event)
 
-    async def _review(self, journal: Journal, view: View, state: RunState) -> None:
+    async def _review(self, journal: Journal, view: View) -> None:
         """Show the plan and ask until there is an answer, here or from elsewhere; nothing runs before."""
-        for line in plan_lines(state.plan, state.noticed):
-            self._screen.event(line)
-        asked = False
+        asked, shown = False, None
         while view.state is not None and _asks(view.state):
+            if shown != view.state.plan.version:
+                shown, asked = view.state.plan.version, False
+                for line in review_lines(view.state):
+                    self._screen.event(line)
             if not asked:
                 _prompt()
                 asked = True
@@ -96,17 +99,19 @@ class Follower:
                 await anyio.wait_readable(sys.stdin)
                 answer = sys.stdin.readline()
                 asked = not answer  # after the end of input, an answer can only come from elsewhere
-                _decide(journal, view.state, answer.strip().lower())
+                _decide(journal, view.state, answer.strip())
             await anyio.sleep(TICK_S)
             self._read(view)
 
 
 def _asks(state: RunState) -> bool:
-    return awaits_approval(state) and not (state.ended or state.cancelled or state.draining)
+    """Whether somebody is to be asked; not while the planner revises what was rejected."""
+    revising = state.planning.open is not None or bool(state.planning.unread.answers)
+    return awaits_approval(state) and not revising and not (state.ended or state.cancelled or state.draining)
 
 
 def _prompt() -> None:
-    sys.stdout.write("Run this plan? Type yes or no, then Enter: ")
+    sys.stdout.write("Run this plan? Type yes or no (or: reject REASON), then Enter: ")
     sys.stdout.flush()
 
 
@@ -114,10 +119,13 @@ def _decide(journal: Journal, state: RunState, answer: str) -> None:
     """What was typed, as a request; anything but a clear word is asked again."""
     now, who = time.time(), user()
     request: Request | None = None
-    if answer in YES:
+    word, _, reason = answer.partition(" ")
+    if answer.lower() in YES:
         request = f.PlanApproved(at=now, version=state.plan.version, by=who)
-    elif answer in NO:
+    elif answer.lower() in NO:
         request = f.CancelRequested(at=now, by=who)
+    elif word.lower() == "reject" and reason.strip():
+        request = f.PlanRejected(at=now, version=state.plan.version, by=who, reason=reason.strip())
     if request is not None:
         journal.ask(request)
 

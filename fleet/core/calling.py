@@ -6,6 +6,7 @@ A part of policy, as `decide.py` is.
 from collections.abc import Iterator
 
 from fleet.core import facts as f
+from fleet.core.approval import awaits_approval, waiting
 from fleet.core.areas import Area, active, conversations, is_active, planning_of, questions_in, seen_by, spent
 from fleet.core.commands import base_unknown
 from fleet.core.ids import SubtaskId
@@ -123,3 +124,12 @@ def _area_failure(state: RunState, area: SubtaskId, where: dict[SubtaskId, Stand
     if given_up and not unattended(seen) and not questions_in(state, area) and area_is_idle(state, area, seen, now):
         return f.Failure(kind="protocol", summary="its planner had nothing more to do, and did not finish")
     return None
+
+
+def unapproved(state: RunState, where: dict[SubtaskId, Standing], now: float) -> Iterator[f.Fact]:
+    """Where no person was expected, a run that has nothing else to do does not wait for one for ever."""
+    if state.policy.reviewing != "auto" or state.draining or state.landing.queue or not awaits_approval(state):
+        return
+    mine = [id_ for id_, standing in where.items() if standing == "ready" or standing in BUSY]
+    if set(mine) <= set(waiting(state)) and now >= state.last_at + state.policy.answer_wait_s:
+        yield f.RunEnded(at=now, ending="partial", why=f"nobody approved {', '.join(mine)}")

@@ -3,12 +3,13 @@
 `decide` returns decisions as facts to record. The engine records them and asks again until there are none.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from graphlib import TopologicalSorter
 
 from fleet.core import facts as f
 from fleet.core import outages, rollback
+from fleet.core.approval import approved, awaits_approval, passing, untouched
 from fleet.core.areas import allowance, conversations, planning_of, seen_by
 from fleet.core.blame import sent_back
 from fleet.core.budget import low_budget, over_budget, over_subtask_budget, wakes
@@ -18,12 +19,12 @@ from fleet.core.calling import (
     areas_fail,
     held,
     is_idle,
-    plan_is_done,
     planner_is_lost,
     unattended,
     why_call,
 )
-from fleet.core.commands import base_unknown, effects, unpublished
+from fleet.core.commands import base_unknown
+from fleet.core.endings import ends, shown, waits_until
 from fleet.core.failures import how
 from fleet.core.ids import SubtaskId
 from fleet.core.landing import member_of, next_probes
@@ -31,10 +32,8 @@ from fleet.core.models import model_for
 from fleet.core.plan import PLANNER, Plan
 from fleet.core.policy import Policy
 from fleet.core.remedies import ANEW, LADDER, backoff
-from fleet.core.standing import OVER, standings, starts_at
-from fleet.core.state import Question, RunState, SubtaskState
-
-PUBLISH_TRIES = 3
+from fleet.core.standing import standings, starts_at
+from fleet.core.state import RunState, SubtaskState
 
 
 def decide(state: RunState, now: float) -> tuple[f.Fact, ...]:
@@ -59,39 +58,31 @@ def next_wake(state: RunState, now: float) -> float | None:
         if planning.unread.since is not None:
             times.append(planning.unread.since + state.policy.settle_s)
     if questions := state.open_questions():
-        times.append(_waits_until(state, questions))
+        times.append(waits_until(state, questions))
+    if state.policy.reviewing == "auto" and awaits_approval(state):
+        times.append(state.last_at + state.policy.answer_wait_s)
     times += wakes(state, now)
     times += [outages.asked_at(state, scope, outage) for scope, outage in state.service.items()]
     return min((at for at in times if at > now), default=None)
 
 
-def awaits_approval(state: RunState) -> bool:
-    return state.policy.review and bool(state.plan.subtasks) and state.approved is None
-
-
 def may_begin(state: RunState, now: float) -> bool:
     """Whether new work may begin: attempts and planner calls."""
-    stopped = state.paused or state.draining or state.cancelled or held(state) or awaits_approval(state)
+    stopped = state.paused or state.draining or state.cancelled or held(state)
     return not stopped and not base_unknown(state) and over_budget(state, now) is None
-
-
-def outcome(state: RunState) -> f.Ending:
-    """Whether all landed that was tried. What the planner dropped before anyone tried it was not wanted."""
-
-    def fine(subtask: SubtaskState) -> bool:
-        return (
-            bool(subtask.parts) or subtask.landed is not None or (subtask.dropped is not None and not subtask.attempts)
-        )
-
-    return "landed" if all(map(fine, state.subtasks.values())) else "partial"
 
 
 # ---- rules ----------------------------------------------------------------------------------------------------------
 
 
 def _cancel(state: RunState, now: float) -> Iterator[f.Fact]:
-    if state.cancelled and not state.landing.probes and _shown(state):
+    if state.cancelled and not state.landing.probes and shown(state):
         yield f.RunEnded(at=now, ending="cancelled", why="cancelled by its operator")
+
+
+def _passed(state: RunState, now: float) -> Iterator[f.Fact]:
+    if ids := passing(state):
+        yield f.PlanApproved(at=now, version=state.plan.version, by="the review rules", subtasks=ids, automatic=True)
 
 
 def _bad_base(state: RunState, now: float) -> Iterator[f.Fact]:
@@ -238,7 +229,7 @@ def _starts(state: RunState, now: float) -> Iterator[f.Fact]:
         free = min(free, state.policy.budget_attempts - state.attempts)
     free = max(0, free)
     where = standings(state, now)
-    ready = [id_ for id_, standing in where.items() if standing == "ready"]
+    ready = [id_ for id_, standing in where.items() if standing == "ready" and approved(state, id_)]
     areas = [id_ for id_ in ready if state.spec(id_).worker == PLANNER]  # these take no worker's place
     weight = dependents(state.plan)
     work = sorted((id_ for id_ in ready if id_ not in areas), key=lambda id_: -weight[id_])
@@ -294,6 +285,7 @@ def _planner(state: RunState, now: float) -> Iterator[f.Fact]:
     if not may_begin(state, now) or state.undoing is not None:
         return
     where, calls = standings(state, now), state.planning.calls
+    unapproved = untouched(state)
     for area in reversed(conversations(state)):  # the run's own last: it is not idle while an area's is called
         planning = planning_of(state, area)
         if area is None and calls > state.planning.calls:
@@ -301,6 +293,8 @@ def _planner(state: RunState, now: float) -> Iterator[f.Fact]:
         if planning.open is not None or planning.synthesis is not None or now < planning.not_before:
             continue
         why = why_call(state, area, where, now)
+        if unapproved and why != "answers":
+            continue
         if why is not None and calls < state.policy.max_planner_calls:
             calls += 1
             yield f.PlannerCalled(at=now, call=calls, why=why, area=area)
@@ -322,67 +316,9 @@ def _left_alone(state: RunState, now: float) -> Iterator[f.Fact]:
                 yield _ask(subtask, subtask.failure, now)
 
 
-def _ends(state: RunState, now: float) -> Iterator[f.Fact]:
-    for decision in _endings(state, now):
-        yield rollback.told(state, decision)
-
-
-def _endings(state: RunState, now: float) -> Iterator[f.Fact]:
-    where = standings(state, now)
-    if (
-        any(planning_of(state, area).open is not None for area in conversations(state))
-        or not _shown(state)
-        or awaits_approval(state)
-        or state.paused
-    ):
-        return
-    if (spent := over_budget(state, now)) is not None:
-        if not effects(state, now) and not state.landing.queue:
-            finished = bool(where) and all(standing in OVER for standing in where.values())
-            yield f.RunEnded(at=now, ending=outcome(state) if finished else "budget", why=spent)
-        return
-    if not is_idle(state, where, now) or state.draining:
-        return
-    planning = state.planning
-    if planning.synthesis is not None or plan_is_done(state, where):
-        why = planning.synthesis or "everything in the plan is done"
-        yield f.RunEnded(at=now, ending=outcome(state), why=f"{why}{_never_green(state)}")
-    elif questions := state.open_questions():
-        if now >= _waits_until(state, questions):
-            ids = ", ".join(question.id for question in questions)
-            lost = planning.last_failure if planner_is_lost(state) else None
-            why = f"the planner does not answer: {lost.summary}" if lost is not None else f"nobody answered {ids}"
-            yield f.RunEnded(at=now, ending="partial", why=why)
-    elif not planning.unread and planning.idle_calls >= IDLE_CALLS:
-        why = "the planner had nothing more to do, and did not finish"
-        yield f.RunEnded(at=now, ending=outcome(state) if where else "failed", why=why)
-    elif planning.calls >= state.policy.max_planner_calls:
-        yield f.RunEnded(
-            at=now, ending="partial", why=f"the planner was called {planning.calls} times (planner.max_calls)"
-        )
-
-
-def _never_green(state: RunState) -> str:
-    """What held nothing back because it was red on the base already, and has passed on no tree since."""
-    never = ", ".join(check.command for check in state.red_base)
-    return f". The gate never passed, neither on the base nor on anything that landed: {never}" if never else ""
-
-
-def _waits_until(state: RunState, questions: Sequence[Question]) -> float:
-    """How long a run with nothing else to do waits: for people since the last news, for a planner since it was lost."""
-    since = state.last_at
-    if all(question.planner for question in questions):
-        since = max(state.engine_since or 0.0, *(question.asked_at for question in questions))
-    return since + state.policy.answer_wait_s
-
-
-def _shown(state: RunState) -> bool:
-    """Whether the user's result branch shows what landed, or will not in spite of trying."""
-    return not unpublished(state) or state.publish_failures >= PUBLISH_TRIES
-
-
 RULES: tuple[Callable[[RunState, float], Iterator[f.Fact]], ...] = (
     _cancel,
+    _passed,
     _bad_base,
     _misconfigured,
     _service,
@@ -395,5 +331,5 @@ RULES: tuple[Callable[[RunState, float], Iterator[f.Fact]], ...] = (
     areas_fail,
     _planner,
     _left_alone,
-    _ends,
+    ends,
 )

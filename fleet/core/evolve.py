@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import assert_never
 
 from fleet.core import facts as f
-from fleet.core import planners, queue
-from fleet.core.areas import Area, inside, planning_of
+from fleet.core import planners, queue, reviews
+from fleet.core.areas import Area, in_charge, inside, planning_of
 from fleet.core.ids import QuestionId, SubtaskId
 from fleet.core.plan import PLANNER, Plan
 from fleet.core.revision import Revision, apply
@@ -89,8 +89,8 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
             return _graded(state, fact)
         case f.PlannerFailed():
             return planners.failed(state, fact)
-        case f.PlanApproved():
-            return replace(state, approved=fact.version)
+        case f.PlanApproved() | f.PlanRejected():
+            return reviews.approved(state, fact) if isinstance(fact, f.PlanApproved) else _rejected(state, fact)
         case f.AttemptStarted():
             return _attempt_started(state, fact)
         case f.WorkerStarted():
@@ -252,6 +252,22 @@ def _graded(state: RunState, fact: f.PlanGraded) -> RunState:
         return replace(version, warnings=fact.warnings) if version.plan.version == fact.version else version
 
     return replace(state, versions=tuple(map(graded, state.versions)))
+
+
+def _rejected(state: RunState, fact: f.PlanRejected) -> RunState:
+    """Each planner in charge hears of it as the answer to a question: whether its part may begin."""
+    parts: dict[Area, list[SubtaskId]] = {}
+    for id_ in reviews.concerned(state, fact.subtasks):
+        parts.setdefault(in_charge(state, id_), []).append(id_)
+    state = reviews.rejected(state, fact)
+    for area, ids in parts.items():
+        text = f"May version {fact.version} of the plan begin? It waits with {', '.join(ids)}."
+        state = _asked(state, None, text, (), "", by="review", at=fact.at, area=area)
+        said = f"Rejected: {fact.reason}. Revise or drop these subtasks; they don't begin as they are."
+        state = _answered(
+            state, f.QuestionAnswered(at=fact.at, question=list(state.questions)[-1], answer=said, by=fact.by)
+        )
+    return state
 
 
 def _with_standings(state: RunState, revision: Revision, at: float) -> RunState:

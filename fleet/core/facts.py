@@ -277,6 +277,21 @@ class PlanApproved(Happened):
     kind: Literal["plan_approved"] = "plan_approved"
     version: int
     by: str
+    subtasks: tuple[SubtaskId, ...] | None = None
+    """What of it; None: all that waits."""
+    automatic: bool = False
+    """By the rules of `[review]`, not by a person."""
+
+
+class PlanRejected(Happened):
+    """A person says no, and why: the planner is told and may revise. Nothing of it begins."""
+
+    kind: Literal["plan_rejected"] = "plan_rejected"
+    version: int
+    by: str
+    reason: str
+    subtasks: tuple[SubtaskId, ...] | None = None
+    """What of it; None: all that waits."""
 
 
 class AttemptStarted(Happened):
@@ -491,6 +506,7 @@ Fact = (
     | PlanGraded
     | PlannerFailed
     | PlanApproved
+    | PlanRejected
     | AttemptStarted
     | WorkerStarted
     | AttemptCommitted

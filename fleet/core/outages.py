@@ -3,7 +3,8 @@
 import math
 
 from fleet.core import facts as f
-from fleet.core.state import Outage, RunState
+from fleet.core.commands import CallPlanner, RunAttempt, effects
+from fleet.core.state import Outage, Question, RunState
 
 MENDED_BY_HUMANS: frozenset[f.ServiceCondition] = frozenset({"refused"})
 
@@ -17,6 +18,16 @@ def asked_at(state: RunState, scope: str, outage: Outage) -> float:
         return outage.since if outage.heard else math.inf
     last = max((question.asked_at for question in asked), default=-math.inf)
     return max(outage.since, last) + state.policy.service_wait_s
+
+
+def given_up(state: RunState, now: float) -> Question | None:
+    """The question only a human can settle that nobody does, where what runs only waits for its calls."""
+    if now < state.last_at + state.policy.answer_wait_s:
+        return None
+    if not all(isinstance(command, RunAttempt | CallPlanner) for command in effects(state, now)):
+        return None
+    refused = {scope for scope, outage in state.service.items() if outage.condition in MENDED_BY_HUMANS}
+    return next((question for question in state.open_questions() if question.service in refused), None)
 
 
 def question(scope: str, outage: Outage, now: float) -> f.QuestionAsked:

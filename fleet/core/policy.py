@@ -1,8 +1,24 @@
 """The limits and choices of a run. Recorded when it starts, so that a resumed run keeps what it was given."""
 
+from typing import Literal
+
 from pydantic import Field
 
-from fleet.core.plan import Shape
+from fleet.core.plan import Risk, Shape
+
+Reviewing = Literal["human", "auto", "none"]
+
+
+class ReviewRules(Shape):
+    """What a subtask may be like to begin without a person's word."""
+
+    max_risk: Risk = "high"
+    paths: tuple[str, ...] = ()
+    """Files that nobody may change without it."""
+    workers: tuple[str, ...] = ()
+    """Worker kinds that do not begin without it."""
+    max_dollars: float | None = Field(default=None, gt=0)
+    """What a subtask may cost by its estimate, or else by its limit."""
 
 
 class Policy(Shape):
@@ -61,4 +77,7 @@ class Policy(Shape):
     service_wait_s: float = Field(default=900, gt=0)
     """How long the models' service may fail everybody before a human is asked."""
     review: bool = False
-    """Whether the first plan waits for a human's approval."""
+    """Whether the first plan waits for a human's approval. Alone (without `reviewing`) it is how old runs said it."""
+    reviewing: Reviewing | None = None
+    """Who lets a plan begin: a person the first one and the rules what changes it, the rules alone, or nobody asks."""
+    rules: ReviewRules = ReviewRules()

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 
 from fleet.core import facts as f
+from fleet.core.approval import waiting
 from fleet.core.nearest import did_you_mean
 from fleet.core.plan import Plan
 from fleet.core.revision import revise_plan
@@ -18,6 +19,7 @@ from fleet.core.validate import Known
 
 Request = (
     f.PlanApproved
+    | f.PlanRejected
     | f.PlanRevised
     | f.Paused
     | f.Unpaused
@@ -37,18 +39,42 @@ def accept(state: RunState, request: Request) -> str | None:
             return _answer_problem(state, request)
         case f.RetryRequested():
             return _retry_problem(state, request)
-        case f.PlanApproved() | f.PlanRevised() | f.Paused() | f.DrainRequested() | f.CancelRequested() if state.ended:
+        case (
+            f.PlanApproved()
+            | f.PlanRejected()
+            | f.PlanRevised()
+            | f.Paused()
+            | f.DrainRequested()
+            | f.CancelRequested()
+        ) if state.ended:
             return f"{state.run} has ended already ({state.ending})"
-        case f.PlanApproved() if not state.plan.subtasks:
-            return "there is no plan yet to approve"
-        case f.PlanApproved() if request.version != state.plan.version:
-            return f"the plan is at version {state.plan.version} now, not {request.version}; look at it again"
+        case f.PlanApproved() | f.PlanRejected():
+            return _review_problem(state, request)
         case f.PlanRevised():
             return _revision_problem(state, request)
         case f.LimitsChanged():
             return _limits_problem(request)
         case _:
             return None
+
+
+def _review_problem(state: RunState, request: f.PlanApproved | f.PlanRejected) -> str | None:
+    """A word about a plan is about the version that was looked at, and of a part of it only about what waits."""
+    verb = "approve" if isinstance(request, f.PlanApproved) else "reject"
+    if not state.plan.subtasks:
+        return f"there is no plan yet to {verb}"
+    if request.version != state.plan.version:
+        return f"the plan is at version {state.plan.version} now, not {request.version}; look at it again"
+    waits = waiting(state)
+    for id_ in request.subtasks or ():
+        if id_ not in waits:
+            near = did_you_mean(id_, waits) or f"; there wait {', '.join(waits) or 'none'}"
+            return f"{id_} does not wait for approval{near}"
+    if isinstance(request, f.PlanApproved):
+        return "that approves nothing; name what may begin" if request.automatic or request.subtasks == () else None
+    if not waits:
+        return "nothing waits for approval; a subtask that may begin already is dropped by editing the plan"
+    return None if request.reason.strip() else "say why: the planner revises by the reason"
 
 
 def _revision_problem(state: RunState, request: f.PlanRevised) -> str | None:

@@ -289,6 +289,19 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
+class Review:
+    """Who approved or rejected what, when and in which version."""
+
+    version: int
+    subtasks: tuple[SubtaskId, ...]
+    by: str
+    at: float
+    rejected: bool = False
+    automatic: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RunState:
     """Everything that is true of a run."""
 
@@ -345,6 +358,12 @@ class RunState:
     """Seconds that earlier engines worked on it."""
     engine_since: float | None = None
     approved: int | None = None
+    """The version that a person approved last, at least in part."""
+    cleared: Mapping[SubtaskId, Subtask] = field(default_factory=dict)
+    """What was approved of each subtask."""
+    shelved: Mapping[SubtaskId, Subtask] = field(default_factory=dict)
+    """What a person saw and did not approve: only a person can."""
+    reviews: tuple[Review, ...] = ()
     paused: bool = False
     draining: bool = False
     cancelled: bool = False

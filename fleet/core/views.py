@@ -3,17 +3,17 @@
 from collections import Counter
 from typing import Any
 
+from fleet.core.approval import awaits_approval, concerns, waiting
 from fleet.core.areas import Area, planning_of, seen_by, spent
 from fleet.core.budget import over_budget, run_budgets
 from fleet.core.calling import planner_is_lost
-from fleet.core.decide import awaits_approval
 from fleet.core.facts import Role
 from fleet.core.flat import is_flat
 from fleet.core.ids import SubtaskId
 from fleet.core.outages import in_words
 from fleet.core.plan import Subtask
 from fleet.core.standing import Standing, counts, standing, standings
-from fleet.core.state import Incident, Outage, Question, RunState, SubtaskState, Tried
+from fleet.core.state import Incident, Outage, Question, Review, RunState, SubtaskState, Tried
 from fleet.core.usage import Spend
 
 EVIDENCE = 3_000  # characters of evidence a planner sees of one failure
@@ -129,7 +129,7 @@ def run_word(state: RunState, now: float, *, alive: bool) -> str:
         return "draining"
     if state.paused:
         return "paused"
-    if awaits_approval(state):
+    if awaits_approval(state) and not any(state.underway()) and state.planning.open is None:
         return "awaiting approval"
     if over_budget(state, now) is not None:
         return "over budget"
@@ -179,7 +179,22 @@ def status(state: RunState, now: float, *, alive: bool) -> dict[str, Any]:
         "warnings": list(state.warnings),
         "flat": is_flat(state.versions[0].plan) if state.versions else None,
         "plan_warnings": list(state.noticed),
+        "waiting_for_approval": {id_: list(concerns(state.spec(id_), state.policy)) for id_ in waiting(state)},
+        "reviews": [review_view(review) for review in state.reviews],
         "planner": planner_health(state, now),
+    }
+
+
+def review_view(review: Review) -> dict[str, Any]:
+    """Who approved or rejected what, when and in which version."""
+    return {
+        "version": review.version,
+        "verdict": "rejected" if review.rejected else "approved",
+        "subtasks": list(review.subtasks),
+        "by": review.by,
+        "automatic": review.automatic,
+        "at": review.at,
+        "why": review.why,
     }
 
 

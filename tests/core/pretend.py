@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from fleet.core import facts as f
+from fleet.core.approval import awaits_approval
 from fleet.core.areas import Area, seen_by
 from fleet.core.blame import sent_back
 from fleet.core.commands import CallPlanner, CheckBase, Command, Publish, RunAttempt, TestBatch, VerifyAttempt, effects
-from fleet.core.decide import awaits_approval, decide, next_wake
+from fleet.core.decide import decide, next_wake
 from fleet.core.evolve import evolve
 from fleet.core.plan import PLANNER, Criterion, Plan, Subtask
 from fleet.core.policy import Policy

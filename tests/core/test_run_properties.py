@@ -10,7 +10,7 @@ from fleet.core.audit import Branch, Commit, audited
 from fleet.core.chains import read_facts
 from fleet.core.evolve import evolve
 from fleet.core.facts import FACT, AttemptCommitted, AttemptFailed, AttemptStarted, AttemptVerified, BatchTested, Member
-from fleet.core.policy import Policy
+from fleet.core.policy import Policy, ReviewRules
 from fleet.core.state import RunState
 from fleet.core.validate import find_cycle
 from fleet.core.views import planner_state, status
@@ -41,6 +41,10 @@ policies = st.builds(
     subtask_tokens=st.none() | st.integers(20, 500),
     answer_wait_s=st.just(30.0),
     review=st.booleans(),
+    reviewing=st.sampled_from([None, "human", "auto", "none"]),
+    rules=st.builds(
+        ReviewRules, max_risk=st.sampled_from(["low", "medium"]), workers=st.sampled_from([(), ("coder",)])
+    ),
     max_areas=st.integers(0, 6),
     area_depth=st.integers(0, 2),
 )

@@ -61,6 +61,22 @@ def test_a_refused_key_is_asked_about_at_once_and_again_after_an_answer_that_men
     assert len(story.questions()) == 1
 
 
+def test_a_refusal_that_nobody_mends_ends_the_run_as_partial_though_attempts_still_wait() -> None:
+    story = at_work()
+    changed(story, "refused", why="HTTP 401")
+    assert story.standing("api") == "running"
+    story.time_passes_to_the_next_wake()
+    assert (story.state.ending, "nobody answered q1" in story.state.ending_why) == ("partial", True)
+
+
+def test_an_outage_that_ends_by_itself_never_ends_the_run() -> None:
+    story = at_work()
+    changed(story, "down")
+    story.time_passes(100_000)
+    story.time_passes(100_000)
+    assert not story.state.ended
+
+
 def test_limits_of_two_families_are_two_matters() -> None:
     story = at_work()
     changed(story, "limited", "haiku", "HTTP 429")

@@ -20,6 +20,7 @@ from fleet.core.facts import (
     CheckRun,
     Fact,
     PlanGraded,
+    PlanRejected,
     Report,
     RollbackStarted,
     ServiceChanged,
@@ -54,6 +55,7 @@ LATER: tuple[Fact, ...] = (
     CallRefused(at=0, why="the run's budget of $5 does not cover another call"),
     PlanGraded(at=0, version=1, warnings=("app.py is hot: 8 subtasks change it",)),
     ServiceChanged(at=0, scope="opus", condition="limited", why="HTTP 429 rate_limit_error: slow down", status=429),
+    PlanRejected(at=0, version=1, by="ada", reason="too wide"),
 )
 """Kinds that the journal of the first version does not hold."""
 LATEST: tuple[Fact, ...] = (

@@ -53,6 +53,7 @@ def told() -> list[tuple[str, str | None]]:
         ("plan_graded", ["note: app.py is hot"]),
         ("planner_failed", ["transient: overloaded"]),
         ("plan_approved", ["version 1", "ada"]),
+        ("plan_rejected", ["version 1", "ada", "too wide"]),
         ("attempt_started", ["schema started", "Build schema"]),
         ("attempt_started", ["api started", "attempt 2", "retry"]),
         ("attempt_committed", ["schema", "1 file changed"]),

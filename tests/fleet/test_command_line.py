@@ -28,6 +28,7 @@ VERBS = (
     ["logs"],
     ["diff"],
     ["approve"],
+    ["reject"],
     ["pause"],
     ["cancel"],
     ["retry"],
@@ -41,6 +42,10 @@ VERBS = (
     ["simulate"],
     ["clean"],
     ["config", "show"],
+    ["plans", "show"],
+    ["plans", "check"],
+    ["plans", "diff"],
+    ["plans", "graph"],
     ["explain-policy"],
 )
 HEAVY = {"anthropic", "textual", "git", "prometheus_client", "aiohttp"}

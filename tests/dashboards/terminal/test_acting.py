@@ -157,7 +157,7 @@ async def test_a_plan_is_edited_and_checked_on_return(
     app = app_of(told, program=program)
     monkeypatch.setattr(app, "suspend", _no_suspend)
     async with app.run_test(size=(120, 40)) as pilot:
-        assert "A approves, E edits" in screen(app)
+        assert "A approves, X rejects, E edits" in screen(app)
         await pilot.press("E")
         await pilot.pause()
         assert ("The plan was not changed" in screen(app)) == (wanted == "refused")
