@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from fleet.core import facts as f
-from fleet.core.decide import awaits_approval
+from fleet.core.approval import awaits_approval
 from fleet.core.evolve import evolve
 from fleet.core.ids import Sha, SubtaskId
 from fleet.core.plan import Subtask
