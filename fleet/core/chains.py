@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from fleet.core import facts as f
-from fleet.core.approval import awaits_approval
+from fleet.core.approval import approved
 from fleet.core.evolve import evolve
 from fleet.core.ids import Sha, SubtaskId
 from fleet.core.plan import Subtask
-from fleet.core.state import Attempt, RunState, Version
+from fleet.core.state import Attempt, Review, RunState, Version
 
 Key = tuple[SubtaskId, int]
 """An attempt, by its subtask and number."""
@@ -27,7 +27,7 @@ class Beginning:
     """Of the plan that was in force."""
     reviewed: bool
     """Whether the run asked for a review of its plan."""
-    approval: f.PlanApproved | None
+    approval: Review | None
     versions: tuple[Version, ...]
     awaited: bool
     """It began although an approval was still awaited."""
@@ -77,6 +77,11 @@ class Account:
     """Where the journal does not hold together."""
 
 
+def _review(state: RunState, id_: SubtaskId) -> Review | None:
+    """The last word that let a subtask begin."""
+    return next((one for one in reversed(state.reviews) if id_ in one.subtasks and not one.rejected), None)
+
+
 @dataclass(slots=True)
 class _Reader:
     """Reads facts in their order. The only thing here that changes, and nobody else sees it."""
@@ -88,14 +93,11 @@ class _Reader:
     published: Sha | None = None
     _versions: dict[SubtaskId, tuple[Version, ...]] = field(default_factory=dict)
     """Of the plan, by the subtask they say something of."""
-    _approval: f.PlanApproved | None = None
 
     def read(self, fact: f.Fact) -> None:
         before, self.state = self.state, evolve(self.state, fact)
         self._revised(before, self.state, fact)
         match fact:
-            case f.PlanApproved():
-                self._approval = fact
             case f.AttemptStarted() if before is not None:
                 self.begun[fact.subtask, fact.number] = self._beginning(before, fact)
             case f.ModelCalled(subtask=str(id_), attempt=int(number)) if (id_, number) in self.begun:
@@ -124,9 +126,9 @@ class _Reader:
         return Beginning(
             spec=state.spec(fact.subtask),
             version=state.plan.version,
-            reviewed=state.policy.review,
-            approval=self._approval,
-            awaited=awaits_approval(state),
+            reviewed=state.policy.review or state.policy.reviewing in {"human", "auto"},
+            approval=_review(state, fact.subtask),
+            awaited=not approved(state, fact.subtask),
             versions=self._versions.get(fact.subtask, ()),
             models=frozenset({fact.model} if fact.model else ()),
         )

@@ -37,6 +37,7 @@ VERBS = (
     ["metrics"],
     ["commits"],
     ["report"],
+    ["audit"],
     ["doctor"],
     ["init"],
     ["simulate"],
