@@ -7,7 +7,8 @@ SHELL := /bin/sh
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-CLAUDE_CODE := 2.1.327
+CLAUDE_TWICE := -n 2 --dist loadfile
+CODE := 2.1.327
 BARE := scripts/bare
 TOOLS := prometheus chromium-headless-shell
 CODE := fleet agents worktrees dashboards tests examples
@@ -45,7 +46,7 @@ example-research: $(READY) ## a planner and three workers look something up: eve
 
 test: $(READY) ## run the tests
 	@echo "test: pytest"
-	@$(BARE) $(BIN)/pytest
+	@$(BARE) $(BIN)/pytest $(TWICE)
 
 kill: $(READY) ## kill a run at every point of three scenarios, resume it, and look at what is left: 20 minutes
 	@echo "kill: SIGKILL at each point, with real git and real boxes; docs/reliability.md says what must hold"
