@@ -124,12 +124,17 @@ class Acting(Base):
 
     # ---- the plan
 
-    def action_approve(self) -> None:
+    def _awaiting(self) -> RunState | None:
+        """The run, if its plan waits for somebody's word."""
         state = self._state()
-        if state is None:
-            return
-        if not awaits_approval(state):
+        if state is not None and not awaits_approval(state):
             self.notify("no plan waits for approval", markup=False)
+            return None
+        return state
+
+    def action_approve(self) -> None:
+        state = self._awaiting()
+        if state is None:
             return
         version = state.plan.version
         dialog = Confirm(f"Let version {version} of the plan begin?", "\n".join(review_lines(state)))
@@ -139,11 +144,8 @@ class Acting(Base):
         self.ask(f.PlanApproved(at=self.clock(), version=version, by=self.user), f"plan version {version} approved")
 
     def action_reject(self) -> None:
-        state = self._state()
+        state = self._awaiting()
         if state is None:
-            return
-        if not awaits_approval(state):
-            self.notify("no plan waits for approval", markup=False)
             return
         version = state.plan.version
         dialog = Ask(f"Reject version {version}: what should be different?", "\n".join(review_lines(state)))

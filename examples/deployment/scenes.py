@@ -19,6 +19,7 @@ from typing import Any
 
 from examples.demo.fleet_cli import Fleet
 from examples.deployment.cluster import OLD, Cluster, served
+from examples.play import Wrong, expect, play
 
 HERE = Path(__file__).resolve().parent
 NEW, EST = "v2.1.4", timezone(timedelta(hours=-5), "EST")
@@ -46,10 +47,6 @@ command = "python3 deploy/k8s_deployer.py {{parameters.service}} {{parameters.ve
 network = true
 environment = {{ CLUSTER_URL = "{url}", PYTHONDONTWRITEBYTECODE = "1" }}
 """
-
-
-class Wrong(Exception):  # noqa: N818 - it is an outcome
-    """Something did not come out as the example says it does."""
 
 
 @dataclass(frozen=True)
@@ -147,32 +144,32 @@ def good() -> None:
         with stage.going("good") as going:
             _approved(stage, "good")
             stage.wait("good", lambda _: stage.standing("good", "step-2") == "merged", "the backup")
-            _expect(stage.standing("good", "step-3") == "waiting", "step-3 waits for its window")
-            _expect(stage.cluster.live == OLD, f"until then {OLD} answers")
+            expect(stage.standing("good", "step-3") == "waiting", "step-3 waits for its window")
+            expect(stage.cluster.live == OLD, f"until then {OLD} answers")
             print(f"The clock is moved to {window:%H:%M}.", flush=True)
             stage.ahead.write_text(str(window.timestamp() - time.time() + 1), encoding="utf-8")
-            _expect(going.wait(PATIENCE_S) == 0, "the run has landed")
-        _expect(stage.cluster.live == NEW, f"{NEW} answers")
-        _expect(stage.cluster.backups == ["auth_prod-full.db"], "there is a backup")
+            expect(going.wait(PATIENCE_S) == 0, "the run has landed")
+        expect(stage.cluster.live == NEW, f"{NEW} answers")
+        expect(stage.cluster.backups == ["auth_prod-full.db"], "there is a backup")
 
 
 def tests() -> None:
     """Staging fails a test: the deployment is aborted before anything was changed, so nothing is rolled back."""
     with staged(staging_is_down=True) as stage, stage.going("tests") as going:
         _approved(stage, "tests")
-        _expect(going.wait(PATIENCE_S) == 1, "the run did not land")
-        _expect(stage.fleet.status("tests") is not None and "undone by" not in _why(stage, "tests"), "no rollback ran")
-        _expect((stage.cluster.live, stage.cluster.backups) == (OLD, []), "the cluster is as it was")
+        expect(going.wait(PATIENCE_S) == 1, "the run did not land")
+        expect(stage.fleet.status("tests") is not None and "undone by" not in _why(stage, "tests"), "no rollback ran")
+        expect((stage.cluster.live, stage.cluster.backups) == (OLD, []), "the cluster is as it was")
 
 
 def deploy() -> None:
     """The new version is sick: after the switch and the migration both are undone, by the rollback plan."""
     with staged(sick=(NEW,)) as stage, stage.going("deploy") as going:
         _approved(stage, "deploy")
-        _expect(going.wait(PATIENCE_S) == 1, "the run did not land")
-        _expect("undone by rollback-auth-service-v2.1.3" in _why(stage, "deploy"), "the run says that it was undone")
-        _expect(stage.cluster.live == OLD, f"{OLD} answers again")
-        _expect("since" not in stage.cluster.columns, "the migration is undone")
+        expect(going.wait(PATIENCE_S) == 1, "the run did not land")
+        expect("undone by rollback-auth-service-v2.1.3" in _why(stage, "deploy"), "the run says that it was undone")
+        expect(stage.cluster.live == OLD, f"{OLD} answers again")
+        expect("since" not in stage.cluster.columns, "the migration is undone")
 
 
 def reject() -> None:
@@ -180,8 +177,8 @@ def reject() -> None:
     with staged() as stage, stage.going("reject") as going:
         stage.wait("reject", lambda status: status.get("state") == "awaiting approval", "the question")
         stage.told("cancel", "reject")
-        _expect(going.wait(PATIENCE_S) == 1, "the run is cancelled")
-        _expect((stage.cluster.live, stage.cluster.backups) == (OLD, []), "the cluster is as it was")
+        expect(going.wait(PATIENCE_S) == 1, "the run is cancelled")
+        expect((stage.cluster.live, stage.cluster.backups) == (OLD, []), "the cluster is as it was")
 
 
 SCENES: dict[str, Callable[[], None]] = {"good": good, "tests": tests, "deploy": deploy, "reject": reject}
@@ -196,21 +193,5 @@ def _why(stage: Stage, run: str) -> str:
     return json.dumps(stage.fleet.status(run))
 
 
-def _expect(true: bool, what: str) -> None:
-    if not true:
-        raise Wrong(f"not so: {what}")
-    print(f"  ✔ {what}", flush=True)
-
-
 def main(chosen: Sequence[str]) -> int:
-    if unknown := set(chosen) - set(SCENES):
-        print(f"there is no scene {', '.join(sorted(unknown))}; there are {', '.join(SCENES)}", file=sys.stderr)
-        return 2
-    for name in chosen or SCENES:
-        print(f"\n=== {name}: {SCENES[name].__doc__}\n", flush=True)
-        try:
-            SCENES[name]()
-        except Wrong as wrong:
-            print(f"example: {wrong}", file=sys.stderr)
-            return 1
-    return 0
+    return play(SCENES, chosen)

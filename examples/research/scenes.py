@@ -6,7 +6,6 @@ Planner and workers are a simulated model that plays `scripts.py`; fetching, com
 import json
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from examples.demo.fleet_cli import Fleet, open_questions
+from examples.play import Wrong, expect, play
 from examples.research.pages import served
 from examples.research.scripts import COMPETITION, COMPETITORS, QUESTION, RESEARCH, Json
 
@@ -41,10 +41,6 @@ description = "Transforms and computes with the programs in tools/."
 kind = "writer"
 description = "Writes what was computed in plain words."
 """
-
-
-class Wrong(Exception):  # noqa: N818 - it is an outcome
-    """Something did not come out as the example says it does."""
 
 
 @dataclass(frozen=True)
@@ -106,41 +102,25 @@ def question() -> None:
     """Step by step, and a failure of each of the four kinds: retry, another way, smaller parts, a human."""
     with crew(QUESTION) as there:
         status = there.works("question", RESEARCH)
-        _expect(status.get("state") == "landed", "it has landed")
+        expect(status.get("state") == "landed", "it has landed")
         expected = {"rain": "retry", "people": "alternative", "compute": "split", "summary": "human"}
         found = {subtask: there.strategy("question", subtask) for subtask in expected}
-        _expect(found == expected, f"each strategy was used once: {expected}")
-        _expect("30 mm" in there.result("question", "summary.md"), "the summary says what was computed")
+        expect(found == expected, f"each strategy was used once: {expected}")
+        expect("30 mm" in there.result("question", "summary.md"), "the summary says what was computed")
 
 
 def competitors() -> None:
     """Step 3 fails with "page not found", and the planner revises steps 4 and 5 with what there is."""
     with crew(COMPETITION) as there:
         status = there.works("competitors", COMPETITORS)
-        _expect(status.get("plan_version") == 2, "the plan was revised once")  # noqa: PLR2004 - the first, and one more
+        expect(status.get("plan_version") == 2, "the plan was revised once")  # noqa: PLR2004 - the first, and one more
         comparison = there.result("competitors", "comparison.md")
-        _expect("second-hand" in comparison and "Beta: 12" in comparison, "the comparison says what is second-hand")
+        expect("second-hand" in comparison and "Beta: 12" in comparison, "the comparison says what is second-hand")
         print(comparison)
 
 
 SCENES: dict[str, Callable[[], None]] = {"question": question, "competitors": competitors}
 
 
-def _expect(true: bool, what: str) -> None:
-    if not true:
-        raise Wrong(f"not so: {what}")
-    print(f"  ✔ {what}", flush=True)
-
-
 def main(chosen: Sequence[str]) -> int:
-    if unknown := set(chosen) - set(SCENES):
-        print(f"there is no scene {', '.join(sorted(unknown))}; there are {', '.join(SCENES)}", file=sys.stderr)
-        return 2
-    for name in chosen or SCENES:
-        print(f"\n=== {name}: {SCENES[name].__doc__}\n", flush=True)
-        try:
-            SCENES[name]()
-        except Wrong as wrong:
-            print(f"example: {wrong}", file=sys.stderr)
-            return 1
-    return 0
+    return play(SCENES, chosen)
