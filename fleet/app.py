@@ -103,7 +103,12 @@ class Fleet:
 
     def grade(self, plan: Plan) -> Grade:
         """What there is to say of a plan before it runs."""
-        return grade_plan(plan, self.runs)
+        return grade_plan(plan, self.runs, self.steps)
+
+    @property
+    def steps(self) -> frozenset[str]:
+        """The workers that are programs."""
+        return frozenset(name for name, own in self.config.workers.items() if own.kind == "command")
 
     def api_key(self) -> str:
         """The key for the model's service; raises `FleetError` where there is none and one is needed."""
@@ -212,7 +217,7 @@ class Fleet:
                 integrator=workshop,
                 clock=SystemClock(),
                 gate=self._gate(),
-                steps=frozenset(name for name, own in self.staff().items() if own.kind == "command"),
+                steps=self.steps,
                 runs=self.runs,
             )
 
@@ -224,7 +229,7 @@ class Fleet:
         make_state_dir(self.state_dir)
         store = await open_store(self.state_dir, target, target.base)
         run = new_run(self.state_dir, order.goal, None).run
-        sketch = Sketch(self.known(), order.goal, self.runs, flat=self.config.run.flat)
+        sketch = Sketch(self.known(), order.goal, self.grade, flat=self.config.run.flat)
         state = evolve(None, self._started(order, target, run))
         with TemporaryDirectory(prefix="fleet-plan-") as passing:  # there is no run to keep a transcript in
             async with open_minds(self._minds(RunFolder(Path(passing)))) as minds:

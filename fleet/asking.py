@@ -81,7 +81,7 @@ class Asking:
                 return []
             stand = standings(state, now)
             open_ = [id_ for id_, where in stand.items() if where not in OVER]
-            grade = grade_revision(made, revised, open_, self._world.runs)
+            grade = grade_revision(made, revised, open_, self._world.runs, self._world.steps)
             problems.extend(problem for problem in grade.errors if str(problem) not in self._objected)
             self._objected.update(map(str, grade.errors))
             if problems:

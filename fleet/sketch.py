@@ -1,9 +1,10 @@
 """For `fleet plan`: a meter and a submission without a run. Nothing is journalled, and nothing is waited for."""
 
+from collections.abc import Callable
+
 from fleet.core import facts as f
-from fleet.core.command_lines import Runs
 from fleet.core.flat import flat_revision
-from fleet.core.lint import grade_plan
+from fleet.core.lint import Grade
 from fleet.core.plan import Plan
 from fleet.core.revision import Revision, Standings, revise_plan
 from fleet.core.usage import Cost
@@ -14,10 +15,10 @@ from fleet.ports import ModelUse, ServiceNews
 class Sketch:
     """Takes the first revision of a planner that is only asked for its plan."""
 
-    def __init__(self, known: Known, goal: str, runs: Runs, *, flat: bool) -> None:
+    def __init__(self, known: Known, goal: str, graded: Callable[[Plan], Grade], *, flat: bool) -> None:
         self._flat = flat
         self._known = known
-        self._runs = runs
+        self._graded = graded
         self._objected = False
         self.plan = Plan(goal=goal)
 
@@ -26,7 +27,7 @@ class Sketch:
         revised = revise_plan(self.plan, made, Standings(), self._known)
         if isinstance(revised, tuple):
             return revised
-        grade = grade_plan(revised, self._runs)
+        grade = self._graded(revised)
         if grade.errors and not self._objected:  # as in a run: said once, and an author who insists is heard
             self._objected = True
             return grade.errors

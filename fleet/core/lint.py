@@ -44,9 +44,17 @@ class Grade:
 
 
 def grade(
-    plan: Plan, *, about: Mapping[SubtaskId, str], open_: Collection[SubtaskId], runs: Runs | None = None
+    plan: Plan,
+    *,
+    about: Mapping[SubtaskId, str],
+    open_: Collection[SubtaskId],
+    runs: Runs | None = None,
+    steps: Collection[str] = (),
 ) -> Grade:
-    """The grade of what is new in a plan: `about` names those subtasks, each with where it stands in the document."""
+    """The grade of what is new in a plan: `about` names those subtasks, each with where it stands in the document.
+
+    `steps` are the workers that are programs: what they do outside of the repository no check on it can show.
+    """
     new = [subtask for subtask in plan.subtasks if subtask.id in about]
     weighed = [subtask for subtask in plan.subtasks if subtask.id in about or subtask.id in open_]
     errors = tuple(
@@ -55,29 +63,41 @@ def grade(
         for index, criterion in enumerate(subtask.acceptance)
         if (problem := check_problem(criterion, runs))
     )
-    return Grade(errors, (*_each(new), *_hot(weighed, about), *_overlaps(weighed, about)))
+    return Grade(errors, (*_each(new, steps), *_hot(weighed, about), *_overlaps(weighed, about)))
 
 
-def grade_revision(revision: Revision, after: Plan, open_: Collection[SubtaskId], runs: Runs | None) -> Grade:
-    """The grade of what a revision describes anew."""
+def grade_revision(
+    revision: Revision,
+    after: Plan,
+    open_: Collection[SubtaskId],
+    runs: Runs | None = None,
+    steps: Collection[str] = (),
+) -> Grade:
+    """The grade of what a revision describes anew. What it splits or drops is in nobody's way any more."""
     about = {made.id: place for place, made in placed(revision)}
-    return grade(after, about=about, open_=open_, runs=runs)
+    gone = {split.id for split in revision.split} | {drop.id for drop in revision.drop}
+    return grade(after, about=about, open_=[id_ for id_ in open_ if id_ not in gone], runs=runs, steps=steps)
 
 
-def grade_plan(plan: Plan, runs: Runs | None = None) -> Grade:
-    """The grade of a whole plan, as its author wrote it."""
-    about = {subtask.id: f"subtasks[{index}]" for index, subtask in enumerate(plan.subtasks)}
-    return grade(plan, about=about, open_=(), runs=runs)
+def grade_plan(
+    plan: Plan, runs: Runs | None = None, steps: Collection[str] = (), *, gone: Collection[SubtaskId] = ()
+) -> Grade:
+    """The grade of a whole plan, as its author wrote it, without what is `gone`: split or dropped."""
+    about = {subtask.id: f"subtasks[{index}]" for index, subtask in enumerate(plan.subtasks) if subtask.id not in gone}
+    return grade(plan, about=about, open_=(), runs=runs, steps=steps)
 
 
 # ---- subtasks -------------------------------------------------------------------------------------------------------
 
 
-def _each(new: list[Subtask]) -> Iterator[str]:
+def _each(new: list[Subtask], steps: Collection[str]) -> Iterator[str]:
     """What can be said of one subtask alone, gathered by what it is."""
     work = [subtask for subtask in new if subtask.worker != PLANNER]
     rules: tuple[tuple[str, Callable[[Subtask], object]], ...] = (
-        ("nothing but guards: no check shows that the work was done", _only_guards),
+        (
+            "nothing but guards: no check shows that the work was done",
+            lambda subtask: subtask.worker not in steps and _only_guards(subtask),
+        ),
         ("a guard that always passes", _idle_guard),
         ("too coarse for one worker; split it", _is_coarse),
         ("the goal speaks of what its worker can't see", lambda subtask: _OUTSIDE.search(subtask.goal)),

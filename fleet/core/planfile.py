@@ -35,7 +35,12 @@ def read_plan(data: object, known: Known | None = None) -> Plan | tuple[Problem,
         head = Plan()
     plan = head.model_copy(update={"subtasks": tuple(found.values())})
     problems += plan_problems(plan, known or Known(), also_ids=_ids_in(raw), places=tuple(found))
-    return tuple(dict.fromkeys(problems)) or plan
+    return tuple(dict.fromkeys(problems)) or _first_version(plan)
+
+
+def _first_version(plan: Plan) -> Plan:
+    """What a person wrote is a version, whether they counted or not: 0 is before there was any plan."""
+    return plan if plan.version else plan.model_copy(update={"version": 1})
 
 
 def parse(model: type[Model], data: object, *, at: str) -> Model | tuple[Problem, ...]:

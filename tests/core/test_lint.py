@@ -3,8 +3,9 @@
 import pytest
 
 from fleet.core.command_lines import always_passes, check_problem
-from fleet.core.lint import Grade, grade
+from fleet.core.lint import Grade, grade, grade_plan, grade_revision
 from fleet.core.plan import PLANNER, Criterion, Estimate, Plan, Subtask
+from fleet.core.revision import Revision, Split, apply
 from tests.core.pretend import subtask
 
 
@@ -143,6 +144,22 @@ def test_a_subtask_of_a_line_is_too_fine_unless_it_stands_alone() -> None:
     fine = made("a", estimate=Estimate(lines=1))
     assert graded(fine) == Grade()
     assert graded(fine, made("b")).warnings == ("a: too fine; put it together with its neighbour",)
+
+
+def test_the_parts_of_a_split_are_not_held_against_what_they_replace() -> None:
+    whole, beside = made("a", touches=("src/**",)), made("b", touches=("lib/x.py",))
+    parts = (made("a1", touches=("src/x.py",)), made("a2", touches=("src/y.py",)))
+    revision = Revision(assessment="two", split=(Split(id="a", why="two", into=parts),))
+    after = apply(Plan(subtasks=(whole, beside)), revision)
+    assert grade_revision(revision, after, ["a", "b"]) == Grade()
+    assert grade_plan(after, gone=["a"]) == Grade()
+    assert grade_plan(after).warnings != ()
+
+
+def test_a_step_of_a_program_shows_by_its_own_end_that_it_was_done() -> None:
+    steps = Plan(subtasks=(made("a", worker="deployer", acceptance=(check("pytest", fails_before=False),)),))
+    assert grade_plan(steps, steps={"deployer"}) == Grade()
+    assert "nothing but guards" in grade_plan(steps).warnings[0]
 
 
 def test_an_area_may_be_large() -> None:

@@ -132,3 +132,13 @@ def test_mistakes_in_the_head_and_in_subtasks_are_told_together() -> None:
 def test_a_problem_is_told_once() -> None:
     problems = read_plan({"subtasks": [SUBTASK, SUBTASK]})
     assert problems == (Problem("subtasks", "2 subtasks are called 'a'; every id must be its own"),)
+
+
+@pytest.mark.parametrize("said", [{}, {"version": 0}])
+def test_a_plan_that_nobody_numbered_is_the_first_version(said: dict[str, int]) -> None:
+    plan = read_plan({**DEPLOYMENT, **said})
+    assert isinstance(plan, Plan)
+    assert plan.version == 1
+    again = read_plan({**DEPLOYMENT, "version": 7})
+    assert isinstance(again, Plan)
+    assert again.version == 7
