@@ -1,15 +1,18 @@
 """A plan as whoever approves it sees it: what waits and why, what was noticed, how risky, long and dear it may be."""
 
+from collections.abc import Mapping
+
 from dashboards.safe import safe
 from dashboards.words import plan_lines
 from fleet.core.approval import concerns, waiting
 from fleet.core.estimates import estimated
+from fleet.core.parameters import shown
 from fleet.core.plan import Plan
 from fleet.core.state import RunState
 
 
 def review_lines(state: RunState) -> list[str]:
-    lines = [*plan_lines(state.plan, state.noticed), *estimate_lines(state.plan)]
+    lines = [*plan_lines(state.plan, state.noticed), *estimate_lines(state.plan), *value_lines(state.values)]
     waits = waiting(state)
     if not waits:
         return lines
@@ -28,6 +31,11 @@ def estimate_lines(plan: Plan) -> list[str]:
     cost = f"${sums.dollars:.2f}{_of(sums.priced, total)}" if sums.priced else "unknown"
     said = [f"Risk: {risky}; of the whole: {plan.risk_level}", f"Time: {time}", f"Cost: {cost}"]
     return [*said, *([f"Rollback: {safe(plan.rollback_plan, limit=200)}"] if plan.rollback_plan else [])]
+
+
+def value_lines(values: Mapping[str, object]) -> list[str]:
+    """What the plan's parameters are set to."""
+    return [f"Set: {safe(name)} = {safe(shown(value), limit=200)}" for name, value in values.items()]
 
 
 def _of(known: int, total: int) -> str:

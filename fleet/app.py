@@ -6,12 +6,13 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 from anyio import CancelScope, create_task_group
+from pydantic import JsonValue
 
 from agents.minds import open_minds
 from agents.models.prices import Price
@@ -27,6 +28,7 @@ from fleet.core.ids import result_branch
 from fleet.core.lint import Grade, grade_plan
 from fleet.core.plan import Criterion, Plan
 from fleet.core.policy import Reviewing
+from fleet.core.rollback import missing
 from fleet.core.state import RunState
 from fleet.core.validate import Known
 from fleet.core.views import planner_state
@@ -70,6 +72,7 @@ class Order:
     name: str | None = None
     plan: Plan | None = None
     rollback: Plan | None = None
+    values: Mapping[str, JsonValue] = field(default_factory=dict)
     review: Reviewing = "none"
 
 
@@ -140,9 +143,8 @@ class Fleet:
         notes: list[f.Fact] = [
             f.WarningNoted(at=started.at, text=text) for text in (*target.warnings, *self._warnings())
         ]
-        if order.plan is not None and order.plan.rollback_plan and order.rollback is None:
-            text = f"no rollback plan {order.plan.rollback_plan!r} was found: a failure will not be undone"
-            notes.append(f.WarningNoted(at=started.at, text=text))
+        missed = missing(order.plan, order.rollback) if order.plan is not None else ()
+        notes += (f.WarningNoted(at=started.at, text=text) for text in missed)
         if order.plan is not None and (noticed := self.grade(order.plan).all):
             notes.append(f.PlanGraded(at=started.at, version=order.plan.version, warnings=noticed))
         try:
@@ -167,6 +169,7 @@ class Fleet:
             ),
             plan=flat_plan(order.plan) if order.plan is not None and self.config.run.flat else order.plan,
             rollback=order.rollback,
+            values=dict(order.values),
             sandbox=self.config.box.sandbox,
             simulated=simulated,
         )

@@ -2,12 +2,18 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from pydantic import JsonValue
+
+from fleet.core.parameters import Filled, declared, fill, said, shown
 from fleet.core.plan import Plan
 from fleet.core.planfile import read_plan
+from fleet.core.rollback import missing
 from fleet.core.validate import Known, Problem
 from fleet.ports import UsageError
 from fleet.toml import dump_toml, read_text, read_toml
@@ -15,6 +21,7 @@ from fleet.toml import dump_toml, read_text, read_toml
 LONGEST_EPIC = 200_000  # characters: some 50,000 tokens, which every planner call pays for
 LONGEST_NAME = 255
 LARGEST_PLAN = 20 * 1024 * 1024
+PLAN_FILES = (".toml", ".json")
 
 
 def read_epic(given: str) -> str:
@@ -65,31 +72,82 @@ def _file(path: Path) -> str:
         raise UsageError(f"{path}: {error.strerror}") from error
 
 
-def load_plan(path: Path, known: Known) -> Plan:
-    """The plan in a JSON or TOML file. Raises `UsageError` with every problem there is."""
-    read = read_plan(read_data(path), known)
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """A plan that a person brings, with what belongs to it."""
+
+    plan: Plan
+    values: Mapping[str, JsonValue]
+    """What its parameters are set to."""
+    rollback: Plan | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever runs it should know."""
+        return missing(self.plan, self.rollback)
+
+
+def bring(path: Path, known: Known, given: Mapping[str, str], folders: Sequence[Path] = ()) -> Brought:
+    """The plan in a file with its values, and its rollback plan: beside it, or in one of `folders`."""
+    plan, values = _filled(path, known, given)
+    return Brought(plan, values, load_rollback(path, plan, known, values=values, folders=folders))
+
+
+def load_plan(path: Path, known: Known, given: Mapping[str, str] = MappingProxyType({})) -> Plan:
+    """The plan in a JSON or TOML file, with its values. Raises `UsageError` with every problem there is."""
+    return _filled(path, known, given)[0]
+
+
+def _filled(path: Path, known: Known, given: Mapping[str, str]) -> tuple[Plan, Mapping[str, JsonValue]]:
+    data = read_data(path)
+    filled = fill(data, given)
+    if not isinstance(filled, Filled):
+        raise UsageError("\n".join((listed(f"{path} can't be filled in", filled), *_takes(data))))
+    read = read_plan(filled.document, known)
     if isinstance(read, Plan):
-        return read
+        return read, filled.values
     raise UsageError(listed(f"{path} is no plan that can run", read))
 
 
-def load_rollback(path: Path, plan: Plan, known: Known) -> Plan | None:
-    """The plan that `rollback_plan` names, from the folder of the plan itself; None where there is none.
+def _takes(data: Mapping[str, Any]) -> list[str]:
+    parameters = declared(data)
+    if isinstance(parameters, tuple):
+        return []
+    return ["it takes:", *(f"  {line}" for line in said(parameters))] if parameters else ["it takes no parameters"]
 
-    Raises `UsageError` where it can't run: better known now than when it is needed.
+
+def load_rollback(
+    path: Path,
+    plan: Plan,
+    known: Known,
+    *,
+    values: Mapping[str, JsonValue] = MappingProxyType({}),
+    folders: Sequence[Path] = (),
+) -> Plan | None:
+    """The plan that `rollback_plan` names, from the folder of the plan itself or one of `folders`; None without one.
+
+    What it declares of the plan's parameters has the plan's values. Raises `UsageError` where it can't run: better
+    known now than when it is needed.
     """
     name = plan.rollback_plan
     if not name:
         return None
     if name != Path(name).name or name.startswith("."):
         raise UsageError(f"{path}: rollback_plan {name!r} is the name of a plan file beside it, without a folder")
-    found = next((there for end in ("", ".toml", ".json") if (there := path.parent / f"{name}{end}").is_file()), None)
+    found = find_rollback(name, (path.parent, *folders))
     if found is None:
         return None
-    undo = load_plan(found, known)
+    wanted = declared(read_data(found))
+    given = {} if isinstance(wanted, tuple) else {one: shown(values[one]) for one in wanted if one in values}
+    undo = load_plan(found, known, given)
     if twice := sorted(set(plan.ids) & set(undo.ids)):
         raise UsageError(f"{found}: {', '.join(twice)} is in {path}, too; a rollback plan needs ids of its own")
     return undo if undo.plan_id != Plan().plan_id else undo.model_copy(update={"plan_id": name})
+
+
+def find_rollback(name: str, folders: Iterable[Path]) -> Path | None:
+    places = (there / f"{name}{end}" for there in folders for end in ("", *PLAN_FILES))
+    return next((there for there in places if there.is_file()), None)
 
 
 def listed(title: str, problems: tuple[Problem, ...]) -> str:

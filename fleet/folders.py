@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleet.core.evolve import evolve
 from fleet.core.ids import is_slug, slug
 from fleet.core.nearest import did_you_mean
+from fleet.core.requests import accept
 from fleet.core.state import RunState
 from fleet.journal import Holder, Journal, holder, replay
 from fleet.ports import FleetError, UsageError
@@ -62,6 +64,20 @@ class RunFolder:
             state = replay(journal.facts())
         if state is None:
             raise FleetError(f"{self.journal} is empty: its run was stopped before it began; `fleet clean` removes it")
+        return state
+
+    def asked(self) -> RunState:
+        """What is true once the requests in its inbox are answered, which nobody may have looked at yet."""
+        with Journal(self.journal) as journal:
+            while True:
+                requests = journal.requests()
+                state = replay(journal.facts())
+                if journal.requests()[: len(requests)] == requests:  # else some of them are facts by now
+                    break
+        if state is None:
+            return self.state()
+        for _, request in requests:
+            state = evolve(state, request) if accept(state, request) is None else state
         return state
 
 

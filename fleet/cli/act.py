@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleet.cli.common import RunArgument, RunName, run_async, the_run
+from fleet.cli.sources import Sets, settings, shelves
 from fleet.errors import UsageError
 
 if TYPE_CHECKING:
     from fleet.core.requests import Request
+    from fleet.core.state import RunState
     from fleet.folders import RunFolder
 
 
@@ -24,7 +26,7 @@ def register(app: typer.Typer) -> None:
         app.command()(verb)
 
 
-def _ask(folder: RunFolder, request: Request, done: str) -> None:
+def ask(folder: RunFolder, request: Request, done: str) -> None:
     """Put `request` into the inbox, if it makes sense now."""
     from fleet.core.requests import accept
     from fleet.journal import Journal
@@ -45,8 +47,10 @@ def _say(folder: RunFolder, done: str) -> None:
 def approve(
     run: RunArgument = None,
     plan: Annotated[
-        Path | None, typer.Option("--plan", help="With this plan instead: a file as `fleet plan` writes it.")
+        str | None,
+        typer.Option("--plan", metavar="PLAN", help="With this plan instead: a file, or a name of the library."),
     ] = None,
+    sets: Sets = None,
     edit: Annotated[bool, typer.Option("--edit", "-e", help="Edit the plan in $EDITOR first.")] = False,
     only: Only = None,
 ) -> None:
@@ -67,22 +71,23 @@ def approve(
     from fleet.core.facts import PlanApproved
     from fleet.core.lint import grade_plan
     from fleet.core.requests import accept
+    from fleet.core.standing import gone
     from fleet.environment import user
     from fleet.journal import Journal
 
     if plan is not None and edit:
         raise UsageError("choose one of --plan and --edit")
+    if sets and plan is None:
+        raise UsageError("--set sets a parameter of a plan; name it with --plan")
     folder = the_run(run)
-    state, now = folder.state(), time.time()
+    state, now = folder.asked(), time.time()
     requests: list[Request] = []
     if plan is not None or edit:
         from fleet.cli.edit import edited, revision_for
 
-        revision = revision_for(state, plan) if plan is not None else edited(state)
+        revision = revision_for(state, _file(plan, state), settings(sets)) if plan is not None else edited(state)
         requests += [revision] if revision is not None else []
     for request in requests:
-        if (problem := accept(state, request)) is not None:
-            raise UsageError(problem)
         state = evolve(state, request)
     approved = PlanApproved(at=now, version=state.plan.version, by=user(), subtasks=tuple(only) if only else None)
     if (problem := accept(state, approved)) is not None:
@@ -90,8 +95,12 @@ def approve(
     with Journal(folder.journal) as journal:
         for request in (*requests, approved):
             journal.ask(request)
-    show(noticed_lines(grade_plan(state.plan).all if requests else state.noticed))
+    show(noticed_lines(grade_plan(state.plan, gone=gone(state)).all if requests else state.noticed))
     _say(folder, f"plan version {approved.version} approved")
+
+
+def _file(plan: str, state: RunState) -> Path:
+    return shelves(Path(state.repository)).plan(plan)
 
 
 def reject(
@@ -113,7 +122,7 @@ def reject(
     part = tuple(only) if only else None
     version = folder.state().plan.version
     request = PlanRejected(at=time.time(), version=version, by=user(), reason=reason, subtasks=part)
-    _ask(folder, request, f"plan version {version} rejected; the planner is told")
+    ask(folder, request, f"plan version {version} rejected; the planner is told")
 
 
 def pause(run: RunArgument = None) -> None:
@@ -129,7 +138,7 @@ def pause(run: RunArgument = None) -> None:
     from fleet.core.facts import Paused
     from fleet.environment import user
 
-    _ask(the_run(run), Paused(at=time.time(), by=user()), "nothing new begins")
+    ask(the_run(run), Paused(at=time.time(), by=user()), "nothing new begins")
 
 
 def cancel(run: RunArgument = None) -> None:
@@ -145,7 +154,7 @@ def cancel(run: RunArgument = None) -> None:
     from fleet.core.facts import CancelRequested
     from fleet.environment import user
 
-    _ask(the_run(run), CancelRequested(at=time.time(), by=user()), "cancelled")
+    ask(the_run(run), CancelRequested(at=time.time(), by=user()), "cancelled")
 
 
 def retry(
@@ -163,7 +172,7 @@ def retry(
     from fleet.environment import user
 
     request = RetryRequested(at=time.time(), subtask=subtask, guidance=guidance, by=user())
-    _ask(the_run(run), request, f"{subtask} will be tried again")
+    ask(the_run(run), request, f"{subtask} will be tried again")
 
 
 def answer(
@@ -181,7 +190,7 @@ def answer(
     from fleet.environment import user
 
     request = QuestionAnswered(at=time.time(), question=question, answer=text, by=user())
-    _ask(the_run(run), request, f"{question} answered")
+    ask(the_run(run), request, f"{question} answered")
 
 
 def merge(

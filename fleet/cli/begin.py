@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +23,7 @@ from fleet.cli.common import (
     the_run,
 )
 from fleet.cli.display import Detach, Display, NoTui, Plain, present
+from fleet.cli.sources import Sets, brought
 from fleet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,12 +31,18 @@ if TYPE_CHECKING:
     from fleet.config import Loaded
     from fleet.core.facts import Ending
     from fleet.core.policy import Reviewing
+    from fleet.epic import Brought
 
 Epic = Annotated[
     str | None, typer.Argument(help="What should be true afterwards: text, a file, or - (standard input).")
 ]
 Base = Annotated[str | None, typer.Option(help="Start from this commit, branch or tag; HEAD by default.")]
-PlanFile = Annotated[Path | None, typer.Option("--plan", help="Run this plan file instead of asking for one.")]
+PlanFile = Annotated[
+    str | None,
+    typer.Option(
+        "--plan", metavar="PLAN", help="Run this instead of asking for one: a file, or a name of the library."
+    ),
+]
 Review = Annotated[
     str | None, typer.Option(help="Who lets the plan begin: human (on a terminal), auto (the rules; else), none.")
 ]
@@ -118,6 +126,7 @@ def _writable(output: Path | None, *, force: bool) -> None:
 def run(
     epic: Epic = None,
     plan_file: PlanFile = None,
+    sets: Sets = None,
     repo: Repo = HERE,
     base: Base = None,
     name: Annotated[str | None, typer.Option(help="Name the run; its branch is fleet/NAME.")] = None,
@@ -154,14 +163,14 @@ def run(
       fleet run epic.md --workers 100 --budget 20 --yes
       fleet run epic.md --yes --detach
       fleet run --plan plan.toml --name health
+      fleet run --plan deploy --set version=v2.1.4
       fleet run "Fix the typo in the README" --flat
       fleet run epic.md --review auto
     """
     from fleet.app import Fleet, Order
     from fleet.environment import current
-    from fleet.epic import load_plan, load_rollback, read_epic
 
-    _one_of(epic, plan_file, plan_only=plan_only)
+    _one_of(epic, plan_file, plan_only=plan_only, sets=sets)
     flags = {
         "run.workers": workers,
         "run.budget_dollars": budget,
@@ -175,16 +184,27 @@ def run(
     }
     loaded = configuration(repo, config, flags)
     fleet = Fleet(loaded, current())
-    given = load_plan(plan_file, fleet.known()) if plan_file is not None else None
-    rollback = load_rollback(plan_file, given, fleet.known()) if plan_file is not None and given is not None else None
-    goal = (read_epic(epic) if epic is not None else given.goal if given else "") or f"the plan in {plan_file}"
+    given = brought(fleet, plan_file, sets, repo) if plan_file is not None else None
+    goal = _goal(epic, given) or f"the plan in {plan_file}"
     display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json)
     reviewing = _reviewing(review, yes=yes, asked=display.interactive or loaded.config.run.review)
-    order = Order(goal=goal, repository=repo, base=base, name=name, plan=given, rollback=rollback, review=reviewing)
+    order = _with(given, Order(goal=goal, repository=repo, base=base, name=name, review=reviewing))
     if plan_only:
         return _plan(loaded, order, None, as_json=as_json)
     folder = run_async(lambda: fleet.create(order))
     raise typer.Exit(_code(present(fleet, folder, display)))
+
+
+def _goal(epic: str | None, given: Brought | None) -> str:
+    from fleet.epic import read_epic
+
+    return read_epic(epic) if epic is not None else given.plan.goal if given is not None else ""
+
+
+def _with(given: Brought | None, order: Order) -> Order:
+    if given is None:
+        return order
+    return replace(order, plan=given.plan, rollback=given.rollback, values=given.values)
 
 
 def _reviewing(given: str | None, *, yes: bool, asked: bool) -> Reviewing:
@@ -200,9 +220,11 @@ def _reviewing(given: str | None, *, yes: bool, asked: bool) -> Reviewing:
             raise UsageError(f"--review {given}: human, auto or none")
 
 
-def _one_of(epic: str | None, plan_file: Path | None, *, plan_only: bool) -> None:
+def _one_of(epic: str | None, plan_file: str | None, *, plan_only: bool, sets: list[str] | None) -> None:
     if (epic is None) == (plan_file is None):
-        raise UsageError('give either an epic (text, a file, or -) or --plan FILE: fleet run "Add a health endpoint"')
+        raise UsageError('give either an epic (text, a file, or -) or --plan PLAN: fleet run "Add a health endpoint"')
+    if sets and plan_file is None:
+        raise UsageError("--set sets a parameter of a plan; name it with --plan")
     if plan_only and epic is None:
         raise UsageError("--plan-only makes a plan, and --plan brings one; choose one of them")
 

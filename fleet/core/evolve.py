@@ -53,7 +53,7 @@ def _started(fact: f.RunStarted) -> RunState:
     if fact.plan is None:
         return state
     return _with_plan(
-        replace(state, given=True, rollback=fact.rollback),
+        replace(state, given=True, rollback=fact.rollback, values=fact.values),
         fact.plan,
         at=fact.at,
         by="operator",

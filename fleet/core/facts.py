@@ -144,6 +144,8 @@ class RunStarted(Happened):
     plan: Plan | None = None
     rollback: Plan | None = None
     """What undoes the plan, where the plan names a rollback plan that was found."""
+    values: dict[str, JsonValue] = Field(default={})
+    """What the parameters of the plan's file were set to. They stand in the plan already."""
     sandbox: str = "bubblewrap"
     simulated: bool = False
 

@@ -5,7 +5,15 @@ A part of policy, as `decide.py` is (docs/decisions, "A plan that failed after i
 
 from fleet.core import facts as f
 from fleet.core.ids import SubtaskId
+from fleet.core.plan import Plan
 from fleet.core.state import Attempt, RunState
+
+
+def missing(plan: Plan, rollback: Plan | None) -> tuple[str, ...]:
+    """A word about a rollback plan that is named and was not found."""
+    if not plan.rollback_plan or rollback is not None:
+        return ()
+    return (f"no rollback plan {plan.rollback_plan!r} was found: a failure will not be undone",)
 
 
 def changed_something(attempt: Attempt) -> bool:

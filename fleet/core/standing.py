@@ -72,6 +72,11 @@ def counts(state: RunState, now: float) -> dict[Standing, int]:
     return dict(Counter(standings(state, now).values()))
 
 
+def gone(state: RunState) -> frozenset[SubtaskId]:
+    """What was split or dropped: nothing new may wait for it."""
+    return frozenset(id_ for id_, subtask in state.subtasks.items() if subtask.parts or subtask.dropped is not None)
+
+
 def for_revision(state: RunState, now: float, area: Area = None) -> Standings:
     """What a revision of the run's planner, or of an area's, may touch now."""
     stand = standings(state, now)
@@ -79,7 +84,7 @@ def for_revision(state: RunState, now: float, area: Area = None) -> Standings:
         open=frozenset(id_ for id_, where in stand.items() if where not in OVER),
         busy=frozenset(id_ for id_, where in stand.items() if where in BUSY),
         failed=frozenset(id_ for id_, where in stand.items() if where in {"failed", "blocked", "escalated"}),
-        gone=frozenset(id_ for id_, subtask in state.subtasks.items() if subtask.parts or subtask.dropped is not None),
+        gone=gone(state),
         depth={id_: subtask.depth for id_, subtask in state.subtasks.items()},
         max_depth=state.policy.max_depth,
         mine=seen_by(state, area),

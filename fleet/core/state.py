@@ -6,6 +6,8 @@ All values are frozen; `evolve.py` alone makes new ones.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from pydantic import JsonValue
+
 from fleet.core.facts import (
     CheckRun,
     Ending,
@@ -324,6 +326,8 @@ class RunState:
     """The plan's subtasks by id."""
     rollback: Plan | None = None
     """What undoes the plan that came with the run."""
+    values: Mapping[str, JsonValue] = field(default_factory=dict)
+    """What the parameters of the plan that came with the run were set to."""
     undoing: str | None = None
     """Why the rollback plan runs."""
     given: bool = False

@@ -179,6 +179,7 @@ def status(state: RunState, now: float, *, alive: bool) -> dict[str, Any]:
         "warnings": list(state.warnings),
         "flat": is_flat(state.versions[0].plan) if state.versions else None,
         "plan_warnings": list(state.noticed),
+        "plan_values": dict(state.values),
         "waiting_for_approval": {id_: list(concerns(state.spec(id_), state.policy)) for id_ in waiting(state)},
         "reviews": [review_view(review) for review in state.reviews],
         "planner": planner_health(state, now),

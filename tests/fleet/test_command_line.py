@@ -47,6 +47,9 @@ VERBS = (
     ["plans", "check"],
     ["plans", "diff"],
     ["plans", "graph"],
+    ["plans", "list"],
+    ["plans", "save"],
+    ["plans", "edit"],
     ["explain-policy"],
 )
 HEAVY = {"anthropic", "textual", "git", "prometheus_client", "aiohttp"}
