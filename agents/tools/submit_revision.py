@@ -15,6 +15,7 @@ from fleet.core.validate import Problem
 Submit = Callable[[Revision], Awaitable[Sequence[Problem]]]
 
 _LONGEST = 20_000  # characters of a list of problems
+_LONGEST_PROBLEM = 200  # characters of the one that is told where there is a line for it
 
 
 class SubmitRevision:
@@ -49,6 +50,7 @@ class SubmitRevision:
             return Ended(None)
         listed = capped("\n".join(f"- {problem}" for problem in problems), _LONGEST)
         if self._repairs_left <= 0:
-            return Ended(Failure(kind="protocol", summary="the revision still does not hold together", evidence=listed))
+            why = f"the revision still does not hold together: {capped(str(problems[0]), _LONGEST_PROBLEM)}"
+            return Ended(Failure(kind="protocol", summary=why, evidence=listed))
         self._repairs_left -= 1
         return Said(f"The revision does not hold together; nothing of it was applied.\n{listed}", is_error=True)

@@ -4,19 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from agents.models.answer import Block
+from fleet.core.plan import Written
 from fleet.core.planfile import parse
 
 Model = TypeVar("Model", bound=BaseModel)
 End_co = TypeVar("End_co", covariant=True)
 
 
-class Arguments(BaseModel):
+class Arguments(Written):
     """The input of a tool. Unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class BadInput(Exception):  # noqa: N818 - the model's mistake, answered in the conversation

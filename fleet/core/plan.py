@@ -3,10 +3,11 @@
 These are shapes only; whether a plan holds together is `validate.py`'s question, so that it can name every problem.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from fleet.core.ids import SubtaskId
 
@@ -27,7 +28,23 @@ class Shape(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Criterion(Shape):
+class Written(Shape):
+    """What a person or a model writes: a field that is null is one that was left out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        fields = cls.model_fields
+        return {
+            name: value
+            for name, value in data.items()
+            if value is not None or name not in fields or fields[name].is_required()
+        }
+
+
+class Criterion(Written):
     """One acceptance check: a command, or the name of one in the configuration (`[checks.named]`)."""
 
     criterion: str = Field(description="What is true when this passes, in words.")
@@ -39,7 +56,7 @@ class Criterion(Shape):
     )
 
 
-class Estimate(Shape):
+class Estimate(Written):
     """How large the planner thinks a subtask is."""
 
     minutes: float | None = Field(default=None, ge=0)
@@ -47,7 +64,7 @@ class Estimate(Shape):
     dollars: float | None = Field(default=None, ge=0, description="Of an area: what it may cost.")
 
 
-class Subtask(Shape):
+class Subtask(Written):
     """One bounded piece of work for one worker."""
 
     id: SubtaskId = Field(description="A short name: letters, digits, dots, dashes, underscores.")
@@ -66,7 +83,7 @@ class Subtask(Shape):
     not_before: datetime | None = Field(default=None, description="A time before which it must not start.")
 
 
-class Plan(Shape):
+class Plan(Written):
     """All subtasks of a run, in one version."""
 
     plan_id: str = "plan"

@@ -12,11 +12,11 @@ from pydantic import Field, JsonValue
 from fleet.core.ids import SubtaskId
 from fleet.core.nearest import did_you_mean
 from fleet.core.paths import matches
-from fleet.core.plan import PLANNER, Criterion, Estimate, FailureAction, Plan, Risk, Shape, Subtask
+from fleet.core.plan import PLANNER, Criterion, Estimate, FailureAction, Plan, Risk, Subtask, Written
 from fleet.core.validate import Known, Problem, plan_problems
 
 
-class Change(Shape):
+class Change(Written):
     """The fields of a subtask that change; what is left out stays."""
 
     id: SubtaskId
@@ -39,7 +39,7 @@ class Change(Shape):
         return subtask.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 
-class Split(Shape):
+class Split(Written):
     """One subtask becomes several smaller ones."""
 
     id: SubtaskId
@@ -47,7 +47,7 @@ class Split(Shape):
     into: tuple[Subtask, ...] = Field(min_length=1)
 
 
-class Retry(Shape):
+class Retry(Written):
     """The same subtask again: with guidance, another worker kind or another model."""
 
     id: SubtaskId
@@ -56,14 +56,14 @@ class Retry(Shape):
     model: str | None = None
 
 
-class Drop(Shape):
+class Drop(Written):
     """A subtask that is no longer wanted."""
 
     id: SubtaskId
     why: str
 
 
-class Ask(Shape):
+class Ask(Written):
     """A question to a human."""
 
     about: SubtaskId | None = None
@@ -71,7 +71,7 @@ class Ask(Shape):
     options: tuple[str, ...] = ()
 
 
-class Revision(Shape):
+class Revision(Written):
     """What `submit_revision` takes."""
 
     assessment: str = Field(description="What you now believe, and why the plan changes.")

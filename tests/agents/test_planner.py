@@ -119,6 +119,7 @@ async def test_a_revision_that_never_holds_together_is_a_failure_after_so_many_r
     failure = await plan(model, tmp_path, Office(bad=99), repairs=2)
     assert isinstance(failure, Failure)
     assert failure.kind == "protocol"
+    assert "add[0].id: is taken" in failure.summary
     assert "goes in a circle" in failure.evidence
     assert len(model.asked) == 3
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from fleet.core.plan import Plan
-from fleet.core.planfile import read_plan
+from fleet.core.plan import Criterion, Estimate, Plan, Subtask, Written
+from fleet.core.planfile import parse, read_plan
+from fleet.core.revision import Ask, Change, Drop, Retry, Revision, Split
 from fleet.core.validate import Known, Problem
 
 DEPLOYMENT: dict[str, Any] = {
@@ -142,3 +143,37 @@ def test_a_plan_that_nobody_numbered_is_the_first_version(said: dict[str, int]) 
     again = read_plan({**DEPLOYMENT, "version": 7})
     assert isinstance(again, Plan)
     assert again.version == 7
+
+
+def everything_written() -> list[tuple[type[Written], str]]:
+    kinds = (Criterion, Estimate, Subtask, Plan, Change, Split, Retry, Drop, Ask, Revision)
+    return [(kind, name) for kind in kinds for name, field in kind.model_fields.items() if not field.is_required()]
+
+
+SMALLEST: dict[type[Written], dict[str, Any]] = {
+    Criterion: {"criterion": "it works"},
+    Subtask: {"id": "a", "title": "A", "goal": "Write a.", "acceptance": []},
+    Change: {"id": "a"},
+    Split: {"id": "a", "why": "much", "into": [{"id": "b", "title": "B", "goal": "Write b.", "acceptance": []}]},
+    Retry: {"id": "a"},
+    Drop: {"id": "a", "why": "no"},
+    Ask: {"question": "which?"},
+    Revision: {"assessment": "so"},
+}
+
+
+@pytest.mark.parametrize(("kind", "name"), everything_written(), ids=lambda value: getattr(value, "__name__", value))
+def test_a_field_that_is_null_is_one_that_was_left_out(kind: type[Written], name: str) -> None:
+    """Models that write every field of a schema write null where they have nothing to say."""
+    smallest = SMALLEST.get(kind, {})
+    assert parse(kind, {**smallest, name: None}, at="") == parse(kind, smallest, at="") == kind.model_validate(smallest)
+
+
+def test_a_field_that_is_needed_may_not_be_null() -> None:
+    assert parse(Retry, {"id": None}, at="retry[0]") == (Problem("retry[0].id", "input should be a valid string"),)
+
+
+def test_what_stands_in_free_form_stays_as_it_is() -> None:
+    found = parse(Subtask, {**SMALLEST[Subtask], "parameters": {"x": None}}, at="")
+    assert isinstance(found, Subtask)
+    assert found.parameters == {"x": None}

@@ -48,6 +48,12 @@ async def test_a_report_is_kept_to_a_bearable_length() -> None:
     assert len(ended.value.discovered[0]) < 9000
 
 
+async def test_a_report_may_say_null_where_it_has_nothing_to_say() -> None:
+    nothing = dict.fromkeys(("result", "error", "recommendations", "needs", "discovered"))
+    short = {"status": "done", "summary": "written"}
+    assert await ReportTool().run(short | nothing) == await ReportTool().run(short)
+
+
 @pytest.mark.parametrize(
     "given",
     [
