@@ -14,7 +14,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from anyio import create_task_group
+from anyio import CapacityLimiter, create_task_group
 
 from fleet.core.facts import Failure
 from fleet.ports import NO_EXTRAS, Broken, Extras, FleetError
@@ -102,10 +102,12 @@ class Box:
         merged: bool = True,
         cap: int,
         report: Path | None = None,
+        turn: CapacityLimiter | None = None,
     ) -> Finished:
         """Run a command to its end. Raises `Broken` when there was no box to run it in.
 
-        Where there is a pipe for a `report`, pytest is asked to write its own into it.
+        Where there is a pipe for a `report`, pytest is asked to write its own into it. A `turn` is waited for when
+        everything else is ready.
         """
         with ExitStack() as files:
             given = files.enter_context(memory_file(data)) if data else None
@@ -115,9 +117,8 @@ class Box:
             if self.settings.sandbox == "none":
                 environment = _bare_environment(self.settings, place, environment)
                 own = () if given is None else (given,)
-                bare = Launch(
-                    (*_gate(given), *argv), environment, cwd=place.tree, pass_fds=own, merged=merged, gated=True
-                )
+                gated = (*_gate(given), *argv)
+                bare = Launch(gated, environment, cwd=place.tree, pass_fds=own, merged=merged, gated=True, turn=turn)
                 return await run(bare, timeout_s=timeout_s, cap=cap)
             if place.decoy:
                 environment["PATH"] = f"{PROGRAMS}:{environment['PATH']}"
@@ -138,6 +139,7 @@ class Box:
                     merged=merged,
                     gated=True,
                     init=boxed.init,
+                    turn=turn,
                 )
                 guard = Guard(self.settings.limits, boxed.init, *_own_folders(place))
                 done = await _guarded(launch, guard, timeout_s=timeout_s, cap=cap)

@@ -21,18 +21,24 @@ from worktrees.box import Box, Place
 from worktrees.desk import exit_code
 from worktrees.heard import channel
 from worktrees.process import Finished
-from worktrees.settings import MIB
+from worktrees.settings import MIB, HandSettings
 
 TAIL = 4_000  # characters kept of a check's output in the journal
+MORE_BOXES = 10  # made ready or taken apart at one time; with 2 slots and quick checks that is half of the time
 CAP = 2 * MIB  # of what a check printed in its log; the middle is left out
 
 
 @dataclass(frozen=True, slots=True)
 class Checker:
-    """Checks are bound by the processor, so they have turns of their own, apart from the workers' commands."""
+    """Checks are bound by the processor, so they have turns of their own, apart from the workers' commands.
+
+    A check has its turn only while its command runs. Making a box and taking it apart is mostly waiting for the kernel,
+    and a few boxes beside those whose turn it is do that meanwhile.
+    """
 
     box: Box
     turns: CapacityLimiter
+    boxes: CapacityLimiter
     logs: Path | None = None
     listens: bool = True
     """Whether pytest is asked to say which tests it ran."""
@@ -45,7 +51,7 @@ class Checker:
         if criterion.run is None:
             why = "has no command; a named check must be filled in from the configuration first"
             return CheckRun(criterion=criterion.criterion, command="", passed=False, output=why)
-        async with self.turns:
+        async with self.boxes:
             done, heard = await self._listened(place, criterion.run, criterion.timeout_s)
         run = CheckRun(
             criterion=criterion.criterion,
@@ -65,11 +71,25 @@ class Checker:
 
     async def _listened(self, place: Place, command: str, timeout_s: float) -> tuple[Finished, RanTests | None]:
         if not self.listens:
-            return await self.box.run(place, self.box.shell(command), timeout_s=timeout_s, cap=CAP), None
+            return await self._boxed(place, command, timeout_s), None
         async with channel(place.scratch / "reports") as made:
-            script = self.box.shell(command)
-            done = await self.box.run(place, script, timeout_s=timeout_s, cap=CAP, report=made.path)
+            done = await self._boxed(place, command, timeout_s, made.path)
         return done, made.heard()
+
+    async def _boxed(self, place: Place, command: str, timeout_s: float, report: Path | None = None) -> Finished:
+        script = self.box.shell(command)
+        return await self.box.run(place, script, timeout_s=timeout_s, cap=CAP, report=report, turn=self.turns)
+
+
+def checker(box: Box, settings: HandSettings) -> Checker:
+    """As many commands at once as there are slots, and some boxes more."""
+    return Checker(
+        box,
+        CapacityLimiter(settings.check_slots),
+        CapacityLimiter(settings.check_slots + MORE_BOXES),
+        settings.check_logs,
+        settings.expected_tests,
+    )
 
 
 def _write(folder: Path, commit: Sha, run: CheckRun, output: bytes) -> str:

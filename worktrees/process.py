@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -64,6 +64,8 @@ class Launch:
     """The child runs `GATE` first; its standard input is the gate, and `input` is not used."""
     init: Callable[[], int | None] | None = None
     """Once the gate is reached: the process whose end is the end of everything in the box."""
+    turn: CapacityLimiter | None = None
+    """What a gated child has to have while it runs: not while it is made ready, nor while its box is taken apart."""
 
 
 class Leader(Protocol):
@@ -112,12 +114,14 @@ async def run(launch: Launch, *, timeout_s: float, cap: int, grace_s: float = 0.
         async with create_task_group() as drains:
             for pipe in child.pipes:
                 drains.start_soon(pipe.drain)
-            await child.open_gate(launch.init)
-            began = monotonic()
-            with move_on_after(timeout_s) as limit:
-                await wait_readable(child.pidfd)
-            timed_out = limit.cancelled_caught
-            seconds = monotonic() - began
+            await child.reach_gate(launch.init)
+            async with launch.turn or nullcontext():
+                child.open_gate()
+                began = monotonic()
+                with move_on_after(timeout_s) as limit:
+                    await wait_readable(child.pidfd)
+                timed_out = limit.cancelled_caught
+                seconds = monotonic() - began
             await child.stop(grace_s if timed_out else 0.0)
             drains.cancel_scope.deadline = current_time() + DRAIN_S
     finally:
@@ -201,6 +205,8 @@ class Child:
     gate: socket.socket | None = None
     init: int | None = None
     """A pidfd of the first process in the box: it ends last, when everything else in there has ended."""
+    ready: bool = False
+    """It waits at its gate."""
     late: bool = False
     """It never said that it is there."""
 
@@ -208,20 +214,28 @@ class Child:
     def exit_code(self) -> int:
         return -signal.SIGKILL if self.leader.returncode is None else self.leader.returncode
 
-    async def open_gate(self, init: Callable[[], int | None] | None) -> None:
-        """Let a gated child go on. One that ends before it reaches its gate is left to be reaped."""
+    async def reach_gate(self, init: Callable[[], int | None] | None) -> None:
+        """Wait for a gated child to say that it is there. One that ends before that is left to be reaped."""
         if self.gate is None:
             return
-        with self.gate, move_on_after(START_S) as limit:
+        with move_on_after(START_S) as limit:
             await wait_readable(self.gate)
             with suppress(ConnectionError):
                 if self.gate.recv(1) == READY:
                     pid = init() if init else None
                     self.init = None if pid is None else os.pidfd_open(pid)  # waits at its gate, so it is there
+                    self.ready = True
                     reached("a command waits at its gate")
-                    self.gate.sendall(GO)
-                    reached("a command runs")
         self.late = limit.cancelled_caught
+
+    def open_gate(self) -> None:
+        """Let a gated child go on, if it is there."""
+        if self.gate is None:
+            return
+        with self.gate, suppress(ConnectionError):
+            if self.ready:
+                self.gate.sendall(GO)
+                reached("a command runs")
 
     async def stop(self, grace_s: float) -> None:
         """Make sure that nobody of the group, and nobody of the box, is left. Harmless once the child is reaped."""

@@ -12,7 +12,7 @@ from fleet.core.facts import Failure, Member
 from fleet.core.ids import RunId, Sha, SubtaskId, attempt_ref
 from fleet.ports import Broken, Change, FleetError, Lease, Merged, Repository
 from worktrees.box import Box, Place, require
-from worktrees.checks import Checker
+from worktrees.checks import Checker, checker
 from worktrees.clean import DIFF_CAP
 from worktrees.commits import PATCH, pinned_change
 from worktrees.decoy import Decoys
@@ -147,9 +147,7 @@ async def open_workshop(
                 pool=Pool(store, run, settings, dresser),
                 overlays=Overlays(store, run, settings, dresser) if chosen.kind == "overlay" else None,
                 box=box,
-                checker=Checker(
-                    box, CapacityLimiter(settings.check_slots), settings.check_logs, settings.expected_tests
-                ),
+                checker=checker(box, settings),
                 integrator=StoreIntegrator(store, Person("fleet", settings.email)),
                 publisher=Publisher(store.git, target),
                 turns=CapacityLimiter(settings.box_commands),

@@ -3,11 +3,13 @@
 import os
 import socket
 import subprocess
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 
+import anyio
 import pytest
-from anyio import create_task_group, move_on_after
+from anyio import CapacityLimiter, create_task_group, fail_after, move_on_after
 
 from fleet.ports import Broken
 from worktrees.process import GATE, GO, READY, REFUSED, Finished, Launch, run
@@ -102,6 +104,22 @@ async def test_a_gated_command_gets_its_input_and_not_the_gate(tmp_path: Path) -
     argv = ("sh", "-c", GATE, "gate", str(tmp_path / "input"), "sh", "-c", script)
     done = await run(Launch(argv, ENV, merged=True, gated=True), timeout_s=20, cap=1000)
     assert done.stdout.decode() == f"go\ngo\ngo\n{tmp_path}/input\n4\n"
+
+
+async def test_a_gated_command_is_made_ready_before_its_turn_and_runs_in_it(tmp_path: Path) -> None:
+    turn = CapacityLimiter(1)
+    argv = ("sh", "-c", f"touch {tmp_path}/ready; {GATE}", "gate", "/dev/null", "touch", str(tmp_path / "ran"))
+    await turn.acquire_on_behalf_of("another")
+    async with create_task_group() as group:
+        group.start_soon(partial(run, timeout_s=20, cap=100), Launch(argv, ENV, gated=True, turn=turn))
+        with fail_after(20):
+            while not turn.statistics().tasks_waiting:  # noqa: ASYNC110 - another process is waited for
+                await anyio.sleep(0.005)
+        assert (tmp_path / "ready").exists()
+        assert not (tmp_path / "ran").exists()
+        turn.release_on_behalf_of("another")
+    assert (tmp_path / "ran").exists()
+    assert turn.borrowed_tokens == 0
 
 
 async def test_a_gated_command_that_never_gets_to_its_gate_is_reaped() -> None:
