@@ -7,10 +7,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fleet.core.ids import RunId, Sha, attempt_ref, base_ref, kept_ref, run_refs, tip_ref
-from worktrees.commits import PATCH
 from worktrees.git import Git, text
 from worktrees.integrator import landed_since
 from worktrees.overlays import FOLDER
+from worktrees.patches import PATCH
 from worktrees.publish import published_ref
 from worktrees.slots import remove_slots, slots_dir
 from worktrees.store import Store, stores_dir, try_lock

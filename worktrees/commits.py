@@ -27,6 +27,7 @@ from worktrees.leavings import Left, left_by
 from worktrees.message import Person, author_of, compose
 from worktrees.mount import Overlay
 from worktrees.objects import signed_now
+from worktrees.patches import PATCH
 from worktrees.scan import Finding, may_hold_secret, open_up, scan_changed, scan_tree, secrets_in, shown
 from worktrees.settings import HandSettings
 from worktrees.slot import Slot
@@ -39,7 +40,6 @@ GITLINK = "160000"
 GONE = "000000"
 PATCH_CAP = 16 * 1024 * 1024
 LISTED = 50  # paths named in a failure; the rest is counted
-PATCH = ("diff-tree", "-p", "-r", "--no-renames", "--no-ext-diff", "--no-textconv")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from fleet.points import reached
 from fleet.ports import FleetError
 from worktrees.git import Git, GitFailed, ask_git, serving, text
 from worktrees.objects import Objects
+from worktrees.patches import Patches
 from worktrees.refs import Refs
 from worktrees.target import Target
 
@@ -73,11 +74,13 @@ class Store:
     home: Path
     objects: Objects = field(init=False, compare=False, repr=False)
     refs: Refs = field(init=False, compare=False, repr=False)
+    patches: Patches = field(init=False, compare=False, repr=False)
     _turn: Lock = field(default_factory=Lock, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objects", Objects(self.git_dir))
         object.__setattr__(self, "refs", Refs(self.git))
+        object.__setattr__(self, "patches", Patches(self.git, self.objects))
 
     @property
     def git_dir(self) -> Path:
@@ -90,6 +93,7 @@ class Store:
     async def close(self) -> None:
         """End the git programs that stayed; those who only look never started one."""
         with CancelScope(shield=True):
+            await to_thread.run_sync(self.patches.close)
             await to_thread.run_sync(self.objects.close)
             await to_thread.run_sync(self.refs.close)
 

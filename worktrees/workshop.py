@@ -14,12 +14,11 @@ from fleet.ports import Broken, Change, FleetError, Lease, Merged, Repository
 from worktrees.box import Box, Place, require
 from worktrees.checks import Checker, checker
 from worktrees.clean import DIFF_CAP
-from worktrees.commits import PATCH, pinned_change
+from worktrees.commits import pinned_change
 from worktrees.decoy import Decoys
 from worktrees.desk import BoxDesk
 from worktrees.dress import Dresser
 from worktrees.forks import forks
-from worktrees.git import text
 from worktrees.include import gather
 from worktrees.integrator import StoreIntegrator
 from worktrees.lease import OverlayLease, SlotLease
@@ -93,7 +92,7 @@ class Workshop:
         return await pinned_change(self.store, attempt_ref(run, subtask, attempt))
 
     async def diff(self, base: Sha, commit: Sha) -> str:
-        return text(await self.store.git(*PATCH, base, commit, cap=DIFF_CAP))
+        return await self.store.patches.between(base, commit, cap=DIFF_CAP)
 
     async def tree(self, commit: Sha) -> Sha:
         objects = self.store.objects
