@@ -27,7 +27,7 @@ def commits_lines(view: dict[str, Any]) -> list[str]:
 
 
 def _share(part: int, whole: int) -> str:
-    return f"{part} ({part / whole:.0%})" if part else "0"
+    return f"{part / whole:.0%} ({part} of {whole})" if part else "0"
 
 
 def _short(name: str) -> str:

@@ -13,6 +13,7 @@ from rich.text import Text
 from dashboards.figures import duration, money, rate
 from dashboards.safe import safe
 from dashboards.words import waiting_line
+from fleet.core.incidents import rate_of
 from fleet.core.outages import in_words
 from fleet.core.plan import PLANNER
 from fleet.core.standing import standings
@@ -100,9 +101,8 @@ def _phase(attempt: Attempt) -> str:
 
 
 def _figures(state: RunState, now: float) -> str:
-    closed = [incident for incident in state.incidents if incident.closed_at is not None]
-    recovered = sum(bool(incident.recovered) for incident in closed)
+    recovered = rate_of(state.incidents)
     return (
-        f"agents {state.working()}/{state.policy.workers}   recovered {rate(recovered, len(closed))}   "
+        f"agents {state.working()}/{state.policy.workers}   recovered {rate(recovered.recovered, recovered.closed)}   "
         f"{money(state.spent.dollars)}   {duration(state.seconds(now))}"
     )

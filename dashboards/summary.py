@@ -3,8 +3,9 @@
 from dashboards.figures import duration, money, rate, tokens
 from dashboards.safe import safe
 from fleet.core.facts import Role
+from fleet.core.incidents import Incident, rate_of
 from fleet.core.outages import in_words
-from fleet.core.state import Incident, RunState
+from fleet.core.state import RunState
 from fleet.core.usage import Cost
 from fleet.core.views import commits_tested, run_word, spend_by_role, subtask_rows
 
@@ -81,15 +82,14 @@ def _story(incident: Incident) -> str:
 
 
 def _figures(state: RunState, now: float) -> list[str]:
-    closed = [incident for incident in state.incidents if incident.closed_at is not None]
-    recovered = sum(bool(incident.recovered) for incident in closed)
+    found = rate_of(state.incidents)
     simulated = " (simulated: priced as if real)" if state.simulated else ""
     landed = state.commits
     each = f", {money(state.spent.dollars / landed)} a landed subtask" if landed and state.spent.dollars else ""
     lines = [
         "",
         "Figures",
-        f"  recovered without a human  {rate(recovered, len(closed))}",
+        f"  recovered without a human  {rate(found.recovered, found.closed)}",
         f"  commits landed             {landed} in {_batches(state)}",
         f"  agents at once             {state.peak} at the peak, {state.policy.workers} allowed",
         f"  attempts                   {state.attempts}",

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dashboards.figures import duration, money, rate
+from dashboards.figures import duration, money
 from dashboards.safe import safe, safe_block
+from dashboards.stories import rates_lines, story_lines
 from dashboards.words import waiting_line
 
 
@@ -47,8 +48,6 @@ def runs_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def status_lines(status: dict[str, Any]) -> list[str]:
-    incidents = status["incidents"]
-    closed = incidents["recovered"] + incidents["unrecovered"]
     agents, subtasks = status["agents"], status["subtasks"]
     lines = [
         f"{safe(status['run'])}  {status['state']}{'  (simulated model)' if status['simulated'] else ''}",
@@ -57,7 +56,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         f"  agents     {agents['running']} running, {agents['peak']} at the peak, {agents['limit']} allowed",
         f"  attempts   {status['attempts']}",
         f"  commits    {status['commits']}",
-        f"  recovered  {rate(incidents['recovered'], closed)}",
+        *rates_lines(status["incidents"]),
         f"  cost       {money(status['cost_dollars'])}",
         f"  time       {duration(status['seconds'])}",
         f"  branch     {safe(status['result_branch'] or 'nothing landed yet')}",
@@ -88,13 +87,8 @@ def subtask_lines(view: dict[str, Any]) -> list[str]:
     for attempt in view["attempts"]:
         lines += _attempt_lines(attempt)
     lines += map(_batch_line, view["batches"])
-    for incident in view["incidents"]:
-        how = f"recovered by {incident['strategy']}" if incident["recovered"] else "not recovered without a human"
-        open_ = incident["recovered"] is None
-        lines.append(f"Incident {incident['number']} ({incident['class']}): {'open' if open_ else how}")
-        lines += [
-            f"  attempt {t['attempt']}  {t['class']}: {safe(t['summary'], limit=200)}" for t in incident["troubles"]
-        ]
+    for story in view["incidents"]:
+        lines += story_lines(story, evidence=0)  # it stands with the attempts
     return lines
 
 

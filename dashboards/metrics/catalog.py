@@ -139,11 +139,19 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = {
             "Incidents that closed: `recovered` without a human, or `unrecovered`.",
             ("class", "outcome"),
         ),
+        Metric(
+            "fleet_incidents_by_strategy",
+            "counter",
+            "Incidents that closed, once for each strategy chosen for it: `recovered` by that one, or `unrecovered`.",
+            ("strategy", "outcome"),
+        ),
         Metric("fleet_recoveries", "counter", "Incidents that recovered, by what did it.", ("strategy",)),
         Metric("fleet_incidents_open", "gauge", "Incidents that are open, in runs that have not ended."),
         Metric("fleet_incident_seconds", "histogram", "From a first failure to its recovery.", (), SECONDS),
         Metric(
-            "fleet_recovery_ratio", "gauge", "Recovered of closed incidents, over all runs; absent while none closed."
+            "fleet_recovery_ratio",
+            "gauge",
+            "Recovered of closed incidents, over all runs; absent while none closed. Of how many, the counters say.",
         ),
         Metric(
             "fleet_recent_incidents",

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from dashboards.metrics.catalog import CALL_REASONS, METRICS, MOST_NAMES, OTHER, WINDOWS
 from fleet.core import facts as f
-from fleet.core.state import Attempt, Incident, RunState
+from fleet.core.incidents import Incident, recovered_by, strategies_of
+from fleet.core.state import Attempt, RunState
 
 Labels = tuple[str, ...]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,63}")
@@ -216,6 +217,9 @@ class Tally:
             outcome = "recovered" if incident.recovered else "unrecovered"
             self._count("fleet_incidents_closed", incident.kind, outcome)
             self.incidents[outcome].add(incident.closed_at)
+            for strategy in sorted(strategies_of(incident)):
+                by_it = "recovered" if recovered_by(incident) == strategy else "unrecovered"
+                self._count("fleet_incidents_by_strategy", strategy, by_it)
             if incident.recovered and incident.strategy is not None:
                 self._count("fleet_recoveries", incident.strategy)
                 self.observe("fleet_incident_seconds", incident.closed_at - incident.opened_at)

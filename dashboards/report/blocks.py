@@ -93,7 +93,15 @@ class Commands:
     commands: Sequence[tuple[str, str]]
 
 
-Block = Words | Numbers | Table | Chart | Bars | Commands
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Lines as they stand, folded away below a title."""
+
+    title: str
+    lines: Sequence[str]
+
+
+Block = Words | Numbers | Table | Chart | Bars | Commands | Log
 
 
 @dataclass(frozen=True, slots=True)

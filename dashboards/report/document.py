@@ -14,17 +14,20 @@ from dashboards.report.blocks import (
     Commands,
     Document,
     Line,
+    Log,
     Number,
     Numbers,
     Section,
     Table,
     Words,
 )
-from dashboards.report.figures import Figures, Span
+from dashboards.report.figures import Figures, Span, Tried
+from dashboards.stories import story_lines
 from fleet.core.facts import Strategy
 
 SHORT = 10  # characters of a commit
 MOST_BARS = 40
+MOST_STORIES = 200
 HUMAN = frozenset({"failed", "blocked", "escalated"})
 HOW: dict[Strategy | None, str] = {
     "first": "first try",
@@ -173,9 +176,11 @@ def _recovery(told: Figures) -> Iterator[Block]:
         "handed to a human."
     )
     tried: list[list[Cell]] = [
-        [HOW[one.strategy], rate(one.landed, one.attempts), str(one.recovered)] for one in told.tried
+        [HOW[one.strategy], rate(one.landed, one.attempts) if one.attempts else "none", _recovered(one)]
+        for one in told.tried
     ]
-    yield Table("By strategy", ("strategy", "attempts that landed", "incidents recovered"), tried, frozenset({1, 2}))
+    head = ("strategy", "attempts that landed", "recovered, of the closed incidents it was chosen for")
+    yield Table("By strategy", head, tried, frozenset({1, 2}))
     if not told.kinds:
         return
     kinds: list[list[Cell]] = [
@@ -186,6 +191,16 @@ def _recovery(told: Figures) -> Iterator[Block]:
         [Code(span.subtask), f"{span.kind}: {span.summary}", str(span.failures), _end(span)] for span in told.incidents
     ]
     yield Table("Incidents", ("subtask", "what failed first", "failures", "how it ended"), stories, frozenset({2}))
+    for story in told.stories[:MOST_STORIES]:
+        title, *lines = story_lines(story)
+        yield Log(title, lines)
+    if len(told.stories) > MOST_STORIES:
+        more = len(told.stories) - MOST_STORIES
+        yield Words(f"{more} more incidents are told by `fleet show {told.run} --incident N`.")
+
+
+def _recovered(one: Tried) -> str:
+    return rate(one.recovered, one.closed) if one.closed else ""
 
 
 def _end(span: Span) -> str:

@@ -7,14 +7,17 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fleet.core import facts as f
 from fleet.core.evolve import evolve
 from fleet.core.ids import Sha, SubtaskId
+from fleet.core.incidents import STRATEGIES, Incident, Rate, Rates, rates_of
 from fleet.core.standing import OVER, Standing, standings
-from fleet.core.state import Incident, RunState
+from fleet.core.state import RunState
+from fleet.core.stories import stories, story_view
 from fleet.core.usage import Spend
-from fleet.core.views import recovery_rate, run_word, spend_by_role
+from fleet.core.views import run_word, spend_by_role
 
 Point = tuple[float, float]
 STEPS = (
@@ -76,6 +79,8 @@ class Tried:
     landed: int
     recovered: int
     """Incidents that it recovered."""
+    closed: int
+    """Incidents for which it was chosen, and that closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +168,6 @@ class Figures:
     commits: int
     batches: int
     red_batches: int
-    recovery_rate: float | None
     recovered: int
     closed: int
     dollars: float | None
@@ -177,6 +181,8 @@ class Figures:
     kinds: Sequence[Kind]
     spending: Sequence[Spending]
     incidents: Sequence[Span]
+    stories: Sequence[dict[str, Any]]
+    """Of the incidents, from failure to end."""
     timeline: Timeline
 
 
@@ -210,7 +216,7 @@ class _Clock:
 def _told(
     state: RunState, timeline: Timeline, landed_at: dict[SubtaskId, float], clock: _Clock, now: float, *, alive: bool
 ) -> Figures:
-    closed = [incident for incident in state.incidents if incident.closed_at is not None]
+    rates = rates_of(state.incidents)
     dollars = state.spent.dollars
     return Figures(
         run=state.run,
@@ -235,9 +241,8 @@ def _told(
         commits=state.commits,
         batches=state.landing.batches,
         red_batches=state.landing.red,
-        recovery_rate=recovery_rate(state.incidents),
-        recovered=sum(bool(incident.recovered) for incident in closed),
-        closed=len(closed),
+        recovered=rates.total.recovered,
+        closed=rates.total.closed,
         dollars=dollars,
         dollars_a_landed=dollars / state.commits if dollars is not None and state.commits else None,
         landed=_landed(state, landed_at),
@@ -245,10 +250,11 @@ def _told(
         questions=[Asked(q.id, q.about, q.text, q.options) for q in state.open_questions()],
         warnings=state.warnings,
         red_base=[check.command for check in state.red_base],
-        tried=_tried(state),
-        kinds=_kinds(state),
+        tried=_tried(state, rates),
+        kinds=_kinds(rates),
         spending=[_spending(role, spend) for role, spend in spend_by_role(state).items()],
         incidents=[_span(incident, clock) for incident in state.incidents],
+        stories=[story_view(story) for story in stories(state, now)],
         timeline=timeline,
     )
 
@@ -300,27 +306,26 @@ def _why(state: RunState, id_: SubtaskId) -> str:
     return f"{failures[-1].kind}: {failures[-1].summary}" if failures else ""
 
 
-def _tried(state: RunState) -> list[Tried]:
+def _tried(state: RunState, rates: Rates) -> list[Tried]:
     attempts, landed = Counter[f.Strategy](), Counter[f.Strategy]()
     for subtask in state.subtasks.values():
         for attempt in subtask.attempts:
             attempts[attempt.strategy] += 1
             landed[attempt.strategy] += attempt.landed is not None
-    recovered = Counter(incident.strategy for incident in state.incidents if incident.recovered)
-    order: tuple[f.Strategy, ...] = ("first", "retry", "resolve", "alternative", "split", "human")
-    return [Tried(name, attempts[name], landed[name], recovered[name]) for name in order if attempts[name]]
-
-
-def _kinds(state: RunState) -> list[Kind]:
-    kinds = list(dict.fromkeys(incident.kind for incident in state.incidents))
+    order: tuple[f.Strategy, ...] = ("first", *STRATEGIES, "human")
+    none = Rate(0, 0)
+    found = {name: rates.by_strategy.get(name, none) for name in order}
     return [
-        Kind(
-            kind,
-            opened=sum(incident.kind == kind for incident in state.incidents),
-            recovered=sum(incident.kind == kind and incident.recovered is True for incident in state.incidents),
-            unrecovered=sum(incident.kind == kind and incident.recovered is False for incident in state.incidents),
-        )
-        for kind in kinds
+        Tried(name, attempts[name], landed[name], rate.recovered, rate.closed)
+        for name, rate in found.items()
+        if attempts[name] or rate.closed
+    ]
+
+
+def _kinds(rates: Rates) -> list[Kind]:
+    return [
+        Kind(kind, opened=opened, recovered=rate.recovered, unrecovered=rate.closed - rate.recovered)
+        for kind, (opened, rate) in rates.by_class.items()
     ]
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import assert_never
 
-from dashboards.report.blocks import Bars, Block, Cell, Chart, Code, Commands, Document, Numbers, Table, Words
+from dashboards.report.blocks import Bars, Block, Cell, Chart, Code, Commands, Document, Log, Numbers, Table, Words
 from dashboards.report.svg import sparkline
 from dashboards.safe import safe, safe_block
 
@@ -32,7 +32,7 @@ def _document(document: Document) -> Iterator[str]:
             yield ""
 
 
-def _block(block: Block) -> Iterator[str]:
+def _block(block: Block) -> Iterator[str]:  # noqa: C901, PLR0912 - one case a block
     match block:
         case Words(text=text, quoted=True):
             yield "\n".join(f"> {_text(line)}" for line in safe_block(text, lines=LINES).splitlines())
@@ -59,8 +59,17 @@ def _block(block: Block) -> Iterator[str]:
         case Commands(commands=commands):
             for command, what in commands:
                 yield f"- {_code(command)}: {_text(what)}"
+        case Log():
+            yield from _log(block)
         case _:
             assert_never(block)
+
+
+def _log(log: Log) -> Iterator[str]:
+    """Between fences, which no line of it can close."""
+    yield f"**{_text(log.title)}**\n\n```text"
+    yield from (safe_block(line).replace("`", "'") for line in log.lines)
+    yield "```"
 
 
 def _cell(cell: Cell) -> str:

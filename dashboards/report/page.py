@@ -16,6 +16,7 @@ from dashboards.report.blocks import (
     Code,
     Commands,
     Document,
+    Log,
     Number,
     Numbers,
     Section,
@@ -70,6 +71,9 @@ def _block(block: Block, numbers: Iterator[int]) -> str:
         case Commands(commands=commands):
             items = (f"<dt><code>{_text(command)}</code></dt><dd>{_text(what)}</dd>" for command, what in commands)
             return f'<dl class="commands">{"".join(items)}</dl>'
+        case Log():
+            lines = "\n".join(escape(safe_block(line)) for line in block.lines)
+            return f"<details><summary>{_text(block.title)}</summary><pre>{lines}</pre></details>"
         case _:
             assert_never(block)
 

@@ -26,6 +26,9 @@ table { border-collapse: collapse; width: 100%; font-size: .92rem; overflow-wrap
 caption, figcaption { text-align: left; font-weight: 600; padding: .3rem 0; }
 th, td { text-align: left; vertical-align: top; padding: .35rem .7rem .35rem 0; border-bottom: 1px solid var(--rule); }
 tbody th { font-weight: 400; } .number { text-align: right; font-variant-numeric: tabular-nums; }
+details { margin: .5rem 0; } summary { cursor: pointer; } summary:focus-visible { outline: 2px solid var(--c0); }
+pre { margin: .4rem 0; padding: .7rem 1rem; background: var(--soft); overflow-x: auto; white-space: pre-wrap;
+  font: .85rem/1.45 ui-monospace, monospace; }
 figure { margin: 1.2rem 0; } figure > svg { width: 100%; height: auto; display: block; } figure p { margin: .2rem 0; }
 svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
 .grid, .axis { stroke: var(--rule); fill: none; } .mark { stroke: var(--dim); stroke-dasharray: 2 4; fill: none; }

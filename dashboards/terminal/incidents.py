@@ -1,11 +1,14 @@
 """Incidents: what went wrong, open ones first, each with how it recovered or who has to help."""
 
 from dashboards.figures import rate
+from dashboards.stories import story_lines
 from dashboards.summary import HOW
 from dashboards.terminal.lines import Column, Line, Page, Span, Wish, head, matches, row, shown, widths
 from dashboards.terminal.words import age, clock_in
+from fleet.core.incidents import Incident, rate_of
 from fleet.core.standing import standings
-from fleet.core.state import Incident, RunState
+from fleet.core.state import RunState
+from fleet.core.stories import story_of, story_view
 
 COLUMNS = (
     Column("state", 15),
@@ -18,14 +21,9 @@ COLUMNS = (
 )
 
 
-def counted(incidents: tuple[Incident, ...]) -> tuple[int, int]:
-    """How many recovered, of how many that closed."""
-    closed = [incident for incident in incidents if incident.closed_at is not None]
-    return sum(bool(incident.recovered) for incident in closed), len(closed)
-
-
 def recovery(state: RunState) -> str:
-    return rate(*counted(state.incidents))
+    found = rate_of(state.incidents)
+    return rate(found.recovered, found.closed)
 
 
 def incidents_page(state: RunState, now: float, wish: Wish) -> Page:
@@ -39,7 +37,7 @@ def incidents_page(state: RunState, now: float, wish: Wish) -> Page:
         return row(COLUMNS, widths(COLUMNS, width), _cells(state, incident, now, where.get(incident.subtask, "")))
 
     return Page(
-        keys=[f"s:{incident.subtask}" for incident in ordered],
+        keys=[f"i{incident.number}:{incident.subtask}" for incident in ordered],
         draw=draw,
         head=lambda width: head(COLUMNS, widths(COLUMNS, width)),
         empty="nothing matches" if wish.needle else "nothing has failed",
@@ -72,3 +70,12 @@ def _how(incident: Incident, where: str) -> str:
     if incident.strategy == "human" and not incident.recovered:
         return "a human was asked"
     return HOW[incident.strategy]
+
+
+def story_text(state: RunState, number: int, now: float) -> tuple[str, str] | None:
+    """The story of an incident: its title, and what is to be read."""
+    incident = next((one for one in state.incidents if one.number == number), None)
+    if incident is None:
+        return None
+    title, *lines = story_lines(story_view(story_of(state, incident, now)))
+    return title, "\n".join(lines)

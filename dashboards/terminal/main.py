@@ -130,6 +130,9 @@ class Main(View):
 
     def on_listing_chosen(self, message: Listing.Chosen) -> None:
         kind, _, rest = self.key_here().partition(":")
+        if message.key.startswith("i"):
+            self.fleet.open_incident(int(message.key[1:].partition(":")[0]))
+            return
         match kind:
             case "s":
                 self.fleet.open_subtask(rest)

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from fleet.errors import FleetError, UsageError
 
 if TYPE_CHECKING:
     from fleet.core.state import RunState
+    from fleet.folders import RunFolder
 
 Subtask = Annotated[str, typer.Argument(help="The id of a subtask.")]
 Number = Annotated[int | None, typer.Option("--attempt", "-n", help="Which attempt; the last by default.")]
@@ -58,7 +60,7 @@ def status(run: RunArgument = None, as_json: AsJson = False) -> None:
     \b
     Examples:
       fleet status
-      fleet status RUN --json | jq .recovery_rate
+      fleet status RUN --json | jq .incidents.by_strategy
     """
     from dashboards.tables import status_lines
     from fleet.core.views import status as view
@@ -72,40 +74,87 @@ def status(run: RunArgument = None, as_json: AsJson = False) -> None:
 
 
 def show_subtask(
-    subtask: Annotated[str | None, typer.Argument(help="The id of a subtask.")] = None,
+    subtask: Annotated[str | None, typer.Argument(help="The id of a subtask, or the name of a run.")] = None,
     run: RunName = None,
     versions: Annotated[
         str | None, typer.Option("--plan", help="Instead: what versions N..M of the plan changed.")
     ] = None,
+    incident: Annotated[
+        int | None, typer.Option("--incident", "-i", help="Instead: the story of incident N, with its evidence.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """One subtask: attempts, checks, failures. Or the plan's versions, each with its reason.
+    """One subtask: attempts, checks, failures. Or a run: what failed, what was tried, what worked.
+
+    The story of an incident goes from its failure and the evidence over each remedy (who chose it, which worker and
+    model tried it, what came of it, what it cost) to its end. --plan shows the plan's versions, each with its reason.
 
     \b
     Examples:
       fleet show tokens
       fleet show tokens --run RUN --json
+      fleet show RUN                   every incident of a run, and how many recovered
+      fleet show RUN --incident 3      one of them, with its evidence
       fleet show --plan 1..3           what the second and the third version changed
     """
     from dashboards.tables import subtask_lines
     from fleet.core.views import subtask_view
 
-    folder = the_run(run)
+    if versions is not None and incident is not None:
+        raise UsageError("--plan and --incident show different things; choose one of them")
+    folder, id_ = _meant(subtask, run)
     state = folder.state()
     if versions is not None:
         _show_versions(state, versions, as_json=as_json)
         return
-    if subtask is None:
-        raise UsageError(
-            "name a subtask, or --plan N..M for the versions of the plan; `fleet status` lists the subtasks"
-        )
-    said = subtask_view(state, the_subtask(state, subtask), time.time())
+    if id_ is None or incident is not None:
+        _show_run(state, incident, alive=folder.alive, as_json=as_json)
+        return
+    said = subtask_view(state, the_subtask(state, id_), time.time())
     for check in (check for attempt in said["attempts"] for check in attempt["checks"] if check["log"]):
         check["log"] = str(folder.path / check["log"])
     if as_json:
         show_json(said)
     else:
         show(subtask_lines(said))
+
+
+def _meant(name: str | None, run: str | None) -> tuple[RunFolder, str | None]:
+    """The run, and the subtask in it: a name is a subtask's, or else a run's."""
+    from fleet.folders import RunFolder, find_run, runs_dir
+
+    if name is None or run is not None:
+        return the_run(run), name
+    named = RunFolder(runs_dir(state_dir()) / name)
+    if "/" in name or not named.journal.is_file():
+        return the_run(None), name
+    with suppress(FleetError):  # there is no other run, or none that can be read
+        latest = the_run(None)
+        if latest.state().plan.subtask(name) is not None:
+            return latest, name
+    return find_run(state_dir(), name), None
+
+
+def _show_run(state: RunState, number: int | None, *, alive: bool, as_json: bool) -> None:
+    """A run's incidents, or one of them."""
+    from dashboards.stories import run_lines, story_lines
+    from fleet.core.views import run_view
+
+    said = run_view(state, time.time(), alive=alive)
+    if number is None:
+        if as_json:
+            show_json(said)
+        else:
+            show(run_lines(said))
+        return
+    story = next((story for story in said["incidents"] if story["number"] == number), None)
+    if story is None:
+        there = f"it has {len(said['incidents'])}, numbered from 1" if said["incidents"] else "nothing failed in it"
+        raise UsageError(f"{state.run} has no incident {number}: {there}")
+    if as_json:
+        show_json(story)
+    else:
+        show(story_lines(story))
 
 
 def _show_versions(state: RunState, versions: str, *, as_json: bool) -> None:

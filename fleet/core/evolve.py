@@ -8,19 +8,18 @@ from dataclasses import replace
 from typing import assert_never
 
 from fleet.core import facts as f
-from fleet.core import planners, queue, reviews
+from fleet.core import incidents, planners, queue, reviews
 from fleet.core.areas import Area, in_charge, inside, planning_of
 from fleet.core.ids import QuestionId, SubtaskId
+from fleet.core.incidents import POLICY, Chosen, Trouble
 from fleet.core.plan import PLANNER, Plan
 from fleet.core.revision import Revision, apply
 from fleet.core.state import (
     Attempt,
-    Incident,
     Outage,
     Question,
     RunState,
     SubtaskState,
-    Trouble,
     Version,
 )
 from fleet.core.usage import Cost, Spend
@@ -123,7 +122,7 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
         case f.Paused() | f.Unpaused():
             return replace(state, paused=isinstance(fact, f.Paused))
         case f.DrainRequested():
-            return replace(state, draining=True)
+            return replace(state, draining_at=fact.at if state.draining_at is None else state.draining_at)
         case f.CancelRequested():
             return _cancelled(state, fact)
         case f.LimitsChanged():
@@ -143,8 +142,8 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
 
 def _engine_started(state: RunState, fact: f.EngineStarted) -> RunState:
     idle = _each_attempt(state, lambda attempt: replace(attempt, working=False))
-    taken = replace(idle, epoch=fact.epoch, draining=False, sandbox=fact.sandbox or state.sandbox)
-    fresh = replace(taken, service={})  # its calls will find out anew
+    taken = replace(idle, epoch=fact.epoch, draining_at=None, sandbox=fact.sandbox or state.sandbox)
+    fresh = replace(taken, base_url=fact.base_url, service={})  # its calls will find out anew
     doubted = replace(fresh, doubt=state.doubt + state.held, held=Cost())  # nothing, where the last engine said goodbye
     return replace(doubted, active_s=state.seconds(state.last_at), engine_since=fact.at)
 
@@ -192,7 +191,7 @@ def _publish_failed(state: RunState, fact: f.PublishFailed) -> RunState:
 
 
 def _ended(state: RunState, fact: f.RunEnded) -> RunState:
-    closed = _close_incidents(state, of=None, recovered=False, strategy=None, at=fact.at)
+    closed = _gave_up(state, None, "ended", fact.at)
     ended = replace(closed, ending=fact.ending, ending_why=fact.why, ended_at=fact.at)
     return planners.all_closed(replace(ended, active_s=state.seconds(fact.at), engine_since=None, held=Cost()))
 
@@ -221,7 +220,7 @@ def _revised(state: RunState, fact: f.PlanRevised) -> RunState:
         if not plan.goal:
             plan = plan.model_copy(update={"goal": state.goal, "plan_id": state.run})
         state = _with_plan(state, plan, at=fact.at, by=fact.by, why=revision.assessment, area=fact.area)
-    state = _with_standings(state, revision, fact.at)
+    state = _with_standings(state, fact)
     for ask in revision.ask:
         state = _asked(state, ask.about, ask.question, ask.options, "", by=fact.by, at=fact.at, area=fact.area)
     if fact.call is None:  # a person's: what the planner is at goes on
@@ -270,20 +269,35 @@ def _rejected(state: RunState, fact: f.PlanRejected) -> RunState:
     return state
 
 
-def _with_standings(state: RunState, revision: Revision, at: float) -> RunState:
+def _with_standings(state: RunState, fact: f.PlanRevised) -> RunState:
+    revision, at = fact.revision, fact.at
     retried = {retry.id: retry.guidance for retry in revision.retry}
     for id_ in (*(split.id for split in revision.split), *(drop.id for drop in revision.drop), *retried):
         state = _moot(state, id_, answer="the plan went on without an answer", by="planner")
     for split in revision.split:
+        state = _remedied_by(state, fact, split.id, "split", split.why)
         state = _split(state, split.id, tuple(part.id for part in split.into))
         state = _emptied(state, split.id, "its area was split")
     for id_ in dict.fromkeys((*(change.id for change in revision.revise), *retried)):
+        state = _remedied_by(state, fact, id_, "alternative", retried.get(id_, ""))
         state = _put(state, _again(state.subtasks[id_], retried.get(id_, "")))
     for drop in revision.drop:
         dropped = replace(state.subtasks[drop.id], dropped=drop.why, failure=None, question=None)
-        state = _close_incidents(_put(state, dropped), of=drop.id, recovered=False, strategy=None, at=at)
+        state = _gave_up(_put(state, dropped), drop.id, "dropped", at)
         state = _emptied(state, drop.id, "its area was dropped")
     return state
+
+
+def _remedied_by(state: RunState, fact: f.PlanRevised, id_: SubtaskId, strategy: f.Strategy, why: str) -> RunState:
+    """What a planner chose about a failure. A person who does so helps: from there on it is no recovery."""
+    subtask = state.subtasks[id_]
+    if subtask.failure is None:
+        return state
+    if fact.call is None:
+        return _gave_up(state, id_, "helped", fact.at)
+    said = why or fact.revision.assessment
+    chosen = Chosen(strategy, fact.by, fact.at, len(subtask.attempts), state.plan.version, said)
+    return replace(state, incidents=incidents.remedied(state.incidents, id_, chosen))
 
 
 def _emptied(state: RunState, area: SubtaskId, why: str) -> RunState:
@@ -464,22 +478,23 @@ def _failed(state: RunState, id_: SubtaskId, failure: f.Failure, report: f.Repor
         state = replace(state, landing=queue.without(state.landing, [id_], guilty=guilty))
     if failure.kind == "spent":  # stopped, not failed: nothing is to be recovered from
         return state
-    return _in_trouble(state, Trouble(subtask=id_, attempt=number, kind=failure.kind, summary=failure.summary), at)
+    trouble = Trouble(subtask=id_, attempt=number, kind=failure.kind, summary=failure.summary)
+    return replace(state, incidents=incidents.failed(state.incidents, trouble, at))
 
 
 def _remedied(state: RunState, fact: f.RemedyChosen) -> RunState:
     subtask = state.subtasks[fact.subtask]
     match fact.remedy:
-        case "retry":
-            again = replace(subtask, failure=None, remedy=None, not_before=fact.not_before, strategy="retry")
+        case "retry" | "resolve":
+            again = replace(subtask, failure=None, remedy=None, not_before=fact.not_before, strategy=fact.remedy)
+            if fact.remedy == "resolve":
+                again = replace(again, guidance=fact.guidance)
+            chosen = Chosen(fact.remedy, POLICY, fact.at, after=fact.number, not_before=fact.not_before)
+            state = replace(state, incidents=incidents.remedied(state.incidents, subtask.id, chosen))
             return _put(state, again)
-        case "resolve":
-            anew = replace(subtask, failure=None, remedy=None, not_before=fact.not_before, strategy="resolve")
-            return _put(state, replace(anew, guidance=fact.guidance))
         case "skip":
             state = _put(state, replace(subtask, skipped=True, failure=None))
-            state = _close_incidents(state, of=subtask.id, recovered=False, strategy=None, at=fact.at)
-            return planners.told(state, subtask.id, fact.at, urgent=False)
+            return planners.told(_gave_up(state, subtask.id, "skipped", fact.at), subtask.id, fact.at, urgent=False)
         case "planner":
             return planners.told(_put(state, replace(subtask, remedy="planner")), subtask.id, fact.at, urgent=True)
         case _:
@@ -513,12 +528,13 @@ def _landed(state: RunState, member: f.Member, at: float) -> RunState:
         state, member.subtask, lambda attempt: replace(attempt, landed=member.commit, tested=member.tested, ended_at=at)
     )
     state = _put(state, replace(state.subtasks[member.subtask], landed=member.commit, failure=None))
-    state = _close_incidents(state, of=member.subtask, recovered=True, strategy=strategy, at=at)
+    over = incidents.recovered(state.incidents, member.subtask, strategy, at, parts=False)
     parent = state.subtasks[member.subtask].parent
     while parent is not None and _reached(state, parent):
-        state = _close_incidents(state, of=parent, recovered=True, strategy="split", at=at)
+        how: f.Strategy = "human" if incidents.helped(over, _family(state, parent)) else "split"
+        over = incidents.recovered(over, parent, how, at, parts=True)
         parent = state.subtasks[parent].parent
-    return planners.told(state, member.subtask, at, urgent=False)
+    return planners.told(replace(state, incidents=over), member.subtask, at, urgent=False)
 
 
 def _reached(state: RunState, id_: SubtaskId) -> bool:
@@ -529,30 +545,18 @@ def _reached(state: RunState, id_: SubtaskId) -> bool:
     return subtask.landed is not None
 
 
+def _family(state: RunState, id_: SubtaskId) -> list[SubtaskId]:
+    """The parts a subtask was split into, and theirs."""
+    return [one for part in state.subtasks[id_].parts for one in (part, *_family(state, part))]
+
+
 # ---- incidents ------------------------------------------------------------------------------------------------------
 
 
-def _in_trouble(state: RunState, trouble: Trouble, at: float) -> RunState:
-    for index, incident in enumerate(state.incidents):
-        if incident.closed_at is None and incident.subtask == trouble.subtask:
-            longer = replace(incident, troubles=(*incident.troubles, trouble))
-            return replace(state, incidents=(*state.incidents[:index], longer, *state.incidents[index + 1 :]))
-    number = len(state.incidents) + 1
-    new = Incident(number=number, subtask=trouble.subtask, kind=trouble.kind, opened_at=at, troubles=(trouble,))
-    return replace(state, incidents=(*state.incidents, new))
-
-
-def _close_incidents(
-    state: RunState, *, of: SubtaskId | None, recovered: bool, strategy: f.Strategy | None, at: float
+def _gave_up(
+    state: RunState, id_: SubtaskId | None, closing: incidents.Closing, at: float, *, question: QuestionId | None = None
 ) -> RunState:
-    """Close the open incident of a subtask; of all, where it is None."""
-
-    def closed(incident: Incident) -> Incident:
-        if incident.closed_at is not None or of not in {None, incident.subtask}:
-            return incident
-        return replace(incident, closed_at=at, recovered=recovered, strategy=strategy)
-
-    return replace(state, incidents=tuple(map(closed, state.incidents)))
+    return replace(state, incidents=incidents.given_up(state.incidents, id_, closing, at, question=question))
 
 
 # ---- people ---------------------------------------------------------------------------------------------------------
@@ -579,7 +583,7 @@ def _asked(
     if about is None:
         return state
     state = _put(state, replace(state.subtasks[about], question=id_))
-    return _close_incidents(state, of=about, recovered=False, strategy="human", at=at)
+    return _gave_up(state, about, "asked", at, question=id_)
 
 
 def _answered(state: RunState, fact: f.QuestionAnswered) -> RunState:
@@ -607,6 +611,7 @@ def _moot(state: RunState, id_: SubtaskId, *, answer: str, by: str) -> RunState:
 def _retry_requested(state: RunState, fact: f.RetryRequested) -> RunState:
     subtask = state.subtasks[fact.subtask]
     state = _moot(state, fact.subtask, answer=f"retry {fact.guidance}".strip(), by=fact.by)
+    state = _gave_up(state, fact.subtask, "helped", fact.at)
     again = replace(
         subtask,
         failure=None,
@@ -651,7 +656,7 @@ def _rolled_back(state: RunState, fact: f.RollbackStarted) -> RunState:
             state = _moot(state, subtask.id, answer="the rollback plan runs", by="fleet")
             given_up = replace(state.subtasks[subtask.id], dropped=fact.why, failure=None, question=None)
             state = _put(state, given_up)
-    state = _close_incidents(state, of=None, recovered=False, strategy=None, at=fact.at)
+    state = _gave_up(state, None, "rolled back", fact.at)
     plan = state.plan.model_copy(
         update={"version": state.plan.version + 1, "subtasks": (*state.plan.subtasks, *undo.subtasks)}
     )

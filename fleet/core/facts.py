@@ -160,6 +160,8 @@ class EngineStarted(Happened):
     version: str
     sandbox: str | None = None
     """How commands run from now on; None: as before."""
+    base_url: str | None = None
+    """The models' service that the command line named; None: as the configuration says."""
 
 
 class EngineStopped(Happened):

@@ -12,7 +12,6 @@ from fleet.core.facts import (
     CheckRun,
     Ending,
     Failure,
-    FailureKind,
     Member,
     Remedy,
     Report,
@@ -21,6 +20,7 @@ from fleet.core.facts import (
     Strategy,
 )
 from fleet.core.ids import QuestionId, RunId, Sha, SubtaskId
+from fleet.core.incidents import Incident
 from fleet.core.plan import PLANNER, Plan, Subtask
 from fleet.core.policy import Policy
 from fleet.core.usage import NOTHING, Cost, Spend
@@ -150,31 +150,6 @@ class Outage:
     since: float
     heard: bool = True
     """Whether anything was heard of it since a human answered a question about it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """One failure within an incident."""
-
-    subtask: SubtaskId
-    attempt: int
-    kind: FailureKind
-    summary: str
-
-
-@dataclass(frozen=True, slots=True)
-class Incident:
-    """From a failure to its recovery, or to the point where a human had to help."""
-
-    number: int
-    subtask: SubtaskId
-    kind: FailureKind
-    opened_at: float
-    troubles: tuple[Trouble, ...]
-    closed_at: float | None = None
-    recovered: bool | None = None
-    strategy: Strategy | None = None
-    """What recovered it, or `human` where it was handed over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +293,8 @@ class RunState:
     sandbox: str
     simulated: bool
     tip: Sha
+    base_url: str | None = None
+    """The models' service that its engine was told of on the command line."""
     published: Sha | None = None
     publish_not_before: float = 0.0
     publish_failures: int = 0
@@ -369,7 +346,8 @@ class RunState:
     """What a person saw and did not approve: only a person can."""
     reviews: tuple[Review, ...] = ()
     paused: bool = False
-    draining: bool = False
+    draining_at: float | None = None
+    """Since when nothing new begins, and the program ends once what runs is done."""
     cancelled: bool = False
     ending: Ending | None = None
     ending_why: str = ""
@@ -392,6 +370,10 @@ class RunState:
     def done(self) -> int:
         """Subtasks that are done: as commits, or without any."""
         return self.commits + sum(subtask.unchanged for subtask in self.subtasks.values())
+
+    @property
+    def draining(self) -> bool:
+        return self.draining_at is not None
 
     @property
     def ended(self) -> bool:

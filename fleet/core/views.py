@@ -1,6 +1,5 @@
 """Views: the state as others read it — the planner's shared state, and the status a script or a person asks for."""
 
-from collections import Counter
 from typing import Any
 
 from fleet.core.approval import awaits_approval, concerns, waiting
@@ -10,10 +9,12 @@ from fleet.core.calling import planner_is_lost
 from fleet.core.facts import Role
 from fleet.core.flat import is_flat
 from fleet.core.ids import SubtaskId
+from fleet.core.incidents import Incidents, Rate, rates_of
 from fleet.core.outages import in_words
 from fleet.core.plan import Subtask
 from fleet.core.standing import Standing, counts, standing, standings
-from fleet.core.state import Incident, Outage, Question, Review, RunState, SubtaskState, Tried
+from fleet.core.state import Outage, Question, Review, RunState, SubtaskState, Tried
+from fleet.core.stories import stories, story_of, story_view
 from fleet.core.usage import Spend
 
 EVIDENCE = 3_000  # characters of evidence a planner sees of one failure
@@ -157,8 +158,7 @@ def status(state: RunState, now: float, *, alive: bool) -> dict[str, Any]:
             "red": state.landing.red,
             "gate_runs": sum(tried.gate_runs for tried in state.landing.tried),
         },
-        "incidents": incident_counts(state),
-        "recovery_rate": recovery_rate(state.incidents),
+        "incidents": incident_counts(state.incidents),
         "tokens": {role: _tokens(spend) for role, spend in spend_by_role(state).items()},
         "cost_dollars": state.spent.dollars,
         "cost_by_role": {role: spend.dollars for role, spend in spend_by_role(state).items()},
@@ -183,6 +183,19 @@ def status(state: RunState, now: float, *, alive: bool) -> dict[str, Any]:
         "waiting_for_approval": {id_: list(concerns(state.spec(id_), state.policy)) for id_ in waiting(state)},
         "reviews": [review_view(review) for review in state.reviews],
         "planner": planner_health(state, now),
+    }
+
+
+def run_view(state: RunState, now: float, *, alive: bool) -> dict[str, Any]:
+    """What `fleet show RUN --json` prints: how the run is, and the story of everything that failed."""
+    return {
+        "run": state.run,
+        "state": run_word(state, now, alive=alive),
+        "goal": state.plan.goal or state.goal,
+        "simulated": state.simulated,
+        "subtasks": dict(sorted(counts(state, now).items())),
+        "rates": incident_counts(state.incidents),
+        "incidents": [story_view(story) for story in stories(state, now)],
     }
 
 
@@ -246,27 +259,25 @@ def _tokens(spend: Spend) -> dict[str, int]:
     return {"calls": spend.calls, **spend.usage.model_dump()}
 
 
-def recovery_rate(incidents: tuple[Incident, ...]) -> float | None:
-    """Recovered of closed; None where nothing closed, because there is no rate without its denominator."""
-    closed = [incident for incident in incidents if incident.closed_at is not None]
-    return sum(bool(incident.recovered) for incident in closed) / len(closed) if closed else None
-
-
-def incident_counts(state: RunState) -> dict[str, Any]:
-    closed = [incident for incident in state.incidents if incident.closed_at is not None]
-    recovered = [incident for incident in closed if incident.recovered]
-    by_kind: dict[str, dict[str, int]] = {}
-    for incident in state.incidents:
-        row = by_kind.setdefault(incident.kind, {"opened": 0, "recovered": 0, "unrecovered": 0})
-        row["opened"] += 1
-        if incident.closed_at is not None:
-            row["recovered" if incident.recovered else "unrecovered"] += 1
+def incident_counts(incidents: Incidents) -> dict[str, Any]:
+    """What became of incidents: each rate with what it is a rate of, None where nothing closed."""
+    rates = rates_of(incidents)
     return {
-        "opened": len(state.incidents),
-        "recovered": len(recovered),
-        "unrecovered": len(closed) - len(recovered),
-        "by_class": by_kind,
-        "by_strategy": dict(Counter(incident.strategy or "none" for incident in closed)),
+        "opened": rates.opened,
+        "open": rates.opened - rates.total.closed,
+        **_rate(rates.total),
+        "by_class": {kind: {"opened": opened, **_rate(rate)} for kind, (opened, rate) in rates.by_class.items()},
+        "by_strategy": {name: _rate(rate) for name, rate in rates.by_strategy.items()},
+    }
+
+
+def _rate(rate: Rate) -> dict[str, Any]:
+    share = rate.share
+    return {
+        "closed": rate.closed,
+        "recovered": rate.recovered,
+        "unrecovered": rate.closed - rate.recovered,
+        "rate": round(share, 4) if share is not None else None,
     }
 
 
@@ -310,7 +321,7 @@ def subtask_view(state: RunState, spec: Subtask, now: float) -> dict[str, Any]:
             for attempt in subtask.attempts
         ],
         "batches": [batch_view(tried) for tried in state.landing.tried if _concerns(tried, spec.id)],
-        "incidents": [incident_view(incident) for incident in state.incidents if incident.subtask == spec.id],
+        "incidents": [story_view(story_of(state, one, now)) for one in state.incidents if one.subtask == spec.id],
     }
 
 
@@ -331,19 +342,4 @@ def batch_view(tried: Tried) -> dict[str, Any]:
         "failed": list(tried.failed),
         "gate_runs": tried.gate_runs,
         "seconds": round(tried.seconds, 3),
-    }
-
-
-def incident_view(incident: Incident) -> dict[str, Any]:
-    return {
-        "number": incident.number,
-        "subtask": incident.subtask,
-        "class": incident.kind,
-        "troubles": [
-            {"attempt": trouble.attempt, "class": trouble.kind, "summary": trouble.summary}
-            for trouble in incident.troubles
-        ],
-        "recovered": incident.recovered,
-        "strategy": incident.strategy,
-        "seconds": round(incident.closed_at - incident.opened_at, 3) if incident.closed_at is not None else None,
     }

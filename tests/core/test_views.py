@@ -8,7 +8,7 @@ import pytest
 from fleet.core import facts as f
 from fleet.core.policy import Policy
 from fleet.core.standing import Standing
-from fleet.core.views import planner_state, recovery_rate, run_word, status, subtask_view
+from fleet.core.views import planner_state, run_word, status, subtask_view
 from tests.core.pretend import subtask
 from tests.core.story import Story, failure, plan_of
 
@@ -55,7 +55,6 @@ STATUS_KEYS = {
     "attempts",
     "commits",
     "incidents",
-    "recovery_rate",
     "tokens",
     "cost_dollars",
     "seconds",
@@ -161,7 +160,7 @@ def test_a_status_has_at_least_the_keys_that_scripts_read(story: Story) -> None:
     view = status(story.state, story.now, alive=True)
     assert set(view) >= STATUS_KEYS
     assert set(view["agents"]) >= {"running", "peak"}
-    assert set(view["incidents"]) >= {"opened", "recovered", "unrecovered", "by_class", "by_strategy"}
+    assert set(view["incidents"]) >= {"opened", "open", "closed", "recovered", "rate", "by_class", "by_strategy"}
     assert set(view["tokens"]) == {"planner", "worker"}
     assert set(view["tokens"]["worker"]) == {"calls", "input", "output", "cache_read", "cache_write"}
     assert json.loads(json.dumps(view)) == view
@@ -173,13 +172,14 @@ def test_the_counts_of_a_status_add_up(story: Story) -> None:
     incidents = view["incidents"]
     rows = incidents["by_class"].values()
     assert incidents["opened"] == sum(row["opened"] for row in rows) == 6
-    assert incidents["recovered"] + incidents["unrecovered"] == sum(incidents["by_strategy"].values()) == 2
-    assert view["recovery_rate"] == 0
+    assert incidents["recovered"] + incidents["unrecovered"] == incidents["closed"] == 2
+    assert (incidents["open"], incidents["rate"]) == (4, 0)
     assert (view["commits"], view["cost_dollars"]) == (1, 2.5)
 
 
 def test_there_is_no_rate_without_a_denominator() -> None:
-    assert recovery_rate(()) is None
+    counts = status(Story(plan=plan_of("a")).state, 0, alive=True)["incidents"]
+    assert (counts["rate"], counts["closed"], counts["by_class"], counts["by_strategy"]) == (None, 0, {}, {})
 
 
 def test_an_unknown_price_makes_the_cost_unknown_and_not_nothing(story: Story) -> None:

@@ -57,12 +57,25 @@ def test_it_tells_what_landed_in_which_order_and_what_builds_on_it(story: Story)
 
 
 def test_recovery_is_told_by_strategy_each_with_its_denominator(story: Story) -> None:
-    tried = {one.strategy: (one.landed, one.attempts, one.recovered) for one in told(story).tried}
-    assert tried == {"first": (1, 3, 0), "alternative": (1, 1, 1)}
+    tried = {one.strategy: (one.landed, one.attempts, one.recovered, one.closed) for one in told(story).tried}
+    assert tried == {"first": (1, 3, 0, 0), "alternative": (1, 1, 1, 1)}
     (kind,) = told(story).kinds
     assert (kind.kind, kind.opened, kind.recovered, kind.unrecovered) == ("check", 1, 1, 0)
     text = markdown(document(told(story)))
-    assert r"| another approach | 100% \(1 of 1\) | 1 |" in text
+    assert r"| another approach | 100% \(1 of 1\) | 100% \(1 of 1\) |" in text
+
+
+def test_every_incident_is_told_whole(story: Story) -> None:
+    (view,) = told(story).stories
+    assert [step["by"] for step in view["remedies"]] == ["planner"]
+    for text in (markdown(document(told(story))), page(document(told(story)))):
+        for said in (
+            "red, it says",
+            "chosen      by the planner (plan version 1): another approach",
+            "landed as c-api",
+        ):
+            assert said in text
+    assert "<details><summary>Incident 1 api check" in page(document(told(story)))
 
 
 def test_lines_hold_what_was_true_and_when(story: Story) -> None:
@@ -199,7 +212,11 @@ def test_hostile_text_makes_no_element(text: str) -> None:
 
 @pytest.mark.parametrize("text", MARKUP)
 def test_hostile_text_makes_no_markup_of_markdown(text: str) -> None:
-    written = markdown(document(hostile_report(text)))
+    whole = markdown(document(hostile_report(text)))
+    fenced = re.findall(r"^```text\n(.*?)^```$", whole, flags=re.DOTALL | re.MULTILINE)
+    assert 2 * len(fenced) == len(re.findall(r"^```", whole, flags=re.MULTILINE)) > 0
+    assert not any("`" in inside for inside in fenced), "what stands between fences can't close them"
+    written = re.sub(r"^```text\n.*?^```$", "", whole, flags=re.DOTALL | re.MULTILINE)
     assert "](" not in written
     assert "<" not in re.sub(r"`[^`\n]*`", "", written)
     assert "://" not in written

@@ -132,8 +132,16 @@ def _every_verb_that_looks_can_read_it(stage: Stage, repository: Path) -> None:
         "subtasks": {"merged": 3},
         "attempts": 3,
         "commits": 3,
-        "incidents": {"opened": 0, "recovered": 0, "unrecovered": 0, "by_class": {}, "by_strategy": {}},
-        "recovery_rate": None,
+        "incidents": {
+            "opened": 0,
+            "open": 0,
+            "closed": 0,
+            "recovered": 0,
+            "unrecovered": 0,
+            "rate": None,
+            "by_class": {},
+            "by_strategy": {},
+        },
         "result_branch": "fleet/sums",
         "tip": git(repository, "rev-parse", "fleet/sums"),
     }

@@ -100,8 +100,8 @@ def test_the_innocent_land_at_once_the_guilty_is_mended_and_a_conflict_is_resolv
     assert [check["passed"] for check in guilty["attempts"][0]["checks"]] == [True, False]
     assert Path(guilty["attempts"][0]["checks"][1]["log"]).read_text().startswith(f"$ {GATE}\n")
     status = json.loads(fleet(home, "status", "one", "--json").stdout)
-    assert status["incidents"]["by_strategy"]["resolve"] == 1
-    assert status["recovery_rate"] == 1.0
+    rates = status["incidents"]
+    assert (rates["by_strategy"]["resolve"]["recovered"], rates["rate"]) == (1, 1.0)
     audit = fleet(home, "audit", "one")
     assert audit.returncode == 0, audit.stdout
     assert "the audit holds: 10 commits" in audit.stdout

@@ -57,10 +57,25 @@ def test_each_kind_of_failure_meets_its_remedy(stage: Stage, repository: Path, m
         "lazy": ("empty", "alternative", True),
     }
     status = stage.status("r")
-    assert status["recovery_rate"] == 1.0
-    assert status["incidents"]["by_strategy"] == {"alternative": 3, "split": 1, "retry": 1}
-    assert status["incidents"]["by_class"]["check"] == {"opened": 1, "recovered": 1, "unrecovered": 0}
+    rates = status["incidents"]
+    assert (rates["rate"], rates["recovered"], rates["closed"]) == (1.0, 5, 5)
+    assert {name: (row["recovered"], row["closed"]) for name, row in rates["by_strategy"].items()} == {
+        "alternative": (3, 3),
+        "split": (1, 1),
+        "retry": (1, 1),
+    }
+    assert rates["by_class"]["check"] == {"opened": 1, "closed": 1, "recovered": 1, "unrecovered": 0, "rate": 1.0}
     assert status["subtasks"] == {"merged": 6, "split": 1}
+    shown = stage.fleet("show", "r").ended(0)
+    shown.says("recovered  100% (5 of 5)", "by class", "split into parts: it is two things", "all of its parts landed")
+    number = told["wrong"]["number"]
+    stage.fleet("show", "r", "--incident", str(number)).ended(0).says(
+        "by the planner (plan version", "another approach", "exit code 1", "landed as", "recovered without a human"
+    )
+    one = stage.fleet("show", "--run", "r", "--incident", str(number), "--json").ended(0).json
+    assert one == told["wrong"]
+    assert [step["attempts"][0]["outcome"] for step in one["remedies"]] == ["landed"]
+    stage.fleet("show", "r", "--incident", "77").ended(2).says("r has no incident 77: it has 5")
     stage.fleet("show", "wrong", "--run", "r").ended(0).says("FAILED    grep -qx wrong wrong.txt", "guidance")
     stage.fleet("logs", "wrong", "--run", "r", "--attempt", "1").ended(0).says("something else")
     stage.fleet("logs", "wrong", "--run", "r", "--attempt", "7").ended(2).says("attempt 7 of wrong has no log")

@@ -93,7 +93,7 @@ def test_the_rows_of_a_table_are_never_wider_than_the_screen(name: str, width: i
     watched, state = watch(busy.facts)
     page = PAGES[name](watched, state, Wish(width=width))
     tables = [
-        page.draw(index, width) for index, key in enumerate(page.keys) if key.startswith(("s:", "run:", "planner"))
+        page.draw(index, width) for index, key in enumerate(page.keys) if key.startswith(("s:", "i", "run:", "planner"))
     ]
     assert tables
     assert max(cell_len(text(line)) for line in tables) <= width

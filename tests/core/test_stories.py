@@ -1,0 +1,177 @@
+"""The story of an incident, and rates that come with what they are rates of."""
+
+import json
+
+from fleet.core import facts as f
+from fleet.core.incidents import rate_of, rates_of
+from fleet.core.policy import Policy
+from fleet.core.stories import EVIDENCE, excerpt, story_of, story_view
+from fleet.core.views import run_view
+from tests.core.pretend import subtask
+from tests.core.story import Story, plan_of
+
+
+def planned(*lines: str, policy: Policy | None = None, **fields: object) -> Story:
+    story = Story(policy or Policy())
+    story.planner_answers(add=plan_of(*lines, **fields).subtasks)
+    return story
+
+
+def told(story: Story, number: int = 1) -> dict[str, object]:
+    return story_view(story_of(story.state, story.state.incidents[number - 1], story.now))
+
+
+def climbed() -> Story:
+    """A service that stutters, a wrong solution, and another model that gets it right."""
+    story = planned("api")
+    story.model_is_called("api", 0.01)
+    story.time_passes(4)
+    story.attempt_fails("api", "transient")
+    story.time_passes_to_the_next_wake()
+    story.model_is_called("api", 0.02)
+    story.attempt_fails("api", "check")
+    story.planner_answers(retry=[{"id": "api", "guidance": "use the other parser", "model": "opus"}])
+    story.model_is_called("api", 0.04)
+    story.time_passes(3)
+    story.landed("api")
+    return story
+
+
+def test_a_story_tells_what_failed_what_was_tried_by_whom_and_what_came_of_it() -> None:
+    story = climbed()
+    (incident,) = story.state.incidents
+    whole = story_of(story.state, incident, story.now)
+    assert (whole.first.outcome, whole.first.kind, whole.first.evidence) == ("failed", "transient", "red, it says")
+    assert whole.first.seconds == 4
+    retry, other = whole.steps
+    assert (retry.chosen.strategy, retry.chosen.by, retry.chosen.version) == ("retry", "policy", None)
+    (second,) = retry.tries
+    assert (second.attempt, second.outcome, second.kind, second.dollars) == (2, "failed", "check", 0.02)
+    assert (other.chosen.strategy, other.chosen.by, other.chosen.version) == ("alternative", "planner", 2)
+    assert other.chosen.why == "use the other parser"
+    (third,) = other.tries
+    assert (third.outcome, third.commit, third.dollars, third.seconds) == ("landed", "c-api", 0.04, 3)
+    assert whole.end == "it landed"
+
+
+def test_a_story_as_data_is_json_with_its_cost_in_all() -> None:
+    view = told(climbed())
+    assert json.loads(json.dumps(view)) == view
+    assert (view["closing"], view["recovered"], view["strategy"]) == ("landed", True, "alternative")
+    assert view["dollars"] == 0.07
+
+
+def test_a_cost_that_is_not_known_makes_the_whole_unknown() -> None:
+    story = planned("api", policy=Policy(max_attempts=1))
+    story.model_is_called("api", None)
+    story.attempt_fails("api")
+    assert told(story)["dollars"] is None
+
+
+def test_a_split_is_told_with_the_attempts_at_its_parts_and_theirs() -> None:
+    story = planned("api")
+    story.attempt_fails("api", "too_complex")
+    story.planner_answers(split=[{"id": "api", "why": "two things", "into": [subtask("read"), subtask("write")]}])
+    story.landed("read")
+    story.attempt_fails("write", "too_complex")
+    story.planner_answers(split=[{"id": "write", "why": "still two", "into": [subtask("left"), subtask("right")]}])
+    assert told(story)["end"] == "open: 1 of its 2 parts have not landed"
+    story.landed("left", "right")
+    (step,) = story_of(story.state, story.state.incidents[0], story.now).steps
+    assert (step.chosen.strategy, step.chosen.why, step.chosen.version) == ("split", "two things", 2)
+    assert [(one.subtask, one.outcome) for one in step.tries] == [
+        ("read", "landed"),
+        ("write", "failed"),
+        ("left", "landed"),
+        ("right", "landed"),
+    ]
+    assert told(story)["end"] == "all of its parts landed: read, write"
+
+
+def test_a_story_that_ends_with_a_human_tells_the_question_and_the_answer() -> None:
+    story = planned("api", policy=Policy(max_attempts=1))
+    story.attempt_fails("api")
+    assert told(story)["end"] == (
+        "a human was asked (q1: api failed 1 time; last: red. How should it go on?), nobody has answered yet"
+    )
+    story.human_answers("q1", "use sqlite")
+    assert str(told(story)["end"]).endswith("ada: use sqlite")
+    story.planner_answers(retry=[{"id": "api", "guidance": "sqlite"}])
+    story.landed("api")
+    assert str(told(story)["end"]).endswith("it has landed since")
+    assert (told(story)["recovered"], told(story)["strategy"]) == (False, "human")
+
+
+def test_how_else_a_story_can_end() -> None:
+    story = planned("lint", failure_action="skip")
+    story.attempt_fails("lint")
+    assert told(story)["end"] == "skipped, as the plan says of it"
+    story = planned("api", "docs")
+    story.attempt_fails("api")
+    assert told(story)["end"] == "open: the planner decides"
+    story.planner_answers(drop=[{"id": "api", "why": "not worth it"}])
+    assert told(story)["end"] == "dropped: not worth it"
+    story = planned("api", "docs", failure_action="abort")
+    story.attempt_fails("api")
+    assert told(story)["end"] == "the run ended: aborted, api failed: red"
+
+
+def test_a_human_who_helps_unasked_has_helped() -> None:
+    """A retry by a person while the planner thinks: what lands then was not recovered without a human."""
+    story = planned("api", "docs")
+    story.attempt_fails("api")
+    story.happens(f.RetryRequested(at=story.now, subtask="api", guidance="use sqlite", by="ada"))
+    story.landed("api")
+    (incident,) = story.state.incidents
+    assert (incident.recovered, incident.strategy, incident.closing) == (False, "human", "helped")
+
+
+def test_a_split_of_which_a_part_needed_a_human_is_no_recovery() -> None:
+    story = planned("api")
+    story.attempt_fails("api", "too_complex")
+    story.planner_answers(split=[{"id": "api", "why": "w", "into": [subtask("read"), subtask("write")]}])
+    story.landed("read")
+    story.attempt_fails("write")
+    story.planner_answers(ask=[{"about": "write", "question": "how?"}])
+    story.human_answers("q1")
+    story.planner_answers(retry=[{"id": "write"}])
+    story.landed("write")
+    assert [(one.subtask, one.recovered, one.closing) for one in story.state.incidents] == [
+        ("api", False, "helped"),
+        ("write", False, "asked"),
+    ]
+
+
+def test_evidence_is_cut_to_its_end_at_a_line() -> None:
+    assert excerpt("  short\n") == "short"
+    long = "".join(f"line {number}\n" for number in range(1000))
+    cut = excerpt(long)
+    assert len(cut) <= EVIDENCE + 2
+    assert cut.startswith("…\nline ")
+    assert cut.endswith("line 999")
+    assert len(excerpt("x" * 10**6)) == EVIDENCE + 2
+
+
+def test_rates_come_with_what_they_are_rates_of() -> None:
+    story = climbed()
+    story.planner_answers(add=plan_of("docs", "open").subtasks)
+    story.attempt_fails("docs")
+    story.planner_answers(ask=[{"about": "docs", "question": "which?"}])
+    story.attempt_fails("open")
+    rates = rates_of(story.state.incidents)
+    assert (rates.opened, rates.total.recovered, rates.total.closed, rates.total.share) == (3, 1, 2, 0.5)
+    assert {kind: (opened, rate.recovered, rate.closed) for kind, (opened, rate) in rates.by_class.items()} == {
+        "transient": (1, 1, 1),
+        "check": (2, 0, 1),
+    }
+    found = {name: (rate.recovered, rate.closed) for name, rate in rates.by_strategy.items()}
+    assert found == {"retry": (0, 1), "alternative": (1, 1)}, "the retry was tried and was not what did it"
+    assert rate_of(()).share is None
+
+
+def test_a_run_is_shown_with_its_rates_and_every_story() -> None:
+    story = climbed()
+    view = run_view(story.state, story.now, alive=False)
+    assert json.loads(json.dumps(view)) == view
+    assert view["rates"]["by_strategy"]["alternative"] == {"closed": 1, "recovered": 1, "unrecovered": 0, "rate": 1.0}
+    assert [one["number"] for one in view["incidents"]] == [1]
