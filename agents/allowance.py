@@ -46,5 +46,8 @@ class Allowance:
     def words(self) -> int:
         return self.meter.words()
 
+    def may_wait(self) -> bool:
+        return self.meter.may_wait()
+
     async def noticed(self, news: ServiceNews) -> None:
         await self.meter.noticed(news)

@@ -15,6 +15,7 @@ from typing import Any
 
 from agents.allowance import Allowance
 from agents.command import handed
+from agents.models.calls import Caller
 from agents.prompting import render
 from agents.relay import Relay, Terms, open_relay
 from agents.settings import MindSettings, WorkerSettings
@@ -24,7 +25,7 @@ from agents.tools.schema import plain_schema
 from agents.tools.tool import BadInput
 from agents.transcripts import Transcripts
 from fleet.core.facts import Failure, FailureKind, Report
-from fleet.ports import CommandResult, Desk, DeskError, Extras, Meter, WorkerBrief
+from fleet.ports import CommandResult, Desk, DeskError, Drained, Extras, Meter, WorkerBrief
 
 PROGRAM = ("claude",)
 _EVIDENCE = 4_000  # characters of an output
@@ -50,6 +51,7 @@ class ClaudeCodeWorker:
 
     own: WorkerSettings
     settings: MindSettings
+    caller: Caller
     transcripts: Transcripts
 
     @property
@@ -71,13 +73,16 @@ class ClaudeCodeWorker:
             socket = files.folder / "model.sock"
             extras = self._extras(terms.model, program, socket)
             script = _script(self._words(program, terms), files.prompt)
-            async with open_relay(socket, self.settings, terms, meter=allowance, transcript=transcript) as relay:
+            wired = open_relay(socket, self.settings, terms, self.caller, meter=allowance, transcript=transcript)
+            async with wired as relay:
                 try:
                     done = await desk.run(script, timeout_s=own.time_s, extras=extras)
                 except DeskError as error:
                     return Failure(kind="tool", summary=str(error))
             done = replace(done, output=well_formed(hidden(done.output, own.secrets)))
             transcript.write("command", exit_code=done.exit_code, timed_out=done.timed_out, output=done.output)
+            if relay.drained:
+                raise Drained
             return outcome(done, relay)
 
     def _extras(self, model: str, program: Path, socket: Path) -> Extras:
@@ -85,7 +90,11 @@ class ClaudeCodeWorker:
         return replace(
             own,
             read_only=(*own.read_only, str(program.parent), str(socket.parent)),
-            environment={**_profile(model, self.settings), "ANTHROPIC_UNIX_SOCKET": str(socket), **own.environment},
+            environment={
+                **_profile(model, self.own, self.settings),
+                "ANTHROPIC_UNIX_SOCKET": str(socket),
+                **own.environment,
+            },
         )
 
     def _words(self, program: Path, terms: Terms) -> list[str]:
@@ -110,7 +119,7 @@ def report_schema() -> dict[str, Any]:
     return plain_schema(ReportArguments)
 
 
-def _profile(model: str, settings: MindSettings) -> dict[str, str]:
+def _profile(model: str, own: WorkerSettings, settings: MindSettings) -> dict[str, str]:
     """The environment of a session: one model for everything, no errands of its own, and no key."""
     milliseconds = str(int(settings.command_s * 1000))
     same = ("ANTHROPIC_SMALL_FAST_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
@@ -120,6 +129,7 @@ def _profile(model: str, settings: MindSettings) -> dict[str, str]:
         **dict.fromkeys(same, model),
         "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(settings.max_tokens),
         "CLAUDE_CODE_MAX_RETRIES": str(settings.retries),
+        "API_TIMEOUT_MS": str(int(own.time_s * 1000)),  # a call may wait for the service as long as the session lasts
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
         "BASH_DEFAULT_TIMEOUT_MS": milliseconds,

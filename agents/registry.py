@@ -71,7 +71,7 @@ WORKERS: dict[str, WorkerKind] = {
     ),
     "claude-code": WorkerKind(
         purpose="A session of Claude Code, an agent of its own: code that needs more looking around than a coder does.",
-        make=lambda own, bench: ClaudeCodeWorker(own, bench.settings, bench.transcripts),
+        make=lambda own, bench: ClaudeCodeWorker(own, bench.settings, bench.caller, bench.transcripts),
         takes=_MODEL | _COMMANDS | {"tools", "command"},
     ),
     "command": WorkerKind(

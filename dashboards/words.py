@@ -81,7 +81,7 @@ def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - 
         case f.Unpaused():
             return f"goes on, says {safe(fact.by)}"
         case f.DrainRequested():
-            return "draining: nothing new begins, what runs may finish (Ctrl-C again stops at once)"
+            return "draining: nothing new begins, no call waits, what runs may finish (Ctrl-C again stops at once)"
         case f.CancelRequested():
             return f"cancelled by {safe(fact.by)}"
         case f.LimitsChanged():

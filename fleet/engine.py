@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from anyio import CancelScope, Event, create_task_group, move_on_after, to_thread
 from anyio.abc import TaskGroup
 
-from fleet.core.commands import Command, TestBatch, effects
+from fleet.core.commands import Command, TestBatch, begins, effects
 from fleet.core.decide import decide, next_wake
 from fleet.core.evolve import evolve
 from fleet.core.facts import EngineStarted, EngineStopped, Fact, WarningNoted
@@ -90,7 +90,11 @@ class Engine:
         return self.state
 
     def _finished(self) -> bool:
-        return self.state.ended or (self.state.draining and not effects(self.state, self._clock.now()))
+        state, now = self.state, self._clock.now()
+        if state.ended or state.draining_at is None:
+            return state.ended
+        more = any(begins(state, command) for command in effects(state, now))
+        return now >= state.draining_at + state.policy.drain_s or not (self._lanes or more)
 
     def _taken(self) -> list[_Proposal]:
         taken, self._proposals = self._proposals, []
@@ -127,7 +131,7 @@ class Engine:
     def _reconcile(self, lanes: TaskGroup, perform: Callable[[Command], Awaitable[None]]) -> None:
         wanted = effects(self.state, self._clock.now())
         for command in wanted:
-            if command not in self._lanes:
+            if command not in self._lanes and begins(self.state, command):
                 self._lanes[command] = CancelScope()
                 lanes.start_soon(self._lane, command, perform, name=str(command))
         for command in self._lanes.keys() - set(wanted):

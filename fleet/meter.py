@@ -96,6 +96,9 @@ class Purse:
     def waits_for(self, condition: f.ServiceCondition) -> bool:
         return condition == "limited" or self._engine.state.spent.calls > 0
 
+    def may_wait(self) -> bool:
+        return not self._engine.state.draining
+
     def words(self) -> int:
         questions = self._engine.state.questions.values()
         return sum(question.about is None and question.answer is not None for question in questions)
@@ -214,6 +217,9 @@ class EngineMeter:
 
     def words(self) -> int:
         return self._purse.words()
+
+    def may_wait(self) -> bool:
+        return self._purse.may_wait()
 
     async def noticed(self, news: ServiceNews) -> None:
         await self._purse.noticed(news)

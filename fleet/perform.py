@@ -23,6 +23,7 @@ from fleet.meter import Ledger, Purse
 from fleet.notes import layout, worker_notes
 from fleet.ports import (
     Broken,
+    Drained,
     Lease,
     Signature,
     Worker,
@@ -55,6 +56,8 @@ class Performer:
     async def __call__(self, command: Command) -> None:
         try:
             await self._persist(command)
+        except Drained:
+            return  # nothing happened that is worth a fact: it is still to be done, by whoever resumes the run
         except Broken as broken:
             await self._record_failure(command, broken.failure)
         except Exception as bug:  # noqa: BLE001 - the fleet outlives any one effect; the fact keeps the trace

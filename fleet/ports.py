@@ -23,6 +23,10 @@ class Broken(Exception):  # noqa: N818 - it is a state, not a mistake in the cod
         self.failure = failure
 
 
+class Drained(Exception):  # noqa: N818 - it is a state, not a mistake in the code
+    """The run is drained, and this would have to wait: it is left as it is, and begun again when the run is resumed."""
+
+
 # ---- minds ----------------------------------------------------------------------------------------------------------
 
 
@@ -111,6 +115,10 @@ class Meter(Protocol):
 
     def words(self) -> int:
         """How many questions about the whole run a human has answered: one more, and what was shut is tried again."""
+        ...
+
+    def may_wait(self) -> bool:
+        """Whether a call may wait for its turn. While a run is drained, what can't be made soon isn't made at all."""
         ...
 
     async def noticed(self, news: ServiceNews) -> None: ...

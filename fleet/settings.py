@@ -169,6 +169,7 @@ class Limits(Section):
     backoff_first_s: float = Field(default=1.0, gt=0)
     backoff_cap_s: float = Field(default=120.0, gt=0)
     answer_wait_minutes: float = Field(default=10.0, ge=0)
+    drain_minutes: float = Field(default=10.0, ge=0)
 
 
 class Landing(Section):
@@ -331,6 +332,7 @@ def as_policy(config: Config) -> Policy:
         check_base=bool(config.checks.gate.strip()),
         allow_red_base=config.checks.allow_red_base,
         answer_wait_s=config.limits.answer_wait_minutes * 60,
+        drain_s=config.limits.drain_minutes * 60,
         flat=config.run.flat,
         service_wait_s=config.models.ask_after_minutes * 60,
         review=config.run.review,

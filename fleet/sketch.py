@@ -53,5 +53,8 @@ class Sketch:
     def words(self) -> int:
         return 0
 
+    def may_wait(self) -> bool:
+        return True
+
     async def noticed(self, news: ServiceNews) -> None:
         """Nobody reads here: what is wrong is in the failure."""

@@ -4,22 +4,22 @@ Knows faults by their kind only; what a wire looks like is the model client's.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from random import Random
 
 import anyio
 
-from agents.models.answer import Answer, CallFault, FaultKind, Model, Request, estimated_tokens
+from agents.models.answer import Answer, Begun, CallFault, FaultKind, Model, Request, estimated_tokens
 from agents.models.door import Condition
 from agents.models.pace import Ticket
 from agents.models.prices import Price, dollars
-from agents.models.service import Rhythm, Service
+from agents.models.service import LAST_WAIT_S, SLICE_S, Rhythm, Service
 from agents.transcripts import Transcript
 from fleet.core.facts import Failure, FailureKind
 from fleet.core.usage import Cost, Usage
-from fleet.ports import Meter, ModelUse
+from fleet.ports import Drained, Meter, ModelUse
 
 _KINDS: dict[FaultKind, FailureKind] = {
     "limit": "transient",
@@ -53,6 +53,18 @@ def backoff_s(failures: int, patience: Patience, chance: Random) -> float:
     """Full jitter: anything up to the bound, so that those who failed together don't return together."""
     bound = min(patience.backoff_cap_s, patience.backoff_first_s * 2.0 ** min(failures - 1, 32))
     return chance.uniform(0, bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """A call as it is waited for, paid and counted. How it is made is for whoever asks."""
+
+    model: str
+    most: Usage
+    """What it may use."""
+    ask: Callable[[Begun], Awaitable[Answer | CallFault]]
+    may_repeat: Callable[[], bool] = lambda: True
+    """Whether it may be made again: not once a part of an answer has reached somebody."""
 
 
 class Caller:
@@ -92,54 +104,77 @@ class Caller:
         turn: int,
         clock: anyio.CancelScope | None = None,
     ) -> Answer | Failure:
-        """One answer, after as many tries as it takes and is allowed. Waiting for its turn is not on `clock`."""
+        """One answer, from the model that is asked for or who was named to take its place. As `place`."""
+        while True:
+            result = await self.place(self._errand(request), meter, transcript, turn=turn, clock=clock)
+            if not isinstance(result, CallFault):
+                return result
+            if result.kind != "gone" or (other := self._instead_of(request.model)) == request.model:
+                return as_failure(result, request.model)
+            if turn > 1:  # a conversation stays with the model it began with
+                return _begin_anew(request, other)
+            request = replace(request, model=other)
+
+    async def place(
+        self,
+        errand: Errand,
+        meter: Meter,
+        transcript: Transcript,
+        *,
+        turn: int,
+        clock: anyio.CancelScope | None = None,
+    ) -> Answer | CallFault | Failure:
+        """One answer, after as many tries as it takes and is allowed. Waiting for its turn is not on `clock`.
+
+        A fault is the service's, a failure says that no call may be made. Raises `Drained` where it would have to wait,
+        and the run is drained.
+        """
         tries = 0
         while True:
             with _stopped(clock):
-                ticket = await self.service.turn(request.model, meter)
+                ticket = await self.service.turn(errand.model, meter)
             await self._tell(meter)
-            if (refused := await self._reserve(request, meter, ticket)) is not None:
+            if (refused := await self._reserve(errand, meter, ticket)) is not None:
                 return refused
             if ticket is None:
                 meter.release()
                 return Failure(kind="spent", summary="the budget allows no further call to a model")
-            result = await self._ask(request, meter, ticket)
+            result = await self._ask(errand, meter, ticket)
             if isinstance(result, Answer):
                 await self._tell(meter)
-                model, what = result.model or request.model, doing(result)
+                model, what = result.model or errand.model, doing(result)
                 await meter.used(self._use(model, result.usage, seconds=result.seconds, turn=turn, doing=what))
                 return result
             shared = self.service.failed(ticket, result)
-            await self._note(request, result, meter, transcript, turn=turn)
+            await self._note(errand, result, meter, transcript, turn=turn)
+            if not errand.may_repeat():
+                return result
             if shared and self._waits(meter, result):
-                continue
-            if result.kind == "gone" and (other := self._instead_of(request.model)) != request.model:
-                if turn > 1:  # a conversation stays with the model it began with
-                    return _begin_anew(request, other)
-                request = replace(request, model=other)
                 continue
             tries += 1
             if result.kind not in _AGAIN or tries >= self._patience.retries:
-                return as_failure(result, request.model)
-            await anyio.sleep(backoff_s(tries, self._patience, self._chance))
+                return result
+            await _rest(backoff_s(tries, self._patience, self._chance), meter)
 
-    async def _reserve(self, request: Request, meter: Meter, ticket: Ticket | None) -> Failure | None:
-        """What the call may cost at most is set aside before it is made. Without it nobody's turn is used."""
+    def _errand(self, request: Request) -> Errand:
         most = Usage(cache_write=estimated_tokens(request), output=request.max_tokens)
-        cost = dollars(request.model, most, self._prices)
+        return Errand(request.model, most, lambda begun: self._model.ask(replace(request, begun=begun)))
+
+    async def _reserve(self, errand: Errand, meter: Meter, ticket: Ticket | None) -> Failure | None:
+        """What the call may cost at most is set aside before it is made. Without it nobody's turn is used."""
+        cost = dollars(errand.model, errand.most, self._prices)
         reserved = False
         try:
-            refused = await meter.reserve(request.model, Cost(calls=1, tokens=most.total, dollars=cost))
+            refused = await meter.reserve(errand.model, Cost(calls=1, tokens=errand.most.total, dollars=cost))
             reserved = refused is None
         finally:
             if ticket is not None and not reserved:
                 self.service.dropped(ticket)
         return refused
 
-    async def _ask(self, request: Request, meter: Meter, ticket: Ticket) -> Answer | CallFault:
+    async def _ask(self, errand: Errand, meter: Meter, ticket: Ticket) -> Answer | CallFault:
         try:
-            heard = replace(request, begun=lambda headroom: self.service.begun(ticket, headroom))
-            result = await self._model.ask(heard)
+            result = await errand.ask(lambda headroom: self.service.begun(ticket, headroom))
         except BaseException:  # stopped under way: what was generated so far is paid for
             self.service.dropped(ticket)
             meter.release(lost=True)
@@ -156,14 +191,12 @@ class Caller:
         self._gone.add(gone)
         return self.stand_in(gone)
 
-    async def _note(
-        self, request: Request, fault: CallFault, meter: Meter, transcript: Transcript, *, turn: int
-    ) -> None:
+    async def _note(self, errand: Errand, fault: CallFault, meter: Meter, transcript: Transcript, *, turn: int) -> None:
         transcript.write("fault", kind=fault.kind, message=fault.message, request_id=fault.request_id, turn=turn)
         await self._tell(meter)
         if fault.usage is not None:
             lost = "an answer that broke off"
-            await meter.used(self._use(request.model, fault.usage, seconds=fault.seconds, turn=turn, doing=lost))
+            await meter.used(self._use(errand.model, fault.usage, seconds=fault.seconds, turn=turn, doing=lost))
         else:
             meter.release()
 
@@ -185,6 +218,15 @@ def as_failure(fault: CallFault, model: str) -> Failure:
 def _begin_anew(request: Request, other: str) -> Failure:
     summary = f"the model {request.model} is gone; the next attempt begins with {other}"
     return Failure(kind="transient", summary=summary, status=404)
+
+
+async def _rest(seconds: float, meter: Meter) -> None:
+    """Wait before the next try. Raises `Drained` where that is long and nobody wants it waited for."""
+    until = anyio.current_time() + seconds
+    while (left := until - anyio.current_time()) > 0:
+        if left > LAST_WAIT_S and not meter.may_wait():
+            raise Drained
+        await anyio.sleep(min(left, SLICE_S))
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 Nothing is called here. A caller asks for its turn, and tells what came of it; what people should know is kept as news.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,10 +15,11 @@ from agents.models.answer import Answer, CallFault, Headroom
 from agents.models.door import SHARE, Condition, Door, Shut
 from agents.models.pace import Pace, Ticket, family
 from fleet.core.usage import Usage
-from fleet.ports import CallGauges, Granted, Meter, ServiceNews
+from fleet.ports import CallGauges, Drained, Granted, Meter, ServiceNews
 
 SLICE_S = 1.0  # how long a waiting caller goes without asking whether it still may
 TICK_S = 0.001  # the shortest wait: less is lost in the digits of a clock
+LAST_WAIT_S = 2.0  # how long a call of a run that is drained may wait for its turn
 TOLD_S = 10.0  # a wait of this length is shown
 LOOK_S = 0.5  # until the first knock at a service that fails
 LEAST_S = 0.05  # a limit holds at least so long
@@ -63,8 +65,11 @@ class Service:
     # ---- waiting
 
     async def turn(self, model: str, meter: Meter) -> Ticket | None:
-        """When it is this caller's turn; None once its meter allows no further call. First come, first served."""
-        mine = self._family(model)
+        """When it is this caller's turn; None once its meter allows no further call. First come, first served.
+
+        Raises `Drained` where the wait is long and its meter does not want it waited for.
+        """
+        mine, arrived = self._family(model), self._now()
         self._waiting += 1
         try:
             async with mine.turn:
@@ -72,6 +77,8 @@ class Service:
                     wait = self._wait_s(mine, meter)
                     if wait <= 0:
                         return self._let_go(model, mine)
+                    if not meter.may_wait() and self._is_long(wait, arrived):
+                        raise Drained
                     stirred = self._stirred
                     with anyio.move_on_after(min(max(wait, TICK_S), SLICE_S)):
                         await stirred.wait()
@@ -88,6 +95,11 @@ class Service:
         doors = [door for door in (self._door, mine.door) if door.shut is not None]
         waits = [door.wait_s(now) for door in doors if door.shut and meter.waits_for(door.shut.condition)]
         return max(*waits, mine.pace.not_before - now) if waits else mine.pace.wait_s(now)
+
+    def _is_long(self, wait: float, arrived: float) -> bool:
+        """Whether who came at `arrived` waits longer than the last calls of a run that is drained may."""
+        now, until = self._now(), arrived + LAST_WAIT_S
+        return now >= until or (math.isfinite(wait) and now + wait > until)
 
     def _look_now(self, now: float) -> None:
         for door in (self._door, *(group.door for group in self._families.values())):

@@ -70,6 +70,11 @@ def effects(state: RunState, now: float) -> tuple[Command, ...]:
     return tuple(wanted)
 
 
+def begins(state: RunState, command: Command) -> bool:
+    """Whether a command that is wanted may begin now: while a run is drained, nothing that calls a model does."""
+    return not (state.draining and isinstance(command, RunAttempt | CallPlanner))
+
+
 def base_unknown(state: RunState) -> bool:
     """Whether nothing may begin yet, because nobody knows whether the base is good."""
     return state.policy.check_base and not state.base_checked

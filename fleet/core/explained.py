@@ -48,6 +48,11 @@ def _limits(policy: Policy) -> tuple[tuple[str, float | None, str], ...]:
             policy.answer_wait_s / 60,
             "how long a run with nothing else to do waits for an answer; then it ends as partial, with exit code 1",
         ),
+        (
+            "limits.drain_minutes",
+            policy.drain_s / 60,
+            "how long running work may take after a first Ctrl-C; then it stops",
+        ),
         ("run.budget_dollars", policy.budget_dollars, "then no new call; what is close lands; exit code 4"),
         ("run.budget_tokens", policy.budget_tokens, "the same"),
         ("run.budget_minutes", policy.budget_minutes, "the same"),

@@ -70,6 +70,8 @@ class Policy(Shape):
     """Whether the run may begin on a base that does not."""
     answer_wait_s: float = Field(default=600, ge=0)
     """How long a run with nothing else to do waits for a human's answer before it ends as partial."""
+    drain_s: float = Field(default=600, ge=0)
+    """How long what runs may go on once the run is drained, until it is stopped."""
     ladders: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Models of workers that have several, from the one they begin with upwards."""
     flat: bool = False

@@ -14,7 +14,9 @@ import anyio
 import pytest
 from aiohttp import web
 
-from agents.minds import Minds, open_minds
+from agents.minds import Minds, open_minds, patience_of
+from agents.models.answer import Answer, CallFault, Request
+from agents.models.calls import Caller
 from agents.models.claude import Claude, Line, open_claude
 from agents.settings import MindSettings
 from fleet.core.facts import Failure, ServiceCondition
@@ -179,6 +181,17 @@ async def client_for(script: Script, *, silence_s: float = 5, call_s: float = 10
         yield claude
 
 
+class Nobody:
+    """The model of a caller that only passes calls on."""
+
+    async def ask(self, request: Request) -> Answer | CallFault:
+        raise AssertionError(request)
+
+
+def caller_for(settings: MindSettings) -> Caller:
+    return Caller(Nobody(), patience_of(settings), settings.prices, chance=SEEDED)
+
+
 # ---- the surroundings ----
 
 
@@ -195,6 +208,8 @@ class Purse:
     news: list[ServiceNews] = field(default_factory=list)
     said: int = 0
     """Words of a human."""
+    drained: bool = False
+    """Whether nothing may wait any more."""
 
     def may_call(self) -> bool:
         return len(self.uses) < self.calls
@@ -215,6 +230,9 @@ class Purse:
 
     def words(self) -> int:
         return self.said
+
+    def may_wait(self) -> bool:
+        return not self.drained
 
     async def noticed(self, news: ServiceNews) -> None:
         self.news.append(news)

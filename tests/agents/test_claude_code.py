@@ -12,7 +12,7 @@ from agents.settings import WorkerSettings
 from agents.transcripts import Transcripts
 from fleet.core.facts import Failure, Report
 from fleet.ports import CommandResult, Extras, WorkerBrief
-from tests.agents.conftest import KEY, FolderDesk, Purse, Script, settings_for
+from tests.agents.conftest import KEY, FolderDesk, Purse, Script, caller_for, settings_for
 
 pytestmark = pytest.mark.anyio
 SUCCESS = {"type": "result", "subtype": "success", "structured_output": {"status": "done", "summary": "greeted"}}
@@ -43,9 +43,8 @@ def told(tmp_path: Path) -> ToldDesk:
 async def session(told: ToldDesk, model: Script, brief: WorkerBrief, **own: Any) -> Report | Failure:
     given = {"command": (str(told.folder / "bin" / "claude"),), **own}
     transcripts = Transcripts(told.folder / "t", secret=KEY)
-    worker = ClaudeCodeWorker(
-        WorkerSettings(kind="claude-code", **given), settings_for(model, told.folder), transcripts
-    )
+    settings = settings_for(model, told.folder)
+    worker = ClaudeCodeWorker(WorkerSettings(kind="claude-code", **given), settings, caller_for(settings), transcripts)
     return await worker.run(brief, told, Purse())
 
 

@@ -12,10 +12,25 @@ import anyio
 import pytest
 
 from agents.allowance import Allowance
+from agents.models.calls import Caller
 from agents.relay import Relay, Terms, open_relay
 from agents.transcripts import Transcripts
 from fleet.ports import Broken, Meter
-from tests.agents.conftest import KEY, Body, Purse, Script, events, fails, raw, says, settings_for, sse, text, use
+from tests.agents.conftest import (
+    KEY,
+    Body,
+    Purse,
+    Script,
+    caller_for,
+    events,
+    fails,
+    raw,
+    says,
+    settings_for,
+    sse,
+    text,
+    use,
+)
 
 pytestmark = pytest.mark.anyio
 MODEL = "claude-haiku-5-5"
@@ -50,12 +65,15 @@ OpenAgent = Callable[..., AbstractAsyncContextManager[Agent]]
 @pytest.fixture
 def agent(model: Script, tmp_path: Path) -> OpenAgent:
     @asynccontextmanager
-    async def opened(*, turns: int = 9, meter: Meter | None = None, **settings: Any) -> AsyncIterator[Agent]:
+    async def opened(
+        *, turns: int = 9, meter: Meter | None = None, caller: Caller | None = None, **settings: Any
+    ) -> AsyncIterator[Agent]:
         purse, socket = Purse(), tmp_path / "m.sock"
         said = settings_for(model, tmp_path, **settings)
         with Transcripts(tmp_path / "t", secret=KEY).open("x", 1) as transcript:
             terms = Terms(MODEL, turns)
-            async with open_relay(socket, said, terms, meter=meter or purse, transcript=transcript) as relay:
+            caller = caller or caller_for(said)
+            async with open_relay(socket, said, terms, caller, meter=meter or purse, transcript=transcript) as relay:
                 connector = aiohttp.UnixConnector(str(socket))
                 async with aiohttp.ClientSession(connector=connector) as http:
                     yield Agent(relay, http, purse, tmp_path)
@@ -173,7 +191,7 @@ async def test_what_the_service_refuses_is_passed_on_and_kept(
     agent: OpenAgent, model: Script, *, status: int, type_: str, kind: str
 ) -> None:
     model.will(fails(status, type_, f"no, {KEY}"), says(text("ok"), stop="end_turn"))
-    async with agent() as box:
+    async with agent(retries=1) as box:
         answer = await box.ask()
         assert answer[0] == status
         assert "no, [key]" in answer[1]
@@ -182,6 +200,53 @@ async def test_what_the_service_refuses_is_passed_on_and_kept(
         assert KEY not in box.relay.failure.model_dump_json()
         assert (await box.ask())[0] == 200
         assert box.relay.failure is None
+
+
+async def test_a_limit_is_waited_for_here_and_the_agent_hears_nothing_of_it(agent: OpenAgent, model: Script) -> None:
+    """The same pace and the same door as everybody: what one call learns, all know."""
+    limited = fails(429, "rate_limit_error", headers={"retry-after": "0.2"})
+    model.will(limited, says(text("ok"), stop="end_turn"))
+    async with agent() as box:
+        assert (await box.ask())[0] == 200
+        gauges = box.relay.caller.service.gauges()
+    assert (gauges.calls, gauges.answers, gauges.faults, gauges.underway) == (2, 1, {"limit": 1}, 0)
+    assert (len(box.purse.uses), box.purse.released) == (1, [False])
+    assert [line["event"] for line in box.transcript] == ["fault", "answer"]
+
+
+async def test_a_door_that_is_shut_stops_an_agent_in_the_box_as_well(agent: OpenAgent, model: Script) -> None:
+    model.will(fails(401, "authentication_error"), says(text("ok"), stop="end_turn"))
+    purse = Purse(answered_before=True)
+    async with agent(meter=purse) as box, anyio.create_task_group() as calls:
+        calls.start_soon(box.ask)
+        with anyio.fail_after(10):
+            while not purse.news:  # noqa: ASYNC110 - nobody tells us
+                await anyio.sleep(0.02)
+        assert len(model.asked) == 1
+        purse.said += 1  # a human says that it should go now
+    assert (len(model.asked), len(purse.uses)) == (2, 1)
+    assert [news.condition for news in purse.news] == ["refused", "up"]
+
+
+async def test_who_hangs_up_while_it_waits_makes_no_call(agent: OpenAgent, model: Script) -> None:
+    model.will(fails(429, "rate_limit_error", headers={"retry-after": "1"}), says(text("ok"), stop="end_turn"))
+    async with agent() as box:
+        with pytest.raises(TimeoutError):
+            await box.ask(timeout=aiohttp.ClientTimeout(total=0.2))
+        await anyio.sleep(0.5)
+        assert box.relay.caller.service.gauges().waiting == 0
+        assert len(model.asked) == 1
+        assert (await box.ask())[0] == 200
+
+
+async def test_a_call_that_would_wait_is_not_made_once_the_run_is_drained(agent: OpenAgent, model: Script) -> None:
+    model.will(fails(429, "rate_limit_error", headers={"retry-after": "3600"}))
+    purse = Purse(drained=True)
+    async with agent(meter=purse) as box:
+        status, said = await box.ask()
+        assert (status, box.relay.drained, box.relay.failure, box.relay.refused) == (403, True, None, None)
+    assert "the attempt is over" in said
+    assert len(model.asked) == 1
 
 
 async def test_a_service_that_is_not_there_is_a_passing_fault(agent: OpenAgent, model: Script) -> None:
@@ -196,6 +261,6 @@ async def test_a_socket_that_can_not_be_made_is_the_machines_fault(model: Script
     socket = tmp_path / ("x" * 120)
     said, terms = settings_for(model, tmp_path), Terms(MODEL, 1)
     with Transcripts(tmp_path / "t", secret=KEY).open("x", 1) as transcript, pytest.raises(Broken) as caught:
-        async with open_relay(socket, said, terms, meter=Purse(), transcript=transcript):
+        async with open_relay(socket, said, terms, caller_for(said), meter=Purse(), transcript=transcript):
             pass
     assert caught.value.failure.kind == "infrastructure"

@@ -93,6 +93,9 @@ class Count:
     def words(self) -> int:
         return 0
 
+    def may_wait(self) -> bool:
+        return True
+
     async def noticed(self, news: ServiceNews) -> None:
         """Nothing is wrong here."""
 

@@ -57,6 +57,9 @@ class Open:
     def words(self) -> int:
         return 0
 
+    def may_wait(self) -> bool:
+        return True
+
     async def noticed(self, news: ServiceNews) -> None:
         """Nobody reads here."""
 

@@ -1,10 +1,13 @@
 """A service that fails everybody for a while: seen from the command line, with the simulated model's weather."""
 
+import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.conftest import Serve
-from tests.e2e.stage import Stage, landed, script, subtask
+from tests.e2e.stage import Json, Stage, landed, script, subtask
 
 PACE = {"think_s": 0.3}
 
@@ -23,6 +26,24 @@ def test_an_outage_is_waited_for_shown_and_costs_no_attempt(stage: Stage, reposi
     assert sorted(landed(repository, "r")) == names
     status = stage.status("r")
     assert (status["attempts"], status["incidents"]["opened"]) == (4, 0)
+
+
+@pytest.mark.parametrize("spell", [{"status": 529}, {"status": 429, "retry_after": 3600}], ids=["outage", "limit"])
+def test_one_signal_is_enough_while_calls_wait(stage: Stage, repository: Path, model: Serve, spell: Json) -> None:
+    """SIGTERM: what waits for the service is not called any more, uses no attempt, and goes on after a resume."""
+    names = ["one", "two", "three"]
+    asked = script(*(subtask(name) for name in names), pace=PACE)
+    url = model({**asked, "weather": [{"from_s": 0.9, "to_s": 600.0, **spell}]})
+    arguments = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
+    with stage.going(*arguments) as going:
+        stage.wait("r", lambda state: state.service and state.running(), going)
+        going.signal(signal.SIGTERM)
+        going.done().ended(130).says("draining", "stopped (drained)", "fleet resume r")
+    state = stage.folder("r").state()
+    assert (state.commits, state.attempts, len(state.incidents)) == (0, 3, 0)
+    stage.fleet("resume", "r", "--base-url", model(asked)).ended(0).says("LANDED")
+    assert sorted(landed(repository, "r")) == sorted(names)
+    assert stage.status("r")["attempts"] == 3
 
 
 def test_a_refused_key_in_the_middle_of_a_run_waits_for_a_human_and_loses_nothing(

@@ -1,6 +1,7 @@
 """The loop: what is reported is recorded in groups, what is wanted is kept going, leaving is safe anywhere."""
 
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -170,6 +171,44 @@ async def test_a_drained_engine_lets_what_runs_finish_and_leaves_the_rest_for_th
     second = engine_of(plan_of("a", "b"), memory, policy)
     ended = await second.run(Performing(second), EPOCH.model_copy(update={"epoch": 2}))
     assert ended.ending == "landed"
+
+
+async def test_an_attempt_that_gave_up_waiting_is_left_for_the_next_engine() -> None:
+    memory = FakeMemory()
+    engine = engine_of(plan_of("a", "b"), memory)
+    begun = Counter[Command]()
+
+    async def perform(command: Command) -> None:
+        begun[command] += 1
+        if isinstance(command, RunAttempt) and command.subtask == "a":
+            memory.ask(f.DrainRequested(at=CLOCK.now(), by="SIGTERM"))
+            await wait_until(lambda: engine.state.draining)
+            return  # its call would have to wait
+        await Performing(engine)(command)
+
+    state = await engine.run(perform, EPOCH)
+    assert begun[RunAttempt("a", 1)] == 1
+    assert (state.ended, state.commits, [s.id for s, _ in state.running()]) == (False, 1, ["a"])
+    second = engine_of(plan_of("a", "b"), memory)
+    ended = await second.run(Performing(second), EPOCH.model_copy(update={"epoch": 2}))
+    assert (ended.ending, ended.attempts) == ("landed", 2)
+
+
+async def test_what_does_not_finish_within_the_drains_bound_is_stopped() -> None:
+    memory = FakeMemory()
+    engine = engine_of(plan_of("a"), memory, Policy(drain_s=0.3))
+    stopped: list[Command] = []
+
+    async def perform(command: Command) -> None:
+        memory.ask(f.DrainRequested(at=CLOCK.now(), by="SIGTERM"))
+        try:
+            await sleep_forever()
+        finally:
+            stopped.append(command)
+
+    with fail_after(20):
+        state = await engine.run(perform, EPOCH)
+    assert (stopped, state.ended) == ([RunAttempt("a", 1)], False)
 
 
 async def test_a_drain_while_something_runs_waits_for_its_landing() -> None:

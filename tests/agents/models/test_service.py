@@ -1,7 +1,7 @@
 """What all callers of a service share: limits, outages, refusals. A hundred callers, hours of it, no real second."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import anyio
@@ -10,9 +10,11 @@ import pytest
 from agents.models.answer import Answer, CallFault, Headroom, Request, Room
 from agents.models.calls import Caller, Patience
 from agents.models.pace import family
+from agents.models.service import LAST_WAIT_S
 from agents.transcripts import Transcript
 from fleet.core.facts import Failure
 from fleet.core.usage import Usage
+from fleet.ports import Drained
 from tests.agents.conftest import Purse
 from tests.agents.timeless import TIMELESS
 
@@ -293,6 +295,63 @@ async def test_a_caller_that_goes_away_while_it_looks_leaves_the_looking_to_othe
     assert await fleet(model, purse(), workers=5, turns=2, caller=caller) == []
     gauges = caller.service.gauges()
     assert (gauges.underway, gauges.waiting, gauges.shut) == (0, 0, {})
+
+
+# ---- draining --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        limit(DAYS_30),
+        limit(60),
+        CallFault("outage", "HTTP 529", status=529),
+        CallFault("refused", "HTTP 401", status=401),
+    ],
+    ids=lambda fault: fault.message,
+)
+async def test_calls_that_wait_are_not_made_any_more_once_the_run_is_drained(fault: CallFault) -> None:
+    mine, model = purse(), Scripted([fault])
+    caller = caller_of(model)
+    left: list[float] = []
+
+    async def work() -> None:
+        try:
+            await caller.call(REQUEST, mine, Transcript(None), turn=1)
+        except Drained:
+            left.append(anyio.current_time())
+
+    async with anyio.create_task_group() as group:
+        for _ in range(100):
+            group.start_soon(work)
+        await anyio.sleep(30)
+        asked, mine.drained, began = len(model.asked_at), True, anyio.current_time()
+    assert len(left) == 100
+    assert max(left) - began <= LAST_WAIT_S + 1
+    assert len(model.asked_at) - asked <= 1
+    assert caller.service.gauges().waiting == caller.service.gauges().underway == 0
+
+
+async def test_a_call_that_rests_before_its_next_try_is_not_made_any_more_once_the_run_is_drained() -> None:
+    patience = replace(PATIENCE, retries=40, backoff_first_s=50, backoff_cap_s=60)
+    mine, model = purse(), Scripted([CallFault("broken", "cut off")])
+    caller = Caller(model, patience, {}, chance=Random(3))  # noqa: S311 - jitter is no secret
+
+    async def drain() -> None:
+        await anyio.sleep(1)
+        mine.drained = True
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(drain)
+        with pytest.raises(Drained):
+            await caller.call(REQUEST, mine, Transcript(None), turn=1)
+    assert len(model.asked_at) == 1
+
+
+async def test_what_need_not_wait_long_goes_on_while_the_run_is_drained() -> None:
+    mine, model = purse(drained=True), Heavens(a_minute=1200, burst=20)
+    assert await fleet(model, mine, workers=10, turns=10) == []
+    assert len(model.answered_at) == 100
 
 
 # ---- refusals --------------------------------------------------------------------------------------------------------
