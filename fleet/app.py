@@ -36,6 +36,7 @@ from fleet.engine import Engine
 from fleet.environment import user
 from fleet.folders import RunFolder, make_state_dir, new_run
 from fleet.journal import Journal, held, replay
+from fleet.layers import FLAG
 from fleet.notes import planner_notes
 from fleet.perform import Performer
 from fleet.ports import CallGauges, FleetError, PlannerBrief, UsageError, Watcher
@@ -200,7 +201,14 @@ class Fleet:
             host=socket.gethostname(),
             version=__version__,
             sandbox=self.config.box.sandbox,
+            base_url=self._named_service(),
         )
+
+    def _named_service(self) -> str | None:
+        """What `--base-url` said, so that nobody who resumes the run has to say it again. A password is not kept."""
+        url = self.config.models.base_url
+        named = self.loaded.origin.get("models.base_url") == FLAG
+        return url if named and urlsplit(url).username is None else None
 
     @asynccontextmanager
     async def _world(self, folder: RunFolder, state: RunState, watcher: Watcher | None) -> AsyncIterator[World]:

@@ -15,8 +15,10 @@ from textual.screen import Screen
 
 from dashboards.terminal.acting import Acting
 from dashboards.terminal.dialogs import Words
+from dashboards.terminal.incidents import story_text
 from dashboards.terminal.keys import help_text
 from dashboards.terminal.main import Main
+from dashboards.terminal.others import RUNS, Others
 from dashboards.terminal.palette import Palette
 from dashboards.terminal.ports import Library
 from dashboards.terminal.replayed import Replay
@@ -28,8 +30,8 @@ from fleet.ports import FleetError
 TICK_S = 0.1
 TAKE_S = 0.03  # of each tick, at most, for reading
 LOAD_S = 0.15  # of each slice while the journal is read for the first time
+GLANCE_S = 0.02  # of each second, at most, for the other runs
 LOOK_S = 1.0  # how often it is seen who is alive, and clocks move
-RUNS = 30  # the latest ones, on the page of runs
 DARK, LIGHT = "textual-dark", "textual-light"
 
 
@@ -78,6 +80,7 @@ class FleetApp(Acting, App[None]):
             self.replay = Replay(library.open(run), clock, speed)
             self._runs[run] = Watched(self.replay, self.replay.now)
         self._current = run
+        self._others = Others(library, clock)
         self._looked = 0.0
         self.theme = LIGHT if light else DARK
 
@@ -109,6 +112,10 @@ class FleetApp(Acting, App[None]):
         self._look()
         self._load()
         self._tick()
+
+    def in_need(self) -> list[str]:
+        """Other runs that need somebody. A replay is of its time, and they are not."""
+        return self._others.in_need(self._current) if self.replay is None else []
 
     def note(self) -> str:
         """What the header says about a replay."""
@@ -147,6 +154,8 @@ class FleetApp(Acting, App[None]):
         """Who is alive; and on the page of runs a glance at the others."""
         self._looked = self.clock()
         self.watched.look()
+        if self.replay is None:
+            self._others.look(GLANCE_S)
         screen = next((s for s in self.screen_stack if isinstance(s, Main)), None)
         if screen is not None and screen.number == 0:
             for other in self.all_watched():
@@ -188,6 +197,13 @@ class FleetApp(Acting, App[None]):
         state = self.watched.state
         if state is not None and (id_ == "planner" or id_ in state.subtasks):
             self.push_screen(SubtaskView(self._palette(), id_))
+
+    def open_incident(self, number: int) -> None:
+        """Its story, to be read."""
+        state = self.watched.state
+        told = story_text(state, number, self.watched.now) if state is not None else None
+        if told is not None:
+            self.push_screen(Words(*told))
 
     def action_help(self) -> None:
         if not isinstance(self.screen, Words):

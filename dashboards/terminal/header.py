@@ -1,10 +1,12 @@
 """The lines above every page: the goal, how it is, how far, what it costs, and what needs you."""
 
+from collections.abc import Sequence
+
 from rich.cells import cell_len
 
 from dashboards.figures import money
 from dashboards.terminal.incidents import recovery
-from dashboards.terminal.lines import Line, Span, bar, joined, shown, sparkline
+from dashboards.terminal.lines import Line, Span, bar, clipped, joined, shown, sparkline
 from dashboards.terminal.overview import Need, needs
 from dashboards.terminal.watched import Watched, commits_an_hour, landings
 from dashboards.terminal.words import age, run_span, to_land
@@ -12,10 +14,13 @@ from fleet.core.standing import standings
 from fleet.core.state import RunState
 
 BINS = 16
+LEAST = 16  # cells that this run's own needs keep
 QUIET_S = 60.0
 
 
-def header_lines(watched: Watched, state: RunState, width: int, *, note: str = "") -> list[Line]:
+def header_lines(
+    watched: Watched, state: RunState, width: int, *, note: str = "", others: Sequence[str] = ()
+) -> list[Line]:
     """Four lines of at most `width` cells."""
     now = watched.now
     asked = needs(watched, state, now)
@@ -24,7 +29,7 @@ def header_lines(watched: Watched, state: RunState, width: int, *, note: str = "
         _first(watched, state, now, width, note),
         ((goal, "dim"),),
         _figures(watched, state, now, width),
-        _needs(asked),
+        _with_others(_needs(asked), others, width),
     ]
 
 
@@ -79,6 +84,16 @@ def _money(state: RunState) -> str:
     of = f" of ${limit:g}" if limit is not None else ""
     until = f", {minutes:g} min" if minutes is not None else ""
     return f"{money(state.spent.dollars)}{of}{until}"
+
+
+def _with_others(line: Line, others: Sequence[str], width: int) -> Line:
+    """Other runs that need somebody stand at the right, whatever this one needs."""
+    if not others:
+        return line
+    which = shown(others[0], 24) if len(others) == 1 else f"{len(others)} other runs"
+    said: Line = ((f"  {which} need{'s' * (len(others) == 1)} you", "warn"), ("  → 0", "bold"))
+    room = width - sum(cell_len(text) for text, _ in said)
+    return (*clipped(line, room), *said) if room > LEAST else line
 
 
 def _needs(asked: list[Need]) -> Line:

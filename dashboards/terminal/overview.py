@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from dashboards.terminal.agents import COLUMNS, agents, cells
 from dashboards.terminal.lines import Line, Page, Wish, clipped, head, heading, matches, row, shown, widths, wrapped
+from dashboards.terminal.ports import Feed
 from dashboards.terminal.watched import Event, Watched
 from dashboards.terminal.words import clock_in
 from fleet.core.approval import awaits_approval, waiting
@@ -25,7 +27,20 @@ class Need:
     how: str
 
 
-def needs(watched: Watched, state: RunState, now: float) -> list[Need]:
+class Seen(Protocol):
+    """What has to be known of a run besides its state."""
+
+    @property
+    def feed(self) -> Feed: ...
+
+    @property
+    def alive(self) -> bool: ...
+
+    @property
+    def loaded(self) -> bool: ...
+
+
+def needs(watched: Seen, state: RunState, now: float) -> list[Need]:
     """What waits for the person, the most urgent first."""
     found: list[Need] = []
     if state.ended:

@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from dashboards.terminal.banner import Banner, Button, Buttons
 from dashboards.terminal.header import header_lines
-from dashboards.terminal.lines import Page, Wish
+from dashboards.terminal.lines import Line, Page, Wish
 from dashboards.terminal.listing import Listing
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class View(Screen[None]):
     def key_here(self) -> str:
         """What the keys that act are about: the row the cursor is on."""
         kind, colon, rest = self.listing.key.partition(":")
-        return f"s{colon}{rest}" if kind.startswith("e") else self.listing.key
+        return f"s{colon}{rest}" if kind[:1] in {"e", "i"} else self.listing.key
 
     # ---- what the screens differ in
 
@@ -108,12 +108,15 @@ class View(Screen[None]):
             said = "reads the journal" if not watched.loaded else "this run has not begun"
             self.query_one("#header", Banner).show([((f"fleet {watched.feed.run}: {said}", ""),)])
             return
-        self.query_one("#header", Banner).show(header_lines(watched, state, width, note=self.fleet.note()))
+        self.query_one("#header", Banner).show(self._header(watched, state, width))
         self.query_one("#tabs", Buttons).show_buttons(self.tabs(state))
         self.query_one("#keys", Buttons).show_buttons(self.keys(watched, state))
         listing = self.listing
         wish = Wish(needle=self.needle, height=listing.size.height or 24, width=listing.size.width - 3)
         listing.show(self.page(watched, state, wish), cursor=cursor)
+
+    def _header(self, watched: Watched, state: RunState, width: int) -> list[Line]:
+        return header_lines(watched, state, width, note=self.fleet.note(), others=self.fleet.in_need())
 
     def repaint(self, palette: Palette) -> None:
         """In other colours."""

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyio import CancelScope, create_task_group
+from pydantic import BaseModel
 
 from fleet.errors import FleetError
+from fleet.settings import Config
 
 if TYPE_CHECKING:
     from fleet.app import Fleet
@@ -28,6 +30,13 @@ BEGIN_S, LOOK_S = 30.0, 0.05
 STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
+class Given(BaseModel):
+    """The configuration, and where each value of it comes from."""
+
+    config: Config
+    origin: dict[str, str]
+
+
 class Background:
     """The process that works on a run, as its starter sees it."""
 
@@ -37,7 +46,7 @@ class Background:
 
     def start(self, fleet: Fleet) -> None:
         """Raises `FleetError` where the process can't be started."""
-        config = fleet.config.model_dump_json().encode()
+        config = Given(config=fleet.config, origin=fleet.loaded.origin).model_dump_json().encode()
         command = [sys.executable, "-P", "-m", "fleet.cli.background", str(self._folder.path)]
         try:
             with (self._folder.path / LOG).open("wb") as log:
@@ -94,11 +103,10 @@ def main() -> int:
     from fleet.config import Loaded
     from fleet.environment import current
     from fleet.folders import RunFolder
-    from fleet.settings import Config
 
     folder = RunFolder(Path(sys.argv[1]))
-    config = Config.model_validate_json(sys.stdin.buffer.read())
-    fleet = Fleet(Loaded(config=config, origin={}), current())
+    given = Given.model_validate_json(sys.stdin.buffer.read())
+    fleet = Fleet(Loaded(config=given.config, origin=given.origin), current())
     try:
         run_async(lambda: work(fleet, folder))
     except FleetError as error:

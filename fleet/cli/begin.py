@@ -254,7 +254,7 @@ def resume(
 ) -> None:
     """Go on with a run that stopped.
 
-    One that is paused, was interrupted, or ended with something left to do.
+    One that is paused, was interrupted, or ended with something left to do. It asks the service --base-url named last.
 
     \b
     Examples:
@@ -291,7 +291,8 @@ def resume(
     for request in requests:
         if (problem := accept(state, request)) is not None:
             raise UsageError(problem)
-    flags = {"models.base_url": base_url, "box.sandbox": sandbox or state.sandbox, "metrics.listen": metrics}
+    flags = {"box.sandbox": sandbox or state.sandbox, "metrics.listen": metrics}
+    flags["models.base_url"] = base_url or state.base_url
     fleet = Fleet(configuration(Folder(state.repository), config, flags), current())
     fleet.api_key()
     with Journal(folder.journal) as journal:

@@ -78,4 +78,5 @@ def _fleet_for(state: RunState) -> Fleet:
     from fleet.app import Fleet
     from fleet.environment import current
 
-    return Fleet(configuration(Path(state.repository), None, {"box.sandbox": state.sandbox}), current())
+    flags = {"box.sandbox": state.sandbox, "models.base_url": state.base_url}
+    return Fleet(configuration(Path(state.repository), None, flags), current())
