@@ -69,7 +69,7 @@ def _as_data(entry: Entry) -> dict[str, Any]:
 
 def save(
     plan: Kept,
-    name: Annotated[str, typer.Argument(help="What to call it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it.")],
     user: Annotated[bool, typer.Option("--user", help="Into your own library, not this repository's.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a plan of this name.")] = False,
     sets: Sets = None,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from fleet.core.command_lines import Runs, always_passes, check_problem
 from fleet.core.ids import SubtaskId
+from fleet.core.parameters import PLACEHOLDER
 from fleet.core.paths import matches
 from fleet.core.plan import PLANNER, WORKER_SUCCEEDED, Plan, Subtask
 from fleet.core.revision import Revision, placed
@@ -100,6 +101,7 @@ def _each(new: list[Subtask], steps: Collection[str]) -> Iterator[str]:
         ),
         ("a guard that always passes", _idle_guard),
         ("too coarse for one worker; split it", _is_coarse),
+        ("a placeholder that nothing fills in; declare it in [parameters]", _is_unfilled),
         ("the goal speaks of what its worker can't see", lambda subtask: _OUTSIDE.search(subtask.goal)),
     )
     for said, rule in rules:
@@ -120,6 +122,11 @@ def _only_guards(subtask: Subtask) -> bool:
 def _idle_guard(subtask: Subtask) -> bool:
     guards = (criterion.run for criterion in subtask.acceptance if not criterion.fails_before and criterion.run)
     return any(always_passes(run) for run in guards)
+
+
+def _is_unfilled(subtask: Subtask) -> bool:
+    texts = (subtask.title, subtask.goal, *(criterion.run or "" for criterion in subtask.acceptance))
+    return any(PLACEHOLDER.search(text) for text in texts)
 
 
 def _is_coarse(subtask: Subtask) -> bool:

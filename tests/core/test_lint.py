@@ -129,6 +129,7 @@ def test_a_file_that_many_change_is_hot_however_they_are_ordered() -> None:
         ({"estimate": Estimate(lines=900)}, "too coarse"),
         ({"touches": ("**",)}, "too coarse"),
         ({"goal": "x" * 7000}, "too coarse"),
+        ({"goal": "Ship {set:version}."}, "a placeholder that nothing fills in"),
         ({"goal": "Do it as discussed."}, "what its worker can't see"),
         ({"goal": "Use the codec of src/lib/codec.py."}, "the goal names src/lib/codec.py, neither in"),
     ],

@@ -1,6 +1,7 @@
 """The library of plans: found by name, kept on request, never written over or out of its folder by accident."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,12 +9,16 @@ from typer.testing import CliRunner
 
 from fleet.cli.verbs import app
 from fleet.core import facts as f
+from fleet.core.parameters import Filled, fill
+from fleet.core.plan import Plan
+from fleet.core.planfile import read_plan
 from fleet.core.policy import Policy
 from fleet.core.validate import Known
 from fleet.epic import dump_plan, load_plan
 from fleet.errors import UsageError
 from fleet.folders import RunFolder
 from fleet.journal import Journal
+from fleet.toml import parse_toml
 from tests.core.story import Story, plan_of
 from tests.dashboards.hostile import HOSTILE, problems
 
@@ -212,6 +217,17 @@ def test_a_plan_without_parameters_takes_none(tmp_path: Path) -> None:
     path.write_text(dump_plan(plan_of("a"), toml=True))
     assert "the plan has no such parameter" in refuses("show", path, "--set", "a=1")
     assert "neither plan has such a parameter" in refuses("diff", path, path, "--set", "a=1")
+
+
+def test_the_plans_of_the_page_about_them_are_plans() -> None:
+    page = Path(__file__).parents[2] / "docs" / "plans.md"
+    shown = re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(shown) > 1
+    for text in shown:
+        data = parse_toml(text, name="plans.md")
+        filled = fill(data, {"version": "v1"} if "parameters" in data else {})
+        assert isinstance(filled, Filled), filled
+        assert isinstance(read_plan(filled.document), Plan)
 
 
 # ---- runs -----------------------------------------------------------------------------------------------------------
