@@ -196,6 +196,7 @@ class Models(Section):
     retries: int = Field(default=4, ge=1, le=100)
     retry_after_cap_s: float = Field(default=60.0, gt=0)
     ask_after_minutes: float = Field(default=15.0, gt=0)
+    give_up_after_minutes: float = Field(default=720.0, gt=0)
     silence_s: float = Field(default=120.0, gt=0)
     call_s: float = Field(default=600.0, gt=0)
     compact_at: float = Field(default=0.85, gt=0, le=1)
@@ -335,6 +336,7 @@ def as_policy(config: Config) -> Policy:
         drain_s=config.limits.drain_minutes * 60,
         flat=config.run.flat,
         service_wait_s=config.models.ask_after_minutes * 60,
+        service_lost_s=config.models.give_up_after_minutes * 60,
         review=config.run.review,
         rules=ReviewRules.model_validate(config.review.model_dump()),
     )

@@ -51,6 +51,9 @@ def play_planner(script: Script, request: Request, spent: Spent) -> Move:
         if spent(key) < fault.times:
             return Move(_struck(fault, spent(key)), spends=key, pace=part.pace)
     seen = tuple(_seen(request.state))
+    key, later = (request.run, "planner", len(part.faults), 0), part.once_planned
+    if later is not None and seen and spent(key) < later.times:
+        return Move(_struck(later, spent(key)), spends=key, pace=part.pace)
     if not seen and (next_call := _unexplored(part.explore, request)):
         blocks = (Text("I look at the repository first."), call("explore", 0, next_call.tool, dict(next_call.input)))
         return Move(Say(blocks), pace=part.pace)

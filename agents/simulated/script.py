@@ -62,6 +62,8 @@ class PlannerScript(ScriptShape):
     synthesis: str = "Every subtask has landed."
     faults: tuple[Annotated[Trouble, Field(discriminator="do")], ...] = ()
     """What the planner's first calls of a run meet, one after another."""
+    once_planned: Annotated[Trouble, Field(discriminator="do")] | None = None
+    """What its calls meet from then on, when something is planned."""
     pace: Pace | None = None
 
 

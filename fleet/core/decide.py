@@ -63,6 +63,7 @@ def next_wake(state: RunState, now: float) -> float | None:
         times.append(state.last_at + state.policy.answer_wait_s)
     times += wakes(state, now)
     times += [outages.asked_at(state, scope, outage) for scope, outage in state.service.items()]
+    times += outages.ends_at(state)
     return min((at for at in times if at > now), default=None)
 
 
@@ -301,11 +302,12 @@ def _planner(state: RunState, now: float) -> Iterator[f.Fact]:
 
 
 def _left_alone(state: RunState, now: float) -> Iterator[f.Fact]:
-    """The planner had its chances and left failures lying: a human is asked."""
+    """The planner had its chances and left failures lying, or has not answered to the end: a human is asked."""
     where = standings(state, now)
     spent_up = state.planning.calls >= state.policy.max_planner_calls
     for area in conversations(state):
-        if planning_of(state, area).idle_calls < IDLE_CALLS and not spent_up:
+        lost = area is None and planner_is_lost(state) and now >= waits_until(state, state.open_questions())
+        if planning_of(state, area).idle_calls < IDLE_CALLS and not spent_up and not lost:
             continue
         seen = {id_: where[id_] for id_ in seen_by(state, area)}
         if not (is_idle(state, where, now) if area is None else area_is_idle(state, area, seen, now)):

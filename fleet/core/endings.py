@@ -22,20 +22,18 @@ def ends(state: RunState, now: float) -> Iterator[f.Fact]:
 
 def _endings(state: RunState, now: float) -> Iterator[f.Fact]:
     where = standings(state, now)
-    if (
-        any(planning_of(state, area).open is not None for area in conversations(state))
-        or not shown(state)
-        or (untouched(state) and state.policy.reviewing != "auto")
-        or state.paused
-    ):
+    if not shown(state) or (untouched(state) and state.policy.reviewing != "auto") or state.paused:
         return
-    if (spent := over_budget(state, now)) is not None:
+    spent = over_budget(state, now)
+    if spent is None and not state.draining and (why := outages.given_up(state, now)) is not None:
+        yield f.RunEnded(at=now, ending="partial", why=why)
+        return
+    if any(planning_of(state, area).open is not None for area in conversations(state)):
+        return
+    if spent is not None:
         if not effects(state, now) and not state.landing.queue:
             finished = bool(where) and all(standing in OVER for standing in where.values())
             yield f.RunEnded(at=now, ending=outcome(state) if finished else "budget", why=spent)
-        return
-    if (question := outages.given_up(state, now)) is not None and not state.draining:
-        yield f.RunEnded(at=now, ending="partial", why=f"nobody answered {question.id}, and every call waits for it")
         return
     if not is_idle(state, where, now) or state.draining:
         yield from unapproved(state, where, now)
@@ -66,10 +64,13 @@ def _never_green(state: RunState) -> str:
 
 
 def waits_until(state: RunState, questions: Sequence[Question]) -> float:
-    """How long a run with nothing else to do waits: for people since the last news, for a planner since it was lost."""
+    """How long a run with nothing else to do waits: for people since the last news, for a planner since it was lost.
+
+    That a lost planner failed again is no news: it would put off the end for as long as it may be called.
+    """
     since = state.last_at
-    if all(question.planner for question in questions):
-        since = max(state.engine_since or 0.0, *(question.asked_at for question in questions))
+    if lost := [question.asked_at for question in questions if question.planner]:
+        since = max(state.engine_since or 0.0, *lost)
     return since + state.policy.answer_wait_s
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from fleet.core import facts as f
-from fleet.core import incidents, planners, queue, reviews
+from fleet.core import incidents, planners, queue, reviews, service
 from fleet.core.areas import Area, in_charge, inside, planning_of
 from fleet.core.ids import QuestionId, SubtaskId
 from fleet.core.incidents import POLICY, Chosen, Trouble
@@ -16,7 +16,6 @@ from fleet.core.plan import PLANNER, Plan
 from fleet.core.revision import Revision, apply
 from fleet.core.state import (
     Attempt,
-    Outage,
     Question,
     RunState,
     SubtaskState,
@@ -81,7 +80,7 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
         case f.CallsHeld() | f.CallLost() | f.CallRefused() | f.BudgetRanLow():
             return _budgeted(state, fact)
         case f.ServiceChanged():
-            return _service_changed(state, fact)
+            return service.changed(state, fact)
         case f.PlanRevised():
             return _revised(state, fact)
         case f.PlanGraded():
@@ -143,7 +142,7 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
 def _engine_started(state: RunState, fact: f.EngineStarted) -> RunState:
     idle = _each_attempt(state, lambda attempt: replace(attempt, working=False))
     taken = replace(idle, epoch=fact.epoch, draining_at=None, sandbox=fact.sandbox or state.sandbox)
-    fresh = replace(taken, base_url=fact.base_url, service={})  # its calls will find out anew
+    fresh = service.unknown(replace(taken, base_url=fact.base_url))
     doubted = replace(fresh, doubt=state.doubt + state.held, held=Cost())  # nothing, where the last engine said goodbye
     return replace(doubted, active_s=state.seconds(state.last_at), engine_since=fact.at)
 
@@ -160,20 +159,6 @@ def _budgeted(state: RunState, fact: f.CallsHeld | f.CallLost | f.CallRefused | 
             return replace(state, low=fact.why)
         case _:
             assert_never(fact)
-
-
-def _service_changed(state: RunState, fact: f.ServiceChanged) -> RunState:
-    if fact.condition == "up":
-        state = replace(state, service={scope: out for scope, out in state.service.items() if scope != fact.scope})
-        for question in state.open_questions():
-            if question.service == fact.scope:
-                settled = replace(question, answer="the service answers again", answered_by="fleet")
-                state = replace(state, questions={**state.questions, question.id: settled})
-        return state
-    known = state.service.get(fact.scope)
-    since = known.since if known is not None and known.condition == fact.condition else fact.at
-    outage = Outage(condition=fact.condition, why=fact.why, since=since)
-    return replace(state, service={**state.service, fact.scope: outage})
 
 
 def _limits_changed(state: RunState, fact: f.LimitsChanged) -> RunState:

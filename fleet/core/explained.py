@@ -53,6 +53,16 @@ def _limits(policy: Policy) -> tuple[tuple[str, float | None, str], ...]:
             policy.drain_s / 60,
             "how long running work may take after a first Ctrl-C; then it stops",
         ),
+        (
+            "models.ask_after_minutes",
+            policy.service_wait_s / 60,
+            "how long the models' service may fail all callers; then a human is asked, and everything waits",
+        ),
+        (
+            "models.give_up_after_minutes",
+            policy.service_lost_s / 60,
+            "how long nobody may answer that; then the run ends as partial, with exit code 1",
+        ),
         ("run.budget_dollars", policy.budget_dollars, "then no new call; what is close lands; exit code 4"),
         ("run.budget_tokens", policy.budget_tokens, "the same"),
         ("run.budget_minutes", policy.budget_minutes, "the same"),

@@ -1,6 +1,7 @@
 """The models' service as a run knows it: when a human is asked about what all calls wait for, and in which words."""
 
 import math
+from collections.abc import Iterator
 
 from fleet.core import facts as f
 from fleet.core.commands import CallPlanner, RunAttempt, effects
@@ -20,14 +21,33 @@ def asked_at(state: RunState, scope: str, outage: Outage) -> float:
     return max(outage.since, last) + state.policy.service_wait_s
 
 
-def given_up(state: RunState, now: float) -> Question | None:
-    """The question only a human can settle that nobody does, where what runs only waits for its calls."""
-    if now < state.last_at + state.policy.answer_wait_s:
-        return None
+def given_up(state: RunState, now: float) -> str | None:
+    """Why the run ends although its calls may come through one day, where what runs only waits for them."""
     if not all(isinstance(command, RunAttempt | CallPlanner) for command in effects(state, now)):
         return None
-    refused = {scope for scope, outage in state.service.items() if outage.condition in MENDED_BY_HUMANS}
-    return next((question for question in state.open_questions() if question.service in refused), None)
+    for question, scope, outage in _unanswered(state):
+        if now >= _ends_at(state, question, outage):
+            return f"nobody answered {question.id}, and every call waits: {in_words(scope, outage)}"
+    return None
+
+
+def ends_at(state: RunState) -> list[float]:
+    """When time alone may end the run because of what its calls wait for."""
+    return [_ends_at(state, question, outage) for question, _, outage in _unanswered(state)]
+
+
+def _unanswered(state: RunState) -> Iterator[tuple[Question, str, Outage]]:
+    for question in state.open_questions():
+        if question.service is not None and question.service in state.service:
+            yield question, question.service, state.service[question.service]
+
+
+def _ends_at(state: RunState, question: Question, outage: Outage) -> float:
+    """What may pass by itself is waited for much longer than what only a human can mend; each answer begins it anew."""
+    quiet = state.last_at + state.policy.answer_wait_s
+    if outage.condition in MENDED_BY_HUMANS:
+        return quiet
+    return max(quiet, question.asked_at + state.policy.service_lost_s)
 
 
 def question(scope: str, outage: Outage, now: float) -> f.QuestionAsked:

@@ -78,6 +78,8 @@ class Policy(Shape):
     """Whether the epic is one subtask, whatever the planner makes of it."""
     service_wait_s: float = Field(default=900, gt=0)
     """How long the models' service may fail everybody before a human is asked."""
+    service_lost_s: float = Field(default=43200, gt=0)
+    """How long nobody may answer that, while nothing comes through, until the run ends as partial."""
     review: bool = False
     """Whether the first plan waits for a human's approval. Alone (without `reviewing`) it is how old runs said it."""
     reviewing: Reviewing | None = None

@@ -260,6 +260,21 @@ def test_a_planner_that_never_answers_again_ends_the_run_in_time_and_says_why() 
             story.time_passes_to_the_next_wake()
     assert (story.state.ending, story.state.ending_why) == ("partial", "the planner does not answer: red")
     assert 60 <= story.now < 70
+    assert story.standing("api") == "escalated", "what it left lying is a human's now"
+
+
+def test_a_planner_that_never_answers_again_ends_the_run_in_time_though_a_human_is_asked_about_something_else() -> None:
+    story = planned("api", "docs", policy=Policy(max_planner_failures=1, answer_wait_s=60))
+    story.model_is_called("api")
+    story.attempt_fails("api")
+    story.planner_answers(ask=[{"about": "api", "question": "Which one?"}])
+    story.attempt_fails("docs")
+    while not story.state.ended:
+        if story.state.planning.open is not None:
+            story.planner_fails()
+        else:
+            story.time_passes_to_the_next_wake()
+    assert 60 <= story.now < 70
 
 
 def test_a_planner_that_can_not_be_reached_at_all_ends_the_run() -> None:

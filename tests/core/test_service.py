@@ -69,11 +69,44 @@ def test_a_refusal_that_nobody_mends_ends_the_run_as_partial_though_attempts_sti
     assert (story.state.ending, "nobody answered q1" in story.state.ending_why) == ("partial", True)
 
 
-def test_an_outage_that_ends_by_itself_never_ends_the_run() -> None:
+def test_a_refusal_ends_the_run_also_while_its_planner_is_called() -> None:
+    story = at_work()
+    story.landed("docs")
+    story.attempt_fails("api")
+    assert story.state.planning.open is not None
+    changed(story, "refused", why="HTTP 401")
+    story.time_passes_to_the_next_wake()
+    assert (story.state.ending, "refuses us (HTTP 401)" in story.state.ending_why) == ("partial", True)
+
+
+def test_an_outage_is_waited_for_much_longer_than_an_answer_but_not_for_ever() -> None:
     story = at_work()
     changed(story, "down")
-    story.time_passes(100_000)
-    story.time_passes(100_000)
+    story.time_passes(POLICY.service_wait_s)
+    story.time_passes(POLICY.service_lost_s - 1)
+    assert (story.questions() != [], story.state.ended) == (True, False)
+    story.time_passes_to_the_next_wake()
+    assert (story.state.ending, "does not answer (HTTP 529)" in story.state.ending_why) == ("partial", True)
+
+
+def test_a_humans_word_begins_the_wait_for_an_outage_anew() -> None:
+    story = at_work()
+    changed(story, "down")
+    story.time_passes(POLICY.service_wait_s)
+    story.time_passes(POLICY.service_lost_s - 1)
+    story.human_answers("q1", "it will come back")
+    story.time_passes(POLICY.service_lost_s - 1)
+    assert not story.state.ended
+    assert len(story.questions()) == 1
+
+
+def test_a_limit_of_one_family_does_not_end_the_work_of_the_others() -> None:
+    story = at_work()
+    changed(story, "limited", "opus", "HTTP 429")
+    story.time_passes(POLICY.service_wait_s)
+    story.time_passes(POLICY.service_lost_s - 1)
+    story.model_is_called("api")
+    story.time_passes(2)
     assert not story.state.ended
 
 
@@ -92,6 +125,18 @@ def test_another_engine_finds_out_anew() -> None:
     changed(story, "down")
     story.happens(f.EngineStarted(at=story.now, epoch=2, pid=1, host="h", version="0"))
     assert story.state.service == {}
+
+
+def test_a_run_that_goes_on_with_another_key_waits_for_nobodys_answer() -> None:
+    story = at_work()
+    changed(story, "refused", why="HTTP 401")
+    story.time_passes_to_the_next_wake()
+    assert (story.state.ending, len(story.questions())) == ("partial", 1)
+    story.happens(f.RunReopened(at=story.now, by="ada"))
+    story.happens(f.EngineStarted(at=story.now, epoch=2, pid=1, host="h", version="0"))
+    assert (story.questions(), story.state.planning.unread.answers) == ([], ())
+    story.attempt_fails("api")
+    assert story.state.planning.open is not None, "something may begin"
 
 
 def test_a_run_that_no_model_ever_answered_is_told_by_its_failure_not_asked() -> None:

@@ -63,3 +63,17 @@ def test_a_refused_key_in_the_middle_of_a_run_waits_for_a_human_and_loses_nothin
         going.done().ended(0).says("QUESTION q1", "answers again", "LANDED")
     assert sorted(landed(repository, "r")) == names
     assert stage.status("r")["attempts"] == 3
+
+
+def test_a_refused_key_that_nobody_mends_ends_the_run_and_resume_lands_the_rest_without_an_answer(
+    stage: Stage, repository: Path, model: Serve
+) -> None:
+    names = [f"part{number}" for number in range(3)]
+    spell = {"from_s": 1.2, "to_s": 3600.0, "status": 401, "message": "invalid x-api-key"}
+    refusing = model(script(*(subtask(name) for name in names), pace=PACE, weather=[spell]))
+    asked = ("run", "Write", "--name", "r", "--base-url", refusing, "--repo", str(repository), "--yes")
+    quick = stage.with_(FLEET_LIMITS_ANSWER_WAIT_MINUTES="0.02")
+    quick.fleet(*asked).ended(1).says("PARTIAL", "nobody answered q1, and every call waits", "fleet resume r")
+    answering = model(script(*(subtask(name) for name in names)))
+    stage.fleet("resume", "r", "--base-url", answering).ended(0).says("LANDED")
+    assert sorted(landed(repository, "r")) == names

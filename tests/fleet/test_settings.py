@@ -59,7 +59,7 @@ def test_the_policy_and_the_sections_agree_in_defaults_and_bounds() -> None:
         ("settle_s", Planner, "settle_s"),
         *((f"max_planner_{name}", Planner, f"max_{name}") for name in ("calls", "failures")),
     ]
-    apart = {"answer_wait_s", "service_wait_s", "check_base", "ladders", "reviewing", "rules"}
+    apart = {"answer_wait_s", "service_wait_s", "service_lost_s", "check_base", "ladders", "reviewing", "rules"}
     assert {pair[0] for pair in pairs} | apart == set(Policy.model_fields)
     for name, section, key in pairs:
         assert bounds(Policy, name) == bounds(section, key), name
@@ -93,7 +93,7 @@ def test_every_setting_reaches_the_policy() -> None:
                 "subtask_tokens": 5000,
             },
             "landing": {"batch": 12, "slots": 3, "every_commit": True, "every_commit_within_s": 5},
-            "models": {"ask_after_minutes": 1},
+            "models": {"ask_after_minutes": 1, "give_up_after_minutes": 3},
             "checks": {"gate": "make test", "allow_red_base": True, "reruns": 3},
             "workers": {"coder": {"models": ["a", "b"]}, "quick": {"models": ["a"]}},
         }
@@ -101,7 +101,7 @@ def test_every_setting_reaches_the_policy() -> None:
     policy = as_policy(
         config.model_copy(update={"limits": config.limits.model_copy(update={"answer_wait_minutes": 2})})
     )
-    assert (policy.answer_wait_s, policy.service_wait_s) == (120, 60)
+    assert (policy.answer_wait_s, policy.service_wait_s, policy.service_lost_s) == (120, 60, 180)
     assert policy.ladders == {"coder": ("a", "b")}
     unchanged = [name for name in Policy.model_fields if getattr(policy, name) == getattr(Policy(), name)]
     assert unchanged == ["reviewing"]  # who reviews is said by whoever begins the run

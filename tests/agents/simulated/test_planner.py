@@ -147,6 +147,17 @@ async def test_the_planners_first_calls_can_meet_errors(connect: Connect) -> Non
     assert statuses == [500, 429]
 
 
+async def test_the_planners_calls_can_meet_errors_once_something_is_planned(connect: Connect) -> None:
+    script = {**SCRIPT, "planner": {**SCRIPT["planner"], "once_planned": {"do": "http", "status": 500, "times": 2}}}
+    planned = {"run": "r", "subtasks": [seen("a", "failed", failures=[failure()])]}
+    async with connect(script) as client:
+        assert await client.plan({"run": "r", "subtasks": []})
+        for _ in range(2):
+            with pytest.raises(anthropic.InternalServerError):
+                await client.plan(planned)
+        assert await client.plan(planned)
+
+
 async def test_an_area_has_steps_of_its_own_and_a_synthesis_that_names_what_it_did(connect: Connect) -> None:
     mine = {"when": {"area": "au*", "start": True}, "revision": {"assessment": "In parts.", "add": [subtask("tokens")]}}
     script = {**SCRIPT, "planner": {**SCRIPT["planner"], "explore": [], "steps": [*SCRIPT["planner"]["steps"], mine]}}
