@@ -19,6 +19,7 @@ from agents.models.prices import Price
 from agents.settings import MindSettings, WorkerSettings
 from fleet import __version__
 from fleet.checking import Gate
+from fleet.clock import SystemClock
 from fleet.collector import settle
 from fleet.config import Loaded, user_file_path
 from fleet.core import facts as f
@@ -54,13 +55,6 @@ from worktrees.workshop import open_workshop
 
 NO_KEY = "no-key-is-needed"
 REAL_HOST = "api.anthropic.com"
-
-
-class SystemClock:
-    """Real time."""
-
-    def now(self) -> float:
-        return time.time()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +183,7 @@ class Fleet:
             with stop:
                 async with self._world(folder, state, watcher) as world:
                     settle()
-                    engine = Engine(_open(state, journal), journal, SystemClock())
+                    engine = Engine(_open(state, journal), journal, world.clock)
                     state = await engine.run(Performer(engine, world), self._engine_started(state))
             return state
 

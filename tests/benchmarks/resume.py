@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 
-from fleet.app import SystemClock
+from fleet.clock import SystemClock
 from fleet.core import facts as f
 from fleet.core.commands import Command
 from fleet.core.policy import Policy
