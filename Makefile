@@ -77,7 +77,7 @@ bench: $(READY) ## what it costs beside plain git, up to 100,000 files; SMALL=1:
 
 chaos: $(READY) ## a thousand scripted faults, by level: how many are recovered from without a human; SMALL=1: a few
 	@echo "chaos: the real program against a simulated model; docs/reliability.md says how to read it"
-	@$(BARE) $(BIN)/python -B -m tests.chaos.rates $(if $(SMALL),--episodes 24 --hopeless 1)
+	@$(BARE) $(BIN)/python -B -m tests.chaos.rates $(if $(SMALL),--episodes 24 --hopeless 1) --jobs $(or $(JOBS),2) --seed $(or $(SEED),1)
 
 lint: $(READY) ## look for mistakes (ruff)
 	@echo "lint: ruff check"

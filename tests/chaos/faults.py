@@ -5,16 +5,17 @@ stands on a new base, it is a part of a split, a better model plays it. Nothing 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 Json = dict[str, Any]
 MUCH = 20_000_000
 FLAKE = 77  # of 256: three in ten
-BOTH = "both"
+BOTH, ALONE = "both", "alone"
 PARTS = ("a", "b")
 BETTER = "*sonnet*"
+EVER = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,10 @@ class Episode:
     workers: Mapping[str, Sequence[Json]]
     files: Mapping[str, str] = field(default_factory=dict)
     """What the repository holds for it from the start."""
+    pace_s: float = 0.0
+    """How long each turn of its workers takes."""
+    innocent: frozenset[str] = frozenset()
+    """Subtasks that it must not cost anything: one attempt, no incident."""
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -65,6 +70,10 @@ def check(name: str, part: str, before: str = "") -> Json:
     path = f"{name}/{part}.txt"
     said = f"echo 'expected in {path}: {word(name)}'"
     return {"criterion": f"{path} is right", "run": f"{before}grep -qx {word(name)} {path} || {{ {said}; exit 1; }}"}
+
+
+def check_of(path: str) -> Json:
+    return {"criterion": f"{path} is there", "run": f"test -s {path}"}
 
 
 def subtask(name: str, **more: Any) -> Json:
@@ -146,7 +155,7 @@ def _weak(fault: Fault, name: str, _: Random) -> Episode:
 
 
 def _slow(fault: Fault, name: str, _: Random) -> Episode:
-    return _episode(fault, name, [solve(name)])
+    return replace(_episode(fault, name, [solve(name)]), pace_s=3.0)
 
 
 def _hangs(fault: Fault, name: str, _: Random) -> Episode:
@@ -182,18 +191,55 @@ def _together_red(fault: Fault, name: str, _: Random) -> Episode:
     tasks, work = [], {}
     for id_, side in zip(ids, ("x", "y"), strict=True):
         path = f"{BOTH}/{name}/{side}.txt"
-        tasks.append(
-            subtask(id_, touches=[path], acceptance=[{"criterion": f"{id_} is there", "run": f"test -s {path}"}])
-        )
+        tasks.append(subtask(id_, touches=[path], acceptance=[check_of(path)]))
         first, other = ({"do": "solve", "files": {path: text}} for text in ("old\n", "new\n"))
         work[id_] = [until(first, other, guided=f"{BOTH}/{name} does not fit")]
     return Episode(fault, tuple(tasks), work)
 
 
+def _stale(fault: Fault, name: str, _: Random) -> Episode:
+    """The later one takes back what landed before it, as one does who copies files of an old tree."""
+    first, later = f"{name}-x", f"{name}-y"
+    kept = f"{name}/x.txt"
+    tasks = (
+        subtask(first, touches=[kept], acceptance=[{"criterion": "It is new", "run": f"grep -qx new {kept}"}]),
+        subtask(later, depends_on=[first]),
+    )
+    stale = {"do": "stray", "files": files_of(later), "outside": {kept: "old\n"}}
+    work = {
+        first: [{"do": "solve", "files": {kept: "new\n"}}],
+        later: [until(stale, solve(later), guided=kept)],
+    }
+    return Episode(fault, tasks, work, {kept: "old\n"}, innocent=frozenset({first}))
+
+
+def _one_of_eight(fault: Fault, name: str, _: Random) -> Episode:
+    """Eight that are right each by itself; one of them turns the gate red wherever it is merged."""
+    ids = [f"{name}-{number}" for number in range(8)]
+    path = f"{ALONE}/{ids[5]}.txt"
+    tasks, work = [], {}
+    for id_ in ids:
+        tasks.append(subtask(id_, touches=[f"{ALONE}/{id_}.txt"], acceptance=[check_of(f"{ALONE}/{id_}.txt")]))
+        work[id_] = [{"do": "solve", "files": {f"{ALONE}/{id_}.txt": "good\n"}}]
+    bad = {"do": "solve", "files": {path: "bad\n"}}
+    work[ids[5]] = [until(bad, work[ids[5]][0], guided=f"{path} is bad")]
+    return Episode(fault, tuple(tasks), work, innocent=frozenset(ids) - {ids[5]})
+
+
+def _retired(fault: Fault, name: str, chance: Random) -> Episode:
+    """A model that the service does not know any more; the configuration names another that takes over."""
+    gone = {"do": "http", "status": 404, "message": "model: retired", "times": EVER, "turn": chance.randrange(3)}
+    return _episode(fault, name, [until({**gone, "then": solve(name)}, solve(name), model=BETTER)])
+
+
 GATE = f"""\
 #!/bin/sh
-# Red where both sides still say `old`: each is right by itself.
+# Red where both sides still say `old`: each is right by itself. And where one is bad wherever it is.
 red=0
+for path in $(grep -lx bad {ALONE}/*.txt 2>/dev/null); do
+    echo "$path is bad"
+    red=1
+done
 for pair in {BOTH}/*/; do
     [ -f "$pair/x.txt" ] && [ -f "$pair/y.txt" ] || continue
     if grep -q old "$pair/x.txt" && grep -q old "$pair/y.txt"; then
@@ -271,6 +317,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(7, 1, "200 with other JSON", on_the_wire(do="http", status=200, body='{"ok": true}')),
     Fault(8, 1, "400 prompt too long", on_the_wire(do="http", status=400, message="prompt is too long", turn=2)),
     Fault(9, 1, "413", on_the_wire(do="http", status=413, message="too large", turn=2)),
+    Fault(12, 1, "404, another model named", _retired, TRANSIENT),
     Fault(13, 2, "error event in the stream", on_the_wire(do="break_stream", how="error")),
     Fault(14, 2, "stream ends early", on_the_wire(do="break_stream", how="end")),
     Fault(15, 2, "stream ends within a tool's input", on_the_wire(do="break_stream", how="end", turn=0)),
@@ -319,7 +366,11 @@ FAULTS: tuple[Fault, ...] = (
     Fault(35, 4, "a flaky check", _flaky, frozenset({"check", "integration"})),
     Fault(37, 4, "text conflict", _clash, frozenset({"conflict"}), share=2),
     Fault(38, 4, "red together", _together_red, frozenset({"integration"}), share=2),
+    Fault(39, 4, "a stale tree", _stale, frozenset({"bounds"})),
+    Fault(41, 4, "one bad of eight", _one_of_eight, frozenset({"integration"})),
     Fault(42, 5, "too complex", _split, frozenset({"too_complex"})),
     Fault(0, 5, "two or three at once", _compound, frozenset({"any"}), share=5),
 )
+NOTHING = Fault(0, 0, "nothing", lambda fault, name, _: _episode(fault, name, [solve(name)]))
+"""No fault at all."""
 LEVELS = (1, 2, 3, 4, 5)

@@ -1,34 +1,47 @@
-"""What nobody can do: each must end with a human asked; never as done, and never without an end."""
+"""What nobody can do: each must end with a human asked; never as done, never without an end, and within its limits."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from tests.chaos.faults import Episode, Fault, Json, files_of, solve, subtask, wrong
-from tests.chaos.play import play
+from fleet.core.remedies import LADDER
+from fleet.core.state import RunState
+from tests.chaos.faults import EVER, NOTHING, Episode, Fault, Json, files_of, solve, subtask, wrong
+from tests.chaos.play import Outcome, Played, play
 
-EVER = 1_000_000
+COMPLEX, CONTRADICTION, CONFLICT = "too complex at any size", "a contradiction", "a conflict for ever"
 
 
 def _nobody(fault: Fault, name: str, _: object) -> Episode:  # the table's shape; never asked for by chance
-    return Episode(fault, (subtask(name),), {name: HOPELESS[fault.name](name)})
+    return Episode(fault, (subtask(name),), {name: HOPELESS[fault.name].play(name)})
 
 
-HOPELESS: dict[str, Callable[[str], list[Json]]] = {
-    "a check nobody can pass": lambda name: [wrong(name)],
-    "refused for ever": lambda _: [{"do": "mute", "stop_reason": "refusal", "times": EVER, "text": "No."}],
-    "a human who never answers": lambda _: [{"do": "ask", "needs": ["Which encoding?"]}],
-    "claimed for ever, nothing done": lambda _: [{"do": "claim"}],
-    "out of bounds for ever": lambda name: [
-        {"do": "stray", "files": files_of(name), "outside": {"README.md": "mine\n"}}
-    ],
-    "too complex at any size": lambda _: [{"do": "too_complex"}],
-    "no tool call, ever": lambda _: [{"do": "mute", "times": EVER}],
-    "tool inputs that fit no tool, ever": lambda _: [{"do": "malformed", "times": EVER}],
-    "a contradiction": lambda name: [solve(name)],
+@dataclass(frozen=True)
+class Hopeless:
+    """A row of the table in docs/reliability.md that ends with a question."""
+
+    row: int
+    play: Callable[[str], list[Json]]
+
+
+HOPELESS: dict[str, Hopeless] = {
+    "a check nobody can pass": Hopeless(45, lambda name: [wrong(name)]),
+    "refused for ever": Hopeless(
+        25, lambda _: [{"do": "mute", "stop_reason": "refusal", "times": EVER, "text": "No."}]
+    ),
+    "a human who never answers": Hopeless(46, lambda _: [{"do": "ask", "needs": ["Which encoding?"]}]),
+    "claimed for ever, nothing done": Hopeless(29, lambda _: [{"do": "claim"}]),
+    "out of bounds for ever": Hopeless(
+        30, lambda name: [{"do": "stray", "files": files_of(name), "outside": {"README.md": "mine\n"}}]
+    ),
+    COMPLEX: Hopeless(44, lambda _: [{"do": "too_complex"}]),
+    "no tool call, ever": Hopeless(26, lambda _: [{"do": "mute", "times": EVER}]),
+    "tool inputs that fit no tool, ever": Hopeless(17, lambda _: [{"do": "malformed", "times": EVER}]),
+    "streams that never end well": Hopeless(14, lambda _: [{"do": "break_stream", "how": "end", "times": EVER}]),
+    CONTRADICTION: Hopeless(45, lambda name: [solve(name)]),
 }
-CONTRADICTION: list[Json] = [
+CONTRADICTED: list[Json] = [
     {"criterion": "it is there", "run": "test -f NAME/a.txt"},
     {"criterion": "it is not there", "run": "! test -f NAME/a.txt", "fails_before": False},
 ]
@@ -42,45 +55,103 @@ class Verdict:
     asked: bool
     landed: bool
     endless: bool
+    within: bool = True
+    """Whether every limit was kept."""
+    said: str = ""
+    """What it ended with."""
 
     @property
     def honest(self) -> bool:
-        return self.asked and not self.landed and not self.endless
+        return self.asked and not self.landed and not self.endless and self.within
+
+
+def within_limits(state: RunState) -> bool:
+    """Whether attempts, retries, splits and calls of the planner stayed within what the policy says."""
+    policy, subtasks = state.policy, state.subtasks.values()
+    failures = ([one.failure.kind for one in subtask_.attempts if one.failure] for subtask_ in subtasks)
+    counted = [[LADDER[kind].counts for kind in kinds] for kinds in failures]
+    return (
+        all(sum(counts) <= policy.max_attempts for counts in counted)
+        and all(len(counts) - sum(counts) <= policy.max_retries + 1 for counts in counted)
+        and all(one.depth <= policy.max_depth for one in subtasks)
+        and len(subtasks) <= policy.max_subtasks
+        and state.planning.calls <= policy.max_planner_calls
+    )
+
+
+def _verdicts(run: Played, outcomes: Collection[Outcome]) -> list[Verdict]:
+    within = within_limits(run.state)
+    return [
+        Verdict(
+            one.episode.fault.name,
+            one.asked,
+            one.landed,
+            one.ended == "endless" or run.done.code != 1,
+            within,
+            run.state.ending_why,
+        )
+        for one in outcomes
+    ]
 
 
 def hopeless(folder: Path, number: int, seed: int, kinds: Collection[str] = tuple(HOPELESS)) -> list[Verdict]:
     """So many of each kind in one run, beside work that is fine."""
-    fine = Fault(0, 0, "nothing", _nobody)
-    played = [Episode(fine, (subtask("fine"),), {"fine": [solve("fine")]})]
+    played = [Episode(NOTHING, (subtask("fine"),), {"fine": [solve("fine")]})]
     for index, kind in enumerate(kinds):
-        fault = Fault(0, 0, kind, _nobody)
+        fault = Fault(HOPELESS[kind].row, 0, kind, _nobody)
         for count in range(number):
             name = f"h{index}-{count}"
-            parts = [f"{name}{suffix}" for suffix in SUFFIXES] if kind.startswith("too complex") else []
+            parts = [f"{name}{suffix}" for suffix in SUFFIXES] if kind == COMPLEX else []
             task = subtask(name)
-            if kind == "a contradiction":
-                task["acceptance"] = [{**one, "run": one["run"].replace("NAME", name)} for one in CONTRADICTION]
-            played.append(Episode(fault, (task,), {id_: HOPELESS[kind](id_) for id_ in (name, *parts)}))
-    run = play(folder / "hopeless", played, seed=seed)
+            if kind == CONTRADICTION:
+                task["acceptance"] = [{**one, "run": one["run"].replace("NAME", name)} for one in CONTRADICTED]
+            work = {id_: HOPELESS[kind].play(id_) for id_ in (name, *parts)}
+            played.append(Episode(fault, (task,), work))
+    run = play(folder / f"hopeless-{len(kinds)}", played, seed=seed)
     good, *bad = run.outcomes
     assert good.landed, "what could be done was not"
-    return [
-        Verdict(one.episode.fault.name, one.asked, one.landed, one.ended == "endless" or run.done.code != 1)
-        for one in bad
+    return _verdicts(run, bad)
+
+
+CONFLICTED = Fault(37, 0, CONFLICT, _nobody)
+ROUNDS, SLOW_S, QUICK_S = 24, 4.0, 1.0
+
+
+def conflicts(folder: Path, number: int, seed: int) -> list[Verdict]:
+    """Work that never fits: while it is under way, somebody else always lands a change of the very same line.
+
+    Those change the lines of all of them, one after another, and each is quicker than any attempt at the hopeless ones.
+    """
+    files = {f"clash/{count}.txt": "words\n" for count in range(number)}
+    rounds = [f"round-{turn}" for turn in range(ROUNDS)]
+    played = [
+        Episode(
+            NOTHING,
+            (
+                subtask(
+                    name,
+                    depends_on=rounds[max(0, turn - 1) : turn],
+                    touches=list(files),
+                    acceptance=_named(name, files),
+                ),
+            ),
+            {name: [{"do": "shell", "commands": [f"sed -i 's/$/ {name}/' clash/*.txt"]}]},
+            files,
+            pace_s=QUICK_S,
+        )
+        for turn, name in enumerate(rounds)
     ]
+    for count, path in enumerate(files):
+        name = f"never-{count}"
+        work = {"do": "shell", "commands": [f"sed -i 's/^/{name} /' {path}"], "turns": 1}
+        task = subtask(name, touches=[path], acceptance=_named(name, [path]))
+        played.append(Episode(CONFLICTED, (task,), {name: [work]}, pace_s=SLOW_S))
+    run = play(folder / "conflicts", played, seed=seed)
+    return _verdicts(run, [one for one in run.outcomes[ROUNDS:] if one.classes == {"conflict"}])
 
 
-def revoked(folder: Path, seed: int) -> Verdict:
-    """The key is taken back in the middle: everything waits, a human is asked about the run."""
-    kind = "the key is revoked"
-    trouble = {"do": "http", "status": 401, "message": "invalid x-api-key", "times": EVER, "turn": 1}
-    fault = Fault(10, 0, kind, _nobody)
-    names = ("one", "two")
-    played = [Episode(fault, (subtask(name),), {name: [{**trouble, "then": solve(name)}]}) for name in names]
-    run = play(folder / "revoked", played, seed=seed)
-    asked = any(question.about is None for question in run.state.questions.values())
-    landed = any(one.landed for one in run.outcomes)
-    return Verdict(kind, asked, landed, not run.state.ended)
+def _named(name: str, paths: Collection[str]) -> list[Json]:
+    return [{"criterion": f"{name} is named", "run": f"! grep -Lw {name} {' '.join(paths)} | grep ."}]
 
 
 SUFFIXES = tuple("".join(f"-{part}" for part in path) for depth in (1, 2, 3) for path in product("ab", repeat=depth))

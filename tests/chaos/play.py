@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 from fleet.core.state import RunState
 from tests.chaos.faults import FAULTS, GATE, PARTS, Episode, Fault, check, subtask
-from tests.e2e.stage import Done, Stage, wait_for
+from tests.e2e.stage import Done, Going, Stage, wait_for
 from tests.worktrees.conftest import make_repository
 
 Json = dict[str, Any]
@@ -35,7 +35,14 @@ HURRIED = {
     "FLEET_RUN_WORKERS": "24",
 }
 """Waits are short and limits low: what is decided in an hour is decided in seconds here, by the same rules."""
-CONFIG = '[workers.coder]\nturns = 14\nmodels = ["claude-haiku-5-5", "claude-sonnet-5-5"]\n'
+CONFIG = """\
+[workers.coder]
+turns = 14
+models = ["claude-haiku-5-5", "claude-sonnet-5-5"]
+
+[models]
+fallbacks = { "claude-haiku-5-5" = "claude-sonnet-5-5" }
+"""
 SPLIT: tuple[Json, ...] = tuple(
     {
         "when": {"failed": "*", "kind": kind},
@@ -72,6 +79,8 @@ class Outcome:
     attempts: int
     classes: frozenset[str]
     """Of the incidents it opened."""
+    spared: bool
+    """Whether it cost nothing where it must not."""
     ended: str
 
     @property
@@ -82,7 +91,7 @@ class Outcome:
     def as_expected(self) -> bool:
         """Whether it opened no other incident than its row allows."""
         allowed = self.episode.fault.classes
-        return "any" in allowed or self.classes <= allowed
+        return self.spared and ("any" in allowed or self.classes <= allowed)
 
 
 def episodes(level: int, number: int, seed: int, faults: Sequence[Fault] = FAULTS) -> list[Episode]:
@@ -100,8 +109,7 @@ def script_of(played: Sequence[Episode], seed: int, planner_faults: Sequence[Jso
     workers: dict[str, Json] = {}
     for episode in played:
         for name, attempts in episode.workers.items():
-            pace = {"think_s": 3.0} if episode.fault.row == 20 else None
-            workers[name] = {"attempts": list(attempts), **({"pace": pace} if pace else {})}
+            workers[name] = {"attempts": list(attempts), "pace": {"think_s": episode.pace_s}}
     return {
         "label": "faults",
         "seed": seed,
@@ -138,9 +146,15 @@ class Played:
     """A run that is over."""
 
     outcomes: tuple[Outcome, ...]
-    state: RunState
+    left: RunState | None
+    """What it came to; nothing is left of a run that could not even begin."""
     done: Done
     stage: Stage
+
+    @property
+    def state(self) -> RunState:
+        assert self.left is not None, self.done.said
+        return self.left
 
 
 def play(
@@ -150,29 +164,33 @@ def play(
     seed: int = 0,
     planner_faults: Sequence[Json] = (),
     more: Mapping[str, str] | None = None,
-    steps: Sequence[Json] = (),
+    planner: Json | None = None,
+    meanwhile: Callable[[Stage, Going], None] | None = None,
+    longest_s: float = LONGEST_RUN_S,
 ) -> Played:
-    """Run the episodes to their end, whichever it is."""
+    """Run the episodes to their end, whichever it is. `planner` adds to its script; `meanwhile` is what others do."""
     room.mkdir(parents=True, exist_ok=True)
     stage = Stage(room, more={**HURRIED, **(more or {})})
     files = {"README.md": "hello\n", "gate.sh": GATE}
     repository = make_repository(room / "work", files | {k: v for one in played for k, v in one.files.items()})
     config = room / "config.toml"
     config.write_text(CONFIG, encoding="utf-8")
-    script = script_of(played, seed, planner_faults)
-    script["planner"]["steps"][1:1] = list(steps)
-    with simulated(stage, script) as url:
+    whole = script_of(played, seed, planner_faults)
+    whole["planner"] |= planner or {}
+    with simulated(stage, whole) as url:
         asked = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
         with stage.going(*asked, "--config", str(config)) as going:
+            if meanwhile is not None:
+                meanwhile(stage, going)
             try:
-                going.process.wait(LONGEST_RUN_S)
+                going.process.wait(longest_s)
             except subprocess.TimeoutExpired:
                 going.kill()
             done = Done(going.command, going.process.returncode, going.said, "")
         happened = struck(url)
     state = stage.look("r")
-    assert state is not None, done.said
-    return Played(tuple(outcome(one, state, happened) for one in played), state, done, stage)
+    outcomes = [outcome(one, state, happened) for one in played] if state is not None else []
+    return Played(tuple(outcomes), state, done, stage)
 
 
 @dataclass
@@ -204,6 +222,7 @@ def outcome(episode: Episode, state: RunState, happened: Mapping[str, int]) -> O
         asked=any(question.about in family.ids for question in state.questions.values()),
         attempts=sum(len(state.subtasks[id_].attempts) for id_ in family.ids if id_ in state.subtasks),
         classes=frozenset(trouble.kind for one in incidents for trouble in one.troubles),
+        spared=not any(one.subtask in episode.innocent for one in incidents),
         ended=state.ending or "endless",
     )
 

@@ -1,14 +1,17 @@
 """`make chaos`: how many faults of each level a run recovers from without a human, with intervals.
 
-    python -m tests.chaos.rates [--episodes 200] [--seed 1] [--level N] [--folder FOLDER]
+    python -m tests.chaos.rates [--episodes 200] [--hopeless 10] [--seed 1] [--jobs 2] [--level N | --only-hopeless]
 
-Exit code 1 where a rate is below what is wanted, or where what nobody can do ended in anything but a question.
+Runs go side by side: most of their time they wait. Exit code 1 where a rate is below what is wanted, or where what
+nobody can do ended in anything but a question.
 """
 
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from math import sqrt
 from pathlib import Path
 from random import Random
@@ -16,8 +19,10 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 
 from tests.chaos.faults import LEVELS, WIRE, Json
-from tests.chaos.hopeless import Verdict, hopeless, revoked
+from tests.chaos.hopeless import COMPLEX, HOPELESS, Verdict, conflicts, hopeless
+from tests.chaos.lost import LOST, lost
 from tests.chaos.play import Outcome, episodes, play
+from tests.chaos.world import WORLD, Weathered, weathered
 
 WANTED = {1: 0.99, 2: 0.98, 3: 0.97, 4: 0.95, 5: 0.90}
 NAMES = {
@@ -28,6 +33,7 @@ NAMES = {
     5: "plan-level and compound",
 }
 A_RUN = 40  # episodes that share a run
+A_TURN = 4  # runs of a level whose results are looked at together
 Z = 1.96  # of a 95 % interval
 
 
@@ -48,22 +54,47 @@ def planner_troubles(level: int, chance: Random) -> list[Json]:
     return [dict(one) for one in chance.sample(WIRE, 3)]
 
 
-def level_outcomes(level: int, number: int, seed: int, folder: Path) -> list[Outcome]:
+Map = Callable[[Callable[[int], list[Outcome]], Iterable[int]], Iterable[list[Outcome]]]
+
+
+def level_outcomes(level: int, number: int, seed: int, folder: Path, side_by_side: Map = map) -> list[Outcome]:
     """So many faults that struck, in as many runs as it takes."""
     found: list[Outcome] = []
     run = 0
     while sum(one.struck for one in found) < number:
-        run += 1
-        wanted = min(A_RUN, number - sum(one.struck for one in found))
-        batch = episodes(level, max(wanted, 5), seed * 1000 + run)
-        troubles = planner_troubles(level, Random(f"{seed}/{run}"))  # noqa: S311 - it is no secret
-        played = play(folder / f"{level}-{run}", batch, seed=seed, planner_faults=troubles)
-        found += played.outcomes
-        for one in played.outcomes:
-            if one.struck and not (one.recovered and one.as_expected):
-                _say(f"    {one.ended}: {_told(one)}")
-        _say(f"  L{level} run {run}: {sum(one.struck for one in found)} faults")
+        missing = number - sum(one.struck for one in found)
+        runs = range(run + 1, run + 1 + min(A_TURN, -(-missing // A_RUN)))
+        size = max(5, min(A_RUN, -(-missing // len(runs))))
+        for outcomes in side_by_side(partial(_one_run, level, size, seed, folder), runs):
+            found += outcomes
+        run += len(runs)
     return [one for one in found if one.struck]
+
+
+def _one_run(level: int, size: int, seed: int, folder: Path, run: int) -> list[Outcome]:
+    troubles = planner_troubles(level, Random(f"{seed}/{run}"))  # noqa: S311 - it is no secret
+    batch = episodes(level, size, seed * 1000 + run)
+    played = play(folder / f"{level}-{run}", batch, seed=seed, planner_faults=troubles)
+    for one in played.outcomes:
+        if one.struck and not (one.recovered and one.as_expected):
+            _say(f"    L{level} run {run}, {one.ended}: {_told(one)}")
+    _say(f"  L{level} run {run}: {sum(one.struck for one in played.outcomes)} faults")
+    return list(played.outcomes)
+
+
+def verdicts_of(number: int, seed: int, folder: Path) -> list[Callable[[], list[Verdict]]]:
+    """What is to be played so that each kind comes so often: some share a run, each loss has one of its own."""
+    others = [
+        kind for kind in HOPELESS if kind != COMPLEX
+    ]  # whose planner comes to nothing in the end, for all of them
+    together = [partial(hopeless, folder, number, seed, each) for each in ([COMPLEX], others)]
+    together.append(partial(conflicts, folder, number, seed))
+    alone = [partial(_one_lost, kind, each, folder, seed) for each in range(number) for kind in LOST]
+    return [*together, *alone] if number else []
+
+
+def _one_lost(kind: str, number: int, folder: Path, seed: int) -> list[Verdict]:
+    return [lost(kind, number, folder, seed)]
 
 
 def _told(one: Outcome) -> str:
@@ -102,32 +133,63 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Recovery rates under scripted faults.")
     parser.add_argument("--episodes", type=int, default=200, help="faults of each level")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--level", type=int, action="append", choices=LEVELS)
-    parser.add_argument("--hopeless", type=int, default=10, help="of each kind that nobody can do")
+    parser.add_argument("--level", type=int, action="append", choices=LEVELS, help="only this one")
+    parser.add_argument(
+        "--hopeless", type=int, default=10, help="of each kind that nobody can do, or that comes from outside"
+    )
+    parser.add_argument("--only-hopeless", action="store_true")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at once")
     parser.add_argument("--folder", type=Path, help="where the runs are kept; a temporary folder without it")
     given = parser.parse_args(arguments)
+    levels = () if given.only_hopeless else given.level or LEVELS
     began = monotonic()
-    with TemporaryDirectory(prefix="fleet-chaos-") as temporary:
+    with TemporaryDirectory(prefix="fleet-chaos-") as temporary, ThreadPoolExecutor(given.jobs) as jobs:
         folder = given.folder or Path(temporary)
-        results = {level: level_outcomes(level, given.episodes, given.seed, folder) for level in given.level or LEVELS}
-        verdicts = [] if given.level else [*hopeless(folder, given.hopeless, given.seed), revoked(folder, given.seed)]
-    _say("", "Recovery without a human (simulated model)", "", *table(results), "")
-    _say(*by_row(one for outcomes in results.values() for one in outcomes))
-    _say("", *hopeless_lines(verdicts), f"seed {given.seed}, {monotonic() - began:.0f} s")
+        endings = [] if given.level else verdicts_of(given.hopeless, given.seed, folder)
+        begun = [jobs.submit(ending) for ending in endings[:3]]  # these wait the longest
+        results = {level: level_outcomes(level, given.episodes, given.seed, folder, jobs.map) for level in levels}
+        begun += [jobs.submit(ending) for ending in endings[3:]]
+        events = [] if given.level else [(kind, each) for each in range(given.hopeless) for kind in WORLD]
+        passed = [jobs.submit(weathered, kind, each, folder, given.seed) for kind, each in events]
+        verdicts = [verdict for done in begun for verdict in done.result()]
+        weather = [done.result() for done in passed]
+    if results:
+        _say("", "Recovery without a human (simulated model)", "", *table(results), "")
+        _say(*by_row(one for outcomes in results.values() for one in outcomes))
+    _say(
+        "",
+        *hopeless_lines(verdicts),
+        *world_lines(weather),
+        f"seed {given.seed}, {given.jobs} runs at once, {monotonic() - began:.0f} s",
+    )
     low = [level for level, found in results.items() if sum(o.recovered for o in found) / len(found) < WANTED[level]]
-    return 1 if low or not all(one.honest for one in verdicts) else 0
+    fine = all(one.honest for one in verdicts) and all(one.unharmed for one in weather)
+    return 0 if fine and not low else 1
 
 
 def hopeless_lines(verdicts: Sequence[Verdict]) -> list[str]:
     if not verdicts:
         return []
-    asked, false, endless = (
-        sum(one.asked for one in verdicts),
-        sum(one.landed for one in verdicts),
-        sum(one.endless for one in verdicts),
+    kinds = Counter(one.kind for one in verdicts)
+    told = (
+        f"What nobody can do: {len(verdicts)} of {len(kinds)} kinds; a human asked, or told at once: "
+        f"{sum(one.asked for one in verdicts)}, false success: {sum(one.landed for one in verdicts)}, "
+        f"endless: {sum(one.endless for one in verdicts)}, past a limit: {sum(not one.within for one in verdicts)}"
     )
-    told = f"What nobody can do: {len(verdicts)}; a human asked: {asked}, false success: {false}, endless: {endless}"
-    return [told, *(f"  {one}" for one in verdicts if not one.honest), ""]
+    each = [f"  {kind}: {number}" for kind, number in kinds.items()]
+    return [told, *each, *(f"  NOT AS WANTED: {one}" for one in verdicts if not one.honest), ""]
+
+
+def world_lines(weather: Sequence[Weathered]) -> list[str]:
+    if not weather:
+        return []
+    kinds = Counter(one.kind for one in weather)
+    told = (
+        f"What comes from outside and passes: {len(weather)} of {len(kinds)} kinds; landed without a human, and no "
+        f"attempt lost: {sum(one.unharmed for one in weather)}"
+    )
+    each = [f"  {kind}: {number}" for kind, number in kinds.items()]
+    return [told, *each, *(f"  NOT AS WANTED: {one}" for one in weather if not one.unharmed), ""]
 
 
 def _say(*lines: str) -> None:

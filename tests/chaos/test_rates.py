@@ -6,7 +6,8 @@ from random import Random
 import pytest
 
 from tests.chaos.faults import FAULTS, LEVELS
-from tests.chaos.hopeless import HOPELESS, hopeless
+from tests.chaos.hopeless import COMPLEX, HOPELESS, hopeless
+from tests.chaos.lost import lost
 from tests.chaos.play import Played, episodes, play
 from tests.chaos.rates import by_row, planner_troubles, table, wilson
 
@@ -42,10 +43,17 @@ def test_a_fault_opens_no_incident_but_those_its_row_allows(mixed: Played) -> No
 
 def test_what_nobody_can_do_ends_with_a_human_asked(tmp_path: Path) -> None:
     """Those that take long, because they are split again and again, are played by `make chaos` alone."""
-    quick = [kind for kind in HOPELESS if not kind.startswith("too complex")]
+    quick = [kind for kind in HOPELESS if kind != COMPLEX]
     verdicts = hopeless(tmp_path, 1, SEED, quick)
     assert [one for one in verdicts if not one.honest] == []
-    assert len(verdicts) == len(quick) == 8
+    assert len(verdicts) == len(quick) == 9
+
+
+def test_a_run_whose_key_is_revoked_ends_with_a_human_asked_and_what_landed(tmp_path: Path) -> None:
+    """Nobody mends it, and nobody answers. `make chaos` plays this with every kind of loss."""
+    verdict = lost("the key is revoked", 0, tmp_path, SEED)
+    assert verdict.honest, verdict
+    assert "nobody answered" in verdict.said
 
 
 @pytest.mark.parametrize(
