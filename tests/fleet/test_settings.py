@@ -59,7 +59,16 @@ def test_the_policy_and_the_sections_agree_in_defaults_and_bounds() -> None:
         ("settle_s", Planner, "settle_s"),
         *((f"max_planner_{name}", Planner, f"max_{name}") for name in ("calls", "failures")),
     ]
-    apart = {"answer_wait_s", "service_wait_s", "service_lost_s", "check_base", "ladders", "reviewing", "rules"}
+    apart = {
+        "answer_wait_s",
+        "service_wait_s",
+        "service_lost_s",
+        "drain_s",
+        "check_base",
+        "ladders",
+        "reviewing",
+        "rules",
+    }
     assert {pair[0] for pair in pairs} | apart == set(Policy.model_fields)
     for name, section, key in pairs:
         assert bounds(Policy, name) == bounds(section, key), name
@@ -99,9 +108,12 @@ def test_every_setting_reaches_the_policy() -> None:
         }
     )
     policy = as_policy(
-        config.model_copy(update={"limits": config.limits.model_copy(update={"answer_wait_minutes": 2})})
+        config.model_copy(
+            update={"limits": config.limits.model_copy(update={"answer_wait_minutes": 2, "drain_minutes": 3})}
+        )
     )
     assert (policy.answer_wait_s, policy.service_wait_s, policy.service_lost_s) == (120, 60, 180)
+    assert policy.drain_s == 180
     assert policy.ladders == {"coder": ("a", "b")}
     unchanged = [name for name in Policy.model_fields if getattr(policy, name) == getattr(Policy(), name)]
     assert unchanged == ["reviewing"]  # who reviews is said by whoever begins the run
