@@ -115,7 +115,7 @@ class FleetApp(Acting, App[None]):
 
     def in_need(self) -> list[str]:
         """Other runs that need somebody. A replay is of its time, and they are not."""
-        return self._others.in_need(self._current) if self.replay is None else []
+        return self._others.in_need() if self.replay is None else []
 
     def note(self) -> str:
         """What the header says about a replay."""
@@ -155,7 +155,7 @@ class FleetApp(Acting, App[None]):
         self._looked = self.clock()
         self.watched.look()
         if self.replay is None:
-            self._others.look(GLANCE_S)
+            self._others.look(GLANCE_S, but=self._current)
         screen = next((s for s in self.screen_stack if isinstance(s, Main)), None)
         if screen is not None and screen.number == 0:
             for other in self.all_watched():

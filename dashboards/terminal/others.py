@@ -53,10 +53,10 @@ class Others:
         self._turn = 0
         self._needy: frozenset[str] = frozenset()
 
-    def look(self, seconds: float) -> None:
-        """Go on where the last look ended, for about so long."""
+    def look(self, seconds: float, but: str) -> None:
+        """Go on where the last look ended, for about so long. `but`: the run that is watched."""
         until, now = perf_counter() + seconds, self._clock()
-        self._names = names = self._library.names()[:RUNS]
+        self._names = names = [name for name in self._library.names()[:RUNS] if name != but]
         self._runs = {name: run for name, run in self._runs.items() if name in names}
         for _ in names:
             self._take(names[self._turn % len(names)], until)
@@ -74,6 +74,6 @@ class Others:
         except FleetError:
             self._runs[name] = None
 
-    def in_need(self, but: str) -> list[str]:
+    def in_need(self) -> list[str]:
         """The names of those that need somebody, the latest first."""
-        return [name for name in self._names if name != but and name in self._needy]
+        return [name for name in self._names if name in self._needy]

@@ -1,5 +1,7 @@
 """What opens on a terminal: a screen that a run does not depend on, whoever leaves it and however."""
 
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -113,6 +115,27 @@ def test_a_detached_run_goes_on_alone_and_is_watched_as_text(
 ) -> None:
     stage.fleet(*order, "--yes", "--detach").ended(0).says(f"fleet watch {stage.run_name}")
     stage.fleet("watch", stage.run_name, "--plain").ended(0).says("landed", "LANDED")
+    everything_landed(stage, repository)
+
+
+def test_a_killed_run_is_resumed_from_the_screen_with_the_service_it_was_told_of(
+    stage: Stage, repository: Path, order: tuple[str, ...]
+) -> None:
+    """Nothing but the journal knows of `--base-url` any more; without a screen it is the same."""
+    with stage.going(*order, "--yes") as going:
+        stage.wait(stage.run_name, lambda state: state.attempts >= BEGUN, going)
+        going.kill()
+    with at_a_terminal(stage, "watch", stage.run_name) as terminal:
+        terminal.shows("R resumes it")
+        terminal.types("R")
+        stage.wait(stage.run_name, lambda state: state.commits > 0)
+        holder = stage.folder(stage.run_name).holder
+        assert holder is not None
+        os.kill(holder.pid, signal.SIGKILL)
+        wait_for(lambda: not stage.folder(stage.run_name).alive)
+        stage.fleet("resume", stage.run_name, "--plain").ended(0).says("LANDED")
+        terminal.types("q")
+        terminal.ended(0)
     everything_landed(stage, repository)
 
 

@@ -42,6 +42,7 @@ def test_one_signal_is_enough_while_calls_wait(stage: Stage, repository: Path, m
     state = stage.folder("r").state()
     assert (state.commits, state.attempts, len(state.incidents)) == (0, 3, 0)
     stage.fleet("resume", "r", "--base-url", model(asked)).ended(0).says("LANDED")
+    assert stage.folder("r").state().base_url != url, "the one that was named last is the one"
     assert sorted(landed(repository, "r")) == sorted(names)
     assert stage.status("r")["attempts"] == 3
 

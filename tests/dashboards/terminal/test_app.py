@@ -2,16 +2,21 @@
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from textual.geometry import Offset
+from textual.pilot import Pilot
 from textual.widgets import Input
 
+from dashboards.terminal.app import FleetApp
 from dashboards.terminal.listing import Listing
 from dashboards.terminal.main import Main
 from dashboards.terminal.subtask import SubtaskView
+from fleet.core import facts as f
 from fleet.core.policy import Policy
+from fleet.ports import FleetError
 from tests.core.story import Story, plan_of
 from tests.dashboards.feeds import Told
 from tests.dashboards.hostile import hostile_story, problems
@@ -178,6 +183,49 @@ async def test_all_runs_are_there_to_be_switched_to(told: Told) -> None:
         await pilot.pause(1.2)
         await pilot.press("down", "enter")
         assert app.watched.feed.run == "other"
+
+
+async def test_an_incident_opens_as_its_story_and_r_is_still_about_its_subtask(told: Told) -> None:
+    app = app_of(told)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("5", "enter")
+        for said in ("Incident 1  docs  check", "red, it says", "a human was asked (q1"):
+            assert said in screen(app), screen(app)
+        await pilot.press("escape", "r")
+        assert "Retry docs" in screen(app)
+
+
+async def test_the_header_names_another_run_that_needs_somebody(told: Told) -> None:
+    quiet = Told(Story(plan=plan_of("x")).facts, run="quiet")
+    stuck = Told(story().facts, run="stuck")
+    app = app_of(told, quiet, stuck)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await looked_around(app, pilot, "stuck needs you  → 0")
+        assert "NEEDS YOU 1: q1 docs" in rows(app)[3], "what this run needs comes first"
+        stopped = Told(Story(plan=plan_of("x")).facts, run="stopped", alive=False)
+        told_of = app.library.feeds  # type: ignore[attr-defined] # a shelf
+        app.library.feeds = (*told_of, stopped)  # type: ignore[attr-defined]
+        await looked_around(app, pilot, "2 other runs need you  → 0")
+
+
+async def test_a_run_that_can_not_be_read_holds_the_header_up_for_nobody(told: Told) -> None:
+    class Damaged(Told):
+        def read(self, after: int, limit: int) -> Sequence[tuple[int, f.Fact]]:
+            raise FleetError(f"{after}, {limit}: no journal")
+
+    app = app_of(told, Damaged([], run="damaged"), Told(story().facts, run="stuck"))
+    async with app.run_test(size=(80, 30)) as pilot:
+        await looked_around(app, pilot, "stuck needs you  → 0")
+
+
+async def looked_around(app: FleetApp, pilot: Pilot[None], wanted: str) -> None:
+    """The other runs are read a little at each look, and the clock of these tests stands still."""
+    for _ in range(100):
+        app._looked = 0.0
+        await pilot.pause(0.15)
+        if rows(app)[3].rstrip().endswith(wanted):
+            return
+    raise AssertionError(rows(app)[3])
 
 
 async def test_light_dark_help_and_leaving(told: Told) -> None:
