@@ -281,6 +281,7 @@ class Metrics(Section):
 
 class State(Section):
     dir: Line = ""
+    max_gb: float = Field(default=0.0, ge=0)
 
 
 class Config(Section):

@@ -23,6 +23,7 @@ _YOURS: Mapping[Key, str] = {
     ("metrics", "hosts"): "decides who can look at your fleet",
     ("review",): "decides what begins without your word",
     ("state", "dir"): "chooses where on your machine files are written",
+    ("state", "max_gb"): "decides how much of your machine the fleet takes",
 }
 _WORKERS: Mapping[str, str] = {
     "command": "chooses a program that a worker runs with what you gave it",

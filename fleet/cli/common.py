@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fleet.core.plan import Subtask
     from fleet.core.state import RunState
     from fleet.folders import RunFolder
+    from fleet.settings import State
 
 Result = TypeVar("Result")
 
@@ -46,11 +47,15 @@ def configuration(
     return load_config(environ=os.environ, flags=flags or {}, config_file=config_file, repository=root)
 
 
-def state_dir() -> Path:
-    """Where runs are kept. A mistake in the repository's own file must not hide a run from its operator."""
+def state_settings() -> State:
+    """Where runs are kept, and how much of them. A repository's own file has no say: it must not hide a run."""
     from fleet.config import load_config
 
-    return Path(load_config(environ=os.environ, repository=None).config.state.dir)
+    return load_config(environ=os.environ, repository=None).config.state
+
+
+def state_dir() -> Path:
+    return Path(state_settings().dir)
 
 
 def the_run(name: str | None) -> RunFolder:

@@ -111,7 +111,8 @@ async def _of_run(folder: RunFolder, state_dir: Path, wanted: Wanted) -> Leftove
     kept = ""
     if before.kept:
         where = ", ".join(str(home / "fleet.git") for home in before.homes)
-        kept = f"{len(before.kept)} refs of work that has not landed, in {where}"
+        refs = _counted(Part("refs of work that has not landed", len(before.kept), 0))
+        kept = f"{refs}, in {where}"
     return Leftover(name, used_at, tuple(parts), kept)
 
 
@@ -182,11 +183,17 @@ def shown(tidied: Tidied, wanted: Wanted) -> Sequence[str]:
 
 def _line(left: Leftover, wanted: Wanted) -> str:
     kept = f"; kept: {left.kept}" if left.kept else ""
-    what = ", ".join(f"{part.number} {part.kind}" for part in left.parts)
+    what = ", ".join(map(_counted, left.parts))
     if not what:
         return f"{left.of}: nothing to remove{kept}"
     verb = "stays, there is room" if left.stays else "removed" if wanted.apply else "would go"
     return f"{left.of}: {what} {verb}{kept}"
+
+
+def _counted(part: Part) -> str:
+    """`1 journal`, `2 logs of checks`: kinds are named in the plural."""
+    noun, of, what = part.kind.partition(" of ")
+    return f"{part.number} {noun.removesuffix('s') if part.number == 1 else noun}{of}{what}"
 
 
 def as_data(tidied: Tidied, wanted: Wanted) -> dict[str, object]:

@@ -18,7 +18,7 @@ from fleet.cli.common import (
     run_async,
     show,
     show_json,
-    state_dir,
+    state_settings,
 )
 from fleet.errors import FleetError, UsageError
 
@@ -123,13 +123,19 @@ def clean(
     ] = False,
     max_gb: Annotated[
         float | None,
-        typer.Option(min=0, help="Remove only what it takes for all of the fleet's to fit; idle longest goes first."),
+        typer.Option(
+            min=0,
+            help="Remove only what it takes for all of the fleet's to fit; idle longest goes first. "
+            "[default: state.max_gb; 0 removes all that can go]",
+            show_default=False,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what runs left behind, by kind, or remove it.
 
-    With --apply it is removed. Work that has not landed never is.
+    With --apply it is removed. Work that has not landed never is. With a limit (--max-gb, or state.max_gb in your
+    configuration) no more goes than it takes for the rest to fit.
 
     \b
     Examples:
@@ -140,9 +146,10 @@ def clean(
     """
     from fleet.cli.tidy import Wanted, as_data, shown, tidy
 
-    limit = None if max_gb is None else int(max_gb * 1e9)
-    wanted = Wanted(apply=apply, runs=runs, ended=ended, max_bytes=limit)
-    found = run_async(lambda: tidy(state_dir(), wanted))
+    settings = state_settings()
+    limit = (settings.max_gb or None) if max_gb is None else max_gb
+    wanted = Wanted(apply=apply, runs=runs, ended=ended, max_bytes=None if limit is None else int(limit * 1e9))
+    found = run_async(lambda: tidy(Path(settings.dir), wanted))
     if as_json:
         show_json(as_data(found, wanted))
     else:

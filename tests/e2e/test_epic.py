@@ -179,7 +179,7 @@ def _what_is_left_can_be_removed(stage: Stage, repository: Path) -> None:
     tip = git(repository, "rev-parse", "fleet/sums")
     stage.fleet("clean", "--runs").ended(0).says("sums: ", "would go", "fleet clean --apply")
     assert stage.runs == ["sums"]
-    stage.fleet("clean", "--apply", "--runs").ended(0).says("1 journals, ", "removed")
+    stage.fleet("clean", "--apply", "--runs").ended(0).says("1 journal, ", "removed")
     assert stage.runs == []
     assert git(next((stage.state / "stores").glob("*/fleet.git")), "for-each-ref") == ""
     assert git(repository, "rev-parse", "fleet/sums") == tip

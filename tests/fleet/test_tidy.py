@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,6 +18,7 @@ from fleet.core.ids import attempt_ref
 from fleet.core.policy import Policy
 from fleet.folders import runs_dir
 from fleet.journal import Journal
+from tests.fleet.processes import LIMIT_S, clean_environment
 from tests.worktrees.conftest import git, make_repository
 from worktrees.clean import IDLE_S, remove_store
 from worktrees.publish import published_ref
@@ -168,12 +171,31 @@ async def test_to_fit_a_limit_the_longest_idle_go_first_and_no_more_than_needed(
     assert "more than wanted are in use" in shown(tight, Wanted(max_bytes=0))[-1]
 
 
+async def test_the_limit_is_a_matter_of_configuration_and_the_flag_has_the_last_word(state: Path) -> None:
+    await a_run(state, "r1")
+    environment = clean_environment(
+        FLEET_STATE_DIR=str(state), XDG_CONFIG_HOME=str(state / "config"), FLEET_STATE_MAX_GB="5"
+    )
+
+    def clean(*arguments: str) -> str:
+        command = [sys.executable, "-m", "fleet", "clean", *arguments]
+        done = subprocess.run(
+            command, cwd=state, env=environment, capture_output=True, text=True, check=True, timeout=LIMIT_S
+        )
+        return done.stdout
+
+    assert "1 set-up stays, there is room" in clean()
+    assert "1 set-up would go" in clean("--max-gb", "0")
+
+
 async def test_it_is_told_to_people_and_to_scripts(state: Path) -> None:
     await a_run(state, "r1", ending="partial", stray=True)
     wanted = Wanted(runs=True)
     seen = await tidy(state, wanted)
     lines = shown(seen, wanted)
-    assert lines[0].startswith("run r1: 1 overlay grounds, 1 overlay layers")
+    assert lines[0].startswith("run r1: 1 overlay ground, 1 overlay layer")
+    [ended] = (await tidy(state, Wanted(ended=True))).left
+    assert ended.kept.startswith("4 refs of work that has not landed, in ")
     assert lines[0].endswith("would go")
     assert lines[-1].endswith("in all; `fleet clean --apply --runs` removes it")
     data = json.loads(json.dumps(as_data(seen, wanted)))
