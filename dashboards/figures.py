@@ -29,6 +29,12 @@ def rate(recovered: int, closed: int) -> str:
     return f"{recovered / closed:.0%} ({recovered} of {closed})" if closed else "no failures"
 
 
+def untested(commits: int, tested: int) -> str:
+    """What to add to a number of commits, where not each had its own tree tested (`landing.every_commit`)."""
+    rest = commits - tested
+    return f"; {count(rest)} of them tested only together with the next" if rest > 0 else ""
+
+
 def tokens(spend: Spend) -> str:
     usage = spend.usage
     read = usage.input + usage.cache_read + usage.cache_write

@@ -1,6 +1,6 @@
 """The end of a run on one screen: what landed, what failed and how it recovered, what it cost, where to look next."""
 
-from dashboards.figures import duration, money, rate, tokens
+from dashboards.figures import duration, money, rate, tokens, untested
 from dashboards.safe import safe
 from fleet.core.facts import Role
 from fleet.core.incidents import Incident, rate_of
@@ -110,9 +110,8 @@ def _figures(state: RunState, now: float) -> list[str]:
 
 
 def _batches(state: RunState) -> str:
-    rest = state.commits - commits_tested(state)
-    untested = f"; {rest} of them tested only together with the next" if rest > 0 else ""
-    return f"{state.landing.batches} batches ({state.landing.red} red){untested}"
+    more = untested(state.commits, commits_tested(state))
+    return f"{state.landing.batches} batches ({state.landing.red} red){more}"
 
 
 def _doubt(doubt: Cost) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dashboards.figures import duration, money
+from dashboards.figures import duration, money, untested
 from dashboards.safe import safe, safe_block
 from dashboards.stories import rates_lines, story_lines
 from dashboards.words import waiting_line
@@ -55,7 +55,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         f"  subtasks   {', '.join(f'{count} {name}' for name, count in subtasks.items()) or 'none planned yet'}",
         f"  agents     {agents['running']} running, {agents['peak']} at the peak, {agents['limit']} allowed",
         f"  attempts   {status['attempts']}",
-        f"  commits    {status['commits']}",
+        f"  commits    {status['commits']}{untested(status['commits'], status['commits_tested'])}",
         *rates_lines(status["incidents"]),
         f"  cost       {money(status['cost_dollars'])}",
         f"  time       {duration(status['seconds'])}",

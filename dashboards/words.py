@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import assert_never
 
-from dashboards.figures import duration
+from dashboards.figures import duration, untested
 from dashboards.safe import safe
 from fleet.core import facts as f
 from fleet.core.flat import is_flat
@@ -210,7 +210,8 @@ def _tested(state: RunState, fact: f.BatchTested) -> str | None:
     if fact.landed:
         names = ", ".join(safe(member.subtask) for member in fact.landed)
         total = len([s for s in state.subtasks.values() if not s.parts and s.id not in state.areas])
-        lines.append(f"landed {names} ({state.done} of {total})")
+        more = untested(len(fact.landed), sum(member.tested for member in fact.landed))
+        lines.append(f"landed {names} ({state.done} of {total}){more}")
     lines += [f"{safe(out.subtask)} sent back: {_failure(out.failure)}" for out in fact.ejected]
     if fact.red and not fact.ejected:
         suspects = [safe(id_) for id_ in state.landing.suspects]

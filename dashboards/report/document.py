@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from dashboards.figures import count, duration, money, rate
+from dashboards.figures import count, duration, money, rate, untested
 from dashboards.report.blocks import (
     Bar,
     Bars,
@@ -153,6 +153,11 @@ def _landed(told: Figures) -> Iterator[Block]:
         return
     if told.branch:
         yield Words(f"All of it is on the branch {told.branch}, one commit a subtask, in this order.")
+    if more := untested(told.commits, told.commits_tested):
+        yield Words(
+            f"{told.commits} commits{more}. Each has its own tree tested as long as that is likely to take no longer "
+            "than landing.every_commit_within_s, and always with landing.every_commit = true."
+        )
     rows: list[list[Cell]] = [
         [
             Code(part.id),

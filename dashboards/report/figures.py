@@ -17,7 +17,7 @@ from fleet.core.standing import OVER, Standing, standings
 from fleet.core.state import RunState
 from fleet.core.stories import stories, story_view
 from fleet.core.usage import Spend
-from fleet.core.views import run_word, spend_by_role
+from fleet.core.views import commits_tested, run_word, spend_by_role
 
 Point = tuple[float, float]
 STEPS = (
@@ -166,6 +166,8 @@ class Figures:
     peak: int
     workers: int
     commits: int
+    commits_tested: int
+    """How many of them had their own tree tested."""
     batches: int
     red_batches: int
     recovered: int
@@ -239,6 +241,7 @@ def _told(
         peak=state.peak,
         workers=state.policy.workers,
         commits=state.commits,
+        commits_tested=commits_tested(state),
         batches=state.landing.batches,
         red_batches=state.landing.red,
         recovered=rates.total.recovered,

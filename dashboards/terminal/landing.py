@@ -1,9 +1,11 @@
 """The way to the integration branch: what waits, what is tested side by side, who is suspected, what became of it."""
 
+from dashboards.figures import untested
 from dashboards.terminal.lines import Line, Page, Wish, heading, matches, shown
 from dashboards.terminal.watched import Tested, Watched
 from dashboards.terminal.words import age, clock_in
 from fleet.core.state import Batch, RunState
+from fleet.core.views import commits_tested
 
 NAMES = 6
 
@@ -42,7 +44,8 @@ def _summary(state: RunState) -> Line:
     where = shown(state.result_branch)
     shows = f"{where} is at {shown(state.published)[:7]}" if state.published else f"{where} is not there yet"
     behind = "" if state.published == state.tip or not state.commits else ", and will follow"
-    return ((f"{state.commits} landed; {shows}{behind}", ""),)
+    more = untested(state.commits, commits_tested(state))
+    return ((f"{state.commits} landed{more}; {shows}{behind}", ""),)
 
 
 def _some(names: tuple[str, ...]) -> str:

@@ -8,14 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dashboards import words
 from dashboards.figures import count, duration, money, rate
+from dashboards.report.document import document
+from dashboards.report.figures import figures
+from dashboards.report.markdown import markdown
 from dashboards.summary import summary_lines
 from dashboards.tables import columns, runs_lines, status_lines, subtask_lines
+from dashboards.terminal.landing import landing_page
+from dashboards.terminal.lines import Wish
+from dashboards.terminal.watched import Watched
 from dashboards.transcript import transcript_lines
 from fleet.core import facts as f
 from fleet.core.policy import Policy
 from fleet.core.views import status, subtask_view
 from tests.core.story import Story, plan_of
+from tests.dashboards.feeds import Told
 from tests.dashboards.hostile import HOSTILE, hostile_run, problems
 
 NOW = 1_700_002_010.0
@@ -88,6 +96,32 @@ def test_the_summary_of_a_run_that_never_planned_is_a_summary() -> None:
 @pytest.mark.parametrize("alive", [True, False])
 def test_the_summary_of_a_hostile_run_is_harmless(*, alive: bool) -> None:
     assert problems(summary_lines(hostile_run(), NOW, alive=alive)) == []
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_commits_that_were_not_tested_by_themselves_are_counted_wherever_landing_is_told(*, alone: bool) -> None:
+    """`b` and `c` land together, on the tree of `c`: that each commit passes may give way, and then it is said."""
+    story = Story(Policy(every_commit_within_s=0, slots=1), plan_of("a", "b", "c"))
+    story.work_is_done("a", "b", "c")
+    members: tuple[f.Member, ...] = ()
+    while story.state.landing.probes:
+        [probe] = story.state.landing.probes
+        last = len(probe.members) - 1
+        members = tuple(m.model_copy(update={"tested": alone or n == last}) for n, m in enumerate(probe.members))
+        story.happens(f.BatchTested(at=story.now, number=probe.number, tip=f"tip-{probe.number}", landed=members))
+    story.is_published()
+    told = figures(story.facts, story.now, alive=False)
+    assert told is not None
+    page = landing_page(Watched(Told(story.facts, alive=True), lambda: story.now), story.state, story.now, Wish())
+    places = {
+        "status": "\n".join(status_lines(status(story.state, story.now, alive=True))),
+        "summary": "\n".join(summary_lines(story.state, story.now)),
+        "report": markdown(document(told)),
+        "page": "".join(text for text, _ in page.draw(0, 0)),
+        "lines": "\n".join(line for fact in story.facts if (line := words.said(story.state, fact)) is not None),
+    }
+    wanted = "1 of them tested only together with the next"
+    assert {place for place, text in places.items() if wanted in text} == (set() if alone else set(places))
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
