@@ -14,90 +14,67 @@ import anyio
 from anyio import to_thread
 
 from fleet.core.facts import Member
-from tests.benchmarks.side_by_side import (
-    HEAD,
-    KINDS,
-    Cost,
-    Costs,
-    Figure,
-    Ground,
-    Limits,
-    Stopwatch,
-    Variant,
-    done,
-    edit,
-    folder_of,
-    git,
-    ground,
-    growth,
-    hands,
-    interleave,
-    name_of,
-    ratios,
-    say,
-    sign,
-    typical,
-)
+from tests.benchmarks import side_by_side as bench
 from worktrees.changes import entries_in
 from worktrees.commits import commit_entries
 from worktrees.workshop import Workshop
 
 CHANGED = 5
 BATCH = 100
-COMMIT: Limits = {kind: {10_000: 1.2} for kind in KINDS}
-ONE: Limits = {"fleet": {10_000: 0.20, 100_000: 0.03}}
-MANY: Limits = {"fleet": {10_000: 0.04, 100_000: 0.01}}
+COMMIT: bench.Limits = {kind: {10_000: 1.2} for kind in bench.KINDS}
+ONE: bench.Limits = {"fleet": {10_000: 0.20, 100_000: 0.03}}
+MANY: bench.Limits = {"fleet": {10_000: 0.04, 100_000: 0.01}}
 GROWTH = 1.3
 
 
 @contextmanager
-def added(on: Ground, name: str) -> Iterator[Path]:
+def added(on: bench.Ground, name: str) -> Iterator[Path]:
     """A worktree of plain git at the tip."""
     at = on.folder / name
-    git(on.repository, "worktree", "add", "--quiet", "--detach", str(at), on.line[-1])
+    bench.git(on.repository, "worktree", "add", "--quiet", "--detach", str(at), on.line[-1])
     try:
         yield at
     finally:
-        git(on.repository, "worktree", "remove", "--force", str(at))
+        bench.git(on.repository, "worktree", "remove", "--force", str(at))
 
 
 # ---- a commit --------------------------------------------------------------------------------------------------------
 
 
-async def scan_and_commit(on: Ground, rounds: int) -> Costs:
+async def scan_and_commit(on: bench.Ground, rounds: int) -> bench.Costs:
     """Five changed files become a commit, whose tree has to be the one that git makes of them."""
     trees: dict[tuple[str, int], str] = {}
 
     def changed(number: int) -> list[str]:
-        return random.Random(number).sample([name_of(part) for part in range(on.files)], CHANGED)  # noqa: S311
+        return random.Random(number).sample([bench.name_of(part) for part in range(on.files)], CHANGED)  # noqa: S311
 
     with added(on, "plain") as plain:
 
-        async def by_git(number: int) -> Cost:
-            git(plain, "reset", "--quiet", "--hard", on.line[-1])
-            edit(plain, changed(number), f"turn {number}\n")
-            with Stopwatch() as watch:
-                await to_thread.run_sync(git, plain, "add", "-A")
-                await to_thread.run_sync(git, plain, "commit", "--quiet", "-m", "x")
-            trees["git", number] = git(plain, "rev-parse", "HEAD^{tree}")
+        async def by_git(number: int) -> bench.Cost:
+            bench.git(plain, "reset", "--quiet", "--hard", on.line[-1])
+            bench.edit(plain, changed(number), f"turn {number}\n")
+            with bench.Stopwatch() as watch:
+                await to_thread.run_sync(bench.git, plain, "add", "-A")
+                await to_thread.run_sync(bench.git, plain, "commit", "--quiet", "-m", "x")
+            trees["git", number] = bench.git(plain, "rev-parse", "HEAD^{tree}")
             return watch.cost
 
-        def ours(kind: str, workshop: Workshop) -> Variant:
-            async def committed(number: int) -> Cost:
+        def ours(kind: str, workshop: Workshop) -> bench.Variant:
+            async def committed(number: int) -> bench.Cost:
                 async with workshop.lease(on.line[-1]) as lease:
-                    edit(folder_of(lease), changed(number), f"turn {number}\n")
-                    with Stopwatch() as watch:
-                        change = done(await lease.commit(sign(f"commit-{kind}", f"s{number}"), ()))
+                    bench.edit(bench.folder_of(lease), changed(number), f"turn {number}\n")
+                    with bench.Stopwatch() as watch:
+                        change = bench.done(await lease.commit(bench.sign(f"commit-{kind}", f"s{number}"), ()))
                 trees[kind, number] = await workshop.tree(change.commit)
                 return watch.cost
 
             return committed
 
         async with AsyncExitStack() as stack:
-            variants: dict[str, Variant] = {"git": by_git}
-            for kind in KINDS:
-                variants[kind] = ours(kind, await stack.enter_async_context(hands(on, kind, "commit")))
-            costs = await interleave(variants, rounds)
+            variants: dict[str, bench.Variant] = {"git": by_git}
+            for kind in bench.KINDS:
+                variants[kind] = ours(kind, await stack.enter_async_context(bench.hands(on, kind, "commit")))
+            costs = await bench.interleave(variants, rounds)
     wrong = [(name, number) for (name, number), tree in trees.items() if tree != trees["git", number]]
     if wrong:
         raise RuntimeError(f"not the tree that git makes: {wrong}")
@@ -107,20 +84,20 @@ async def scan_and_commit(on: Ground, rounds: int) -> Costs:
 # ---- landing ---------------------------------------------------------------------------------------------------------
 
 
-async def candidates(on: Ground, workshop: Workshop, count: int, name: str) -> tuple[Member, ...]:
+async def candidates(on: bench.Ground, workshop: Workshop, count: int, name: str) -> tuple[Member, ...]:
     """Ready branches on the base, each with files of its own, in the store and in the user's repository."""
     members: list[Member] = []
     per = min(CHANGED, on.files // count)
     root = on.folder / f"sources-{name}"
     for number in range(count):
-        own = [name_of(part) for part in range(number, on.files, count)][:per]
-        edit(root, own, f"{name} {number}\n")
-        change = done(
+        own = [bench.name_of(part) for part in range(number, on.files, count)][:per]
+        bench.edit(root, own, f"{name} {number}\n")
+        change = bench.done(
             await commit_entries(
                 workshop.store,
                 on.line[-1],
                 entries_in(root, [os.fsencode(path) for path in own]),
-                signature=sign(f"{name}-pool", f"{name}-{number}"),
+                signature=bench.sign(f"{name}-pool", f"{name}-{number}"),
                 touches=(),
                 protected=(),
                 email="fleet@localhost",
@@ -131,7 +108,7 @@ async def candidates(on: Ground, workshop: Workshop, count: int, name: str) -> t
         str(workshop.store.git_dir),
         [f"{member.commit}:refs/heads/ready-{member.commit}" for member in members],
     )
-    git(on.repository, "-c", "uploadpack.allowAnySHA1InWant=true", "fetch", "--quiet", store, *refs)
+    bench.git(on.repository, "-c", "uploadpack.allowAnySHA1InWant=true", "fetch", "--quiet", store, *refs)
     return tuple(members)
 
 
@@ -142,70 +119,70 @@ async def land(workshop: Workshop, run: str, members: tuple[Member, ...]) -> Non
         raise RuntimeError(f"did not land: {merged.conflicts}")
 
 
-async def landing_one(on: Ground, rounds: int) -> Costs:
+async def landing_one(on: bench.Ground, rounds: int) -> bench.Costs:
     """One ready branch lands on a tip that moved since its base."""
     run = "one-pool"
-    async with hands(on, "pool", "one") as workshop:
+    async with bench.hands(on, "pool", "one") as workshop:
         with added(on, "merging") as at:
             ready = await candidates(on, workshop, rounds + 3, "one")
             await land(workshop, run, ready[-1:])
             merge(at, ready[-1])
 
-            async def by_git(number: int) -> Cost:
-                with Stopwatch() as watch:
+            async def by_git(number: int) -> bench.Cost:
+                with bench.Stopwatch() as watch:
                     await to_thread.run_sync(merge, at, ready[number])
                 return watch.cost
 
-            async def ours(number: int) -> Cost:
-                with Stopwatch() as watch:
+            async def ours(number: int) -> bench.Cost:
+                with bench.Stopwatch() as watch:
                     await land(workshop, run, ready[number : number + 1])
                 return watch.cost
 
-            return await interleave({"git": by_git, "fleet": ours}, rounds)
+            return await bench.interleave({"git": by_git, "fleet": ours}, rounds)
 
 
-async def landing_batch(on: Ground, rounds: int) -> Costs:
+async def landing_batch(on: bench.Ground, rounds: int) -> bench.Costs:
     """A hundred disjoint ready branches, against a merge each; the trees have to be those that merge-tree makes."""
     run = "batch-pool"
-    async with hands(on, "pool", "batch") as workshop:
+    async with bench.hands(on, "pool", "batch") as workshop:
         with added(on, "merging") as at:
             ready = await candidates(on, workshop, BATCH, "batch")
 
-            async def by_git(_: int) -> Cost:
-                git(at, "reset", "--quiet", "--hard", on.line[-1])
-                with Stopwatch() as watch:
+            async def by_git(_: int) -> bench.Cost:
+                bench.git(at, "reset", "--quiet", "--hard", on.line[-1])
+                with bench.Stopwatch() as watch:
                     for member in ready:
                         await to_thread.run_sync(merge, at, member)
                 return watch.cost
 
-            async def ours(_: int) -> Cost:
-                git(workshop.store.git_dir, "update-ref", f"refs/fleet/{run}/tip", on.line[-1])
-                with Stopwatch() as watch:
+            async def ours(_: int) -> bench.Cost:
+                bench.git(workshop.store.git_dir, "update-ref", f"refs/fleet/{run}/tip", on.line[-1])
+                with bench.Stopwatch() as watch:
                     await land(workshop, run, ready)
                 return watch.cost
 
-            costs = await interleave({"git": by_git, "fleet": ours}, rounds, warm=1 if rounds > 1 else 0)
+            costs = await bench.interleave({"git": by_git, "fleet": ours}, rounds, warm=1 if rounds > 1 else 0)
             await check_trees(on, workshop, ready)
             return costs
 
 
 def merge(at: Path, member: Member) -> None:
-    git(at, "merge", "--quiet", "--no-edit", member.commit)
+    bench.git(at, "merge", "--quiet", "--no-edit", member.commit)
 
 
-async def check_trees(on: Ground, workshop: Workshop, ready: tuple[Member, ...]) -> None:
+async def check_trees(on: bench.Ground, workshop: Workshop, ready: tuple[Member, ...]) -> None:
     merged, store, tip = await workshop.merge(on.line[-1], ready), workshop.store.git_dir, on.line[-1]
     for member, landed in zip(ready, merged.landed, strict=True):
-        wanted = git(store, "merge-tree", "--write-tree", tip, member.commit)
+        wanted = bench.git(store, "merge-tree", "--write-tree", tip, member.commit)
         tip = landed.commit
-        if git(store, "rev-parse", f"{tip}^{{tree}}") != wanted:
+        if bench.git(store, "rev-parse", f"{tip}^{{tree}}") != wanted:
             raise RuntimeError(f"{member.subtask} landed on another tree than merge-tree makes")
 
 
 # ---- figures ---------------------------------------------------------------------------------------------------------
 
 
-async def measured(on: Ground, rounds: int) -> dict[str, Costs]:
+async def measured(on: bench.Ground, rounds: int) -> dict[str, bench.Costs]:
     return {
         "scan and commit 5 files": await scan_and_commit(on, rounds),
         "land one ready branch": await landing_one(on, rounds),
@@ -213,23 +190,23 @@ async def measured(on: Ground, rounds: int) -> dict[str, Costs]:
     }
 
 
-def landing_figures(costs: Mapping[int, Mapping[str, Costs]]) -> list[Figure]:
+def landing_figures(costs: Mapping[int, Mapping[str, bench.Costs]]) -> list[bench.Figure]:
     """The ratios at each size, and how the landing of one branch grows."""
     measures = list(next(iter(costs.values())))
-    found: list[Figure] = []
+    found: list[bench.Figure] = []
     for measure, wanted in zip(measures, (COMMIT, ONE, MANY), strict=True):
         for files, row in costs.items():
-            found += ratios(measure, files, row[measure], wanted=wanted)
+            found += bench.ratios(measure, files, row[measure], wanted=wanted)
     one = measures[1]
-    return found + growth(one, {files: typical(row[one]["fleet"]) for files, row in costs.items()}, GROWTH)
+    return found + bench.growth(one, {files: bench.typical(row[one]["fleet"]) for files, row in costs.items()}, GROWTH)
 
 
 async def main(*, large: bool) -> None:
-    costs: dict[int, dict[str, Costs]] = {}
+    costs: dict[int, dict[str, bench.Costs]] = {}
     for files in (1_000, 10_000, 100_000) if large else (1_000, 10_000):
-        with ground(files) as on:
+        with bench.ground(files) as on:
             costs[files] = await measured(on, 8 if files > 10_000 else 16)
-    say(HEAD, *landing_figures(costs))
+    bench.say(bench.HEAD, *landing_figures(costs))
 
 
 if __name__ == "__main__":

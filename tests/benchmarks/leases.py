@@ -15,39 +15,17 @@ import anyio
 from anyio import create_task_group
 
 from fleet.ports import Broken, Lease
-from tests.benchmarks.side_by_side import (
-    HEAD,
-    KINDS,
-    Cost,
-    Costs,
-    Figure,
-    Ground,
-    Limits,
-    Stopwatch,
-    Variant,
-    edit,
-    folder_of,
-    git,
-    ground,
-    growth,
-    hands,
-    interleave,
-    name_of,
-    ratios,
-    say,
-    sized,
-    typical,
-)
+from tests.benchmarks import side_by_side as bench
 from worktrees.lease import OverlayLease, SlotLease
 from worktrees.process import Launch, run
 from worktrees.settings import LeaseKind
 from worktrees.workshop import Workshop
 
 STEP = 20  # commits that the tip moves by between two leases
-EDITED = tuple(name_of(number * 11) for number in range(5))
+EDITED = tuple(bench.name_of(number * 11) for number in range(5))
 AT_ONCE = 100
 YOUNG_S = 1.2  # git reads files again that are as young as its index; no tenant is gone so soon
-WANTED: Limits = {
+WANTED: bench.Limits = {
     "overlay": {10_000: 0.02, 100_000: 0.005},
     "pool": {10_000: 0.10, 100_000: 0.10},
 }
@@ -57,26 +35,26 @@ KNOWN = 1.2
 BOX_MS = 10.0
 
 
-async def against_add(on: Ground, rounds: int) -> Costs:
+async def against_add(on: bench.Ground, rounds: int) -> bench.Costs:
     """A lease after a tenant changed a few files and the tip moved, against adding a worktree there."""
     tips = on.line[::STEP]
 
-    async def add(round_: int) -> Cost:
+    async def add(round_: int) -> bench.Cost:
         tree = on.folder / f"added-{round_}"
-        with Stopwatch() as watch:
-            git(on.repository, "worktree", "add", "--quiet", "--detach", str(tree), tips[round_ + 1])
-        git(on.repository, "worktree", "remove", "--force", str(tree))
+        with bench.Stopwatch() as watch:
+            bench.git(on.repository, "worktree", "add", "--quiet", "--detach", str(tree), tips[round_ + 1])
+        bench.git(on.repository, "worktree", "remove", "--force", str(tree))
         return watch.cost
 
-    def leasing(workshop: Workshop, *, tested: bool = False) -> Variant:
-        async def leased(round_: int) -> Cost:
+    def leasing(workshop: Workshop, *, tested: bool = False) -> bench.Variant:
+        async def leased(round_: int) -> bench.Cost:
             async with workshop.lease(tips[round_]) as lease:
-                edit(folder_of(lease), EDITED, f"edited in round {round_}\n")
+                bench.edit(bench.folder_of(lease), EDITED, f"edited in round {round_}\n")
             if tested:
                 async with workshop.lease(tips[round_ + 1]):  # as its checks do before the tip moves there
                     pass
             async with AsyncExitStack() as stack:
-                with Stopwatch() as watch:
+                with bench.Stopwatch() as watch:
                     await stack.enter_async_context(workshop.lease(tips[round_ + 1]))
             if round_ == 0:
                 await anyio.sleep(YOUNG_S)
@@ -85,26 +63,28 @@ async def against_add(on: Ground, rounds: int) -> Costs:
         return leased
 
     async with AsyncExitStack() as stack:
-        variants: dict[str, Variant] = {"git": add}
-        for kind in KINDS:
-            variants[kind] = leasing(await stack.enter_async_context(hands(on, kind, "lease")))
-        landed = await stack.enter_async_context(hands(on, "overlay", "landed"))
+        variants: dict[str, bench.Variant] = {"git": add}
+        for kind in bench.KINDS:
+            variants[kind] = leasing(await stack.enter_async_context(bench.hands(on, kind, "lease")))
+        landed = await stack.enter_async_context(bench.hands(on, "overlay", "landed"))
         variants["overlay, tested tip"] = leasing(landed, tested=True)
-        return await interleave(variants, rounds)
+        return await bench.interleave(variants, rounds)
 
 
-async def room_of_leases(on: Ground) -> Figure:
+async def room_of_leases(on: bench.Ground) -> bench.Figure:
     """Disk of a hundred overlay leases, each with a change, against as many checkouts."""
-    async with hands(on, "overlay", "room") as workshop, AsyncExitStack() as stack:
+    async with bench.hands(on, "overlay", "room") as workshop, AsyncExitStack() as stack:
         for number in range(AT_ONCE):
             lease = await stack.enter_async_context(workshop.lease(on.line[number % STEP]))
-            edit(folder_of(lease), EDITED, f"edited by {number}\n")
+            bench.edit(bench.folder_of(lease), EDITED, f"edited by {number}\n")
         if workshop.overlays is None:
             raise TypeError("this row measures overlays")
         used = blocks(workshop.overlays.home)
     one = blocks(on.repository / "src")
     note = f"{used / 1e6:.0f} MB; one checkout has {one / 1e6:.0f}"
-    return Figure(f"disk of {AT_ONCE} overlay leases", sized(on.files), used / one / AT_ONCE, wanted=ROOM, note=note)
+    return bench.Figure(
+        f"disk of {AT_ONCE} overlay leases", bench.sized(on.files), used / one / AT_ONCE, wanted=ROOM, note=note
+    )
 
 
 def blocks(folder: Path) -> int:
@@ -112,12 +92,12 @@ def blocks(folder: Path) -> int:
     return int(out.split()[0]) * 1024
 
 
-async def many_slots(on: Ground, kind: LeaseKind, most: int, rounds: int) -> Figure:
+async def many_slots(on: bench.Ground, kind: LeaseKind, most: int, rounds: int) -> bench.Figure:
     """Leasing and giving back while so many are known, against ten."""
 
-    def leasing(workshop: Workshop) -> Variant:
-        async def leased(round_: int) -> Cost:
-            with Stopwatch() as watch:
+    def leasing(workshop: Workshop) -> bench.Variant:
+        async def leased(round_: int) -> bench.Cost:
+            with bench.Stopwatch() as watch:
                 async with workshop.lease(on.line[round_ % 2]):
                     pass
             return watch.cost
@@ -125,18 +105,18 @@ async def many_slots(on: Ground, kind: LeaseKind, most: int, rounds: int) -> Fig
         return leased
 
     async with AsyncExitStack() as stack:
-        variants: dict[str, Variant] = {}
+        variants: dict[str, bench.Variant] = {}
         for number in (10, most):
-            workshop = await stack.enter_async_context(hands(on, kind, f"known{number}"))
+            workshop = await stack.enter_async_context(bench.hands(on, kind, f"known{number}"))
             async with AsyncExitStack() as held:
                 for _ in range(number):
                     await held.enter_async_context(workshop.lease(on.line[0]))
             variants[str(number)] = leasing(workshop)
-        costs = await interleave(variants, rounds)
-    few, many = typical(costs["10"]), typical(costs[str(most)])
-    return Figure(
+        costs = await bench.interleave(variants, rounds)
+    few, many = bench.typical(costs["10"]), bench.typical(costs[str(most)])
+    return bench.Figure(
         f"lease and release, {most} known against 10, {kind}",
-        sized(on.files),
+        bench.sized(on.files),
         many.wall / few.wall,
         many.processor / max(few.processor, 0.001),
         KNOWN,
@@ -144,50 +124,50 @@ async def many_slots(on: Ground, kind: LeaseKind, most: int, rounds: int) -> Fig
     )
 
 
-async def command_in_the_box(on: Ground, rounds: int) -> list[Figure]:
+async def command_in_the_box(on: bench.Ground, rounds: int) -> list[bench.Figure]:
     """The smallest command, in a box of each kind and outside: what the box adds, in milliseconds."""
 
-    async def outside(_: int) -> Cost:
-        with Stopwatch() as watch:
+    async def outside(_: int) -> bench.Cost:
+        with bench.Stopwatch() as watch:
             await run(Launch(("true",), {"PATH": os.environ["PATH"]}), timeout_s=60, cap=100)
         return watch.cost
 
-    def boxed(workshop: Workshop, lease: Lease) -> Variant:
+    def boxed(workshop: Workshop, lease: Lease) -> bench.Variant:
         if not isinstance(lease, OverlayLease | SlotLease):
             raise TypeError(f"nobody knows where {lease} is")
         place = lease.place if isinstance(lease, OverlayLease) else lease.slot.place
 
-        async def inside(_: int) -> Cost:
-            with Stopwatch() as watch:
+        async def inside(_: int) -> bench.Cost:
+            with bench.Stopwatch() as watch:
                 await workshop.box.run(place, ("true",), timeout_s=60, cap=100)
             return watch.cost
 
         return inside
 
     async with AsyncExitStack() as stack:
-        variants: dict[str, Variant] = {"outside": outside}
-        for kind in KINDS:
-            workshop = await stack.enter_async_context(hands(on, kind, "box"))
+        variants: dict[str, bench.Variant] = {"outside": outside}
+        for kind in bench.KINDS:
+            workshop = await stack.enter_async_context(bench.hands(on, kind, "box"))
             variants[kind] = boxed(workshop, await stack.enter_async_context(workshop.lease(on.line[-1])))
-        costs = await interleave(variants, rounds)
-    base = typical(costs["outside"])
+        costs = await bench.interleave(variants, rounds)
+    base = bench.typical(costs["outside"])
     found = []
-    for kind in KINDS:
-        cost = typical(costs[kind])
+    for kind in bench.KINDS:
+        cost = bench.typical(costs[kind])
         more, used = cost.wall - base.wall, cost.processor - base.processor
         note = f"milliseconds: {cost.wall:.2f} inside, {base.wall:.2f} outside"
-        found.append(Figure(f"the box adds to a command, {kind}", "ms, p50", more, used, BOX_MS, note=note))
+        found.append(bench.Figure(f"the box adds to a command, {kind}", "ms, p50", more, used, BOX_MS, note=note))
     return found
 
 
-async def at_once(on: Ground, kind: LeaseKind, times: int) -> Figure:
+async def at_once(on: bench.Ground, kind: LeaseKind, times: int) -> bench.Figure:
     """Leases that failed of a hundred that began together in a new run, all held until the last one has its own."""
     failed: list[str] = []
 
     async def lease(workshop: Workshop, number: int, all_here: anyio.Event) -> None:
         try:
             async with workshop.lease(on.line[number % STEP]) as leased:
-                edit(folder_of(leased), EDITED, f"edited by {number}\n")
+                bench.edit(bench.folder_of(leased), EDITED, f"edited by {number}\n")
                 here.append(number)
                 if len(here) == AT_ONCE:
                     all_here.set()
@@ -200,41 +180,45 @@ async def at_once(on: Ground, kind: LeaseKind, times: int) -> Figure:
     for time in range(times):
         here: list[int] = []
         all_here = anyio.Event()
-        async with hands(on, kind, f"once{time}") as workshop, create_task_group() as workers:
+        async with bench.hands(on, kind, f"once{time}") as workshop, create_task_group() as workers:
             for number in range(AT_ONCE):
                 workers.start_soon(lease, workshop, number, all_here)
     measure = f"{AT_ONCE} workers at once, {kind}: failed leases"
-    return Figure(measure, f"{times} times", len(failed), wanted=0, note="; ".join(failed[:3]))
+    return bench.Figure(measure, f"{times} times", len(failed), wanted=0, note="; ".join(failed[:3]))
 
 
-def lease_figures(costs: dict[int, Costs]) -> list[Figure]:
+def lease_figures(costs: dict[int, bench.Costs]) -> list[bench.Figure]:
     """The ratios at each size, and how an overlay lease grows."""
     measure = "lease, tip moved by 20"
-    found = [figure for files, cost in costs.items() for figure in ratios(measure, files, cost, wanted=WANTED)]
-    return found + growth("overlay lease", {files: typical(cost["overlay"]) for files, cost in costs.items()}, GROWTH)
+    found = [figure for files, cost in costs.items() for figure in bench.ratios(measure, files, cost, wanted=WANTED)]
+    return found + bench.growth(
+        "overlay lease", {files: bench.typical(cost["overlay"]) for files, cost in costs.items()}, GROWTH
+    )
 
 
-async def small_ground(most: Sequence[tuple[LeaseKind, int]], rounds: int, times: int) -> list[Figure]:
+async def small_ground(most: Sequence[tuple[LeaseKind, int]], rounds: int, times: int) -> list[bench.Figure]:
     """The rows whose repository does not matter."""
-    found: list[Figure] = []
-    with ground(100) as on:
+    found: list[bench.Figure] = []
+    with bench.ground(100) as on:
         for kind, number in most:
             found.append(await many_slots(on, kind, number, rounds))
         found += await command_in_the_box(on, rounds)
-        for kind in KINDS:
+        for kind in bench.KINDS:
             found.append(await at_once(on, kind, times))
     return found
 
 
 async def main(*, large: bool) -> None:
-    costs: dict[int, Costs] = {}
-    rooms: list[Figure] = []
+    costs: dict[int, bench.Costs] = {}
+    rooms: list[bench.Figure] = []
     for files in (1_000, 10_000, 100_000) if large else (1_000, 10_000):
-        with ground(files) as on:
+        with bench.ground(files) as on:
             costs[files] = await against_add(on, 5 if files > 10_000 else 8)
             rooms = [await room_of_leases(on)]
     most = 1_000 if large else 200
-    say(HEAD, *lease_figures(costs), *rooms, *await small_ground([("overlay", 1_000), ("pool", most)], 60, 10))
+    bench.say(
+        bench.HEAD, *lease_figures(costs), *rooms, *await small_ground([("overlay", 1_000), ("pool", most)], 60, 10)
+    )
 
 
 if __name__ == "__main__":

@@ -16,95 +16,72 @@ from anyio import to_thread
 
 from fleet.core import facts as f
 from fleet.journal import Journal
-from tests.benchmarks.side_by_side import (
-    HEAD,
-    KINDS,
-    Cost,
-    Costs,
-    Figure,
-    Ground,
-    Limits,
-    Stopwatch,
-    Variant,
-    done,
-    edit,
-    folder_of,
-    git,
-    ground,
-    growth,
-    hands,
-    interleave,
-    name_of,
-    ratios,
-    say,
-    sign,
-    typical,
-)
+from tests.benchmarks import side_by_side as bench
 from worktrees.settings import LeaseKind
 from worktrees.workshop import Workshop
 
 EDITED = 3
 WARM = 2
-WANTED: Limits = {"overlay": {10_000: 0.03}, "pool": {10_000: 0.15}}
+WANTED: bench.Limits = {"overlay": {10_000: 0.03}, "pool": {10_000: 0.15}}
 REPORT = f.Report(status="done", summary="did it")
 
 
 def edited(files: int, number: int) -> list[str]:
     """The same for every variant, and other files each time, so that a merge has nothing to ask."""
     first = random.Random(7).randrange(files)  # noqa: S311
-    return [name_of((first + (number * EDITED + part) * 7919) % files) for part in range(EDITED)]
+    return [bench.name_of((first + (number * EDITED + part) * 7919) % files) for part in range(EDITED)]
 
 
-async def end_to_end(on: Ground, rounds: int) -> Costs:
+async def end_to_end(on: bench.Ground, rounds: int) -> bench.Costs:
     async with AsyncExitStack() as stack:
         integration = on.folder / "integration"
-        git(on.repository, "worktree", "add", "--quiet", "-b", "integration", str(integration), on.line[-1])
-        variants: dict[str, Variant] = {"git": plain_git(on, integration)}
+        bench.git(on.repository, "worktree", "add", "--quiet", "-b", "integration", str(integration), on.line[-1])
+        variants: dict[str, bench.Variant] = {"git": plain_git(on, integration)}
         workshops: dict[str, Workshop] = {}
-        for kind in KINDS:
-            workshop = await stack.enter_async_context(hands(on, kind, "subtask"))
+        for kind in bench.KINDS:
+            workshop = await stack.enter_async_context(bench.hands(on, kind, "subtask"))
             journal = stack.enter_context(Journal.create(on.folder / f"journal-{kind}" / "journal.sqlite"))
             variants[kind] = ours(on, kind, workshop, journal)
             workshops[kind] = workshop
-        costs = await interleave(variants, rounds, warm=WARM)
-        wanted = git(integration, "rev-parse", "HEAD^{tree}")
+        costs = await bench.interleave(variants, rounds, warm=WARM)
+        wanted = bench.git(integration, "rev-parse", "HEAD^{tree}")
         for name, workshop in workshops.items():
             if await workshop.tree(await workshop.tip(f"subtask-{name}")) != wanted:
                 raise RuntimeError(f"{name} landed another tree than plain git")
-        git(on.repository, "worktree", "remove", "--force", str(integration))
-        git(on.repository, "branch", "--quiet", "-D", "integration")
+        bench.git(on.repository, "worktree", "remove", "--force", str(integration))
+        bench.git(on.repository, "branch", "--quiet", "-D", "integration")
     return costs
 
 
-def plain_git(on: Ground, integration: Path) -> Variant:
-    def subtask(number: int) -> Cost:
+def plain_git(on: bench.Ground, integration: Path) -> bench.Variant:
+    def subtask(number: int) -> bench.Cost:
         at, branch, paths = on.folder / f"worker-{number}", f"worker-{number}", edited(on.files, number)
-        with Stopwatch() as watch:
-            git(on.repository, "worktree", "add", "--quiet", "-b", branch, str(at), "integration")
-            edit(at, paths, f"edited by {number}\n")
-            git(at, "add", "-A")
-            git(at, "commit", "--quiet", "-m", "x")
-            git(integration, "merge", "--quiet", "--no-ff", "-m", "m", branch)
-            git(on.repository, "worktree", "remove", "--force", str(at))
-            git(on.repository, "branch", "--quiet", "-D", branch)
+        with bench.Stopwatch() as watch:
+            bench.git(on.repository, "worktree", "add", "--quiet", "-b", branch, str(at), "integration")
+            bench.edit(at, paths, f"edited by {number}\n")
+            bench.git(at, "add", "-A")
+            bench.git(at, "commit", "--quiet", "-m", "x")
+            bench.git(integration, "merge", "--quiet", "--no-ff", "-m", "m", branch)
+            bench.git(on.repository, "worktree", "remove", "--force", str(at))
+            bench.git(on.repository, "branch", "--quiet", "-D", branch)
         return watch.cost
 
-    async def turn(number: int) -> Cost:
+    async def turn(number: int) -> bench.Cost:
         return await to_thread.run_sync(subtask, number)
 
     return turn
 
 
-def ours(on: Ground, kind: LeaseKind, workshop: Workshop, journal: Journal) -> Variant:
+def ours(on: bench.Ground, kind: LeaseKind, workshop: Workshop, journal: Journal) -> bench.Variant:
     run = f"subtask-{kind}"
 
-    async def turn(number: int) -> Cost:
+    async def turn(number: int) -> bench.Cost:
         name, paths = f"s{number}", edited(on.files, number)
-        with Stopwatch() as watch:
+        with bench.Stopwatch() as watch:
             tip = await workshop.tip(run)
             async with workshop.lease(tip) as lease:
-                edit(folder_of(lease), paths, f"edited by {number}\n")
-                change = done(await lease.commit(sign(run, name), ()))
+                bench.edit(bench.folder_of(lease), paths, f"edited by {number}\n")
+                change = bench.done(await lease.commit(bench.sign(run, name), ()))
                 await to_thread.run_sync(journal.append, begun(name, tip, change.commit, change.paths))
                 merged = await workshop.merge(tip, (f.Member(subtask=name, attempt=1, commit=change.commit),))
                 if not merged.landed or not await workshop.advance(run, new=merged.tip, old=tip):
@@ -127,19 +104,21 @@ def begun(name: str, base: str, commit: str, paths: tuple[str, ...]) -> list[f.F
     ]
 
 
-def subtask_figures(costs: Mapping[int, Costs]) -> list[Figure]:
-    found = [figure for files, row in costs.items() for figure in ratios("one subtask", files, row, wanted=WANTED)]
-    for kind in KINDS:
-        found += growth(f"one subtask, {kind}", {files: typical(row[kind]) for files, row in costs.items()})
+def subtask_figures(costs: Mapping[int, bench.Costs]) -> list[bench.Figure]:
+    found = [
+        figure for files, row in costs.items() for figure in bench.ratios("one subtask", files, row, wanted=WANTED)
+    ]
+    for kind in bench.KINDS:
+        found += bench.growth(f"one subtask, {kind}", {files: bench.typical(row[kind]) for files, row in costs.items()})
     return found
 
 
 async def main(*, large: bool) -> None:
-    costs: dict[int, Costs] = {}
+    costs: dict[int, bench.Costs] = {}
     for files in (1_000, 10_000, 100_000) if large else (1_000, 10_000):
-        with ground(files) as on:
+        with bench.ground(files) as on:
             costs[files] = await end_to_end(on, 5 if files > 10_000 else 12)
-    say(HEAD, *subtask_figures(costs))
+    bench.say(bench.HEAD, *subtask_figures(costs))
 
 
 if __name__ == "__main__":
