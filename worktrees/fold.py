@@ -49,7 +49,7 @@ def _folded(objects: Objects, base: Tree, ours: Tree, theirs: Tree, depth: int) 
     if depth > DEEPEST:
         raise _Refused
     merged = dict(ours)
-    for name in {name for name, _ in base.items() ^ theirs.items()}:
+    for name in _unlike(base, theirs):
         was, here, there = base.get(name), ours.get(name), theirs.get(name)
         if was == here:
             _set(merged, name, there)
@@ -66,6 +66,12 @@ def _set(tree: dict[bytes, Node], name: bytes, node: Node | None) -> None:
         tree.pop(name, None)
     else:
         tree[name] = node
+
+
+def _unlike(before: Tree, after: Tree) -> list[bytes]:
+    """The names that two folders do not share, or have for different things."""
+    found = [name for name, node in after.items() if before.get(name) != node]
+    return found + [name for name in before if name not in after]
 
 
 def _is_folder(node: Node | None) -> bool:
@@ -89,7 +95,7 @@ def _differing(objects: Objects, old: Tree, new: Tree) -> Iterator[Differs]:
     while level:
         folders: list[tuple[bytes, Node | None, Node | None]] = []
         for folder, before, after in level:
-            for name in {name for name, _ in before.items() ^ after.items()}:
+            for name in _unlike(before, after):
                 path = folder + name
                 was, now = before.get(name), after.get(name)
                 file_was, file_now = (None if _is_folder(node) else node for node in (was, now))

@@ -12,8 +12,9 @@ from anyio import CancelScope, Lock, to_thread
 
 from fleet.core.ids import Sha
 from worktrees.change import Below
+from worktrees.difference import ATTRIBUTES, Difference
 from worktrees.git import Git, fields
-from worktrees.layer import ATTRIBUTES, Difference, difference, fill
+from worktrees.layer import fill
 from worktrees.store import Store
 from worktrees.view import View
 from worktrees.wipe import make_folder, wipe
@@ -125,7 +126,7 @@ class Grounds:
 
     async def _near(self, ground: Ground, commit: Sha) -> Difference | None:
         """How to get from a ground to a commit, if that is worth a layer."""
-        found = await difference(self.store, ground.below.commit, commit)
+        found = await self.store.difference(ground.below.commit, commit)
         close = len(found.paths) <= max(NEAR, ground.checkout.files // NEAR_PART)
         return found if close and not found.converts else None
 
@@ -145,7 +146,6 @@ class Grounds:
             if near.paths:
                 self._made += 1
                 folder = self.home / f"layers/{self._made}"
-                await to_thread.run_sync(make_folder, folder)
                 await fill(self.store, folder, commit, near, converts=ground.checkout.converts)
                 layers, view = (f"layers/{folder.name}", *layers), View((folder, *view.layers))
         except BaseException:
@@ -165,7 +165,7 @@ class Grounds:
 
     async def _check_out(self, checkout: Checkout, commit: Sha, before: Sha | None) -> None:
         at = Git(self.store.git_dir, checkout.tree)
-        if before is not None and (await difference(self.store, before, commit)).converts:
+        if before is not None and (await self.store.difference(before, commit)).converts:
             before = None
         if before is not None:
             answer = await at.ask("read-tree", "-m", "-u", before, commit, env=checkout.env)

@@ -18,8 +18,9 @@ from anyio import to_thread
 
 from fleet.core.ids import Sha
 from worktrees.changes import rewrites
+from worktrees.difference import ATTRIBUTES, GITLINK
 from worktrees.git import fields
-from worktrees.layer import ATTRIBUTES, GITLINK, SHA1
+from worktrees.layer import SHA1
 from worktrees.objects import TREE, Objects, Tree
 from worktrees.seals import Seal, clock, seal
 from worktrees.slot import Slot

@@ -36,7 +36,8 @@ from worktrees.message import Person
 from worktrees.service import Gone, Service
 
 TREE = b"40000"
-ID_BYTES = 20
+ENTRY = re.compile(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL)
+AROUND = 22  # bytes of an entry besides its mode and its name
 AT_ONCE = 2  # threads; more only take turns at the interpreter
 LARGEST = 64 * 1024 * 1024  # of a tree or a commit that is read
 KEPT_ENTRIES = 500_000  # of trees in memory, about 100 MB
@@ -106,7 +107,7 @@ class Objects:
         self.by_git: str | None = None
         """Why this repository's objects must be left to the git program, where they must."""
         self._folder = git_dir / "objects"
-        self._cat = Service(git_dir, "cat-file", "--batch")
+        self._cat = Service(git_dir, "cat-file", "--batch-command", "--buffer")
         self._trees = _Trees()
         self._parents: dict[Sha, Sha | None] = {}
         self._names = count()
@@ -138,9 +139,9 @@ class Objects:
                 raise _broken(f"git cat-file does not answer: {gone}") from gone
 
     def _ask(self, names: Sequence[str]) -> Iterator[Found | None]:
-        """All are asked for at once: an answer that is waited for costs more than the object."""
+        """All are asked for at once, and answered at once: a pipe that is waited for costs more than the object."""
         with self._cat.conversation() as cat:
-            cat.send(b"".join(name.encode() + b"\n" for name in names))
+            cat.send(b"".join([b"contents %b\n" % name.encode() for name in names]) + b"flush\n")
             for name in names:
                 answer = cat.line().split(b" ")
                 if len(answer) != 3:  # "<name> missing"  # noqa: PLR2004
@@ -248,20 +249,17 @@ class Objects:
 
 def parse_tree(content: bytes) -> dict[bytes, Node]:
     """The entries of a tree by name. Raises `ValueError` where that is none."""
-    tree: dict[bytes, Node] = {}
-    at, end = 0, len(content)
-    while at < end:
-        space = content.index(b" ", at)
-        nul = content.index(b"\0", space)
-        tree[content[space + 1 : nul]] = (content[at:space], content[nul + 1 : nul + 1 + ID_BYTES])
-        at = nul + 1 + ID_BYTES
-    return tree
+    entries = ENTRY.findall(content)
+    if sum([len(mode) + len(name) for mode, name, _ in entries]) + AROUND * len(entries) != len(content):
+        raise ValueError("this is no tree")  # something lies between its entries
+    return {name: (mode, id_) for mode, name, id_ in entries}
 
 
 def format_tree(tree: Tree) -> bytes:
     """A tree as git stores it: folders sort as if their name ended with a slash."""
-    entries = sorted(tree.items(), key=_place)
-    return b"".join([b"%b %b\0%b" % (mode, name, id_) for name, (mode, id_) in entries])
+    entries = [(name + b"/" if mode == TREE else name, mode, name, id_) for name, (mode, id_) in tree.items()]
+    entries.sort()
+    return b"".join([b"%b %b\0%b" % (mode, name, id_) for _, mode, name, id_ in entries])
 
 
 def signed(person: Person, date: str) -> bytes:
@@ -275,10 +273,6 @@ def signed_now(person: Person) -> bytes:
     minutes = time.localtime(now).tm_gmtoff // 60
     hours, rest = divmod(abs(minutes), 60)
     return signed(person, f"{now} {'-' if minutes < 0 else '+'}{hours:02}{rest:02}")
-
-
-def _place(entry: tuple[bytes, Node]) -> bytes:
-    return entry[0] + b"/" if entry[1][0] == TREE else entry[0]
 
 
 def _as(found: Found | None, kind: str, name: str) -> Found:

@@ -9,7 +9,7 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
@@ -19,7 +19,7 @@ from worktrees.git import command, environment
 
 ANSWER_S = 60.0  # how long the program may be silent when it owes an answer
 END_S = 2.0  # how long it may take to end when asked
-CHUNK = 1024 * 1024
+CHUNK = 64 * 1024  # what a pipe holds
 
 
 class Gone(Exception):  # noqa: N818 - a state of the program, not a mistake in the code
@@ -80,6 +80,14 @@ class Service:
             self._fill()
         found = bytes(self._read[:size])
         del self._read[:size]
+        return found
+
+    def whole(self, is_whole: Callable[[bytearray], bool]) -> bytes:
+        """All of the answer, which is the last that it owes."""
+        while not is_whole(self._read):
+            self._fill()
+        found = bytes(self._read)
+        self._read.clear()
         return found
 
     # ---- the program

@@ -21,7 +21,6 @@ from worktrees.box import port_environment
 from worktrees.dress import Dresser, state_of
 from worktrees.git import fields
 from worktrees.handover import HandOver, hand_over
-from worktrees.layer import difference
 from worktrees.mount import discard
 from worktrees.scan import scan_tree
 from worktrees.settings import HandSettings
@@ -124,7 +123,7 @@ class Pool:
 
     async def _go_through(self, slot: Slot, last: Sha, base: Sha) -> None:
         """Look at everything in a slot, whatever it is by now, and leave it with exactly the base and its dress."""
-        converts = last != base and (await difference(self.store, last, base)).converts
+        converts = last != base and (await self.store.difference(last, base)).converts
         if converts or not await to_thread.run_sync(self._is_safe, slot):
             await self._rebuild(slot)
         if slot.sparse:

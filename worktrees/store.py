@@ -12,6 +12,7 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -20,6 +21,7 @@ from anyio import CancelScope, Lock, sleep, to_thread
 from fleet.core.ids import RunId, Sha, base_ref, tip_ref
 from fleet.points import reached
 from fleet.ports import FleetError
+from worktrees.difference import Difference, Differences
 from worktrees.git import Git, GitFailed, ask_git, serving, text
 from worktrees.objects import Objects
 from worktrees.patches import Patches
@@ -75,12 +77,14 @@ class Store:
     objects: Objects = field(init=False, compare=False, repr=False)
     refs: Refs = field(init=False, compare=False, repr=False)
     patches: Patches = field(init=False, compare=False, repr=False)
+    differences: Differences = field(init=False, compare=False, repr=False)
     _turn: Lock = field(default_factory=Lock, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objects", Objects(self.git_dir))
         object.__setattr__(self, "refs", Refs(self.git))
         object.__setattr__(self, "patches", Patches(self.git, self.objects))
+        object.__setattr__(self, "differences", Differences(self.git_dir))
 
     @property
     def git_dir(self) -> Path:
@@ -96,6 +100,11 @@ class Store:
             await to_thread.run_sync(self.patches.close)
             await to_thread.run_sync(self.objects.close)
             await to_thread.run_sync(self.refs.close)
+            await to_thread.run_sync(self.differences.close)
+
+    async def difference(self, old: Sha, new: Sha) -> Difference:
+        """From one commit to another. Raises `Broken`."""
+        return await self.objects.run(partial(self.differences.between, old, new))
 
     @asynccontextmanager
     async def administration(self) -> AsyncIterator[None]:

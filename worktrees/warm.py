@@ -17,11 +17,10 @@ from anyio import create_task_group
 from fleet.core.ids import Sha
 from fleet.ports import Broken
 from worktrees.change import folders_above
-from worktrees.fold import differing
+from worktrees.difference import ATTRIBUTES
 from worktrees.handover import ABSENT, HandOver, dirty_files, file_at, names_in, rewritten_since
-from worktrees.layer import ATTRIBUTES, GITLINK
 from worktrees.mount import discard
-from worktrees.objects import TREE, Objects
+from worktrees.objects import TREE
 from worktrees.rewrite import Put, rewrite
 from worktrees.seals import WHOLE, clock, seal
 from worktrees.slot import Slot
@@ -48,7 +47,7 @@ async def move(store: Store, slot: Slot, handed: HandOver, base: Sha) -> HandOve
         except Broken as broken:  # raised in here it would come out as a group
             dirty.append(broken)
 
-    turn = _Turn(store.objects, slot.tree, handed, base)
+    turn = _Turn(store, slot.tree, handed, base)
     outcome: Exception | None = None
     async with create_task_group() as beside:
         beside.start_soon(ask)
@@ -75,7 +74,7 @@ async def move(store: Store, slot: Slot, handed: HandOver, base: Sha) -> HandOve
 class _Turn:
     """From one tenant to the next, in two steps between which git's answer is waited for. Blocks."""
 
-    objects: Objects
+    store: Store
     root: Path
     handed: HandOver
     base: Sha
@@ -89,7 +88,7 @@ class _Turn:
 
     def begin(self) -> None:
         """Remove what strayed in, and write what differs between the commits."""
-        strays = find_strays(self.root, self.handed.folders, names_in(self.objects, self.handed.base))
+        strays = find_strays(self.root, self.handed.folders, names_in(self.store.objects, self.handed.base))
         told = any(path.endswith(ATTRIBUTES) for path in strays.paths)  # how to read files that git has doubts about
         self.again = strays.opened or bool(strays.missing) or told
         self._touched = {*strays.broken, *strays.missing}
@@ -114,7 +113,7 @@ class _Turn:
             self._advance()
         changed = dict.fromkeys((*self._changed, *(path for path in dirty if path not in self.handed.written)))
         again = [path for path in changed if path not in self._moved]
-        names = names_in(self.objects, self.base)
+        names = names_in(self.store.objects, self.base)
         nodes = {path: names(path.rpartition("/")[0]).get(os.fsencode(path.rpartition("/")[2])) for path in again}
         if any(path.endswith(ATTRIBUTES) for path in again):
             raise Odd("attributes were changed")
@@ -122,21 +121,18 @@ class _Turn:
         self._write(there, [path for path, node in nodes.items() if node is None])
         return self._sealed((*self._moved, *again))
 
-    def _difference(self) -> tuple[list[Put], list[str]]:
-        objects = self.objects
-        found = differing(objects, objects.commit(self.handed.base).tree, objects.commit(self.base).tree)
-        there = [(os.fsdecode(each.path), each.new[0].decode(), each.new[1].hex()) for each in found if each.new]
-        gone = [os.fsdecode(each.path) for each in found if each.new is None]
-        if any(path.endswith(ATTRIBUTES) for path in (*gone, *(path for path, _, _ in there))):
+    def _difference(self) -> tuple[Sequence[Put], Sequence[str]]:
+        found = self.store.differences.between(self.handed.base, self.base)
+        if found.converts:
             raise Odd("attributes changed")
-        if any(mode == GITLINK for _, mode, _ in there):
+        if found.gitlinks:
             raise Odd("a submodule came")
-        return there, gone
+        return found.there, found.gone
 
     def _write(self, there: Sequence[Put], gone: Sequence[str]) -> None:
         if len(there) + len(gone) > MOST:
             raise Odd(f"more than {MOST} files differ")
-        rewrite(self.objects, self.root, there=there, gone=gone)
+        rewrite(self.store.objects, self.root, there=there, gone=gone)
         for path in (*gone, *(path for path, _, _ in there)):
             self._touched.update(("", *folders_above(path)))
 
