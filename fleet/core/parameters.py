@@ -22,6 +22,7 @@ from fleet.core.validate import Problem
 TABLE = "parameters"
 PLACEHOLDER = re.compile(r"\{set:([A-Za-z_][\w-]*)\}", re.ASCII)
 LONGEST_VALUE = 4_000  # characters
+LONGEST_COMMAND = 10_000  # characters of a command with placeholders: it is read again for each of them
 _NAME = re.compile(r"[A-Za-z_][\w-]{0,63}", re.ASCII)
 _WIDER = re.compile(r"[*?\[\]]")
 _ARTICLE = {"integer": "no integer", "number": "no number", "boolean": "neither true nor false"}
@@ -210,6 +211,9 @@ class _Filler:
     def _fitted(self, found: re.Match[str], value: str, text: str, place: Place) -> str | None:
         name = found[1]
         if _is_command(place):
+            if len(text) > LONGEST_COMMAND:
+                self._problem(place, f"has {len(text)} characters; with placeholders at most {LONGEST_COMMAND}")
+                return None
             free = self._parameters[name].type == "string"
             fits = fitted(text, found.start(), value, may_be_option=not free)
             if fits is None:

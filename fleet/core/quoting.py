@@ -12,10 +12,13 @@ _BARE = re.compile(r"[A-Za-z0-9_@%+=:./-]+")  # outside of quotes a comma may pa
 _SCRIPTED = re.compile(
     r"(?:^|[\s;&|(/])(?:"
     r"(?:(?:ba|da|z|k|fi)?sh|python[\d.]*|node|perl|ruby)\s[^;&|\n]*?(?:-\w*[ce]|--eval|--command)\s+"
-    r"|(?:awk|sed|ssh|xargs|trap|source|\.)\s[^;&|\n]*"
+    r"|(?:awk|sed|ssh|su|xargs|parallel|watch|env|trap|source|\.|alias|compgen|complete|bind)\s[^;&|\n]*"
+    r"|(?:read|unset|declare|typeset|local|export|readonly|mapfile|readarray|getopts|wait)\s[^;&|\n]*"
+    r"|(?:printf|test|\[)\s[^;&|\n]*?-[vR]\s+"
     r")\S*$"
 )
-"""Before a value: a program that would run this argument as a script of its own."""
+"""Before a value: what would run it as a script, or take it for a variable's name, whose subscript bash evaluates.
+No such list is whole: what a program makes of its argument is the program's."""
 _HARD = re.compile(r"`|\$\{|\$'|<<|\(\(|\[\[|\b(?:case|eval|let)\b")
 """After which it takes a shell to tell what is quoted, or what a quoted word is evaluated as."""
 _SINGLE, _DOUBLE, _CODE, _UNKNOWN = "'", '"', "code", "unknown"

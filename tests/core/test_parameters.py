@@ -114,6 +114,11 @@ def test_a_value_never_changes_what_a_check_runs() -> None:
     assert "could change" in problems(bare, version="-r")[0]
 
 
+def test_a_command_with_placeholders_is_of_a_readable_length() -> None:
+    endless = document(acceptance=[{"criterion": "c", "run": "sed {set:version}; " * 100_000}])
+    assert "with placeholders at most 10000" in problems(endless, version="v1")[0]
+
+
 def test_a_value_never_widens_what_may_be_changed() -> None:
     data = document(touches=["src/{set:version}/x.py"], context=["{set:version}"])
     assert [problem.partition(":")[0] for problem in problems(data, version="**")] == [
