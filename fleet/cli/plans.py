@@ -147,7 +147,8 @@ def graph(
       fleet plans graph plan.toml
       fleet plans graph deploy --set version=v2.1.4 -o plan.svg
     """
-    from dashboards.plangraph import graph_lines, mermaid, svg
+    from dashboards.plandrawing import svg
+    from dashboards.plangraph import graph_lines, mermaid
 
     found = _brought(plan, sets, repo).plan
     if output is None:

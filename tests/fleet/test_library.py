@@ -339,6 +339,22 @@ def test_the_edited_plan_of_a_run_is_handed_in_and_waits_for_approval(room: Path
     assert kinds == ["plan_revised", "plan_approved"]
 
 
+def test_a_waiting_run_is_given_a_plan_of_the_library_instead(room: Path, release: Path) -> None:
+    release.write_text(RELEASE.replace('goal = "Release {set:version}"', ""))
+    says("save", release, "release")
+    waiting = Story(policy=Policy(review=True, reviewing="human"), plan=plan_of("a"))
+    folder = a_run(room.parent / "state", "careful", waiting)
+    asked = ["approve", "careful", "--plan", "release"]
+    refused = CliRunner().invoke(app, asked)
+    assert "version: is missing" in str(refused.exception)
+    result = CliRunner().invoke(app, [*asked, "--set", "version=v9"], catch_exceptions=False)
+    assert "version 1 approved" in result.output
+    assert folder.asked().spec("notes").title == "Notes for v9"
+    assert folder.asked().subtasks["a"].dropped is not None
+    unset = CliRunner().invoke(app, ["approve", "careful", "--set", "version=v9"])
+    assert "name it with --plan" in str(unset.exception)
+
+
 @pytest.mark.usefixtures("terminal")
 def test_a_run_that_is_over_is_kept_instead(done: RunFolder) -> None:
     assert f"fleet plans save {done.run} NAME" in refuses("edit", done.run)

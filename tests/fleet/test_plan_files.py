@@ -1,17 +1,21 @@
 """Plan files, looked at without a run: shown, checked, compared and drawn."""
 
+import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 from typer.testing import CliRunner
 
-from dashboards.plangraph import graph_lines, mermaid, svg
+from dashboards.plandrawing import svg
+from dashboards.plangraph import graph_lines, mermaid
 from fleet.cli.verbs import app
 from fleet.epic import dump_plan
 from fleet.errors import UsageError
 from tests.core.story import plan_of
 from tests.dashboards.hostile import HOSTILE, problems
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture
@@ -67,6 +71,28 @@ def test_a_graph_is_drawn_as_text_mermaid_and_svg(file: Path, tmp_path: Path) ->
     says("graph", file, "-o", tmp_path / "g.svg")
     drawn = ET.fromstring((tmp_path / "g.svg").read_text())  # noqa: S314 - we wrote it
     assert len(drawn.findall("{http://www.w3.org/2000/svg}rect")) == 4
+
+
+def test_no_line_of_a_picture_runs_behind_a_box() -> None:
+    """Also of what skips waves; what is needed by way of another is drawn once."""
+    plan = plan_of("a", "b needs a", "c needs b a", "d", "e needs c d a", "f", "g needs e f b")
+    drawn = ET.fromstring(svg(plan))  # noqa: S314 - we wrote it
+    boxes = [
+        tuple(float(box.attrib[name]) for name in ("x", "y", "width", "height")) for box in drawn.iter(f"{SVG}rect")
+    ]
+    ways = [path.attrib["d"] for path in drawn.findall(f"{SVG}path")]
+    assert len(ways) == len(["a b", "b c", "c e", "d e", "e g", "f g"])
+    level = [re.findall(r"([\d.]+) ([\d.]+)H([\d.]+)", way) for way in ways]
+    assert sum(map(len, level)) == 5, "d passes the second and third wave, f the second to fourth"
+    for x, y, end in (map(float, stretch) for way in level for stretch in way):
+        assert not [box for box in boxes if box[0] < end and x < box[0] + box[2] and box[1] <= y <= box[1] + box[3]]
+
+
+def test_a_large_plan_is_drawn_too() -> None:
+    lines = [
+        f"s{n}" + (f" needs {' '.join(f's{m}' for m in range(max(0, n - 30), n))}" if n else "") for n in range(300)
+    ]
+    assert svg(plan_of(*lines)).count("<path d") == 300
 
 
 def test_what_is_drawn_is_harmless_however_hostile_the_plan() -> None:
