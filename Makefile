@@ -11,9 +11,9 @@ TWICE := -n 2 --dist loadfile
 CLAUDE_CODE := 2.1.327
 BARE := scripts/bare
 TOOLS := prometheus chromium-headless-shell
-CODE := fleet agents worktrees dashboards tests examples
+CODE := fleet agents worktrees dashboards tests examples scripts
 
-.PHONY: help setup demo demo-100 example-deployment example-research test kill soak chaos chaos-mutants claude-code bench lint format format-check types check lock clean
+.PHONY: help setup demo demo-100 example-deployment example-research test kill soak chaos chaos-mutants claude-code bench docs lint format format-check types check lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -78,6 +78,9 @@ bench: $(READY) ## what it costs beside plain git, up to 100,000 files; SMALL=1:
 chaos: $(READY) ## a thousand scripted faults, by level: how many are recovered from without a human; SMALL=1: a few
 	@echo "chaos: the real program against a simulated model; docs/reliability.md says how to read it"
 	@$(BARE) $(BIN)/python -B -m tests.chaos.rates $(if $(SMALL),--episodes 24 --hopeless 1) --jobs $(or $(JOBS),2) --seed $(or $(SEED),1)
+
+docs: $(READY) ## write the reference in docs/reference anew, from the code
+	@$(BARE) $(BIN)/python -B -m scripts.reference
 
 lint: $(READY) ## look for mistakes (ruff)
 	@echo "lint: ruff check"

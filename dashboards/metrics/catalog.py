@@ -1,7 +1,8 @@
-"""Every metric there is, in one literal table: name, kind, labels, meaning. `docs/metrics.md` is written from it.
+"""Every metric there is, in one literal table: name, kind, labels, meaning.
 
-A label never holds a subtask, a path or a branch, and every label has few values: `LABELS` says which, or how they are
-kept few. Names are public: rules and dashboards of others rest on them.
+The tables of `docs/reference/metrics.md` are made from it. A label never holds a subtask, a path or a branch, and every
+label has few values: `LABELS` says which, or how they are kept few. Names are public: rules and dashboards of others
+rest on them.
 """
 
 from collections.abc import Iterator, Mapping

@@ -133,6 +133,8 @@ class Happened(Shape):
 
 
 class RunStarted(Happened):
+    """A run begins: what it is for, where, from which commit, under which limits. Always the first fact."""
+
     kind: Literal["run_started"] = "run_started"
     run: RunId
     goal: str
@@ -165,6 +167,8 @@ class EngineStarted(Happened):
 
 
 class EngineStopped(Happened):
+    """A process left the run in good order. After a crash there is none."""
+
     kind: Literal["engine_stopped"] = "engine_stopped"
     why: str
 
@@ -187,21 +191,28 @@ class WarningNoted(Happened):
 
 
 class PlannerCalled(Happened):
+    """The decision to call a planner."""
+
     kind: Literal["planner_called"] = "planner_called"
     call: int
     why: str
+    """What it is asked about: `start`, `failures`, `reports`, `answers`, `budget` or `conclude`."""
     area: SubtaskId | None = None
     """Whose planner; None: the run's own. So in all that follows."""
 
 
 class ModelCalled(Happened):
+    """A model answered, and what that used."""
+
     kind: Literal["model_called"] = "model_called"
     role: Role
     model: str
     usage: Usage
     dollars: float | None
+    """None: the price of this model is not known."""
     seconds: float
     call: int | None = None
+    """The number of the planner call, where it was one."""
     area: SubtaskId | None = None
     subtask: SubtaskId | None = None
     attempt: int | None = None
@@ -254,8 +265,11 @@ class ServiceChanged(Happened):
 
 
 class PlanRevised(Happened):
+    """A revision was applied whole: the plan has a new version."""
+
     kind: Literal["plan_revised"] = "plan_revised"
     call: int | None
+    """None: a person edited the plan."""
     by: str
     revision: Revision
     area: SubtaskId | None = None
@@ -270,6 +284,8 @@ class PlanGraded(Happened):
 
 
 class PlannerFailed(Happened):
+    """A call of a planner came to nothing; it is asked again at `not_before`."""
+
     kind: Literal["planner_failed"] = "planner_failed"
     call: int
     failure: Failure
@@ -278,6 +294,8 @@ class PlannerFailed(Happened):
 
 
 class PlanApproved(Happened):
+    """A version of the plan, or a part of it, may begin."""
+
     kind: Literal["plan_approved"] = "plan_approved"
     version: int
     by: str
@@ -304,6 +322,7 @@ class AttemptStarted(Happened):
     kind: Literal["attempt_started"] = "attempt_started"
     subtask: SubtaskId
     number: int
+    """Of the attempt, from 1."""
     worker: str
     model: str | None
     base: Sha
@@ -314,6 +333,8 @@ class AttemptStarted(Happened):
 
 
 class WorkerStarted(Happened):
+    """The worker has its worktree, and its checks were run on the base."""
+
     kind: Literal["worker_started"] = "worker_started"
     subtask: SubtaskId
     number: int
@@ -351,6 +372,8 @@ class AttemptVerified(Happened):
 
 
 class AttemptFailed(Happened):
+    """An attempt came to nothing: the worker, its checks or the machine. What is done about it is the next fact."""
+
     kind: Literal["attempt_failed"] = "attempt_failed"
     subtask: SubtaskId
     number: int
@@ -362,6 +385,8 @@ class AttemptFailed(Happened):
 
 
 class RemedyChosen(Happened):
+    """What policy does about a failure."""
+
     kind: Literal["remedy_chosen"] = "remedy_chosen"
     subtask: SubtaskId
     number: int
@@ -375,6 +400,7 @@ class BatchFormed(Happened):
 
     kind: Literal["batch_formed"] = "batch_formed"
     number: int
+    """Of the batch, from 1."""
     members: tuple[Member, ...]
     alone: bool = False
     """Not a prefix: a suspect that is tested once more by itself, while the queue goes on without it."""
@@ -385,6 +411,7 @@ class BatchTested(Happened):
 
     kind: Literal["batch_tested"] = "batch_tested"
     number: int
+    """Of the batch, from 1."""
     tip: Sha
     landed: tuple[Member, ...] = ()
     """With the commits as they stand on the integration branch."""
@@ -407,6 +434,8 @@ class Published(Happened):
 
 
 class PublishFailed(Happened):
+    """The result branch could not be moved; it is tried again at `not_before`."""
+
     kind: Literal["publish_failed"] = "publish_failed"
     tip: Sha
     why: str
@@ -428,6 +457,8 @@ class QuestionAsked(Happened):
 
 
 class QuestionAnswered(Happened):
+    """A person answered a question."""
+
     kind: Literal["question_answered"] = "question_answered"
     question: QuestionId
     answer: str
@@ -435,6 +466,8 @@ class QuestionAnswered(Happened):
 
 
 class RetryRequested(Happened):
+    """A person wants a subtask tried again, past its limits."""
+
     kind: Literal["retry_requested"] = "retry_requested"
     subtask: SubtaskId
     guidance: str
@@ -442,26 +475,36 @@ class RetryRequested(Happened):
 
 
 class Paused(Happened):
+    """A person wants nothing new to begin; what runs goes on."""
+
     kind: Literal["paused"] = "paused"
     by: str
 
 
 class Unpaused(Happened):
+    """A person lets it go on."""
+
     kind: Literal["unpaused"] = "unpaused"
     by: str
 
 
 class DrainRequested(Happened):
+    """Nothing new begins, what runs may finish, then the engine stops: the first Ctrl-C."""
+
     kind: Literal["drain_requested"] = "drain_requested"
     by: str
 
 
 class CancelRequested(Happened):
+    """A person stops the run and all that it is doing."""
+
     kind: Literal["cancel_requested"] = "cancel_requested"
     by: str
 
 
 class LimitsChanged(Happened):
+    """A person changed limits of the run. What is none stays as it was."""
+
     kind: Literal["limits_changed"] = "limits_changed"
     by: str
     workers: int | None = None
@@ -481,6 +524,8 @@ class RollbackStarted(Happened):
 
 
 class RunEnded(Happened):
+    """The run is over, and how. It can be reopened, unless all of it landed."""
+
     kind: Literal["run_ended"] = "run_ended"
     ending: Ending
     why: str

@@ -60,7 +60,9 @@ class Estimate(Written):
     """How large the planner thinks a subtask is."""
 
     minutes: float | None = Field(default=None, ge=0)
+    """How long a worker should need; the time of the whole plan is reckoned from these."""
     lines: int | None = Field(default=None, ge=0)
+    """How many lines should change. Very few or very many are a warning."""
     dollars: float | None = Field(default=None, ge=0, description="Of an area: what it may cost.")
 
 
@@ -78,7 +80,9 @@ class Subtask(Written):
     model: str | None = Field(default=None, description="A model other than the worker kind's own.")
     parameters: dict[str, JsonValue] = Field(default={}, description="What the worker kind needs besides.")
     risk: Risk = "low"
+    """What is at stake when it goes wrong; the rules of `[review]` go by it."""
     estimate: Estimate = Estimate()
+    """How large it is, as far as anybody knows."""
     failure_action: FailureAction = Field(default="replan", description="What happens when it fails.")
     not_before: datetime | None = Field(default=None, description="A time before which it must not start.")
 
@@ -87,12 +91,19 @@ class Plan(Written):
     """All subtasks of a run, in one version."""
 
     plan_id: str = "plan"
+    """A name for people; nothing rests on it."""
     goal: str = ""
+    """What the plan is for: the epic, which the planner and the report go by."""
     version: int = Field(default=0, ge=0)
+    """How often it was revised."""
     subtasks: tuple[Subtask, ...] = ()
+    """The order in the file means nothing; `depends_on` does."""
     rollback_plan: str | None = None
+    """The name of the plan file beside this one that undoes what was changed, when a step fails."""
     risk_level: Risk = "low"
+    """Of the whole, for whoever reviews it; rules weigh the `risk` of each subtask."""
     estimated_duration: str | None = None
+    """For whoever reviews it, in words."""
 
     def subtask(self, id: SubtaskId) -> Subtask | None:  # noqa: A002 - the name the document gives it
         return next((subtask for subtask in self.subtasks if subtask.id == id), None)

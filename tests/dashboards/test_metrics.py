@@ -8,7 +8,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from dashboards.metrics.catalog import LABELS, METRICS, MOST_NAMES, MOST_RUNS, OTHER, WINDOWS
 from dashboards.metrics.collector import Exposition
 from dashboards.metrics.gauges import Picture, Seen
-from dashboards.metrics.page import renewed
 from dashboards.metrics.tally import Names, Recent, Tally
 from fleet.core import facts as f
 from fleet.core.evolve import evolve
@@ -247,9 +246,3 @@ def test_metrics_have_names_as_prometheus_wants_them() -> None:
         assert metric.help.endswith(".")
         assert set(metric.labels) <= LABELS.keys()
         assert bool(metric.buckets) == (metric.kind == "histogram")
-
-
-def test_the_document_holds_the_catalogue(pytestconfig: pytest.Config) -> None:
-    path = pytestconfig.rootpath / "docs" / "metrics.md"
-    text = path.read_text(encoding="utf-8")
-    assert text == renewed(text), "write it anew: python -m dashboards.metrics.page docs/metrics.md"

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -37,6 +38,13 @@ def portal() -> Iterator[BlockingPortal]:
 @pytest.fixture
 def model(portal: BlockingPortal) -> Iterator[Serve]:
     """Simulated models on loopback, until the test is over."""
+    with served(portal) as start:
+        yield start
+
+
+@contextmanager
+def served(portal: BlockingPortal) -> Iterator[Serve]:
+    """Simulated models on loopback, as long as the block lasts."""
     scopes: list[anyio.CancelScope] = []
 
     async def play(script: Script, *, task_status: TaskStatus[tuple[str, anyio.CancelScope]]) -> None:

@@ -2,15 +2,12 @@
 
 import json
 import re
-import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 import typer.main
-from pydantic import BaseModel
 
 from agents.registry import WORKERS
 from agents.simulated.behaviours import Trouble, Until, Work
@@ -18,41 +15,23 @@ from agents.simulated.script import Script, parse_script
 from agents.tools.registry import PLANNER_TOOLS
 from fleet.cli.begin import EXIT
 from fleet.cli.verbs import INTERRUPTED, app
+from fleet.config import defaults_file
 from fleet.core.explained import ACTIONS
 from fleet.core.plan import FailureAction, Plan
 from fleet.core.remedies import LADDER
 from fleet.core.revision import Revision, Standings, revise_plan
 from fleet.core.standing import Standing
 from fleet.errors import FleetError, UsageError
-from fleet.settings import Config, Price, WorkerKind
+from scripts.reference import configuration, facts, plan_file
+from scripts.reference.__main__ import PAGES
+from scripts.reference.page import renewed
+from scripts.reference.source import said_of, said_of_fields
+from tests.docs.page import parse_page
+from tests.docs.verbs import FENCED, INLINE, Shown, group, problem_of, shown_in
 
-TABLES: dict[str, type[BaseModel]] = {
-    **{
-        name: field.annotation
-        for name, field in Config.model_fields.items()
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
-    },
-    "workers.NAME": WorkerKind,
-    'models.prices."MODEL"': Price,
-}
-"""The sections of the configuration, as their headings name them."""
-WORDS_FOR_DEFAULTS: dict[str, object] = {"none": None, "empty": {}}
-_FENCED = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-_INLINE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _FILE = re.compile(r"(?:fleet|agents|worktrees|dashboards|tests|docs|examples|scripts)/[\w./-]*(?:\.\w+|/)")
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A command of ours that a document shows."""
-
-    path: str
-    words: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.path}: {' '.join(('fleet', *self.words))}"
 
 
 @pytest.fixture(scope="module")
@@ -62,75 +41,66 @@ def documents(files: Mapping[str, str]) -> Mapping[str, str]:
     }
 
 
-# ---- configuration --------------------------------------------------------------------------------------------------
+# ---- reference ------------------------------------------------------------------------------------------------------
 
 
-def test_every_key_of_the_configuration_stands_in_its_table_with_its_default(documents: Mapping[str, str]) -> None:
-    shown = dict(_sections(documents["docs/configuration.md"]))
-    assert shown.keys() == TABLES.keys()
-    for section, model in TABLES.items():
-        tables = {name for name in model.model_fields if f'{section}.{name}."MODEL"' in TABLES}
-        assert shown[section].keys() == model.model_fields.keys() - tables, section
-        for key, default in shown[section].items():
-            assert default == _default(model, key), f"{section}.{key}"
+@pytest.mark.parametrize("path", PAGES)
+def test_the_reference_says_what_the_code_says(path: str, documents: Mapping[str, str]) -> None:
+    assert documents[path] == renewed(documents[path], PAGES[path]()), f"{path} is out of date: make docs"
 
 
-def test_every_key_of_the_tables_stands_in_the_complete_file(documents: Mapping[str, str], root: Path) -> None:
-    stated = (root / "config.toml").read_text()
-    for section, keys in _sections(documents["docs/configuration.md"]):
-        for key in keys:
-            table = re.search(rf"^\[{section}\.{key}\]$", stated, re.MULTILINE)
-            assert table or re.search(rf"^(?:# )?{key} = ", stated, re.MULTILINE), f"{section}.{key}"
+def test_every_key_of_the_configuration_is_explained() -> None:
+    told = configuration.read(defaults_file().read_text(encoding="utf-8"))
+    for section, model in configuration.models().items():
+        tables = {key for key in model.model_fields if f'{section}.{key}."MODEL"' in configuration.models()}
+        unsaid = [key for key in model.model_fields if key not in tables and not told[section].keys.get(key)]
+        assert unsaid == [], f"config.toml says nothing above these keys of [{section}]"
 
 
-def _sections(text: str) -> Iterator[tuple[str, dict[str, object]]]:
-    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
-        heading = re.match(r"`\[(.*)\]`\n", part)
-        if heading:
-            yield heading[1], {row[0].strip("`"): _read(row[1]) for row in _rows(part)}
+def test_every_fact_says_what_happened_and_what_its_fields_mean() -> None:
+    """Below the field in its class; or in `COMMON`, where a name means the same wherever it stands."""
+    assert [kind.__name__ for kind in facts.shapes() if not said_of(kind)] == []
+    assert [f"{kind.__name__}: {row[0]}" for kind in facts.shapes() for row in facts.rows(kind) if not row[3]] == []
 
 
-def _read(cell: str) -> object:
-    """A default as a document writes it."""
-    if cell.startswith("`"):
-        return json.loads(cell.strip("`"))
-    return WORDS_FOR_DEFAULTS.get(cell, cell)
-
-
-def _default(model: type[BaseModel], key: str) -> object:
-    field = model.model_fields[key]
-    if field.is_required():
-        return "required"
-    if isinstance(field.default, tuple):
-        return "a list" if field.default else []
-    return field.default
+def test_every_key_of_a_plan_is_explained() -> None:
+    unsaid = [
+        f"{kind.__name__}.{key}"
+        for kind in plan_file.HEADINGS
+        for key, field in kind.model_fields.items()
+        if not field.description and key not in said_of_fields(kind)
+    ]
+    assert unsaid == []
 
 
 # ---- commands -------------------------------------------------------------------------------------------------------
 
 
 def test_every_command_that_is_shown_exists_with_its_options(documents: Mapping[str, str]) -> None:
-    shown = [command for path, text in documents.items() for command in _commands(path, text)]
+    shown = [command for path, text in documents.items() for command in shown_in(path, text)]
     assert len(shown) > 50
-    assert [f"{command}: {problem}" for command in shown if (problem := _problem(command.words))] == []
+    assert [f"{command}: {problem}" for command in shown if (problem := problem_of(command))] == []
 
 
 def test_every_command_there_is_stands_in_the_readme(documents: Mapping[str, str]) -> None:
-    shown = {command.words[0] for command in _commands("README.md", documents["README.md"])}
-    assert set(_group(typer.main.get_command(app))) - shown == set()
+    shown = {command.words[1] for command in shown_in("README.md", documents["README.md"])}
+    assert set(group(typer.main.get_command(app))) - shown == set()
+
+
+def test_every_block_of_shell_is_run_or_says_why_not(documents: Mapping[str, str]) -> None:
+    """Commands stand as ```console, and tests/docs/page.py says how; or `<!-- not run: WHY -->` stands above them."""
+    pages = {path: parse_page(Path(path), text) for path, text in documents.items()}
+    assert [f"{path}:{line}" for path, page in pages.items() for line in page.unmarked] == []
 
 
 def test_a_wrong_command_would_be_seen() -> None:
-    assert _problem(("rnu", "EPIC")) == "there is no verb rnu"
-    assert _problem(("config", "shwo")) == "there is no verb shwo"
-    assert _problem(("run", "--wrokers", "3")) == "there is no option --wrokers"
-    assert _problem(("retry", "x", "-g", "TEXT")) is None
-    assert [
-        str(shown) for shown in _commands("a.md", 'run `fleet run "a b" --yes  # now` or\n```sh\nfleet x\n```\n')
-    ] == [
-        "a.md: fleet x",
-        "a.md: fleet run a b --yes",
-    ]
+    assert problem_of(Shown("", ("fleet", "rnu", "EPIC"))) == "there is no verb rnu"
+    assert problem_of(Shown("", ("fleet", "config", "shwo"))) == "there is no verb shwo"
+    assert problem_of(Shown("", ("fleet", "run", "--wrokers", "3"))) == "there is no option --wrokers"
+    assert problem_of(Shown("", ("fleet", "retry", "x", "-g", "TEXT"))) is None
+    assert problem_of(Shown("", ("make", "dmeo"))) == "there is no target dmeo"
+    text = 'run `fleet run "a b" --yes  # now` or\n```console\n$ true && fleet x &\n```\n'
+    assert [str(shown) for shown in shown_in("a.md", text)] == ["a.md: fleet x", "a.md: fleet run a b --yes"]
 
 
 def test_the_exit_codes_of_the_readme_are_those_of_the_code(documents: Mapping[str, str]) -> None:
@@ -140,36 +110,6 @@ def test_the_exit_codes_of_the_readme_are_those_of_the_code(documents: Mapping[s
     assert told == codes | {UsageError.exit_code, FleetError.exit_code, INTERRUPTED}
 
 
-def _commands(path: str, text: str) -> Iterator[Shown]:
-    """Each `fleet …` at the beginning of a piece of shell or of inline code."""
-    blocks = [match[3] for match in _FENCED.finditer(text) if match[2] == "sh"]
-    lines = [line for block in blocks for line in block.splitlines()] + _INLINE.findall(_FENCED.sub("", text))
-    for line in lines:
-        for piece in re.split(r"&&|\||;", line):
-            words = re.split(r"\s#\s|\s#$", piece.strip())[0]
-            if re.match(r"(?:[A-Z_]+=\S+ )*fleet [a-z]", words):
-                found = shlex.split(words)
-                yield Shown(path, tuple(found[found.index("fleet") + 1 :]))
-
-
-def _group(command: Any) -> dict[str, Any]:
-    """The verbs below a command. Typer brings its own copy of click, which has no types to name."""
-    return getattr(command, "commands", {})
-
-
-def _problem(words: tuple[str, ...]) -> str | None:
-    command: Any = typer.main.get_command(app)
-    rest = list(words)
-    while _group(command):
-        verb = rest.pop(0) if rest else ""
-        if verb not in _group(command):
-            return f"there is no verb {verb}"
-        command = _group(command)[verb]
-    known = {name for parameter in command.params for name in parameter.opts} | {"--help"}
-    wrong = next((word for word in rest if re.match(r"--?[a-z]", word) and word.split("=")[0] not in known), None)
-    return f"there is no option {wrong}" if wrong else None
-
-
 # ---- links ----------------------------------------------------------------------------------------------------------
 
 
@@ -177,7 +117,7 @@ def test_every_relative_link_leads_somewhere(documents: Mapping[str, str], root:
     wrong = [
         f"{path}: {link}"
         for path, text in documents.items()
-        for link in _LINK.findall(_FENCED.sub("", text))
+        for link in _LINK.findall(FENCED.sub("", text))
         if "://" not in link and not _leads(root, path, link)
     ]
     assert wrong == []
@@ -222,7 +162,7 @@ def test_what_a_subtask_may_settle_beforehand_is_what_the_code_does(documents: M
 
 def test_every_standing_stands_in_the_glossary(documents: Mapping[str, str]) -> None:
     entry = next(part for part in documents["docs/glossary.md"].split("\n- ") if part.startswith("**standing**"))
-    assert set(_INLINE.findall(entry)) == set(get_args(Standing))
+    assert set(INLINE.findall(entry)) == set(get_args(Standing))
 
 
 def test_no_word_is_explained_twice(documents: Mapping[str, str]) -> None:
@@ -244,7 +184,7 @@ def test_decisions_are_numbered_without_a_gap_and_all_listed(documents: Mapping[
 
 @pytest.mark.parametrize("path", ["docs/simulated-model.md", "agents/simulated/README.md"])
 def test_the_script_that_is_shown_can_be_played(path: str, documents: Mapping[str, str]) -> None:
-    (example,) = (match[3] for match in _FENCED.finditer(documents[path]) if match[2] == "json")
+    (example,) = (match[3] for match in FENCED.finditer(documents[path]) if match[2] == "json")
     script = parse_script(json.loads(example), source=path)
     planned = revise_plan(Plan(), _all_added(script), Standings())
     assert isinstance(planned, Plan), planned
@@ -256,13 +196,13 @@ def test_the_script_that_is_shown_can_be_played(path: str, documents: Mapping[st
 def test_every_behaviour_of_the_simulated_model_stands_in_its_table(path: str, documents: Mapping[str, str]) -> None:
     shapes = (*get_args(Work), *get_args(Trouble), Until)
     part = documents[path].partition("| `do` |")[2]
-    told = [name for row in _rows(part) for name in _INLINE.findall(row[0])]
+    told = [name for row in _rows(part) for name in INLINE.findall(row[0])]
     assert set(told) == {shape.model_fields["do"].default for shape in shapes}
 
 
 def test_every_key_of_a_script_stands_in_the_document(documents: Mapping[str, str]) -> None:
     part = documents["docs/simulated-model.md"].partition("## Keys")[2].partition("\n**")[0]
-    told = {name for row in _rows(part) for name in _INLINE.findall(row[0])}
+    told = {name for row in _rows(part) for name in INLINE.findall(row[0])}
     assert told == Script.model_fields.keys()
 
 
@@ -271,7 +211,7 @@ def test_every_file_that_a_document_names_is_there(documents: Mapping[str, str],
     missing = {
         name
         for text in documents.values()
-        for name in _INLINE.findall(_FENCED.sub("", text))
+        for name in INLINE.findall(FENCED.sub("", text))
         if _FILE.fullmatch(name) and not (root / name).exists()
     }
     assert missing == made

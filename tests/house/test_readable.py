@@ -10,7 +10,7 @@ LONGEST_MODULE, LONGEST_FUNCTION = 400, 70
 
 LONGER_MODULES: dict[str, int] = {
     "fleet/core/evolve.py": 665,  # everything that changes state is in one file
-    "fleet/core/facts.py": 540,  # a list of what can happen
+    "fleet/core/facts.py": 600,  # a list of what can happen
     "fleet/core/state.py": 440,  # everything that is true of a run is in one file
 }
 LONGER_FUNCTIONS: dict[str, int] = {

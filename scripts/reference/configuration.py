@@ -1,0 +1,120 @@
+"""The configuration: meanings from the comments of config.toml, shapes and bounds from the settings."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel
+
+from fleet.config import defaults_file
+from fleet.settings import Config, Price, WorkerKind
+from scripts.reference.page import code, table
+from scripts.reference.shapes import default_of, kind_of
+
+OPERATORS = "[yours]"
+"""How config.toml marks a key that a repository may not set."""
+_HEADING = re.compile(r"^(?:# )?\[([a-z_]+(?:\.[a-z_]+|\.\"[^\"]+\")*)\]$")
+_KEY = re.compile(r"^(?:# )?([A-Za-z_]+) = (.*)$")
+_TRAILING = re.compile(r"^(?:\"[^\"]*\"|[^\"#\[{])+?\s# (.*)$")
+
+NAMES = {"workers.coder": "workers.NAME"}
+
+
+@dataclass
+class Told:
+    """What config.toml says of one section."""
+
+    about: str = ""
+    keys: dict[str, str] = field(default_factory=dict)
+
+
+def models() -> Mapping[str, type[BaseModel]]:
+    """The sections, as the page names them."""
+    plain = {
+        name: info.annotation
+        for name, info in Config.model_fields.items()
+        if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel)
+    }
+    return {**plain, "workers.NAME": WorkerKind, 'models.prices."MODEL"': Price}
+
+
+def made() -> str:
+    told = read(defaults_file().read_text(encoding="utf-8"))
+    return "\n\n".join(_section(name, model, told[name]) for name, model in models().items())
+
+
+def read(text: str) -> dict[str, Told]:
+    """Each section's comment, and each key's."""
+    reader = _Reader()
+    for line in text.splitlines():
+        reader.take(line)
+    return reader.sections
+
+
+class _Reader:
+    """Goes through the file line by line; a comment is about the key or heading below it, else about its section."""
+
+    def __init__(self) -> None:
+        self.sections: dict[str, Told] = {}
+        self._here: Told | None = None
+        self._said: list[str] = []
+        self._inside_list = False
+
+    def take(self, line: str) -> None:
+        if self._inside_list:
+            self._inside_list = line != "]"
+        elif heading := _HEADING.match(line):
+            self._begin(heading[1])
+        elif self._here is not None and (key := _KEY.match(line)):
+            self._key(key[1], key[2])
+        elif line.startswith("# "):
+            self._said.append(line[2:])
+        elif not line:
+            self._end_of_paragraph()
+
+    def _begin(self, name: str) -> None:
+        parent, _, key = name.partition(".")
+        if parent in self.sections and key in models()[parent].model_fields:  # [box.environment]
+            self.sections[parent].keys[key] = self._comment()
+            self._here = None
+        else:
+            self._here = self.sections[_shown(name)] = Told(about=self._comment())
+
+    def _key(self, name: str, value: str) -> None:
+        assert self._here is not None
+        trailing = _TRAILING.match(value)
+        self._here.keys[name] = self._comment() or (trailing[1] if trailing else "")
+        self._inside_list = value == "["
+
+    def _end_of_paragraph(self) -> None:
+        said = self._comment()
+        if self._here is not None and said:
+            self._here.about = f"{self._here.about} {said}".strip()
+
+    def _comment(self) -> str:
+        said, self._said = " ".join(self._said), []
+        return said
+
+
+def _shown(name: str) -> str:
+    """`workers.coder` and a model's prices stand for all of their kind."""
+    if name.startswith("models.prices."):
+        return 'models.prices."MODEL"'
+    return NAMES.get(name, name)
+
+
+def _section(name: str, model: type[BaseModel], told: Told) -> str:
+    tables = {key for key in model.model_fields if f'{name}.{key}."MODEL"' in models()}
+    rows = [
+        (code(key), kind_of(info), default_of(info), _meaning(told.keys.get(key, "")))
+        for key, info in model.model_fields.items()
+        if key not in tables
+    ]
+    about = f"{_meaning(told.about)}\n\n" if told.about else ""
+    return f"## `[{name}]`\n\n{about}{table(('key', 'value', 'default', 'meaning'), rows)}"
+
+
+def _meaning(comment: str) -> str:
+    """A comment as a cell of the table, which has a column for the default."""
+    said = comment.replace(" No default.", "")
+    return f"{said.replace(OPERATORS, '').strip()} *Yours alone.*" if OPERATORS in said else said

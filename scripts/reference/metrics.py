@@ -1,0 +1,27 @@
+"""The metrics, from their catalogue."""
+
+from collections.abc import Iterator
+
+from dashboards.metrics.catalog import LABELS, SECTIONS, Metric
+from scripts.reference.page import code, table
+
+
+def made() -> str:
+    """All metrics, by section, and the values of their labels."""
+    return "\n\n".join((*_sections(), "### Labels", table(("label", "values"), _labels())))
+
+
+def _sections() -> Iterator[str]:
+    for section, metrics in SECTIONS.items():
+        yield f"### {section}"
+        yield table(("metric", "kind", "labels", "meaning"), (_row(metric) for metric in metrics))
+
+
+def _row(metric: Metric) -> tuple[str, ...]:
+    where = " Only where the run is at work in the same process." if metric.live else ""
+    return code(metric.shown), metric.kind, ", ".join(map(code, metric.labels)), f"{metric.help}{where}"
+
+
+def _labels() -> Iterator[tuple[str, str]]:
+    for label, values in LABELS.items():
+        yield code(label), values if isinstance(values, str) else ", ".join(map(code, values))

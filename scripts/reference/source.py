@@ -1,0 +1,46 @@
+"""What a source file says beside its fields: pydantic drops the docstring below an attribute, the file still has it."""
+
+import ast
+import functools
+import inspect
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+
+
+@functools.cache
+def _classes(path: Path) -> Mapping[str, ast.ClassDef]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def _found(kind: type) -> ast.ClassDef:
+    return _classes(Path(inspect.getfile(kind)))[kind.__name__]
+
+
+def said_of(kind: type) -> str:
+    """The docstring of a class, on one line; nothing where it has none of its own."""
+    return " ".join((ast.get_docstring(_found(kind)) or "").split())
+
+
+def said_of_fields(kind: type) -> Mapping[str, str]:
+    """The docstrings below the attributes of a class, by attribute."""
+    body = _found(kind).body
+    return {
+        node.target.id: " ".join(inspect.cleandoc(following.value.value).split())
+        for node, following in pairwise(body)
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and isinstance(following, ast.Expr)
+        and isinstance(following.value, ast.Constant)
+        and isinstance(following.value.value, str)
+    }
+
+
+def types_of_fields(kind: type) -> Mapping[str, str]:
+    """The types of the attributes of a class, as its file writes them."""
+    return {
+        node.target.id: ast.unparse(node.annotation)
+        for node in _found(kind).body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
