@@ -35,7 +35,9 @@ class Parameter(Shape):
     """One thing that may be set."""
 
     type: Literal["string", "integer", "number", "boolean", "choice"] = "string"
+    """What a value is; without `type` a text."""
     help: str = ""
+    """What whoever sets it should know."""
     default: Value | None = Field(default=None, description="What holds where nothing is set; without it, one must.")
     choices: tuple[str, ...] = Field(default=(), description="Of a choice: what there is to choose from.")
 

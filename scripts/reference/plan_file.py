@@ -2,6 +2,7 @@
 
 from pydantic import BaseModel
 
+from fleet.core.parameters import Parameter
 from fleet.core.plan import Criterion, Estimate, Plan, Subtask
 from scripts.reference.page import code, table
 from scripts.reference.shapes import default_of, kind_of
@@ -12,6 +13,7 @@ HEADINGS: dict[type[BaseModel], str] = {
     Subtask: "A subtask",
     Criterion: "A criterion",
     Estimate: "An estimate",
+    Parameter: "A parameter",
 }
 _NAMED: dict[type, str] = {
     kind: f"[{heading.split(' ', 1)[1]}](#{heading.lower().replace(' ', '-')})" for kind, heading in HEADINGS.items()
