@@ -1,11 +1,13 @@
 """Incidents: what went wrong, open ones first, each with how it recovered or who has to help."""
 
+from collections.abc import Iterator
+
 from dashboards.figures import rate
 from dashboards.stories import story_lines
 from dashboards.summary import HOW
-from dashboards.terminal.lines import Column, Line, Page, Span, Wish, head, matches, row, shown, widths
+from dashboards.terminal.lines import Column, Line, Page, Span, Wish, head, joined, matches, row, shown, widths
 from dashboards.terminal.words import age, clock_in
-from fleet.core.incidents import Incident, rate_of
+from fleet.core.incidents import Incident, Rate, rate_of, rates_of
 from fleet.core.standing import standings
 from fleet.core.state import RunState
 from fleet.core.stories import story_of, story_view
@@ -31,17 +33,32 @@ def incidents_page(state: RunState, now: float, wish: Wish) -> Page:
     if wish.needle:
         ordered = [i for i in ordered if matches(wish.needle, i.subtask, i.kind, *(t.summary for t in i.troubles))]
     where = standings(state, now)
+    above = list(_rates(state)) if not wish.needle else []
 
     def draw(index: int, width: int) -> Line:
-        incident = ordered[index]
+        if index < len(above):
+            return joined(above[index], width)
+        incident = ordered[index - len(above)]
         return row(COLUMNS, widths(COLUMNS, width), _cells(state, incident, now, where.get(incident.subtask, "")))
 
     return Page(
-        keys=[f"i{incident.number}:{incident.subtask}" for incident in ordered],
+        keys=[*("" for _ in above), *(f"i{incident.number}:{incident.subtask}" for incident in ordered)],
         draw=draw,
         head=lambda width: head(COLUMNS, widths(COLUMNS, width)),
         empty="nothing matches" if wish.needle else "nothing has failed",
     )
+
+
+def _rates(state: RunState) -> Iterator[list[Line]]:
+    """How many recovered by class, and by what was chosen: as many as fit, each with how many closed."""
+    found = rates_of(state.incidents)
+    by_class: dict[str, Rate] = {kind: one for kind, (_, one) in found.by_class.items() if one.closed}
+    by_strategy = {HOW[name]: one for name, one in found.by_strategy.items()}
+    for title, rates in (("recovered by class ", by_class), ("recovered by remedy", by_strategy)):
+        if rates:
+            parts: list[Line] = [((title, "dim"),)]
+            parts += [((f"{name} ", "dim"), (rate(one.recovered, one.closed), "bold")) for name, one in rates.items()]
+            yield parts
 
 
 def _cells(state: RunState, incident: Incident, now: float, where: str) -> tuple[Span, ...]:

@@ -185,7 +185,10 @@ def test_incidents_that_are_open_come_first() -> None:
     story.landed("a")
     story.attempt_fails("b")
     _, state = watch(story.facts)
-    rows = drawn(incidents_page(state, 9, Wish()))
+    _, by_class, by_remedy, *rows = drawn(incidents_page(state, 9, Wish()))
+    assert by_class == "recovered by class    transient 100% (1 of 1)"
+    assert by_remedy == "recovered by remedy   retried 100% (1 of 1)"
+    rows = ["", *rows]
     assert [word in rows[1] for word in ("open", " b ")] == [True, True]
     assert [word in rows[2] for word in ("recovered", "retried")] == [True, True]
 
