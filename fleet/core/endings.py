@@ -10,7 +10,7 @@ from fleet.core.budget import over_budget
 from fleet.core.calling import IDLE_CALLS, is_idle, plan_is_done, planner_is_lost, unapproved
 from fleet.core.commands import effects, unpublished
 from fleet.core.standing import OVER, standings
-from fleet.core.state import Question, RunState, SubtaskState
+from fleet.core.state import NOT_MOVED, Question, RunState, SubtaskState
 
 PUBLISH_TRIES = 3
 
@@ -41,7 +41,8 @@ def _endings(state: RunState, now: float) -> Iterator[f.Fact]:
     planning = state.planning
     if planning.synthesis is not None or plan_is_done(state, where):
         why = planning.synthesis or "everything in the plan is done"
-        yield f.RunEnded(at=now, ending=outcome(state), why=f"{why}{_never_green(state)}")
+        more = f"{_never_green(state)}{_not_shown(state)}"
+        yield f.RunEnded(at=now, ending=outcome(state), why=f"{why.rstrip('.')}{more}" if more else why)
     elif questions := state.open_questions():
         if now >= waits_until(state, questions):
             ids = ", ".join(question.id for question in questions)
@@ -63,6 +64,14 @@ def _never_green(state: RunState) -> str:
     return f". The gate never passed, neither on the base nor on anything that landed: {never}" if never else ""
 
 
+def _not_shown(state: RunState) -> str:
+    """Whoever looks at the result branch would miss what landed."""
+    if not unpublished(state):
+        return ""
+    why = next((told.removeprefix(NOT_MOVED) for told in reversed(state.warnings) if told.startswith(NOT_MOVED)), "")
+    return f". {state.result_branch} does not show what landed: {why}; then `fleet resume {state.run}`"
+
+
 def waits_until(state: RunState, questions: Sequence[Question]) -> float:
     """How long a run with nothing else to do waits: for people since the last news, for a planner since it was lost.
 
@@ -80,11 +89,11 @@ def shown(state: RunState) -> bool:
 
 
 def outcome(state: RunState) -> f.Ending:
-    """Whether all landed that was tried. What the planner dropped before anyone tried it was not wanted."""
+    """Whether all landed that was tried, and shows. What the planner dropped before anyone tried it was not wanted."""
 
     def fine(subtask: SubtaskState) -> bool:
         return (
             bool(subtask.parts) or subtask.landed is not None or (subtask.dropped is not None and not subtask.attempts)
         )
 
-    return "landed" if all(map(fine, state.subtasks.values())) else "partial"
+    return "landed" if all(map(fine, state.subtasks.values())) and not unpublished(state) else "partial"

@@ -15,6 +15,7 @@ from fleet.core.incidents import POLICY, Chosen, Trouble
 from fleet.core.plan import PLANNER, Plan
 from fleet.core.revision import Revision, apply
 from fleet.core.state import (
+    NOT_MOVED,
     Attempt,
     Question,
     RunState,
@@ -169,7 +170,7 @@ def _limits_changed(state: RunState, fact: f.LimitsChanged) -> RunState:
 
 
 def _publish_failed(state: RunState, fact: f.PublishFailed) -> RunState:
-    note = f"the result branch could not be moved: {fact.why}"
+    note = f"{NOT_MOVED}{fact.why}"
     seen = state.warnings if note in state.warnings else (*state.warnings, note)
     failures = state.publish_failures + 1
     return replace(state, publish_not_before=fact.not_before, publish_failures=failures, warnings=seen)

@@ -25,6 +25,9 @@ from fleet.core.plan import PLANNER, Plan, Subtask
 from fleet.core.policy import Policy
 from fleet.core.usage import NOTHING, Cost, Spend
 
+NOT_MOVED = "the result branch could not be moved: "
+"""How the warning begins that says why."""
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:

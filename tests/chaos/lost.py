@@ -15,8 +15,10 @@ from tests.chaos.faults import EVER, NOTHING, Episode, Json, solve, subtask, wro
 from tests.chaos.hopeless import Verdict, within_limits
 from tests.chaos.play import Played, play
 from tests.e2e.stage import Going, Stage
+from tests.worktrees.conftest import git
 
 LONGEST_S = 300.0
+PERSON = ("-c", "user.name=Ada", "-c", "user.email=ada@localhost")
 SOON = {"FLEET_MODELS_ASK_AFTER_MINUTES": "0.03", "FLEET_MODELS_GIVE_UP_AFTER_MINUTES": "0.05"}
 MONTH_S = 2_592_000
 CODES = {"partial": 1, "failed": 3}
@@ -47,8 +49,8 @@ class Lost:
 
     row: int
     setting: Callable[[Random, Path], Setting]
-    asks: bool = True
-    """Whether a human is asked; else it ends with a word before anything is spent."""
+    says: str = ""
+    """What it ends with, where that is plain and there is nothing to ask."""
 
 
 def _work(name: str, behaviour: Json, **more: object) -> Episode:
@@ -115,6 +117,22 @@ def _no_sandbox(chance: Random, room: Path) -> Setting:
     return Setting(work, {}, {"PATH": str(programs)}, take_away)
 
 
+def _moved(chance: Random, room: Path) -> Setting:
+    """A person commits onto the result branch while the run goes on; it is theirs then."""
+    names = [f"step-{number}" for number in range(4)]
+    after = chance.randrange(1, 3)
+
+    def commit(stage: Stage, going: Going) -> None:
+        stage.wait("r", lambda state: state.published is not None and state.commits >= after, going)
+        repository = room / "work"
+        tree = git(repository, "rev-parse", "fleet/r^{tree}")
+        mine = git(repository, *PERSON, "commit-tree", tree, "-p", "fleet/r", "-m", "mine")
+        git(repository, "update-ref", "refs/heads/fleet/r", mine)
+
+    work = (_work(name, solve(name), depends_on=names[max(0, at - 1) : at]) for at, name in enumerate(names))
+    return Setting(tuple(work), meanwhile=commit)
+
+
 LOST: dict[str, Lost] = {
     "the key is revoked": Lost(10, on_calls(do="http", status=401, message="invalid x-api-key")),
     "the credit is spent": Lost(11, on_calls(do="http", status=402, message="your credit balance is too low")),
@@ -127,7 +145,8 @@ LOST: dict[str, Lost] = {
     "a planner that answers nonsense": Lost(43, _silly),
     "a planner that answers nonsense once it has planned": Lost(43, _gone_silly),
     "a plan that never holds together": Lost(42, _no_plan),
-    "the base is red": Lost(36, _red_base, asks=False),
+    "the base is red": Lost(36, _red_base, says="the gate is RED on the base"),
+    "the result branch is somebody else's": Lost(40, _moved, says="does not show what landed"),
     "the sandbox is gone": Lost(64, _no_sandbox),
 }
 
@@ -150,15 +169,13 @@ def lost(kind: str, number: int, folder: Path, seed: int) -> Verdict:
 
 
 def _verdict(kind: str, run: Played) -> Verdict:
-    code = run.done.code
-    if not LOST[kind].asks:
-        return Verdict(kind, run.left is None and "RED" in run.done.said, code == 0, code != CODES["failed"])
-    state = run.state
+    state, code, says = run.left, run.done.code, LOST[kind].says
+    ending = state.ending if state is not None else "failed"
     return Verdict(
         kind,
-        bool(state.questions),
-        state.ending == "landed" or code == 0,
-        not state.ended or code != CODES.get(state.ending or ""),
-        within_limits(state),
-        f"{state.ending}: {state.ending_why}",
+        asked=says in run.done.said if says else bool(run.state.questions),
+        landed=ending == "landed" or code == 0,
+        endless=ending is None or code != CODES.get(ending),
+        within=state is None or within_limits(state),
+        said=f"{ending}: {state.ending_why if state is not None else ''}",
     )

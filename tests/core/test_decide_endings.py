@@ -125,8 +125,13 @@ def test_a_result_branch_that_can_not_be_moved_holds_nobody_up_for_ever(tries: i
         story.happens(f.PublishFailed(at=story.now, tip="tip-1", why="it is checked out", not_before=story.now + 5))
         assert story.effects() == ()
         story.time_passes(5)
-    assert story.state.ending == "landed"
+    endings = [story.state.ending]
+    assert "does not show what landed: it is checked out; then `fleet resume" in story.state.ending_why
     assert story.state.warnings == ("the result branch could not be moved: it is checked out",)
+    story.happens(f.RunReopened(at=story.now, by="ada"))
+    assert story.effects() == (Publish("tip-1"),)
+    story.is_published()
+    assert [*endings, story.state.ending] == ["partial", "landed"], "whoever looks at the branch would have missed it"
 
 
 def test_what_the_planner_dropped_before_anyone_tried_it_was_not_wanted() -> None:

@@ -161,11 +161,11 @@ async def test_every_tip_the_branch_ever_had_passed_the_gate() -> None:
         assert "bad" not in fleet.git.holds[tip]
 
 
-async def test_a_branch_of_the_users_that_can_not_be_moved_is_a_warning() -> None:
+async def test_a_branch_of_the_users_that_can_not_be_moved_is_a_warning_and_no_success() -> None:
     fleet = FakeFleet(plan_of("a"))
     fleet.integrator.refuses = "it is checked out"
     state = await fleet.run()
-    assert (state.ending, state.published) == ("landed", None)
+    assert (state.ending, state.published) == ("partial", None)
     assert state.warnings == ("the result branch could not be moved: it is checked out",)
 
 
