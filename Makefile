@@ -48,10 +48,13 @@ test: $(READY) ## run the tests
 	@echo "test: pytest"
 	@$(BARE) $(BIN)/pytest $(TWICE)
 
-kill: $(READY) ## kill a run at every point of three scenarios, resume it, and look at what is left: 20 minutes
+kill: $(READY) ## kill runs at every point, damage what is left, kill 100 boxes; resume, and look at what is left: 30 minutes
 	@echo "kill: SIGKILL at each point, with real git and real boxes; docs/reliability.md says what must hold"
 	@$(BARE) $(BIN)/python -B -m tests.chaos.kill points
 	@$(BARE) $(BIN)/python -B -m tests.chaos.kill points plain --lease pool
+	@$(BARE) $(BIN)/python -B -m tests.chaos.damage
+	@$(BARE) $(BIN)/python -B -m tests.chaos.crowd window
+	@$(BARE) $(BIN)/python -B -m tests.chaos.crowd boxes
 
 soak: $(READY) ## kill 2,000 runs again and again at points that seeds choose; SEEDS=N: so many, FIRST=N: from this one
 	@echo "soak: SIGKILL again and again; docs/reliability.md says what must hold"

@@ -68,6 +68,8 @@ def said(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - 
             return _remedy(fact)
         case f.BatchTested():
             return _tested(state, fact)
+        case f.WorkLost():
+            return _lost(state, fact)
         case f.PublishFailed():
             return f"{safe(state.result_branch)} could not be moved: {safe(fact.why)}"
         case f.QuestionAsked():
@@ -107,6 +109,19 @@ def _service(fact: f.ServiceChanged) -> str:
 def waiting_line(said: str, seconds: float) -> str:
     """What all calls wait for, for a status or a live line."""
     return f"for {duration(max(0.0, seconds))}: {safe(said, limit=200)}; asked again from time to time"
+
+
+def _lost(state: RunState, fact: f.WorkLost) -> str:
+    parts = []
+    if fact.commits:
+        parts.append(f"{_count(len(fact.commits), 'commit')} can't be read any more")
+    if fact.again:
+        parts.append(f"lands again{_part(fact.again)}")
+    if fact.anew:
+        parts.append(f"is done again{_part(fact.anew)}")
+    if fact.unpublished:
+        parts.append(f"{safe(state.result_branch)} is gone and comes again")
+    return f"DAMAGE: {'; '.join(parts)}"
 
 
 def _part(ids: Sequence[str] | None) -> str:

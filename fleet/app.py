@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
@@ -35,9 +36,10 @@ from fleet.core.validate import Known
 from fleet.core.views import planner_state
 from fleet.engine import Engine
 from fleet.environment import user
-from fleet.folders import RunFolder, make_state_dir, new_run
+from fleet.folders import RunFolder, full, make_state_dir, new_run
 from fleet.journal import Journal, held, replay
 from fleet.layers import FLAG
+from fleet.mending import mended
 from fleet.notes import planner_notes
 from fleet.perform import Performer
 from fleet.ports import CallGauges, FleetError, PlannerBrief, UsageError, Watcher
@@ -51,10 +53,11 @@ from worktrees.settings import MIB, BoxLimits, HandSettings
 from worktrees.snapshot import Snapshot
 from worktrees.store import open_store
 from worktrees.target import Target, inspect
-from worktrees.workshop import open_workshop
+from worktrees.workshop import Workshop, open_workshop
 
 NO_KEY = "no-key-is-needed"
 REAL_HOST = "api.anthropic.com"
+Opened = tuple[World, Workshop]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +184,8 @@ class Fleet:
             if state is None:
                 raise FleetError(f"{folder.journal} is empty; remove {folder.path}")
             with stop:
-                async with self._world(folder, state, watcher) as world:
+                async with self._world(folder, state, watcher) as (world, hands):
+                    state = await mended(state, journal, hands, world.clock.now())
                     settle()
                     engine = Engine(_open(state, journal), journal, world.clock)
                     state = await engine.run(Performer(engine, world), self._engine_started(state))
@@ -205,16 +209,16 @@ class Fleet:
         return url if named and urlsplit(url).username is None else None
 
     @asynccontextmanager
-    async def _world(self, folder: RunFolder, state: RunState, watcher: Watcher | None) -> AsyncIterator[World]:
+    async def _world(self, folder: RunFolder, state: RunState, watcher: Watcher | None) -> AsyncIterator[Opened]:
         target = await inspect(Path(state.repository), state.base)
         on_command = watcher.commanded if watcher is not None else None
         hands = replace(self.hands(), check_logs=folder.checks, on_command=on_command)
         async with (
-            open_workshop(target, hands, state.run, state.base, state.tip) as workshop,
+            open_workshop(target, hands, state.run, state.base) as workshop,
             open_minds(self._minds(folder)) as minds,
             _watched(watcher, minds.gauges),
         ):
-            yield World(
+            world = World(
                 planner=minds.planner,
                 workers=minds.workers,
                 descriptions=minds.descriptions,
@@ -224,7 +228,9 @@ class Fleet:
                 gate=self._gate(),
                 steps=self.steps,
                 runs=self.runs,
+                full=partial(full, self.state_dir),
             )
+            yield world, workshop
 
     async def plan_only(self, order: Order) -> Plan:
         """What the planner would do first. Nothing is journalled, nothing runs."""

@@ -99,8 +99,22 @@ def make_state_dir(state_dir: Path) -> None:
         raise FleetError(f"the state directory {state_dir} {_FULL}")
 
 
+FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+def full(state_dir: Path, said: str) -> str | None:
+    """What a person should do where something failed, with these words, because the disk is full."""
+    try:
+        free = shutil.disk_usage(state_dir).free
+    except OSError:
+        return None
+    if free >= LEAST_FREE and not any(os.strerror(number) in said for number in FULL):
+        return None
+    return f"the disk of {state_dir} is full ({free // 2**20} MB are left): free some space there"
+
+
 def _why(error: OSError) -> str:
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+    if error.errno in FULL:
         return _FULL
     return f"can't be written ({error.strerror}); choose another place with FLEET_STATE_DIR"
 

@@ -66,7 +66,7 @@ def _readable_errors(path: Path) -> Iterator[None]:
 def _advice(message: str) -> str:
     if "full" in message or "no space" in message:
         return "free some space, then `fleet resume`"
-    if "readonly" in message or "unable to open" in message:
+    if any(words in message for words in ("readonly", "unable to open", "no such file", "permission denied")):
         return "check that the folder exists and is writable, or choose another with FLEET_STATE_DIR"
     if "locked" not in message:
         return "check the disk and the folder's permissions"
@@ -229,7 +229,7 @@ def _locked(path: Path) -> IO[str]:
             undo.pop_all()
             return file
     except OSError as error:
-        raise JournalError(f"{lock}: {error.strerror}; check that the folder exists and is writable") from error
+        raise JournalError(f"{lock}: {error.strerror}; {_advice((error.strerror or '').lower())}") from error
 
 
 def _lock_soon(file: IO[str]) -> bool:

@@ -24,6 +24,7 @@ from fleet.notes import layout, worker_notes
 from fleet.ports import (
     Broken,
     Drained,
+    FleetError,
     Lease,
     Signature,
     Worker,
@@ -36,6 +37,10 @@ CLASH_LIMIT, PATCH_LIMIT = 3_000, 2_900  # characters of a conflict's evidence, 
 TRIES = 4
 TRACE = 4_000  # characters of a bug's trace
 TRY_AGAIN_S = 0.5
+
+
+class DiskFullError(FleetError):
+    """Nothing can be written: not a failure of any subtask, and nothing that trying again would mend."""
 
 
 class Performer:
@@ -59,9 +64,21 @@ class Performer:
         except Drained:
             return  # nothing happened that is worth a fact: it is still to be done, by whoever resumes the run
         except Broken as broken:
+            self._see_room(broken.failure)
             await self._record_failure(command, broken.failure)
+        except DiskFullError:
+            raise
         except Exception as bug:  # noqa: BLE001 - the fleet outlives any one effect; the fact keeps the trace
-            await self._record_failure(command, crash(bug))
+            failure = crash(bug)
+            self._see_room(failure)
+            await self._record_failure(command, failure)
+
+    def _see_room(self, failure: f.Failure) -> None:
+        """Where the disk is full nothing is recorded as failed: the run stops, and all of it is wanted again then."""
+        if failure.kind in {"infrastructure", "crash"}:
+            why = self._world.full(f"{failure.summary}\n{failure.evidence}")
+            if why is not None:
+                raise DiskFullError(f"{why}, then `fleet resume {self._engine.state.run}`; nothing is lost")
 
     async def _persist(self, command: Command) -> None:
         """Try again what needs no model: when the machine is to blame, a worker's finished work is not done over."""
@@ -72,6 +89,7 @@ class Performer:
             except Broken as broken:
                 if number == tries or broken.failure.kind != "infrastructure":
                     raise
+                self._see_room(broken.failure)
                 await sleep(TRY_AGAIN_S * 2**number)
             else:
                 return

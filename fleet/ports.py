@@ -339,6 +339,42 @@ class Integrator(Protocol):
         ...
 
 
+# ---- what a run finds when it goes on --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The commits of a run that its journal names."""
+
+    run: RunId
+    base: Sha
+    tip: Sha
+    attempts: Mapping[tuple[SubtaskId, int], Sha] = field(default_factory=dict)
+    """Finished work."""
+    kept: Mapping[tuple[SubtaskId, int], Sha] = field(default_factory=dict)
+    """Unfinished work of attempts that failed."""
+    landed: tuple[Sha, ...] = ()
+    """Commits of the integration branch whose own tree passed: it may stand at each."""
+    underway: frozenset[tuple[SubtaskId, int]] = frozenset()
+    """Attempts that may have landed without the journal's knowledge."""
+    published: Sha | None = None
+    written_since: float | None = None
+    """The last engine died: what it wrote since then may not have reached the disk. None where it ended well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What of these commits there is, after everything was restored that could be had."""
+
+    tip: Sha
+    """Where the integration branch stands, or what is above it is settled by its trailers."""
+    below: frozenset[Sha] = frozenset()
+    """What is on the integration branch, where that had to go back."""
+    gone: frozenset[Sha] = frozenset()
+    shown: bool = True
+    """Whether the user's repository has the result branch, as far as it was published."""
+
+
 # ---- time -----------------------------------------------------------------------------------------------------------
 
 

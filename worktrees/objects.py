@@ -47,6 +47,15 @@ FASTEST = 1  # zlib's level: a third of the time of git's own for 15 % more byte
 NAMED = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}|refs/[^\s:^~?*\[\\\x00-\x1f\x7f]+")
 ODD_ENDS = "".join(map(chr, range(33))) + ".,:;<>\"\\'"  # what git strips from a person's name
 
+
+class Missing(Broken):
+    """The repository has no such object."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        self.id = name
+        super().__init__(Failure(kind="infrastructure", summary=f"the store has no {kind} {name}"))
+
+
 Node = tuple[bytes, bytes]
 """The mode of an entry and the id it names, as a tree stores them."""
 Tree = Mapping[bytes, Node]
@@ -108,6 +117,7 @@ class Objects:
         """Why this repository's objects must be left to the git program, where they must."""
         self._folder = git_dir / "objects"
         self._cat = Service(git_dir, "cat-file", "--batch-command", "--buffer")
+        self._list = Service(git_dir, "cat-file", "--batch-check")
         self._trees = _Trees()
         self._parents: dict[Sha, Sha | None] = {}
         self._names = count()
@@ -119,6 +129,7 @@ class Objects:
 
     def close(self) -> None:
         self._cat.close()
+        self._list.close()
 
     # ---- reading
 
@@ -151,6 +162,19 @@ class Objects:
                 if size > LARGEST:
                     raise _broken(f"{name} has {size} bytes; at most {LARGEST} are read")
                 yield Found(id_, kind, cat.take(size + 1)[:-1])
+
+    def missing(self, ids: Sequence[Sha]) -> list[Sha]:
+        """Those that the repository does not have. Their contents are not looked at. Raises `Broken`."""
+        absent: list[Sha] = []
+        try:
+            for at in range(0, len(ids), AHEAD):
+                some = ids[at : at + AHEAD]
+                with self._list.conversation() as listing:
+                    listing.send(b"".join(id_.encode() + b"\n" for id_ in some))
+                    absent += [id_ for id_ in some if listing.line().endswith(b" missing")]
+        except Gone as gone:
+            raise _broken(f"git cat-file does not answer: {gone}") from gone
+        return absent
 
     def commit(self, name: str) -> Commit:
         return _parse_commit(self._must(name, "commit").content)
@@ -277,7 +301,7 @@ def signed_now(person: Person) -> bytes:
 
 def _as(found: Found | None, kind: str, name: str) -> Found:
     if found is None or found.kind != kind:
-        raise _broken(f"the store has no {kind} {name}")
+        raise Missing(kind, name)
     return found
 
 

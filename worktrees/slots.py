@@ -216,13 +216,19 @@ class Pool:
 
 
 async def remove_slots(store: Store, run_id: RunId) -> None:
-    """Remove what is there of a run's slots, whoever left it."""
+    """Remove what is there of a run's slots, whoever left it; also of those that only git still knows."""
     folder = slots_dir(store, run_id)
-    if folder.exists():
+    if folder.exists() or await to_thread.run_sync(_registered, store):
         async with store.administration():
             await wipe(folder)
             reached("worktrees are removed, and registered")
             await store.git("worktree", "prune", "--expire=now")
+
+
+def _registered(store: Store) -> bool:
+    """Whether git knows worktrees of this store."""
+    folder = store.git_dir / "worktrees"
+    return folder.is_dir() and any(folder.iterdir())
 
 
 def _admin_of(tree: Path) -> Path:

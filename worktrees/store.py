@@ -130,7 +130,7 @@ async def open_store(state_dir: Path, target: Target, *commits: Sha) -> Store:
             await to_thread.run_sync(_remove_unfinished, home)
             for commit in commits:
                 if await store.git.sha(commit) is None:
-                    await _fetch(store, target, commit)
+                    await fetch(store, target, commit)
             store.objects.by_git = await _by_git(store, target)
             (home / "lock").touch()  # used now, says `fleet clean`
     except OSError as error:
@@ -155,11 +155,11 @@ async def _by_git(store: Store, target: Target) -> str | None:
     return None
 
 
-async def begin_run(store: Store, run: RunId, base: Sha, tip: Sha | None = None) -> None:
-    """The refs of a run; what an earlier process set stays. Where somebody deleted one, it is what the journal says."""
-    for ref, commit in ((base_ref(run), base), (tip_ref(run), tip or base)):
+async def begin_run(store: Store, run: RunId, base: Sha) -> None:
+    """The refs of a run that begins; what an earlier process set stays."""
+    for ref in (base_ref(run), tip_ref(run)):
         if await store.git.sha(ref) is None:
-            await store.git("update-ref", ref, commit)
+            await store.git("update-ref", ref, base)
             reached("a run has one of its first refs")
 
 
@@ -200,9 +200,10 @@ async def _make_ours(git: Git) -> None:
     (git.git_dir / "refs" / "heads").mkdir(parents=True)
 
 
-async def _fetch(store: Store, target: Target, base: Sha) -> None:
-    fetch = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--update-shallow", f"--upload-pack={UPLOAD}")
-    await store.git(*fetch, "--", str(target.git_dir), base)
+async def fetch(store: Store, target: Target, commit: Sha) -> None:
+    """Bring a commit of the user's repository, whatever names it there. Raises `GitFailed`."""
+    order = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--update-shallow", f"--upload-pack={UPLOAD}")
+    await store.git(*order, "--", str(target.git_dir), commit)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from anyio import CancelScope, CapacityLimiter, move_on_after, to_thread
 
 from fleet.core.facts import Failure, Member
 from fleet.core.ids import RunId, Sha, SubtaskId, attempt_ref
-from fleet.ports import Broken, Change, FleetError, Lease, Merged, Repository
+from fleet.ports import Broken, Change, FleetError, Lease, Merged, Named, Recovered, Repository
 from worktrees.box import Box, Place, require
 from worktrees.checks import Checker, checker
 from worktrees.clean import DIFF_CAP
@@ -22,7 +22,9 @@ from worktrees.forks import forks
 from worktrees.include import gather
 from worktrees.integrator import StoreIntegrator
 from worktrees.lease import OverlayLease, SlotLease
+from worktrees.locks import sweep
 from worktrees.marks import end_orphans, this_manager
+from worktrees.mend import mend
 from worktrees.message import Person
 from worktrees.overlays import Overlays
 from worktrees.publish import Publisher
@@ -119,22 +121,24 @@ class Workshop:
     async def publish(self, run: RunId, *, tip: Sha) -> str | None:
         return await self.publisher.publish(run, tip=tip)
 
+    async def mended(self, named: Named) -> Recovered:
+        """What is left of a run that goes on, once all was restored that could be. Raises `FleetError`."""
+        try:
+            return await mend(self.store, self.publisher.target, named, email=self.settings.email)
+        except Broken as broken:
+            raise FleetError(f"the run can't go on in {self.store.home}: {broken}") from broken
+
 
 @asynccontextmanager
-async def open_workshop(
-    target: Target, settings: HandSettings, run: RunId, base: Sha, tip: Sha | None = None
-) -> AsyncIterator[Workshop]:
-    """The hands of a run, from a ready store to the last slot removed. Raises `FleetError` where that can't be.
-
-    `tip` is where the run left its integration branch; without it the run has not begun.
-    """
+async def open_workshop(target: Target, settings: HandSettings, run: RunId, base: Sha) -> AsyncIterator[Workshop]:
+    """The hands of a run, from a ready store to the last slot removed. Raises `FleetError` where that can't be."""
     require(settings)
-    store = await open_store(settings.state_dir, target, base, tip or base)
+    store = await open_store(settings.state_dir, target, base)
     with _held(store, run) as ours, forks(this_manager()) as starter:
         if not ours:
             raise FleetError(f"the worktrees of {run} are in use by another process; stop it first")
         await to_thread.run_sync(end_orphans)  # what a killed manager left running could still write
-        await _begin(store, run, base, tip or base)
+        await _begin(store, run, base)
         box = Box(settings, starter=starter)
         try:
             chosen = await choose(settings, slots_dir(store, run))
@@ -172,9 +176,10 @@ def _held(store: Store, run: RunId) -> Iterator[bool]:
         yield ours
 
 
-async def _begin(store: Store, run: RunId, base: Sha, tip: Sha) -> None:
+async def _begin(store: Store, run: RunId, base: Sha) -> None:
     try:
+        await sweep(store, run)
         await remove_slots(store, run)
-        await begin_run(store, run, base, tip)
+        await begin_run(store, run, base)
     except Broken as broken:
         raise FleetError(f"the run can't begin in {store.home}: {broken}") from broken

@@ -107,6 +107,8 @@ class _Reader:
                 self.batches[fact.number] = fact
             case f.BatchTested():
                 self.chains += [self._chain(self.state, fact, member) for member in fact.landed]
+            case f.WorkLost():
+                self._lost(fact)
             case f.Published():
                 self._published(fact)
             case _:
@@ -155,6 +157,13 @@ class _Reader:
             area=subtask.area,
             split_from=subtask.parent,
         )
+
+    def _lost(self, fact: f.WorkLost) -> None:
+        """What stood on commits that are gone lands again, as other commits."""
+        fallen = {*fact.again, *fact.anew}
+        self.chains = [chain for chain in self.chains if chain.member.subtask not in fallen]
+        if fact.unpublished or self.published in fact.commits:
+            self.published = None
 
     def _published(self, fact: f.Published) -> None:
         self.published = fact.tip

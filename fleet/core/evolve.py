@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from fleet.core import facts as f
-from fleet.core import incidents, planners, queue, reviews, service
+from fleet.core import incidents, losses, planners, queue, reviews, service
 from fleet.core.areas import Area, in_charge, inside, planning_of
 from fleet.core.ids import QuestionId, SubtaskId
 from fleet.core.incidents import POLICY, Chosen, Trouble
@@ -110,6 +110,8 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
             return _batch_tested(state, fact)
         case f.Published():
             return replace(state, published=fact.tip, publish_failures=0)
+        case f.WorkLost():
+            return _work_lost(state, fact)
         case f.PublishFailed():
             return _publish_failed(state, fact)
         case f.QuestionAsked():
@@ -521,6 +523,15 @@ def _landed(state: RunState, member: f.Member, at: float) -> RunState:
         over = incidents.recovered(over, parent, how, at, parts=True)
         parent = state.subtasks[parent].parent
     return planners.told(replace(state, incidents=over), member.subtask, at, urgent=False)
+
+
+def _work_lost(state: RunState, fact: f.WorkLost) -> RunState:
+    """An incident like any other: it costs no attempt, and is over when the work has landed."""
+    state = losses.forgotten(state, fact)
+    gone = f.Failure(kind="infrastructure", summary="its commit can't be read any more: it is done again")
+    for id_ in fact.anew:
+        state = _failed(state, id_, gone, None, fact.at)
+    return state
 
 
 def _reached(state: RunState, id_: SubtaskId) -> bool:

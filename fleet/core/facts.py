@@ -433,6 +433,22 @@ class Published(Happened):
     tip: Sha
 
 
+class WorkLost(Happened):
+    """Commits that the journal names can't be read any more, anywhere: seen when an engine begins, before it works."""
+
+    kind: Literal["work_lost"] = "work_lost"
+    tip: Sha
+    """Where the integration branch stands now."""
+    commits: tuple[Sha, ...] = ()
+    """What is gone."""
+    again: tuple[SubtaskId, ...] = ()
+    """Their own work is whole, and what it landed as is not: it lands once more."""
+    anew: tuple[SubtaskId, ...] = ()
+    """Their work is gone: another attempt does it."""
+    unpublished: bool = False
+    """The result branch is gone from the user's repository."""
+
+
 class PublishFailed(Happened):
     """The result branch could not be moved; it is tried again at `not_before`."""
 
@@ -566,6 +582,7 @@ Fact = (
     | BatchFormed
     | BatchTested
     | Published
+    | WorkLost
     | PublishFailed
     | QuestionAsked
     | QuestionAnswered

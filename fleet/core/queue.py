@@ -71,6 +71,14 @@ def _tested(landing: Landing, fact: BatchTested) -> Landing:
     return replace(landing, suspects=suspects, suspicion=fact.checks, reds=landing.reds + 1, probes=pending)
 
 
+def begun_anew(landing: Landing, *, gone: Collection[SubtaskId], back: Collection[SubtaskId]) -> Landing:
+    """The queue on another tip: nothing that was merged or suspected on the old one counts any more."""
+    alone = [member.subtask for probe in landing.probes if probe.alone for member in probe.members]
+    queued = dict.fromkeys((*back, *landing.queue, *alone))
+    left = tuple(id_ for id_ in queued if id_ not in gone)
+    return replace(landing, queue=left, probes=(), suspects=(), reds=0, suspicion=())
+
+
 def without(landing: Landing, gone: Collection[SubtaskId], *, guilty: Collection[SubtaskId] = ()) -> Landing:
     """The queue when some left it. The guilty take the suspicion and every probe they are part of with them."""
     landing = _noted(landing, False, times=len(guilty))

@@ -60,6 +60,8 @@ class Aftermath:
     """Attempts that were pinned when a life was killed, as SUBTASK/NUMBER, with the first such life."""
     verdicts: dict[str, str] = field(default_factory=dict)
     """What checks say of trees, kept from one run to the next: the same trees come again and again."""
+    damaged: bool = False
+    """Whether objects may lie about that nothing names and that are not whole."""
 
     @cached_property
     def facts(self) -> list[f.Fact]:
@@ -72,6 +74,15 @@ class Aftermath:
         for fact in self.facts:
             states.append(evolve(states[-1] if states else None, fact))
         return states
+
+    @cached_property
+    def losses(self) -> list[int]:
+        """Where in the journal commits were found to be gone: what is before that speaks of what was then."""
+        return [place for place, fact in enumerate(self.facts) if isinstance(fact, f.WorkLost)]
+
+    @cached_property
+    def gone(self) -> set[str]:
+        return {commit for fact in self.facts if isinstance(fact, f.WorkLost) for commit in fact.commits}
 
     @property
     def state(self) -> RunState:
@@ -126,7 +137,7 @@ def i1_merged_exactly_once(after: Aftermath) -> Iterator[str]:
 def i2_what_was_done_is_reachable(after: Aftermath) -> Iterator[str]:
     """Pinned before it is journalled: whatever the journal names, a ref of its own keeps."""
     for fact in after.facts:
-        if isinstance(fact, f.AttemptCommitted):
+        if isinstance(fact, f.AttemptCommitted) and fact.commit not in after.gone:
             ref = attempt_ref(RUN, fact.subtask, fact.number)
             if after.refs.get(ref) != fact.commit:
                 yield f"{fact.commit[:7]} of {fact.subtask} {fact.number} is not what {ref} pins"
@@ -161,10 +172,12 @@ def _verdict(after: Aftermath, one: Landed, command: str) -> str:
 def i4_what_was_tested_is_what_is_published(after: Aftermath) -> Iterator[str]:
     """Where a part of a batch landed, its checks tell of the part that did not."""
     trees = {one.commit: one.tree for one in after.landed}
-    for fact in after.facts:
+    for place, fact in enumerate(after.facts):
         if not isinstance(fact, f.BatchTested) or not fact.landed:
             continue
         tree = trees.get(fact.tip)
+        if tree is None and any(place < loss for loss in after.losses):
+            continue
         if tree is None:
             yield f"batch {fact.number} says that it landed {fact.tip[:7]}, which is not on the branch"
         elif not fact.red and (strange := {check.tree for check in fact.checks} - {tree}):
@@ -173,7 +186,8 @@ def i4_what_was_tested_is_what_is_published(after: Aftermath) -> Iterator[str]:
 
 def i5_the_target_moves_forward(after: Aftermath) -> Iterator[str]:
     order = {after.state.base: 0} | {one.commit: place for place, one in enumerate(after.landed, 1)}
-    tips = list(dict.fromkeys(state.tip for state in after.states))
+    since = after.losses[-1] if after.losses else 0
+    tips = list(dict.fromkeys(state.tip for state in after.states[since:]))
     places = [order.get(tip, -1) for tip in tips]
     if places != sorted(places) or -1 in places:
         yield f"the tip went {places} along the branch"
@@ -271,6 +285,13 @@ def i19_nothing_is_left_behind(after: Aftermath) -> Iterator[str]:
     yield from (f"process {pid} is left" for pid in marked(RUN) if _ours(pid, after.room))
 
 
+def i19_nothing_of_a_dead_engine_works_beside_a_new_one(after: Aftermath) -> Iterator[str]:
+    for line in after.room.orphans.read_text().splitlines():
+        life, many = line.split()
+        if int(many):
+            yield f"{many} processes of earlier lives were there when work began in life {life}"
+
+
 def _ours(pid: int, room: Room) -> bool:
     """Whether a process that carries the run's name belongs to this room: others may play at the same time."""
     try:
@@ -303,6 +324,7 @@ def i22_attempts_and_plans_are_bounded(after: Aftermath) -> Iterator[str]:
         failed = [attempt.failure for attempt in subtask.attempts if attempt.failure is not None]
         counted = sum(LADDER[failure.kind].counts for failure in failed)
         scripted = max(len(after.room.scenario.work.get(id_, ())), 1) + (id_ in {"x", "y", "p", "q"})
+        scripted += sum(id_ in fact.anew for fact in after.facts if isinstance(fact, f.WorkLost))
         if counted > policy.max_attempts or subtask.depth > policy.max_depth:
             yield f"{id_} failed {counted} times at depth {subtask.depth}"
         if len(subtask.attempts) > scripted:
@@ -315,7 +337,8 @@ def i22_attempts_and_plans_are_bounded(after: Aftermath) -> Iterator[str]:
 def fsck(after: Aftermath) -> Iterator[str]:
     """Not in the list, and true all the same: whatever a ref names is there, whole."""
     for place in (after.store, after.room.repository):
-        done = subprocess.run(["git", "fsck", "--strict", "--no-dangling"], cwd=place, capture_output=True, check=False)
+        how = "--connectivity-only" if after.damaged else "--strict"
+        done = subprocess.run(["git", "fsck", how, "--no-dangling"], cwd=place, capture_output=True, check=False)
         if done.returncode != 0:
             yield f"git fsck in {place.name}: {(done.stdout + done.stderr).decode()[-300:]}"
 
@@ -335,6 +358,7 @@ INVARIANTS: dict[str, Callable[[Aftermath], Iterator[str]]] = {
     "I17": i17_every_transition_is_legal,
     "I18": i18_nothing_is_left_in_limbo,
     "I19": i19_nothing_is_left_behind,
+    "I19 meanwhile": i19_nothing_of_a_dead_engine_works_beside_a_new_one,
     "I20": i20_what_was_spent_is_known,
     "I21": i21_no_more_at_once_than_allowed,
     "I22": i22_attempts_and_plans_are_bounded,

@@ -16,11 +16,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from tests.chaos.invariants import Aftermath, violations
-from tests.chaos.room import ENDED, KILLED, At, Patch, Room
+from tests.chaos.room import ENDED, KILLED, At, Patch, Room, in_memory
 from tests.chaos.scenarios import SCENARIOS, Scenario
 from tests.worktrees.conftest import git
 
@@ -38,6 +36,8 @@ class Stage:
     tree: str = ""
     verdicts: dict[str, str] = field(default_factory=dict)
     patch: Patch | None = None
+    damaged: bool = False
+    """Whether more is done to it than a kill."""
 
     def refer(self) -> list[str]:
         """The run that nobody kills; what is wrong with it already."""
@@ -50,7 +50,9 @@ class Stage:
         return self.look(0)
 
     def look(self, kills: int, pins: Mapping[str, int] | None = None) -> list[str]:
-        return violations(Aftermath(self.room, kills, self.tree, self.before, dict(pins or {}), self.verdicts))
+        return violations(
+            Aftermath(self.room, kills, self.tree, self.before, dict(pins or {}), self.verdicts, self.damaged)
+        )
 
     def killed_at(self, point: At) -> list[str]:
         """Killed once at this point, and resumed."""
@@ -79,9 +81,8 @@ class Stage:
 
 @contextmanager
 def staged(scenario: Scenario, *, lease: str = "auto") -> Iterator[Stage]:
-    memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
-    with TemporaryDirectory(prefix="kill-", dir=memory if memory.is_dir() else None, ignore_cleanup_errors=True) as at:
-        room = Room(Path(at) / "room", scenario, sandbox="bubblewrap", lease=lease)
+    with in_memory("kill-") as at:
+        room = Room(at / "room", scenario, sandbox="bubblewrap", lease=lease)
         yield Stage(room, room.build())
 
 

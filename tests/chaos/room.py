@@ -11,9 +11,11 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import anyio
 
@@ -24,14 +26,16 @@ from fleet.core.state import RunState
 from fleet.folders import RunFolder
 from fleet.journal import Journal
 from fleet.points import told
-from fleet.settings import Box, Checks, Config, Limits, Models, Planner, State, Worktrees
+from fleet.settings import Box, Checks, Config, Limits, Models, Planner, Run, State, Worktrees
 from tests.chaos.scenarios import Calls, Scenario, minds_of
 from tests.worktrees.conftest import fingerprint, git, make_repository
+from worktrees.marks import manager_of
 from worktrees.store import home_of
 from worktrees.target import inspect
 
 RUN = "r"
 LIFE_S = 60.0
+BEGINS = "a worktree is leased"
 KILLED, ENDED, BROKEN = "killed", "ended", "broken"
 Patch = Callable[[], None]
 At = tuple[str, int]
@@ -46,6 +50,7 @@ class Room:
     scenario: Scenario
     sandbox: str = "none"
     lease: str = "auto"
+    workers: int = 16
 
     @property
     def play(self) -> Path:
@@ -68,10 +73,16 @@ class Room:
         return self.play / "points"
 
     @property
+    def orphans(self) -> Path:
+        """For each life, how many processes of earlier ones there were when the first work of it was to begin."""
+        return self.play / "orphans"
+
+    @property
     def config(self) -> Config:
         return Config(
             state=State(dir=str(self.play / "state")),
-            box=Box.model_validate({"sandbox": self.sandbox}),
+            run=Run(workers=self.workers),
+            box=Box.model_validate({"sandbox": self.sandbox, "commands": 2 * self.workers}),
             worktrees=Worktrees.model_validate({"lease": self.lease}),
             checks=Checks(gate=self.scenario.gate),
             planner=Planner(settle_s=0.0),
@@ -110,6 +121,10 @@ class Room:
 
     def live(self, life: int, *, kill_at: At | None = None, patch: Patch | None = None) -> str:
         """One life of the run, to its end or to the n-th point it reaches, of all or of those of one name."""
+        return self._wait(self.begin(life, kill_at=kill_at, patch=patch))
+
+    def begin(self, life: int, *, kill_at: At | None = None, patch: Patch | None = None) -> int:
+        """The process that lives it."""
         pid = os.fork()
         if pid == 0:
             code = 3
@@ -121,9 +136,11 @@ class Room:
             finally:
                 sys.stderr.flush()
                 os._exit(code)
-        return self._wait(pid)
+        return pid
 
     def _child(self, life: int, kill_at: At | None, patch: Patch | None) -> None:
+        with self.lives.open("a") as file:
+            file.write(f"{life} {os.getpid()}\n")
         log = os.open(self.play / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(log, 1)
         os.dup2(log, 2)
@@ -134,12 +151,20 @@ class Room:
 
         def listener(name: str) -> None:
             count.update((name, ""))
+            if name == BEGINS and count[name] == 1:
+                self._look_for_orphans(life)
             os.write(points, f"{life} {count['']} {name}\n".encode())
             if kill_at in {("", count[""]), (name, count[name])}:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         with told(listener):
             anyio.run(self._life, life)
+
+    def _look_for_orphans(self, life: int) -> None:
+        dead = {int(line.split()[1]) for line in self.lives.read_text().splitlines()} - {os.getpid()}
+        found = [pid for pid in left_by(dead) if pid != os.getpid()]
+        with self.orphans.open("a") as file:
+            file.write(f"{life} {len(found)}\n")
 
     async def _life(self, life: int) -> RunState:
         setattr(app, "open_minds", minds_of(self.scenario, Calls(self.calls, life)))  # noqa: B010 - it is not theirs to export
@@ -163,6 +188,10 @@ class Room:
 
     # ---- what is left
 
+    @property
+    def lives(self) -> Path:
+        return self.play / "lives"
+
     def state(self) -> RunState:
         return self.folder.state()
 
@@ -177,3 +206,17 @@ class Room:
 
     def log(self) -> str:
         return (self.play / "log").read_text(errors="replace")[-3000:]
+
+
+@contextmanager
+def in_memory(prefix: str) -> Iterator[Path]:
+    """A folder that costs no disk, where there is that."""
+    memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
+    with TemporaryDirectory(prefix=prefix, dir=memory if memory.is_dir() else None, ignore_cleanup_errors=True) as at:
+        yield Path(at)
+
+
+def left_by(managers: Collection[int]) -> list[int]:
+    """The processes that carry the mark of one of these."""
+    pids = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
+    return [pid for pid in pids if (manager := manager_of(pid)) is not None and manager.pid in managers]

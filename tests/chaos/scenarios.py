@@ -76,6 +76,9 @@ class Scenario:
             return Revision(assessment="done", finished=True, synthesis="all of it")
         return Revision(assessment="go on")
 
+    async def before(self, desk: Desk) -> None:
+        """What every worker does first."""
+
     def _big(self, one: Mapping[str, Any]) -> bool:
         return one["id"] in self.splits
 
@@ -180,6 +183,7 @@ class ScriptedWorker:
         refused = await asked(meter, self.calls, brief.subtask.id, brief.attempt)
         if refused is not None:
             return refused
+        await self.scenario.before(desk)
         doing = self.scenario.doing(brief)
         if doing.kind is not None:
             return f.Report(status="failed", summary="too much", error_kind=doing.kind, error_message="too much")

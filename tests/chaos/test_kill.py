@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.chaos.damage import DAMAGES
+
 ROOT = Path(__file__).parents[2]
 LONGEST_S = 400
 
@@ -24,3 +26,9 @@ def test_a_kill_at_any_named_point_changes_nothing_in_the_end() -> None:
 
 def test_runs_that_are_killed_again_and_again_get_there() -> None:
     assert harness("tests.chaos.kill", "seeds", "--seeds", "12").count(", 0 violations") == 3
+
+
+def test_what_is_damaged_after_a_kill_is_mended_or_done_again_and_nobody_is_asked() -> None:
+    """Each kind of damage once, with most of the run behind it."""
+    told = harness("tests.chaos.damage", "--moments", "1")
+    assert told.count(", 0 violations") == told.count("damage: ") == len(DAMAGES)

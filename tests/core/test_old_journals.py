@@ -17,7 +17,7 @@ JOURNALS = Path(__file__).parent / "journals"
 T = 1_700_000_000.0
 SINCE = {
     *("base_checked", "calls_held", "call_lost", "call_refused", "budget_ran_low", "plan_graded"),
-    *("service_changed", "attempt_unchanged", "rollback_started", "plan_rejected"),
+    *("service_changed", "attempt_unchanged", "rollback_started", "plan_rejected", "work_lost"),
 }
 """Kinds that came later: no journal of the first version holds them."""
 ALL_KINDS = {fact.model_fields["kind"].default for fact in get_args(Fact)}

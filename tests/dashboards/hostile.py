@@ -24,6 +24,7 @@ from fleet.core.facts import (
     Report,
     RollbackStarted,
     ServiceChanged,
+    WorkLost,
 )
 from fleet.core.state import RunState
 from fleet.core.usage import Cost
@@ -60,6 +61,7 @@ LATER: tuple[Fact, ...] = (
 """Kinds that the journal of the first version does not hold."""
 LATEST: tuple[Fact, ...] = (
     AttemptUnchanged(at=0, subtask="schema", number=1, report=Report(status="done", summary="kept in auth.db")),
+    WorkLost(at=0, tip="b" * 40, commits=("1" * 40,), again=("schema",), unpublished=True),
     RollbackStarted(at=0, why="deploy failed: 503"),
 )
 """More of them, that are about subtasks. They come too late to change what the run is."""

@@ -62,6 +62,7 @@ def told() -> list[tuple[str, str | None]]:
         ("remedy_chosen", ["api will be retried in 1.0 s"]),
         ("batch_tested", ["landed schema (1 of 4)"]),
         ("batch_tested", ["read sent back: integration: red together"]),
+        ("work_lost", ["DAMAGE", "1 commit can't be read", "lands again (schema)", "fleet/shop-1a2b is gone"]),
         ("publish_failed", ["fleet/shop-1a2b", "is checked out"]),
         ("question_asked", ["QUESTION q2 about read", "fleet answer q2"]),
         ("question_answered", ["q1", "ada", "8080"]),

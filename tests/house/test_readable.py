@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 LONGEST_MODULE, LONGEST_FUNCTION = 400, 70
 
 LONGER_MODULES: dict[str, int] = {
-    "fleet/core/evolve.py": 665,  # everything that changes state is in one file
+    "fleet/core/evolve.py": 680,  # everything that changes state is in one file
     "fleet/core/facts.py": 600,  # a list of what can happen
     "fleet/core/state.py": 440,  # everything that is true of a run is in one file
 }
 LONGER_FUNCTIONS: dict[str, int] = {
-    "fleet/core/evolve.py:_after": 90,  # one case a fact
+    "fleet/core/evolve.py:_after": 92,  # one case a fact
     "dashboards/words.py:said": 90,  # the same
 }
 

@@ -1,0 +1,76 @@
+"""What git lost and the journal names is taken back, and done again: no human is needed, no attempt used up."""
+
+from fleet.core import facts as f
+from fleet.core.chains import read_facts
+from fleet.core.commands import Publish, RunAttempt
+from fleet.core.policy import Policy
+from tests.core.story import Story, plan_of
+
+
+def lost(story: Story, tip: str, **more: object) -> None:
+    story.happens(f.WorkLost.model_validate({"at": story.now, "tip": tip, **more}))
+
+
+def given_two_that_landed() -> Story:
+    """`b` stands on `a`, and `c` waits for both."""
+    story = Story(Policy(batch=1), plan_of("a", "b needs a", "c needs a b"))
+    story.landed("a")
+    story.landed("b")
+    return story
+
+
+def test_work_that_is_whole_lands_again_without_a_new_attempt() -> None:
+    story = given_two_that_landed()
+    assert story.state.commits == 2
+    lost(story, "tip-1", commits=("tip-2",), again=("b",))
+    assert (story.state.tip, story.state.commits, story.standing("b")) == ("tip-1", 1, "landing")
+    assert [member.subtask for probe in story.state.landing.probes for member in probe.members] == ["b"]
+    story.batch_lands()
+    assert (story.standing("b"), story.state.commits, len(story.of("b").attempts)) == ("merged", 2, 1)
+
+
+def test_work_that_is_gone_is_done_anew_and_uses_up_no_attempt() -> None:
+    story = given_two_that_landed()
+    lost(story, "tip-1", commits=("c-b", "tip-2"), anew=("b",))
+    assert story.of("b").attempts[0].commit is None
+    assert (story.of("b").counted, story.state.open_questions()) == (0, [])
+    story.time_passes_to_the_next_wake()
+    assert RunAttempt("b", 2) in story.effects()
+    story.landed("b")
+    assert [incident.recovered for incident in story.state.incidents] == [True]
+    assert story.standing("c") == "running"
+
+
+def test_a_suspicion_on_a_tip_that_is_gone_holds_against_nobody() -> None:
+    story = Story(Policy(batch=2), plan_of("a", "b", "c"))
+    story.work_is_done("a", "b")
+    number = story.state.landing.probes[0].number
+    red = f.CheckRun(criterion="gate", command="make", passed=False, exit_code=1)
+    story.happens(f.BatchTested(at=0.0, number=number, tip="", red=True, suspects=("a", "b"), checks=(red,)))
+    lost(story, story.state.tip, commits=("c-b",), anew=("b",))
+    assert story.state.landing.suspects == ()
+    assert [member.subtask for probe in story.state.landing.probes for member in probe.members] == ["a"]
+
+
+def test_a_result_branch_that_is_gone_is_published_again() -> None:
+    story = given_two_that_landed()
+    assert Publish(story.state.tip) not in story.effects()
+    lost(story, story.state.tip, unpublished=True)
+    assert Publish(story.state.tip) in story.effects()
+
+
+def test_unfinished_work_that_is_gone_is_shown_to_nobody() -> None:
+    story = Story(plan=plan_of("a"))
+    failure = f.Failure(kind="check", summary="red")
+    story.happens(f.AttemptFailed(at=0.0, subtask="a", number=1, failure=failure, commit="k-a"))
+    lost(story, story.state.tip, commits=("k-a",))
+    assert (story.of("a").attempts[0].commit, story.of("a").attempts[0].kept) == (None, False)
+
+
+def test_an_account_of_a_run_knows_only_the_landing_that_stands() -> None:
+    story = given_two_that_landed()
+    lost(story, "tip-1", commits=("tip-2",), again=("b",))
+    story.batch_lands()
+    account = read_facts(enumerate(story.facts, 1))
+    assert [chain.member.subtask for chain in account.chains] == ["a", "b"]
+    assert account.flaws == ()

@@ -1,0 +1,62 @@
+"""Locks that a dead git left are removed; those of a living one, and of other runs, are not."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.worktrees.conftest import make_repository
+from worktrees import locks
+from worktrees.locks import sweep
+from worktrees.store import Store, open_store
+from worktrees.target import inspect
+
+OWN, OTHER, SHARED = "refs/fleet/r1/tip.lock", "refs/fleet/r2/tip.lock", "packed-refs.lock"
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> Store:
+    target = await inspect(make_repository(tmp_path / "work"))
+    store = await open_store(tmp_path / "state", target, target.base)
+    for name in (OWN, OTHER, SHARED):
+        path = store.git_dir / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return store
+
+
+@contextmanager
+def a_git_at_work(store: Store) -> Iterator[None]:
+    env = {"PATH": os.environ["PATH"], "GIT_DIR": str(store.git_dir)}
+    with subprocess.Popen(["git", "cat-file", "--batch"], env=env, stdin=subprocess.PIPE) as process:
+        yield
+        process.kill()
+
+
+def left(store: Store) -> set[str]:
+    return {name for name in (OWN, OTHER, SHARED) if (store.git_dir / name).exists()}
+
+
+async def test_where_no_git_lives_its_locks_are_stale(store: Store) -> None:
+    await sweep(store, "r1")
+    assert left(store) == {OTHER}
+
+
+async def test_where_one_lives_only_our_own_refs_are_swept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are guarded by the run's lock, which whoever sweeps holds."""
+    monkeypatch.setattr(locks, "PATIENCE_S", 0.1)
+    with a_git_at_work(store):
+        await sweep(store, "r1")
+    assert left(store) == {OTHER, SHARED}
+
+
+async def test_a_ref_that_was_half_written_names_nothing_and_goes(store: Store) -> None:
+    good, bad = store.git_dir / "refs/fleet/r1/base", store.git_dir / "refs/fleet/r1/tip"
+    good.write_text("a" * 40 + "\n")
+    bad.touch()
+    await sweep(store, "r1")
+    assert good.exists()
+    assert not bad.exists()
