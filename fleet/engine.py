@@ -51,6 +51,8 @@ class Engine:
         self._proposals: list[_Proposal] = []
         self._lanes: dict[Command, CancelScope] = {}
         self._awake = Event()
+        self._stops_at: float | None = None
+        """When what still runs is stopped, once the run is drained."""
 
     # ---- what performers use
 
@@ -91,10 +93,12 @@ class Engine:
 
     def _finished(self) -> bool:
         state, now = self.state, self._clock.now()
-        if state.ended or state.draining_at is None:
+        if state.ended or not state.draining:
             return state.ended
+        if self._stops_at is None:  # by our own clock: the request tells the time of whoever asked
+            self._stops_at = now + state.policy.drain_s
         more = any(begins(state, command) for command in effects(state, now))
-        return now >= state.draining_at + state.policy.drain_s or not (self._lanes or more)
+        return now >= self._stops_at or not (self._lanes or more)
 
     def _taken(self) -> list[_Proposal]:
         taken, self._proposals = self._proposals, []

@@ -124,7 +124,7 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
         case f.Paused() | f.Unpaused():
             return replace(state, paused=isinstance(fact, f.Paused))
         case f.DrainRequested():
-            return replace(state, draining_at=fact.at if state.draining_at is None else state.draining_at)
+            return replace(state, draining=True)
         case f.CancelRequested():
             return _cancelled(state, fact)
         case f.LimitsChanged():
@@ -144,7 +144,7 @@ def _after(state: RunState, fact: f.Fact) -> RunState:  # noqa: C901, PLR0912 - 
 
 def _engine_started(state: RunState, fact: f.EngineStarted) -> RunState:
     idle = _each_attempt(state, lambda attempt: replace(attempt, working=False))
-    taken = replace(idle, epoch=fact.epoch, draining_at=None, sandbox=fact.sandbox or state.sandbox)
+    taken = replace(idle, epoch=fact.epoch, draining=False, sandbox=fact.sandbox or state.sandbox)
     fresh = service.unknown(replace(taken, base_url=fact.base_url))
     doubted = replace(fresh, doubt=state.doubt + state.held, held=Cost())  # nothing, where the last engine said goodbye
     return replace(doubted, active_s=state.seconds(state.last_at), engine_since=fact.at)

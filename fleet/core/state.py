@@ -349,8 +349,7 @@ class RunState:
     """What a person saw and did not approve: only a person can."""
     reviews: tuple[Review, ...] = ()
     paused: bool = False
-    draining_at: float | None = None
-    """Since when nothing new begins, and the program ends once what runs is done."""
+    draining: bool = False
     cancelled: bool = False
     ending: Ending | None = None
     ending_why: str = ""
@@ -373,10 +372,6 @@ class RunState:
     def done(self) -> int:
         """Subtasks that are done: as commits, or without any."""
         return self.commits + sum(subtask.unchanged for subtask in self.subtasks.values())
-
-    @property
-    def draining(self) -> bool:
-        return self.draining_at is not None
 
     @property
     def ended(self) -> bool:

@@ -105,7 +105,7 @@ def _try(id_: SubtaskId, attempt: Attempt, now: float) -> Try:
         evidence=excerpt(failure.evidence) if failure is not None else "",
         commit=attempt.landed if not attempt.unchanged else None,
         dollars=attempt.spend.dollars,
-        seconds=(attempt.ended_at if attempt.ended_at is not None else now) - attempt.started_at,
+        seconds=max(0.0, (attempt.ended_at if attempt.ended_at is not None else now) - attempt.started_at),
     )
 
 
@@ -175,14 +175,14 @@ def _open(state: RunState, incident: Incident) -> str:
 
 def story_view(story: Story) -> dict[str, Any]:
     """What `--json` prints of a story. Its keys are public."""
-    incident = story.incident
+    incident, closed = story.incident, story.incident.closed_at
     return {
         "number": incident.number,
         "subtask": incident.subtask,
         "class": incident.kind,
         "opened_at": incident.opened_at,
         "closed_at": incident.closed_at,
-        "seconds": round(incident.closed_at - incident.opened_at, 3) if incident.closed_at is not None else None,
+        "seconds": round(max(0.0, closed - incident.opened_at), 3) if closed is not None else None,
         "recovered": incident.recovered,
         "strategy": incident.strategy,
         "closing": incident.closing,
