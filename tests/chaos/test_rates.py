@@ -1,15 +1,19 @@
 """A share of `make chaos`: each level once, in small; and that the figures are what they say."""
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from fleet.core.facts import FailureKind
 from tests.chaos.faults import FAULTS, LEVELS
-from tests.chaos.hopeless import COMPLEX, HOPELESS, hopeless
+from tests.chaos.hopeless import COMPLEX, HOPELESS, Verdict, hopeless, within_limits
 from tests.chaos.lost import lost
 from tests.chaos.play import Played, episodes, play
-from tests.chaos.rates import by_row, planner_troubles, table, wilson
+from tests.chaos.rates import by_row, hopeless_lines, planner_troubles, table, wilson, world_lines
+from tests.chaos.world import Weathered
+from tests.core.story import Story, plan_of
 
 SMALL = 3
 BY_CHANCE = 35  # a flaky check's row: chance, not the seed, says whether it is red
@@ -54,6 +58,38 @@ def test_a_run_whose_key_is_revoked_ends_with_a_human_asked_and_what_landed(tmp_
     verdict = lost("the key is revoked", 0, tmp_path, SEED)
     assert verdict.honest, verdict
     assert "nobody answered" in verdict.said
+
+
+def test_an_end_that_is_not_honest_is_told() -> None:
+    honest = Verdict("any", asked=True, landed=False, endless=False)
+    bad = [
+        replace(honest, asked=False),
+        replace(honest, landed=True),
+        replace(honest, endless=True),
+        replace(honest, within=False),
+    ]
+    assert (honest.honest, [one.honest for one in bad]) == (True, [False] * 4)
+    told = hopeless_lines([honest, *bad])
+    assert [line.startswith("  NOT AS WANTED") for line in told].count(True) == 4
+    for said in ("5 of 1 kinds", "told at once: 4", "false success: 1", "endless: 1", "past a limit: 1"):
+        assert said in told[0]
+    fine = Weathered("any", landed=True, asked=False, attempts_lost=0, said="")
+    assert "no attempt lost: 1" in world_lines([fine, replace(fine, attempts_lost=1)])[0]
+
+
+def test_more_attempts_retries_or_calls_than_the_limits_allow_are_seen() -> None:
+    story = Story(plan=plan_of("a"))
+    kinds: tuple[FailureKind, ...] = ("check", "transient", "transient")
+    for kind in kinds:
+        story.attempt_fails("a", kind)
+        if story.state.planning.open is not None:
+            story.planner_answers(retry=[{"id": "a", "guidance": "again"}])
+        else:
+            story.time_passes_to_the_next_wake()
+    state = story.state
+    assert within_limits(state)
+    for limit in ("max_attempts", "max_retries", "max_planner_calls", "max_subtasks"):
+        assert not within_limits(replace(state, policy=state.policy.model_copy(update={limit: 0}))), limit
 
 
 @pytest.mark.parametrize(
