@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from fleet.core.ids import Sha
+from worktrees.files import create
 
 ROOT = "/repo"
 BRANCH = "refs/heads/work"
@@ -24,6 +25,7 @@ POINTER = f"gitdir: {PLACE}\n".encode()
 BEHIND = "fleet-behind"
 """There while the index that the box shows is of another commit, near the base."""
 
+FOLDERS = ("objects", "objects/info", "refs", "refs/heads")
 SHA1 = 40  # letters of an id
 MOST_ALTERNATES = 20
 
@@ -101,8 +103,9 @@ class Decoys:
 
     def make(self, folder: Path, base: Sha, *, index: Path, exact: bool) -> Decoy:
         """A new one in `folder`. `index` is a git index of ours, of `base` itself where it is `exact`."""
-        for name in ("objects/info", "refs/heads"):
-            (folder / name).mkdir(parents=True)
+        os.makedirs(folder)  # noqa: PTH103 - plain names here, too: each lease makes one
+        for name in FOLDERS:
+            os.mkdir(f"{folder}/{name}")  # noqa: PTH102
         config = CONFIG.format(version=0) if len(base) == SHA1 else CONFIG.format(version=1) + SHA256
         alternates = "".join(f"{OBJECTS}/{number}\n" for number in range(len(self.objects)))
         contents = {
@@ -116,7 +119,7 @@ class Decoys:
         if not exact:
             contents[BEHIND] = b""
         for name, content in contents.items():
-            (folder / name).write_bytes(content)
+            create(f"{folder}/{name}", content)
         return Decoy(folder, self.objects, index, self.excluded)
 
 

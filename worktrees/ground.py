@@ -12,9 +12,9 @@ from anyio import CancelScope, Lock, to_thread
 
 from fleet.core.ids import Sha
 from worktrees.change import Below
-from worktrees.difference import ATTRIBUTES, Difference
+from worktrees.difference import ATTRIBUTES
 from worktrees.git import Git, fields
-from worktrees.layer import fill
+from worktrees.layer import bridge
 from worktrees.store import Store
 from worktrees.view import View
 from worktrees.wipe import make_folder, wipe
@@ -113,9 +113,9 @@ class Grounds:
     async def _build(self, commit: Sha) -> Ground:
         await self._tidy()
         for ground in self._candidates():
-            near = await self._near(ground, commit)
-            if near is not None:
-                return await self._above(ground, commit, near)
+            above = await self._above(ground, commit)
+            if above is not None:
+                return above
         idle = next((checkout for checkout in self._checkouts if self._idle(checkout)), None)
         return await self._move(idle or self._new(), commit)
 
@@ -123,12 +123,6 @@ class Grounds:
         """What a new layer could stand on: what was built last, as the tip moves in small steps, and the checkouts."""
         last = [self._last] if self._last is not None and len(self._last.layers) < DEEPEST else []
         return last + [checkout.ground for checkout in reversed(self._checkouts) if checkout.ground is not None]
-
-    async def _near(self, ground: Ground, commit: Sha) -> Difference | None:
-        """How to get from a ground to a commit, if that is worth a layer."""
-        found = await self.store.difference(ground.below.commit, commit)
-        close = len(found.paths) <= max(NEAR, ground.checkout.files // NEAR_PART)
-        return found if close and not found.converts else None
 
     def _new(self) -> Checkout:
         self._made += 1
@@ -139,20 +133,25 @@ class Grounds:
     def _idle(self, checkout: Checkout) -> bool:
         return not any(ground.tenants for ground in self._known.values() if ground.checkout is checkout)
 
-    async def _above(self, ground: Ground, commit: Sha, near: Difference) -> Ground:
-        layers, view = ground.layers, ground.below.view
+    async def _above(self, ground: Ground, commit: Sha) -> Ground | None:
+        """The ground of a commit as a layer above another, if it is near."""
+        checkout, layers, view = ground.checkout, ground.layers, ground.below.view
+        self._made += 1
+        folder = self.home / f"layers/{self._made}"
+        most = max(NEAR, checkout.files // NEAR_PART)
         ground.above += 1
         try:
-            if near.paths:
-                self._made += 1
-                folder = self.home / f"layers/{self._made}"
-                await fill(self.store, folder, commit, near, converts=ground.checkout.converts)
-                layers, view = (f"layers/{folder.name}", *layers), View((folder, *view.layers))
+            near = await bridge(self.store, folder, ground.below.commit, commit, most=most, converts=checkout.converts)
         except BaseException:
             ground.above -= 1
             raise
+        if near is None:
+            ground.above -= 1
+            return None
+        if near.paths:
+            layers, view = (f"layers/{folder.name}", *layers), View((folder, *view.layers))
         gitlinks = (ground.below.gitlinks - near.paths) | near.gitlinks
-        return Ground(Below(commit, view, gitlinks), ground.checkout, layers, ground)
+        return Ground(Below(commit, view, gitlinks), checkout, layers, ground)
 
     async def _move(self, checkout: Checkout, commit: Sha) -> Ground:
         """Move a checkout that nobody stands on."""

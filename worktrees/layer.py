@@ -7,7 +7,6 @@ difference; where attributes convert files on their way out, or ids are not SHA-
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +17,7 @@ from fleet.core.ids import Sha
 from fleet.ports import Broken
 from worktrees.change import folders_above
 from worktrees.difference import Difference
+from worktrees.files import create
 from worktrees.git import Git
 from worktrees.objects import TREE, Objects
 from worktrees.store import Store
@@ -27,47 +27,59 @@ from worktrees.wipe import make_folder
 SHA1 = 40  # letters of an id
 
 
-async def fill(store: Store, layer: Path, commit: Sha, near: Difference, *, converts: bool) -> None:
-    """Make a folder that is the layer that leads to `commit`."""
-    if not converts and len(commit) == SHA1:
-        with suppress(Broken):  # one of its files is too large to be read in process
-            await store.objects.run(partial(_make, store.objects, layer, commit, near))
-            return
-    await to_thread.run_sync(make_folder, layer)
-    await _check_out(store.git, layer, commit, near.files)
-    lost = near.gone
-    if len(commit) == SHA1:
-        lost = await store.objects.run(partial(_outlived, store.objects, commit, near.gone))
-    await to_thread.run_sync(_finish, layer, near, lost)
+async def bridge(store: Store, layer: Path, old: Sha, new: Sha, *, most: int, converts: bool) -> Difference | None:
+    """Make a folder that is the layer which leads from one commit to another; none where they are the same.
+
+    None where they differ in more paths than that, or in how files are converted. `converts`: whether some are.
+    """
+    near, made = await store.objects.run(partial(_bridge, store, layer, old, new, most=most, converts=converts))
+    if near is not None and not made:
+        await to_thread.run_sync(make_folder, layer)
+        await _check_out(store.git, layer, new, near.files)
+        lost = near.gone
+        if len(new) == SHA1:
+            lost = await store.objects.run(partial(_outlived, store.objects, new, near.gone))
+        await to_thread.run_sync(_finish, layer, near, lost)
+    return near
 
 
-def _make(objects: Objects, layer: Path, commit: Sha, near: Difference) -> None:
-    make_folder(layer)
-    _write(objects, layer, near.files)
-    _finish(layer, near, _outlived(objects, commit, near.gone))
+def _bridge(
+    store: Store, layer: Path, old: Sha, new: Sha, *, most: int, converts: bool
+) -> tuple[Difference | None, bool]:
+    """How to get there if that is worth a layer, and whether it is made."""
+    near = store.differences.between(old, new)
+    if len(near.paths) > most or near.converts:
+        return None, False
+    if not near.paths:
+        return near, True
+    if converts or len(new) != SHA1:
+        return near, False
+    try:
+        make_folder(layer)
+        _write(store.objects, layer, near.files)
+        _finish(layer, near, _outlived(store.objects, new, near.gone))
+    except Broken:  # one of its files is too large to be read in process
+        return near, False
+    return near, True
 
 
 def _write(objects: Objects, layer: Path, files: Sequence[tuple[str, str, Sha]]) -> None:
-    """Plain names and bare descriptors throughout: this is the price of a lease."""
     made = {""}
     contents = objects.blobs([blob for _, _, blob in files])
-    for (path, mode, _), content in zip(files, contents, strict=True):
-        at = f"{layer}/{path}"
-        if path.rpartition("/")[0] not in made:
-            for folder in folders_above(path):
-                if folder not in made:
-                    os.mkdir(f"{layer}/{folder}")  # noqa: PTH102
-                    made.add(folder)
-        if mode == LINK:
-            os.symlink(content, os.fsencode(at))  # noqa: PTH211
-            continue
-        fd = os.open(at, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o777 if mode == EXECUTABLE else 0o666)
-        try:
-            view = memoryview(content)
-            while view:
-                view = view[os.write(fd, view) :]
-        finally:
-            os.close(fd)
+    within = os.open(layer, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for (path, mode, _), content in zip(files, contents, strict=True):
+            if path.rpartition("/")[0] not in made:
+                for folder in folders_above(path):
+                    if folder not in made:
+                        os.mkdir(folder, dir_fd=within)
+                        made.add(folder)
+            if mode == LINK:
+                os.symlink(content, os.fsencode(path), dir_fd=within)
+            else:
+                create(path, content, mode=0o777 if mode == EXECUTABLE else 0o666, within=within)
+    finally:
+        os.close(within)
 
 
 async def _check_out(git: Git, layer: Path, commit: Sha, files: Sequence[tuple[str, str, Sha]]) -> None:

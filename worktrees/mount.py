@@ -50,8 +50,10 @@ class Overlay:
 
     def make(self) -> None:
         """The lease itself: two folders."""
+        seat = f"{self.home}/{self.seat}"
+        os.makedirs(seat)  # noqa: PTH103 - plain names: this is the lease itself
         for name in (UPPER, WORK):
-            (self.home / self.seat / name).mkdir(parents=True)
+            os.mkdir(f"{seat}/{name}")  # noqa: PTH102
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[str]:

@@ -1,6 +1,7 @@
 """Puts files of a commit into a worktree, in process, at the price of those files. What is in the way is for git."""
 
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import takewhile
@@ -9,6 +10,7 @@ from pathlib import Path
 from fleet.core.ids import Sha
 from worktrees.change import folders_above
 from worktrees.changes import LINK, PROGRAM
+from worktrees.files import create
 from worktrees.objects import Objects
 from worktrees.strays import Odd
 
@@ -32,14 +34,7 @@ def rewrite(objects: Objects, root: Path, *, there: Sequence[Put], gone: Iterabl
         if mode == LINK:
             os.symlink(content, os.fsencode(at))  # noqa: PTH211
             continue
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(at, flags, 0o777 if mode == PROGRAM else 0o666)
-        try:
-            view = memoryview(content)
-            while view:
-                view = view[os.write(fd, view) :]
-        finally:
-            os.close(fd)
+        create(at, content, mode=0o777 if mode == PROGRAM else 0o666)
 
 
 def _remove(root: Path, gone: Iterable[str]) -> None:
@@ -72,8 +67,9 @@ def _make_way(root: Path, path: str, real: set[str]) -> None:
         if folder in real:
             continue
         at = f"{root}/{folder}"
-        with suppress(FileExistsError):
+        try:
+            if not stat.S_ISDIR(os.lstat(at).st_mode):
+                raise Odd(f"{folder} is no folder")
+        except FileNotFoundError:
             os.mkdir(at)  # noqa: PTH102
-        if os.path.islink(at) or not os.path.isdir(at):  # noqa: PTH112, PTH114
-            raise Odd(f"{folder} is no folder")
         real.add(folder)

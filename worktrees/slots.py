@@ -107,7 +107,7 @@ class Pool:
 
     async def _prepare(self, slot: Slot, base: Sha) -> None:
         last, handed = self._at.pop(slot, base), self._handed.pop(slot, None)
-        await to_thread.run_sync(_drop_locks, slot)
+        _drop_locks(slot)
         if slot.place.scratch.exists() and not discard(slot.place.scratch, most=SMALL):
             await wipe(slot.place.scratch)
         if handed is None or not await self._move(slot, handed, base):
