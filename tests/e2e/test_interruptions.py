@@ -120,7 +120,7 @@ def test_ctrl_c_twice_stops_at_once_and_a_resumed_run_goes_on(stage: Stage, repo
 
 def test_a_run_has_one_engine(stage: Stage, repository: Path, model: Serve) -> None:
     """The second is refused, and told who holds the run."""
-    url = model(SLOW)
+    url = model({**SLOW, "pace": {"think_s": 0.6}})  # two commands have to begin before it ends
     with stage.going(*begin(stage, repository, url)) as going:
         stage.wait(stage.run_name, lambda state: state.running(), going)
         stage.fleet("resume", stage.run_name, "--base-url", url).ended(2).says(
