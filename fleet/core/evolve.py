@@ -284,7 +284,8 @@ def _remedied_by(state: RunState, fact: f.PlanRevised, id_: SubtaskId, strategy:
     if fact.call is None:
         return _gave_up(state, id_, "helped", fact.at)
     said = why or fact.revision.assessment
-    chosen = Chosen(strategy, fact.by, fact.at, len(subtask.attempts), state.plan.version, said)
+    by = fact.by if fact.area is None else f"{fact.by} of {fact.area}"
+    chosen = Chosen(strategy, by, fact.at, len(subtask.attempts), state.plan.version, said)
     return replace(state, incidents=incidents.remedied(state.incidents, id_, chosen))
 
 

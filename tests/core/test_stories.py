@@ -5,6 +5,7 @@ import json
 from fleet.core import facts as f
 from fleet.core.incidents import rate_of, rates_of
 from fleet.core.policy import Policy
+from fleet.core.revision import Revision
 from fleet.core.stories import EVIDENCE, excerpt, story_of, story_view
 from fleet.core.views import run_view
 from tests.core.pretend import subtask
@@ -86,6 +87,19 @@ def test_a_split_is_told_with_the_attempts_at_its_parts_and_theirs() -> None:
         ("right", "landed"),
     ]
     assert told(story)["end"] == "all of its parts landed: read, write"
+
+
+def test_in_an_area_its_own_planner_is_the_one_who_chose() -> None:
+    story = Story()
+    story.planner_answers(add=plan_of("auth", worker="planner").subtasks)
+    first = Revision(assessment="one part", add=plan_of("login").subtasks)
+    story.happens(f.PlanRevised(at=0, call=2, by="planner", revision=first, area="auth"))
+    story.attempt_fails("login")
+    call = story.state.areas["auth"].open
+    again = Revision.model_validate({"assessment": "anew", "retry": [{"id": "login", "guidance": "otherwise"}]})
+    story.happens(f.PlanRevised(at=1, call=call, by="planner", revision=again, area="auth"))
+    (chosen,) = story.state.incidents[0].remedies
+    assert (chosen.by, chosen.version, chosen.why) == ("planner of auth", 3, "otherwise")
 
 
 def test_a_story_that_ends_with_a_human_tells_the_question_and_the_answer() -> None:
