@@ -58,7 +58,7 @@ kill: $(READY) ## kill runs at every point, damage what is left, kill 100 boxes;
 
 soak: $(READY) ## kill 2,000 runs again and again at points that seeds choose; SEEDS=N: so many, FIRST=N: from this one
 	@echo "soak: SIGKILL again and again; docs/reliability.md says what must hold"
-	@$(BARE) $(BIN)/python -B -m tests.chaos.kill seeds --seeds $(or $(SEEDS),2000) --first $(or $(FIRST),0)
+	@$(BARE) $(BIN)/python -B -m tests.chaos.kill seeds --seeds $(or $(SEEDS),2000) --first $(or $(FIRST),0) --jobs 2
 
 chaos-mutants: $(READY) ## put mistakes into the product, one at a time, and see whether the kill suite tells of each
 	@$(BARE) $(BIN)/python -B -m tests.chaos.mutants

@@ -17,7 +17,11 @@ async def worker_notes(repository: Repository) -> str:
 
 async def planner_notes(repository: Repository) -> dict[str, str]:
     """AGENTS.md and the README, as far as they exist, by path."""
-    return await _read(repository, (AGENTS,)) | dict(list((await _read(repository, READMES)).items())[:1])
+    found = await _read(repository, (AGENTS,))
+    for name in READMES:
+        if readme := await _read(repository, (name,)):
+            return found | readme
+    return found
 
 
 def layout(paths: Iterable[str], limit: int = LAYOUT) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from fleet.core.facts import Failure, Member
-from fleet.core.ids import RunId, Sha, tip_ref
+from fleet.core.ids import RunId, Sha, aside_ref, tip_ref
 from fleet.ports import Broken, Merged
 from worktrees.clash import Clash, conflict, merge_trees
 from worktrees.commits import touched_between
@@ -136,7 +136,18 @@ class StoreIntegrator:
         return tip.id
 
     async def landed_since(self, run: RunId, old: Sha) -> tuple[Member, ...]:
-        return await landed_since(self.git, run, old=old, tip=await self.tip(run))
+        """What a hand put there, or took away, is no landing: the branch goes back, and that is kept beside it."""
+        there = await self.objects.run(partial(self.objects.find, tip_ref(run)))
+        if there is not None and there.id == old:
+            return ()
+        if there is not None:
+            members = await landed_since(self.git, run, old=old, tip=there.id)
+            above = await self.git.ask("rev-list", "--count", "--first-parent", f"{old}..{there.id}")
+            if members and text(above.stdout).strip() == str(len(members)):
+                return members
+            await self.store.refs.pin(aside_ref(run, there.id), there.id)
+        await self.store.refs.pin(tip_ref(run), old)
+        return ()
 
 
 async def landed_since(git: Git, run: RunId, *, old: Sha, tip: Sha) -> tuple[Member, ...]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from fleet.core.ids import RunId, Sha, attempt_ref, kept_ref, result_branch, run_refs, tip_ref
+from fleet.core.ids import RunId, Sha, aside_ref, attempt_ref, kept_ref, result_branch, run_refs, tip_ref
 from fleet.ports import Broken, Named, Recovered
 from worktrees.fold import differing
 from worktrees.git import Git, text
@@ -131,7 +131,7 @@ async def _standing(look: "_Look", at: Sha | None) -> Sha:
     if not await _is_below(
         store.git, at, named.tip
     ):  # nothing of ours knows it: a journal that lost its end, or a hand
-        await store.refs.pin(f"{run_refs(named.run)}/aside/{at}", at)
+        await store.refs.pin(aside_ref(named.run, at), at)
     await store.refs.pin(ref, named.tip)
     return named.tip
 

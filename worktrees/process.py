@@ -292,7 +292,8 @@ async def _spawn(launch: Launch, cap: int) -> Child:
             streams = (stdin, ends[0], ends[-1])
             leader = await launch.starter.start(launch, streams) if launch.starter is not None else None
             leader = leader or _run_program(launch, streams)
-            reached("a command is started, and nobody waits for it")
+            if launch.gated:
+                reached("a command is started, and nobody waits for it")
             child = Child(leader, os.pidfd_open(leader.pid), tuple(pipes), gate)
             ours.pop_all()  # the child's from here on
             return child

@@ -55,6 +55,11 @@ def kept_ref(run: RunId, subtask: SubtaskId, number: int) -> str:
     return f"{run_refs(run)}/kept/{subtask}/{number}"
 
 
+def aside_ref(run: RunId, commit: Sha) -> str:
+    """What stood on the integration branch and was not put there by the run, as far as its journal knows."""
+    return f"{run_refs(run)}/aside/{commit}"
+
+
 def result_branch(run: str) -> str:
     """The one branch that appears in the user's repository."""
     return f"fleet/{run}"

@@ -24,6 +24,7 @@ from tests.e2e.stage import marked
 from tests.worktrees.conftest import fingerprint, git
 from worktrees.publish import published_ref
 
+BY_HAND = "by-hand"  # beside the store: the commit that somebody put on the integration branch, where somebody did
 SHOWN = "\x01%H %T %(trailers:key=Fleet-Task,valueonly,separator=%x20)"
 
 
@@ -196,6 +197,13 @@ def i5_the_target_moves_forward(after: Aftermath) -> Iterator[str]:
         yield f"journal, integration branch and result branch end at different commits: {ends}"
 
 
+def i5_nothing_is_overwritten(after: Aftermath) -> Iterator[str]:
+    """By compare-and-swap: what a hand put on the integration branch meanwhile is kept, beside it."""
+    by_hand = after.store.parent / BY_HAND
+    if by_hand.exists() and by_hand.read_text() not in after.refs.values():
+        yield f"{by_hand.read_text()[:7]} stood on the integration branch, and no ref keeps it"
+
+
 def i6_no_silent_revert(after: Aftermath) -> Iterator[str]:
     touches = after.room.scenario.touches
     for one in after.landed:
@@ -349,6 +357,7 @@ INVARIANTS: dict[str, Callable[[Aftermath], Iterator[str]]] = {
     "I3": i3_every_commit_passes,
     "I4": i4_what_was_tested_is_what_is_published,
     "I5": i5_the_target_moves_forward,
+    "I5 by swap": i5_nothing_is_overwritten,
     "I6": i6_no_silent_revert,
     "I7": i7_dependencies_first,
     "I9": i9_the_users_repository_is_as_it_was,

@@ -1,7 +1,7 @@
 """Kills a run at every point, or again and again at points that a seed chooses, resumes it, and looks at what is left.
 
     python -m tests.chaos.kill points [SCENARIO ...] [--share N]
-    python -m tests.chaos.kill seeds [SCENARIO ...] --seeds N [--first N]
+    python -m tests.chaos.kill seeds [SCENARIO ...] --seeds N [--first N] [--jobs N]
 
 Real git, real boxes, a real journal; only the minds are scripted. A reference run counts the points and keeps the tree
 it ends with. `--share N` takes every N-th point of each name, and always the first and the last. A process that was
@@ -9,13 +9,16 @@ killed leaves what the kernel has: a power cut, which may lose that, is not show
 """
 
 import argparse
+import os
 import random
 import sys
 import time
+import traceback
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from tests.chaos.invariants import Aftermath, violations
 from tests.chaos.room import ENDED, KILLED, At, Patch, Room, in_memory
@@ -120,6 +123,34 @@ def tell(what: str, told: str, each: float, bad: list[tuple[str, str]]) -> int:
     return len(bad)
 
 
+def side_by_side(tasks: Sequence[Callable[[], int]], jobs: int) -> int:
+    """Carry out each in a process of its own, so many at a time; how many went wrong."""
+    bad, under_way = 0, set[int]()
+    for task in tasks:
+        if len(under_way) >= jobs:
+            bad += _one_ends(under_way)
+        pid = os.fork()
+        if pid == 0:
+            code = 2
+            try:
+                code = 1 if task() else 0
+            except BaseException:  # noqa: BLE001 - the parent is told by the exit code
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(code)
+        under_way.add(pid)
+    while under_way:
+        bad += _one_ends(under_way)
+    return bad
+
+
+def _one_ends(under_way: set[int]) -> int:
+    pid, status = os.wait()
+    under_way.discard(pid)
+    return int(status != 0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("how", choices=("points", "seeds"))
@@ -128,16 +159,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=50, help="seeds over all scenarios (default: 50)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default: 0)")
     parser.add_argument("--lease", choices=("auto", "pool"), default="auto", help="how worktrees are leased")
+    parser.add_argument("--jobs", type=int, default=1, help="scenarios side by side (default: 1)")
     given = parser.parse_args()
     names = given.scenarios or list(SCENARIOS)
-    bad = 0
+    tasks: list[Callable[[], int]] = []
     for place, name in enumerate(names):
         if given.how == "points":
-            bad += every_point(SCENARIOS[name], given.share, given.lease)
+            tasks.append(partial(every_point, SCENARIOS[name], given.share, given.lease))
         else:
             many = range(given.first + place, given.first + given.seeds, len(names))
-            bad += many_seeds(SCENARIOS[name], many, given.lease)
-    sys.exit(1 if bad else 0)
+            tasks.append(partial(many_seeds, SCENARIOS[name], many, given.lease))
+    sys.exit(1 if side_by_side(tasks, given.jobs) else 0)
 
 
 if __name__ == "__main__":

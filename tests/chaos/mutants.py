@@ -15,7 +15,7 @@ from fleet.app import Fleet
 from fleet.checking import Checks
 from fleet.core import facts as f
 from fleet.core.commands import Publish, RunAttempt
-from fleet.core.ids import Sha
+from fleet.core.ids import Sha, tip_ref
 from fleet.core.plan import Criterion
 from fleet.core.state import RunState
 from fleet.journal import Journal
@@ -23,12 +23,15 @@ from fleet.landing import Lander
 from fleet.meter import Purse
 from fleet.perform import Performer
 from fleet.points import reached
+from tests.chaos.invariants import BY_HAND
 from tests.chaos.kill import Stage, staged
+from tests.chaos.room import RUN
 from tests.chaos.scenarios import SCENARIOS
 from worktrees import store as stores
 from worktrees import workshop as workshops
 from worktrees.git import Git
 from worktrees.integrator import StoreIntegrator
+from worktrees.message import Person
 from worktrees.publish import Publisher, published_ref
 from worktrees.refs import Refs
 from worktrees.store import Store
@@ -233,6 +236,33 @@ def landed_twice() -> None:
     set_(Refs, "swap", swap)
 
 
+def swap_asks_nothing() -> None:
+    """A branch is moved without a look at where it stands."""
+    real = Refs.swap
+
+    async def swap(self: Refs, ref: str, *, new: Sha, old: Sha) -> bool:
+        return await real(self, ref, new=new, old=await self._git.sha(ref) or old)
+
+    set_(Refs, "swap", swap)
+
+
+def hand_on_the_tip() -> None:
+    """Somebody moves the integration branch just before the run does, once."""
+    real, moved = Refs.swap, list[bool]()
+
+    async def swap(self: Refs, ref: str, *, new: Sha, old: Sha) -> bool:
+        if ref == tip_ref(RUN) and not moved:
+            moved.append(True)
+            tree = await self._git.line("rev-parse", f"{old}^{{tree}}")
+            who = {**Person("a hand", "hand@example.org").author(), **Person("a hand", "hand@example.org").committer()}
+            theirs = await self._git.line("commit-tree", tree, "-p", old, env=who, data=b"by hand\n")
+            (self._git.git_dir.parent / BY_HAND).write_text(theirs)
+            await self._git("update-ref", ref, theirs)
+        return await real(self, ref, new=new, old=old)
+
+    set_(Refs, "swap", swap)
+
+
 def set_(where: object, name: str, what: object) -> None:
     """Put it in, in a process that ends soon."""
     if not hasattr(where, name):
@@ -248,6 +278,13 @@ class Mutant:
     scenario: str = "plain"
     near: tuple[str, ...] = ()
     """Names of points to kill at; all, where none is named."""
+    beside: Callable[[], None] | None = None
+    """What goes on meanwhile, that a product without the mistake bears."""
+
+    def all_in(self) -> None:
+        self.put_in()
+        if self.beside is not None:
+            self.beside()
 
     @property
     def says(self) -> str:
@@ -274,6 +311,7 @@ MUTANTS = {
         Mutant(leftovers_kept, near=("a store is made, and not in its place",)),
         Mutant(same_epoch, near=("a command runs",)),
         Mutant(landed_twice, near=("a branch was moved",)),
+        Mutant(swap_asks_nothing, near=("a branch was moved",), beside=hand_on_the_tip),
     )
 }
 
@@ -282,7 +320,11 @@ def caught_by(stage: Stage, mutant: Mutant) -> tuple[str, str]:
     """Where it showed, and by what; twice nothing, where it did not."""
     stage.patch = None
     stage.refer()
-    stage.patch = mutant.put_in
+    if mutant.beside is not None:
+        stage.patch = mutant.beside
+        if found := stage.refer():
+            raise RuntimeError(f"{mutant.says} What goes on meanwhile is not borne without it: {found[0]}")
+    stage.patch = mutant.all_in
     points, found = list(stage.points), stage.refer()
     stage.points = points
     if found:

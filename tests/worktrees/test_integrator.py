@@ -3,7 +3,7 @@
 import pytest
 
 from fleet.core.facts import Member
-from fleet.core.ids import attempt_ref
+from fleet.core.ids import aside_ref, attempt_ref, tip_ref
 from fleet.ports import Change, UsageError
 from tests.worktrees.conftest import RUN, Bench, fingerprint, git, sign
 from worktrees.clash import EVIDENCE
@@ -253,3 +253,33 @@ async def test_merging_refuses_what_a_person_must_do(bench: Bench) -> None:
 async def test_every_finished_attempt_is_pinned_before_it_is_told(bench: Bench) -> None:
     member = await bench.change("first", {"a.txt": "a\n"})
     assert await bench.hands.store.git.sha(attempt_ref(RUN, "first", 1)) == member.commit
+
+
+# ---- what a hand does to the branch ----------------------------------------------------------------------------------
+
+
+async def test_what_a_hand_put_on_the_integration_branch_is_kept_beside_it(bench: Bench) -> None:
+    member = await bench.change("one", {"one.txt": "1"})
+    store = bench.hands.store.git_dir
+    theirs = git(store, "commit-tree", f"{bench.base}^{{tree}}", "-p", bench.base, "-m", "by hand")
+    git(store, "update-ref", tip_ref(RUN), theirs)
+    assert not await bench.hands.advance(RUN, new=member.commit, old=bench.base)
+    assert await bench.hands.landed_since(RUN, bench.base) == ()
+    assert git(store, "rev-parse", aside_ref(RUN, theirs)) == theirs
+    assert await bench.hands.advance(RUN, new=member.commit, old=bench.base)
+
+
+async def test_a_commit_by_hand_above_what_landed_is_no_landing(bench: Bench) -> None:
+    """It was tested by nobody: what is below it is merged and tested again."""
+    member = await bench.change("one", {"one.txt": "1"})
+    store = bench.hands.store.git_dir
+    theirs = git(store, "commit-tree", f"{member.commit}^{{tree}}", "-p", member.commit, "-m", "by hand")
+    git(store, "update-ref", tip_ref(RUN), theirs)
+    assert await bench.hands.landed_since(RUN, bench.base) == ()
+    assert await bench.hands.tip(RUN) == bench.base
+
+
+async def test_an_integration_branch_that_was_deleted_meanwhile_is_set_again(bench: Bench) -> None:
+    git(bench.hands.store.git_dir, "update-ref", "-d", tip_ref(RUN))
+    assert await bench.hands.landed_since(RUN, bench.base) == ()
+    assert await bench.hands.tip(RUN) == bench.base
