@@ -86,7 +86,12 @@ def check(plan: Given, sets: Sets = None, repo: Repo = HERE, as_json: AsJson = F
     """
     from dashboards.words import noticed_lines
 
-    found = _brought(plan, sets, repo)
+    try:
+        found = _brought(plan, sets, repo)
+    except UsageError as error:
+        if as_json:
+            show_json({"ok": False, "error": str(error)})
+        raise
     noticed = _noticed(found, repo)
     if as_json:
         show_json({"ok": True, "warnings": list(noticed), "values": dict(found.values)})

@@ -95,11 +95,11 @@ class Plan(Written):
     goal: str = ""
     """What the plan is for: the epic, which the planner and the report go by."""
     version: int = Field(default=0, ge=0)
-    """How often it was revised."""
+    """Which it is; a file without one is version 1, and every revision is the next."""
     subtasks: tuple[Subtask, ...] = ()
     """The order in the file means nothing; `depends_on` does."""
     rollback_plan: str | None = None
-    """The name of the plan file beside this one that undoes what was changed, when a step fails."""
+    """The plan file that undoes what was changed, when a step fails: its name, beside this one or in the library."""
     risk_level: Risk = "low"
     """Of the whole, for whoever reviews it; rules weigh the `risk` of each subtask."""
     estimated_duration: str | None = None

@@ -211,6 +211,14 @@ def test_values_are_refused_with_the_list_of_what_there_is(release: Path) -> Non
     assert "is there twice" in refuses("check", release, "--set", "version=1", "--set", "version=2")
 
 
+def test_a_script_reads_what_is_wrong_with_a_plan(release: Path) -> None:
+    wrong = CliRunner().invoke(app, ["plans", "check", str(release), "--json"])
+    assert isinstance(wrong.exception, UsageError)
+    assert json.loads(wrong.output) == {"ok": False, "error": str(wrong.exception)}
+    right = json.loads(says("check", release, "--json", "--set", "version=v1"))
+    assert right == {"ok": True, "warnings": [], "values": {"version": "v1", "strategy": "rolling"}}
+
+
 @pytest.mark.usefixtures("room")
 def test_a_plan_without_parameters_takes_none(tmp_path: Path) -> None:
     path = tmp_path / "p.toml"
