@@ -128,7 +128,7 @@ def _service(state: RunState, now: float) -> Iterator[f.Fact]:
     """A human is told what the whole run waits for: at once where only a human can mend it, else when it lasts."""
     for scope, outage in state.service.items():
         if state.spent.calls and now >= outages.asked_at(state, scope, outage):
-            yield outages.question(scope, outage, now)
+            yield outages.question(state, scope, outage, now)
 
 
 def _unreachable(state: RunState, now: float) -> Iterator[f.Fact]:

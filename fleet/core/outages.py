@@ -5,8 +5,10 @@ from collections.abc import Iterator
 
 from fleet.core import facts as f
 from fleet.core.commands import CallPlanner, RunAttempt, effects
+from fleet.core.policy import Policy
 from fleet.core.state import Outage, Question, RunState
 
+HOURS_FROM = 120  # minutes
 MENDED_BY_HUMANS: frozenset[f.ServiceCondition] = frozenset({"refused"})
 
 
@@ -50,11 +52,12 @@ def _ends_at(state: RunState, question: Question, outage: Outage) -> float:
     return max(quiet, question.asked_at + state.policy.service_lost_s)
 
 
-def question(scope: str, outage: Outage, now: float) -> f.QuestionAsked:
+def question(state: RunState, scope: str, outage: Outage, now: float) -> f.QuestionAsked:
     return f.QuestionAsked(
         at=now,
         about=None,
-        question=f"Nothing new begins: {in_words(scope, outage)}. Calls wait, nothing is lost. {_way_out(outage)}",
+        question=f"Nothing new begins: {in_words(scope, outage)}. Calls wait, nothing is lost. "
+        f"{_way_out(outage)} {_else(state.policy, outage)}",
         options=("go on",),
         evidence=outage.why,
         service=scope,
@@ -78,3 +81,9 @@ def _way_out(outage: Outage) -> str:
     if outage.condition in MENDED_BY_HUMANS:
         return "Mend the account and answer anything; for another key, stop the program and `fleet resume` with it."
     return "It is asked now and then, and the run goes on by itself when it answers; answer anything to ask it now."
+
+
+def _else(policy: Policy, outage: Outage) -> str:
+    minutes = (policy.answer_wait_s if outage.condition in MENDED_BY_HUMANS else policy.service_lost_s) / 60
+    wait = f"{minutes / 60:.3g} hours" if minutes >= HOURS_FROM else f"{minutes:.3g} minutes"
+    return f"Without an answer the run ends as partial after {wait}; `fleet resume` goes on."

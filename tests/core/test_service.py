@@ -40,6 +40,7 @@ def test_a_human_is_asked_when_an_outage_lasts_and_its_end_settles_the_question(
     story.time_passes_to_the_next_wake()
     (question,) = story.questions()
     assert "does not answer (HTTP 529)" in question
+    assert question.endswith("Without an answer the run ends as partial after 12 hours; `fleet resume` goes on.")
     changed(story, "up")
     assert story.questions() == []
     assert [question.answered_by for question in story.state.questions.values()] == ["fleet"]
@@ -49,7 +50,8 @@ def test_a_human_is_asked_when_an_outage_lasts_and_its_end_settles_the_question(
 def test_a_refused_key_is_asked_about_at_once_and_again_after_an_answer_that_mended_nothing() -> None:
     story = at_work()
     changed(story, "refused", why="HTTP 401")
-    assert len(story.questions()) == 1
+    (question,) = story.questions()
+    assert "ends as partial after 10 minutes" in question
     story.now += 10
     changed(story, "refused", why="HTTP 401")
     assert len(story.questions()) == 1
