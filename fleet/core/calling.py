@@ -19,8 +19,7 @@ MICRODOLLAR = 1e-6  # an area that has nothing left still begins, and then ends
 
 def held(state: RunState) -> bool:
     """Whether something is wrong that concerns the whole run and waits for a human."""
-    questions = (question for question in state.open_questions() if not question.planner)
-    return any(question.about is None and question.by == "fleet" for question in questions)
+    return any(question.holds_all for question in state.open_questions())
 
 
 def planner_is_lost(state: RunState) -> bool:

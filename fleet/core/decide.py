@@ -6,6 +6,7 @@
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from graphlib import TopologicalSorter
+from math import inf
 
 from fleet.core import facts as f
 from fleet.core import outages, rollback
@@ -100,28 +101,31 @@ def _bad_base(state: RunState, now: float) -> Iterator[f.Fact]:
 
 
 def _misconfigured(state: RunState, now: float) -> Iterator[f.Fact]:
-    """A wrong key or model: nothing will work until someone mends it."""
-    failure = next(
-        (s.failure for s in state.subtasks.values() if s.failure and s.failure.kind == "configuration"), None
-    )
+    """A wrong key or model: nothing will work until someone mends it. What began since that was asked asks again."""
+    failures = [
+        (one.failure, one.attempts[-1].started_at if one.attempts else -inf)
+        for one in state.subtasks.values()
+        if one.failure is not None and one.failure.kind == "configuration"
+    ]
     planner = state.planning.last_failure
-    if failure is None and planner is not None and planner.kind == "configuration":
-        failure = planner
-    if failure is None or held(state):
+    if planner is not None and planner.kind == "configuration":
+        failures.append((planner, -inf))
+    if not failures or held(state):
         return
     if state.spent.calls == 0 and state.commits == 0:
-        yield f.RunEnded(at=now, ending="failed", why=failure.summary)
+        yield f.RunEnded(at=now, ending="failed", why=failures[0][0].summary)
         return
-    if not any(
-        question.about is None and question.evidence == failure.evidence for question in state.questions.values()
-    ):
-        yield f.QuestionAsked(
-            at=now,
-            about=None,
-            question=f"Nothing new begins: {failure.summary}. Mend it, then answer anything to go on.",
-            options=("go on",),
-            evidence=failure.evidence,
-        )
+    asked = [question for question in state.questions.values() if question.about is None]
+    for failure, began in failures:
+        if not any(question.evidence == failure.evidence and question.asked_at >= began for question in asked):
+            yield f.QuestionAsked(
+                at=now,
+                about=None,
+                question=f"Nothing new begins: {failure.summary}. Mend it, then answer anything to go on.",
+                options=("go on",),
+                evidence=failure.evidence,
+            )
+            return
 
 
 def _service(state: RunState, now: float) -> Iterator[f.Fact]:

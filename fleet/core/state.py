@@ -143,6 +143,11 @@ class Question:
     answer: str | None = None
     answered_by: str | None = None
 
+    @property
+    def holds_all(self) -> bool:
+        """Whether it is about the whole run and nothing new begins while it is open."""
+        return self.about is None and self.by == "fleet" and not self.planner
+
 
 @dataclass(frozen=True, slots=True)
 class Outage:

@@ -202,6 +202,28 @@ def test_a_key_that_goes_wrong_holds_the_whole_run_until_a_human_mends_it() -> N
     assert story.standings()["api"] == story.standings()["web"] == "running"
 
 
+def test_a_run_that_goes_on_with_a_mended_configuration_needs_no_answer_and_asks_again_where_it_was_not_mended() -> (
+    None
+):
+    story = planned("api", "docs", policy=Policy(answer_wait_s=60))
+    story.model_is_called("docs")
+    story.attempt_fails("api", "configuration")
+    story.attempt_fails("docs", "configuration")
+    assert len(story.questions()) == 1
+    story.time_passes(60)
+    assert story.state.ending == "partial"
+    story.happens(f.RunReopened(at=story.now, by="ada"))
+    story.happens(f.EngineStarted(at=story.now, epoch=2, pid=1, host="h", version="0"))
+    assert story.questions() == []
+    assert story.standings() == {"api": "running", "docs": "running"}
+    story.now += 1
+    story.attempt_fails("api", "configuration")
+    assert len(story.questions()) == 1
+    story.attempt_fails("docs", "configuration")
+    story.human_answers("q2")
+    assert (story.questions(), story.standing("docs")) == ([], "waiting"), "both were meant"
+
+
 def test_a_planner_that_fails_is_called_again_after_a_while_with_what_it_was_told() -> None:
     story = planned("api")
     story.attempt_fails("api")
