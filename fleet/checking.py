@@ -5,12 +5,13 @@ red check is run again on a fresh checkout; if it passes then it is flaky, which
 (docs/decisions/0021).
 """
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from anyio import create_task_group
+from anyio import CapacityLimiter, create_task_group
 
 from fleet.core import facts as f
 from fleet.core.expected import missing, starts_pytest
@@ -18,6 +19,7 @@ from fleet.core.failures import red_guard, vacuous
 from fleet.core.plan import Criterion
 from fleet.meter import Record
 from fleet.ports import Clock, Worktrees
+from fleet.together import SIDE_BY_SIDE, Together
 
 How = Literal["once", "fresh", "sure"]
 """One answer will do, an old one too; a red one has to be seen now; a red one has to be seen again."""
@@ -25,7 +27,7 @@ NO_REPORT = (
     "[fleet] exit code 0, but pytest did not report which tests it ran: something ended it before its end, or its "
     "options keep it from reporting (then set checks.expected_tests = false)"
 )
-SIDE_BY_SIDE = 8  # criteria of different members that share one checkout
+LEAST_SLOTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class Gate:
     """Commands by the name plans give them."""
     reruns: int = 1
     """How often a red check is run again before it is believed."""
+    slots: int = field(default_factory=lambda: max(LEAST_SLOTS, os.cpu_count() or 1))
+    """How many checkouts of bases may be asked side by side."""
     expected_tests: bool = True
     """Whether a runner that can say which tests it ran has to."""
 
@@ -66,8 +70,11 @@ class Checks:
     _reporting: set[str] = field(default_factory=set)
     """Commands that said so once, and owe it since."""
 
+    _together: Together = field(init=False)
+
     def __post_init__(self) -> None:
         """What an earlier life of the run found out is known. On a base, red was expected and seen once."""
+        self._together = Together(self.worktrees, self.clock, CapacityLimiter(self.rules.slots))
         attempts = [attempt for subtask in self.engine.state.subtasks.values() for attempt in subtask.attempts]
         for attempt in attempts:
             for run in attempt.before:
@@ -133,7 +140,7 @@ class Checks:
         asked = {criterion.run or "": criterion for criterion in criteria}
         answers = {run: known for run in asked if (known := self._answer(tree, run, how)) is not None}
         if unknown := [criterion for run, criterion in asked.items() if run not in answers]:
-            answers |= await self._once(commit, unknown, ran)
+            answers |= await (self._with_others(commit, unknown) if how == "once" else self._once(commit, unknown, ran))
         for _ in range(self.rules.reruns if how == "sure" else 0):
             doubted = [run for run, answer in answers.items() if not answer.fine and (tree, run) not in self._sure]
             if not doubted:
@@ -146,6 +153,17 @@ class Checks:
         for run, answer in answers.items():
             answers[run] = self._keep(answer.model_copy(update={"tree": tree}), sure=how == "sure")
         return tuple(answers[c.run or ""].model_copy(update={"criterion": c.criterion}) for c in criteria)
+
+    async def _with_others(self, commit: str, criteria: Sequence[Criterion]) -> dict[str, f.CheckRun]:
+        """In checkouts that others use, too. What passes there is asked again in one of its own: others may be why."""
+        tree, answers = await self.tree(commit), dict[str, f.CheckRun]()
+        for criterion in criteria:
+            run, shared = await self._together.ask(commit, criterion)
+            if run.passed and shared:
+                answers |= await self._once(commit, [criterion], None)
+            else:
+                answers[run.command] = self._believed(tree, run)
+        return answers
 
     async def _once(
         self, commit: str, criteria: Sequence[Criterion], ran: Counter[str] | None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from anyio import CapacityLimiter, Lock, create_task_group
 
-from fleet.checking import SIDE_BY_SIDE, Checks
+from fleet.checking import Checks
 from fleet.core import facts as f
 from fleet.core.blame import sent_back
 from fleet.core.landing import every_tree
@@ -18,6 +18,7 @@ from fleet.core.plan import Criterion
 from fleet.core.state import RunState
 from fleet.meter import Record
 from fleet.ports import Broken, Clock, Integrator, Merged
+from fleet.together import SIDE_BY_SIDE
 
 KEPT = 1_000  # characters of what a check of a green tree printed; its log holds the rest
 

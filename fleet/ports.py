@@ -1,6 +1,6 @@
 """What the engine needs of the world: minds, hands, a memory and a clock. It knows domain types and no adapter."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -272,14 +272,27 @@ class Signature:
     """What a failed attempt left behind: kept, and never taken for finished work."""
 
 
+Tell = Callable[[CheckRun], None]
+
+
+def nobody(_: CheckRun) -> None:
+    """Nobody waits to be told."""
+
+
 class Lease(Protocol):
     """A worktree that is ours for a while."""
 
     @property
     def desk(self) -> Desk: ...
 
-    async def check(self, criteria: Sequence[Criterion]) -> tuple[CheckRun, ...]:
-        """Run checks in the box, here, now."""
+    async def check(
+        self, criteria: Iterable[Criterion], tell: Tell = nobody, *, believe_red: bool = False
+    ) -> tuple[CheckRun, ...]:
+        """Run checks in the box, here, now, each taken when its turn has come and told of when it is over.
+
+        They may share a box. A red answer from one that others used before counts only where red may be believed;
+        else it is that of a box of its own.
+        """
         ...
 
     async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | Failure:

@@ -9,10 +9,12 @@ import os
 import resource
 import shutil
 import signal
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from anyio import CapacityLimiter, create_task_group
 
@@ -24,10 +26,10 @@ from worktrees.marks import MARK, Manager, this_manager
 from worktrees.mount import Overlay, devices_closed, found, mounted
 from worktrees.process import GATE, REFUSED, Finished, Launch, Starter, memory_file, run
 from worktrees.seccomp import filter_program
+from worktrees.series import Answer, Order, run_series, serving
 from worktrees.settings import MIB, BoxLimits, HandSettings
+from worktrees.surroundings import HOME, SYSTEM_PATH, bare_environment, environment_of, reporting
 
-HOME = "/home/worker"
-SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 ETC_FOLDERS = ("alternatives", "ld.so.conf.d", "ssl")
 ETC_FILES = ("ld.so.cache", "ld.so.conf", "localtime", "mime.types", "services")
@@ -39,9 +41,10 @@ NAMESPACES = (
     *("--unshare-cgroup-try", "--hostname", "worker", "--disable-userns"),
     *("--new-session", "--die-with-parent", "--cap-drop", "ALL", "--clearenv"),
 )
-HIGHEST_PORT = 65_536
 NO_INPUT = "/dev/null"
 ULIMIT_BLOCK = 512  # bytes
+EMPTIED = ("/tmp", "/dev/shm", HOME)  # noqa: S108 - inside; between commands that share a box
+Outcome = TypeVar("Outcome")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,61 +114,102 @@ class Box:
         """
         with ExitStack() as files:
             given = files.enter_context(memory_file(data)) if data else None
-            environment = {**_environment(self.settings), **place.environment, MARK: self.manager.mark(place.mark)}
-            if report is not None:
-                environment["PYTEST_ADDOPTS"] = _reporting(environment, self._shown(report))
+            own = () if given is None else (given,)
+            environment = self._environment(place, report)
             if self.settings.sandbox == "none":
-                environment = _bare_environment(self.settings, place, environment)
-                own = () if given is None else (given,)
+                bare = bare_environment(self.settings, place.scratch, environment)
                 gated = (*_gate(given), *argv)
-                bare = Launch(gated, environment, cwd=place.tree, pass_fds=own, merged=merged, gated=True, turn=turn)
-                return await run(bare, timeout_s=timeout_s, cap=cap)
-            if place.decoy:
-                environment["PATH"] = f"{PROGRAMS}:{environment['PATH']}"
+                launch = Launch(gated, bare, cwd=place.tree, pass_fds=own, merged=merged, gated=True, turn=turn)
+                return await run(launch, timeout_s=timeout_s, cap=cap)
             gated = (*_gate(given, before=_limits(self.settings.limits)), *argv)
             boxed = files.enter_context(_boxed(self.settings, place, gated, environment, report))
-            env = {"PATH": os.pathsep.join(SYSTEM_PATH), MARK: environment[MARK]}
-            fds = boxed.fds if given is None else (*boxed.fds, given)
-            async with _mounted(place) as options:
-                before = mounted(options) if options else devices_closed()
-                launch = Launch(
-                    boxed.command,
-                    env,
-                    before,
-                    overlay=options,
-                    starter=self.starter if before else None,
-                    cwd=place.overlay.home if place.overlay else Path("/"),
-                    pass_fds=fds,
-                    merged=merged,
-                    gated=True,
-                    init=boxed.init,
-                    turn=turn,
-                )
-                guard = Guard(self.settings.limits, boxed.init, *_own_folders(place))
-                done = await _guarded(launch, guard, timeout_s=timeout_s, cap=cap)
+            guard = Guard(self.settings.limits, boxed.init, *_own_folders(place))
+            async with self._launch(place, boxed, environment[MARK], own, merged=merged, turn=turn) as launch:
+                done = await _guarded(partial(run, launch, timeout_s=timeout_s, cap=cap), guard)
             if not done.timed_out and not guard.verdict and not boxed.reports_exit():
                 said = (done.stderr or done.stdout).decode("utf-8", "replace")[-2000:]
                 raise Broken(Failure(kind="infrastructure", summary="the sandbox could not be started", evidence=said))
-        return done
+        if not guard.verdict:
+            return done
+        note = f"\n[ended by the sandbox: it took {guard.verdict}]\n".encode()
+        where = "stdout" if merged else "stderr"
+        return replace(done, exit_code=-signal.SIGKILL, **{where: getattr(done, where) + note})
+
+    async def series(
+        self,
+        place: Place,
+        orders: Iterable[Order],
+        answer: Answer,
+        *,
+        cap: int,
+        report: Path | None = None,
+        turn: CapacityLimiter | None = None,
+    ) -> None:
+        """Run commands as the shell of this machine would, one after another in one box; see `series.py`.
+
+        None is run where they could reach each other: without a sandbox, or without its filter of system calls.
+        """
+        if self.settings.sandbox == "none" or not (self.settings.syscall_filter and filter_program()):
+            return
+        environment = self._environment(place, report)
+        serve = f"{_limits(self.settings.limits)}{serving(EMPTIED)}"
+        argv = ("sh", "-c", serve, "gate", *self.shell("")[:-1])
+        with _boxed(self.settings, place, argv, environment, report) as boxed:
+            guard = Guard(self.settings.limits, boxed.init, *_own_folders(place))
+            async with self._launch(place, boxed, environment[MARK], merged=True, turn=turn) as launch:
+                await _guarded(partial(run_series, launch, orders, answer, cap=cap), guard)
+
+    def _environment(self, place: Place, report: Path | None) -> dict[str, str]:
+        """What a command has around it."""
+        environment = {**environment_of(self.settings), **place.environment, MARK: self.manager.mark(place.mark)}
+        if report is not None:
+            environment["PYTEST_ADDOPTS"] = reporting(environment, self._shown(report))
+        if place.decoy and self.settings.sandbox != "none":
+            environment["PATH"] = f"{PROGRAMS}:{environment['PATH']}"
+        return environment
+
+    @asynccontextmanager
+    async def _launch(
+        self,
+        place: Place,
+        boxed: "_Boxed",
+        mark: str,
+        given: tuple[int, ...] = (),
+        *,
+        merged: bool,
+        turn: CapacityLimiter | None,
+    ) -> AsyncIterator[Launch]:
+        """How bubblewrap is started, where the worktree has been made ready to be mounted."""
+        async with _mounted(place) as options:
+            before = mounted(options) if options else devices_closed()
+            yield Launch(
+                boxed.command,
+                {"PATH": os.pathsep.join(SYSTEM_PATH), MARK: mark},
+                before,
+                overlay=options,
+                starter=self.starter if before else None,
+                cwd=place.overlay.home if place.overlay else Path("/"),
+                pass_fds=(*boxed.fds, *given),
+                merged=merged,
+                gated=True,
+                init=boxed.init,
+                turn=turn,
+            )
 
 
-async def _guarded(launch: Launch, guard: Guard, *, timeout_s: float, cap: int) -> Finished:
-    """Run a command beside its guard, and say so where that had to end it."""
-    outcome: Finished | Broken
+async def _guarded(work: Callable[[], Awaitable[Outcome]], guard: Guard) -> Outcome:
+    """Do something with a box beside its guard. Raises `Broken`, and not a group of errors, as `work` does."""
+    outcome: Outcome | Broken
     async with create_task_group() as beside:
         beside.start_soon(guard.watch)
         try:
-            outcome = await run(launch, timeout_s=timeout_s, cap=cap)
-        except Broken as broken:  # raised in here it would come out as a group
+            outcome = await work()
+        except Broken as broken:
             outcome = broken
         beside.cancel_scope.cancel()
     if isinstance(outcome, Broken):
         raise outcome
-    if not guard.verdict:
-        return outcome
-    note = f"\n[ended by the sandbox: it took {guard.verdict}]\n".encode()
-    where = "stdout" if launch.merged else "stderr"
-    return replace(outcome, exit_code=-signal.SIGKILL, **{where: getattr(outcome, where) + note})
+    return outcome
 
 
 def _own_folders(place: Place) -> tuple[tuple[Path, ...], bool]:
@@ -337,39 +381,4 @@ def _interpreter(folder: Path) -> tuple[Path, ...]:
 
 def program_there(settings: HandSettings, name: str) -> bool:
     """Whether a command in the box finds a program of this name, before anything is set up in a worktree."""
-    return shutil.which(name, path=_environment(settings)["PATH"]) is not None
-
-
-def _environment(settings: HandSettings) -> dict[str, str]:
-    return {
-        "PATH": _path(settings),
-        "HOME": HOME,
-        "LANG": "C.UTF-8",
-        "TERM": "dumb",
-        "TMPDIR": "/tmp",  # noqa: S108 - the box's own
-        "PYTHONDONTWRITEBYTECODE": "1",
-        **settings.environment,
-    }
-
-
-def _reporting(environment: Mapping[str, str], at: Path) -> str:
-    """Options for pytest, besides those that it is given anyway."""
-    return f"{environment.get('PYTEST_ADDOPTS', '')} --junitxml={at} -o junit_family=xunit1".strip()
-
-
-def _bare_environment(settings: HandSettings, place: Place, environment: Mapping[str, str]) -> dict[str, str]:
-    """Without a sandbox: the same environment, with a home and a scratch folder beside the worktree."""
-    home, scratch = place.scratch / "home", place.scratch / "tmp"
-    for folder in (home, scratch):
-        folder.mkdir(parents=True, exist_ok=True)
-    return {**environment, "HOME": str(home), "TMPDIR": str(scratch), **settings.environment}
-
-
-def port_environment(settings: HandSettings, number: int) -> dict[str, str]:
-    """The first port of a worktree's own range. Numbers far beyond what there is begin again."""
-    room = max(1, (HIGHEST_PORT - settings.first_port) // settings.ports)
-    return {"FLEET_PORT": str(settings.first_port + (number - 1) % room * settings.ports)}
-
-
-def _path(settings: HandSettings) -> str:
-    return os.pathsep.join((*map(str, settings.path), *SYSTEM_PATH))
+    return shutil.which(name, path=environment_of(settings)["PATH"]) is not None

@@ -5,11 +5,11 @@ limit) in a log file of its own. The log is raw: it holds whatever a model's pro
 """
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 
 from anyio import CapacityLimiter, to_thread
@@ -17,10 +17,12 @@ from anyio import CapacityLimiter, to_thread
 from fleet.core.facts import CheckRun, RanTests
 from fleet.core.ids import Sha
 from fleet.core.plan import Criterion
+from fleet.ports import Tell, nobody
 from worktrees.box import Box, Place
 from worktrees.desk import exit_code
 from worktrees.heard import channel
 from worktrees.process import Finished
+from worktrees.series import Order, fits
 from worktrees.settings import MIB, HandSettings
 
 TAIL = 4_000  # characters kept of a check's output in the journal
@@ -43,19 +45,84 @@ class Checker:
     listens: bool = True
     """Whether pytest is asked to say which tests it ran."""
 
-    async def run(self, place: Place, commit: Sha, criteria: Sequence[Criterion]) -> tuple[CheckRun, ...]:
-        """One after another: they share a worktree. Raises `Broken` where there is no box."""
-        return tuple([await self._one(place, commit, criterion) for criterion in criteria])
+    async def run(
+        self,
+        place: Place,
+        commit: Sha,
+        criteria: Iterable[Criterion],
+        tell: Tell = nobody,
+        *,
+        believe_red: bool = False,
+    ) -> tuple[CheckRun, ...]:
+        """One after another: they share a worktree, and boxes as far as they can. Raises `Broken` without a box.
 
-    async def _one(self, place: Place, commit: Sha, criterion: Criterion) -> CheckRun:
+        Each is taken when its turn has come, and told of at once. A red one that others shared its box with is asked
+        again in a box of its own, and that answer counts; unless red ones may be believed.
+        """
+        runs = list[CheckRun]()
+
+        def told(run: CheckRun) -> None:
+            runs.append(run)
+            tell(run)
+
+        alone = isinstance(criteria, Sequence) and len(criteria) == 1
+        waiting, over = iter(criteria), False
+        while not over:
+            async with self.boxes:
+                first = left = next(waiting, None)
+                if first is not None and not alone:
+                    left = await self._together(place, commit, chain([first], waiting), told, believe_red)
+            over = first is None
+            if left is not None:
+                told(await self._alone(place, commit, left))
+        return tuple(runs)
+
+    async def _together(
+        self,
+        place: Place,
+        commit: Sha,
+        criteria: Iterator[Criterion],
+        told: Tell,
+        believe_red: bool,
+    ) -> Criterion | None:
+        """Run criteria in one box as long as that goes well. The one that was taken last, where it has no answer."""
+        taken = list[Criterion]()
+        answered = 0
+
+        def orders() -> Iterator[Order]:
+            while answered == len(taken) and (criterion := next(criteria, None)) is not None:
+                taken.append(criterion)
+                if criterion.run is None or not fits(criterion.run):
+                    return
+                yield Order(criterion.run, criterion.timeout_s)
+
+        async def answer(done: Finished) -> None:
+            nonlocal answered
+            run = await self._result(commit, taken[-1], done, made.take() if made is not None else None)
+            if run.passed or believe_red or len(taken) == 1:
+                answered += 1
+                told(run)
+
+        async with AsyncExitStack() as stack:
+            made = await stack.enter_async_context(channel(place.scratch / "reports")) if self.listens else None
+            report = made.path if made is not None else None
+            await self.box.series(place, orders(), answer, cap=CAP, report=report, turn=self.turns)
+        if not taken:  # there was no box: where none is shared, or none can be made
+            return next(criteria)
+        return taken[-1] if answered < len(taken) else None
+
+    async def _alone(self, place: Place, commit: Sha, criterion: Criterion) -> CheckRun:
         if criterion.run is None:
             why = "has no command; a named check must be filled in from the configuration first"
             return CheckRun(criterion=criterion.criterion, command="", passed=False, output=why)
         async with self.boxes:
             done, heard = await self._listened(place, criterion.run, criterion.timeout_s)
+        return await self._result(commit, criterion, done, heard)
+
+    async def _result(self, commit: Sha, criterion: Criterion, done: Finished, heard: RanTests | None) -> CheckRun:
         run = CheckRun(
             criterion=criterion.criterion,
-            command=criterion.run,
+            command=criterion.run or "",
             passed=done.exit_code == 0 and not done.timed_out,
             exit_code=exit_code(done),
             timed_out=done.timed_out,

@@ -52,6 +52,13 @@ class Channel:
         os.close(self.fd)
         self.path.unlink(missing_ok=True)
 
+    def take(self) -> RanTests | None:
+        """What was said since the last time. Nobody speaks any more."""
+        self.drain()
+        heard = self.heard()
+        self.said, self.too_long = bytearray(), False
+        return heard
+
     def heard(self) -> RanTests | None:
         """What was said; None where that was nothing, or nothing that can be understood."""
         reports = [START + part for part in bytes(self.said).split(START)[1:]]
@@ -83,11 +90,17 @@ def _make(folder: Path) -> Channel:
 async def channel(folder: Path) -> AsyncIterator[Channel]:
     """A channel in this folder, listened to as long as the block lasts, and read to its end behind it."""
     made = _make(folder)
+    failed: Broken | None = None
     try:
         async with create_task_group() as beside:
             beside.start_soon(made.listen)
-            yield made
+            try:
+                yield made
+            except Broken as broken:  # raised in here it would come out as a group
+                failed = broken
             beside.cancel_scope.cancel()
+        if failed is not None:
+            raise failed
         made.drain()
     finally:
         made.close()

@@ -1,12 +1,12 @@
 """A worktree that is somebody's for a while: a desk to work at, checks to run, and a commit at the end."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fleet.core.facts import CheckRun, Failure
 from fleet.core.ids import Sha
 from fleet.core.plan import Criterion
-from fleet.ports import Change, Signature
+from fleet.ports import Change, Signature, Tell, nobody
 from worktrees.box import Place
 from worktrees.change import Below
 from worktrees.checks import Checker
@@ -35,8 +35,10 @@ class SlotLease:
     most_files: int
     """How many files and folders it may hold, the repository's own and all that was set up included."""
 
-    async def check(self, criteria: Sequence[Criterion]) -> tuple[CheckRun, ...]:
-        return await self.checker.run(self.place, self.base, criteria)
+    async def check(
+        self, criteria: Iterable[Criterion], tell: Tell = nobody, *, believe_red: bool = False
+    ) -> tuple[CheckRun, ...]:
+        return await self.checker.run(self.place, self.base, criteria, tell, believe_red=believe_red)
 
     async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | Failure:
         return await commit_slot(
@@ -63,8 +65,10 @@ class OverlayLease:
     checker: Checker
     settings: HandSettings
 
-    async def check(self, criteria: Sequence[Criterion]) -> tuple[CheckRun, ...]:
-        return await self.checker.run(self.place, self.below.commit, criteria)
+    async def check(
+        self, criteria: Iterable[Criterion], tell: Tell = nobody, *, believe_red: bool = False
+    ) -> tuple[CheckRun, ...]:
+        return await self.checker.run(self.place, self.below.commit, criteria, tell, believe_red=believe_red)
 
     async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | Failure:
         return await commit_overlay(

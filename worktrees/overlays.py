@@ -15,7 +15,7 @@ from fleet.core.facts import Failure
 from fleet.core.ids import RunId, Sha
 from fleet.points import reached
 from fleet.ports import Broken
-from worktrees.box import Place, port_environment
+from worktrees.box import Place
 from worktrees.change import Below
 from worktrees.dress import Dresser
 from worktrees.ground import Ground, Grounds
@@ -23,6 +23,7 @@ from worktrees.mount import VIEW, Overlay, discard
 from worktrees.settings import HandSettings
 from worktrees.slots import slots_dir
 from worktrees.store import Store
+from worktrees.surroundings import port_environment
 from worktrees.wardrobe import Wardrobe
 from worktrees.wipe import make_folder, wipe
 

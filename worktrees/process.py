@@ -11,8 +11,8 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -103,33 +103,17 @@ class Finished:
 
 async def run(launch: Launch, *, timeout_s: float, cap: int, grace_s: float = 0.0) -> Finished:
     """Run a child to its end. With a grace it is asked (TERM) before it is killed; its whole group goes with it."""
-    limiter = _spawn_limiter()
-    await limiter.acquire()
-    try:
-        child = await _spawn(launch, cap)
-    finally:
-        limiter.release()
-    timed_out = False
-    try:
-        async with create_task_group() as drains:
-            for pipe in child.pipes:
-                drains.start_soon(pipe.drain)
-            await child.reach_gate(launch.init)
-            async with launch.turn or nullcontext():
-                child.open_gate()
-                began = monotonic()
-                with move_on_after(timeout_s) as limit:
-                    await wait_readable(child.pidfd)
-                timed_out = limit.cancelled_caught
-                seconds = monotonic() - began
-            await child.stop(grace_s if timed_out else 0.0)
-            drains.cancel_scope.deadline = current_time() + DRAIN_S
-    finally:
-        with CancelScope(shield=True):
-            await child.stop(grace_s)
-            child.close()
-    if child.late:
-        raise Broken(Failure(kind="infrastructure", summary=f"a command did not start within {START_S:g} s"))
+    timed_out, seconds = False, 0.0
+    async with born(launch, cap, grace_s) as child:
+        await child.reach_gate(launch.init)
+        async with launch.turn or nullcontext():
+            child.open_gate()
+            began = monotonic()
+            with move_on_after(timeout_s) as limit:
+                await wait_readable(child.pidfd)
+            timed_out = limit.cancelled_caught
+            seconds = monotonic() - began
+        await child.stop(grace_s if timed_out else 0.0)
     outputs = [pipe.kept for pipe in child.pipes]
     return Finished(
         exit_code=child.exit_code,
@@ -139,6 +123,29 @@ async def run(launch: Launch, *, timeout_s: float, cap: int, grace_s: float = 0.
         cut=any(kept.dropped for kept in outputs),
         seconds=seconds,
     )
+
+
+@asynccontextmanager
+async def born(launch: Launch, cap: int, grace_s: float = 0.0) -> AsyncIterator["Child"]:
+    """A child whose output is read; it is gone when the block ends. Nothing in the block may raise but being cancelled.
+
+    Raises `Broken` where it can't be started, or never got to its gate.
+    """
+    async with _spawn_limiter():
+        child = await _spawn(launch, cap)
+    try:
+        async with create_task_group() as drains:
+            for pipe in child.pipes:
+                drains.start_soon(pipe.drain)
+            yield child
+            await child.stop(0.0)
+            drains.cancel_scope.deadline = current_time() + DRAIN_S
+    finally:
+        with CancelScope(shield=True):
+            await child.stop(grace_s)
+            child.close()
+    if child.late:
+        raise Broken(Failure(kind="infrastructure", summary=f"a command did not start within {START_S:g} s"))
 
 
 def _spawn_limiter() -> CapacityLimiter:
@@ -187,12 +194,26 @@ class Pipe:
     kept: Kept
 
     async def drain(self) -> None:
-        while True:
+        more = True
+        while more:
             await wait_readable(self.fd)
+            more = self._read()
+
+    def _read(self) -> bool:
+        """Keep some of what is there; whether more may come."""
+        with suppress(BlockingIOError):  # it was taken
             chunk = os.read(self.fd, CHUNK)
-            if not chunk:
-                return
             self.kept.add(chunk)
+            return bool(chunk)
+        return True
+
+    def take(self) -> Kept:
+        """What came since the last time. Nobody writes any more."""
+        with suppress(BlockingIOError):
+            while chunk := os.read(self.fd, CHUNK):
+                self.kept.add(chunk)
+        taken, self.kept = self.kept, Kept(self.kept.cap)
+        return taken
 
 
 @dataclass(slots=True)
@@ -236,6 +257,15 @@ class Child:
             if self.ready:
                 self.gate.sendall(GO)
                 reached("a command runs")
+
+    def close_gate(self) -> None:
+        """Nothing more will be said."""
+        if self.gate is not None:
+            self.gate.close()
+
+    def take(self) -> list[Kept]:
+        """What was printed since the last time, by stream."""
+        return [pipe.take() for pipe in self.pipes]
 
     async def stop(self, grace_s: float) -> None:
         """Make sure that nobody of the group, and nobody of the box, is left. Harmless once the child is reaped."""
@@ -285,6 +315,7 @@ async def _spawn(launch: Launch, cap: int) -> Child:
             ends: list[int] = []
             for _ in range(1 if launch.merged else 2):
                 our_end, their_end = os.pipe()
+                os.set_blocking(our_end, False)
                 ours.callback(os.close, our_end)
                 theirs.callback(os.close, their_end)
                 pipes.append(Pipe(our_end, Kept(cap)))

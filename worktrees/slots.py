@@ -17,7 +17,6 @@ from fleet.core.facts import Failure
 from fleet.core.ids import RunId, Sha
 from fleet.points import reached
 from fleet.ports import Broken
-from worktrees.box import port_environment
 from worktrees.dress import Dresser, state_of
 from worktrees.git import fields
 from worktrees.handover import HandOver, hand_over
@@ -28,6 +27,7 @@ from worktrees.slot import Slot
 from worktrees.sparse import Cone, tell
 from worktrees.store import Store
 from worktrees.strays import Odd
+from worktrees.surroundings import port_environment
 from worktrees.view import View
 from worktrees.warm import SMALL, move
 from worktrees.wipe import make_folder, size_of, wipe

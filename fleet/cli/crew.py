@@ -10,7 +10,7 @@ from agents.registry import problems_of
 from agents.settings import WorkerSettings
 from fleet.app import Fleet
 from fleet.ports import FleetError
-from worktrees.box import SYSTEM_PATH
+from worktrees.surroundings import SYSTEM_PATH
 
 Look = tuple[str, str, str]
 """A worker's name, what is said of it, and what to do where it can't work."""

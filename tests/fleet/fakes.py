@@ -5,7 +5,7 @@ Each fake keeps one contract of `fleet.ports`; what a test wants to go wrong is 
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +32,6 @@ from fleet.ports import (
     Change,
     CommandResult,
     Desk,
-    DeskError,
     Extras,
     Merged,
     Meter,
@@ -40,10 +39,13 @@ from fleet.ports import (
     PlannerBrief,
     Repository,
     Signature,
+    Tell,
     WorkerBrief,
+    nobody,
 )
 from fleet.world import World
 from tests.core.pretend import started
+from tests.fleet.eyes import FakeRepository
 
 BASE = "base"
 LIMIT_S = 30
@@ -151,28 +153,6 @@ class FakeWorktrees:
 
 
 @dataclass
-class FakeRepository:
-    """Read-only eyes."""
-
-    commit: Sha
-    files: Mapping[str, str]
-
-    async def list_files(self, pattern: str | None = None) -> Sequence[str]:
-        return [path for path in self.files if pattern in {None, path}]
-
-    async def read_file(self, path: str) -> str:
-        if path not in self.files:
-            raise DeskError(f"{path} does not exist")
-        return self.files[path]
-
-    async def search(self, text: str, pattern: str | None = None) -> str:
-        return f"{text} {pattern}"
-
-    async def history(self, path: str | None = None, limit: int = 20) -> str:
-        return f"{path} {limit}"
-
-
-@dataclass
 class FakeLease:
     """A worktree that is ours for a while."""
 
@@ -183,13 +163,20 @@ class FakeLease:
     def desk(self) -> Desk:
         return FakeDesk()
 
-    async def check(self, criteria: Sequence[Criterion]) -> tuple[f.CheckRun, ...]:
+    async def check(
+        self, criteria: Iterable[Criterion], tell: Tell = nobody, *, believe_red: bool = False
+    ) -> tuple[f.CheckRun, ...]:
+        del believe_red
         await checkpoint()
         world = self.worktrees
         if world.broken_checks[self.base] > 0:
             world.broken_checks[self.base] -= 1
             raise Broken(f.Failure(kind="infrastructure", summary="no room for a box"))
-        return tuple(self._run(criterion) for criterion in criteria)
+        runs = []
+        for criterion in criteria:
+            runs.append(self._run(criterion))
+            tell(runs[-1])
+        return tuple(runs)
 
     def _run(self, criterion: Criterion) -> f.CheckRun:
         command = criterion.run or ""

@@ -1,6 +1,6 @@
 """Hands made of paper, for tests of the loop: commits are texts, merging appends, a check asks the test."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ from fleet.core.paths import matches
 from fleet.core.plan import Criterion, Plan, Subtask
 from fleet.core.policy import Policy
 from fleet.core.state import RunState
-from fleet.ports import Change, Desk, Merged, Repository, Signature
+from fleet.ports import Change, Desk, Merged, Repository, Signature, Tell, nobody
 
 Verdict = Callable[[str, str, int], bool]
 """Whether a command passes on a tree, the n-th time it is run there."""
@@ -75,8 +75,15 @@ class PaperLease:
     def desk(self) -> Desk:
         raise AssertionError("nobody works here")
 
-    async def check(self, criteria: Sequence[Criterion]) -> tuple[f.CheckRun, ...]:
-        return tuple([self.hands.ask(self.tree, criterion) for criterion in criteria])
+    async def check(
+        self, criteria: Iterable[Criterion], tell: Tell = nobody, *, believe_red: bool = False
+    ) -> tuple[f.CheckRun, ...]:
+        del believe_red
+        runs = []
+        for criterion in criteria:
+            runs.append(self.hands.ask(self.tree, criterion))
+            tell(runs[-1])
+        return tuple(runs)
 
     async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | f.Failure:
         raise AssertionError(signature, touches)

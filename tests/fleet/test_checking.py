@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
-from fleet.checking import SIDE_BY_SIDE, Checks, Gate
+from fleet.checking import Checks, Gate
 from fleet.core import facts as f
 from fleet.core.evolve import evolve
 from fleet.core.plan import Criterion
+from fleet.together import SIDE_BY_SIDE
 from tests.fleet.hands import Book, Clock, PaperHands, queued
 
 TEST = Criterion(criterion="it works", run="test")

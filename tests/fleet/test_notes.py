@@ -3,7 +3,7 @@
 import pytest
 
 from fleet.notes import LIMIT, layout, planner_notes, worker_notes
-from tests.fleet.fakes import FakeRepository
+from tests.fleet.eyes import FakeRepository
 
 pytestmark = pytest.mark.anyio
 

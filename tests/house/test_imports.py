@@ -20,6 +20,7 @@ LOOP = (
     "fleet.perform",
     "fleet.landing",
     "fleet.checking",
+    "fleet.together",
 )
 
 # A module and what of ours it may import; the longest prefix that fits it decides. None: anything.
@@ -42,6 +43,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.world": ("fleet.core", "fleet.ports", *LOOP),
     "fleet.landing": ("fleet.core", "fleet.ports", *LOOP),
     "fleet.checking": ("fleet.core", "fleet.ports", *LOOP),
+    "fleet.together": ("fleet.core", "fleet.ports"),
     "fleet.perform": ("fleet.core", "fleet.ports", *LOOP),
     "fleet.journal": ("fleet.core", "fleet.ports", "fleet.journal", "fleet.points"),
     "fleet.points": (),
