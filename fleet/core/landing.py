@@ -5,11 +5,12 @@ prefixes are chosen so that their results cut what may be true into equally like
 then yields log2(c + 1) bits, the most that nested tests can. When nearly everything fails that means single ones, when
 nothing fails the whole queue.
 
-Where tests are quick, none is saved at the price of an untested commit: the whole queue is one probe, and the tree of
+Where tests are quick, none is saved at the price of an untested commit: there is one probe at a time, and the tree of
 every commit in it is tested (docs/decisions/0025).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from math import expm1, log, log1p
 
 from fleet.core.facts import Member
@@ -19,13 +20,17 @@ from fleet.core.state import Landing, RunState
 ASSUMED, WEIGHT = 0.05, 10.0  # the failure rate before anything is known, and how many outcomes it counts for
 RARE, COMMON = 0.001, 0.9
 START_S = 0.05  # of a test of one tree, besides the checks
+PARTS = 6  # while every tree is tested, something lands in one in so many of the time there is for that
 
 
 def next_probes(state: RunState) -> tuple[tuple[Member, ...], ...]:
     """The candidates of each probe to open now."""
     landing, policy = state.landing, state.policy
-    quick = not policy.every_commit and every_tree(state, landing.queue[: policy.batch])
-    sizes = next_sizes(landing, slots=policy.slots, most=policy.batch, every_commit=policy.every_commit, together=quick)
+    most = policy.batch
+    quick = not policy.every_commit and every_tree(state, landing.queue[:most])
+    if quick:
+        most = soon(state, landing.queue[:most])
+    sizes = next_sizes(landing, slots=policy.slots, most=most, every_commit=policy.every_commit, together=quick)
     members = [member_of(state, id_) for id_ in landing.queue[: max(sizes, default=0)]]
     return tuple(tuple(members[:size]) for size in sizes)
 
@@ -35,9 +40,20 @@ def every_tree(state: RunState, ids: Sequence[SubtaskId]) -> bool:
     policy = state.policy
     if policy.every_commit:
         return True
-    own = (check.seconds for id_ in ids for check in state.subtasks[id_].attempts[-1].checks)
+    return sum(_seconds(state, ids)) <= policy.every_commit_within_s * policy.slots
+
+
+def soon(state: RunState, ids: Sequence[SubtaskId]) -> int:
+    """How many of these to test tree by tree at one time: as few as keeps something landing every few seconds."""
+    limit = state.policy.every_commit_within_s * state.policy.slots / PARTS
+    fit = sum(total <= limit for total in accumulate(_seconds(state, ids)))
+    return max(fit, min(state.policy.slots, len(ids)))
+
+
+def _seconds(state: RunState, ids: Sequence[SubtaskId]) -> Iterator[float]:
+    """How long the tree of each is likely to take: the gate, and its own checks."""
     gate = START_S + sum(state.gate.values())
-    return len(ids) * gate + sum(own) <= policy.every_commit_within_s * policy.slots
+    return (gate + sum(check.seconds for check in state.subtasks[id_].attempts[-1].checks) for id_ in ids)
 
 
 def member_of(state: RunState, id_: SubtaskId) -> Member:

@@ -16,7 +16,7 @@ from fleet.core.facts import (
     Failure,
     Member,
 )
-from fleet.core.landing import cuts, every_tree, failure_rate, next_sizes, prefixes
+from fleet.core.landing import cuts, every_tree, failure_rate, next_sizes, prefixes, soon
 from fleet.core.policy import Policy
 from fleet.core.state import Landing
 from tests.benchmarks.landing_policy import RATES, Saturated, adaptive, bound
@@ -146,6 +146,21 @@ def test_there_is_time_for_every_tree_as_long_as_the_gate_is_quick() -> None:
     story.happens(BatchTested(at=0, number=story.state.landing.probes[0].number, tip="base", checks=(slow,)))
     assert not every_tree(story.state, ("a", "b", "c"))
     assert every_tree(story.state, ("a", "b"))
+
+
+def test_while_every_tree_is_tested_a_long_queue_lands_in_parts() -> None:
+    names = [f"s{number}" for number in range(30)]
+    story = Story(Policy(every_commit_within_s=60, slots=2, workers=100, check_base=True), plan_of("first", *names))
+    gate = CheckRun(criterion="the gate", command="make test", passed=True, seconds=1.95)
+    story.happens(BaseChecked(at=0, base="base", checks=(gate,)))
+    story.work_is_done("first", *names)
+    story.batch_lands()
+    [probe] = story.state.landing.probes
+    assert [member.subtask for member in probe.members] == names[:10]  # two at a time, two seconds each
+    assert soon(story.state, names[:1]) == 1
+    slow = gate.model_copy(update={"seconds": 50.0})
+    story.happens(BatchTested(at=0, number=probe.number, tip="base", checks=(slow,)))
+    assert soon(story.state, names) == 2
 
 
 def test_the_time_of_its_own_checks_counts_too() -> None:
