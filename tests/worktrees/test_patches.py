@@ -1,6 +1,7 @@
 """Patches from a program that stays: the same as those of a git of its own."""
 
 import pytest
+from anyio import create_task_group
 
 from fleet.core.facts import Member
 from tests.worktrees.conftest import Bench, OpenBench
@@ -52,3 +53,20 @@ async def test_a_hundred_patches_take_one_program(open_bench: OpenBench, monkeyp
         for _ in range(100):
             assert "+1" in await bench.hands.diff(bench.base, member.commit)
     assert begun == []
+
+
+async def test_many_who_ask_at_once_each_get_their_own(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        members = [await bench.change(f"s{number}", {f"{number}.txt": f"{number}\n" * 60}) for number in range(5)]
+        found = dict[tuple[int, int], str]()
+
+        async def ask(number: int, cap: int) -> None:
+            found[number, cap] = await bench.hands.store.patches.between(bench.base, members[number].commit, cap=cap)
+
+        async with create_task_group() as group:
+            for cap in (100, 10_000):
+                for number in range(5):
+                    group.start_soon(ask, number, cap)
+        for number, member in enumerate(members):
+            assert found[number, 10_000] == await by_git(bench, member, 10_000)
+            assert "bytes left out" in found[number, 100]
