@@ -1,5 +1,6 @@
 """The facts of a journal, from the classes that they are read with."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import get_args
 
@@ -29,6 +30,13 @@ PARTS: tuple[type[BaseModel], ...] = (
 """What facts are made of."""
 WORDS = ("FailureKind", "Strategy", "Remedy", "Role", "ServiceCondition", "Ending")
 """Fields that hold one word of a list."""
+_PLAIN: Mapping[str, str] = {
+    "str": "text",
+    "int": "whole number",
+    "float": "number",
+    "bool": "`true` or `false`",
+    "JsonValue": "anything",
+}
 SAME = {"at", "kind"}
 """What every fact has."""
 COMMON: Mapping[str, str] = {
@@ -144,7 +152,12 @@ def rows(kind: type[BaseModel]) -> list[tuple[str, str, str, str]]:
     """The fields of a fact, with their meaning."""
     types, said = types_of_fields(kind), said_of_fields(kind)
     return [
-        (code(name), code(types[name]), default_of(field), field.description or said.get(name) or COMMON.get(name, ""))
+        (
+            code(name),
+            _in_words(types[name]),
+            default_of(field),
+            field.description or said.get(name) or COMMON.get(name, ""),
+        )
         for name, field in kind.model_fields.items()
         if name in types and (name not in SAME or kind in PARTS) and not field.exclude
     ]
@@ -154,6 +167,19 @@ def _section(heading: str, kind: type[BaseModel]) -> str:
     found = rows(kind)
     fields = "\n\n" + table(("field", "type", "default", "meaning"), found) if found else ""
     return f"### {heading}\n\n{said_of(kind)}{fields}"
+
+
+def _in_words(annotation: str) -> str:
+    """`tuple[Sha, ...]` as a reader of JSON would say it."""
+    if found := re.fullmatch(r"(.*) \| None", annotation):
+        return f"{_in_words(found[1])} or null"
+    if found := re.fullmatch(r"tuple\[(.*), \.\.\.\]", annotation):
+        return f"list of {_in_words(found[1])}"
+    if found := re.fullmatch(r"dict\[str, (.*)\]", annotation):
+        return f"table of {_in_words(found[1])}"
+    if found := re.fullmatch(r"Literal\[(.*)\]", annotation):
+        return ", ".join(code(word.strip("'")) for word in found[1].split(", "))
+    return _PLAIN.get(annotation, code(annotation))
 
 
 def _words() -> Iterator[tuple[str, str]]:
