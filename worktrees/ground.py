@@ -5,6 +5,7 @@ When none is near, an idle checkout moves by the difference. Nothing of either c
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -94,10 +95,10 @@ class Grounds:
 
     async def take(self, commit: Sha) -> Ground:
         """The ground of a commit, ours to stand on until `leave`. Raises `Broken`."""
-        ground = self._known.get(commit)
+        ground = self._standing(commit)
         if ground is None:
             async with self._building:
-                ground = self._known.get(commit)
+                ground = self._standing(commit)
                 if ground is None:
                     ground = self._last = self._known[commit] = await self._build(commit)
                 ground.tenants += 1
@@ -105,9 +106,25 @@ class Grounds:
         ground.tenants += 1
         return ground
 
+    def _standing(self, commit: Sha) -> Ground | None:
+        """The ground of a commit. What somebody deleted is forgotten, with all that stands on the same checkout."""
+        ground = self._known.get(commit)
+        lowers = ground.lowers if ground is not None else ()
+        lost = [checkout for checkout in self._checkouts if checkout.ground and not checkout.tree.is_dir()]
+        if ground is not None and ground.checkout not in lost and not all((self.home / one).is_dir() for one in lowers):
+            lost.append(ground.checkout)
+        for checkout in lost:
+            idle = self._idle(checkout)
+            self._forget([known for known in self._known.values() if known.checkout is checkout])
+            self._checkouts.remove(checkout)
+            if idle:
+                self._put_away(checkout.name)
+        return self._known.get(commit)
+
     def leave(self, ground: Ground) -> None:
         ground.tenants -= 1
-        if self._known.pop(ground.below.commit, None) is ground:
+        if self._known.get(ground.below.commit) is ground:
+            del self._known[ground.below.commit]
             self._known[ground.below.commit] = ground  # to the end: used last
 
     async def _build(self, commit: Sha) -> Ground:
@@ -206,5 +223,6 @@ class Grounds:
         """Out of use; removed when enough of it has come together."""
         self._old += 1
         self._made += 1
-        (self.home / OLD).mkdir(exist_ok=True)
-        (self.home / name).rename(self.home / OLD / str(self._made))
+        (self.home / OLD).mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            (self.home / name).rename(self.home / OLD / str(self._made))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fleet import mending as recovery
 from fleet.app import Fleet
 from fleet.checking import Checks
 from fleet.core import facts as f
@@ -23,22 +24,25 @@ from fleet.landing import Lander
 from fleet.meter import Purse
 from fleet.perform import Performer
 from fleet.points import reached
+from tests.chaos.damage import DAMAGES, damaged, moments
 from tests.chaos.invariants import BY_HAND
 from tests.chaos.kill import Stage, staged
 from tests.chaos.room import RUN
 from tests.chaos.scenarios import SCENARIOS
+from worktrees import mend as mending
 from worktrees import store as stores
 from worktrees import workshop as workshops
 from worktrees.git import Git
 from worktrees.integrator import StoreIntegrator
 from worktrees.message import Person
-from worktrees.publish import Publisher, published_ref
+from worktrees.publish import Publisher
 from worktrees.refs import Refs
 from worktrees.store import Store
 from worktrees.target import Target
 from worktrees.workshop import Workshop
 
 SHARE = 12
+MOMENTS = 4  # of a run that is damaged
 
 
 def no_pin() -> None:
@@ -68,19 +72,6 @@ def published_first() -> None:
             await self._world.integrator.publish(self._engine.state.run, tip=command.tip)
 
     set_(Performer, "_publish", publish)
-
-
-def place_before_push() -> None:
-    """Where we left the result branch is written down before it is there."""
-    real = Publisher.publish
-
-    async def publish(self: Publisher, run: str, *, tip: Sha) -> str | None:
-        if await self.store.sha(published_ref(run)) == tip:
-            return None
-        await self.store("update-ref", published_ref(run), tip)
-        return await real(self, run, tip=tip)
-
-    set_(Publisher, "publish", publish)
 
 
 def gate_skipped() -> None:
@@ -246,6 +237,25 @@ def swap_asks_nothing() -> None:
     set_(Refs, "swap", swap)
 
 
+def objects_believed() -> None:
+    """An object is taken for whole because there is a file of its name."""
+
+    def drop(objects: object, since: float) -> int:
+        del objects, since
+        return 0
+
+    set_(mending, "drop_damaged", drop)
+
+
+def loss_unsaid() -> None:
+    """What can't be had any more is looked for, and nobody tells the journal."""
+
+    def loss(*_: object) -> None:
+        return None
+
+    set_(recovery, "loss", loss)
+
+
 def hand_on_the_tip() -> None:
     """Somebody moves the integration branch just before the run does, once."""
     real, moved = Refs.swap, list[bool]()
@@ -281,6 +291,9 @@ class Mutant:
     beside: Callable[[], None] | None = None
     """What goes on meanwhile, that a product without the mistake bears."""
 
+    damage: str = ""
+    """What is done to it after a kill, where a kill alone does not show the mistake."""
+
     def all_in(self) -> None:
         self.put_in()
         if self.beside is not None:
@@ -298,7 +311,6 @@ MUTANTS = {
         Mutant(no_pin),
         Mutant(pin_ignored, near=("a commit is pinned",)),
         Mutant(published_first, near=PUBLISHING),
-        Mutant(place_before_push, near=("the result branch is about to move",)),
         Mutant(gate_skipped, "clash"),
         Mutant(another_tree_tested, "clash"),
         Mutant(crash_counted, near=("a command runs",)),
@@ -311,6 +323,8 @@ MUTANTS = {
         Mutant(leftovers_kept, near=("a store is made, and not in its place",)),
         Mutant(same_epoch, near=("a command runs",)),
         Mutant(landed_twice, near=("a branch was moved",)),
+        Mutant(objects_believed, damage="objects-zeroed-all"),
+        Mutant(loss_unsaid, damage="objects-emptied-and-none-published"),
         Mutant(swap_asks_nothing, near=("a branch was moved",), beside=hand_on_the_tip),
     )
 }
@@ -329,6 +343,12 @@ def caught_by(stage: Stage, mutant: Mutant) -> tuple[str, str]:
     stage.points = points
     if found:
         return "without a kill", found[0]
+    if mutant.damage:
+        stage.damaged = True
+        for at in moments(stage, MOMENTS):
+            if found := damaged(stage, DAMAGES[mutant.damage], at):
+                return f"killed at point {at}, then {mutant.damage}", found[0]
+        return "", ""
     for name, number in stage.chosen(1 if mutant.near else SHARE, mutant.near):
         if found := stage.killed_at((name, number)):
             return f"killed at {name}, {number}", found[0]

@@ -9,6 +9,7 @@ from tests.worktrees.conftest import Bench, make_repository
 from worktrees import ground
 from worktrees.ground import Grounds
 from worktrees.settings import LeaseKind
+from worktrees.wipe import wipe
 
 MANY = 40
 
@@ -148,3 +149,14 @@ async def test_many_different_commits_at_once_are_each_seen_as_they_are(bench: B
         for number in range(MANY):
             group.start_soon(tenant, number)
     assert seen == {number: f"{number % 6 + 1}\n" for number in range(MANY)}
+
+
+@pytest.mark.parametrize("gone", ["bases", "layers", "."])
+async def test_what_somebody_deletes_is_made_again_for_the_next_tenant(bench: Bench, gone: str) -> None:
+    [first, second] = await commits(bench, 2)
+    await wipe(grounds(bench).home / gone)
+    for commit, there in ((first, "new-0.txt"), (second, "new-1.txt"), (bench.base, "src/0.txt")):
+        async with bench.hands.lease(commit) as lease:
+            done = await lease.desk.run(f"cat {there}; ls src | wc -l", timeout_s=60)
+        assert done.exit_code == 0, done.output
+    assert len(folders(bench, "bases")) == 1
