@@ -63,6 +63,8 @@ async def _is_as_named(store: Store, named: Named) -> bool:
 async def _mended(store: Store, target: Target, named: Named, branch: Sha | None, email: str) -> Recovered:
     look = _Look(store, target, named, branch)
     refs, pins = await _refs(store.git, named.run), _pins(named)
+    if await _is_whole(store, named):
+        look.believe({named.tip, *pins.values(), *named.landed})
     stands = await look.whole(named.tip)
     gone = set[Sha]() if stands else {named.tip}
     for key, commit in (*named.attempts.items(), *named.kept.items()):
@@ -82,6 +84,17 @@ async def _mended(store: Store, target: Target, named: Named, branch: Sha | None
             await store.git("update-ref", "-d", ref)
     below = "" if tip == named.tip else text(await store.git("rev-list", f"{named.base}..{tip}"))
     return Recovered(tip, frozenset(below.split()), frozenset(gone))
+
+
+async def _is_whole(store: Store, named: Named) -> bool:
+    """Whether nothing at all is missing, down to the base: one walk by git, where looking for each takes its time."""
+    wanted = sorted({named.tip, *named.attempts.values(), *named.kept.values()})
+    asked = "".join(f"{commit}\n" for commit in (*wanted, f"^{named.base}"))
+    try:
+        found = await store.git("rev-list", "--objects", "--missing=print", "--stdin", data=asked.encode())
+    except Broken:  # a commit is missing, or can't be read
+        return False
+    return b"\n?" not in b"\n" + found
 
 
 async def _recognise(look: "_Look", branch: Sha, email: str) -> None:
@@ -154,6 +167,9 @@ class _Look:
     branch: Sha | None
     """Where the result branch stands."""
     _known: dict[Sha, bool] = field(default_factory=dict)
+
+    def believe(self, commits: Iterable[Sha]) -> None:
+        self._known.update(dict.fromkeys(commits, True))
 
     async def whole(self, commit: Sha) -> bool:
         self._known.setdefault(self.named.base, True)
