@@ -21,6 +21,7 @@ from worktrees.workshop import Workshop
 
 CHANGED = 5
 BATCH = 100
+ONE_BY_ONE = 5
 COMMIT: bench.Limits = {kind: {10_000: 1.2} for kind in bench.KINDS}
 ONE: bench.Limits = {"fleet": {10_000: 0.20, 100_000: 0.03}}
 MANY: bench.Limits = {"fleet": {10_000: 0.04, 100_000: 0.01}}
@@ -120,23 +121,31 @@ async def land(workshop: Workshop, run: str, members: tuple[Member, ...]) -> Non
 
 
 async def landing_one(on: bench.Ground, rounds: int) -> bench.Costs:
-    """One ready branch lands on a tip that moved since its base."""
+    """One ready branch lands on a tip that moved since its base: so many one by one, each a part of the turn.
+
+    One alone takes two milliseconds, and may wait as long for a processor that idled beside the other side's turn.
+    """
     run = "one-pool"
     async with bench.hands(on, "pool", "one") as workshop:
         with added(on, "merging") as at:
-            ready = await candidates(on, workshop, rounds + 3, "one")
+            ready = await candidates(on, workshop, (rounds + 1) * ONE_BY_ONE + 1, "one")
             await land(workshop, run, ready[-1:])
             merge(at, ready[-1])
 
+            def turn(number: int) -> tuple[Member, ...]:
+                return ready[number * ONE_BY_ONE :][:ONE_BY_ONE]
+
             async def by_git(number: int) -> bench.Cost:
                 with bench.Stopwatch() as watch:
-                    await to_thread.run_sync(merge, at, ready[number])
-                return watch.cost
+                    for member in turn(number):
+                        await to_thread.run_sync(merge, at, member)
+                return watch.cost.of_each(ONE_BY_ONE)
 
             async def ours(number: int) -> bench.Cost:
                 with bench.Stopwatch() as watch:
-                    await land(workshop, run, ready[number : number + 1])
-                return watch.cost
+                    for member in turn(number):
+                        await land(workshop, run, (member,))
+                return watch.cost.of_each(ONE_BY_ONE)
 
             return await bench.interleave({"git": by_git, "fleet": ours}, rounds)
 
