@@ -89,7 +89,7 @@ class Grounds:
     """The longest unused first."""
     _last: Ground | None = None
     _checkouts: list[Checkout] = field(default_factory=list)
-    _building: Lock = field(default_factory=Lock)
+    _building: Lock = field(default_factory=lambda: Lock(fast_acquire=True))
     _made: int = 0
     _old: int = 0
 

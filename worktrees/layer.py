@@ -64,16 +64,12 @@ def _bridge(
 
 
 def _write(objects: Objects, layer: Path, files: Sequence[tuple[str, str, Sha]]) -> None:
-    made = {""}
     contents = objects.blobs([blob for _, _, blob in files])
     within = os.open(layer, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        for folder in dict.fromkeys(folder for path, _, _ in files for folder in folders_above(path)):
+            os.mkdir(folder, dir_fd=within)
         for (path, mode, _), content in zip(files, contents, strict=True):
-            if path.rpartition("/")[0] not in made:
-                for folder in folders_above(path):
-                    if folder not in made:
-                        os.mkdir(folder, dir_fd=within)
-                        made.add(folder)
             if mode == LINK:
                 os.symlink(content, os.fsencode(path), dir_fd=within)
             else:
