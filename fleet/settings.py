@@ -140,7 +140,7 @@ class Run(Section):
 
 
 class Review(Section):
-    max_risk: Risk = "high"
+    max_risk: Risk = "medium"
     paths: Texts = ()
     workers: Texts = ()
     max_dollars: float | None = Field(default=None, gt=0)

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 
 from fleet.core.ids import SubtaskId
 from fleet.core.paths import matches
-from fleet.core.plan import Subtask
+from fleet.core.plan import Risk, Subtask
 from fleet.core.policy import Policy, ReviewRules
+from fleet.core.rollback import undoes
 from fleet.core.state import RunState
 
-RISKS = ("low", "medium", "high")
+RISKS: tuple[Risk, ...] = ("low", "medium", "high")
 _WILD = "*?["
 
 
@@ -34,6 +35,11 @@ def waiting(state: RunState) -> tuple[SubtaskId, ...]:
     return tuple(id_ for id_ in state.plan.ids if _is_open(state, id_) and not approved(state, id_))
 
 
+def awaited(state: RunState) -> tuple[SubtaskId, ...]:
+    """The same, where a word can still let it begin: one that comes late is kept for when the run goes on."""
+    return waiting(state) if state.ending in {None, "partial"} else ()
+
+
 def awaits_approval(state: RunState) -> bool:
     return bool(waiting(state))
 
@@ -41,6 +47,14 @@ def awaits_approval(state: RunState) -> bool:
 def untouched(state: RunState) -> bool:
     """Whether the plan waits as it was made: nothing of it was approved."""
     return awaits_approval(state) and state.approved is None and not state.cleared
+
+
+def revising(state: RunState) -> bool:
+    """Whether the planner is about to change what was rejected, so that nobody needs to be asked just now."""
+    planning, last = state.planning, state.reviews[-1] if state.reviews else None
+    if last is None or not last.rejected or last.version != state.plan.version:
+        return False
+    return planning.open is not None or (bool(planning.unread.answers) and not planning.failures)
 
 
 def passing(state: RunState) -> tuple[SubtaskId, ...]:
@@ -51,18 +65,37 @@ def passing(state: RunState) -> tuple[SubtaskId, ...]:
     return tuple(
         id_
         for id_ in waiting(state)
-        if not _same(state.shelved.get(id_), state.spec(id_)) and not concerns(state.spec(id_), state.policy)
+        if not _same(state.shelved.get(id_), state.spec(id_)) and not stopped_by(state, id_)
     )
 
 
-def concerns(subtask: Subtask, policy: Policy) -> tuple[str, ...]:
-    """Why the rules do not let a subtask pass; empty where they do."""
-    return tuple(_concerns(subtask, policy.rules, policy))
+def stopped_by(state: RunState, id_: SubtaskId) -> tuple[str, ...]:
+    """Why the rules do not let a subtask of a run pass; empty where they do.
+
+    What undoes a plan was there to be looked at with it, and an emergency is no time to look for somebody.
+    """
+    return () if undoes(state, id_) else concerns(state.spec(id_), state.policy, whole=state.plan.risk_level)
 
 
-def _concerns(subtask: Subtask, rules: ReviewRules, policy: Policy) -> Iterator[str]:
+def concerns(subtask: Subtask, policy: Policy, *, whole: Risk = "low") -> tuple[str, ...]:
+    """The same of any subtask, in a plan that is said to be so risky as a whole."""
+    return tuple(_concerns(subtask, policy.rules, policy, whole))
+
+
+def in_words(rules: ReviewRules) -> tuple[str, ...]:
+    """The rules that say anything, as the configuration has them."""
+    said = [f"max_risk = {rules.max_risk}"]
+    said += [f"paths = {', '.join(rules.paths)}"] if rules.paths else []
+    said += [f"workers = {', '.join(rules.workers)}"] if rules.workers else []
+    said += [f"max_dollars = {rules.max_dollars:g}"] if rules.max_dollars is not None else []
+    return tuple(said)
+
+
+def _concerns(subtask: Subtask, rules: ReviewRules, policy: Policy, whole: Risk) -> Iterator[str]:
     if RISKS.index(subtask.risk) > RISKS.index(rules.max_risk):
         yield f"its risk is {subtask.risk}"
+    elif RISKS.index(whole) > RISKS.index(rules.max_risk):
+        yield f"the risk_level of its plan is {whole}"
     if rules.paths and not subtask.touches:
         yield "it names no paths, so it may change any"
     for pattern in rules.paths:

@@ -21,6 +21,7 @@ def audit_view(audit: Audit) -> dict[str, Any]:
         "tip": audit.branch.tip,
         "simulated": state.simulated,
         "ending": state.ending,
+        "review": {"by": state.policy.reviewing, "rules": state.policy.rules.model_dump(mode="json")},
         "holds": audit.holds,
         "problems": list(audit.problems),
         "commits": [_entry(entry) for entry in audit.entries],
@@ -72,14 +73,24 @@ def _version(version: Version) -> dict[str, Any]:
 
 
 def _approval(begun: Beginning) -> dict[str, Any]:
-    """`version` is what was approved; `in_force` is the version the attempt began under."""
+    """`version` is what was approved; `in_force` is the version the attempt began under.
+
+    `stopped_by` is why the rules would not have let it pass: then a person did.
+    """
     approval = begun.approval
     said = (
-        {"version": approval.version, "by": approval.by, "at": approval.at}
+        {"version": approval.version, "by": approval.by, "at": approval.at, "automatic": approval.automatic}
         if approval is not None
-        else dict.fromkeys(("version", "by", "at"))
+        else dict.fromkeys(("version", "by", "at", "automatic"))
     )
-    return {"asked_for": begun.reviewed, **said, "in_force": begun.version}
+    against = [{"version": no.version, "by": no.by, "at": no.at, "why": no.why} for no in begun.rejections]
+    return {
+        "asked_for": begun.reviewed,
+        **said,
+        "in_force": begun.version,
+        "stopped_by": list(begun.stopped),
+        "rejections": against,
+    }
 
 
 def _attempt(attempt: Attempt, chain: Chain) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from fleet.core import facts as f
-from fleet.core.approval import approved
+from fleet.core.approval import approved, stopped_by
 from fleet.core.evolve import evolve
 from fleet.core.ids import Sha, SubtaskId
 from fleet.core.plan import Subtask
@@ -28,6 +28,10 @@ class Beginning:
     reviewed: bool
     """Whether the run asked for a review of its plan."""
     approval: Review | None
+    rejections: tuple[Review, ...]
+    """What was said against it before."""
+    stopped: tuple[str, ...]
+    """Why the rules would not have let it pass as it began; empty where they would."""
     versions: tuple[Version, ...]
     awaited: bool
     """It began although an approval was still awaited."""
@@ -77,9 +81,8 @@ class Account:
     """Where the journal does not hold together."""
 
 
-def _review(state: RunState, id_: SubtaskId) -> Review | None:
-    """The last word that let a subtask begin."""
-    return next((one for one in reversed(state.reviews) if id_ in one.subtasks and not one.rejected), None)
+def _reviews(state: RunState, id_: SubtaskId, *, rejected: bool) -> tuple[Review, ...]:
+    return tuple(one for one in state.reviews if id_ in one.subtasks and one.rejected is rejected)
 
 
 @dataclass(slots=True)
@@ -125,11 +128,14 @@ class _Reader:
             self._versions[id_] = (*self._versions.get(id_, ()), after.versions[-1])
 
     def _beginning(self, state: RunState, fact: f.AttemptStarted) -> Beginning:
+        approvals = _reviews(state, fact.subtask, rejected=False)
         return Beginning(
             spec=state.spec(fact.subtask),
             version=state.plan.version,
             reviewed=state.policy.review or state.policy.reviewing in {"human", "auto"},
-            approval=_review(state, fact.subtask),
+            approval=approvals[-1] if approvals else None,
+            rejections=_reviews(state, fact.subtask, rejected=True),
+            stopped=stopped_by(state, fact.subtask) if state.policy.reviewing in {"human", "auto"} else (),
             awaited=not approved(state, fact.subtask),
             versions=self._versions.get(fact.subtask, ()),
             models=frozenset({fact.model} if fact.model else ()),

@@ -20,13 +20,18 @@ def _lines(before: Plan, after: Plan) -> Iterator[str]:
         if id_ not in old:
             yield f"+ {id_}: {subtask.title}"
         elif subtask != old[id_]:
-            yield from _changes(old[id_], subtask)
+            yield from (f"~ {id_} {line}" for line in spec_diff(old[id_], subtask))
     for id_, subtask in old.items():
         if id_ not in new:
             yield f"- {id_}: {subtask.title}"
     for name in ("goal", "rollback_plan", "risk_level", "estimated_duration"):
         if getattr(before, name) != getattr(after, name):
             yield f"~ {name}: {_short(getattr(before, name))} → {_short(getattr(after, name))}"
+
+
+def spec_diff(old: Subtask, new: Subtask) -> tuple[str, ...]:
+    """One line a change of a subtask: `field: old → new`."""
+    return tuple(_changes(old, new))
 
 
 def _changes(old: Subtask, new: Subtask) -> Iterator[str]:
@@ -36,11 +41,11 @@ def _changes(old: Subtask, new: Subtask) -> Iterator[str]:
             continue
         if name == "acceptance":
             was, is_ = ([criterion.run or criterion.criterion for criterion in side] for side in (was, is_))
-        yield f"~ {new.id} {name}: {_short(was)} → {_short(is_)}"
+        yield f"{name}: {_short(was)} → {_short(is_)}"
 
 
 def _short(value: object) -> str:
-    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
     text = " ".join(text.split()) or "(nothing)"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 

@@ -12,7 +12,7 @@ Reviewing = Literal["human", "auto", "none"]
 class ReviewRules(Shape):
     """What a subtask may be like to begin without a person's word."""
 
-    max_risk: Risk = "high"
+    max_risk: Risk = "medium"
     paths: tuple[str, ...] = ()
     """Files that nobody may change without it."""
     workers: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 
 from fleet.core import facts as f
-from fleet.core.approval import waiting
+from fleet.core.approval import awaited, waiting
 from fleet.core.nearest import did_you_mean
 from fleet.core.plan import Plan
 from fleet.core.revision import revise_plan
@@ -46,7 +46,7 @@ def accept(state: RunState, request: Request) -> str | None:
             | f.Paused()
             | f.DrainRequested()
             | f.CancelRequested()
-        ) if state.ended:
+        ) if state.ended and not _answers_late(state, request):
             return f"{state.run} has ended already ({state.ending})"
         case f.PlanApproved() | f.PlanRejected():
             return _review_problem(state, request)
@@ -56,6 +56,11 @@ def accept(state: RunState, request: Request) -> str | None:
             return _limits_problem(request)
         case _:
             return None
+
+
+def _answers_late(state: RunState, request: Request) -> bool:
+    """A word about a plan that nobody gave in time: it is kept for when the run goes on."""
+    return isinstance(request, f.PlanApproved | f.PlanRejected | f.PlanRevised) and bool(awaited(state))
 
 
 def _review_problem(state: RunState, request: f.PlanApproved | f.PlanRejected) -> str | None:
@@ -70,11 +75,13 @@ def _review_problem(state: RunState, request: f.PlanApproved | f.PlanRejected) -
         if id_ not in waits:
             near = did_you_mean(id_, waits) or f"; there wait {', '.join(waits) or 'none'}"
             return f"{id_} does not wait for approval{near}"
-    if isinstance(request, f.PlanApproved):
-        return "that approves nothing; name what may begin" if request.automatic or request.subtasks == () else None
+    if isinstance(request, f.PlanApproved) and (request.automatic or request.subtasks == ()):
+        return "that approves nothing; name what may begin"
     if not waits:
         return "nothing waits for approval; a subtask that may begin already is dropped by editing the plan"
-    return None if request.reason.strip() else "say why: the planner revises by the reason"
+    if isinstance(request, f.PlanRejected) and not request.reason.strip():
+        return "say why: the planner revises by the reason"
+    return None
 
 
 def _revision_problem(state: RunState, request: f.PlanRevised) -> str | None:

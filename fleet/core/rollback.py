@@ -44,13 +44,14 @@ def instead(state: RunState, id_: SubtaskId, failure: f.Failure, decision: f.Fac
     return f.RollbackStarted(at=decision.at, why=f"{id_} failed: {failure.summary}")
 
 
-def _undoes(state: RunState, id_: SubtaskId) -> bool:
+def undoes(state: RunState, id_: SubtaskId) -> bool:
+    """Whether a subtask is a step of the rollback plan."""
     return state.rollback is not None and id_ in state.rollback.ids
 
 
 def is_undone(state: RunState, id_: SubtaskId) -> bool:
     """Whether a subtask is of the plan that was rolled back: to try it again would be a new deployment."""
-    return state.undoing is not None and not _undoes(state, id_)
+    return state.undoing is not None and not undoes(state, id_)
 
 
 def told(state: RunState, decision: f.Fact) -> f.Fact:

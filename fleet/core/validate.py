@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleet.core.ids import SubtaskId, is_slug
 from fleet.core.nearest import did_you_mean
@@ -32,6 +32,16 @@ class Known:
     max_areas: int = 16
     workers: frozenset[str] | None = None
     checks: frozenset[str] | None = None
+
+    def beside(self, plan: Plan) -> "Known":
+        """With what a plan under way refers to: it was accepted where it was begun, whatever is configured here."""
+        workers = {subtask.worker for subtask in plan.subtasks}
+        named = {check.criterion for subtask in plan.subtasks for check in subtask.acceptance if check.run is None}
+        return replace(
+            self,
+            workers=self.workers | workers if self.workers is not None else None,
+            checks=self.checks | named if self.checks is not None else None,
+        )
 
 
 def plan_problems(

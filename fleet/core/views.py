@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fleet.core.approval import awaits_approval, concerns, waiting
+from fleet.core.approval import awaited, awaits_approval, stopped_by
 from fleet.core.areas import Area, planning_of, seen_by, spent
 from fleet.core.budget import over_budget, run_budgets
 from fleet.core.calling import planner_is_lost
@@ -180,7 +180,7 @@ def status(state: RunState, now: float, *, alive: bool) -> dict[str, Any]:
         "flat": is_flat(state.versions[0].plan) if state.versions else None,
         "plan_warnings": list(state.noticed),
         "plan_values": dict(state.values),
-        "waiting_for_approval": {id_: list(concerns(state.spec(id_), state.policy)) for id_ in waiting(state)},
+        "waiting_for_approval": {id_: list(stopped_by(state, id_)) for id_ in awaited(state)},
         "reviews": [review_view(review) for review in state.reviews],
         "planner": planner_health(state, now),
     }

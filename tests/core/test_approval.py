@@ -3,7 +3,7 @@
 import pytest
 
 from fleet.core import facts as f
-from fleet.core.approval import awaits_approval, concerns, may_meet, waiting
+from fleet.core.approval import awaits_approval, concerns, may_meet, stopped_by, waiting
 from fleet.core.plan import Estimate, Plan
 from fleet.core.policy import Policy, Reviewing, ReviewRules
 from fleet.core.requests import accept
@@ -180,9 +180,37 @@ def test_what_was_said_of_a_plan_is_about_the_version_that_was_seen_and_about_wh
     assert problem(reason=" ") == "say why: the planner revises by the reason"
     assert problem(automatic=True) == "that approves nothing; name what may begin"
     says(story)
-    assert problem(reason="no") == (
-        "nothing waits for approval; a subtask that may begin already is dropped by editing the plan"
-    )
+    nothing = "nothing waits for approval; a subtask that may begin already is dropped by editing the plan"
+    assert problem(reason="no") == problem() == nothing
+
+
+def test_a_plan_is_as_risky_as_it_says_of_itself() -> None:
+    told = reviewed("a", "b").state
+    story = Story(told.policy, told.plan.model_copy(update={"risk_level": "high"}))
+    assert waiting(story.state) == ("a", "b")
+    assert stopped_by(story.state, "a") == ("the risk_level of its plan is high",)
+
+
+def test_what_undoes_a_plan_waits_for_nobody() -> None:
+    """It was there to be looked at with the plan, and an emergency is no time to look for somebody."""
+    told = reviewed("a", by="human", rules=ReviewRules(max_risk="low", workers=("coder",))).state
+    story = Story(told.policy, told.plan, rollback=plan_of("undo", risk="high"))
+    says(story)
+    story.happens(f.WorkerStarted(at=0, subtask="a", number=1))
+    story.attempt_fails("a")
+    assert story.state.undoing is not None
+    assert story.standing("undo") == "running"
+
+
+def test_a_word_that_comes_late_counts_when_the_run_goes_on() -> None:
+    story = reviewed("a", "b", b="high")
+    story.happens(f.RunEnded(at=0, ending="partial", why="nobody approved b"))
+    says(story, "b")
+    assert waiting(story.state) == ()
+    story = reviewed("a", "b", b="high")
+    story.happens(f.RunEnded(at=0, ending="cancelled", why="no"))
+    late = f.PlanApproved(at=0, version=0, by=WHO)
+    assert accept(story.state, late) == "r has ended already (cancelled)"
 
 
 def test_who_approved_what_when_and_in_which_version_is_told() -> None:

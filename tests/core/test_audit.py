@@ -126,7 +126,8 @@ def test_each_commit_is_told_from_the_epic_to_its_landing(story: Story) -> None:
     assert first["attempts"][0]["failure"]["kind"] == "check"
     assert [check["output"] for check in first["landing"]["checks"]] == ["12 passed\n"]
     assert first["landing"]["tree"] == TREES["a"]
-    assert first["approval"] == {"asked_for": False, "version": None, "by": None, "at": None, "in_force": 2}
+    nobody = {"version": None, "by": None, "at": None, "automatic": None}
+    assert first["approval"] == {"asked_for": False, **nobody, "in_force": 2, "stopped_by": [], "rejections": []}
     shown = "\n".join(audit_lines(view))
     assert "not reviewed" in shown
     assert "| 12 passed" in shown
@@ -161,7 +162,10 @@ def test_who_approved_which_version_is_told_and_its_absence_is_seen() -> None:
         "version": 1,
         "by": "ada",
         "at": 0.5,
+        "automatic": False,
         "in_force": 2,
+        "stopped_by": [],
+        "rejections": [],
     }
     assert "version 1 by ada" in "\n".join(audit_lines(audit_view(told)))
     assert problems(audit(without(story.facts, f.PlanApproved), A)) == [

@@ -35,7 +35,6 @@ def answer(question: str, text: str = "yes") -> f.QuestionAnswered:
     [
         answer("q1"),
         retry("escalated"),
-        f.PlanApproved(at=0, version=0, by=WHO),
         f.Paused(at=0, by=WHO),
         f.Unpaused(at=0, by=WHO),
         f.DrainRequested(at=0, by=WHO),
@@ -58,6 +57,7 @@ def test_what_makes_sense_is_accepted(story: Story, request_: Request) -> None:
         (retry("merged"), "merged is merged; only what failed can be tried again"),
         (retry("running"), "running is running"),
         (retry("waiting"), "waiting is waiting"),
+        (f.PlanApproved(at=0, version=0, by=WHO), "nothing waits for approval"),
         (f.PlanApproved(at=0, version=3, by=WHO), "the plan is at version 0 now, not 3"),
         (f.LimitsChanged(at=0, by=WHO, workers=0), "workers: 1 to 1000"),
         (f.LimitsChanged(at=0, by=WHO, workers=1001), "workers: 1 to 1000"),
