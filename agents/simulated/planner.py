@@ -18,6 +18,7 @@ from agents.simulated.script import Call, PlannerScript, Script, Step
 
 QUOTED = 700  # characters of evidence that guidance quotes
 CLOSED = frozenset({"merged", "dropped"})
+NO = "Rejected: "
 UNDECIDED = frozenset({"failed", "blocked"})
 
 
@@ -57,7 +58,7 @@ def play_planner(script: Script, request: Request, spent: Spent) -> Move:
     if not seen and (next_call := _unexplored(part.explore, request)):
         blocks = (Text("I look at the repository first."), call("explore", 0, next_call.tool, dict(next_call.input)))
         return Move(Say(blocks), pace=part.pace)
-    revision = revise(part, seen, area=str(request.state.get("area") or ""))
+    revision = revise(part, seen, area=str(request.state.get("area") or ""), rejected=_rejected(request.state))
     said = Text(str(revision["assessment"]))
     return Move(Say((said, call("submit", len(request.turns), "submit_revision", revision))), pace=part.pace)
 
@@ -90,13 +91,13 @@ def _unexplored(explore: Iterable[Call], request: Request) -> Call | None:
     return offered[done] if done < len(offered) else None
 
 
-def revise(part: PlannerScript, seen: tuple[Seen, ...], *, area: str = "") -> dict[str, JsonValue]:
+def revise(part: PlannerScript, seen: tuple[Seen, ...], *, area: str = "", rejected: str = "") -> dict[str, JsonValue]:
     """The revision for a state: all steps that fit, merged; then whatever failed and no step is about."""
     by_id = {one.id: one for one in seen}
     operations: dict[str, list[Any]] = {}
     assessments: list[str] = []
     steps = [step for step in part.steps if _is_for(step, area)]
-    for filled in (found for step in steps for found in _fitting(step, seen)):
+    for filled in (found for step in steps for found in _fitting(step, seen, rejected)):
         useful = False
         for name in ("add", "revise", "split", "retry", "drop", "ask"):
             kept = [item for item in filled.get(name, ()) if _holds(name, item, by_id, operations)]
@@ -144,7 +145,7 @@ def _nothing_to_change(part: PlannerScript, seen: tuple[Seen, ...], *, area: str
     return {"assessment": f"The plan stands: {said}."}
 
 
-def _fitting(step: Step, seen: tuple[Seen, ...]) -> Iterator[dict[str, Any]]:
+def _fitting(step: Step, seen: tuple[Seen, ...], rejected: str) -> Iterator[dict[str, Any]]:
     """The step's revision, once for each subtask it is about; nothing where it does not fit."""
     when = step.when
     statuses = {one.id: one.status for one in seen}
@@ -152,6 +153,7 @@ def _fitting(step: Step, seen: tuple[Seen, ...]) -> Iterator[dict[str, Any]]:
         (not when.start or not seen)
         and all(statuses.get(id_) == "merged" for id_ in when.merged)
         and (not when.all_merged or (bool(seen) and set(statuses.values()) <= CLOSED))
+        and (when.rejected is None or (bool(rejected) and fnmatchcase(rejected, when.rejected)))
     )
     if not fits:
         return
@@ -159,7 +161,9 @@ def _fitting(step: Step, seen: tuple[Seen, ...]) -> Iterator[dict[str, Any]]:
     if any(new.id in statuses for new in step.revision.add):
         document.pop("add", None)  # what it adds was added; a part of it may be gone from the state since
     if when.failed is None and when.answered is None:
-        if when.start or when.merged or when.all_merged:
+        if when.rejected is not None:
+            yield _with(document, answer=rejected)
+        elif when.start or when.merged or when.all_merged:
             yield document
         return
     for one in seen:
@@ -179,9 +183,12 @@ def _about(step: Step, one: Seen) -> bool:
 
 
 def _filled(document: dict[str, Any], one: Seen) -> dict[str, Any]:
+    return _with(document, id=one.id, title=one.title, evidence=one.evidence[-QUOTED:], answer=one.answer)
+
+
+def _with(document: dict[str, Any], **values: str) -> dict[str, Any]:
     """The placeholders filled in. Through JSON text, so that a quotation mark in the evidence stays one."""
     text = json.dumps(document)
-    values = {"id": one.id, "title": one.title, "evidence": one.evidence[-QUOTED:], "answer": one.answer}
     for name, value in values.items():
         text = text.replace("{" + name + "}", json.dumps(value)[1:-1])
     filled: dict[str, Any] = json.loads(text)
@@ -222,6 +229,17 @@ def _seen(state: Mapping[str, Any]) -> Iterator[Seen]:
             pending=any(not question.get("answer") for question in about),
             answer=answers[-1] if answers else "",
         )
+
+
+def _rejected(state: Mapping[str, Any]) -> str:
+    """Why a person said no to the plan as it stands; empty where nobody did. An older no shows in what was revised."""
+    asked = f"May version {state.get('plan_version')} of the plan begin?"
+    said = [str(one.get("answer") or "") for one in _items(state.get("questions")) if _asks(one, asked)]
+    return said[-1].removeprefix(NO) if said and said[-1].startswith(NO) else ""
+
+
+def _asks(question: Mapping[str, Any], words: str) -> bool:
+    return str(question.get("question", "")).startswith(words)
 
 
 def _items(value: object) -> Iterator[Mapping[str, Any]]:

@@ -44,6 +44,8 @@ class When(ScriptShape):
     """With `failed`: the class of its last failure."""
     answered: str | None = None
     """A human answered a question about this subtask (or pattern), and it waits for the planner's decision."""
+    rejected: str | None = None
+    """A person rejected the plan as it stands, for a reason that fits this pattern; `{answer}` is the reason."""
     all_merged: bool = False
     """Everything that is planned is merged or dropped."""
 
