@@ -2,6 +2,7 @@
 
 from dashboards.figures import duration, money, rate, tokens, untested
 from dashboards.safe import safe
+from fleet.core.approval import awaited
 from fleet.core.facts import Role
 from fleet.core.incidents import Incident, rate_of
 from fleet.core.outages import in_words
@@ -132,6 +133,8 @@ def _next(state: RunState) -> list[str]:
         ]
     if state.ending != "landed":
         asked = state.open_questions()
+        if waits := awaited(state):
+            commands.append((f"fleet approve {run}", f"let begin what waits: {safe(', '.join(waits), limit=60)}"))
         commands += [(f"fleet answer {q.id} TEXT --run {run}", safe(q.text, limit=70)) for q in asked]
         commands.append((f"fleet resume {run}", "go on with it"))
     width = max(len(command) for command, _ in commands)

@@ -8,6 +8,8 @@ from dashboards.safe import safe, safe_block
 from dashboards.stories import rates_lines, story_lines
 from dashboards.words import waiting_line
 
+NAMED = 8  # subtasks in a line
+
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows with their columns lined up."""
@@ -67,6 +69,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     if status["sandbox"] == "none":
         lines.append("  sandbox    NONE: commands run with your rights")
     lines += [f"  note       {safe(text)}" for text in status["warnings"]]
+    lines += _waiting_lines(status)
     lines += [
         f"  QUESTION   {question['id']}: {safe(question['question'], limit=200)}  →  fleet answer {question['id']} TEXT"
         for question in status["questions"]
@@ -74,11 +77,23 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _waiting_lines(status: dict[str, Any]) -> list[str]:
+    """What only a person's word can let begin, and what to type."""
+    waits = status["waiting_for_approval"]
+    if not waits:
+        return []
+    named = [f"{safe(id_)} ({'; '.join(map(safe, why))})" if why else safe(id_) for id_, why in waits.items()][:NAMED]
+    more = f" and {len(waits) - NAMED} more" if len(waits) > NAMED else ""
+    return [f"  APPROVAL   {', '.join(named)}{more} waits for it  →  fleet approve {safe(status['run'])}"]
+
+
 def subtask_lines(view: dict[str, Any]) -> list[str]:
     spec = view["subtask"]
     lines = [f"{safe(spec['id'])}  {view['status']}  {safe(spec['title'])}", f"  {safe(spec['goal'], limit=600)}"]
     if spec["depends_on"]:
         lines.append(f"  after   {', '.join(map(safe, spec['depends_on']))}")
+    if spec["not_before"]:
+        lines.append(f"  not before {safe(spec['not_before'])}")
     if spec["touches"]:
         lines.append(f"  touches {', '.join(map(safe, spec['touches']))}")
     lines += [f"  check   {safe(c['run'] or c['criterion'])}  ({safe(c['criterion'])})" for c in spec["acceptance"]]

@@ -1,6 +1,7 @@
 """Facts in words: the line a person reads when something happens. Knows nothing of terminals."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import assert_never
 
 from dashboards.figures import duration, untested
@@ -8,7 +9,7 @@ from dashboards.safe import safe
 from fleet.core import facts as f
 from fleet.core.flat import is_flat
 from fleet.core.outages import in_words
-from fleet.core.plan import PLANNER, Plan
+from fleet.core.plan import PLANNER, Plan, Subtask
 from fleet.core.state import Outage, RunState, Version
 
 TITLE = 70
@@ -238,16 +239,22 @@ def _tested(state: RunState, fact: f.BatchTested) -> str | None:
 
 def plan_lines(plan: Plan, noticed: Sequence[str] = ()) -> list[str]:
     """A plan, for a person who has to say yes or no."""
-    lines = [f"Plan: {safe(plan.goal, limit=200)}  (version {plan.version}, {_count(len(plan.subtasks), 'subtask')})"]
-    for subtask in plan.subtasks:
-        after = f"  after {', '.join(map(safe, subtask.depends_on))}" if subtask.depends_on else ""
-        after += "  (an area: a planner of its own breaks it down)" if subtask.worker == PLANNER else ""
-        after += f"  not before {subtask.not_before:%Y-%m-%d %H:%M %Z}" if subtask.not_before is not None else ""
-        after += f"  if it fails: {subtask.failure_action}" if subtask.failure_action != "replan" else ""
-        lines.append(f"  {safe(subtask.id):<20} {safe(subtask.title, limit=TITLE)}{after}")
-        lines += [f"  {'':<20}   check: {safe(c.run or c.criterion, limit=100)}" for c in subtask.acceptance]
     undone = [f"  undone by {safe(plan.rollback_plan, limit=TITLE)}, if a step fails"] if plan.rollback_plan else []
-    return [*lines, *undone, *noticed_lines(noticed)]
+    return [plan_head(plan), *chain.from_iterable(map(step_lines, plan.subtasks)), *undone, *noticed_lines(noticed)]
+
+
+def plan_head(plan: Plan) -> str:
+    return f"Plan: {safe(plan.goal, limit=200)}  (version {plan.version}, {_count(len(plan.subtasks), 'subtask')})"
+
+
+def step_lines(subtask: Subtask) -> list[str]:
+    """A subtask: what it is, what it waits for, and what will be run to see whether it is done."""
+    after = f"  after {', '.join(map(safe, subtask.depends_on))}" if subtask.depends_on else ""
+    after += "  (an area: a planner of its own breaks it down)" if subtask.worker == PLANNER else ""
+    after += f"  not before {subtask.not_before:%Y-%m-%d %H:%M %Z}" if subtask.not_before is not None else ""
+    after += f"  if it fails: {subtask.failure_action}" if subtask.failure_action != "replan" else ""
+    checks = [f"  {'':<20}   check: {safe(c.run or c.criterion, limit=100)}" for c in subtask.acceptance]
+    return [f"  {safe(subtask.id):<20} {safe(subtask.title, limit=TITLE)}{after}", *checks]
 
 
 def noticed_lines(warnings: Sequence[str]) -> list[str]:

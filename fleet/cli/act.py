@@ -9,20 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleet.cli.common import RunArgument, RunName, run_async, the_run
-from fleet.cli.sources import Sets, settings, shelves
 from fleet.errors import UsageError
 
 if TYPE_CHECKING:
     from fleet.core.requests import Request
-    from fleet.core.state import RunState
     from fleet.folders import RunFolder
 
 
-Only = Annotated[list[str] | None, typer.Option("--only", help="This subtask, not all that wait; may be repeated.")]
-
-
 def register(app: typer.Typer) -> None:
-    for verb in (approve, reject, pause, cancel, retry, answer, merge):
+    for verb in (pause, cancel, retry, answer, merge):
         app.command()(verb)
 
 
@@ -36,93 +31,12 @@ def ask(folder: RunFolder, request: Request, done: str) -> None:
         raise UsageError(problem)
     with Journal(folder.journal) as journal:
         journal.ask(request)
-    _say(folder, done)
+    say(folder, done)
 
 
-def _say(folder: RunFolder, done: str) -> None:
+def say(folder: RunFolder, done: str) -> None:
     later = "" if folder.alive else f"; nothing runs it now: `fleet resume {folder.run}`"
     typer.echo(f"{folder.run}: {done}{later}")
-
-
-def approve(
-    run: RunArgument = None,
-    plan: Annotated[
-        str | None,
-        typer.Option("--plan", metavar="PLAN", help="With this plan instead: a file, or a name of the library."),
-    ] = None,
-    sets: Sets = None,
-    edit: Annotated[bool, typer.Option("--edit", "-e", help="Edit the plan in $EDITOR first.")] = False,
-    only: Only = None,
-) -> None:
-    """Let the plan that a run waits with begin.
-
-    As it is, in part, or changed: a plan that does not hold together changes nothing, and every reason is told.
-
-    \b
-    Examples:
-      fleet approve
-      fleet approve RUN --edit
-      fleet approve --plan better.toml
-      fleet approve --only schema --only api      the rest goes on waiting
-    """
-    from dashboards.words import noticed_lines
-    from fleet.cli.common import show
-    from fleet.core.evolve import evolve
-    from fleet.core.facts import PlanApproved
-    from fleet.core.lint import grade_plan
-    from fleet.core.requests import accept
-    from fleet.core.standing import gone
-    from fleet.environment import user
-    from fleet.journal import Journal
-
-    if plan is not None and edit:
-        raise UsageError("choose one of --plan and --edit")
-    if sets and plan is None:
-        raise UsageError("--set sets a parameter of a plan; name it with --plan")
-    folder = the_run(run)
-    state, now = folder.asked(), time.time()
-    requests: list[Request] = []
-    if plan is not None or edit:
-        from fleet.cli.edit import edited, revision_for
-
-        revision = revision_for(state, _file(plan, state), settings(sets)) if plan is not None else edited(state)
-        requests += [revision] if revision is not None else []
-    for request in requests:
-        state = evolve(state, request)
-    approved = PlanApproved(at=now, version=state.plan.version, by=user(), subtasks=tuple(only) if only else None)
-    if (problem := accept(state, approved)) is not None:
-        raise UsageError(problem)
-    with Journal(folder.journal) as journal:
-        for request in (*requests, approved):
-            journal.ask(request)
-    show(noticed_lines(grade_plan(state.plan, gone=gone(state)).all if requests else state.noticed))
-    _say(folder, f"plan version {approved.version} approved")
-
-
-def _file(plan: str, state: RunState) -> Path:
-    return shelves(Path(state.repository)).plan(plan)
-
-
-def reject(
-    run: RunArgument = None,
-    reason: Annotated[str, typer.Option("--reason", "-m", help="Why; the planner revises by it.")] = "",
-    only: Only = None,
-) -> None:
-    """Say no to the plan that a run waits with, or to a part of it; the planner revises.
-
-    \b
-    Examples:
-      fleet reject -m "deploy in the maintenance window"
-      fleet reject RUN --only migrate -m "make a backup first"
-    """
-    from fleet.core.facts import PlanRejected
-    from fleet.environment import user
-
-    folder = the_run(run)
-    part = tuple(only) if only else None
-    version = folder.state().plan.version
-    request = PlanRejected(at=time.time(), version=version, by=user(), reason=reason, subtasks=part)
-    ask(folder, request, f"plan version {version} rejected; the planner is told")
 
 
 def pause(run: RunArgument = None) -> None:

@@ -27,11 +27,12 @@ from fleet.cli.sources import Sets, brought
 from fleet.errors import UsageError
 
 if TYPE_CHECKING:
-    from fleet.app import Order
+    from fleet.app import Fleet, Order
     from fleet.config import Loaded
     from fleet.core.facts import Ending
     from fleet.core.policy import Reviewing
     from fleet.epic import Brought
+    from fleet.core.state import RunState
 
 Epic = Annotated[
     str | None, typer.Argument(help="What should be true afterwards: text, a file, or - (standard input).")
@@ -233,6 +234,19 @@ def _code(ending: Ending | int | None) -> int:
     return ending if isinstance(ending, int) else EXIT[ending]
 
 
+def _staffed(fleet: Fleet, state: RunState) -> None:
+    """Raises `UsageError` where what is left to do names workers that are not configured here."""
+    from fleet.core.plan import PLANNER
+
+    left = {spec.worker for spec in state.plan.subtasks if not state.subtasks[spec.id].closed} - {PLANNER}
+    missing = sorted(left - (fleet.known().workers or left))
+    if missing:
+        raise UsageError(
+            f"what is left of {state.run} needs the worker {', '.join(missing)}, which is not configured here; "
+            f"if it was begun with --config FILE, go on with that: fleet resume {state.run} --config FILE"
+        )
+
+
 def resume(
     run: RunArgument = None,
     workers: Annotated[int | None, typer.Option(help="Agents at once, from now on.")] = None,
@@ -294,6 +308,7 @@ def resume(
     flags = {"box.sandbox": sandbox or state.sandbox, "metrics.listen": metrics}
     flags["models.base_url"] = base_url or state.base_url
     fleet = Fleet(configuration(Folder(state.repository), config, flags), current())
+    _staffed(fleet, state)
     fleet.api_key()
     with Journal(folder.journal) as journal:
         for request in requests:

@@ -49,7 +49,7 @@ def has_terminal() -> bool:
 
 def revision_for(state: RunState, path: Path, given: Mapping[str, str] = _UNSET) -> PlanRevised | None:
     """What leads from the run's plan to the one in a file; None where they are the same. Raises `UsageError`."""
-    plan = load_plan(path, Fleet(configuration(Path(state.repository)), current()).known(), given)
+    plan = load_plan(path, Fleet(configuration(Path(state.repository)), current()).known().beside(state.plan), given)
     plan = plan if plan.goal else plan.model_copy(update={"goal": state.plan.goal})
     revision = amendment(state.plan, plan, why=f"edited by {user()}", gone=gone(state))
     if isinstance(revision, str):

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fleet import __version__
-from fleet.cli import act, begin, evidence, look, plans, tools, watch
+from fleet.cli import act, begin, evidence, look, plans, review, tools, watch
 from fleet.errors import FleetError
 
 INTERRUPTED = 130
@@ -33,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for module in (begin, plans, watch, look, act, evidence, tools):
+for module in (begin, plans, watch, look, review, act, evidence, tools):
     module.register(app)
 
 

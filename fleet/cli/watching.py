@@ -84,7 +84,8 @@ class FolderFeed:
 
     def read_plan(self, path: Path) -> Plan | str:
         try:
-            return load_plan(path, self._fleet(self._folder.state()).known())
+            state = self._folder.state()
+            return load_plan(path, self._fleet(state).known().beside(state.plan))
         except FleetError as error:
             return str(error)
 

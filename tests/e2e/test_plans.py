@@ -29,7 +29,8 @@ def test_a_plan_that_was_written_runs_as_it_was_written(
             edited = json.loads(path.read_text(encoding="utf-8"))
             edited["subtasks"] = [one for one in edited["subtasks"] if one["id"] != "three"]
             path.write_text(json.dumps(edited), encoding="utf-8")
-        done = stage.fleet("run", "--plan", str(path), "--name", "r", "--base-url", url, "--repo", str(repository))
+        asked_for = ("run", "--plan", str(path), "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
+        done = stage.fleet(*asked_for)
         done.ended(0).says("LANDED")
     wanted = ["one", "two"] if name == "plan.json" else ["one", "two", "three"]
     assert sorted(landed(repository, "r")) == sorted(wanted)
