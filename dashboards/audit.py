@@ -20,6 +20,7 @@ def _lines(view: dict[str, Any]) -> Iterator[str]:
     yield f"{safe(view['run'])}{simulated}"
     yield f"  epic     {safe(view['epic'], limit=SENTENCE)}"
     yield f"  branch   {safe(view['result_branch'])}, from {safe(view['base_name'])} {view['base'][:12]}{tip}"
+    yield f"  review   {_review(view['review'])}"
     for commit in view["commits"]:
         yield ""
         yield from _commit(commit)
@@ -58,11 +59,23 @@ def _chain(commit: dict[str, Any]) -> Iterator[str]:
             f"{safe(version['why'], limit=SENTENCE)}"
         )
     if commit["approval"] is not None:
+        for no in commit["approval"]["rejections"]:
+            why = safe(no["why"], limit=SENTENCE)
+            yield f"  rejected   version {no['version']} by {safe(no['by'])}, {_when(no['at'])}: {why}"
         yield f"  approval   {_approval(commit['approval'])}"
     yield f"  subtask    {_subtask(commit['subtask'])}"
     for attempt in commit["attempts"]:
         yield from _attempt(attempt)
     yield from _landing(commit["landing"])
+
+
+def _review(review: dict[str, Any]) -> str:
+    rules = ", ".join(f"{key} {safe(value)}" for key, value in review["rules"].items() if value not in (None, []))
+    return {
+        "human": f"the first plan by a person, what changed it by the rules ({rules})",
+        "auto": f"by the rules ({rules}); what they stop by a person",
+        "none": "none: the run was begun without one",
+    }.get(review["by"], "as before there were rules: the first plan by a person, or none")
 
 
 def _approval(approval: dict[str, Any]) -> str:
@@ -71,7 +84,9 @@ def _approval(approval: dict[str, Any]) -> str:
             "none yet, though the run asked for one" if approval["asked_for"] else "not reviewed: nobody asked for it"
         )
     later = f"; version {approval['in_force']} was in force" if approval["in_force"] != approval["version"] else ""
-    return f"version {approval['version']} by {safe(approval['by'])}, {_when(approval['at'])}{later}"
+    stopped = "; ".join(map(safe, approval["stopped_by"]))
+    why = f"; the rules stop it: {stopped}" if stopped else ""
+    return f"version {approval['version']} by {safe(approval['by'])}, {_when(approval['at'])}{later}{why}"
 
 
 def _subtask(subtask: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """From figures to a document: what is told, in which order, in which words. The same for every way to show it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from dashboards.figures import count, duration, money, rate, untested
@@ -24,10 +24,18 @@ from dashboards.report.blocks import (
 from dashboards.report.figures import Figures, Span, Tried
 from dashboards.stories import story_lines
 from fleet.core.facts import Strategy
+from fleet.core.policy import Reviewing
 
 SHORT = 10  # characters of a commit
 MOST_BARS = 40
 MOST_STORIES = 200
+MOST_NAMED = 12  # subtasks in a cell; --json has them all
+REVIEWED: dict[Reviewing | None, str] = {
+    "human": "A person looked at the first plan; what changed it later was looked at by the rules.",
+    "auto": "The rules let pass what they allow; what they stop waits for a person.",
+    "none": "Nothing waited for anybody: the run was begun without a review.",
+    None: "The run is from before there were rules: its first plan waited for a person, or nothing did.",
+}
 HUMAN = frozenset({"failed", "blocked", "escalated"})
 HOW: dict[Strategy | None, str] = {
     "first": "first try",
@@ -50,6 +58,7 @@ def document(told: Figures) -> Document:
     sections = (
         Section("outcome", "Goal and outcome", list(_outcome(told))),
         Section("human", "What needs a human", list(_human(told))),
+        Section("review", "Who let it begin", list(_review(told))),
         Section("timeline", "Timeline", list(_timeline(told))),
         Section("landed", "What landed", list(_landed(told))),
         Section("recovery", "Recovery", list(_recovery(told))),
@@ -69,14 +78,19 @@ def _outcome(told: Figures) -> Iterator[Block]:
     resumed = f", resumed {told.resumes} times" if told.resumes > 1 else ", resumed once" if told.resumes else ""
     yield Numbers(
         [
-            Number("landed", f"{len(told.landed)} of {total}", "subtasks, each as one commit"),
+            Number("landed", f"{len(told.landed)} of {total}", _as_commits(told)),
             Number("recovered without a human", rate(told.recovered, told.closed), "of incidents that closed"),
             Number("agents at once", count(told.peak), f"{count(told.workers)} allowed"),
             Number("attempts", count(told.attempts), f"{told.versions} versions of the plan"),
-            Number("cost", money(told.dollars), f"{money(told.dollars_a_landed)} a landed subtask" if total else ""),
+            Number("cost", money(told.dollars), f"{money(told.dollars_a_landed)} a commit" if told.commits else ""),
             Number("time at work", duration(told.seconds), f"{told.batches} batches, {told.red_batches} red{resumed}"),
         ]
     )
+
+
+def _as_commits(told: Figures) -> str:
+    bare = sum(part.commit is None for part in told.landed)
+    return f"subtasks; {bare} of them changed no file" if bare else "subtasks, each as one commit"
 
 
 # ---- people ---------------------------------------------------------------------------------------------------------
@@ -84,6 +98,8 @@ def _outcome(told: Figures) -> Iterator[Block]:
 
 def _human(told: Figures) -> Iterator[Block]:
     commands = [(f"fleet answer {q.id} TEXT --run {told.run}", q.question) for q in told.questions]
+    if waits := told.reviewed.waiting:
+        commands.append((f"fleet approve {told.run}", f"{', '.join(waits)}: {_whose(told)}"))
     asked = {question.about for question in told.questions}
     stuck = [part for part in told.open if part.standing in HUMAN and part.id not in asked]
     commands += [(f"fleet retry {part.id} -g TEXT --run {told.run}", f"{part.title}: {part.why}") for part in stuck]
@@ -101,6 +117,38 @@ def _human(told: Figures) -> Iterator[Block]:
         yield Words("Nothing: all is landed, and nobody is asked anything.")
 
 
+def _whose(told: Figures) -> str:
+    reasons = dict.fromkeys(reason for reasons in told.reviewed.waiting.values() for reason in reasons)
+    said = f" ({'; '.join(reasons)})" if reasons else ""
+    return f"waits for a person's word{said}"
+
+
+def _review(told: Figures) -> Iterator[Block]:
+    reviewed = told.reviewed
+    yield Words(REVIEWED[reviewed.by])
+    if reviewed.by in {"human", "auto"}:
+        yield Words(f"The rules: {'; '.join(reviewed.rules)}.")
+    rows: list[list[Cell]] = [
+        [
+            datetime.fromtimestamp(word.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+            str(word.version),
+            "rejected" if word.rejected else "approved",
+            word.by,
+            _named(word.subtasks),
+            word.why,
+        ]
+        for word in reviewed.words
+    ]
+    if rows:
+        head = ("when", "version", "what was said", "by", "of", "why")
+        yield Table("What was said of the plan", head, rows, frozenset({1}))
+
+
+def _named(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
+    return f"{', '.join(ids[:MOST_NAMED])}{more}"
+
+
 # ---- pictures -------------------------------------------------------------------------------------------------------
 
 
@@ -110,15 +158,15 @@ def _timeline(told: Figures) -> Iterator[Block]:
     at = next((at for at, value in line.agents if value == top), 0.0)
     yield Chart(
         "Agents at work",
-        f"At the peak {top:.0f} agents were at work at once, first after {duration(at)}.",
+        f"At the peak {top:.0f} agent{'s were' if top != 1 else ' was'} at work at once, first after {duration(at)}.",
         [Line("agents", line.agents)],
         told.seconds,
         marks=line.resumed,
     )
-    half = next((at for at, value in line.landed if told.commits and value * 2 >= told.commits), None)
+    half = next((at for at, value in line.landed if told.landed and value * 2 >= len(told.landed)), None)
     yield Chart(
         "Landed work",
-        f"{told.commits} subtasks landed{f', half of them after {duration(half)}' if half is not None else ''}.",
+        f"{len(told.landed)} subtasks landed{f', half of them after {duration(half)}' if half is not None else ''}.",
         [Line("planned", line.planned), Line("landed", line.landed)],
         told.seconds,
         marks=line.resumed,
@@ -162,7 +210,7 @@ def _landed(told: Figures) -> Iterator[Block]:
         [
             Code(part.id),
             part.title,
-            Code(part.commit[:SHORT]),
+            Code(part.commit[:SHORT]) if part.commit is not None else "no file changed",
             f"{part.worker} ({part.model})" if part.model else part.worker,
             f"{part.attempts}" + (f", {HOW[part.strategy]}" if part.attempts > 1 else ""),
             str(part.files),
@@ -231,7 +279,7 @@ def _cost(told: Figures) -> Iterator[Block]:
     ]
     head = ("role", "calls", "tokens read", "of these from cache", "tokens written", "cost")
     yield Table("By role", head, rows, frozenset({1, 2, 3, 4, 5}))
-    each = f"{money(told.dollars_a_landed)} for each of {told.commits} landed subtasks"
+    each = f"{money(told.dollars_a_landed)} for each of {told.commits} commits"
     said = f"{money(told.dollars)} in all, {each}." if told.commits else f"{money(told.dollars)} in all."
     yield Words(f"{said} Priced as if real: the model was simulated." if told.simulated else said)
 
@@ -253,7 +301,7 @@ def _undo(told: Figures) -> Iterator[Block]:
     rows: list[list[Cell]] = [
         [Code(part.id), Code(f"git revert --no-edit {part.commit[:SHORT]}"), ", ".join(part.needed_by) or "nothing"]
         for part in reversed(told.landed)
-        if part.files
+        if part.files and part.commit is not None
     ]
     head = ("subtask", "takes it back, on a branch that holds it", "what builds on it")
     yield Table("Each part alone, the latest first", head, rows)

@@ -5,14 +5,16 @@ Times are seconds at work: hours in which no engine ran do not count, so a run t
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fleet.core import facts as f
+from fleet.core.approval import awaited, in_words, stopped_by
 from fleet.core.evolve import evolve
 from fleet.core.ids import Sha, SubtaskId
 from fleet.core.incidents import STRATEGIES, Incident, Rate, Rates, rates_of
+from fleet.core.policy import Reviewing
 from fleet.core.standing import OVER, Standing, standings
 from fleet.core.state import RunState
 from fleet.core.stories import stories, story_view
@@ -33,7 +35,8 @@ class LandedPart:
 
     id: SubtaskId
     title: str
-    commit: Sha
+    commit: Sha | None
+    """None: it is done, and no file changed."""
     attempts: int
     strategy: f.Strategy
     worker: str
@@ -115,6 +118,32 @@ class Asked:
     options: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What somebody, or the rules, said of a version of the plan."""
+
+    version: int
+    rejected: bool
+    by: str
+    automatic: bool
+    at: float
+    """The time of day, not of work: that is what one asks afterwards."""
+    subtasks: tuple[SubtaskId, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """How the plan was let begin: who was to look at it, by which rules, and what was said."""
+
+    by: Reviewing | None
+    """None: a run from before there were rules."""
+    rules: Sequence[str]
+    words: Sequence[Word]
+    waiting: Mapping[SubtaskId, Sequence[str]]
+    """What waits for a word, and why the rules don't let it pass."""
+
+
 @dataclass
 class Timeline:
     """Lines over the time at work."""
@@ -137,7 +166,7 @@ class Timeline:
             line.append((at, line[-1][1] + (fact.dollars or 0.0)))
             return
         _step(self.agents, at, 0 if state.engine_since is None else state.working())
-        _step(self.landed, at, state.commits)
+        _step(self.landed, at, state.done)
         _step(self.planned, at, _planned(state))
 
 
@@ -177,6 +206,7 @@ class Figures:
     landed: Sequence[LandedPart]
     open: Sequence[OpenPart]
     questions: Sequence[Asked]
+    reviewed: Reviewed
     warnings: Sequence[str]
     red_base: Sequence[str]
     tried: Sequence[Tried]
@@ -251,6 +281,7 @@ def _told(
         landed=_landed(state, landed_at),
         open=_open(state, now),
         questions=[Asked(q.id, q.about, q.text, q.options) for q in state.open_questions()],
+        reviewed=_reviewed(state),
         warnings=state.warnings,
         red_base=[check.command for check in state.red_base],
         tried=_tried(state, rates),
@@ -278,7 +309,7 @@ def _landed(state: RunState, landed_at: dict[SubtaskId, float]) -> list[LandedPa
             LandedPart(
                 id=spec.id,
                 title=spec.title,
-                commit=subtask.landed,
+                commit=None if subtask.unchanged else subtask.landed,
                 attempts=len(subtask.attempts),
                 strategy=last.strategy,
                 worker=last.worker,
@@ -306,7 +337,18 @@ def _why(state: RunState, id_: SubtaskId) -> str:
     if subtask.dropped is not None:
         return subtask.dropped
     failures = [attempt.failure for attempt in subtask.attempts if attempt.failure is not None]
-    return f"{failures[-1].kind}: {failures[-1].summary}" if failures else ""
+    if failures:
+        return f"{failures[-1].kind}: {failures[-1].summary}"
+    return "; ".join(("waits for approval", *stopped_by(state, id_))) if id_ in awaited(state) else ""
+
+
+def _reviewed(state: RunState) -> Reviewed:
+    return Reviewed(
+        by=state.policy.reviewing,
+        rules=in_words(state.policy.rules),
+        words=[Word(r.version, r.rejected, r.by, r.automatic, r.at, r.subtasks, r.why) for r in state.reviews],
+        waiting={id_: stopped_by(state, id_) for id_ in awaited(state)},
+    )
 
 
 def _tried(state: RunState, rates: Rates) -> list[Tried]:

@@ -119,6 +119,42 @@ def test_each_part_can_be_undone_and_all_of_it(story: Story) -> None:
     assert "git revert --no-edit base..fleet/r" in text
 
 
+def test_a_step_that_changed_no_file_is_done_and_is_no_commit() -> None:
+    story = Story(plan=plan_of("deploy"))
+    story.happens(f.WorkerStarted(at=0, subtask="deploy", number=1))
+    report = f.Report(status="done", summary="deployed")
+    story.happens(
+        f.AttemptUnchanged(at=0, subtask="deploy", number=1, report=report),
+        f.AttemptVerified(at=0, subtask="deploy", number=1, checks=()),
+    )
+    text = markdown(document(told(story)))
+    assert "| landed | **1 of 1** | subtasks; 1 of them changed no file |" in text
+    assert "| Build deploy | no file changed | coder |" in text
+    assert "1 subtasks landed" in text
+    assert "git revert" not in text
+
+
+def test_who_approved_what_when_and_in_which_version_is_told() -> None:
+    story = Story(Policy(review=True, reviewing="human"), plan_of("api", "docs"))
+    said = {"at": 86_400.0, "version": 0, "by": "ada"}
+    story.happens(f.PlanRejected(**said, reason="docs first | <b>"))
+    story.planner_answers(revise=[{"id": "api", "depends_on": ["docs"]}])
+    story.happens(f.PlanApproved(**said | {"version": 1, "subtasks": ("docs",)}))
+    story.landed("docs")
+    found = told(story, alive=True)
+    assert [(word.rejected, word.subtasks) for word in found.reviewed.words] == [
+        (True, ("api", "docs")),
+        (False, ("docs",)),
+    ]
+    assert found.reviewed.waiting == {"api": ()}
+    text = markdown(document(found))
+    assert "A person looked at the first plan" in text
+    assert "The rules: max\\_risk = medium." in text
+    assert "| 1970-01-02 00:00:00 UTC | 0 | rejected | ada | api, docs | docs first \\| &lt;b&gt; |" in text
+    assert "| 1970-01-02 00:00:00 UTC | 1 | approved | ada | docs |  |" in text
+    assert "- `fleet approve r`: api: waits for a person's word" in text
+
+
 def test_a_run_that_came_to_nothing_has_a_report_too() -> None:
     story = Story()
     story.happens(f.RunEnded(at=0, ending="failed", why="no key"))
