@@ -14,12 +14,13 @@ from textual.binding import Binding
 
 from dashboards.reviewing import review_lines
 from dashboards.safe import safe_block
-from dashboards.terminal.dialogs import Ask, Confirm, Words
+from dashboards.terminal.dialogs import Ask, Choose, Confirm, Words
 from dashboards.terminal.lines import shown
 from dashboards.terminal.view import View
 from fleet.core import facts as f
 from fleet.core.amend import amendment
-from fleet.core.approval import awaits_approval
+from fleet.core.approval import awaits_approval, waiting
+from fleet.core.ids import SubtaskId
 from fleet.core.plan import Plan
 from fleet.core.requests import Request, accept
 from fleet.core.state import Question, RunState
@@ -136,25 +137,42 @@ class Acting(Base):
         state = self._awaiting()
         if state is None:
             return
-        version = state.plan.version
-        dialog = Confirm(f"Let version {version} of the plan begin?", "\n".join(review_lines(state)))
-        self.push_screen(dialog, lambda yes: self._approved(version) if yes else None)
+        version, part = state.plan.version, self._part_here(state)
+        choices = {"y": "yes" if part is None else "yes, all"} | ({} if part is None else {"o": f"only {part[0]}"})
+        dialog = Choose(f"Let version {version} of the plan begin?", "\n".join(review_lines(state)), choices)
+        self.push_screen(dialog, lambda key: self._approved(version, part if key == "o" else None) if key else None)
 
-    def _approved(self, version: int) -> None:
-        self.ask(f.PlanApproved(at=self.clock(), version=version, by=self.user), f"plan version {version} approved")
+    def _part_here(self, state: RunState) -> tuple[SubtaskId] | None:
+        """The subtask under the cursor, where it waits and others do, too."""
+        id_, waits = self._key_here().removeprefix("s:"), waiting(state)
+        return (id_,) if id_ in waits and len(waits) > 1 else None
+
+    def _approved(self, version: int, part: tuple[SubtaskId] | None) -> None:
+        request = f.PlanApproved(at=self.clock(), version=version, by=self.user, subtasks=part)
+        self.ask(request, f"plan version {version} approved{_of(part)}")
 
     def action_reject(self) -> None:
         state = self._awaiting()
         if state is None:
             return
-        version = state.plan.version
-        dialog = Ask(f"Reject version {version}: what should be different?", "\n".join(review_lines(state)))
-        self.push_screen(dialog, lambda reason: self._rejected(version, reason))
+        part = self._part_here(state)
+        if part is None:
+            self._why_not(state, None)
+            return
+        choices = {"a": f"all {len(waiting(state))} that wait", "o": f"only {part[0]}"}
+        dialog = Choose("What do you say no to?", "\n".join(review_lines(state)), choices)
+        self.push_screen(dialog, lambda key: self._why_not(state, part if key == "o" else None) if key else None)
 
-    def _rejected(self, version: int, reason: str | None) -> None:
+    def _why_not(self, state: RunState, part: tuple[SubtaskId] | None) -> None:
+        version = state.plan.version
+        title = f"Reject version {version}{_of(part)}: what should be different?"
+        dialog = Ask(title, "\n".join(review_lines(state, part)))
+        self.push_screen(dialog, lambda reason: self._rejected(version, part, reason))
+
+    def _rejected(self, version: int, part: tuple[SubtaskId] | None, reason: str | None) -> None:
         if reason:
-            request = f.PlanRejected(at=self.clock(), version=version, by=self.user, reason=reason)
-            self.ask(request, f"plan version {version} rejected; the planner is told")
+            request = f.PlanRejected(at=self.clock(), version=version, by=self.user, reason=reason, subtasks=part)
+            self.ask(request, f"plan version {version} rejected{_of(part)}; the planner is told")
 
     def action_edit(self) -> None:
         state = self._state()
@@ -325,6 +343,10 @@ class Acting(Base):
 
 def editor() -> list[str]:
     return shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+
+
+def _of(part: tuple[SubtaskId] | None) -> str:
+    return "" if part is None else f" for {part[0]}"
 
 
 def _evidence(question: Question) -> str:

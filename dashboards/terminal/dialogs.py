@@ -1,6 +1,6 @@
 """What is asked before something happens: a yes or no, or a line of text; and words to read. All of it as text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from rich.text import Text
@@ -46,6 +46,34 @@ class Confirm(ModalScreen[bool]):
 
     def action_say(self, yes: bool) -> None:
         self.dismiss(yes)
+
+
+class Choose(ModalScreen[str | None]):
+    """One of a few keys, each with what it means; None where somebody leaves."""
+
+    DEFAULT_CSS = f"Choose {{ {BOX} }}"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("n,escape,q", "leave", "No")]
+
+    def __init__(self, title: str, text: str, choices: Mapping[str, str]) -> None:
+        super().__init__()
+        self._title, self._text, self._choices = title, text, choices
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="box"):
+            yield Static(Text(self._title), id="title")
+            with VerticalScroll(id="text"):
+                yield Static(Text(self._text))
+            yield Static(
+                Text("    ".join((*(f"{key} {word}" for key, word in self._choices.items()), "n no"))), id="keys"
+            )
+
+    def on_key(self, event: events.Key) -> None:
+        if event.character in self._choices:
+            event.stop()
+            self.dismiss(event.character)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
 
 
 class Answer(Input):

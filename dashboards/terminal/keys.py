@@ -36,8 +36,8 @@ ACT = Group(
     "Acting: each of these is a request; the run finds it in its inbox, now or when it goes on",
     (
         Key("a", "answer", "answer the question under the cursor, or the first that is open"),
-        Key("A", "approve", "let the plan that waits for you begin"),
-        Key("X", "reject", "say no to what waits, and why; the planner revises"),
+        Key("A", "approve", "let what waits for you begin: all of it, or the subtask under the cursor"),
+        Key("X", "reject", "say no to it, and why; the planner revises"),
         Key("E", "edit plan", "edit the plan in $EDITOR; what comes back is checked before anything changes"),
         Key("r", "retry", "try the subtask under the cursor again, with your guidance"),
         Key("P", "pause", "begin nothing new; once more: go on"),

@@ -9,7 +9,7 @@ from dashboards.terminal.lines import Line, Page, Wish, clipped, head, heading, 
 from dashboards.terminal.ports import Feed
 from dashboards.terminal.watched import Event, Watched
 from dashboards.terminal.words import clock_in
-from fleet.core.approval import awaits_approval, waiting
+from fleet.core.approval import awaits_approval, revising, stopped_by, untouched, waiting
 from fleet.core.budget import over_budget
 from fleet.core.standing import counts
 from fleet.core.state import RunState
@@ -48,11 +48,8 @@ def needs(watched: Seen, state: RunState, now: float) -> list[Need]:
     if not watched.alive and watched.loaded:
         said = shown(watched.feed.last_words(), 200)
         found.append(Need("resume", "nobody works on this run" + (f": {said}" if said else ""), "R resumes it"))
-    if awaits_approval(state):
-        size = len(waiting(state))
-        found.append(
-            Need("approve", f"the plan waits for you: {size} subtasks", "A approves, X rejects, E edits, C cancels")
-        )
+    if awaits_approval(state) and not revising(state):
+        found.append(Need("approve", _waits(state), "A approves, X rejects, E edits, C cancels"))
     for question in state.open_questions():
         about = f"{shown(question.about, 40)}: " if question.about else ""
         found.append(Need(f"q:{question.id}", f"{question.id} {about}{shown(question.text, 300)}", "Enter answers"))
@@ -62,6 +59,14 @@ def needs(watched: Seen, state: RunState, now: float) -> list[Need]:
     if state.paused:
         found.append(Need("paused", "paused: nothing new begins", "P goes on"))
     return found
+
+
+def _waits(state: RunState) -> str:
+    waits = waiting(state)
+    if untouched(state) and len(waits) == len(state.plan.subtasks):
+        return f"the plan waits for you: {len(waits)} subtask{'s' * (len(waits) != 1)}"
+    first = shown(waits[0], 40) + f" ({'; '.join(map(shown, stopped_by(state, waits[0]))) or 'a person is to look'})"
+    return f"waits for you: {first}{f' and {len(waits) - 1} more' if len(waits) > 1 else ''}"
 
 
 def overview_page(watched: Watched, state: RunState, now: float, wish: Wish) -> Page:

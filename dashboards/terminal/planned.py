@@ -18,6 +18,7 @@ from dashboards.terminal.lines import (
     wrapped,
 )
 from dashboards.terminal.words import clock_in, standing_span
+from fleet.core.approval import waiting
 from fleet.core.plan import Plan, Subtask
 from fleet.core.standing import Standing, standings
 from fleet.core.state import RunState, Version
@@ -30,6 +31,10 @@ COLUMNS = (
     Column("tries", 5, spare=1, to_right=True),
     Column("commit", 8, spare=3),
 )
+
+
+WAITS: Span = ("? approve", "warn")
+"""Of a subtask that only a person's word lets begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,7 @@ def graph(plan: Plan, parents: dict[str, str | None]) -> list[Node]:
 
 def plan_page(state: RunState, now: float, wish: Wish) -> Page:
     where = standings(state, now)
+    waits = frozenset(waiting(state))
     nodes = graph(state.plan, {id_: subtask.parent or subtask.area for id_, subtask in state.subtasks.items()})
     if wish.needle:
         nodes = [node for node in nodes if matches(wish.needle, node.spec.id, node.spec.title, where[node.spec.id])]
@@ -79,7 +85,8 @@ def plan_page(state: RunState, now: float, wish: Wish) -> Page:
         if index >= len(nodes):
             return story[index - len(nodes)][1]
         node = nodes[index]
-        return row(COLUMNS, widths(COLUMNS, width), _cells(state, node, where[node.spec.id]))
+        mark = WAITS if node.spec.id in waits else standing_span(where[node.spec.id])
+        return row(COLUMNS, widths(COLUMNS, width), (mark, *_cells(state, node, where[node.spec.id])))
 
     return Page(
         keys=[f"s:{node.spec.id}" for node in nodes] + [key for key, _ in story],
@@ -95,7 +102,6 @@ def _cells(state: RunState, node: Node, where: Standing) -> tuple[Span, ...]:
     tries = len(subtask.attempts)
     tone = "dim" if where in {"dropped", "split"} else ""
     return (
-        standing_span(where),
         (node.strokes + shown(node.spec.id), tone),
         (shown(node.spec.title), tone),
         (", ".join(also), "dim"),

@@ -164,6 +164,52 @@ async def test_a_plan_is_edited_and_checked_on_return(
         assert [type(request) for request in told.asked] == ([f.PlanRevised] if wanted == "changed" else [])
 
 
+def waiting_for_ada(*lines: str) -> Told:
+    return Told(Story(Policy(workers=2, review=True, reviewing="human"), plan_of(*lines)).facts)
+
+
+async def test_a_plan_is_rejected_with_a_reason_and_not_without() -> None:
+    told = waiting_for_ada("a", "b needs a")
+    app = app_of(told)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("X")
+        assert "Reject version 0: what should be different?" in screen(app)
+        assert "check: check b" in screen(app)
+        await pilot.press("enter", "escape")
+        assert told.asked == []
+        await pilot.press("X", *"not b", "enter")
+        [request] = told.asked
+        assert isinstance(request, f.PlanRejected)
+        assert (request.version, request.reason, request.subtasks) == (0, "not b", None)
+
+
+@pytest.mark.parametrize(
+    ("keys", "kind", "part"),
+    [
+        ("Ao", f.PlanApproved, ("b",)),
+        ("Ay", f.PlanApproved, None),
+        ("Xono", f.PlanRejected, ("b",)),
+        ("Xano", f.PlanRejected, None),
+    ],
+)
+async def test_on_the_page_of_the_plan_a_word_may_be_about_the_subtask_under_the_cursor(
+    keys: str, kind: type[f.PlanApproved | f.PlanRejected], part: tuple[str] | None
+) -> None:
+    told = waiting_for_ada("a", "b needs a")
+    app = app_of(told)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("3", "j")
+        assert sum("? approve" in row for row in rows(app)) == 2
+        await pilot.press(keys[0])
+        assert "only b" in screen(app)
+        await pilot.press("n")
+        assert told.asked == []
+        await pilot.press(*keys, *(["enter"] if kind is f.PlanRejected else []))
+        [request] = told.asked
+        assert isinstance(request, kind)
+        assert request.subtasks == part
+
+
 async def test_a_plan_is_approved_after_it_was_shown() -> None:
     told = Told(reviewed().facts)
     app = app_of(told)
