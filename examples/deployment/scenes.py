@@ -1,10 +1,11 @@
-"""Four deployments with the same plan: one that works, two that fail, one that nobody wants. Each says what came of it.
+"""Four deployments with the same plan: one that works, two that fail, one that is rejected. Each says what came of it.
 
-The plan is run as it is printed; who reviews it moves step 3 to two in the morning, and the clock is moved there. No
-model is asked: the plan is given, and its workers are programs.
+The plan is run as it is printed; who reviews it moves step 3 to two in the morning, and the clock is moved there. The
+plan is given and its workers are programs, so no model is asked but where a planner has to revise what was rejected.
 """
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from examples.play import Wrong, expect, play
 HERE = Path(__file__).resolve().parent
 NEW, EST = "v2.1.4", timezone(timedelta(hours=-5), "EST")
 NOBODY = "http://127.0.0.1:9"  # no model answers there, and none is asked
+NOT_NOW = "Not in the middle of the day: deploy in the maintenance window, at 2AM EST."
 PATIENCE_S = 120.0
 CONFIG = """
 [checks.named]
@@ -65,32 +67,39 @@ class Stage:
     def ahead(self) -> Path:
         return self.room / "clock-is-ahead"
 
-    def reviewed(self) -> datetime:
-        """What the reviewer changes: step 3 is for the next maintenance window."""
-        now = datetime.now(EST)
-        window = now.replace(hour=2, minute=0, second=0, microsecond=0)
-        window += timedelta(days=window <= now + timedelta(minutes=10))
-        plan = json.loads(self.plan.read_text(encoding="utf-8"))
-        plan["steps"][2]["not_before"] = window.isoformat()
-        self.plan.write_text(json.dumps(plan, indent=2), encoding="utf-8")
-        return window
-
     @contextmanager
-    def going(self, run: str) -> Iterator[subprocess.Popen[bytes]]:
+    def going(self, run: str, planner: str = NOBODY) -> Iterator[subprocess.Popen[bytes]]:
+        """The run, up to the question whether its plan may begin."""
         arguments = ["run", "--plan", str(self.plan), "--name", run, "--repo", str(self.room / "service")]
-        arguments += ("--config", str(self.fleet.config), "--base-url", NOBODY, "--plain", "--no-tui")
+        arguments += ("--review", "human", "--config", str(self.fleet.config), "--base-url", planner, "--plain")
+        print(f"$ fleet run --plan plans/{self.plan.name} --name {run} --review human", flush=True)
         command = [sys.executable, str(HERE / "clock.py"), str(self.ahead), *arguments]
-        environment = self.fleet.environment | {"FLEET_RUN_REVIEW": "true"}
-        with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL) as process:
+        with subprocess.Popen(command, env=self.fleet.environment, stdin=subprocess.DEVNULL) as process:
             try:
                 yield process
             finally:
                 if process.poll() is None:
                     process.kill()
 
-    def told(self, *arguments: str) -> None:
-        print(f"$ fleet {' '.join(arguments)}", flush=True)
-        subprocess.run(self.fleet.command(*arguments), env=self.fleet.environment, check=True)
+    @contextmanager
+    def planner(self, window: datetime) -> Iterator[str]:
+        """A simulated one, that does what the reviewer asks for."""
+        moved = {"id": "step-3", "not_before": window.isoformat()}
+        revision = {"assessment": "The service moves when nobody is at work.", "revise": [moved]}
+        script = {"label": "deployment", "planner": {"steps": [{"when": {"rejected": "*2AM*"}, "revision": revision}]}}
+        (self.room / "script.json").write_text(json.dumps(script), encoding="utf-8")
+        with self.fleet.simulated_model(self.room / "script.json") as url:
+            yield url
+
+    def told(self, *arguments: str, editor: str = "") -> None:
+        """Something that is typed."""
+        print(f"$ fleet {shlex.join(arguments)}", flush=True)
+        environment = self.fleet.environment | ({"EDITOR": editor, "VISUAL": editor} if editor else {})
+        subprocess.run(self.fleet.command(*arguments), env=environment, stdin=subprocess.DEVNULL, check=True)
+
+    def untouched(self) -> bool:
+        """Whether the cluster is as it was."""
+        return (self.cluster.live, self.cluster.backups) == (OLD, [])
 
     def standing(self, run: str, id_: str) -> str:
         """Where a step stands, as `fleet show` says."""
@@ -139,18 +148,26 @@ def _repository(folder: Path) -> None:
 def good() -> None:
     """The tests pass, the backup is made, and at two in the morning the new version takes over."""
     with staged() as stage:
-        window = stage.reviewed()
-        print(f"The reviewer moves step-3 to {window:%A, %d %B, %H:%M %Z}, and approves.", flush=True)
+        window = _window()
         with stage.going("good") as going:
-            _approved(stage, "good")
-            stage.wait("good", lambda _: stage.standing("good", "step-2") == "merged", "the backup")
-            expect(stage.standing("good", "step-3") == "waiting", "step-3 waits for its window")
-            expect(stage.cluster.live == OLD, f"until then {OLD} answers")
-            print(f"The clock is moved to {window:%H:%M}.", flush=True)
-            stage.ahead.write_text(str(window.timestamp() - time.time() + 1), encoding="utf-8")
-            expect(going.wait(PATIENCE_S) == 0, "the run has landed")
-        expect(stage.cluster.live == NEW, f"{NEW} answers")
-        expect(stage.cluster.backups == ["auth_prod-full.db"], "there is a backup")
+            _shown(stage, "good")
+            print(f"# The plan looks good, but step-3 is for {window:%A, %d %B, %H:%M %Z}.", flush=True)
+            reviewer = shlex.join([sys.executable, str(HERE / "reviewer.py"), window.isoformat()])
+            stage.told("approve", "good", "--edit", editor=reviewer)
+            _deployed(stage, "good", window, going)
+
+
+def _deployed(stage: Stage, run: str, window: datetime, going: subprocess.Popen[bytes]) -> None:
+    """Tests and backup run at once, the deployment when the clock is there."""
+    stage.wait(run, lambda _: stage.standing(run, "step-2") == "merged", "the backup")
+    stage.told("show", "step-3", "--run", run)
+    expect(stage.standing(run, "step-3") == "waiting", "step-3 waits for its window")
+    expect(stage.cluster.live == OLD, f"until then {OLD} answers")
+    print(f"# The clock is moved to {window:%H:%M %Z}.", flush=True)
+    stage.ahead.write_text(str(window.timestamp() - time.time() + 1), encoding="utf-8")
+    expect(going.wait(PATIENCE_S) == 0, "the run has landed")
+    expect(stage.cluster.live == NEW, f"{NEW} answers")
+    expect(stage.cluster.backups == ["auth_prod-full.db"], "there is a backup")
 
 
 def tests() -> None:
@@ -159,7 +176,7 @@ def tests() -> None:
         _approved(stage, "tests")
         expect(going.wait(PATIENCE_S) == 1, "the run did not land")
         expect(stage.fleet.status("tests") is not None and "undone by" not in _why(stage, "tests"), "no rollback ran")
-        expect((stage.cluster.live, stage.cluster.backups) == (OLD, []), "the cluster is as it was")
+        expect(stage.untouched(), "the cluster is as it was")
 
 
 def deploy() -> None:
@@ -173,19 +190,36 @@ def deploy() -> None:
 
 
 def reject() -> None:
-    """Whoever reviews the plan does not want it: nothing ever ran."""
-    with staged() as stage, stage.going("reject") as going:
-        stage.wait("reject", lambda status: status.get("state") == "awaiting approval", "the question")
-        stage.told("cancel", "reject")
-        expect(going.wait(PATIENCE_S) == 1, "the run is cancelled")
-        expect((stage.cluster.live, stage.cluster.backups) == (OLD, []), "the cluster is as it was")
+    """The reviewer says no, and why. Nothing runs; a simulated planner revises the plan, and that one is approved."""
+    window = _window()
+    with staged() as stage, stage.planner(window) as planner, stage.going("reject", planner) as going:
+        _shown(stage, "reject")
+        stage.told("reject", "reject", "-m", NOT_NOW)
+        stage.wait("reject", lambda status: status.get("plan_version"), "the planner's revision")
+        expect((stage.fleet.status("reject") or {}).get("attempts") == 0, "no step of the rejected plan ran")
+        expect(stage.untouched(), "the cluster is as it was")
+        stage.told("approve", "reject")
+        _deployed(stage, "reject", window, going)
+        stage.told("report", "reject", "--markdown")
 
 
 SCENES: dict[str, Callable[[], None]] = {"good": good, "tests": tests, "deploy": deploy, "reject": reject}
 
 
-def _approved(stage: Stage, run: str) -> None:
+def _window() -> datetime:
+    """The next time it is two in the morning there."""
+    now = datetime.now(EST)
+    window = now.replace(hour=2, minute=0, second=0, microsecond=0)
+    return window + timedelta(days=window <= now + timedelta(minutes=10))
+
+
+def _shown(stage: Stage, run: str) -> None:
+    """The plan, when it waits for its reviewer."""
     stage.wait(run, lambda status: status.get("state") == "awaiting approval", "the question")
+
+
+def _approved(stage: Stage, run: str) -> None:
+    _shown(stage, run)
     stage.told("approve", run)
 
 
