@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from fleet.config import Loaded
     from fleet.core.facts import Ending
     from fleet.core.policy import Reviewing
-    from fleet.epic import Brought
     from fleet.core.state import RunState
+    from fleet.epic import Brought
 
 Epic = Annotated[
     str | None, typer.Argument(help="What should be true afterwards: text, a file, or - (standard input).")
