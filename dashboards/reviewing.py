@@ -67,7 +67,8 @@ def estimate_lines(plan: Plan) -> list[str]:
     if sums.timed:
         time = f"{sums.minutes:g} minutes of work, {sums.longest:g} on the longest chain{_of(sums.timed, total)}"
     cost = f"${sums.dollars:.2f}{_of(sums.priced, total)}" if sums.priced else "unknown"
-    said = [f"Risk: {risky}; of the whole: {plan.risk_level}", f"Time: {time}", f"Cost: {cost}"]
+    whole = f"; of the whole: {plan.risk_level}" if plan.risk_level != "low" else ""
+    said = [f"Risk: {risky}{whole}", f"Time: {time}", f"Cost: {cost}"]
     return [*said, *([f"Rollback: {safe(plan.rollback_plan, limit=200)}"] if plan.rollback_plan else [])]
 
 

@@ -235,7 +235,8 @@ def _rejected(state: Mapping[str, Any]) -> str:
     """Why a person said no to the plan as it stands; empty where nobody did. An older no shows in what was revised."""
     asked = f"May version {state.get('plan_version')} of the plan begin?"
     said = [str(one.get("answer") or "") for one in _items(state.get("questions")) if _asks(one, asked)]
-    return said[-1].removeprefix(NO) if said and said[-1].startswith(NO) else ""
+    last = said[-1] if said else ""
+    return last.removeprefix(NO).partition(". Revise or drop")[0] if last.startswith(NO) else ""
 
 
 def _asks(question: Mapping[str, Any], words: str) -> bool:

@@ -5,16 +5,16 @@ Times are seconds at work: hours in which no engine ran do not count, so a run t
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dashboards.report.reviewed import Reviewed, reviewed
 from fleet.core import facts as f
-from fleet.core.approval import awaited, in_words, stopped_by
+from fleet.core.approval import awaited, stopped_by
 from fleet.core.evolve import evolve
 from fleet.core.ids import Sha, SubtaskId
 from fleet.core.incidents import STRATEGIES, Incident, Rate, Rates, rates_of
-from fleet.core.policy import Reviewing
 from fleet.core.standing import OVER, Standing, standings
 from fleet.core.state import RunState
 from fleet.core.stories import stories, story_view
@@ -116,32 +116,6 @@ class Asked:
     about: SubtaskId | None
     question: str
     options: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """What somebody, or the rules, said of a version of the plan."""
-
-    version: int
-    rejected: bool
-    by: str
-    automatic: bool
-    at: float
-    """The time of day, not of work: that is what one asks afterwards."""
-    subtasks: tuple[SubtaskId, ...]
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reviewed:
-    """How the plan was let begin: who was to look at it, by which rules, and what was said."""
-
-    by: Reviewing | None
-    """None: a run from before there were rules."""
-    rules: Sequence[str]
-    words: Sequence[Word]
-    waiting: Mapping[SubtaskId, Sequence[str]]
-    """What waits for a word, and why the rules don't let it pass."""
 
 
 @dataclass
@@ -281,7 +255,7 @@ def _told(
         landed=_landed(state, landed_at),
         open=_open(state, now),
         questions=[Asked(q.id, q.about, q.text, q.options) for q in state.open_questions()],
-        reviewed=_reviewed(state),
+        reviewed=reviewed(state),
         warnings=state.warnings,
         red_base=[check.command for check in state.red_base],
         tried=_tried(state, rates),
@@ -340,15 +314,6 @@ def _why(state: RunState, id_: SubtaskId) -> str:
     if failures:
         return f"{failures[-1].kind}: {failures[-1].summary}"
     return "; ".join(("waits for approval", *stopped_by(state, id_))) if id_ in awaited(state) else ""
-
-
-def _reviewed(state: RunState) -> Reviewed:
-    return Reviewed(
-        by=state.policy.reviewing,
-        rules=in_words(state.policy.rules),
-        words=[Word(r.version, r.rejected, r.by, r.automatic, r.at, r.subtasks, r.why) for r in state.reviews],
-        waiting={id_: stopped_by(state, id_) for id_ in awaited(state)},
-    )
 
 
 def _tried(state: RunState, rates: Rates) -> list[Tried]:

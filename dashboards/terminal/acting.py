@@ -14,8 +14,8 @@ from textual.binding import Binding
 
 from dashboards.reviewing import review_lines
 from dashboards.safe import safe_block
-from dashboards.terminal.dialogs import Ask, Choose, Confirm, Words
-from dashboards.terminal.lines import shown
+from dashboards.terminal.dialogs import Ask, Choose, Confirm, Words, text_width
+from dashboards.terminal.lines import hanging, shown
 from dashboards.terminal.view import View
 from fleet.core import facts as f
 from fleet.core.amend import amendment
@@ -139,8 +139,12 @@ class Acting(Base):
             return
         version, part = state.plan.version, self._part_here(state)
         choices = {"y": "yes" if part is None else "yes, all"} | ({} if part is None else {"o": f"only {part[0]}"})
-        dialog = Choose(f"Let version {version} of the plan begin?", "\n".join(review_lines(state)), choices)
+        dialog = Choose(f"Let version {version} of the plan begin?", self._to_review(state), choices)
         self.push_screen(dialog, lambda key: self._approved(version, part if key == "o" else None) if key else None)
+
+    def _to_review(self, state: RunState, part: tuple[SubtaskId] | None = None) -> str:
+        """What waits, as wide as a dialog; what goes on in a second line stays below where it began."""
+        return "\n".join(hanging(line, text_width(self.size.width)) for line in review_lines(state, part))
 
     def _part_here(self, state: RunState) -> tuple[SubtaskId] | None:
         """The subtask under the cursor, where it waits and others do, too."""
@@ -160,13 +164,13 @@ class Acting(Base):
             self._why_not(state, None)
             return
         choices = {"a": f"all {len(waiting(state))} that wait", "o": f"only {part[0]}"}
-        dialog = Choose("What do you say no to?", "\n".join(review_lines(state)), choices)
+        dialog = Choose("What do you say no to?", self._to_review(state), choices, no="nothing")
         self.push_screen(dialog, lambda key: self._why_not(state, part if key == "o" else None) if key else None)
 
     def _why_not(self, state: RunState, part: tuple[SubtaskId] | None) -> None:
         version = state.plan.version
         title = f"Reject version {version}{_of(part)}: what should be different?"
-        dialog = Ask(title, "\n".join(review_lines(state, part)))
+        dialog = Ask(title, self._to_review(state, part))
         self.push_screen(dialog, lambda reason: self._rejected(version, part, reason))
 
     def _rejected(self, version: int, part: tuple[SubtaskId] | None, reason: str | None) -> None:

@@ -11,17 +11,23 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-BOX = """
+WIDEST = 110
+BOX = f"""
     align: center middle;
-    & > #box {
-        width: 90%; max-width: 110; height: auto; max-height: 90%;
+    & > #box {{
+        width: 90%; max-width: {WIDEST}; height: auto; max-height: 90%;
         border: round $accent; padding: 0 1; background: $surface;
-    }
-    & #title { text-style: bold; color: $accent; }
-    & #text { height: auto; max-height: 20; }
-    & Input { margin-top: 1; border: round $accent; background: $surface; }
-    & #keys { text-style: bold; margin-top: 1; }
+    }}
+    & #title {{ text-style: bold; color: $accent; }}
+    & #text {{ height: auto; max-height: 20; }}
+    & Input {{ margin-top: 1; border: round $accent; background: $surface; }}
+    & #keys {{ text-style: bold; margin-top: 1; }}
 """
+
+
+def text_width(screen: int) -> int:
+    """How many characters stand side by side in a box: without its border, its edges and its scroll bar."""
+    return min(WIDEST, screen * 9 // 10) - 6
 
 
 class Confirm(ModalScreen[bool]):
@@ -54,18 +60,17 @@ class Choose(ModalScreen[str | None]):
     DEFAULT_CSS = f"Choose {{ {BOX} }}"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("n,escape,q", "leave", "No")]
 
-    def __init__(self, title: str, text: str, choices: Mapping[str, str]) -> None:
+    def __init__(self, title: str, text: str, choices: Mapping[str, str], *, no: str = "no") -> None:
         super().__init__()
-        self._title, self._text, self._choices = title, text, choices
+        self._title, self._text, self._choices, self._no = title, text, choices, no
 
     def compose(self) -> ComposeResult:
         with Vertical(id="box"):
             yield Static(Text(self._title), id="title")
             with VerticalScroll(id="text"):
                 yield Static(Text(self._text))
-            yield Static(
-                Text("    ".join((*(f"{key} {word}" for key, word in self._choices.items()), "n no"))), id="keys"
-            )
+            words = [*(f"{key} {word}" for key, word in self._choices.items()), f"n {self._no}"]
+            yield Static(Text("    ".join(words)), id="keys")
 
     def on_key(self, event: events.Key) -> None:
         if event.character in self._choices:

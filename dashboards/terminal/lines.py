@@ -3,6 +3,7 @@
 Knows neither Textual nor markup of any kind; what comes from outside was made safe before it gets here.
 """
 
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -82,6 +83,12 @@ def wrapped(text: str, width: int) -> list[str]:
         else:
             line = f"{line} {word}".strip()
     return [*lines, line]
+
+
+def hanging(line: str, width: int) -> str:
+    """A line of text, what goes on below it set in a little further than it began."""
+    lead = line[: len(line) - len(line.lstrip())]
+    return "\n".join(textwrap.wrap(line, max(20, width), subsequent_indent=f"{lead}  "))
 
 
 @dataclass(frozen=True, slots=True)

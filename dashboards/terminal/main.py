@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fleet.core.state import RunState
 
 ROOMY = 100  # cells, from which on the tabs have room for numbers
+REVIEW = (Button("A", "approve", "warn"), Button("X", "reject", "warn"), Button("E", "edit plan", "warn"))
 PAGES = ("runs", "overview", "agents", "plan", "landing", "incidents", "events")
 
 
@@ -82,7 +83,7 @@ class Main(View):
         replayed = self.fleet.replay is not None
         first = [
             *([Button("a", "answer", "warn")] if "q" in asked else []),
-            *([Button("A", "approve", "warn"), Button("E", "edit plan", "warn")] if "approve" in asked else []),
+            *(REVIEW if "approve" in asked else []),
             *([Button("R", "resume", "warn")] if "resume" in asked else []),
         ]
         playing = [Button("Space", "pause"), Button(".", "step"), Button("+", "faster"), Button("-", "slower")]

@@ -234,8 +234,8 @@ def _code(ending: Ending | int | None) -> int:
     return ending if isinstance(ending, int) else EXIT[ending]
 
 
-def _staffed(fleet: Fleet, state: RunState) -> None:
-    """Raises `UsageError` where what is left to do names workers that are not configured here."""
+def _staffed(fleet: Fleet, state: RunState) -> Fleet:
+    """Itself; raises `UsageError` where what is left to do names workers that are not configured here."""
     from fleet.core.plan import PLANNER
 
     left = {spec.worker for spec in state.plan.subtasks if not state.subtasks[spec.id].closed} - {PLANNER}
@@ -245,6 +245,7 @@ def _staffed(fleet: Fleet, state: RunState) -> None:
             f"what is left of {state.run} needs the worker {', '.join(missing)}, which is not configured here; "
             f"if it was begun with --config FILE, go on with that: fleet resume {state.run} --config FILE"
         )
+    return fleet
 
 
 def resume(
@@ -307,8 +308,7 @@ def resume(
             raise UsageError(problem)
     flags = {"box.sandbox": sandbox or state.sandbox, "metrics.listen": metrics}
     flags["models.base_url"] = base_url or state.base_url
-    fleet = Fleet(configuration(Folder(state.repository), config, flags), current())
-    _staffed(fleet, state)
+    fleet = _staffed(Fleet(configuration(Folder(state.repository), config, flags), current()), state)
     fleet.api_key()
     with Journal(folder.journal) as journal:
         for request in requests:

@@ -31,7 +31,7 @@ def test_a_first_plan_is_shown_whole_with_what_it_may_do_and_what_it_may_cost() 
         "                         check: check b",
         "                         risk low, worker writer, may change src/**, 10 min, $0.50",
         "                         goal: Build b.",
-        "Risk: 2 low; of the whole: low",
+        "Risk: 2 low",
         "Time: 20 minutes of work, 20 on the longest chain",
         "Cost: $1.00",
         "Waits for approval: 2 of 2 subtasks; nothing begins before.",

@@ -172,6 +172,7 @@ async def test_a_plan_is_rejected_with_a_reason_and_not_without() -> None:
     told = waiting_for_ada("a", "b needs a")
     app = app_of(told)
     async with app.run_test(size=(120, 40)) as pilot:
+        assert "A approve  X reject  E edit plan" in rows(app)[-1]
         await pilot.press("X")
         assert "Reject version 0: what should be different?" in screen(app)
         assert "check: check b" in screen(app)
