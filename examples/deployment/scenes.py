@@ -195,7 +195,7 @@ def reject() -> None:
     with staged() as stage, stage.planner(window) as planner, stage.going("reject", planner) as going:
         _shown(stage, "reject")
         stage.told("reject", "reject", "-m", NOT_NOW)
-        stage.wait("reject", lambda status: status.get("plan_version"), "the planner's revision")
+        stage.wait("reject", lambda status: status.get("plan_version") == 2, "the planner's revision")  # noqa: PLR2004
         expect((stage.fleet.status("reject") or {}).get("attempts") == 0, "no step of the rejected plan ran")
         expect(stage.untouched(), "the cluster is as it was")
         stage.told("approve", "reject")

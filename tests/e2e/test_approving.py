@@ -72,7 +72,7 @@ def test_by_the_rules_a_risky_step_waits_while_the_rest_goes_on(
         assert trace[1] == ["one", "three"]
         stage.fleet("status", RUN).ended(0).says("two (its risk is high) waits for it", f"fleet approve {RUN}")
         assert stage.status(RUN)["state"] == "awaiting approval"
-        stage.fleet("approve", RUN).ended(0).says("waits: its risk is high", "plan version 0 approved")
+        stage.fleet("approve", RUN).ended(0).says("waits: its risk is high", "plan version 1 approved")
         said = going.done().ended(0).says("approved by the review rules (one, three)", "approved by")
         said.says(f"WAITS for your approval: two (its risk is high)  →  fleet approve {RUN}")
     assert trace[1] == ["one", "three", "two"]
