@@ -24,6 +24,7 @@ MODELS: Mapping[str, Path] = MappingProxyType(
     {
         "tutorial": TUTORIAL / "model.json",
         "recovering": Path(__file__).parent / "recovering.json",
+        "reviewing": Path(__file__).parent / "reviewing.json",
     }
 )
 DOCUMENTS = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md")))
