@@ -63,7 +63,8 @@ def fetch_files(behaviour: Fetch, request: Request) -> Say:
     if fetched is not None:
         refused = [result.text[-EVIDENCE:] for result in fetched.results if result.is_error]
         if refused:
-            return report_failed(request, "tool", "\n".join(refused))
+            said = refused[0].strip().rpartition("\n")[2]
+            return report_failed(request, "tool", "\n".join(refused), because=said)
         return report_done(request, behaviour, dict.fromkeys(behaviour.files, ""))
     calls = (
         call("fetch", index, "fetch", {"url": url, "path": path})
@@ -87,11 +88,13 @@ def report_done(request: Request, behaviour: Reading, files: Mapping[str, str]) 
     return Say((call("report", 0, "report", given),))
 
 
-def report_failed(request: Request, kind: str, message: str, *, recommendations: Sequence[str] = ()) -> Say:
+def report_failed(
+    request: Request, kind: str, message: str, *, because: str = "", recommendations: Sequence[str] = ()
+) -> Say:
     title = str(request.subtask.get("title") or request.subtask.get("id") or "The subtask")
     given: dict[str, JsonValue] = {
         "status": "failed",
-        "summary": f"{title}: not done.",
+        "summary": f"{title}: not done{f': {because}' if because else '.'}",
         "error": {"kind": kind, "message": message},
     }
     if recommendations:

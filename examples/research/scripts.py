@@ -133,7 +133,7 @@ COMPETITION: Json = {
             {
                 "when": {"failed": "step-3"},
                 "revision": revised(
-                    "A publishes no prices ({evidence}). What step 1 found has to do; B's page has to carry more.",
+                    "A publishes no prices. What step 1 found has to do; B's page has to carry more.",
                     drop=[{"id": "step-3", "why": "page not found: A publishes no prices"}],
                     revise=[
                         {"id": "step-4", "depends_on": ["step-2"]},

@@ -12,4 +12,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "research" / "research.py"
 
 @pytest.mark.parametrize("scene", ["question", "competitors"])
 def test_each_scene_comes_out_as_it_is_told(scene: str, stage: Stage) -> None:
-    stage.run([sys.executable, str(EXAMPLE), scene]).ended(0).says("✔", "simulated model")
+    said = stage.run([sys.executable, str(EXAMPLE), scene]).ended(0).says("✔", "simulated model")
+    said.says(
+        {"question": "only with a contract", "competitors": "Read A's pricing page: not done: page not found"}[scene]
+    )
