@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from dashboards.reviewing import value_lines
 from dashboards.safe import safe, safe_block
 
 PRINTED = 6  # lines of what a check printed; --json and its log have more
@@ -19,6 +20,7 @@ def _lines(view: dict[str, Any]) -> Iterator[str]:
     tip = f" to {view['tip'][:12]}" if view["tip"] else ""
     yield f"{safe(view['run'])}{simulated}"
     yield f"  epic     {safe(view['epic'], limit=SENTENCE)}"
+    yield from (f"  set      {line.removeprefix('Set: ')}" for line in value_lines(view["plan_values"]))
     yield f"  branch   {safe(view['result_branch'])}, from {safe(view['base_name'])} {view['base'][:12]}{tip}"
     yield f"  review   {_review(view['review'])}"
     for commit in view["commits"]:

@@ -52,10 +52,11 @@ def brought(fleet: Fleet, given: str, sets: list[str] | None, repo: Path) -> Bro
 
 def meant(given: str, repo: Path) -> Path | RunFolder:
     """The file or the run. Raises `UsageError` where it may be both, or is neither."""
+    from fleet.epic import PLAN_FILES
     from fleet.folders import all_runs, find_run
     from fleet.library import looks_like_a_file
 
-    if given.startswith(RUN) and not Path(given).is_file():
+    if given.startswith(RUN) and not given.endswith(PLAN_FILES):
         return find_run(state_dir(), given)
     library = shelves(repo)
     if looks_like_a_file(given):

@@ -20,6 +20,7 @@ def audit_view(audit: Audit) -> dict[str, Any]:
         "result_branch": state.result_branch,
         "tip": audit.branch.tip,
         "simulated": state.simulated,
+        "plan_values": dict(state.values),
         "ending": state.ending,
         "review": {"by": state.policy.reviewing, "rules": state.policy.rules.model_dump(mode="json")},
         "holds": audit.holds,

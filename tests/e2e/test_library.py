@@ -49,7 +49,7 @@ def test_a_plan_of_the_library_runs_by_its_name_with_values_and_is_reviewed_like
     state = stage.folder("r").state()
     assert state.spec("one").title == f"Write {HOSTILE}"
     assert landed(repository, "r") == ["one"]
-    stage.fleet("audit", "r", at=repository).ended(0)
+    stage.fleet("audit", "r", at=repository).ended(0).says(f"set      what = {HOSTILE}")
 
 
 def test_what_worked_is_saved_and_runs_again(stage: Stage, repository: Path, model: Serve) -> None:

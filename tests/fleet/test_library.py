@@ -253,6 +253,7 @@ def test_a_plan_and_a_run_of_one_name_are_told_apart(done: RunFolder, release: P
     says("save", release, done.run)
     assert "is a plan and a run" in refuses("show", done.run)
     assert "the epic" in says("show", f"fleet/{done.run}")
+    assert "fleet/plan.toml: cannot be read" in refuses("show", "fleet/plan.toml")
     assert "filled in when it began" in refuses("show", f"fleet/{done.run}", "--set", "version=1")
 
 
