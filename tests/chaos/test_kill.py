@@ -25,7 +25,9 @@ def test_a_kill_at_any_named_point_changes_nothing_in_the_end() -> None:
 
 
 def test_runs_that_are_killed_again_and_again_get_there() -> None:
-    assert harness("tests.chaos.kill", "seeds", "--seeds", "50", "--jobs", "2").count(", 0 violations") == 3
+    """Fifty: most of them of the scenario that takes a third of the lives of the others."""
+    assert harness("tests.chaos.kill", "seeds", "plain", "--seeds", "30").count(", 0 violations") == 1
+    assert harness("tests.chaos.kill", "seeds", "trouble", "clash", "--seeds", "20", "--jobs", "2").count(", 0 v") == 2
 
 
 def test_what_is_damaged_after_a_kill_is_mended_or_done_again_and_nobody_is_asked() -> None:
