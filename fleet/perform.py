@@ -4,6 +4,7 @@ Every effect can be asked for twice, because a crash may come between it and its
 integration branch) tell what an earlier life of the same effect achieved.
 """
 
+import errno
 import traceback
 from dataclasses import replace
 from typing import assert_never
@@ -35,6 +36,7 @@ from fleet.world import World
 
 CLASH_LIMIT, PATCH_LIMIT = 3_000, 2_900  # characters of a conflict's evidence, and of the change it is about
 TRIES = 4
+SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})  # descriptors, memory, processes
 TRACE = 4_000  # characters of a bug's trace
 TRY_AGAIN_S = 0.5
 
@@ -329,6 +331,12 @@ class Performer:
 
 
 def crash(bug: Exception) -> f.Failure:
-    """A bug of ours as a fact: the fleet outlives it, the trace is kept."""
+    """A bug of ours as a fact, or a machine that has no more to give: the fleet outlives it, the trace is kept."""
     trace = "".join(traceback.format_exception(bug))
-    return f.Failure(kind="crash", summary=f"{type(bug).__name__}: {bug}", evidence=trace[-TRACE:])
+    while isinstance(bug, ExceptionGroup) and len(bug.exceptions) == 1:  # its tasks say nothing of what went wrong
+        bug = bug.exceptions[0]
+    if isinstance(bug, Broken):
+        return bug.failure
+    scarce = isinstance(bug, OSError) and bug.errno in SCARCE
+    kind: f.FailureKind = "infrastructure" if scarce else "crash"
+    return f.Failure(kind=kind, summary=f"{type(bug).__name__}: {bug}", evidence=trace[-TRACE:])

@@ -22,6 +22,8 @@ SUBTASKS = 6
 STOPPED_S = 6.0  # longer than a silent call is waited for
 GASPS, AWAKE_S, ASLEEP_S = 15, 0.1, 0.9
 WITHOUT_S = 3.0
+PATIENT = {"FLEET_LIMITS_BACKOFF_FIRST_S": "0.5", "FLEET_LIMITS_BACKOFF_CAP_S": "4"}
+"""Seconds of the machine's are not hurried: all retries together take longer than what happens to it, as they do."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,13 @@ def weathered(kind: str, number: int, folder: Path, seed: int) -> Weathered:
     played = [
         Episode(NOTHING, (subtask(name, depends_on=needs[name]),), {name: [solve(name)]}, pace_s=0.3) for name in names
     ]
-    run = play(folder / f"world-{list(WORLD).index(kind)}-{number}", played, meanwhile=happens, longest_s=LONGEST_S)
+    run = play(
+        folder / f"world-{list(WORLD).index(kind)}-{number}",
+        played,
+        more=PATIENT,
+        meanwhile=happens,
+        longest_s=LONGEST_S,
+    )
     return _told(kind, run)
 
 

@@ -1,5 +1,6 @@
 """Doing: what each effect records, and what an earlier life of it left behind. The world is in memory."""
 
+import errno
 from contextlib import suppress
 
 import pytest
@@ -70,6 +71,19 @@ async def test_a_bug_in_one_worker_becomes_a_fact_and_the_others_live() -> None:
     assert failure is not None
     assert "in works" in failure.evidence
     assert fleet.worker.tried() == {"a": 2, "b": 1}
+
+
+async def test_a_machine_that_is_out_of_descriptors_is_no_bug_however_deep_it_shows() -> None:
+    def works(brief: WorkerBrief) -> f.Report:
+        if brief.attempt == 1:
+            raise ExceptionGroup("tasks", [ExceptionGroup("tasks", [OSError(errno.EMFILE, "Too many open files")])])
+        return DONE
+
+    state = await FakeFleet(plan_of("a"), worker=FakeWorker(works)).run()
+    assert (state.ending, failures(state, "a")) == (
+        "landed",
+        [("infrastructure", f"OSError: [Errno {errno.EMFILE}] Too many open files")],
+    )
 
 
 @pytest.mark.usefixtures("impatient")
