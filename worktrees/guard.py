@@ -62,9 +62,8 @@ class Guard:
     async def watch(self) -> None:
         """Look again and again. Returns when the box was ended."""
         await sleep(TICK_S)
-        pid = self.init()
-        if pid is None:
-            return
+        while (pid := self.init()) is None:  # noqa: ASYNC110 - on a busy machine making the box takes longer
+            await sleep(TICK_S)
         try:
             pidfd = os.pidfd_open(pid)
         except OSError:  # it is over

@@ -1,14 +1,17 @@
 """What all of a box take together is bounded, and what a command may fairly take is left alone."""
 
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import pytest
+from anyio import fail_after
 
 from fleet.ports import CommandResult
 from tests.worktrees.conftest import OpenBench, make_repository, python_shown
+from worktrees.guard import Guard
 from worktrees.settings import MIB, BoxLimits, LeaseKind
 
 GREEDY = {
@@ -71,3 +74,12 @@ async def test_a_repository_that_is_larger_than_the_share_is_no_greed(open_bench
     script = "mkdir many; seq -f many/%g 40 | xargs touch; sleep 3; echo done"
     result = await ran(open_bench, script, replace(SMALL, disk_files=100), large)
     assert result.output == "done\n"
+
+
+async def test_a_box_that_takes_long_to_be_made_is_guarded_all_the_same(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "600"]) as box:  # noqa: ASYNC220 - it starts at once
+        asked = iter([None, None, box.pid])
+        guard = Guard(replace(SMALL, free_bytes=1 << 60), lambda: next(asked), (tmp_path,), False)
+        with fail_after(20):
+            await guard.watch()
+    assert "are left on it" in guard.verdict
