@@ -96,7 +96,8 @@ def check(plan: Given, sets: Sets = None, repo: Repo = HERE, as_json: AsJson = F
     if as_json:
         show_json({"ok": True, "warnings": list(noticed), "values": dict(found.values)})
     else:
-        show([f"{plan} holds together, with {len(noticed)} warnings", *noticed_lines(noticed)])
+        many = f"{len(noticed)} warning{'s' * (len(noticed) != 1)}"
+        show([f"{plan} holds together, with {many}", *noticed_lines(noticed)])
 
 
 def diff(old: Given, new: Other, sets: Sets = None, repo: Repo = HERE, as_json: AsJson = False) -> None:
