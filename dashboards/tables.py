@@ -133,7 +133,8 @@ def _attempt_lines(attempt: dict[str, Any]) -> list[str]:
         end = "done, no file changed" if attempt["unchanged"] else f"landed as {safe(attempt['landed'][:7])}"
         end += "" if attempt["tested"] else ", tested with what landed on it"
     who = f"{safe(attempt['worker'])} ({safe(attempt['model'])})"
-    spent = f"{attempt['turns']} turn{'s' * (attempt['turns'] != 1)}  {duration(attempt['seconds'])}  {money(attempt['cost_dollars'])}"
+    turns = f"{attempt['turns']} turn{'s' * (attempt['turns'] != 1)}"
+    spent = f"{turns}  {duration(attempt['seconds'])}  {money(attempt['cost_dollars'])}"
     lines = [f"Attempt {attempt['number']}  {who}  {attempt['strategy']}  {spent}  {end}"]
     if attempt["guidance"]:
         lines.append(f"  guidance  {safe(attempt['guidance'], limit=300)}")
