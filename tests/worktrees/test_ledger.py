@@ -96,7 +96,7 @@ async def test_what_was_reverted_is_told_and_what_was_put_back_is_not(repository
     assert told.reverted == {gone}
     view = account_view(told)
     assert (view["reverted"], view["reverted_share"]) == (1, 0.5)
-    assert "reverted later: 1 (50%)" in commits_lines(view)[-1]
+    assert "reverted later: 50% (1 of 2)" in commits_lines(view)[-1]
 
 
 async def test_a_merge_that_is_reverted_takes_back_what_it_brought(repository: Path) -> None:
