@@ -8,9 +8,9 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+
+from examples.loopback import Answering, on_loopback
 
 OLD, USERS = "v2.1.3", ("ada", "bob", "eve")
 COLOURS = ("blue", "green")
@@ -112,23 +112,14 @@ def served(cluster: Cluster) -> Iterator[str]:
         for verb in (cluster.smoke, cluster.backup, cluster.restore, cluster.install, cluster.migrate, cluster.switch)
     }
 
-    class Interface(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+    class Interface(Answering):
+        def do_POST(self) -> None:  # noqa: N802 - its name in the library
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
             try:
                 code, said = 200, json.dumps(verbs[self.path](**body))
             except No as no:
                 code, said = 409, str(no)
-            data = said.encode()
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            self.answer(code, said)
 
-        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - its name in the library
-            """The fleet tells what was done."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Interface) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with on_loopback(Interface) as address:
+        yield f"http://{address}"

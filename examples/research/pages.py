@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+
+from examples.loopback import Answering, on_loopback
 
 PAGES = {
     "/rain.json": '{"north": [10, 20, 30], "south": [5, 5, 5]}\n',
@@ -23,30 +23,17 @@ def served() -> Iterator[str]:
     """The host and port of the pages, for as long as the block lasts."""
     asked: Counter[str] = Counter()
 
-    class Interface(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Interface(Answering):
+        def do_GET(self) -> None:  # noqa: N802 - its name in the library
             asked[self.path] += 1
             if asked[self.path] <= BUSY.get(self.path, 0):
-                self._answer(503, "too much to do; come back later\n")
+                self.answer(503, "too much to do; come back later\n")
             elif self.path in CLOSED:
-                self._answer(401, f"{CLOSED[self.path]}\n")
+                self.answer(401, f"{CLOSED[self.path]}\n")
             elif self.path in PAGES:
-                self._answer(200, PAGES[self.path])
+                self.answer(200, PAGES[self.path])
             else:
-                self._answer(404, "page not found\n")
+                self.answer(404, "page not found\n")
 
-        def _answer(self, status: int, text: str) -> None:
-            data = text.encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "text/plain; charset=utf-8")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - its name in the library
-            """The fleet tells what was asked for."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Interface) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with on_loopback(Interface) as address:
+        yield address
