@@ -24,11 +24,12 @@ from agents.settings import MindSettings
 from agents.simulated.script import parse_script
 from agents.simulated.server import serve
 from agents.transcripts import Transcripts
-from fleet.core.facts import Failure, Report, ServiceCondition
+from fleet.core.facts import Report
 from fleet.core.plan import Criterion, Subtask
-from fleet.core.usage import Cost, Usage
+from fleet.core.usage import Usage
 from fleet.notes import layout
-from fleet.ports import NO_EXTRAS, CommandResult, Extras, ModelUse, ServiceNews, Worker, WorkerBrief
+from fleet.ports import NO_EXTRAS, CommandResult, Extras, ModelUse, Worker, WorkerBrief
+from tests.benchmarks.meters import Open
 from tests.benchmarks.side_by_side import HEAD, Figure, name_of, room, say
 
 ATTEMPTS = 100
@@ -67,37 +68,16 @@ class Paper:
 
 
 @dataclass
-class Count:
+class Count(Open):
     """A meter that adds up, over all attempts."""
 
     usage: Usage = Usage()
     calls: Counter[str] = field(default_factory=Counter)
 
-    def may_call(self) -> bool:
-        return True
-
-    async def reserve(self, model: str, cost: Cost) -> Failure | None:
-        """There is no limit."""
-
     async def used(self, use: ModelUse) -> None:
         self.usage += use.usage
         self.calls["all"] += 1
         self.calls["nothing read"] += use.turn == 1 and not use.usage.cache_read and bool(use.usage.cache_write)
-
-    def release(self, *, lost: bool = False) -> None:
-        del lost
-
-    def waits_for(self, condition: ServiceCondition) -> bool:
-        return bool(condition)
-
-    def words(self) -> int:
-        return 0
-
-    def may_wait(self) -> bool:
-        return True
-
-    async def noticed(self, news: ServiceNews) -> None:
-        """Nothing is wrong here."""
 
     @property
     def share(self) -> float:

@@ -60,7 +60,7 @@ async def ours(url: str, conversations: int, turns: int) -> dict[str, float]:
     from agents.tools.tool import Said  # noqa: PLC0415
     from agents.transcripts import Transcripts  # noqa: PLC0415
     from fleet.collector import settle  # noqa: PLC0415
-    from tests.benchmarks.storm import Open  # noqa: PLC0415
+    from tests.benchmarks.meters import Open  # noqa: PLC0415
 
     class Look:
         """Says the same, whatever it is asked."""

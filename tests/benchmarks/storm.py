@@ -24,9 +24,7 @@ from agents.models.answer import Answer, CallFault, Model, Request
 from agents.models.calls import Caller, Patience
 from agents.models.claude import Line, open_claude
 from agents.transcripts import Transcript
-from fleet.core.facts import Failure, ServiceCondition
-from fleet.core.usage import Cost
-from fleet.ports import ModelUse, ServiceNews
+from tests.benchmarks.meters import Open
 from tests.benchmarks.side_by_side import HEAD, Figure, say
 
 WORKERS = 100
@@ -34,34 +32,6 @@ A_SECOND = 60  # calls that the limit grants
 PATIENCE = Patience(retries=4, backoff_first_s=1, backoff_cap_s=60, retry_after_cap_s=60, pause_s=2)
 TOOL = {"name": "report", "description": "Report.", "input_schema": {"type": "object"}}
 ATTEMPTED, PROCEEDS = 1.2, 0.90
-
-
-class Open:
-    """A meter without limits, of a run that was answered before."""
-
-    def may_call(self) -> bool:
-        return True
-
-    async def reserve(self, model: str, cost: Cost) -> Failure | None:
-        """There is no limit."""
-
-    def release(self, *, lost: bool = False) -> None:
-        del lost
-
-    async def used(self, use: ModelUse) -> None:
-        """Nobody counts here."""
-
-    def waits_for(self, condition: ServiceCondition) -> bool:
-        return bool(condition)
-
-    def words(self) -> int:
-        return 0
-
-    def may_wait(self) -> bool:
-        return True
-
-    async def noticed(self, news: ServiceNews) -> None:
-        """Nobody reads here."""
 
 
 @dataclass(frozen=True)
