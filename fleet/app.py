@@ -19,7 +19,7 @@ from agents.minds import open_minds
 from agents.models.prices import Price
 from agents.settings import MindSettings, WorkerSettings
 from fleet import __version__
-from fleet.checking import Gate
+from fleet.checking import LEAST_SLOTS, Gate
 from fleet.clock import SystemClock
 from fleet.collector import settle
 from fleet.config import Loaded, user_file_path
@@ -274,15 +274,13 @@ class Fleet:
     def _gate(self) -> Gate:
         checks = self.config.checks
         whole = Criterion(
-            criterion="the project's gate",
-            run=checks.gate,
-            timeout_s=checks.gate_timeout_s,
-            fails_before=False,
+            criterion="the project's gate", run=checks.gate, timeout_s=checks.gate_timeout_s, fails_before=False
         )
         return Gate(
             criteria=(whole,) if checks.gate.strip() else (),
             named=dict(checks.named),
             reruns=checks.reruns,
+            slots=max(LEAST_SLOTS, checks.slots_on(os.cpu_count() or 1)),
             expected_tests=checks.expected_tests,
         )
 

@@ -5,7 +5,6 @@ red check is run again on a fresh checkout; if it passes then it is flaky, which
 (docs/decisions/0021).
 """
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +38,7 @@ class Gate:
     """Commands by the name plans give them."""
     reruns: int = 1
     """How often a red check is run again before it is believed."""
-    slots: int = field(default_factory=lambda: max(LEAST_SLOTS, os.cpu_count() or 1))
+    slots: int = LEAST_SLOTS
     """How many checkouts of bases may be asked side by side."""
     expected_tests: bool = True
     """Whether a runner that can say which tests it ran has to."""

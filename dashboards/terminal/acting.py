@@ -23,6 +23,7 @@ from fleet.core.approval import awaits_approval, waiting
 from fleet.core.ids import SubtaskId
 from fleet.core.plan import Plan
 from fleet.core.requests import Request, accept
+from fleet.core.standing import gone
 from fleet.core.state import Question, RunState
 
 if TYPE_CHECKING:
@@ -197,8 +198,7 @@ class Acting(Base):
         if isinstance(edited, str):
             self.push_screen(Words("The plan was not changed", safe_block(edited)))
             return
-        gone = [id_ for id_, subtask in state.subtasks.items() if subtask.parts or subtask.dropped is not None]
-        made = amendment(state.plan, edited, why=f"edited by {self.user}", gone=gone)
+        made = amendment(state.plan, edited, why=f"edited by {self.user}", gone=gone(state))
         if isinstance(made, str):
             self.push_screen(Words("The plan was not changed", safe_block(made)))
         elif not made.changes_plan:
