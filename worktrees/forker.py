@@ -4,6 +4,8 @@ Run by its path, with nothing imported that is ours, because what forks should b
 needs by system calls and becomes bubblewrap; that saves four programs a box. It is a child of the manager, not of this
 process, so that the manager waits for it as for any other. Ends when the manager closes the other end, or is gone.
 
+Bubblewrap reads the list of all mounts two dozen times a box, so what no box is shown is not mounted in here.
+
 An order is a message of one byte, with descriptors: the first is a file that says what to start, the others are what
 it is started with, to be had under the numbers that the order names. The answer is a process id.
 """
@@ -17,7 +19,9 @@ import socket
 import sys
 
 CLONE = {"x86_64": 56, "aarch64": 220}  # the number of the system call
-CLONE_PARENT, CLONE_NEWNS = 0x8000, 0x20000
+CLONE_PARENT, CLONE_NEWNS, CLONE_NEWUSER = 0x8000, 0x20000, 0x10000000
+MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 0x1, 0x20, 0x1000, 0x4000, 0x80000
+MNT_DETACH = 2
 MOST_FDS = 200
 LONGEST = 64 * 1024 * 1024
 
@@ -27,6 +31,7 @@ def main(control: socket.socket) -> None:
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)  # Python ignores them, and what it becomes would, too
     system = ctypes.PyDLL(None, use_errno=True)  # keeps the interpreter's lock: a fork would wait for it for ever
+    move_in(system)
     clone = CLONE[os.uname().machine]
     while True:
         said, fds, _, _ = socket.recv_fds(control, 1, MOST_FDS)
@@ -38,6 +43,31 @@ def main(control: socket.socket) -> None:
         for fd in fds:
             os.close(fd)
         control.send(str(pid).encode())
+
+
+def move_in(system: ctypes.PyDLL) -> None:
+    """Into namespaces where mounting takes no rights. What the machine mounts later is seen here, too."""
+    user, group = os.geteuid(), os.getegid()
+    closed = user != 0  # devices of the machine: only root owns them, and could change their modes
+    if user == 0 and system.unshare(CLONE_NEWNS) == 0:  # root of a container may not
+        check(system.mount(None, b"/", None, MS_REC | MS_SLAVE, None), "mount")
+        system.umount2(b"/sys", MNT_DETACH)
+        closed = os.path.ismount("/dev") and read_only(system, "/dev")
+    check(system.unshare(CLONE_NEWUSER | CLONE_NEWNS), "unshare")
+    for name, line in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
+        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:  # noqa: PTH123 - pathlib is not imported here
+            file.write(line)
+    check(system.mount(None, b"/", None, MS_REC | MS_SLAVE, None), "mount")
+    if not closed:
+        check(system.mount(b"/dev", b"/dev", None, MS_BIND | MS_REC, None), "mount")
+        if not read_only(system, "/dev"):
+            raise OSError(ctypes.get_errno(), "the devices can't be closed")
+
+
+def read_only(system: ctypes.PyDLL, path: str) -> bool:
+    """Whether a mount could be made so; it keeps the other restrictions that it has."""
+    kept = os.statvfs(path).f_flag & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC)
+    return bool(system.mount(None, path.encode(), None, MS_REMOUNT | MS_BIND | MS_RDONLY | kept, None) == 0)
 
 
 def become(system: ctypes.PyDLL, fds: list[int]) -> None:

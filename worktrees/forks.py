@@ -18,7 +18,7 @@ from anyio import CancelScope, Lock, move_on_after, wait_readable
 
 from worktrees import forker
 from worktrees.marks import MARK, Manager
-from worktrees.mount import VIEW, ready
+from worktrees.mount import VIEW
 from worktrees.process import Launch, memory_file
 
 ANSWER_S = 30.0  # how long a fork may take, on a machine that is starved
@@ -91,7 +91,7 @@ class Forks:
         env = {"PATH": os.environ.get("PATH", os.defpath), MARK: self.manager.mark("forker")}
         with theirs:
             self._process = subprocess.Popen(
-                (*ready(), *program),
+                program,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -81,12 +81,6 @@ def mounted(options: str) -> tuple[str, ...]:
     return (*_first(MOUNT, *_closing()), options, VIEW)
 
 
-def ready() -> tuple[str, ...]:
-    """What to put before a program that mounts overlays itself, for many commands. It sees what the machine mounts."""
-    steps = " && ".join((*_closing(), THEN))
-    return (UNSHARE, "--propagation", "slave", *NAMESPACE, found("sh") or "sh", "-c", steps, "sh")
-
-
 def devices_closed() -> tuple[str, ...]:
     """What to put before a command of root's so that the devices of the machine stay as they are."""
     closing = _closing()
