@@ -26,7 +26,7 @@ from worktrees.marks import MARK, Manager, this_manager
 from worktrees.mount import Overlay, devices_closed, found, mounted
 from worktrees.process import GATE, REFUSED, Finished, Launch, Starter, memory_file, run
 from worktrees.seccomp import filter_program
-from worktrees.series import Answer, Order, run_series, serving
+from worktrees.serving import serving
 from worktrees.settings import MIB, BoxLimits, HandSettings
 from worktrees.surroundings import HOME, SYSTEM_PATH, bare_environment, environment_of, reporting
 
@@ -43,7 +43,7 @@ NAMESPACES = (
 )
 NO_INPUT = "/dev/null"
 ULIMIT_BLOCK = 512  # bytes
-EMPTIED = ("/tmp", "/dev/shm", HOME)  # noqa: S108 - inside; between commands that share a box
+EMPTIED = ("/tmp", "/dev/shm", HOME, "/home", "/run")  # noqa: S108 - inside; between commands that share a box
 Outcome = TypeVar("Outcome")
 
 
@@ -123,9 +123,9 @@ class Box:
                 return await run(launch, timeout_s=timeout_s, cap=cap)
             gated = (*_gate(given, before=_limits(self.settings.limits)), *argv)
             boxed = files.enter_context(_boxed(self.settings, place, gated, environment, report))
-            guard = Guard(self.settings.limits, boxed.init, *_own_folders(place))
+            guard = Guard(self.settings.limits, boxed.init, *own_folders(place))
             async with self._launch(place, boxed, environment[MARK], own, merged=merged, turn=turn) as launch:
-                done = await _guarded(partial(run, launch, timeout_s=timeout_s, cap=cap), guard)
+                done = await guarded(partial(run, launch, timeout_s=timeout_s, cap=cap), guard)
             if not done.timed_out and not guard.verdict and not boxed.reports_exit():
                 said = (done.stderr or done.stdout).decode("utf-8", "replace")[-2000:]
                 raise Broken(Failure(kind="infrastructure", summary="the sandbox could not be started", evidence=said))
@@ -135,29 +135,21 @@ class Box:
         where = "stdout" if merged else "stderr"
         return replace(done, exit_code=-signal.SIGKILL, **{where: getattr(done, where) + note})
 
-    async def series(
-        self,
-        place: Place,
-        orders: Iterable[Order],
-        answer: Answer,
-        *,
-        cap: int,
-        report: Path | None = None,
-        turn: CapacityLimiter | None = None,
-    ) -> None:
-        """Run commands as the shell of this machine would, one after another in one box; see `series.py`.
+    @contextmanager
+    def standing(self, place: Place, report: Path | None) -> Iterator[Launch | None]:
+        """How a box is started that stays, with a shell in it that serves; see `stations.py`.
 
-        None is run where they could reach each other: without a sandbox, or without its filter of system calls.
+        None where commands could reach each other: without a sandbox, or without its filter of system calls.
         """
         if self.settings.sandbox == "none" or not (self.settings.syscall_filter and filter_program()):
+            yield None
             return
         environment = self._environment(place, report)
-        serve = f"{_limits(self.settings.limits)}{serving(EMPTIED)}"
+        kept = (HOME, *((str(self._shown(report)),) if report else ()))
+        serve = f"{_limits(self.settings.limits)}{serving(ROOT, EMPTIED, kept)}"
         argv = ("sh", "-c", serve, "gate", *self.shell("")[:-1])
-        with _boxed(self.settings, place, argv, environment, report) as boxed:
-            guard = Guard(self.settings.limits, boxed.init, *_own_folders(place))
-            async with self._launch(place, boxed, environment[MARK], merged=True, turn=turn) as launch:
-                await _guarded(partial(run_series, launch, orders, answer, cap=cap), guard)
+        with _boxed(self.settings, place, argv, environment, report, forgetful=True) as boxed:
+            yield self._launched(place, boxed, environment[MARK])
 
     def _environment(self, place: Place, report: Path | None) -> dict[str, str]:
         """What a command has around it."""
@@ -180,24 +172,28 @@ class Box:
         turn: CapacityLimiter | None,
     ) -> AsyncIterator[Launch]:
         """How bubblewrap is started, where the worktree has been made ready to be mounted."""
-        async with _mounted(place) as options:
+        async with mounted_for(place) as options:
             before = mounted(options) if options else devices_closed()
-            yield Launch(
-                boxed.command,
-                {"PATH": os.pathsep.join(SYSTEM_PATH), MARK: mark},
-                before,
-                overlay=options,
-                starter=self.starter if before else None,
-                cwd=place.overlay.home if place.overlay else Path("/"),
-                pass_fds=(*boxed.fds, *given),
-                merged=merged,
-                gated=True,
-                init=boxed.init,
-                turn=turn,
-            )
+            launch = self._launched(place, boxed, mark, before)
+            fds = (*launch.pass_fds, *given)
+            starter = self.starter if before else None
+            yield replace(launch, overlay=options, starter=starter, pass_fds=fds, merged=merged, turn=turn)
+
+    def _launched(self, place: Place, boxed: "_Boxed", mark: str, before: tuple[str, ...] = ()) -> Launch:
+        return Launch(
+            boxed.command,
+            {"PATH": os.pathsep.join(SYSTEM_PATH), MARK: mark},
+            before,
+            starter=self.starter,
+            cwd=place.overlay.home if place.overlay else Path("/"),
+            pass_fds=boxed.fds,
+            merged=True,
+            gated=True,
+            init=boxed.init,
+        )
 
 
-async def _guarded(work: Callable[[], Awaitable[Outcome]], guard: Guard) -> Outcome:
+async def guarded(work: Callable[[], Awaitable[Outcome]], guard: Guard) -> Outcome:
     """Do something with a box beside its guard. Raises `Broken`, and not a group of errors, as `work` does."""
     outcome: Outcome | Broken
     async with create_task_group() as beside:
@@ -212,7 +208,7 @@ async def _guarded(work: Callable[[], Awaitable[Outcome]], guard: Guard) -> Outc
     return outcome
 
 
-def _own_folders(place: Place) -> tuple[tuple[Path, ...], bool]:
+def own_folders(place: Place) -> tuple[tuple[Path, ...], bool]:
     """Where a command may leave files on disk, and whether all in there is the tenant's."""
     if place.overlay is not None:
         return (place.overlay.upper.parent,), True
@@ -220,7 +216,7 @@ def _own_folders(place: Place) -> tuple[tuple[Path, ...], bool]:
 
 
 @asynccontextmanager
-async def _mounted(place: Place) -> AsyncIterator[str]:
+async def mounted_for(place: Place) -> AsyncIterator[str]:
     """How the worktree is mounted, where it has to be, and the right to do so."""
     if place.overlay is None:
         yield ""
@@ -265,11 +261,17 @@ def _gate(given: int | None, *, before: str = "") -> tuple[str, ...]:
 
 @contextmanager
 def _boxed(
-    settings: HandSettings, place: Place, argv: Sequence[str], environment: Mapping[str, str], report: Path | None
+    settings: HandSettings,
+    place: Place,
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    report: Path | None,
+    *,
+    forgetful: bool = False,
 ) -> Iterator[_Boxed]:
     with ExitStack() as files:
         decoy = place.decoy
-        refused = (filter_program() if settings.syscall_filter else None) or b""
+        refused = (filter_program(forgetful=forgetful) if settings.syscall_filter else None) or b""
         contents = (PASSWD, GROUP, HOSTS, POINTER if decoy else b"", PROGRAM, decoy.excluded if decoy else b"", refused)
         passwd, group, hosts, pointer, program, excluded, filtered = given = tuple(
             files.enter_context(memory_file(content)) for content in contents

@@ -1,13 +1,15 @@
 """Runs checks in a box at a worktree. Waiting for a turn never counts as a check's time.
 
+Checks that are quick share boxes that stay: what a box costs would be most of what they cost.
+
 What a check printed is kept twice: its end in the journal, where models and people look first, and all of it (within a
 limit) in a log file of its own. The log is raw: it holds whatever a model's program printed.
 """
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import chain, count
 from pathlib import Path
@@ -22,11 +24,13 @@ from worktrees.box import Box, Place
 from worktrees.desk import exit_code
 from worktrees.heard import channel
 from worktrees.process import Finished
-from worktrees.series import Order, fits
+from worktrees.serving import Order
 from worktrees.settings import MIB, HandSettings
+from worktrees.stations import Stations
 
 TAIL = 4_000  # characters kept of a check's output in the journal
 MORE_BOXES = 10  # made ready or taken apart at one time; with 2 slots and quick checks that is half of the time
+QUICK_S = 1.0  # a command that took no longer the last time is given to a box that others used before
 CAP = 2 * MIB  # of what a check printed in its log; the middle is left out
 
 
@@ -44,6 +48,10 @@ class Checker:
     logs: Path | None = None
     listens: bool = True
     """Whether pytest is asked to say which tests it ran."""
+    stations: Stations | None = None
+    """Boxes that stay; none where every command has a box of its own."""
+    took: dict[str, float] = field(default_factory=dict)
+    """Seconds, by command."""
 
     async def run(
         self,
@@ -60,22 +68,29 @@ class Checker:
         again in a box of its own, and that answer counts; unless red ones may be believed.
         """
         runs = list[CheckRun]()
+        single = isinstance(criteria, Sequence) and len(criteria) == 1
 
         def told(run: CheckRun) -> None:
             runs.append(run)
             tell(run)
 
-        alone = isinstance(criteria, Sequence) and len(criteria) == 1
         waiting, over = iter(criteria), False
         while not over:
             async with self.boxes:
                 first = left = next(waiting, None)
-                if first is not None and not alone:
-                    left = await self._together(place, commit, chain([first], waiting), told, believe_red)
+                used = first is not None and self._may_be_used(place, first, believe_red=believe_red)
+                if first is not None and (used or not single):
+                    asked = chain([first], waiting)
+                    left = await self._together(place, commit, asked, told, used=used, believe_red=believe_red)
             over = first is None
             if left is not None:
                 told(await self._alone(place, commit, left))
         return tuple(runs)
+
+    def _may_be_used(self, place: Place, criterion: Criterion, *, believe_red: bool) -> bool:
+        """Whether a box will do that others used before. If it turns out red there it may have to be asked again."""
+        quick = self.took.get(criterion.run or "", QUICK_S + 1) <= QUICK_S
+        return quick and (believe_red or (place.overlay is not None and place.overlay.untouched))
 
     async def _together(
         self,
@@ -83,31 +98,35 @@ class Checker:
         commit: Sha,
         criteria: Iterator[Criterion],
         told: Tell,
+        *,
+        used: bool,
         believe_red: bool,
     ) -> Criterion | None:
         """Run criteria in one box as long as that goes well. The one that was taken last, where it has no answer."""
+        if self.stations is None:
+            return next(criteria)
         taken = list[Criterion]()
         answered = 0
 
         def orders() -> Iterator[Order]:
             while answered == len(taken) and (criterion := next(criteria, None)) is not None:
                 taken.append(criterion)
-                if criterion.run is None or not fits(criterion.run):
+                order = Order(criterion.run or "", criterion.timeout_s, place.environment)
+                if criterion.run is None or not order.fits:
                     return
-                yield Order(criterion.run, criterion.timeout_s)
+                yield order
 
-        async def answer(done: Finished) -> None:
+        async def answer(done: Finished, heard: RanTests | None, first: bool) -> None:
             nonlocal answered
-            run = await self._result(commit, taken[-1], done, made.take() if made is not None else None)
-            if run.passed or believe_red or len(taken) == 1:
+            run = await self._result(commit, taken[-1], done, heard)
+            if run.passed or believe_red or first:
                 answered += 1
                 told(run)
 
-        async with AsyncExitStack() as stack:
-            made = await stack.enter_async_context(channel(place.scratch / "reports")) if self.listens else None
-            report = made.path if made is not None else None
-            await self.box.series(place, orders(), answer, cap=CAP, report=report, turn=self.turns)
-        if not taken:  # there was no box: where none is shared, or none can be made
+        await self.stations.serve(place, orders(), answer, used=used, turn=self.turns)
+        if used and taken and not answered and place.overlay is not None:
+            await place.overlay.renew()  # it is asked again, and finds the worktree as the first one did
+        if not taken:  # there was no such box
             return next(criteria)
         return taken[-1] if answered < len(taken) else None
 
@@ -120,6 +139,7 @@ class Checker:
         return await self._result(commit, criterion, done, heard)
 
     async def _result(self, commit: Sha, criterion: Criterion, done: Finished, heard: RanTests | None) -> CheckRun:
+        self.took[criterion.run or ""] = done.seconds
         run = CheckRun(
             criterion=criterion.criterion,
             command=criterion.run or "",
@@ -148,7 +168,7 @@ class Checker:
         return await self.box.run(place, script, timeout_s=timeout_s, cap=CAP, report=report, turn=self.turns)
 
 
-def checker(box: Box, settings: HandSettings) -> Checker:
+def checker(box: Box, settings: HandSettings, stations: Stations | None = None) -> Checker:
     """As many commands at once as there are slots, and some boxes more."""
     return Checker(
         box,
@@ -156,6 +176,7 @@ def checker(box: Box, settings: HandSettings) -> Checker:
         CapacityLimiter(settings.check_slots + MORE_BOXES),
         settings.check_logs,
         settings.expected_tests,
+        stations,
     )
 
 

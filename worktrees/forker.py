@@ -6,8 +6,9 @@ process, so that the manager waits for it as for any other. Ends when the manage
 
 Bubblewrap reads the list of all mounts two dozen times a box, so what no box is shown is not mounted in here.
 
-An order is a message of one byte, with descriptors: the first is a file that says what to start, the others are what
-it is started with, to be had under the numbers that the order names. The answer is a process id.
+An order is a message of one byte, with descriptors: the first is a file that says more. `!` starts a box: the other
+descriptors are what it is started with, to be had under the numbers that the order names, and the answer is its process
+id. `m` mounts things in here, where boxes that stand already may see them; the answer is 0. Less than 0 is an error.
 """
 
 import ctypes
@@ -16,14 +17,20 @@ import json
 import os
 import signal
 import socket
+import struct
 import sys
 
 CLONE = {"x86_64": 56, "aarch64": 220}  # the number of the system call
 CLONE_PARENT, CLONE_NEWNS, CLONE_NEWUSER = 0x8000, 0x20000, 0x10000000
-MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 0x1, 0x20, 0x1000, 0x4000, 0x80000
+MS_RDONLY, MS_NOSUID, MS_NODEV = 0x1, 0x2, 0x4
+MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE, MS_SHARED = 0x20, 0x1000, 0x4000, 0x80000, 0x100000
 MNT_DETACH = 2
+OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442  # on every machine
+OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC, AT_FDCWD = 0x1, 0x80000, -100
+AT_EMPTY_PATH, FROM_EMPTY_PATH = 0x1000, 0x4
 MOST_FDS = 200
 LONGEST = 64 * 1024 * 1024
+START, ARRANGE = b"!", b"m"
 
 
 def main(control: socket.socket) -> None:
@@ -37,6 +44,10 @@ def main(control: socket.socket) -> None:
         said, fds, _, _ = socket.recv_fds(control, 1, MOST_FDS)
         if not said:
             return
+        if said == ARRANGE:
+            control.send(str(arrange(system, fds[0])).encode())
+            os.close(fds[0])
+            continue
         pid = system.syscall(clone, CLONE_PARENT, 0, 0, 0, 0)
         if pid == 0:
             become(system, fds)
@@ -68,6 +79,50 @@ def read_only(system: ctypes.PyDLL, path: str) -> bool:
     """Whether a mount could be made so; it keeps the other restrictions that it has."""
     kept = os.statvfs(path).f_flag & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC)
     return bool(system.mount(None, path.encode(), None, MS_REMOUNT | MS_BIND | MS_RDONLY | kept, None) == 0)
+
+
+def arrange(system: ctypes.PyDLL, order: int) -> int:
+    """Take the steps of an order; 0, or the error that was in the way."""
+    steps = {"share": share, "overlay": overlay, "show": show, "clear": clear}
+    try:
+        asked = json.loads(os.pread(order, LONGEST, 0))
+        os.chdir(asked["cwd"])
+        for what, *words in asked["steps"]:
+            steps[what](system, *words)
+    except OSError as problem:
+        return -(problem.errno or 1)
+    finally:
+        os.chdir("/")
+    return 0
+
+
+def share(system: ctypes.PyDLL, path: str) -> None:
+    """From now on, what is mounted below a folder is seen by the boxes that have a part of it, too."""
+    check(system.mount(path.encode(), path.encode(), None, MS_BIND, None), "mount")
+    check(system.mount(None, path.encode(), None, MS_SHARED, None), "mount")
+
+
+def overlay(system: ctypes.PyDLL, path: str, options: str) -> None:
+    check(system.mount(b"fleet", path.encode(), b"overlay", MS_NOSUID | MS_NODEV, options.encode()), "mount")
+
+
+def show(system: ctypes.PyDLL, source: str, path: str, closed: bool) -> None:
+    """A file or folder in another place. Its restrictions have to be there before others see it."""
+    fd = system.syscall(OPEN_TREE, AT_FDCWD, source.encode(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
+    check(0 if fd >= 0 else -1, "open_tree")
+    try:
+        restrictions = struct.pack("QQQQ", MS_NOSUID | MS_NODEV | (MS_RDONLY if closed else 0), 0, 0, 0)
+        done = system.syscall(MOUNT_SETATTR, fd, b"", AT_EMPTY_PATH, restrictions, len(restrictions))
+        check(done, "mount_setattr")
+        check(system.syscall(MOVE_MOUNT, fd, b"", AT_FDCWD, path.encode(), FROM_EMPTY_PATH), "move_mount")
+    finally:
+        os.close(fd)
+
+
+def clear(system: ctypes.PyDLL, path: str) -> None:
+    """Take away what was mounted at a place, and on it."""
+    while system.umount2(path.encode(), MNT_DETACH) == 0:
+        pass
 
 
 def become(system: ctypes.PyDLL, fds: list[int]) -> None:

@@ -9,7 +9,7 @@ import platform
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,8 @@ from worktrees.marks import MARK, Manager
 from worktrees.mount import VIEW
 from worktrees.process import Launch, memory_file
 
+Step = tuple[str | bool, ...]
+"""What to do, and with what; `forker.py` knows how."""
 ANSWER_S = 30.0  # how long a fork may take, on a machine that is starved
 
 
@@ -60,26 +62,32 @@ class Forks:
             "view": VIEW,
             "fds": numbers,
         }
-        async with self._turn:
-            if self._given_up:
-                return None
-            with CancelScope(shield=True), memory_file(json.dumps(order).encode()) as written:
-                pid = await self._ask((written, *streams, *launch.pass_fds))
-        if pid is None:
+        pid = await self._carried_out(forker.START, order, (*streams, *launch.pass_fds))
+        if pid is None or pid <= 0:
             self.close()
             self._given_up = True
             return None
         return Fork(pid)
 
-    async def _ask(self, fds: tuple[int, ...]) -> int | None:
-        """Not to be left before the answer is here: nobody would wait for the fork."""
+    async def arrange(self, cwd: Path, *steps: Step) -> bool:
+        """Whether things could be mounted, or taken away, where boxes that stand already see it."""
+        return await self._carried_out(forker.ARRANGE, {"cwd": str(cwd), "steps": steps}) == 0
+
+    async def _carried_out(self, kind: bytes, order: Mapping[str, object], fds: tuple[int, ...] = ()) -> int | None:
+        """What came of an order. Not to be left before the answer is here: nobody would wait for the fork."""
+        async with self._turn:
+            if self._given_up:
+                return None
+            with CancelScope(shield=True), memory_file(json.dumps(order).encode()) as written:
+                return await self._ask(kind, (written, *fds))
+
+    async def _ask(self, kind: bytes, fds: tuple[int, ...]) -> int | None:
         try:
             control = self._control or self._begin()
-            socket.send_fds(control, [b"!"], fds)
+            socket.send_fds(control, [kind], fds)
             with move_on_after(ANSWER_S):
                 await wait_readable(control)
-                pid = int(control.recv(32) or b"-1")
-                return pid if pid > 0 else None
+                return int(control.recv(32) or b"-1")
         except OSError:
             pass
         return None

@@ -73,8 +73,8 @@ class Channel:
         return RanTests(ran=frozenset(ran), passed=frozenset(passed))
 
 
-def _make(folder: Path) -> Channel:
-    """Raises `Broken`."""
+def make_channel(folder: Path) -> Channel:
+    """One that nobody listens to yet. Raises `Broken`."""
     path = folder / f"report-{token_hex(8)}"
     try:
         make_folder(folder)
@@ -89,7 +89,7 @@ def _make(folder: Path) -> Channel:
 @asynccontextmanager
 async def channel(folder: Path) -> AsyncIterator[Channel]:
     """A channel in this folder, listened to as long as the block lasts, and read to its end behind it."""
-    made = _make(folder)
+    made = make_channel(folder)
     failed: Broken | None = None
     try:
         async with create_task_group() as beside:

@@ -15,8 +15,11 @@ from pathlib import Path
 
 from anyio import Lock
 
+from worktrees.wipe import wipe
+
 VIEW = "view"
 UPPER, WORK = "upper", "work"
+SMALL = 500  # files and folders that are removed on the spot
 UNSHARE = "unshare"
 OPTIONS = "userxattr,volatile,index=off,metacopy=off,xino=off"
 NAMESPACE = ("--user", "--map-root-user", "--mount", "--")
@@ -54,6 +57,19 @@ class Overlay:
         os.makedirs(seat)  # noqa: PTH103 - plain names: this is the lease itself
         for name in (UPPER, WORK):
             os.mkdir(f"{seat}/{name}")  # noqa: PTH102
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the tenant has changed nothing yet."""
+        return not os.listdir(f"{self.home}/{self.seat}/{UPPER}")  # noqa: PTH208 - plain names: asked for each check
+
+    async def renew(self) -> None:
+        """Forget all that the tenant changed."""
+        for name in (UPPER, WORK):
+            folder = self.home / self.seat / name
+            if not discard(folder, most=SMALL):
+                await wipe(folder)
+            folder.mkdir()
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[str]:

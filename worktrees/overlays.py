@@ -19,7 +19,7 @@ from worktrees.box import Place
 from worktrees.change import Below
 from worktrees.dress import Dresser
 from worktrees.ground import Ground, Grounds
-from worktrees.mount import VIEW, Overlay, discard
+from worktrees.mount import SMALL, VIEW, Overlay, discard
 from worktrees.settings import HandSettings
 from worktrees.slots import slots_dir
 from worktrees.store import Store
@@ -28,7 +28,6 @@ from worktrees.wardrobe import Wardrobe
 from worktrees.wipe import make_folder, wipe
 
 FOLDER = "overlays"
-SMALL = 500  # files and folders that are removed on the spot
 SWEEP_AT = 32  # larger ones that may wait to be removed
 
 

@@ -131,8 +131,7 @@ async def born(launch: Launch, cap: int, grace_s: float = 0.0) -> AsyncIterator[
 
     Raises `Broken` where it can't be started, or never got to its gate.
     """
-    async with _spawn_limiter():
-        child = await _spawn(launch, cap)
+    child = await start(launch, cap)
     try:
         async with create_task_group() as drains:
             for pipe in child.pipes:
@@ -146,6 +145,12 @@ async def born(launch: Launch, cap: int, grace_s: float = 0.0) -> AsyncIterator[
             child.close()
     if child.late:
         raise Broken(Failure(kind="infrastructure", summary=f"a command did not start within {START_S:g} s"))
+
+
+async def start(launch: Launch, cap: int) -> "Child":
+    """A child that nobody waits for yet. Raises `Broken`."""
+    async with _spawn_limiter():
+        return await _spawn(launch, cap)
 
 
 def _spawn_limiter() -> CapacityLimiter:

@@ -105,6 +105,11 @@ REFUSED = (
         },
     ),
 )
+LASTING = Refused(
+    "It would still be there for the next one, when the process that made it is gone.",
+    {"shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180)},
+    error=errno.ENOSYS,
+)
 NEW_NAMESPACES = 0x7E020080  # every CLONE_NEW… flag
 TERMINAL_INPUT = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C}  # typing into the terminal that one was started from
 SOCKETS = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
@@ -143,8 +148,11 @@ class _Program:
 
 
 @cache
-def filter_program(machine: str | None = None) -> bytes | None:
-    """The filter for a kind of processor, this one unless another is named; None where its calls aren't known."""
+def filter_program(machine: str | None = None, *, forgetful: bool = False) -> bytes | None:
+    """The filter for a kind of processor, this one unless another is named; None where its calls aren't known.
+
+    `forgetful`: nothing may outlast the process that made it, so that a box can be used again.
+    """
     kind = MACHINES.get(machine or platform.machine())
     if kind is None:
         return None
@@ -156,7 +164,7 @@ def filter_program(machine: str | None = None) -> bytes | None:
     if kind.others_from is not None:
         program.add(_AT_LEAST, kind.others_from, otherwise=1)
         program.refuse(errno.ENOSYS)
-    for refused in REFUSED:
+    for refused in (*REFUSED, *((LASTING,) if forgetful else ())):
         for number in sorted(filter(None, (numbers[kind.column] for numbers in refused.calls.values()))):
             program.add(_EQUAL, number, otherwise=1)
             program.refuse(refused.error)

@@ -12,7 +12,7 @@ from fleet.core.facts import Failure, Member
 from fleet.core.ids import RunId, Sha, SubtaskId, attempt_ref
 from fleet.ports import Broken, Change, FleetError, Lease, Merged, Named, Recovered, Repository
 from worktrees.box import Box, Place, require
-from worktrees.checks import Checker, checker
+from worktrees.checks import CAP, MORE_BOXES, Checker, checker
 from worktrees.clean import DIFF_CAP
 from worktrees.commits import pinned_change
 from worktrees.decoy import Decoys
@@ -33,6 +33,7 @@ from worktrees.settings import HandSettings
 from worktrees.slots import Pool, remove_slots, slots_dir
 from worktrees.snapshot import Snapshot
 from worktrees.sparse import cone_of
+from worktrees.stations import Stations
 from worktrees.store import Store, begin_run, open_store, try_lock, unusable
 from worktrees.target import Target
 from worktrees.trial import choose
@@ -139,7 +140,9 @@ async def open_workshop(target: Target, settings: HandSettings, run: RunId, base
             raise FleetError(f"the worktrees of {run} are in use by another process; stop it first")
         await to_thread.run_sync(end_orphans)  # what a killed manager left running could still write
         await _begin(store, run, base)
-        box = Box(settings, starter=starter)
+        box, decoys = Box(settings, starter=starter), Decoys.of(store.git_dir)
+        folder, most = slots_dir(store, run) / "stations", settings.check_slots + MORE_BOXES
+        stations = Stations(box, starter, folder, decoys, CAP, settings.expected_tests, most)
         try:
             chosen = await choose(settings, slots_dir(store, run))
             included = await gather(target, settings.include, slots_dir(store, run) / "included")
@@ -150,15 +153,16 @@ async def open_workshop(target: Target, settings: HandSettings, run: RunId, base
                 pool=Pool(store, run, settings, dresser),
                 overlays=Overlays(store, run, settings, dresser) if chosen.kind == "overlay" else None,
                 box=box,
-                checker=checker(box, settings),
+                checker=checker(box, settings, stations),
                 integrator=StoreIntegrator(store, Person("fleet", settings.email)),
                 publisher=Publisher(store.git, target),
                 turns=CapacityLimiter(settings.box_commands),
-                decoys=Decoys.of(store.git_dir),
+                decoys=decoys,
             )
         finally:
             try:
                 with CancelScope(shield=True), move_on_after(settings.cleanup_s):
+                    await stations.close()
                     await remove_slots(store, run)
             finally:
                 await store.close()

@@ -8,7 +8,7 @@ import pytest
 from fleet.core.facts import CheckRun
 from fleet.core.plan import Criterion
 from tests.worktrees.conftest import Bench, OpenBench
-from worktrees.series import LONGEST
+from worktrees.serving import LONGEST
 
 WHERE = "readlink /proc/self/ns/pid"  # names the box
 

@@ -1,0 +1,100 @@
+"""A shell that stays at the gate of a box, and runs one command after another at the manager's word.
+
+It says how each ended, after it has killed whatever is left of it and emptied the places where it may have left files.
+All run as one user: what keeps commands from the shell is the filter of system calls and a `/proc` that is read-only.
+They can end the shell, and with it the box; then nobody has an answer from it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+
+from anyio import CapacityLimiter, move_on_after, wait_readable
+
+from fleet.points import reached
+from worktrees.process import READY, REFUSED, Child, Finished
+
+LONGEST = 4_000  # bytes of a command; the shell reads them one by one
+PLAIN = re.compile(r"[A-Z_]+=[\w.]*", re.ASCII)
+
+# In a shell: say that we are there; then, for each pair of lines, become a shell ("$@") with these variables that runs
+# this command, end what is left of it, and say how it ended. What is left in the places named is removed. An end of the
+# lines is the end.
+SERVE = (
+    f"printf {READY.decode()} >&0 || exit {REFUSED}; "
+    "while IFS= read -r given && IFS= read -r word; do "
+    'word=$(printf "%b." "$word"); '
+    '(exec </dev/null; cd @ROOT@ || exit; [ -z "$given" ] || export $given; exec "$@" "${word%.}"); '
+    "code=$?; kill -KILL -1 2>/dev/null; "
+    'for left in @PLACES@; do case "$left" in @KEPT@) continue ;; esac; '
+    '[ ! -e "$left" ] && [ ! -L "$left" ] || rm -rf -- "$left" 2>/dev/null; done; '
+    'echo "$code" >&0; done'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A command to run, and how long it may take."""
+
+    command: str
+    timeout_s: float
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def fits(self) -> bool:
+        """Whether it can be given to a shell that serves."""
+        short = len(self.command.encode("utf-8", "surrogateescape")) <= LONGEST
+        return short and "\0" not in self.command and all(map(PLAIN.fullmatch, self._pairs()))
+
+    @property
+    def lines(self) -> bytes:
+        """The variables, and the command for `printf %b`."""
+        line = self.command.replace("\\", "\\\\").replace("\n", "\\n")
+        return f"{' '.join(self._pairs())}\n{line}\n".encode("utf-8", "surrogateescape")
+
+    def _pairs(self) -> list[str]:
+        return [f"{name}={value}" for name, value in self.environment.items()]
+
+
+def serving(root: str, places: Iterable[str], kept: Iterable[str]) -> str:
+    """What the shell runs. It empties these folders behind each command, but for what is kept."""
+    patterns = (f"{place}/{pattern}" for place in places for pattern in ("*", ".[!.]*", "..?*"))
+    return SERVE.replace("@ROOT@", root).replace("@PLACES@", " ".join(patterns)).replace("@KEPT@", " | ".join(kept))
+
+
+async def serve(child: Child, order: Order, turn: CapacityLimiter | None) -> Finished | None:
+    """One command, from its turn to its answer. None where the shell that should tell is gone."""
+    if turn is None:
+        return await _serve(child, order)
+    async with turn:
+        return await _serve(child, order)
+
+
+async def _serve(child: Child, order: Order) -> Finished | None:
+    if child.gate is None:
+        return None
+    said, began = bytearray(), monotonic()
+    try:
+        child.gate.sendall(order.lines)
+        reached("a command runs")
+        with move_on_after(order.timeout_s) as limit:
+            while not said.endswith(b"\n"):
+                await wait_readable(child.gate)
+                some = child.gate.recv(16)
+                if not some:
+                    return None
+                said += some
+    except ConnectionError:
+        return None
+    seconds, [kept] = monotonic() - began, child.take()
+    if not limit.cancelled_caught and not said.strip().isdigit():
+        return None
+    return Finished(
+        exit_code=-9 if limit.cancelled_caught else int(said),
+        stdout=kept.content(),
+        stderr=b"",
+        timed_out=limit.cancelled_caught,
+        cut=kept.dropped > 0,
+        seconds=seconds,
+    )

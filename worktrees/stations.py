@@ -1,0 +1,193 @@
+"""Boxes that stay, and are shown one worktree after another: what a box costs is paid once for many quick checks.
+
+A station is a box whose worktree, and git repository with it, is mounted while it stands: at a folder of ours that the
+box has a part of, by the process that starts boxes. What goes on from one command to the next is nothing: the shell
+that serves kills and empties, the worktree is another, and what would last without a process is refused by the filter
+of system calls. The commands on one worktree follow each other there, and see what they did to it.
+
+A station that was told to do something out of the way, or did not answer, is not used again.
+"""
+
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from anyio import CancelScope, CapacityLimiter, create_task_group
+
+from fleet.core.facts import RanTests
+from fleet.ports import Broken
+from worktrees.box import Box, Place, guarded, mounted_for, own_folders
+from worktrees.decoy import POINTER, Decoy, Decoys
+from worktrees.files import create
+from worktrees.forks import Forks, Step
+from worktrees.guard import Guard
+from worktrees.heard import Channel, make_channel
+from worktrees.process import Child, Finished, start
+from worktrees.serving import Order, serve
+from worktrees.wipe import make_folder
+
+Answer = Callable[[Finished, RanTests | None, bool], Awaitable[None]]
+"""What came of a command, which tests it ran, and whether it was the first in its box."""
+
+
+@dataclass(slots=True)
+class Station:
+    """One box that stays. Its worktree is mounted in a folder of `home`."""
+
+    home: Path
+    child: Child
+    init: int | None
+    """The first process in the box."""
+    heard: Channel | None
+    used: bool = False
+
+    async def end(self) -> None:
+        with CancelScope(shield=True):
+            await self.child.stop(0.0)
+        self.child.close()
+        if self.heard is not None:
+            self.heard.close()
+
+
+@dataclass(slots=True)
+class Stations:
+    """Of one run."""
+
+    box: Box
+    starter: Forks
+    folder: Path
+    decoys: Decoys
+    cap: int
+    """Bytes of what a command prints that are kept."""
+    listens: bool
+    most: int
+    """How many may stay when nobody uses them."""
+    _idle: list[Station] = field(default_factory=list)
+    _made: int = 0
+    _none: bool = False
+    """Something was in the way: there are none any more."""
+
+    async def serve(
+        self, place: Place, orders: Iterable[Order], answer: Answer, *, used: bool, turn: CapacityLimiter
+    ) -> None:
+        """Run commands one after another on one worktree, as they come, until there are no more or the box has ended.
+
+        Then the one that was taken last has no answer, or one that says that its time was over. None is taken where
+        there is no station. `used`: whether a station will do that others used before.
+        """
+        station = self._idle.pop() if used and self._idle else await self._new()
+        if station is None:
+            return
+        stays = False
+        async with mounted_for(place) as options:
+            try:
+                if await self._show(station, place, options):
+                    stays = await self._work(station, place, orders, answer, turn)
+            finally:
+                with CancelScope(shield=True):
+                    await self._leave(station, stays=stays and len(self._idle) < self.most)
+
+    async def _leave(self, station: Station, *, stays: bool) -> None:
+        """Nothing is to be seen there any more. One that stays is for the next."""
+        if not stays:
+            await station.end()
+        cleared = await self.starter.arrange(station.home, *_cleared(station.home, whole=not stays))
+        if stays and cleared:
+            self._idle.append(station)
+        elif stays:
+            self._none = True
+            await station.end()
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().end()
+
+    async def _new(self) -> Station | None:
+        if self._none:
+            return None
+        self._made += 1
+        home = self.folder / str(self._made)
+        try:
+            return await self._built(home)
+        except (OSError, Broken):  # whoever wants to run something makes a box of its own, and hears why if it can't
+            return None
+
+    async def _built(self, home: Path) -> Station | None:
+        for name in ("repo", "git"):
+            make_folder(home / name)
+        create(str(home / "index"), b"")
+        create(str(home / "pointer"), POINTER)
+        mark = f"{self.folder.parent.name}/station-{home.name}"
+        decoy = Decoy(home / "git", self.decoys.objects, home / "index", self.decoys.excluded)
+        heard = make_channel(home) if self.listens else None
+        station: Station | None = None
+        try:
+            report = heard.path if heard is not None else None
+            with self.box.standing(Place(home / "repo", home, mark, decoy=decoy), report) as launch:
+                if launch is None or not await self.starter.arrange(home, ("share", str(home))):
+                    self._none = True
+                    return None
+                station = Station(home, await start(launch, self.cap), None, heard)
+                await station.child.reach_gate(launch.init)
+                station.init = launch.init() if launch.init is not None else None
+        finally:
+            if station is None and heard is not None:
+                heard.close()
+            elif station is not None and not station.child.ready:
+                await station.end()
+        return station if station.child.ready else None
+
+    async def _show(self, station: Station, place: Place, options: str) -> bool:
+        """Whether the box sees a worktree now, and the repository that goes with it."""
+        at, decoy = f"{station.home}/repo", place.decoy
+        if decoy is None or not decoy.index.is_file():
+            return False
+        steps: list[Step] = [("overlay", at, options) if options else ("show", str(place.tree), at, False)]
+        if options or os.path.lexists(place.tree / ".git"):
+            steps.append(("show", f"{station.home}/pointer", f"{at}/.git", True))
+        steps.append(("show", str(decoy.folder), f"{station.home}/git", False))
+        steps.append(("show", str(decoy.index), f"{station.home}/index", True))
+        shown = await self.starter.arrange(place.overlay.home if place.overlay else Path("/"), *steps)
+        self._none = self._none or not shown
+        return shown
+
+    async def _work(
+        self, station: Station, place: Place, orders: Iterable[Order], answer: Answer, turn: CapacityLimiter
+    ) -> bool:
+        """Whether the box is good for more."""
+        guard = Guard(self.box.settings.limits, lambda: station.init, *own_folders(place))
+        return await guarded(partial(self._one_by_one, station, orders, answer, turn), guard)
+
+    async def _one_by_one(
+        self, station: Station, orders: Iterable[Order], answer: Answer, turn: CapacityLimiter
+    ) -> bool:
+        child, heard = station.child, station.heard
+        good, failed = True, None
+        async with create_task_group() as beside:
+            for pipe in child.pipes:
+                beside.start_soon(pipe.drain)
+            if heard is not None:
+                beside.start_soon(heard.listen)
+            try:
+                for order in orders:
+                    first, station.used = not station.used, True
+                    done = await serve(child, order, turn)
+                    if done is not None:
+                        await answer(done, heard.take() if heard is not None else None, first)
+                    if done is None or done.timed_out:
+                        good = False
+                        break
+            except Broken as broken:  # raised in here it would come out as a group
+                failed = broken
+            beside.cancel_scope.cancel()
+        if failed is not None:
+            raise failed
+        return good
+
+
+def _cleared(home: Path, *, whole: bool) -> list[Step]:
+    """What takes away all that was mounted; `whole`: nobody will be shown anything there any more."""
+    names = ("repo", "git", "index")
+    return [*(("clear", f"{home}/{name}") for name in names), *([("clear", str(home))] if whole else [])]
