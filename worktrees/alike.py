@@ -9,20 +9,21 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 
 from fleet.core.ids import Sha
+from worktrees.git import Git
 from worktrees.objects import TREE, Objects
-from worktrees.store import Store
 
 Names = Callable[[str], Iterable[str]]
 """The names in a folder of a tree; none where it has no such folder."""
 
 
-async def alike(store: Store, base: Sha, tree: Sha, paths: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Each of these paths of a tree that is like another one, unless the base had both; with that other one."""
-    listed, objects = tuple(paths), store.objects
-    if objects.by_git is None:
-        return await objects.run(lambda: _alike(_in(objects, objects.commit(base).tree), _in(objects, tree), listed))
-    before, after = await _listed(store, base), await _listed(store, tree)
-    return _alike(before, after, listed)
+def alike(objects: Objects, before: Sha, after: Sha, paths: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Each of these paths of a tree that is like another one, unless the tree before had both; with that other one."""
+    return _alike(_in(objects, before), _in(objects, after), paths)
+
+
+async def alike_by_git(git: Git, before: Sha, after: Sha, paths: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """The same of commits or trees, where objects are git's."""
+    return _alike(await _listed(git, before), await _listed(git, after), paths)
 
 
 def _alike(before: Names, after: Names, paths: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -68,9 +69,9 @@ def _in(objects: Objects, tree: Sha) -> Names:
     return names
 
 
-async def _listed(store: Store, tree: Sha) -> Names:
+async def _listed(git: Git, tree: Sha) -> Names:
     folders: dict[str, set[str]] = {}
-    for raw in (await store.git("ls-tree", "-r", "-z", "--name-only", tree)).split(b"\0"):
+    for raw in (await git("ls-tree", "-r", "-z", "--name-only", tree)).split(b"\0"):
         folder = ""
         for name in os.fsdecode(raw).split("/") if raw else ():
             folders.setdefault(folder, set()).add(name)

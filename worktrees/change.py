@@ -60,21 +60,45 @@ class Selected:
         return (*self.gone, *(entry.path for entry in self.there))
 
 
-async def select(git: Git, below: Below, entries: Sequence[Entry], upper: Path) -> Selected:
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What differs from the layers below, before git is asked which of it is ignored."""
+
+    gone: tuple[str, ...]
+    there: tuple[Entry, ...]
+    new: tuple[str, ...]
+    rules: Mapping[str, Path] | None
+    """The ignore files that may mean something new; none where git need not be asked."""
+
+
+def survey(git: Git, below: Below, entries: Sequence[Entry], upper: Path) -> Survey:
+    """Of the change set of an overlay. Blocks."""
+    gone, there = _sorted_out(below, entries)
+    new = tuple(entry.path for entry in there if not below.knows(entry.path))
+    return Survey(tuple(gone), tuple(there), new, _rules(git, View((upper, *below.view.layers)), new))
+
+
+async def select(git: Git, surveyed: Survey) -> Selected:
     """What `git add --all` would take."""
-    gone, there = await to_thread.run_sync(_sorted_out, below, entries)
-    new = await to_thread.run_sync(lambda: [entry.path for entry in there if not below.knows(entry.path)])
-    out = await ignored(git, View((upper, *below.view.layers)), new) if new else frozenset()
-    kept = tuple(entry for entry in there if entry.path not in out)
+    out = await _ignored(git, surveyed.rules, surveyed.new) if surveyed.rules is not None else frozenset()
+    kept = tuple(entry for entry in surveyed.there if entry.path not in out)
     back = {entry.path for entry in kept}
-    return Selected(tuple(path for path in gone if path not in back), kept)
+    return Selected(tuple(path for path in surveyed.gone if path not in back), kept)
 
 
 async def ignored(git: Git, view: View, paths: Sequence[str]) -> frozenset[str]:
     """Those of `paths` that the ignore files of a view keep out of git."""
-    rules = await to_thread.run_sync(_ignores, view, paths)
-    if not await to_thread.run_sync(_may_ignore, (*rules.values(), git.git_dir / EXCLUDE), paths):
-        return frozenset()
+    rules = await to_thread.run_sync(_rules, git, view, paths)
+    return await _ignored(git, rules, paths) if rules is not None else frozenset()
+
+
+def _rules(git: Git, view: View, paths: Sequence[str]) -> dict[str, Path] | None:
+    """The ignore files that have a say about `paths`, where git has to be asked what they say."""
+    rules = _ignores(view, paths) if paths else {}
+    return rules if paths and _may_ignore((*rules.values(), git.git_dir / EXCLUDE), paths) else None
+
+
+async def _ignored(git: Git, rules: Mapping[str, Path], paths: Sequence[str]) -> frozenset[str]:
     with TemporaryDirectory(prefix="fleet-ignores-") as folder:
         await to_thread.run_sync(_copy, rules, Path(folder))
         at = Git(git.git_dir, Path(folder))

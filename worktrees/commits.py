@@ -17,8 +17,8 @@ from fleet.core.facts import Failure
 from fleet.core.ids import Sha, attempt_ref, kept_ref
 from fleet.core.paths import matches, outside
 from fleet.ports import Change, Signature
-from worktrees.alike import alike
-from worktrees.change import Below, select
+from worktrees.alike import alike, alike_by_git
+from worktrees.change import Below, Survey, select, survey
 from worktrees.changes import LINK, Entry, commit_change, content, entries_in
 from worktrees.fold import differing
 from worktrees.git import Git, fields
@@ -94,11 +94,10 @@ async def commit_overlay(
 ) -> Change | Failure:
     """Scan, commit and pin what an overlay's tenant changed. Looks at nothing else."""
     upper = overlay.upper
-    findings = await to_thread.run_sync(lambda: scan_tree(upper, max_files=settings.max_files, whiteouts=True))
-    if findings:
-        return _refused("the worktree holds what git must not meet", map(str, findings))
-    entries = await to_thread.run_sync(changes, upper)
-    selected = await select(store.git, below, entries, upper)
+    surveyed = await to_thread.run_sync(_surveyed, store.git, below, upper, settings.max_files)
+    if not isinstance(surveyed, Survey):
+        return _refused("the worktree holds what git must not meet", map(str, surveyed))
+    selected = await select(store.git, surveyed)
     view, there = View((upper, *below.view.layers)), [entry.path for entry in selected.there]
     findings = await to_thread.run_sync(lambda: scan_changed(view, there, max_file_bytes=settings.max_file_bytes))
     if findings:
@@ -116,6 +115,11 @@ async def commit_overlay(
     )
 
 
+def _surveyed(git: Git, below: Below, upper: Path, max_files: int) -> Survey | tuple[Finding, ...]:
+    findings = scan_tree(upper, max_files=max_files, whiteouts=True)
+    return findings or survey(git, below, changes(upper), upper)
+
+
 async def commit_entries(
     store: Store,
     base: Sha,
@@ -128,15 +132,13 @@ async def commit_entries(
 ) -> Change | Failure:
     """Commit and pin a change set that was scanned: what a slot's status lists, or the upper layer of an overlay."""
     tree = await commit_change(store.git, store.objects, base, entries)
-    touched = await _touched(store, base, tree)
+    touched, pairs = await _seen(store, base, tree)
     failure = _bounds(touched, touches, protected)
-    if failure is None:
-        pairs = await alike(store, base, tree, (touch.path for touch in touched if touch.mode != GONE))
-        if pairs:
-            return _refused(
-                "adds names that some file systems take for one",
-                (f"{shown(path)}: is like {shown(other)}" for path, other in pairs),
-            )
+    if failure is None and pairs:
+        return _refused(
+            "adds names that some file systems take for one",
+            (f"{shown(path)}: is like {shown(other)}" for path, other in pairs),
+        )
     if failure is None and await to_thread.run_sync(_worth_a_look, entries):
         failure = await _secrets(store.git, base, tree)
     if failure is not None:
@@ -173,12 +175,24 @@ def _opened(tree: Path, paths: Sequence[bytes]) -> tuple[Entry, ...]:
     return entries
 
 
-async def _touched(store: Store, base: Sha, tree: Sha) -> tuple[Touched, ...]:
+async def _seen(store: Store, base: Sha, tree: Sha) -> tuple[tuple[Touched, ...], tuple[tuple[str, str], ...]]:
+    """The paths that differ in a tree, and those of the new ones that are like others."""
     objects = store.objects
     if objects.by_git is not None:
-        return await touched_between(store.git, base, tree)
-    found = await objects.run(lambda: differing(objects, objects.commit(base).tree, tree))
-    return tuple(Touched(os.fsdecode(each.path), each.new[0].decode() if each.new else GONE) for each in found)
+        touched = await touched_between(store.git, base, tree)
+        return touched, await alike_by_git(store.git, base, tree, _there(touched))
+
+    def seen() -> tuple[tuple[Touched, ...], tuple[tuple[str, str], ...]]:
+        before = objects.commit(base).tree
+        found = differing(objects, before, tree)
+        touched = tuple(Touched(os.fsdecode(each.path), each.new[0].decode() if each.new else GONE) for each in found)
+        return touched, alike(objects, before, tree, _there(touched))
+
+    return await objects.run(seen)
+
+
+def _there(touched: Sequence[Touched]) -> list[str]:
+    return [touch.path for touch in touched if touch.mode != GONE]
 
 
 async def touched_between(git: Git, old: Sha, new: Sha) -> tuple[Touched, ...]:
