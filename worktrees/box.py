@@ -9,7 +9,7 @@ import os
 import resource
 import shutil
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,6 +21,7 @@ from anyio import CapacityLimiter, create_task_group
 from fleet.core.facts import Failure
 from fleet.ports import NO_EXTRAS, Broken, Extras, FleetError
 from worktrees.decoy import POINTER, PROGRAM, PROGRAMS, ROOT, Decoy
+from worktrees.forker import UNMOUNTED
 from worktrees.guard import Guard
 from worktrees.marks import MARK, Manager, this_manager
 from worktrees.mount import Overlay, devices_closed, found, mounted
@@ -43,7 +44,8 @@ NAMESPACES = (
 )
 NO_INPUT = "/dev/null"
 ULIMIT_BLOCK = 512  # bytes
-EMPTIED = ("/tmp", "/dev/shm", HOME, "/home", "/run")  # noqa: S108 - inside; between commands that share a box
+QUEUES = "/fleet/mqueue"  # where message queues show that outlast who made them
+EMPTIED = ("/tmp", "/dev/shm", HOME, "/home", "/run", QUEUES)  # noqa: S108 - inside; between commands that share a box
 Outcome = TypeVar("Outcome")
 
 
@@ -141,15 +143,16 @@ class Box:
 
         None where commands could reach each other: without a sandbox, or without its filter of system calls.
         """
-        if self.settings.sandbox == "none" or not (self.settings.syscall_filter and filter_program()):
+        starter = self._starter()
+        if self.settings.sandbox == "none" or not (self.settings.syscall_filter and filter_program()) or not starter:
             yield None
             return
         environment = self._environment(place, report)
         kept = (HOME, *((str(self._shown(report)),) if report else ()))
         serve = f"{_limits(self.settings.limits)}{serving(ROOT, EMPTIED, kept)}"
         argv = ("sh", "-c", serve, "gate", *self.shell("")[:-1])
-        with _boxed(self.settings, place, argv, environment, report, forgetful=True) as boxed:
-            yield self._launched(place, boxed, environment[MARK])
+        with _boxed(self.settings, place, argv, environment, report, stays=True) as boxed:
+            yield replace(self._launched(place, boxed, environment[MARK]), starter=starter)
 
     def _environment(self, place: Place, report: Path | None) -> dict[str, str]:
         """What a command has around it."""
@@ -176,15 +179,18 @@ class Box:
             before = mounted(options) if options else devices_closed()
             launch = self._launched(place, boxed, mark, before)
             fds = (*launch.pass_fds, *given)
-            starter = self.starter if before else None
+            starter = self._starter() if before else None
             yield replace(launch, overlay=options, starter=starter, pass_fds=fds, merged=merged, turn=turn)
+
+    def _starter(self) -> Starter | None:
+        """Who may start boxes: not where one is to be shown what is not mounted there."""
+        return None if any(path.is_relative_to(UNMOUNTED) for path in self.settings.read_only) else self.starter
 
     def _launched(self, place: Place, boxed: "_Boxed", mark: str, before: tuple[str, ...] = ()) -> Launch:
         return Launch(
             boxed.command,
             {"PATH": os.pathsep.join(SYSTEM_PATH), MARK: mark},
             before,
-            starter=self.starter,
             cwd=place.overlay.home if place.overlay else Path("/"),
             pass_fds=boxed.fds,
             merged=True,
@@ -267,11 +273,11 @@ def _boxed(
     environment: Mapping[str, str],
     report: Path | None,
     *,
-    forgetful: bool = False,
+    stays: bool = False,
 ) -> Iterator[_Boxed]:
     with ExitStack() as files:
         decoy = place.decoy
-        refused = (filter_program(forgetful=forgetful) if settings.syscall_filter else None) or b""
+        refused = (filter_program() if settings.syscall_filter else None) or b""
         contents = (PASSWD, GROUP, HOSTS, POINTER if decoy else b"", PROGRAM, decoy.excluded if decoy else b"", refused)
         passwd, group, hosts, pointer, program, excluded, filtered = given = tuple(
             files.enter_context(memory_file(content)) for content in contents
@@ -297,6 +303,7 @@ def _boxed(
                 if place.overlay or os.path.lexists(place.tree / ".git")
                 else ()
             ),
+            *(("--mqueue", QUEUES) if stays else ()),
             *("--remount-ro", "/", "--chdir", ROOT),
             *(part for pair in environment.items() for part in ("--setenv", *pair)),
         ]

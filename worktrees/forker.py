@@ -19,6 +19,7 @@ import signal
 import socket
 import struct
 import sys
+from collections.abc import Callable
 
 CLONE = {"x86_64": 56, "aarch64": 220}  # the number of the system call
 CLONE_PARENT, CLONE_NEWNS, CLONE_NEWUSER = 0x8000, 0x20000, 0x10000000
@@ -28,6 +29,7 @@ MNT_DETACH = 2
 OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442  # on every machine
 OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC, AT_FDCWD = 0x1, 0x80000, -100
 AT_EMPTY_PATH, FROM_EMPTY_PATH = 0x1000, 0x4
+UNMOUNTED = "/sys"  # with all the mounts below it
 MOST_FDS = 200
 LONGEST = 64 * 1024 * 1024
 START, ARRANGE = b"!", b"m"
@@ -62,7 +64,7 @@ def move_in(system: ctypes.PyDLL) -> None:
     closed = user != 0  # devices of the machine: only root owns them, and could change their modes
     if user == 0 and system.unshare(CLONE_NEWNS) == 0:  # root of a container may not
         check(system.mount(None, b"/", None, MS_REC | MS_SLAVE, None), "mount")
-        system.umount2(b"/sys", MNT_DETACH)
+        system.umount2(UNMOUNTED.encode(), MNT_DETACH)
         closed = os.path.ismount("/dev") and read_only(system, "/dev")
     check(system.unshare(CLONE_NEWUSER | CLONE_NEWNS), "unshare")
     for name, line in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
@@ -83,7 +85,7 @@ def read_only(system: ctypes.PyDLL, path: str) -> bool:
 
 def arrange(system: ctypes.PyDLL, order: int) -> int:
     """Take the steps of an order; 0, or the error that was in the way."""
-    steps = {"share": share, "overlay": overlay, "show": show, "clear": clear}
+    steps: dict[str, Callable[..., None]] = {"share": share, "overlay": overlay, "show": show, "clear": clear}
     try:
         asked = json.loads(os.pread(order, LONGEST, 0))
         os.chdir(asked["cwd"])

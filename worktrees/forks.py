@@ -75,11 +75,13 @@ class Forks:
 
     async def _carried_out(self, kind: bytes, order: Mapping[str, object], fds: tuple[int, ...] = ()) -> int | None:
         """What came of an order. Not to be left before the answer is here: nobody would wait for the fork."""
+        answer: int | None = None
         async with self._turn:
             if self._given_up:
                 return None
             with CancelScope(shield=True), memory_file(json.dumps(order).encode()) as written:
-                return await self._ask(kind, (written, *fds))
+                answer = await self._ask(kind, (written, *fds))
+        return answer
 
     async def _ask(self, kind: bytes, fds: tuple[int, ...]) -> int | None:
         try:

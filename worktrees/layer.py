@@ -64,11 +64,14 @@ def _bridge(
 
 
 def _write(objects: Objects, layer: Path, files: Sequence[tuple[str, str, Sha]]) -> None:
-    contents = objects.blobs([blob for _, _, blob in files])
     within = os.open(layer, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+
+    def make_folders() -> None:
         for folder in dict.fromkeys(folder for path, _, _ in files for folder in folders_above(path)):
             os.mkdir(folder, dir_fd=within)
+
+    contents = objects.blobs([blob for _, _, blob in files], make_folders)
+    try:
         for (path, mode, _), content in zip(files, contents, strict=True):
             if mode == LINK:
                 os.symlink(content, os.fsencode(path), dir_fd=within)

@@ -110,6 +110,10 @@ class _Trees:
                 self.room += len(old) + 1
 
 
+def _nothing() -> None:
+    """Nobody has anything to do meanwhile."""
+
+
 class Objects:
     """The objects of one repository."""
 
@@ -151,10 +155,11 @@ class Objects:
             except Gone as gone:
                 raise _broken(f"git cat-file does not answer: {gone}") from gone
 
-    def _ask(self, names: Sequence[str]) -> Iterator[Found | None]:
+    def _ask(self, names: Sequence[str], meanwhile: Callable[[], None] = _nothing) -> Iterator[Found | None]:
         """All are asked for at once, and answered at once: a pipe that is waited for costs more than the object."""
         with self._cat.conversation() as cat:
             cat.send(b"".join([b"contents %b\n" % name.encode() for name in names]) + b"flush\n")
+            meanwhile()
             for name in names:
                 answer = cat.line().split(b" ")
                 if len(answer) != 3:  # "<name> missing"  # noqa: PLR2004
@@ -222,12 +227,15 @@ class Objects:
     def blob(self, id_: Sha) -> bytes:
         return self._must(id_, "blob").content
 
-    def blobs(self, ids: Sequence[Sha]) -> Iterator[bytes]:
-        """The contents of many, in order, one at a time in memory. Raises `Broken`."""
+    def blobs(self, ids: Sequence[Sha], meanwhile: Callable[[], None] = _nothing) -> Iterator[bytes]:
+        """The contents of many, in order, one at a time in memory. Raises `Broken`.
+
+        `meanwhile` is done as soon as the first of them are asked for.
+        """
         try:
             for at in range(0, len(ids), AHEAD):
                 some = ids[at : at + AHEAD]
-                for id_, found in zip(some, self._ask(some), strict=True):
+                for id_, found in zip(some, self._ask(some, _nothing if at else meanwhile), strict=True):
                     yield _as(found, "blob", id_).content
         except Gone as gone:
             raise _broken(f"git cat-file does not answer: {gone}") from gone

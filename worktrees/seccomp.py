@@ -105,11 +105,6 @@ REFUSED = (
         },
     ),
 )
-LASTING = Refused(
-    "It would still be there for the next one, when the process that made it is gone.",
-    {"shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180)},
-    error=errno.ENOSYS,
-)
 NEW_NAMESPACES = 0x7E020080  # every CLONE_NEW… flag
 TERMINAL_INPUT = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C}  # typing into the terminal that one was started from
 SOCKETS = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
@@ -148,11 +143,8 @@ class _Program:
 
 
 @cache
-def filter_program(machine: str | None = None, *, forgetful: bool = False) -> bytes | None:
-    """The filter for a kind of processor, this one unless another is named; None where its calls aren't known.
-
-    `forgetful`: nothing may outlast the process that made it, so that a box can be used again.
-    """
+def filter_program(machine: str | None = None) -> bytes | None:
+    """The filter for a kind of processor, this one unless another is named; None where its calls aren't known."""
     kind = MACHINES.get(machine or platform.machine())
     if kind is None:
         return None
@@ -164,7 +156,7 @@ def filter_program(machine: str | None = None, *, forgetful: bool = False) -> by
     if kind.others_from is not None:
         program.add(_AT_LEAST, kind.others_from, otherwise=1)
         program.refuse(errno.ENOSYS)
-    for refused in (*REFUSED, *((LASTING,) if forgetful else ())):
+    for refused in REFUSED:
         for number in sorted(filter(None, (numbers[kind.column] for numbers in refused.calls.values()))):
             program.add(_EQUAL, number, otherwise=1)
             program.refuse(refused.error)

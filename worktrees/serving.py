@@ -1,6 +1,7 @@
 """A shell that stays at the gate of a box, and runs one command after another at the manager's word.
 
-It says how each ended, after it has killed whatever is left of it and emptied the places where it may have left files.
+It says how each ended, after it has killed whatever is left of it and emptied the places where it may have left files;
+and if it left what only goes with the box.
 All run as one user: what keeps commands from the shell is the filter of system calls and a `/proc` that is read-only.
 They can end the shell, and with it the box; then nobody has an answer from it.
 """
@@ -10,25 +11,30 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 
-from anyio import CapacityLimiter, move_on_after, wait_readable
+from anyio import move_on_after, wait_readable
 
 from fleet.points import reached
 from worktrees.process import READY, REFUSED, Child, Finished
 
 LONGEST = 4_000  # bytes of a command; the shell reads them one by one
+LEFT = "left"
+ANSWER = re.compile(rb"(\d+)((?: left)*)\n")
 PLAIN = re.compile(r"[A-Z_]+=[\w.]*", re.ASCII)
 
-# In a shell: say that we are there; then, for each pair of lines, become a shell ("$@") with these variables that runs
-# this command, end what is left of it, and say how it ended. What is left in the places named is removed. An end of the
+# In a shell, away from where worktrees are mounted: say that we are there; then, for each pair of lines, become a shell
+# ("$@") with these variables that runs this command, end what is left of it, and say how it ended. What is left in the
+# places named is removed; that there is memory or the like which System V lets outlast a process is said. An end of the
 # lines is the end.
 SERVE = (
-    f"printf {READY.decode()} >&0 || exit {REFUSED}; "
+    f"cd / && printf {READY.decode()} >&0 || exit {REFUSED}; "
     "while IFS= read -r given && IFS= read -r word; do "
     'word=$(printf "%b." "$word"); '
     '(exec </dev/null; cd @ROOT@ || exit; [ -z "$given" ] || export $given; exec "$@" "${word%.}"); '
     "code=$?; kill -KILL -1 2>/dev/null; "
     'for left in @PLACES@; do case "$left" in @KEPT@) continue ;; esac; '
     '[ ! -e "$left" ] && [ ! -L "$left" ] || rm -rf -- "$left" 2>/dev/null; done; '
+    "for left in shm sem msg; do [ -r /proc/sysvipc/$left ] && { read -r _ && read -r _; } </proc/sysvipc/$left "
+    f'&& code="$code {LEFT}"; done; '
     'echo "$code" >&0; done'
 )
 
@@ -63,17 +69,10 @@ def serving(root: str, places: Iterable[str], kept: Iterable[str]) -> str:
     return SERVE.replace("@ROOT@", root).replace("@PLACES@", " ".join(patterns)).replace("@KEPT@", " | ".join(kept))
 
 
-async def serve(child: Child, order: Order, turn: CapacityLimiter | None) -> Finished | None:
-    """One command, from its turn to its answer. None where the shell that should tell is gone."""
-    if turn is None:
-        return await _serve(child, order)
-    async with turn:
-        return await _serve(child, order)
-
-
-async def _serve(child: Child, order: Order) -> Finished | None:
+async def serve(child: Child, order: Order) -> tuple[Finished | None, bool]:
+    """How a command ended, and whether another may be given. No answer where the shell that should tell is gone."""
     if child.gate is None:
-        return None
+        return None, False
     said, began = bytearray(), monotonic()
     try:
         child.gate.sendall(order.lines)
@@ -81,20 +80,22 @@ async def _serve(child: Child, order: Order) -> Finished | None:
         with move_on_after(order.timeout_s) as limit:
             while not said.endswith(b"\n"):
                 await wait_readable(child.gate)
-                some = child.gate.recv(16)
+                some = child.gate.recv(64)
                 if not some:
-                    return None
+                    return None, False
                 said += some
     except ConnectionError:
-        return None
+        return None, False
     seconds, [kept] = monotonic() - began, child.take()
-    if not limit.cancelled_caught and not said.strip().isdigit():
-        return None
-    return Finished(
-        exit_code=-9 if limit.cancelled_caught else int(said),
+    answer, timed_out = ANSWER.fullmatch(said), limit.cancelled_caught
+    if answer is None and not timed_out:
+        return None, False
+    done = Finished(
+        exit_code=-9 if answer is None or timed_out else int(answer[1]),
         stdout=kept.content(),
         stderr=b"",
-        timed_out=limit.cancelled_caught,
+        timed_out=timed_out,
         cut=kept.dropped > 0,
         seconds=seconds,
     )
+    return done, not timed_out and answer is not None and not answer[2]

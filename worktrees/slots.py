@@ -1,7 +1,8 @@
 """A few worktrees, registered with git once per run and leased again and again.
 
 Registering is serialised (it races inside git); moving a slot to another base costs the difference and runs beside
-everything else. A slot is exclusively its tenant's, so a lock file left in it belongs to a git of ours that was killed.
+everything else. A slot is put in order when it is given back, so that the next tenant waits for the difference only.
+It is exclusively its tenant's, so a lock file left in it belongs to a git of ours that was killed.
 """
 
 import os
@@ -60,6 +61,8 @@ class Pool:
     _at: dict[Slot, Sha] = field(default_factory=dict)
     _cones: dict[Slot, Cone | None] = field(default_factory=dict)
     _handed: dict[Slot, HandOver] = field(default_factory=dict)
+    _tidied: set[Slot] = field(default_factory=set)
+    """Those that hold exactly what was handed over."""
     _dressed: dict[Slot, Dressed] = field(default_factory=dict)
     _sizes: dict[Slot, int] = field(default_factory=dict)
     """Bytes of idle slots, where the pool has a limit."""
@@ -83,7 +86,10 @@ class Pool:
             reached("a worktree is leased")
             yield slot
         finally:
-            self._free.append(slot)  # cleaned when it is leased again: giving back never waits
+            try:
+                await self._tidy(slot)
+            finally:
+                self._free.append(slot)
 
     def _take(self, cone: Cone | None) -> Slot | None:
         """The slot that was given back last, of those that held the same folders if there are any."""
@@ -106,19 +112,31 @@ class Pool:
         return Slot(tree, admin, port_environment(self.settings, number), self.settings.sparse)
 
     async def _prepare(self, slot: Slot, base: Sha) -> None:
-        last, handed = self._at.pop(slot, base), self._handed.pop(slot, None)
+        last, handed, tidied = self._at.pop(slot, base), self._handed.pop(slot, None), slot in self._tidied
+        self._tidied.discard(slot)
         _drop_locks(slot)
         if slot.place.scratch.exists() and not discard(slot.place.scratch, most=SMALL):
             await wipe(slot.place.scratch)
-        if handed is None or not await self._move(slot, handed, base):
+        if handed is None or not await self._move(slot, handed, base, tidied=tidied):
             await self._go_through(slot, last, base)
         self._at[slot] = base
 
-    async def _move(self, slot: Slot, handed: HandOver, base: Sha) -> bool:
+    async def _tidy(self, slot: Slot) -> None:
+        """Take away what a tenant left, if the quick way does it; else whoever leases it next waits for all of that."""
+        handed = self._handed.get(slot)
+        if handed is not None:
+            try:
+                if slot.points():
+                    self._handed[slot] = await move(self.store, slot, handed, handed.base)
+                    self._tidied.add(slot)
+            except (Odd, OSError, Broken):
+                del self._handed[slot]
+
+    async def _move(self, slot: Slot, handed: HandOver, base: Sha, *, tidied: bool) -> bool:
         """Whether a slot could be made ready the quick way."""
         with suppress(Odd, OSError, Broken):
             if slot.points():
-                self._handed[slot] = await move(self.store, slot, handed, base)
+                self._handed[slot] = await move(self.store, slot, handed, base, tidied=tidied)
         return slot in self._handed
 
     async def _go_through(self, slot: Slot, last: Sha, base: Sha) -> None:
@@ -186,6 +204,7 @@ class Pool:
             self._sizes.pop(slot, None)
             self._dressed.pop(slot, None)
             self._handed.pop(slot, None)
+            self._tidied.discard(slot)
             self._cones.pop(slot, None)
             async with self.store.administration():
                 await wipe(slot.tree)

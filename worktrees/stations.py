@@ -1,11 +1,9 @@
 """Boxes that stay, and are shown one worktree after another: what a box costs is paid once for many quick checks.
 
 A station is a box whose worktree, and git repository with it, is mounted while it stands: at a folder of ours that the
-box has a part of, by the process that starts boxes. What goes on from one command to the next is nothing: the shell
-that serves kills and empties, the worktree is another, and what would last without a process is refused by the filter
-of system calls. The commands on one worktree follow each other there, and see what they did to it.
-
-A station that was told to do something out of the way, or did not answer, is not used again.
+box has a part of, by the process that starts boxes. Nothing goes on from one worktree's commands to the next one's: the
+shell that serves kills and empties, and a box in which something could last is not used again. The commands on one
+worktree follow each other there, and see what they did to it.
 """
 
 import os
@@ -77,11 +75,11 @@ class Stations:
         Then the one that was taken last has no answer, or one that says that its time was over. None is taken where
         there is no station. `used`: whether a station will do that others used before.
         """
-        station = self._idle.pop() if used and self._idle else await self._new()
-        if station is None:
-            return
-        stays = False
         async with mounted_for(place) as options:
+            station = self._idle.pop() if used and self._idle else await self._new()
+            if station is None:
+                return
+            stays = False
             try:
                 if await self._show(station, place, options):
                     stays = await self._work(station, place, orders, answer, turn)
@@ -141,14 +139,9 @@ class Stations:
 
     async def _show(self, station: Station, place: Place, options: str) -> bool:
         """Whether the box sees a worktree now, and the repository that goes with it."""
-        at, decoy = f"{station.home}/repo", place.decoy
-        if decoy is None or not decoy.index.is_file():
+        steps = _shown(station.home, place, options)
+        if not steps:
             return False
-        steps: list[Step] = [("overlay", at, options) if options else ("show", str(place.tree), at, False)]
-        if options or os.path.lexists(place.tree / ".git"):
-            steps.append(("show", f"{station.home}/pointer", f"{at}/.git", True))
-        steps.append(("show", str(decoy.folder), f"{station.home}/git", False))
-        steps.append(("show", str(decoy.index), f"{station.home}/index", True))
         shown = await self.starter.arrange(place.overlay.home if place.overlay else Path("/"), *steps)
         self._none = self._none or not shown
         return shown
@@ -173,11 +166,11 @@ class Stations:
             try:
                 for order in orders:
                     first, station.used = not station.used, True
-                    done = await serve(child, order, turn)
+                    async with turn:
+                        done, good = await serve(child, order)
                     if done is not None:
                         await answer(done, heard.take() if heard is not None else None, first)
-                    if done is None or done.timed_out:
-                        good = False
+                    if not good:
                         break
             except Broken as broken:  # raised in here it would come out as a group
                 failed = broken
@@ -185,6 +178,21 @@ class Stations:
         if failed is not None:
             raise failed
         return good
+
+
+def _shown(home: Path, place: Place, options: str) -> list[Step]:
+    """What mounts a worktree in a station; nothing where there is no repository to go with it."""
+    at, decoy = f"{home}/repo", place.decoy
+    if decoy is None or not decoy.index.is_file():
+        return []
+    steps: list[Step] = [("overlay", at, options) if options else ("show", str(place.tree), at, False)]
+    if options or os.path.lexists(place.tree / ".git"):
+        steps.append(("show", f"{home}/pointer", f"{at}/.git", True))
+    return [
+        *steps,
+        ("show", str(decoy.folder), f"{home}/git", False),
+        ("show", str(decoy.index), f"{home}/index", True),
+    ]
 
 
 def _cleared(home: Path, *, whole: bool) -> list[Step]:

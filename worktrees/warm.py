@@ -34,11 +34,24 @@ PLAIN = 0o666  # the most that a file allows that is no program
 SMALL = 500  # files of a stray folder that is removed on the spot
 
 
-async def move(store: Store, slot: Slot, handed: HandOver, base: Sha) -> HandOver:
+async def move(store: Store, slot: Slot, handed: HandOver, base: Sha, *, tidied: bool = False) -> HandOver:
     """Make a worktree exactly `base` again, and say how it is handed over. Raises `Odd`, `Broken` and `OSError`.
 
-    After `Odd` it is anything: git has to check it out.
+    After `Odd` it is anything: git has to check it out. `tidied`: nobody had it since it was handed over.
     """
+    turn = _Turn(store, slot.tree, handed, base)
+    new = handed
+    if not tidied:
+        new = await _without_traces(turn, slot)
+    elif base != handed.base:
+        new = await store.objects.run(turn.advance)
+    (slot.admin / "HEAD").write_text(f"{base}\n", encoding="ascii")
+    await _settle(slot, new)
+    return new
+
+
+async def _without_traces(turn: "_Turn", slot: Slot) -> HandOver:
+    """Of whatever a tenant did."""
     dirty: list[tuple[str, ...] | Broken] = []
 
     async def ask() -> None:
@@ -47,12 +60,11 @@ async def move(store: Store, slot: Slot, handed: HandOver, base: Sha) -> HandOve
         except Broken as broken:  # raised in here it would come out as a group
             dirty.append(broken)
 
-    turn = _Turn(store, slot.tree, handed, base)
     outcome: Exception | None = None
     async with create_task_group() as beside:
         beside.start_soon(ask)
         try:
-            await store.objects.run(turn.begin)
+            await turn.store.objects.run(turn.begin)
         except (Odd, Broken, OSError) as error:
             outcome = error
     if outcome is not None:
@@ -64,10 +76,7 @@ async def move(store: Store, slot: Slot, handed: HandOver, base: Sha) -> HandOve
         raise listed
     for path in turn.large:
         await wipe(slot.tree / path)
-    new = await store.objects.run(partial(turn.end, listed))
-    (slot.admin / "HEAD").write_text(f"{base}\n", encoding="ascii")
-    await _settle(slot, new)
-    return new
+    return await turn.store.objects.run(partial(turn.end, listed))
 
 
 @dataclass(slots=True)
@@ -101,6 +110,11 @@ class _Turn:
             self._mend_files()
         if not self.large:
             self._advance()
+
+    def advance(self) -> HandOver:
+        """Write what differs between the commits, where that is all that differs."""
+        self._advance()
+        return self._sealed(self._moved)
 
     def _advance(self) -> None:
         there, gone = self._difference()

@@ -99,7 +99,8 @@ class Workshop:
 
     async def tree(self, commit: Sha) -> Sha:
         objects = self.store.objects
-        return (objects.known(commit) or await objects.run(partial(objects.commit, commit))).tree
+        known = objects.known(commit)
+        return (known if known is not None else await objects.run(partial(objects.commit, commit))).tree
 
     async def restored(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
         return await restored(self.store.git, commit, base, paths, Person("fleet", self.settings.email))

@@ -101,7 +101,7 @@ async def page(extent: Extent, at: Path | None) -> None:
     shown.add(await planner_figures())
     progress("many slots, the box, and a hundred workers at once")
     shown.add(await small_ground((("overlay", 1_000), ("pool", extent.slots)), 8 * extent.rounds, 10))
-    leases: dict[int, Costs] = {}
+    leases: dict[int, dict[str, Costs]] = {}
     subtasks: dict[int, Costs] = {}
     landings: dict[int, dict[str, Costs]] = {}
     for files in extent.sizes:

@@ -31,25 +31,36 @@ WANTED: bench.Limits = {
 }
 GROWTH = 1.5
 ROOM = 0.02
+LEASE, BACK = "lease, tip moved by 20", "give back, 5 files changed"
 KNOWN = 1.2
 BOX_MS = 10.0
 
 
-async def against_add(on: bench.Ground, rounds: int) -> bench.Costs:
-    """A lease after a tenant changed a few files and the tip moved, against adding a worktree there."""
+async def against_add(on: bench.Ground, rounds: int) -> dict[str, bench.Costs]:
+    """A lease after a tenant changed a few files and the tip moved, against adding a worktree there; and giving back,
+    before it, against removing one."""
     tips = on.line[::STEP]
+    given_back: dict[str, list[bench.Cost]] = {}
 
     async def add(round_: int) -> bench.Cost:
         tree = on.folder / f"added-{round_}"
         with bench.Stopwatch() as watch:
             bench.git(on.repository, "worktree", "add", "--quiet", "--detach", str(tree), tips[round_ + 1])
-        bench.git(on.repository, "worktree", "remove", "--force", str(tree))
+        bench.edit(tree, EDITED, f"edited in round {round_}\n")
+        with bench.Stopwatch() as back:
+            bench.git(on.repository, "worktree", "remove", "--force", str(tree))
+        given_back.setdefault("git", []).append(back.cost)
         return watch.cost
 
-    def leasing(workshop: Workshop, *, tested: bool = False) -> bench.Variant:
+    def leasing(name: str, workshop: Workshop, *, tested: bool = False) -> bench.Variant:
         async def leased(round_: int) -> bench.Cost:
-            async with workshop.lease(tips[round_]) as lease:
+            async with AsyncExitStack() as stack:
+                lease = await stack.enter_async_context(workshop.lease(tips[round_]))
                 bench.edit(bench.folder_of(lease), EDITED, f"edited in round {round_}\n")
+                with bench.Stopwatch() as back:
+                    await stack.aclose()
+            if not tested:
+                given_back.setdefault(name, []).append(back.cost)
             if tested:
                 async with workshop.lease(tips[round_ + 1]):  # as its checks do before the tip moves there
                     pass
@@ -65,10 +76,11 @@ async def against_add(on: bench.Ground, rounds: int) -> bench.Costs:
     async with AsyncExitStack() as stack:
         variants: dict[str, bench.Variant] = {"git": add}
         for kind in bench.KINDS:
-            variants[kind] = leasing(await stack.enter_async_context(bench.hands(on, kind, "lease")))
+            variants[kind] = leasing(kind, await stack.enter_async_context(bench.hands(on, kind, "lease")))
         landed = await stack.enter_async_context(bench.hands(on, "overlay", "landed"))
-        variants["overlay, tested tip"] = leasing(landed, tested=True)
-        return await bench.interleave(variants, rounds)
+        variants["overlay, tested tip"] = leasing("overlay", landed, tested=True)
+        leased = await bench.interleave(variants, rounds)
+    return {LEASE: leased, BACK: {name: costs[-rounds:] for name, costs in given_back.items()}}
 
 
 async def room_of_leases(on: bench.Ground) -> bench.Figure:
@@ -187,12 +199,14 @@ async def at_once(on: bench.Ground, kind: LeaseKind, times: int) -> bench.Figure
     return bench.Figure(measure, f"{times} times", len(failed), wanted=0, note="; ".join(failed[:3]))
 
 
-def lease_figures(costs: dict[int, bench.Costs]) -> list[bench.Figure]:
+def lease_figures(costs: dict[int, dict[str, bench.Costs]]) -> list[bench.Figure]:
     """The ratios at each size, and how an overlay lease grows."""
-    measure = "lease, tip moved by 20"
-    found = [figure for files, cost in costs.items() for figure in bench.ratios(measure, files, cost, wanted=WANTED)]
+    found = []
+    for measure, wanted in ((LEASE, WANTED), (BACK, {})):
+        for files, rows in costs.items():
+            found += bench.ratios(measure, files, rows[measure], wanted=wanted)
     return found + bench.growth(
-        "overlay lease", {files: bench.typical(cost["overlay"]) for files, cost in costs.items()}, GROWTH
+        "overlay lease", {files: bench.typical(rows[LEASE]["overlay"]) for files, rows in costs.items()}, GROWTH
     )
 
 
@@ -209,7 +223,7 @@ async def small_ground(most: Sequence[tuple[LeaseKind, int]], rounds: int, times
 
 
 async def main(*, large: bool) -> None:
-    costs: dict[int, bench.Costs] = {}
+    costs: dict[int, dict[str, bench.Costs]] = {}
     rooms: list[bench.Figure] = []
     for files in (1_000, 10_000, 100_000) if large else (1_000, 10_000):
         with bench.ground(files) as on:

@@ -27,7 +27,7 @@ ALONE = "grep -E '^(Sig|Cap|NoNewPrivs|Seccomp:|NSsid|NSpgid)' /proc/self/status
 def standing_ready() -> list[int]:
     """The processes of ours that start boxes."""
     name = os.fsencode(forker.__file__)
-    return [pid for pid in _children() if name in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in children() if name in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 async def said(box: Box, place: Place, script: str) -> tuple[int, str]:
@@ -91,7 +91,7 @@ async def test_breaking_off_leaves_no_command_behind(tmp_path: Path, bare: Place
                 await sleep(delay * 0.004)
                 tasks.cancel_scope.cancel()
         assert _left("2147481") == []
-        assert _children() == standing_ready()
+        assert children() == standing_ready()
 
 
 def _left(word: str) -> list[bytes]:
@@ -108,5 +108,5 @@ def _command_lines() -> Iterator[bytes]:
             yield path.read_bytes()
 
 
-def _children() -> list[int]:
+def children() -> list[int]:
     return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]

@@ -1,13 +1,21 @@
 """Several commands in one box: what they share, what they do not, and who is asked again."""
 
+import os
+import signal
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
+from anyio import create_task_group, move_on_after
 
 from fleet.core.facts import CheckRun
 from fleet.core.plan import Criterion
-from tests.worktrees.conftest import Bench, OpenBench
+from tests.worktrees.conftest import Bench, OpenBench, python_shown
+from tests.worktrees.test_forks import children, standing_ready
+from worktrees.checks import MORE_BOXES, QUICK_S
 from worktrees.serving import LONGEST
 
 WHERE = "readlink /proc/self/ns/pid"  # names the box
@@ -165,3 +173,155 @@ async def test_without_a_sandbox_each_runs_by_itself(open_bench: OpenBench, tmp_
     async with open_bench(sandbox="none") as bench:
         runs = await checked(bench, each("echo $$", f"touch {tmp_path}/x", "exit 2"))
     assert [run.exit_code for run in runs] == [0, 0, 2]
+
+
+# ---- from one worktree to the next
+
+
+async def one_by_one(bench: Bench, *commands: str, base: str = "") -> list[CheckRun]:
+    """Each alone, on a worktree of its own, and known to be quick."""
+    runs = list[CheckRun]()
+    for [criterion] in (each(command) for command in commands):
+        bench.hands.checker.took[criterion.run or ""] = 0.0
+        async with bench.hands.lease(base or bench.base) as lease:
+            runs += await lease.check([criterion])
+    return runs
+
+
+async def test_a_box_that_stays_shows_each_lease_its_own_worktree_repository_and_port(open_bench: OpenBench) -> None:
+    look = (
+        f"{WHERE}; git log -1 --format=%H; git status --porcelain; ls; echo $FLEET_PORT; echo x >README.md; touch new"
+    )
+    async with open_bench() as bench, bench.hands.lease(bench.base):  # which has the first port
+        other = (await bench.change("other", {"other.txt": "1\n"})).commit
+        first, *_ = await one_by_one(bench, look, f"{look}; true")
+        second, *_ = await one_by_one(bench, f"{look}; true; true", base=other)
+        async with bench.hands.lease(bench.base):
+            [third] = await one_by_one(bench, f"{look}; exit 0")
+    box, *lines = first.output.split("\n")
+    assert lines[:3] == [bench.base, "README.md", "src"]
+    assert second.output.split("\n")[:-2] == [box, other, "README.md", "other.txt", "src"]
+    assert third.output.split("\n")[:-2] == [box, *lines[:3]]
+    assert third.output.split("\n")[-2] != lines[3]
+
+
+async def test_nothing_is_left_in_a_box_that_stays(open_bench: OpenBench) -> None:
+    leaves = (
+        "touch secret; touch /tmp/a /dev/shm/a /run/a /home/a $HOME/a; (setsid sleep 600 &); ulimit -n 50; export A=1; "
+        "cd /proc/$PPID/cwd 2>/dev/null && touch here 2>/dev/null && echo reached; umount /repo 2>/dev/null; true"
+    )
+    finds = (
+        "ls -A /tmp /dev/shm /home $HOME /fleet/mqueue | grep -v -e : -e worker | grep .; ls /run | grep -v report; "
+        "cat /proc/[0-9]*/comm | grep sleep; ls -A; ulimit -n; echo $A; grep -c /repo /proc/self/mountinfo"
+    )
+    async with open_bench() as bench:
+        before, left, after = await one_by_one(bench, finds, leaves, f"{finds}; {WHERE} >/dev/null")
+    assert before.output == after.output
+    assert left.output == ""
+
+
+async def test_one_that_is_red_in_a_box_that_others_used_finds_its_worktree_as_it_was(open_bench: OpenBench) -> None:
+    once = f"{WHERE}; mkdir made"
+    async with open_bench() as bench:
+        fresh, used = await one_by_one(bench, f"{WHERE}; exit 3", once)
+        assert not fresh.passed
+        assert used.passed  # no second try
+        assert used.output == fresh.output
+        [red] = await one_by_one(bench, f"{WHERE}; test -e made && exit 0; mkdir made; exit 4")
+    assert (red.exit_code, red.passed) == (4, False)
+    assert red.output != used.output
+
+
+async def test_only_what_was_quick_is_given_to_a_box_that_others_used(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        first, *_ = await one_by_one(bench, WHERE)
+        boxes = [first.output]
+        for took in (0.0, QUICK_S + 0.1, None, 0.2):
+            bench.hands.checker.took.clear()
+            if took is not None:
+                bench.hands.checker.took[WHERE] = took
+            async with bench.hands.lease(bench.base) as lease:
+                [run] = await lease.check(each(WHERE))
+            boxes.append(run.output)
+    assert boxes[1] == boxes[0] == boxes[4]
+    assert len({boxes[0], boxes[2], boxes[3]}) == 3
+
+
+async def test_a_box_in_which_something_could_last_is_not_used_again(open_bench: OpenBench) -> None:
+    python = {"read_only": python_shown(), "path": (Path(sys.prefix, "bin"),)}
+    call = "python -c 'import ctypes; print(ctypes.CDLL(None).{} >= 0)'"
+    memory, queue = call.format("shmget(1, 4096, 0o1600)"), call.format('mq_open(b"/q", 0o102, 0o600, None)')
+    async with open_bench(**python) as bench:
+        first, shared, second, queued, third, fourth = await one_by_one(
+            bench,
+            WHERE,
+            f"{WHERE}; {memory}",
+            f"true; {WHERE}",
+            f"{WHERE}; {queue}",
+            f"ls /fleet/mqueue; {WHERE}",
+            memory,
+        )
+    assert shared.output == f"{first.output}True\n"
+    assert second.output != first.output
+    assert queued.output == f"{second.output}True\n"
+    assert third.output == second.output
+    assert fourth.output == "True\n"
+
+
+@pytest.mark.parametrize("deed", ["kill -KILL -1; sleep 60", "sleep 60"])
+async def test_a_box_that_is_gone_is_replaced(open_bench: OpenBench, deed: str) -> None:
+    async with open_bench() as bench:
+        first, gone, second = await one_by_one(bench, WHERE, f"timeout 5 true; {deed}", f"true; {WHERE}")
+    assert not gone.passed
+    assert second.output not in {first.output, ""}
+
+
+async def test_breaking_off_takes_the_box_with_it_and_leaves_a_worktree_that_can_go(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await one_by_one(bench, WHERE)
+        for delay in range(8):
+            with move_on_after(delay * 0.003):
+                await one_by_one(bench, "touch x; sleep 2147482")
+        [after] = await one_by_one(bench, f"{WHERE}; ls")
+        assert after.output.endswith("README.md\nsrc\n")
+        assert _sleeping("2147482") == 0
+
+
+async def test_checks_go_on_without_the_process_that_mounts(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await one_by_one(bench, WHERE)
+        for _ in range(2):
+            for pid in standing_ready():
+                os.kill(pid, signal.SIGKILL)
+            [run] = await one_by_one(bench, f"{WHERE}; cat README.md")
+            assert run.output.endswith("hello\n")
+
+
+async def test_a_hundred_checks_take_few_boxes_and_leave_none(open_bench: OpenBench) -> None:
+    boxes = set[str]()
+
+    async def check(number: int) -> None:
+        [run] = await one_by_one(bench, f"{WHERE}; : {number}")
+        boxes.add(run.output)
+
+    async with open_bench() as bench:
+        async with create_task_group() as tasks:
+            for number in range(100):
+                tasks.start_soon(check, number)
+        most = bench.settings.check_slots + MORE_BOXES
+        assert len(boxes) <= most
+    assert children() == []
+
+
+def _sleeping(word: str) -> int:
+    """How many sleep for so long, once they had time to end."""
+    until = monotonic() + 20.0
+    while (found := sum(word in line for line in _command_lines())) and monotonic() < until:
+        sleep(0.01)
+    return found
+
+
+def _command_lines() -> Iterator[str]:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            yield path.read_text(encoding="utf-8", errors="replace")

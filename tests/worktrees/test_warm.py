@@ -10,7 +10,7 @@ from time import time_ns
 from typing import Literal
 
 import pytest
-from anyio import sleep, to_thread
+from anyio import CancelScope, current_time, sleep, to_thread
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -97,12 +97,12 @@ def line(bench: Bench) -> list[str]:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """How each slot that was handed over before was made ready again."""
+    """How each slot was put in order, and made ready again."""
     went: list[str] = []
 
-    async def watched(store: Store, slot: Slot, handed: HandOver, base: str) -> HandOver:
+    async def watched(store: Store, slot: Slot, handed: HandOver, base: str, *, tidied: bool = False) -> HandOver:
         try:
-            new = await warm.move(store, slot, handed, base)
+            new = await warm.move(store, slot, handed, base, tidied=tidied)
         except BaseException as error:
             went.append(repr(error))
             raise
@@ -190,10 +190,10 @@ async def test_a_folder_that_another_commit_has_goes_although_a_tenant_emptied_i
     await settled(bench, third)
     async with bench.hands.pool.lease(third) as slot:
         await to_thread.run_sync(shell, "rm -r new/deep", slot.tree)
-    quick.clear()
+        quick.clear()
     async with bench.hands.pool.lease(first) as slot:
         assert everything(slot.tree) == fresh(bench, first)
-    assert quick == ["settled"]
+        assert quick == ["settled", "settled"]
 
 
 async def test_a_file_that_is_ignored_stays_out_although_another_commit_has_it(bench: Bench) -> None:
@@ -259,12 +259,37 @@ async def test_no_deed_outlives_its_tenant(bench: Bench, deed: str, quick: list[
     for base in (first, second, first):
         async with bench.hands.pool.lease(first) as slot:
             await to_thread.run_sync(shell, HOSTILE[deed], slot.tree)
-        quick.clear()
+            quick.clear()
         async with bench.hands.pool.lease(base) as slot:
             assert everything(slot.tree) == fresh(bench, base)
             assert "user.x" not in os.listxattr(slot.tree / "a")
-        if deed not in ODD:
-            assert quick == ["settled"]
+            assert deed in ODD or quick == ["settled", "settled"]
+
+
+@pytest.mark.parametrize("deed", HOSTILE)
+async def test_no_deed_of_one_who_was_broken_off_outlives_him(
+    bench: Bench, deed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Giving back was cancelled, at once or half way: then the next tenant waits for all of it."""
+    first, second, _ = line(bench)
+    await settled(bench, first)
+
+    async def half(turn: warm._Turn, slot: Slot) -> HandOver:
+        await to_thread.run_sync(turn.begin)
+        await sleep(60)
+        raise AssertionError(slot)
+
+    for base, broken_off in ((first, False), (second, True), (first, True)):
+        with monkeypatch.context() as patched, CancelScope() as scope:
+            async with bench.hands.pool.lease(first) as slot:
+                await to_thread.run_sync(shell, HOSTILE[deed], slot.tree)
+                if broken_off:
+                    patched.setattr(warm, "_without_traces", half)
+                    scope.deadline = current_time() + 0.3
+                else:
+                    scope.cancel()
+        async with bench.hands.pool.lease(base) as slot:
+            assert everything(slot.tree) == fresh(bench, base)
 
 
 async def test_a_deed_in_the_very_tick_of_the_hand_over_is_seen(bench: Bench) -> None:
