@@ -31,6 +31,7 @@ from worktrees.stations import Stations
 TAIL = 4_000  # characters kept of a check's output in the journal
 MORE_BOXES = 10  # made ready or taken apart at one time; with 2 slots and quick checks that is half of the time
 QUICK_S = 1.0  # a command that took no longer the last time is given to a box that others used before
+PATIENCE_S = 3.0  # for so long it may take there now; then it is broken off, and asked again in a box of its own
 CAP = 2 * MIB  # of what a check printed in its log; the middle is left out
 
 
@@ -111,7 +112,8 @@ class Checker:
         def orders() -> Iterator[Order]:
             while answered == len(taken) and (criterion := next(criteria, None)) is not None:
                 taken.append(criterion)
-                order = Order(criterion.run or "", criterion.timeout_s, place.environment)
+                limit = min(criterion.timeout_s, PATIENCE_S if used and not believe_red else criterion.timeout_s)
+                order = Order(criterion.run or "", limit, place.environment)
                 if criterion.run is None or not order.fits:
                     return
                 yield order
@@ -119,7 +121,8 @@ class Checker:
         async def answer(done: Finished, heard: RanTests | None, first: bool) -> None:
             nonlocal answered
             run = await self._result(commit, taken[-1], done, heard)
-            if run.passed or believe_red or first:
+            broken_off = done.timed_out and used and taken[-1].timeout_s > PATIENCE_S
+            if run.passed or believe_red or (first and not broken_off):
                 answered += 1
                 told(run)
 

@@ -23,7 +23,7 @@ from tests.benchmarks.conversations import conversation_figures
 from tests.benchmarks.hundred import TINY, hundred, hundred_figures
 from tests.benchmarks.landing import landing_figures, measured
 from tests.benchmarks.landing_policy import policy_figures
-from tests.benchmarks.leases import against_add, lease_figures, room_of_leases, small_ground
+from tests.benchmarks.leases import against_add, growth_of_leases, lease_figures, room_of_leases, small_ground
 from tests.benchmarks.planner_calls import planner_figures
 from tests.benchmarks.resume import resumes
 from tests.benchmarks.scrape import scrapes
@@ -114,6 +114,7 @@ async def page(extent: Extent, at: Path | None) -> None:
             if files == extent.sizes[-1]:
                 shown.add([await room_of_leases(on)])
     shown.add(lease_figures(leases))
+    shown.add(await growth_of_leases((extent.sizes[0], extent.sizes[-1]), 9, at))
     shown.add(subtask_figures(subtasks))
     shown.add(landing_figures(landings))
     for files, rounds in ((TINY, extent.hundreds + 1), (10_000, extent.hundreds)):

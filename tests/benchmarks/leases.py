@@ -36,11 +36,37 @@ KNOWN = 1.2
 BOX_MS = 10.0
 
 
-async def against_add(on: bench.Ground, rounds: int) -> dict[str, bench.Costs]:
-    """A lease after a tenant changed a few files and the tip moved, against adding a worktree there; and giving back,
-    before it, against removing one."""
+def leasing(
+    on: bench.Ground, workshop: Workshop, *, tested: bool = False, given_back: list[bench.Cost] | None = None
+) -> bench.Variant:
+    """A lease after a tenant changed a few files and the tip moved."""
     tips = on.line[::STEP]
-    given_back: dict[str, list[bench.Cost]] = {}
+
+    async def leased(round_: int) -> bench.Cost:
+        async with AsyncExitStack() as stack:
+            lease = await stack.enter_async_context(workshop.lease(tips[round_]))
+            bench.edit(bench.folder_of(lease), EDITED, f"edited in round {round_}\n")
+            with bench.Stopwatch() as back:
+                await stack.aclose()
+        if given_back is not None:
+            given_back.append(back.cost)
+        if tested:
+            async with workshop.lease(tips[round_ + 1]):  # as its checks do before the tip moves there
+                pass
+        async with AsyncExitStack() as stack:
+            with bench.Stopwatch() as watch:
+                await stack.enter_async_context(workshop.lease(tips[round_ + 1]))
+        if round_ == 0:
+            await anyio.sleep(YOUNG_S)
+        return watch.cost
+
+    return leased
+
+
+async def against_add(on: bench.Ground, rounds: int) -> dict[str, bench.Costs]:
+    """A lease, against adding a worktree there; and giving back, before it, against removing one."""
+    tips = on.line[::STEP]
+    given_back: dict[str, list[bench.Cost]] = {"git": [], **{kind: [] for kind in bench.KINDS}}
 
     async def add(round_: int) -> bench.Cost:
         tree = on.folder / f"added-{round_}"
@@ -49,38 +75,29 @@ async def against_add(on: bench.Ground, rounds: int) -> dict[str, bench.Costs]:
         bench.edit(tree, EDITED, f"edited in round {round_}\n")
         with bench.Stopwatch() as back:
             bench.git(on.repository, "worktree", "remove", "--force", str(tree))
-        given_back.setdefault("git", []).append(back.cost)
+        given_back["git"].append(back.cost)
         return watch.cost
-
-    def leasing(name: str, workshop: Workshop, *, tested: bool = False) -> bench.Variant:
-        async def leased(round_: int) -> bench.Cost:
-            async with AsyncExitStack() as stack:
-                lease = await stack.enter_async_context(workshop.lease(tips[round_]))
-                bench.edit(bench.folder_of(lease), EDITED, f"edited in round {round_}\n")
-                with bench.Stopwatch() as back:
-                    await stack.aclose()
-            if not tested:
-                given_back.setdefault(name, []).append(back.cost)
-            if tested:
-                async with workshop.lease(tips[round_ + 1]):  # as its checks do before the tip moves there
-                    pass
-            async with AsyncExitStack() as stack:
-                with bench.Stopwatch() as watch:
-                    await stack.enter_async_context(workshop.lease(tips[round_ + 1]))
-            if round_ == 0:
-                await anyio.sleep(YOUNG_S)
-            return watch.cost
-
-        return leased
 
     async with AsyncExitStack() as stack:
         variants: dict[str, bench.Variant] = {"git": add}
         for kind in bench.KINDS:
-            variants[kind] = leasing(kind, await stack.enter_async_context(bench.hands(on, kind, "lease")))
+            workshop = await stack.enter_async_context(bench.hands(on, kind, "lease"))
+            variants[kind] = leasing(on, workshop, given_back=given_back[kind])
         landed = await stack.enter_async_context(bench.hands(on, "overlay", "landed"))
-        variants["overlay, tested tip"] = leasing("overlay", landed, tested=True)
+        variants["overlay, tested tip"] = leasing(on, landed, tested=True)
         leased = await bench.interleave(variants, rounds)
     return {LEASE: leased, BACK: {name: costs[-rounds:] for name, costs in given_back.items()}}
+
+
+async def growth_of_leases(sizes: Sequence[int], rounds: int, at: Path | None = None) -> list[bench.Figure]:
+    """Of an overlay, in repositories that differ in nothing but how many other files they have, turn beside turn."""
+    async with AsyncExitStack() as stack:
+        variants: dict[str, bench.Variant] = {}
+        for files in sizes:
+            on = stack.enter_context(bench.ground(files, at, among=min(sizes)))
+            variants[str(files)] = leasing(on, await stack.enter_async_context(bench.hands(on, "overlay", "growth")))
+        costs = await bench.interleave(variants, rounds)
+    return bench.growth("overlay lease", {files: bench.typical(costs[str(files)]) for files in sizes}, GROWTH)
 
 
 async def room_of_leases(on: bench.Ground) -> bench.Figure:
@@ -200,14 +217,12 @@ async def at_once(on: bench.Ground, kind: LeaseKind, times: int) -> bench.Figure
 
 
 def lease_figures(costs: dict[int, dict[str, bench.Costs]]) -> list[bench.Figure]:
-    """The ratios at each size, and how an overlay lease grows."""
-    found = []
+    """The ratios at each size."""
+    found: list[bench.Figure] = []
     for measure, wanted in ((LEASE, WANTED), (BACK, {})):
         for files, rows in costs.items():
             found += bench.ratios(measure, files, rows[measure], wanted=wanted)
-    return found + bench.growth(
-        "overlay lease", {files: bench.typical(rows[LEASE]["overlay"]) for files, rows in costs.items()}, GROWTH
-    )
+    return found
 
 
 async def small_ground(most: Sequence[tuple[LeaseKind, int]], rounds: int, times: int) -> list[bench.Figure]:
@@ -225,10 +240,12 @@ async def small_ground(most: Sequence[tuple[LeaseKind, int]], rounds: int, times
 async def main(*, large: bool) -> None:
     costs: dict[int, dict[str, bench.Costs]] = {}
     rooms: list[bench.Figure] = []
-    for files in (1_000, 10_000, 100_000) if large else (1_000, 10_000):
+    sizes = (1_000, 10_000, 100_000) if large else (1_000, 10_000)
+    for files in sizes:
         with bench.ground(files) as on:
             costs[files] = await against_add(on, 5 if files > 10_000 else 8)
             rooms = [await room_of_leases(on)]
+    rooms += await growth_of_leases((sizes[0], sizes[-1]), 9)
     most = 1_000 if large else 200
     bench.say(
         bench.HEAD, *lease_figures(costs), *rooms, *await small_ground([("overlay", 1_000), ("pool", most)], 60, 10)

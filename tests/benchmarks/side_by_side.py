@@ -199,9 +199,9 @@ def room(at: Path | None = None) -> Iterator[Path]:
 
 
 @contextmanager
-def ground(files: int, at: Path | None = None, commits: int = LINE) -> Iterator[Ground]:
+def ground(files: int, at: Path | None = None, commits: int = LINE, among: int | None = None) -> Iterator[Ground]:
     with room(at) as folder:
-        yield Ground(folder, files, tuple(generate(folder / "project", files, commits)))
+        yield Ground(folder, files, tuple(generate(folder / "project", files, commits, among or files)))
 
 
 def git(at: Path, *args: str, data: bytes = b"") -> str:
@@ -221,8 +221,8 @@ def name_of(number: int) -> str:
     return f"src/part{number // 1000}/folder{number // 20 % 50}/module{number % 20}.py"
 
 
-def generate(at: Path, files: int, commits: int) -> list[str]:
-    """A repository with so many files, and a line of commits above it that change a few each. Oldest first."""
+def generate(at: Path, files: int, commits: int, among: int) -> list[str]:
+    """A repository with so many files, and a line of commits that change a few of the first ones. Oldest first."""
     who = "committer Ada <ada@example.org> 1700000000 +0000\n"
     stream: list[str] = [f"commit refs/heads/main\nmark :1\n{who}data 5\nstart\n"]
     for number in range(files):
@@ -232,7 +232,7 @@ def generate(at: Path, files: int, commits: int) -> list[str]:
         stream.append(f"commit refs/heads/main\nmark :{commit + 2}\n{who}data 4\nnext\n")
         for part in range(PATHS_A_COMMIT):
             text = f"# changed by {commit}\n"
-            number = (commit * PATHS_A_COMMIT + part) * 7919 % files
+            number = (commit * PATHS_A_COMMIT + part) * 7919 % among
             stream.append(f"M 100644 inline {name_of(number)}\ndata {len(text)}\n{text}\n")
     at.mkdir(parents=True)
     git(at, "init", "--quiet", "--initial-branch=main")

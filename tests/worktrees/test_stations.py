@@ -15,6 +15,7 @@ from fleet.core.facts import CheckRun
 from fleet.core.plan import Criterion
 from tests.worktrees.conftest import Bench, OpenBench, python_shown
 from tests.worktrees.test_forks import children, standing_ready
+from worktrees import checks
 from worktrees.checks import MORE_BOXES, QUICK_S
 from worktrees.serving import LONGEST
 
@@ -207,8 +208,8 @@ async def test_a_box_that_stays_shows_each_lease_its_own_worktree_repository_and
 
 async def test_nothing_is_left_in_a_box_that_stays(open_bench: OpenBench) -> None:
     leaves = (
-        "touch secret; touch /tmp/a /dev/shm/a /run/a $HOME/a $HOME/../a; (setsid sleep 600 &); ulimit -n 50; export A=1; "
-        "cd /proc/$PPID/cwd 2>/dev/null && touch here 2>/dev/null && echo reached; umount /repo 2>/dev/null; true"
+        "touch secret; touch /tmp/a /dev/shm/a /run/a $HOME/a $HOME/../a; (setsid sleep 600 &); "
+        "ulimit -n 50; export A=1; cd /proc/$PPID/cwd 2>/dev/null && touch here 2>/dev/null && echo reached; umount /repo 2>/dev/null; true"
     )
     finds = (
         "ls -A /tmp /dev/shm /home $HOME /fleet/mqueue | grep -v -e : -e worker | grep .; ls /run | grep -v report; "
@@ -268,12 +269,25 @@ async def test_a_box_in_which_something_could_last_is_not_used_again(open_bench:
     assert fourth.output == "True\n"
 
 
-@pytest.mark.parametrize("deed", ["kill -KILL -1; sleep 60", "sleep 60"])
-async def test_a_box_that_is_gone_is_replaced(open_bench: OpenBench, deed: str) -> None:
+async def test_a_box_that_is_gone_is_replaced(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        first, gone, second = await one_by_one(bench, WHERE, f"timeout 5 true; {deed}", f"true; {WHERE}")
-    assert not gone.passed
+        first, gone, second = await one_by_one(bench, WHERE, "kill -KILL $PPID; sleep 0.2", f"true; {WHERE}")
+    assert gone.passed  # alone there is nobody who serves
     assert second.output not in {first.output, ""}
+
+
+@pytest.mark.parametrize("used", [True, False])
+async def test_one_that_is_quick_no_more_is_broken_off_and_asked_by_itself(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch, used: bool
+) -> None:
+    monkeypatch.setattr(checks, "PATIENCE_S", 0.3)
+    async with open_bench() as bench:
+        if used:
+            await one_by_one(bench, WHERE)
+        slow = "test -e begun && exit 5; touch begun; sleep 0.6; echo end"
+        [run] = await one_by_one(bench, slow)
+        assert (run.passed, run.output) == (True, "end\n")
+        assert bench.hands.checker.took[slow] > 0.5
 
 
 async def test_breaking_off_takes_the_box_with_it_and_leaves_a_worktree_that_can_go(open_bench: OpenBench) -> None:
