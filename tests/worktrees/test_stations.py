@@ -209,7 +209,8 @@ async def test_a_box_that_stays_shows_each_lease_its_own_worktree_repository_and
 async def test_nothing_is_left_in_a_box_that_stays(open_bench: OpenBench) -> None:
     leaves = (
         "touch secret; touch /tmp/a /dev/shm/a /run/a $HOME/a $HOME/../a; (setsid sleep 600 &); "
-        "ulimit -n 50; export A=1; cd /proc/$PPID/cwd 2>/dev/null && touch here 2>/dev/null && echo reached; umount /repo 2>/dev/null; true"
+        "ulimit -n 50; export A=1; cd /proc/$PPID/cwd 2>/dev/null && touch here 2>/dev/null && echo reached; "
+        "umount /repo 2>/dev/null; true"
     )
     finds = (
         "ls -A /tmp /dev/shm /home $HOME /fleet/mqueue | grep -v -e : -e worker | grep .; ls /run | grep -v report; "
