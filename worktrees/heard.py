@@ -53,8 +53,9 @@ class Channel:
         self.path.unlink(missing_ok=True)
 
     def take(self) -> RanTests | None:
-        """What was said since the last time. Nobody speaks any more."""
+        """What was said since the last time. Nobody speaks any more, and the next finds it open."""
         self.drain()
+        os.fchmod(self.fd, stat.S_IRUSR | stat.S_IWUSR)
         heard = self.heard()
         self.said, self.too_long = bytearray(), False
         return heard

@@ -1,7 +1,7 @@
 """A shell that stays at the gate of a box, and runs one command after another at the manager's word.
 
 It says how each ended, after it has killed whatever is left of it and emptied the places where it may have left files;
-and if it left what only goes with the box.
+and if it left what only goes with the box: System V's memory, or a place that is closed.
 All run as one user: what keeps commands from the shell is the filter of system calls and a `/proc` that is read-only.
 They can end the shell, and with it the box; then nobody has an answer from it.
 """
@@ -23,16 +23,17 @@ PLAIN = re.compile(r"[A-Z_]+=[\w.]*", re.ASCII)
 
 # In a shell, away from where worktrees are mounted: say that we are there; then, for each pair of lines, become a shell
 # ("$@") with these variables that runs this command, end what is left of it, and say how it ended. What is left in the
-# places named is removed; that there is memory or the like which System V lets outlast a process is said. An end of the
-# lines is the end.
+# places named is removed; it is said if one of them is closed now, or if there is memory or the like that System V lets
+# outlast a process. An end of the lines is the end.
 SERVE = (
     f"cd / && printf {READY.decode()} >&0 || exit {REFUSED}; "
     "while IFS= read -r given && IFS= read -r word; do "
     'word=$(printf "%b." "$word"); '
     '(exec </dev/null; cd @ROOT@ || exit; [ -z "$given" ] || export $given; exec "$@" "${word%.}"); '
     "code=$?; kill -KILL -1 2>/dev/null; "
-    'for left in @PLACES@; do case "$left" in @KEPT@) continue ;; esac; '
+    'for left in @LEFT@; do case "$left" in @KEPT@) continue ;; esac; '
     '[ ! -e "$left" ] && [ ! -L "$left" ] || rm -rf -- "$left" 2>/dev/null; done; '
+    f'for left in @PLACES@; do [ -r "$left" ] && [ -w "$left" ] && [ -x "$left" ] || code="$code {LEFT}"; done; '
     "for left in shm sem msg; do [ -r /proc/sysvipc/$left ] && { read -r _ && read -r _; } </proc/sysvipc/$left "
     f'&& code="$code {LEFT}"; done; '
     'echo "$code" >&0; done'
@@ -65,8 +66,13 @@ class Order:
 
 def serving(root: str, places: Iterable[str], kept: Iterable[str]) -> str:
     """What the shell runs. It empties these folders behind each command, but for what is kept."""
-    patterns = (f"{place}/{pattern}" for place in places for pattern in ("*", ".[!.]*", "..?*"))
-    return SERVE.replace("@ROOT@", root).replace("@PLACES@", " ".join(patterns)).replace("@KEPT@", " | ".join(kept))
+    listed = tuple(places)
+    patterns = (f"{place}/{pattern}" for place in listed for pattern in ("*", ".[!.]*", "..?*"))
+    words = {"@ROOT@": root, "@PLACES@": " ".join(listed), "@LEFT@": " ".join(patterns), "@KEPT@": " | ".join(kept)}
+    script = SERVE
+    for word, meant in words.items():
+        script = script.replace(word, meant)
+    return script
 
 
 async def serve(child: Child, order: Order) -> tuple[Finished | None, bool]:

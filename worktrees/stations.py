@@ -134,7 +134,8 @@ class Stations:
             if station is None and heard is not None:
                 heard.close()
             elif station is not None and not station.child.ready:
-                await station.end()
+                with CancelScope(shield=True):
+                    await self._leave(station, stays=False)
         return station if station.child.ready else None
 
     async def _show(self, station: Station, place: Place, options: str) -> bool:

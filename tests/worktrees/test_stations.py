@@ -270,6 +270,35 @@ async def test_a_box_in_which_something_could_last_is_not_used_again(open_bench:
     assert fourth.output == "True\n"
 
 
+@pytest.mark.parametrize("place", ["/tmp", "/run", "/home", "$HOME", "/dev/shm"])
+async def test_a_box_with_a_place_that_was_closed_is_not_used_again(open_bench: OpenBench, place: str) -> None:
+    async with open_bench() as bench:
+        first, closed, second = await one_by_one(bench, WHERE, f"{WHERE}; chmod 000 {place}", f"true; {WHERE}")
+    assert (closed.passed, closed.output) == (True, first.output)
+    assert second.output not in {first.output, ""}
+
+
+async def test_who_closes_the_channel_of_reports_closes_it_for_himself(open_bench: OpenBench) -> None:
+    at = "at=${PYTEST_ADDOPTS#*--junitxml=}; at=${at%% *}"
+    report = "<?xml version='1.0'?><testsuites><testcase file='t.py' classname='t' name='a'/></testsuites>"
+    async with open_bench() as bench:
+        first, closes, says = await one_by_one(
+            bench, WHERE, f"{at}; chmod 000 $at; {WHERE}", f'{at}; echo "{report}" >$at; {WHERE}'
+        )
+    assert first.output == closes.output == says.output
+    assert says.heard is not None
+
+
+async def test_nobody_changes_the_limits_of_those_that_come_after(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        first, tried, found = await one_by_one(
+            bench, WHERE, f"prlimit --pid $PPID --nofile=20:20 2>/dev/null; {WHERE}", f"ulimit -n; {WHERE}"
+        )
+        [alone] = await one_by_one(bench, "ulimit -n")
+    assert first.output == tried.output
+    assert found.output == f"{alone.output}{first.output}"
+
+
 async def test_a_box_that_is_gone_is_replaced(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         first, gone, second = await one_by_one(bench, WHERE, "kill -KILL $PPID; sleep 0.2", f"true; {WHERE}")
