@@ -16,6 +16,7 @@ from fleet.core.plan import Criterion
 from tests.worktrees.conftest import Bench, OpenBench, python_shown
 from tests.worktrees.test_forks import children, standing_ready
 from worktrees import checks
+from worktrees.box import EMPTIED
 from worktrees.checks import MORE_BOXES, QUICK_S
 from worktrees.serving import LONGEST
 
@@ -270,7 +271,7 @@ async def test_a_box_in_which_something_could_last_is_not_used_again(open_bench:
     assert fourth.output == "True\n"
 
 
-@pytest.mark.parametrize("place", ["/tmp", "/run", "/home", "$HOME", "/dev/shm"])
+@pytest.mark.parametrize("place", EMPTIED)
 async def test_a_box_with_a_place_that_was_closed_is_not_used_again(open_bench: OpenBench, place: str) -> None:
     async with open_bench() as bench:
         first, closed, second = await one_by_one(bench, WHERE, f"{WHERE}; chmod 000 {place}", f"true; {WHERE}")
