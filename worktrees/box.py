@@ -45,7 +45,8 @@ NAMESPACES = (
 NO_INPUT = "/dev/null"
 ULIMIT_BLOCK = 512  # bytes
 QUEUES = "/fleet/mqueue"  # where message queues show that outlast who made them
-EMPTIED = ("/tmp", "/dev/shm", HOME, "/home", "/run", QUEUES)  # noqa: S108 - inside; between commands that share a box
+HOMES = os.path.dirname(HOME)  # noqa: PTH120
+EMPTIED = ("/tmp", "/dev/shm", HOME, HOMES, "/run", QUEUES)  # noqa: S108 - inside; between commands that share a box
 Outcome = TypeVar("Outcome")
 
 
@@ -287,7 +288,7 @@ def _boxed(
             *NAMESPACES,
             *(("--seccomp", str(filtered)) if refused else ()),
             *(() if settings.network else ("--unshare-net",)),
-            *_root(settings.limits),
+            *_root(settings.limits, place.scratch if stays else None),
             *_file(passwd, "/etc/passwd"),
             *_file(group, "/etc/group"),
             *(part for name, content in etc.items() for part in _file(content, f"/etc/{name}")),
@@ -296,7 +297,7 @@ def _boxed(
             *(() if settings.network else _file(hosts, "/etc/hosts")),
             *(part for path in _shown(settings.read_only) for part in ("--ro-bind", str(path), str(path))),
             *(decoy.binds(program, excluded) if decoy else ()),
-            *(("--bind", str(report), f"/run/{report.name}") if report else ()),
+            *(("--bind", str(report), f"/run/{report.name}") if report and not stays else ()),
             *("--bind", str(place.tree), ROOT),
             *(
                 ("--ro-bind-data", str(pointer), f"{ROOT}/.git")
@@ -304,7 +305,7 @@ def _boxed(
                 else ()
             ),
             *(("--mqueue", QUEUES) if stays else ()),
-            *("--remount-ro", "/", "--chdir", ROOT),
+            *("--remount-ro", "/", "--chdir", "/" if stays else ROOT),
             *(part for pair in environment.items() for part in ("--setenv", *pair)),
         ]
         packed = b"".join(os.fsencode(argument) + b"\0" for argument in arguments)
@@ -335,8 +336,8 @@ def _file(content: int, path: str) -> tuple[str, ...]:
     return ("--perms", "0644", "--file", str(content), path)
 
 
-def _root(limits: BoxLimits) -> list[str]:
-    """A root of its own: the system read-only, a few files of /etc, and sized places to write."""
+def _root(limits: BoxLimits, rooms: Path | None) -> list[str]:
+    """A root of its own: the system read-only, a few files of /etc, and sized places to write, or those in a folder."""
     parts = ["--ro-bind", "/usr", "/usr"]
     for name in MERGED:
         folder = Path("/", name)
@@ -349,10 +350,19 @@ def _root(limits: BoxLimits) -> list[str]:
     # Root of the host owns the settings in /proc/sys in the box, too, and to write them takes no capability.
     parts += ["--proc", "/proc", "--remount-ro", "/proc"]
     parts += ["--dev", "/dev"]  # a writable tmpfs without a size, hence the remount
-    parts += ["--size", str(limits.tmp_bytes), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108 - inside
-    for folder_name, size in (("/tmp", limits.tmp_bytes), ("/run", MIB), ("/home", MIB), (HOME, limits.home_bytes)):  # noqa: S108 - inside
-        parts += ["--size", str(size), "--tmpfs", folder_name]
+    for at, size in places(limits).items():
+        if rooms is None:
+            parts += ["--size", str(size), "--tmpfs", at]
+        elif at != HOME:  # which is mounted in one of the others
+            parts += ["--bind", f"{rooms}{at}", at]
+    parts += ["--remount-ro", "/dev"]
     return parts
+
+
+def places(limits: BoxLimits) -> dict[str, int]:
+    """Where a command may write besides its worktree, and how many bytes."""
+    shared = {"/dev/shm": limits.tmp_bytes, "/tmp": limits.tmp_bytes}  # noqa: S108 - inside
+    return {**shared, "/run": MIB, HOMES: MIB, HOME: limits.home_bytes}
 
 
 def _limits(limits: BoxLimits) -> str:

@@ -126,9 +126,10 @@ class Checker:
                 answered += 1
                 told(run)
 
+        overlay = place.overlay if place.overlay is not None and place.overlay.untouched else None
         await self.stations.serve(place, orders(), answer, used=used, turn=self.turns)
-        if used and taken and not answered and place.overlay is not None:
-            await place.overlay.renew()  # it is asked again, and finds the worktree as the first one did
+        if used and taken and not answered and overlay is not None:
+            await overlay.renew()  # it is asked again, and finds the worktree as the first one did
         if not taken:  # there was no such box
             return next(criteria)
         return taken[-1] if answered < len(taken) else None

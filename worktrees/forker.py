@@ -85,7 +85,15 @@ def read_only(system: ctypes.PyDLL, path: str) -> bool:
 
 def arrange(system: ctypes.PyDLL, order: int) -> int:
     """Take the steps of an order; 0, or the error that was in the way."""
-    steps: dict[str, Callable[..., None]] = {"share": share, "overlay": overlay, "show": show, "clear": clear}
+    steps: dict[str, Callable[..., None]] = {
+        "share": share,
+        "overlay": overlay,
+        "room": room,
+        "folder": lambda _, path: os.mkdir(path),  # noqa: PTH102 - pathlib is not imported here
+        "file": lambda _, path: os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)),
+        "show": show,
+        "clear": clear,
+    }
     try:
         asked = json.loads(os.pread(order, LONGEST, 0))
         os.chdir(asked["cwd"])
@@ -106,6 +114,12 @@ def share(system: ctypes.PyDLL, path: str) -> None:
 
 def overlay(system: ctypes.PyDLL, path: str, options: str) -> None:
     check(system.mount(b"fleet", path.encode(), b"overlay", MS_NOSUID | MS_NODEV, options.encode()), "mount")
+
+
+def room(system: ctypes.PyDLL, path: str, size: int) -> None:
+    """An empty folder in memory."""
+    options = f"mode=0755,size={size}".encode()
+    check(system.mount(b"tmpfs", path.encode(), b"tmpfs", MS_NOSUID | MS_NODEV, options), "mount")
 
 
 def show(system: ctypes.PyDLL, source: str, path: str, closed: bool) -> None:

@@ -21,7 +21,7 @@ from worktrees.marks import MARK, Manager
 from worktrees.mount import VIEW
 from worktrees.process import Launch, memory_file
 
-Step = tuple[str | bool, ...]
+Step = tuple[str | bool | int, ...]
 """What to do, and with what; `forker.py` knows how."""
 ANSWER_S = 30.0  # how long a fork may take, on a machine that is starved
 
@@ -63,11 +63,7 @@ class Forks:
             "fds": numbers,
         }
         pid = await self._carried_out(forker.START, order, (*streams, *launch.pass_fds))
-        if pid is None or pid <= 0:
-            self.close()
-            self._given_up = True
-            return None
-        return Fork(pid)
+        return None if pid is None or pid <= 0 else Fork(pid)
 
     async def arrange(self, cwd: Path, *steps: Step) -> bool:
         """Whether things could be mounted, or taken away, where boxes that stand already see it."""
@@ -81,6 +77,9 @@ class Forks:
                 return None
             with CancelScope(shield=True), memory_file(json.dumps(order).encode()) as written:
                 answer = await self._ask(kind, (written, *fds))
+            if answer is None or (kind == forker.START and answer <= 0):  # a late answer would be taken for the next
+                self.close()
+                self._given_up = True
         return answer
 
     async def _ask(self, kind: bytes, fds: tuple[int, ...]) -> int | None:

@@ -32,7 +32,6 @@ class Machine:
     unshare: int
     ioctl: int
     socket: int
-    prlimit: int
     others_from: int | None = None
     """Numbers from here on belong to a second set of the same calls."""
 
@@ -113,8 +112,8 @@ SOCKETS = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
 machine), and most are little used and often broken."""
 
 MACHINES = {
-    "x86_64": Machine(0xC000003E, 0, clone=56, unshare=272, ioctl=16, socket=41, prlimit=302, others_from=0x40000000),
-    "aarch64": Machine(0xC00000B7, 1, clone=220, unshare=97, ioctl=29, socket=198, prlimit=261),
+    "x86_64": Machine(0xC000003E, 0, clone=56, unshare=272, ioctl=16, socket=41, others_from=0x40000000),
+    "aarch64": Machine(0xC00000B7, 1, clone=220, unshare=97, ioctl=29, socket=198),
 }
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _ANSWER = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -165,7 +164,6 @@ def filter_program(machine: str | None = None) -> bytes | None:
     program.when_called(kind.unshare, 0, _unless_none(NEW_NAMESPACES))
     program.when_called(kind.ioctl, 1, _unless_other(TERMINAL_INPUT.values()))
     program.when_called(kind.socket, 0, _unless_one_of(SOCKETS.values()))
-    program.when_called(kind.prlimit, 0, _unless_none(0xFFFFFFFF))  # limits of another process than the caller
     program.add(_ANSWER, _ALLOW)
     return b"".join(program.code)
 

@@ -1,12 +1,13 @@
 """A shell that stays at the gate of a box, and runs one command after another at the manager's word.
 
-It says how each ended, after it has killed whatever is left of it and emptied the places where it may have left files;
-and if it left what only goes with the box: System V's memory, or a place that is closed.
-All run as one user: what keeps commands from the shell is the filter of system calls and a `/proc` that is read-only.
-They can end the shell, and with it the box; then nobody has an answer from it.
+It says how each ended. Then it waits until whatever is left of it is gone, empties the places where it may have left
+files, and says whether that is all; where it is not, the box has to go. All run as one user: what keeps commands from
+the shell is the filter of system calls and a `/proc` that is read-only. They can end the shell, and with it the box;
+then nobody has an answer from it.
 """
 
 import re
+import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
@@ -17,27 +18,32 @@ from fleet.points import reached
 from worktrees.process import READY, REFUSED, Child, Finished
 
 LONGEST = 4_000  # bytes of a command; the shell reads them one by one
-LEFT = "left"
-ANSWER = re.compile(rb"(\d+)((?: left)*)\n")
+CODE, CLEAN = re.compile(rb"(\d+)\n"), b"done\n"
 PLAIN = re.compile(r"[A-Z_]+=[\w.]*", re.ASCII)
 
 # In a shell, away from where worktrees are mounted: say that we are there; then, for each pair of lines, become a shell
-# ("$@") with these variables that runs this command, end what is left of it, and say how it ended. What is left in the
-# places named is removed; it is said if one of them is closed now, or if there is memory or the like that System V lets
-# outlast a process. An end of the lines is the end.
+# ("$@") with these variables that runs this command, and say how it ended. Then end what is left of it until there are
+# only the box's first process and we, and remove what is left in the places named. In the end say whether that is all:
+# something may not go, a place may be closed now, a kind of memory may outlast its process. An end of the lines is the
+# end.
 SERVE = (
     f"cd / && printf {READY.decode()} >&0 || exit {REFUSED}; "
+    "alone() { [ $# -le 2 ]; }; "
     "while IFS= read -r given && IFS= read -r word; do "
     'word=$(printf "%b." "$word"); '
     '(exec </dev/null; cd @ROOT@ || exit; [ -z "$given" ] || export $given; exec "$@" "${word%.}"); '
-    "code=$?; kill -KILL -1 2>/dev/null; "
+    'echo "$?" >&0; said=done; tries=0; '
+    "until kill -KILL -1 2>/dev/null; alone /proc/[0-9]*; do "
+    'tries=$((tries + 1)); [ "$tries" -lt 500 ] || { said=left; break; }; done; '
     'for left in @LEFT@; do case "$left" in @KEPT@) continue ;; esac; '
-    '[ ! -e "$left" ] && [ ! -L "$left" ] || rm -rf -- "$left" 2>/dev/null; done; '
-    f'for left in @PLACES@; do [ -r "$left" ] && [ -w "$left" ] && [ -x "$left" ] || code="$code {LEFT}"; done; '
+    '[ ! -e "$left" ] && [ ! -L "$left" ] || { rm -rf -- "$left" 2>/dev/null || said=left; }; done; '
+    'for left in @PLACES@; do [ -r "$left" ] && [ -w "$left" ] && [ -x "$left" ] || said=left; done; '
+    "[ -r /dev/pts/ptmx ] && [ -w /dev/pts/ptmx ] || said=left; "
     "for left in shm sem msg; do [ -r /proc/sysvipc/$left ] && { read -r _ && read -r _; } </proc/sysvipc/$left "
-    f'&& code="$code {LEFT}"; done; '
-    'echo "$code" >&0; done'
+    "&& said=left; done; "
+    'echo "$said" >&0; done'
 )
+TIDY_S = 5.0  # how long that may take; then the box is not used again
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,29 +85,39 @@ async def serve(child: Child, order: Order) -> tuple[Finished | None, bool]:
     """How a command ended, and whether another may be given. No answer where the shell that should tell is gone."""
     if child.gate is None:
         return None, False
-    said, began = bytearray(), monotonic()
+    began = monotonic()
     try:
         child.gate.sendall(order.lines)
         reached("a command runs")
-        with move_on_after(order.timeout_s) as limit:
-            while not said.endswith(b"\n"):
-                await wait_readable(child.gate)
-                some = child.gate.recv(64)
-                if not some:
-                    return None, False
-                said += some
+        said, timed_out = await _line(child.gate, order.timeout_s)
+        seconds = monotonic() - began
+        code, clean = CODE.match(said), False
+        if code is None and not timed_out:
+            return None, False
+        if code is not None:
+            rest, _ = await _line(child.gate, TIDY_S, said[code.end() :])
+            clean = rest == CLEAN
     except ConnectionError:
         return None, False
-    seconds, [kept] = monotonic() - began, child.take()
-    answer, timed_out = ANSWER.fullmatch(said), limit.cancelled_caught
-    if answer is None and not timed_out:
-        return None, False
+    [kept] = child.take()
     done = Finished(
-        exit_code=-9 if answer is None or timed_out else int(answer[1]),
+        exit_code=-9 if code is None else int(code[1]),
         stdout=kept.content(),
         stderr=b"",
-        timed_out=timed_out,
+        timed_out=code is None,
         cut=kept.dropped > 0,
         seconds=seconds,
     )
-    return done, not timed_out and answer is not None and not answer[2]
+    return done, clean
+
+
+async def _line(gate: socket.socket, limit_s: float, said: bytes = b"") -> tuple[bytes, bool]:
+    """What the shell says next, to the end of a line; and whether its time was over before that."""
+    with move_on_after(limit_s) as limit:
+        while b"\n" not in said:
+            await wait_readable(gate)
+            some = gate.recv(64)
+            if not some:
+                return b"", False
+            said += some
+    return said, limit.cancelled_caught

@@ -1,9 +1,9 @@
 """Boxes that stay, and are shown one worktree after another: what a box costs is paid once for many quick checks.
 
 A station is a box whose worktree, and git repository with it, is mounted while it stands: at a folder of ours that the
-box has a part of, by the process that starts boxes. Nothing goes on from one worktree's commands to the next one's: the
-shell that serves kills and empties, and a box in which something could last is not used again. The commands on one
-worktree follow each other there, and see what they did to it.
+box has a part of, by the process that starts boxes; and with it every place that can be written to, empty. Nothing goes
+on from one worktree's commands to the next one's: the shell that serves ends all other processes, and a box in which
+something could last is not used again. The commands on one worktree follow each other, and see what they did to it.
 """
 
 import os
@@ -16,7 +16,7 @@ from anyio import CancelScope, CapacityLimiter, create_task_group
 
 from fleet.core.facts import RanTests
 from fleet.ports import Broken
-from worktrees.box import Box, Place, guarded, mounted_for, own_folders
+from worktrees.box import Box, Place, guarded, mounted_for, own_folders, places
 from worktrees.decoy import POINTER, Decoy, Decoys
 from worktrees.files import create
 from worktrees.forks import Forks, Step
@@ -24,6 +24,7 @@ from worktrees.guard import Guard
 from worktrees.heard import Channel, make_channel
 from worktrees.process import Child, Finished, start
 from worktrees.serving import Order, serve
+from worktrees.surroundings import HOME
 from worktrees.wipe import make_folder
 
 Answer = Callable[[Finished, RanTests | None, bool], Awaitable[None]]
@@ -40,6 +41,9 @@ class Station:
     """The first process in the box."""
     heard: Channel | None
     used: bool = False
+    shell: int = 0
+    """The process that serves, and how it was when it began: what commands change of that goes on to the next."""
+    manner: object = None
 
     async def end(self) -> None:
         with CancelScope(shield=True):
@@ -76,7 +80,7 @@ class Stations:
         there is no station. `used`: whether a station will do that others used before.
         """
         async with mounted_for(place) as options:
-            station = self._idle.pop() if used and self._idle else await self._new()
+            station = self._idle.pop() if used and self._idle and not self._none else await self._new()
             if station is None:
                 return
             stays = False
@@ -109,18 +113,22 @@ class Stations:
         home = self.folder / str(self._made)
         try:
             return await self._built(home)
-        except (OSError, Broken):  # whoever wants to run something makes a box of its own, and hears why if it can't
+        except (
+            OSError,
+            ValueError,
+            Broken,
+        ):  # whoever wants to run something makes a box of its own, and hears why if it can't
             return None
 
     async def _built(self, home: Path) -> Station | None:
-        for name in ("repo", "git"):
-            make_folder(home / name)
+        for name in ("repo", "git", *places(self.box.settings.limits)):
+            make_folder(Path(f"{home}/{name}"))
         create(str(home / "index"), b"")
         create(str(home / "pointer"), POINTER)
         mark = f"{self.folder.parent.name}/station-{home.name}"
         decoy = Decoy(home / "git", self.decoys.objects, home / "index", self.decoys.excluded)
         heard = make_channel(home) if self.listens else None
-        station: Station | None = None
+        station, complete = None, False
         try:
             report = heard.path if heard is not None else None
             with self.box.standing(Place(home / "repo", home, mark, decoy=decoy), report) as launch:
@@ -130,22 +138,44 @@ class Stations:
                 station = Station(home, await start(launch, self.cap), None, heard)
                 await station.child.reach_gate(launch.init)
                 station.init = launch.init() if launch.init is not None else None
+                station.shell = _only_child(station.init)
+                station.manner = _manner(station.shell)
+                complete = station.child.ready
         finally:
             if station is None and heard is not None:
                 heard.close()
-            elif station is not None and not station.child.ready:
+            elif station is not None and not complete:
                 with CancelScope(shield=True):
                     await self._leave(station, stays=False)
-        return station if station.child.ready else None
+        return station if complete else None
 
     async def _show(self, station: Station, place: Place, options: str) -> bool:
         """Whether the box sees a worktree now, and the repository that goes with it."""
-        steps = _shown(station.home, place, options)
+        steps = self._steps(station, place, options)
         if not steps:
             return False
         shown = await self.starter.arrange(place.overlay.home if place.overlay else Path("/"), *steps)
         self._none = self._none or not shown
         return shown
+
+    def _steps(self, station: Station, place: Place, options: str) -> list[Step]:
+        """What mounts a worktree, and empty places beside it; nothing where there is no repository to go with it."""
+        home, decoy = station.home, place.decoy
+        if decoy is None or not decoy.index.is_file():
+            return []
+        at, steps = f"{home}/repo", list[Step]()
+        for folder, size in places(self.box.settings.limits).items():
+            if folder == HOME:
+                steps.append(("folder", f"{home}{HOME}"))
+            steps.append(("room", f"{home}{folder}", size))
+        if station.heard is not None:
+            report = station.heard.path
+            steps += (("file", f"{home}/run/{report.name}"), ("show", str(report), f"{home}/run/{report.name}", False))
+        steps.append(("overlay", at, options) if options else ("show", str(place.tree), at, False))
+        if options or os.path.lexists(place.tree / ".git"):
+            steps.append(("show", f"{home}/pointer", f"{at}/.git", True))
+        steps.append(("show", str(decoy.folder), f"{home}/git", False))
+        return [*steps, ("show", str(decoy.index), f"{home}/index", True)]
 
     async def _work(
         self, station: Station, place: Place, orders: Iterable[Order], answer: Answer, turn: CapacityLimiter
@@ -171,6 +201,7 @@ class Stations:
                         done, good = await serve(child, order)
                     if done is not None:
                         await answer(done, heard.take() if heard is not None else None, first)
+                    good = good and _manner(station.shell) == station.manner
                     if not good:
                         break
             except Broken as broken:  # raised in here it would come out as a group
@@ -181,22 +212,22 @@ class Stations:
         return good
 
 
-def _shown(home: Path, place: Place, options: str) -> list[Step]:
-    """What mounts a worktree in a station; nothing where there is no repository to go with it."""
-    at, decoy = f"{home}/repo", place.decoy
-    if decoy is None or not decoy.index.is_file():
-        return []
-    steps: list[Step] = [("overlay", at, options) if options else ("show", str(place.tree), at, False)]
-    if options or os.path.lexists(place.tree / ".git"):
-        steps.append(("show", f"{home}/pointer", f"{at}/.git", True))
-    return [
-        *steps,
-        ("show", str(decoy.folder), f"{home}/git", False),
-        ("show", str(decoy.index), f"{home}/index", True),
-    ]
+def _only_child(pid: int | None) -> int:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    return int(" ".join(children))
+
+
+def _manner(pid: int) -> object:
+    """What a process of the same user may change of another, or none where that is gone."""
+    try:
+        limits = Path(f"/proc/{pid}/limits").read_text(encoding="ascii")
+        times = os.getpriority(os.PRIO_PROCESS, pid), os.sched_getscheduler(pid), os.sched_getaffinity(pid)
+    except OSError:
+        return None
+    return limits, times
 
 
 def _cleared(home: Path, *, whole: bool) -> list[Step]:
     """What takes away all that was mounted; `whole`: nobody will be shown anything there any more."""
-    names = ("repo", "git", "index")
+    names = ("repo", "git", "index", "tmp", "dev/shm", "run", "home")
     return [*(("clear", f"{home}/{name}") for name in names), *([("clear", str(home))] if whole else [])]

@@ -34,7 +34,6 @@ REFUSED_HERE = {
 BY_ARGUMENT = {
     "clone": ((HERE.clone, 0x10000000 | 17, 0, 0, 0, 0), errno.EPERM),
     "unshare": ((HERE.unshare, 0x00000080), errno.EPERM),
-    "limits of another": ((HERE.prlimit, 1, 7, 0, 0), errno.EPERM),
     "TIOCSTI": ((HERE.ioctl, 0, TERMINAL_INPUT["TIOCSTI"], NOWHERE), errno.EPERM),
     "AF_VSOCK": ((HERE.socket, 40, 1, 0), errno.EAFNOSUPPORT),
     "AF_ALG": ((HERE.socket, 38, 5, 0), errno.EAFNOSUPPORT),

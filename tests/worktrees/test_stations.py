@@ -290,14 +290,40 @@ async def test_who_closes_the_channel_of_reports_closes_it_for_himself(open_benc
     assert says.heard is not None
 
 
-async def test_nobody_changes_the_limits_of_those_that_come_after(open_bench: OpenBench) -> None:
+LASTING = {
+    "a file in a folder that can't be emptied": "mkdir -p /tmp/a/b; touch /tmp/a/b/c; chmod 555 /tmp/a/b",
+    "limits of the one who serves": "prlimit --pid $PPID --nofile=20:20",
+    "its nice value": "renice -n 5 -p $PPID",
+    "its processors": "taskset -pc 0 $PPID",
+    "its scheduler": "chrt -i -p 0 $PPID",
+    "no terminals": "chmod 000 /dev/pts/ptmx",
+}
+
+
+@pytest.mark.parametrize("deed", LASTING)
+async def test_a_box_that_was_changed_for_good_is_not_used_again(open_bench: OpenBench, deed: str) -> None:
     async with open_bench() as bench:
-        first, tried, found = await one_by_one(
-            bench, WHERE, f"prlimit --pid $PPID --nofile=20:20 2>/dev/null; {WHERE}", f"ulimit -n; {WHERE}"
+        first, done, second = await one_by_one(bench, WHERE, f"{WHERE}; {LASTING[deed]} >/dev/null", f"true; {WHERE}")
+    assert (done.passed, done.output) == (True, first.output)  # it could be done
+    assert second.output not in {first.output, ""}
+
+
+async def test_whoever_is_killed_is_gone_before_the_next_begins(open_bench: OpenBench) -> None:
+    """A process with much memory takes its time to go, and is there until it is gone."""
+    async with open_bench() as bench:
+        large = "(head -c 300000000 /dev/zero | tail >/dev/null; sleep 60) & sleep 0.3"
+        runs = await one_by_one(
+            bench, WHERE, f"{large}; {WHERE}", "cat /proc/[0-9]*/comm | grep -v -e bwrap -e sh -e cat -e grep; true"
         )
-        [alone] = await one_by_one(bench, "ulimit -n")
-    assert first.output == tried.output
-    assert found.output == f"{alone.output}{first.output}"
+    assert runs[2].output == ""
+
+
+async def test_nothing_can_be_left_below_the_worktree(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        _, tried = await one_by_one(
+            bench, WHERE, "touch /proc/1/cwd/x 2>/dev/null && echo reached; ls -d /proc/1/cwd/repo"
+        )
+    assert tried.output == "/proc/1/cwd/repo\n"
 
 
 async def test_a_box_that_is_gone_is_replaced(open_bench: OpenBench) -> None:
