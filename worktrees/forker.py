@@ -12,6 +12,7 @@ id. `m` mounts things in here, where boxes that stand already may see them; the 
 """
 
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -33,6 +34,7 @@ UNMOUNTED = "/sys"  # with all the mounts below it
 MOST_FDS = 200
 LONGEST = 64 * 1024 * 1024
 START, ARRANGE = b"!", b"m"
+ROOM = 0o40755  # the mode of a folder in memory
 
 
 def main(control: socket.socket) -> None:
@@ -85,7 +87,19 @@ def read_only(system: ctypes.PyDLL, path: str) -> bool:
 
 def arrange(system: ctypes.PyDLL, order: int) -> int:
     """Take the steps of an order; 0, or the error that was in the way."""
-    steps: dict[str, Callable[..., None]] = {
+    try:
+        asked = json.loads(os.pread(order, LONGEST, 0))
+        os.chdir(asked["cwd"])
+        take(system, asked["steps"])
+    except OSError as problem:
+        return -(problem.errno or 1)
+    finally:
+        os.chdir("/")
+    return 0
+
+
+def take(system: ctypes.PyDLL, steps: list[list[str]]) -> None:
+    known: dict[str, Callable[..., None]] = {
         "share": share,
         "overlay": overlay,
         "room": room,
@@ -94,16 +108,8 @@ def arrange(system: ctypes.PyDLL, order: int) -> int:
         "show": show,
         "clear": clear,
     }
-    try:
-        asked = json.loads(os.pread(order, LONGEST, 0))
-        os.chdir(asked["cwd"])
-        for what, *words in asked["steps"]:
-            steps[what](system, *words)
-    except OSError as problem:
-        return -(problem.errno or 1)
-    finally:
-        os.chdir("/")
-    return 0
+    for what, *words in steps:
+        known[what](system, *words)
 
 
 def share(system: ctypes.PyDLL, path: str) -> None:
@@ -116,10 +122,25 @@ def overlay(system: ctypes.PyDLL, path: str, options: str) -> None:
     check(system.mount(b"fleet", path.encode(), b"overlay", MS_NOSUID | MS_NODEV, options.encode()), "mount")
 
 
-def room(system: ctypes.PyDLL, path: str, size: int) -> None:
-    """An empty folder in memory."""
-    options = f"mode=0755,size={size}".encode()
+def room(system: ctypes.PyDLL, path: str, size: int, furnish: list[list[str]]) -> None:
+    """A folder in memory that is as new, with what these steps make in it."""
+    if os.path.ismount(path) and as_new(path, {step[1].rpartition("/")[2] for step in furnish if step[0] != "show"}):
+        return
+    clear(system, path)
+    options = f"mode={ROOM & 0o7777:o},size={size}".encode()
     check(system.mount(b"tmpfs", path.encode(), b"tmpfs", MS_NOSUID | MS_NODEV, options), "mount")
+    take(system, furnish)
+
+
+def as_new(path: str, names: set[str]) -> bool:
+    """Whether a folder in memory holds nothing else, and lets nobody do more or less than it did."""
+    try:
+        said = os.listxattr(path)
+    except OSError as problem:
+        said = [] if problem.errno == errno.ENOTSUP else [str(problem)]
+    status = os.lstat(path)
+    whose = (status.st_uid, status.st_gid, status.st_mode)
+    return whose == (os.geteuid(), os.getegid(), ROOM) and not said and set(os.listdir(path)) == names  # noqa: PTH208
 
 
 def show(system: ctypes.PyDLL, source: str, path: str, closed: bool) -> None:

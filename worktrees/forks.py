@@ -21,7 +21,7 @@ from worktrees.marks import MARK, Manager
 from worktrees.mount import VIEW
 from worktrees.process import Launch, memory_file
 
-Step = tuple[str | bool | int, ...]
+Step = tuple[object, ...]
 """What to do, and with what; `forker.py` knows how."""
 ANSWER_S = 30.0  # how long a fork may take, on a machine that is starved
 

@@ -58,7 +58,8 @@ class Stations:
     """Of one run."""
 
     box: Box
-    starter: Forks
+    keeper: Forks
+    """Starts them and mounts what they are shown: not where other boxes are started, whom all that would slow down."""
     folder: Path
     decoys: Decoys
     cap: int
@@ -95,7 +96,7 @@ class Stations:
         """Nothing is to be seen there any more. One that stays is for the next."""
         if not stays:
             await station.end()
-        cleared = await self.starter.arrange(station.home, *_cleared(station.home, whole=not stays))
+        cleared = await self.keeper.arrange(station.home, *_cleared(station.home, whole=not stays))
         if stays and cleared:
             self._idle.append(station)
         elif stays:
@@ -132,7 +133,7 @@ class Stations:
         try:
             report = heard.path if heard is not None else None
             with self.box.standing(Place(home / "repo", home, mark, decoy=decoy), report) as launch:
-                if launch is None or not await self.starter.arrange(home, ("share", str(home))):
+                if launch is None or not await self.keeper.arrange(home, ("share", str(home))):
                     self._none = True
                     return None
                 station = Station(home, await start(launch, self.cap), None, heard)
@@ -154,7 +155,7 @@ class Stations:
         steps = self._steps(station, place, options)
         if not steps:
             return False
-        shown = await self.starter.arrange(place.overlay.home if place.overlay else Path("/"), *steps)
+        shown = await self.keeper.arrange(place.overlay.home if place.overlay else Path("/"), *steps)
         self._none = self._none or not shown
         return shown
 
@@ -164,13 +165,12 @@ class Stations:
         if decoy is None or not decoy.index.is_file():
             return []
         at, steps = f"{home}/repo", list[Step]()
-        for folder, size in places(self.box.settings.limits).items():
-            if folder == HOME:
-                steps.append(("folder", f"{home}{HOME}"))
-            steps.append(("room", f"{home}{folder}", size))
+        furnish: dict[str, list[Step]] = {str(Path(HOME).parent): [("folder", f"{home}{HOME}")]}
         if station.heard is not None:
-            report = station.heard.path
-            steps += (("file", f"{home}/run/{report.name}"), ("show", str(report), f"{home}/run/{report.name}", False))
+            report, shown = station.heard.path, f"{home}/run/{station.heard.path.name}"
+            furnish["/run"] = [("file", shown), ("show", str(report), shown, False)]
+        for folder, size in places(self.box.settings.limits).items():
+            steps.append(("room", f"{home}{folder}", size, furnish.get(folder, [])))
         steps.append(("overlay", at, options) if options else ("show", str(place.tree), at, False))
         if options or os.path.lexists(place.tree / ".git"):
             steps.append(("show", f"{home}/pointer", f"{at}/.git", True))
@@ -229,5 +229,5 @@ def _manner(pid: int) -> object:
 
 def _cleared(home: Path, *, whole: bool) -> list[Step]:
     """What takes away all that was mounted; `whole`: nobody will be shown anything there any more."""
-    names = ("repo", "git", "index", "tmp", "dev/shm", "run", "home")
-    return [*(("clear", f"{home}/{name}") for name in names), *([("clear", str(home))] if whole else [])]
+    names = ("repo", "git", "index", *(("tmp", "dev/shm", "run", "home", "") if whole else ()))
+    return [("clear", f"{home}/{name}".rstrip("/")) for name in names]

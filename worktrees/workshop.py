@@ -136,14 +136,14 @@ async def open_workshop(target: Target, settings: HandSettings, run: RunId, base
     """The hands of a run, from a ready store to the last slot removed. Raises `FleetError` where that can't be."""
     require(settings)
     store = await open_store(settings.state_dir, target, base)
-    with _held(store, run) as ours, forks(this_manager()) as starter:
+    with _held(store, run) as ours, forks(this_manager()) as starter, forks(this_manager()) as keeper:
         if not ours:
             raise FleetError(f"the worktrees of {run} are in use by another process; stop it first")
         await to_thread.run_sync(end_orphans)  # what a killed manager left running could still write
         await _begin(store, run, base)
         box, decoys = Box(settings, starter=starter), Decoys.of(store.git_dir)
         folder, most = slots_dir(store, run) / "stations", settings.check_slots + MORE_BOXES
-        stations = Stations(box, starter, folder, decoys, CAP, settings.expected_tests, most)
+        stations = Stations(replace(box, starter=keeper), keeper, folder, decoys, CAP, settings.expected_tests, most)
         try:
             chosen = await choose(settings, slots_dir(store, run))
             included = await gather(target, settings.include, slots_dir(store, run) / "included")

@@ -308,6 +308,17 @@ async def test_a_box_that_was_changed_for_good_is_not_used_again(open_bench: Ope
     assert second.output not in {first.output, ""}
 
 
+@pytest.mark.parametrize("deed", ["chmod 700 /tmp $HOME", "chmod 1777 /dev/shm /run"])
+async def test_places_are_as_new_with_each_worktree(open_bench: OpenBench, deed: str) -> None:
+    look = "stat -c '%n %a %U' /tmp /dev/shm /run /home $HOME"
+    async with open_bench() as bench:
+        before, done, after = await one_by_one(bench, f"{look}; {WHERE}", f"{WHERE}; {deed}", f"{look}; {WHERE}; true")
+        [alone] = await one_by_one(bench, f"false; {look}; false")
+    assert done.passed
+    assert after.output == before.output
+    assert before.output.startswith(alone.output)
+
+
 async def test_whoever_is_killed_is_gone_before_the_next_begins(open_bench: OpenBench) -> None:
     """A process with much memory takes its time to go, and is there until it is gone."""
     async with open_bench() as bench:
