@@ -9,20 +9,19 @@ import os
 import resource
 import shutil
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
-from anyio import CapacityLimiter, create_task_group
+from anyio import CapacityLimiter
 
 from fleet.core.facts import Failure
 from fleet.ports import NO_EXTRAS, Broken, Extras, FleetError
 from worktrees.decoy import POINTER, PROGRAM, PROGRAMS, ROOT, Decoy
 from worktrees.forker import UNMOUNTED
-from worktrees.guard import Guard
+from worktrees.guard import Guard, guarded
 from worktrees.marks import MARK, Manager, this_manager
 from worktrees.mount import Overlay, devices_closed, found, mounted
 from worktrees.process import GATE, REFUSED, Finished, Launch, Starter, memory_file, run
@@ -47,7 +46,6 @@ ULIMIT_BLOCK = 512  # bytes
 QUEUES = "/fleet/mqueue"  # where message queues show that outlast who made them
 HOMES = os.path.dirname(HOME)  # noqa: PTH120
 EMPTIED = ("/tmp", "/dev/shm", HOME, HOMES, "/run", QUEUES)  # noqa: S108 - inside; between commands that share a box
-Outcome = TypeVar("Outcome")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,21 +196,6 @@ class Box:
             gated=True,
             init=boxed.init,
         )
-
-
-async def guarded(work: Callable[[], Awaitable[Outcome]], guard: Guard) -> Outcome:
-    """Do something with a box beside its guard. Raises `Broken`, and not a group of errors, as `work` does."""
-    outcome: Outcome | Broken
-    async with create_task_group() as beside:
-        beside.start_soon(guard.watch)
-        try:
-            outcome = await work()
-        except Broken as broken:
-            outcome = broken
-        beside.cancel_scope.cancel()
-    if isinstance(outcome, Broken):
-        raise outcome
-    return outcome
 
 
 def own_folders(place: Place) -> tuple[tuple[Path, ...], bool]:

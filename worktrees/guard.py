@@ -8,15 +8,17 @@ whole machine stand behind it. A command that is over before the first look is n
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from typing import TypeVar
 
-from anyio import CapacityLimiter, sleep, to_thread
+from anyio import CapacityLimiter, create_task_group, sleep, to_thread
 from anyio.lowlevel import RunVar
 
+from fleet.ports import Broken
 from worktrees.settings import MIB, BoxLimits
 
 TICK_S = 0.2
@@ -28,6 +30,7 @@ LOW_MEMORY_PART = 20  # no room is left: one in so many of all memory, or
 LOW_MEMORY = 256 * MIB
 BLOCK = 512
 PROC = Path("/proc")
+Outcome = TypeVar("Outcome")
 
 _watchers: RunVar[CapacityLimiter] = RunVar("_watchers")
 
@@ -119,6 +122,21 @@ class Guard:
         if found.files - before.files > limits.disk_files:
             return f"more than {limits.disk_files} files"
         return ""
+
+
+async def guarded(work: Callable[[], Awaitable[Outcome]], guard: Guard) -> Outcome:
+    """Do something with a box beside its guard. Raises `Broken`, and not a group of errors, as `work` does."""
+    outcome: Outcome | Broken
+    async with create_task_group() as beside:
+        beside.start_soon(guard.watch)
+        try:
+            outcome = await work()
+        except Broken as broken:
+            outcome = broken
+        beside.cancel_scope.cancel()
+    if isinstance(outcome, Broken):
+        raise outcome
+    return outcome
 
 
 def _members(init: int, *, most: int) -> Iterator[tuple[int, int]]:

@@ -16,11 +16,11 @@ from anyio import CancelScope, CapacityLimiter, create_task_group
 
 from fleet.core.facts import RanTests
 from fleet.ports import Broken
-from worktrees.box import Box, Place, guarded, mounted_for, own_folders, places
+from worktrees.box import Box, Place, mounted_for, own_folders, places
 from worktrees.decoy import POINTER, Decoy, Decoys
 from worktrees.files import create
 from worktrees.forks import Forks, Step
-from worktrees.guard import Guard
+from worktrees.guard import Guard, guarded
 from worktrees.heard import Channel, make_channel
 from worktrees.process import Child, Finished, start
 from worktrees.serving import Order, serve
