@@ -12,10 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import chain, count
+from math import inf
 from pathlib import Path
 
 from anyio import CapacityLimiter, to_thread
 
+from fleet.core.expected import starts_pytest
 from fleet.core.facts import CheckRun, RanTests
 from fleet.core.ids import Sha
 from fleet.core.plan import Criterion
@@ -90,7 +92,8 @@ class Checker:
 
     def _may_be_used(self, place: Place, criterion: Criterion, *, believe_red: bool) -> bool:
         """Whether a box will do that others used before. If it turns out red there it may have to be asked again."""
-        quick = self.took.get(criterion.run or "", QUICK_S + 1) <= QUICK_S
+        command = criterion.run or ""
+        quick = self.took.get(command, inf) <= QUICK_S and not starts_pytest(command)
         return quick and (believe_red or (place.overlay is not None and place.overlay.untouched))
 
     async def _together(
@@ -143,7 +146,7 @@ class Checker:
         return await self._result(commit, criterion, done, heard)
 
     async def _result(self, commit: Sha, criterion: Criterion, done: Finished, heard: RanTests | None) -> CheckRun:
-        self.took[criterion.run or ""] = done.seconds
+        self.took[criterion.run or ""] = done.seconds if heard is None else inf  # what reports has a box of its own
         run = CheckRun(
             criterion=criterion.criterion,
             command=criterion.run or "",

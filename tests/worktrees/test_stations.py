@@ -104,10 +104,10 @@ async def test_a_box_in_which_something_could_last_is_not_used_again(open_bench:
             f"ls /fleet/mqueue; {WHERE}",
             memory,
         )
-    assert shared.output == f"{first.output}True\n"
-    assert second.output != first.output
-    assert queued.output == f"{second.output}True\n"
-    assert third.output == second.output
+    assert shared.output.endswith("True\n")
+    assert second.output not in {first.output, shared.output.removesuffix("True\n")}
+    assert queued.output.endswith("True\n")
+    assert "q\n" not in third.output
     assert fourth.output == "True\n"
 
 
