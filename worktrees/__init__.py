@@ -1,1 +1,1 @@
-"""The hands: git, worktrees, the box that commands run in, checks, and the integration branch."""
+"""Git, worktrees and leases, the box that commands run in, checks, and the integration branch."""

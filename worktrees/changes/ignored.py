@@ -1,47 +1,52 @@
-"""From the change set of an overlay to one of git's: which of it `git add --all` would take.
+"""Selects from the change set of an overlay what `git add --all` would take.
 
-The same as asking git over the whole worktree, at the price of what changed: what is ignored and was not known stays
-out, what lies in the folder of a submodule is not ours to see.
+The same as asking git over the whole worktree, at the cost of what changed: what is ignored and was not tracked stays
+out, and so does everything in the folder of a submodule. Git is asked only where a rule could match a
+new path; most changes meet no rule, and asking costs a process.
 """
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from anyio import to_thread
 
-from fleet.core.ids import Sha
-from worktrees.git import Git, fields
-from worktrees.ignores import may_match
-from worktrees.upper import Entry
-from worktrees.view import View
+from fleet.core.base.ids import Sha
+from fleet.core.base.paths import folders_above
+from worktrees.changes.overlay_changes import OverlayChange
+from worktrees.changes.union_view import View
+from worktrees.git.program import Git, fields
 
 IGNORES, EXCLUDE = ".gitignore", "info/exclude"
 LARGEST_IGNORES = 1024 * 1024  # bytes
-ANSWERS = (0, 1)  # of check-ignore: something is ignored, nothing is
+CHECK_IGNORE_CODES = (0, 1)  # something is ignored, nothing is
+MOST_TRIED = 200_000  # rules times names
+MOST_STARS = 2  # in one pattern: with more, matching a hostile name takes too long
+SIGNS = re.compile(rb"\[[a-z0-9]+\]|[ -Z^-~]")
+"""The parts of a pattern that is read here. Ranges, escapes and letters beyond ASCII are left to git."""
+WILDCARDS = {b"*": rb"[^\0]*", b"?": rb"[^\0]"}
 
 
 @dataclass(frozen=True, slots=True)
-class Below:
-    """What an overlay stands on: a commit, and the folders that hold exactly its files."""
+class BaseFiles:
+    """The files below an overlay: a commit, and the folders that hold exactly its files."""
 
     commit: Sha
     view: View
     gitlinks: frozenset[str] = frozenset()
 
-    def in_gitlink(self, path: str) -> bool:
-        return any(above in self.gitlinks for above in folders_above(path))
-
-    def knows(self, path: str) -> bool:
+    def is_tracked(self, path: str) -> bool:
         """Whether git has just this path."""
         return path in self.gitlinks or self.view.is_file(path)
 
-    def under(self, path: str) -> Iterator[str]:
-        """The paths that git knows at a path or below it."""
-        if self.knows(path):
+    def tracked_under(self, path: str) -> Iterator[str]:
+        """The paths that git has at a path or below it."""
+        if self.is_tracked(path):
             yield path
         elif self.view.is_folder(path):
             yield from self.view.files(path)
@@ -49,117 +54,101 @@ class Below:
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
-    """What differs from the layers below, as git counts: paths gone, and paths there."""
+class Selection:
+    """The paths that differ from the files below, as git counts them."""
 
-    gone: tuple[str, ...]
-    there: tuple[Entry, ...]
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        return (*self.gone, *(entry.path for entry in self.there))
+    removed: tuple[str, ...]
+    present: tuple[OverlayChange, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """What differs from the layers below, before git is asked which of it is ignored."""
-
-    gone: tuple[str, ...]
-    there: tuple[Entry, ...]
-    new: tuple[str, ...]
-    rules: Mapping[str, Path] | None
-    """The ignore files that may mean something new; none where git need not be asked."""
+async def select(git: Git, base: BaseFiles, changes: Sequence[OverlayChange], upper: Path) -> Selection:
+    """The part of an overlay's change set that `git add --all` would take."""
+    removed, present, new = await to_thread.run_sync(_sort, base, changes)
+    out = await ignored(git, View((upper, *base.view.layers)), new)
+    selected = tuple(change for change in present if change.path not in out)
+    replaced = {change.path for change in selected}
+    return Selection(tuple(path for path in removed if path not in replaced), selected)
 
 
-def survey(git: Git, below: Below, entries: Sequence[Entry], upper: Path) -> Survey:
-    """Of the change set of an overlay. Blocks."""
-    gone, there = _sorted_out(below, entries)
-    new = tuple(entry.path for entry in there if not below.knows(entry.path))
-    return Survey(tuple(gone), tuple(there), new, _rules(git, View((upper, *below.view.layers)), new))
-
-
-async def select(git: Git, surveyed: Survey) -> Selected:
-    """What `git add --all` would take."""
-    out = await _ignored(git, surveyed.rules, surveyed.new) if surveyed.rules is not None else frozenset()
-    kept = tuple(entry for entry in surveyed.there if entry.path not in out)
-    back = {entry.path for entry in kept}
-    return Selected(tuple(path for path in surveyed.gone if path not in back), kept)
+def _sort(base: BaseFiles, changes: Sequence[OverlayChange]) -> tuple[dict[str, None], list[OverlayChange], list[str]]:
+    """The tracked paths that are removed or replaced, the files and links that are present, and which paths are new."""
+    removed: dict[str, None] = {}
+    present: list[OverlayChange] = []
+    was_file = cache(base.view.is_file)
+    for change in changes:
+        folders = folders_above(change.path)
+        is_inside = not base.gitlinks.isdisjoint(folders)
+        if is_inside or (change.kind == "opaque" and change.path in base.gitlinks):
+            continue
+        removed |= dict.fromkeys(base.tracked_under(change.path))
+        if change.kind in {"file", "link"}:
+            present.append(change)
+            removed |= dict.fromkeys(filter(was_file, folders))
+    return removed, present, [change.path for change in present if not base.is_tracked(change.path)]
 
 
 async def ignored(git: Git, view: View, paths: Sequence[str]) -> frozenset[str]:
-    """Those of `paths` that the ignore files of a view keep out of git."""
+    """The paths that the ignore files of a view keep out of git."""
     rules = await to_thread.run_sync(_rules, git, view, paths)
-    return await _ignored(git, rules, paths) if rules is not None else frozenset()
-
-
-def _rules(git: Git, view: View, paths: Sequence[str]) -> dict[str, Path] | None:
-    """The ignore files that have a say about `paths`, where git has to be asked what they say."""
-    rules = _ignores(view, paths) if paths else {}
-    return rules if paths and _may_ignore((*rules.values(), git.git_dir / EXCLUDE), paths) else None
-
-
-async def _ignored(git: Git, rules: Mapping[str, Path], paths: Sequence[str]) -> frozenset[str]:
+    if rules is None:
+        return frozenset()
     with TemporaryDirectory(prefix="fleet-ignores-") as folder:
         await to_thread.run_sync(_copy, rules, Path(folder))
-        at = Git(git.git_dir, Path(folder))
         # Each path begins with ./ : that command takes no literal paths, and a worker may call a file ":(top)"
-        asked = _listed([f"./{path}" for path in paths])
+        data = b"".join(os.fsencode(f"./{path}") + b"\0" for path in paths)
+        query = ("check-ignore", "-z", "--stdin", "--no-index")
         env = {"GIT_LITERAL_PATHSPECS": "0"}
-        answer = await at("check-ignore", "-z", "--stdin", "--no-index", env=env, data=asked, also_ok=ANSWERS)
+        answer = await Git(git.git_dir, Path(folder))(*query, env=env, data=data, also_ok=CHECK_IGNORE_CODES)
     return frozenset(path.removeprefix("./") for path in fields(answer))
 
 
-def _listed(paths: Sequence[str]) -> bytes:
-    return b"".join(os.fsencode(path) + b"\0" for path in paths)
-
-
-def _sorted_out(below: Below, entries: Sequence[Entry]) -> tuple[list[str], list[Entry]]:
-    gone: dict[str, None] = {}
-    there: list[Entry] = []
-    looked: set[str] = set()
-    for entry in entries:
-        if below.in_gitlink(entry.path) or (entry.kind == "opaque" and entry.path in below.gitlinks):
-            continue
-        gone |= dict.fromkeys(below.under(entry.path))
-        if entry.kind in {"file", "link"}:
-            there.append(entry)
-            for above in folders_above(entry.path):
-                if above not in looked:
-                    looked.add(above)
-                    if below.view.is_file(above):
-                        gone[above] = None
-    return list(gone), there
-
-
-def _ignores(view: View, paths: Sequence[str]) -> dict[str, Path]:
-    """The ignore files that have a say about `paths`, and where they lie."""
+def _rules(git: Git, view: View, paths: Sequence[str]) -> dict[str, Path] | None:
+    """The ignore files that apply to `paths`, by their names in the view; None where none of their rules can match."""
     rules: dict[str, Path] = {}
-    for folder in {"", *(above for path in paths for above in folders_above(path))}:
+    for folder in {above for path in paths for above in ("", *folders_above(path))}:
         name = f"{folder}/{IGNORES}" if folder else IGNORES
-        found = view.find(name)
-        if found is not None and found[0].is_file() and not found[0].is_symlink():
-            rules[name] = found[0]
-    return rules
-
-
-def _may_ignore(files: Sequence[Path], paths: Sequence[str]) -> bool:
-    """Whether git has to be asked what the rules in these files say of `paths`: most changes meet none of them."""
-    patterns: set[bytes] = set()
-    for file in files:
-        with suppress(FileNotFoundError), file.open("rb") as rules:
-            patterns.update(rules.read(LARGEST_IGNORES).splitlines())
-    return may_match(patterns, [os.fsencode(path) for path in paths])
+        entry = view.find(name)
+        if entry is not None and entry[0].is_file() and not entry[0].is_symlink():
+            rules[name] = entry[0]
+    return rules if _may_ignore((*rules.values(), git.git_dir / EXCLUDE), paths) else None
 
 
 def _copy(rules: Mapping[str, Path], to: Path) -> None:
     """The ignore files alone in an otherwise empty tree."""
-    for name, lies in rules.items():
+    for name, file in rules.items():
         (to / name).parent.mkdir(parents=True, exist_ok=True)
-        with lies.open("rb") as source:
+        with file.open("rb") as source:
             (to / name).write_bytes(source.read(LARGEST_IGNORES))
 
 
-def folders_above(path: str) -> Collection[str]:
-    """`a/b/c` lies in `a` and `a/b`."""
-    parts = path.split("/")[:-1]
-    return ["/".join(parts[:length]) for length in range(1, len(parts) + 1)]
+def _may_ignore(files: Sequence[Path], paths: Sequence[str]) -> bool:
+    rules: set[bytes] = set()
+    for file in files:
+        with suppress(FileNotFoundError), file.open("rb") as source:
+            rules.update(source.read(LARGEST_IGNORES).splitlines())
+    return may_match(rules, [os.fsencode(path) for path in paths])
+
+
+def may_match(rules: Collection[bytes], paths: Collection[bytes]) -> bool:
+    """Whether one of these lines of ignore files could match one of these paths, or a folder above it.
+
+    Errs on one side only. The last part of a rule that matches is a pattern for the name of the file or folder; where
+    it matches no name, nothing is ignored. Wherever that is not plain to see, the answer is yes.
+    """
+    names = {name.lower() for path in paths for name in path.split(b"/")}
+    if len(rules) * len(names) > MOST_TRIED:
+        return True
+    expressions = {_expression(rule) for rule in rules if rule.strip() and not rule.startswith(b"#")}
+    if None in expressions:
+        return bool(names)
+    any_of = b"|".join(filter(None, expressions))
+    return bool(any_of) and re.search(rb"\0(?:%b)\0" % any_of, b"".join(b"\0%b\0" % name for name in names)) is not None
+
+
+def _expression(rule: bytes) -> bytes | None:
+    """A regular expression that matches whatever the last part of a rule does; None where only git can read it."""
+    pattern = rule.removesuffix(b"\r").rstrip(b" ").removeprefix(b"!").rstrip(b"/").rpartition(b"/")[2].lower()
+    signs = SIGNS.findall(pattern)
+    if b"".join(signs) != pattern or signs.count(b"*") > MOST_STARS:
+        return None
+    return b"".join(WILDCARDS.get(sign, sign if sign.startswith(b"[") else re.escape(sign)) for sign in signs)

@@ -1,7 +1,7 @@
 """The change set of an overlay: what its upper folder says was done to the layers below it.
 
-Costs what was changed, whatever the repository weighs. Called when nothing is mounted on the folder any more and the
-scan has opened what was closed. It does not know what lies below, so it can't tell a new file from a changed one.
+Costs what was changed, whatever the size of the repository. Called when nothing is mounted on the folder any more and
+the scan has opened what was closed. It does not know what lies below, so a new file and a changed one look alike here.
 """
 
 import os
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from worktrees.view import is_opaque, is_whiteout
+from worktrees.changes.union_view import is_opaque, is_whiteout
+from worktrees.git.object_format import ABSENT, EXECUTABLE, FILE, LINK
 
 Kind = Literal["file", "link", "deleted", "opaque"]
-FILE, EXECUTABLE, LINK, NONE = "100644", "100755", "120000", "000000"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Entry:
-    """One thing that was done.
+class OverlayChange:
+    """One change to a path.
 
     `deleted`: a file, or a folder with all in it. `opaque`: a folder that replaces all that was at its path; what it
     holds now has entries of its own. Other folders are not listed: git knows only files.
@@ -26,13 +26,13 @@ class Entry:
 
     path: str
     kind: Kind
-    mode: str = NONE
+    mode: str = ABSENT
     """As git writes it."""
 
 
-def changes(upper: Path) -> tuple[Entry, ...]:
-    """By path. What is neither file, link, folder nor whiteout is left out; the scan refuses it before."""
-    found: list[Entry] = []
+def read_changes(upper: Path) -> tuple[OverlayChange, ...]:
+    """The changes by path. Leaves out what is neither file, link, folder nor whiteout; the scan refuses it before."""
+    changes: list[OverlayChange] = []
     pending = [""]
     while pending:
         folder = pending.pop()
@@ -43,11 +43,12 @@ def changes(upper: Path) -> tuple[Entry, ...]:
                 if stat.S_ISDIR(status.st_mode):
                     pending.append(path)
                     if is_opaque(entry.path):
-                        found.append(Entry(path, "opaque"))
+                        changes.append(OverlayChange(path, "opaque"))
                 elif is_whiteout(status):
-                    found.append(Entry(path, "deleted"))
+                    changes.append(OverlayChange(path, "deleted"))
                 elif stat.S_ISLNK(status.st_mode):
-                    found.append(Entry(path, "link", LINK))
+                    changes.append(OverlayChange(path, "link", LINK))
                 elif stat.S_ISREG(status.st_mode):
-                    found.append(Entry(path, "file", EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE))
-    return tuple(sorted(found))
+                    mode = EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE
+                    changes.append(OverlayChange(path, "file", mode))
+    return tuple(sorted(changes))

@@ -1,7 +1,7 @@
-"""Looks over a worktree before git touches it, and over a change before it is committed. All of it is hostile input.
+"""Checks a worktree before git touches it, and a change before it is committed. All of it is hostile input.
 
 A `.git` below the root makes git run programs that the worker chose (`core.fsmonitor`, `filter.clean`), so it has to be
-found without git. Called when nothing runs in the box any more: what was looked at stays as it was.
+found without git. Called when nothing runs in the box any more: what was checked does not change afterwards.
 """
 
 import os
@@ -11,30 +11,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from worktrees.view import View, is_whiteout
+from worktrees.base.fs import printable
+from worktrees.changes.union_view import View, is_whiteout
 
 MAX_DEPTH = 100
-OPEN = stat.S_IRWXU
 SPECIAL_BITS = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
 PLAIN = stat.S_IFREG | stat.S_IRUSR | stat.S_IWUSR
-LOOKED_AT = stat.S_IFMT(0o177777) | SPECIAL_BITS | PLAIN
+CHECKED_BITS = stat.S_IFMT(0o177777) | SPECIAL_BITS | PLAIN
 IGNORED_BY_HFS = dict.fromkeys((*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF))
 SECRETS = {
-    "a private key": rb"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:\\n|\r?\n\+?)[ \"']*[A-Za-z0-9+/=]{16}",
-    "an AWS access key": rb"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
-    "a GitHub token": rb"\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{60})",
-    "a GitLab token": rb"\bglpat-[A-Za-z0-9_-]{20}",
-    "an Anthropic key": rb"\bsk-ant-[A-Za-z0-9_-]{24}",
-    "an OpenAI key": rb"\bsk-proj-[A-Za-z0-9_-]{24}",
-    "a Slack token": rb"\bxox[abprs]-[A-Za-z0-9-]{20}",
-    "a Google key": rb"\bAIza[0-9A-Za-z_-]{35}\b",
+    "a private key": re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:\\n|\r?\n\+?)[ \"']*[A-Za-z0-9+/=]{16}"),
+    "an AWS access key": re.compile(rb"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
+    "a GitHub token": re.compile(rb"\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{60})"),
+    "a GitLab token": re.compile(rb"\bglpat-[A-Za-z0-9_-]{20}"),
+    "an Anthropic key": re.compile(rb"\bsk-ant-[A-Za-z0-9_-]{24}"),
+    "an OpenAI key": re.compile(rb"\bsk-proj-[A-Za-z0-9_-]{24}"),
+    "a Slack token": re.compile(rb"\bxox[abprs]-[A-Za-z0-9-]{20}"),
+    "a Google key": re.compile(rb"\bAIza[0-9A-Za-z_-]{35}\b"),
 }
-HINTS = (
-    *(b"PRIVATE KEY", b"AKIA", b"ASIA", b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat_"),
-    *(b"glpat-", b"sk-ant-", b"sk-proj-", b"xox", b"AIza"),
-)
-"""No secret is found where none of these is."""
-_SECRETS = {name: re.compile(pattern) for name, pattern in SECRETS.items()}
+HINTS = b"PRIVATE AKIA ASIA ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- sk-ant- sk-proj- xox AIza".split()
+"""Every secret holds one of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +41,7 @@ class Finding:
     rule: str
 
     def __str__(self) -> str:
-        return f"{shown(self.path)}: {self.rule}"
-
-
-def shown(path: str) -> str:
-    """A name that is safe to print: bytes that are no text and control characters are written out."""
-    readable = os.fsencode(path).decode("utf-8", "backslashreplace")
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in readable)
+        return f"{printable(self.path)}: {self.rule}"
 
 
 def is_git_name(name: str) -> bool:
@@ -60,90 +50,79 @@ def is_git_name(name: str) -> bool:
     return folded == ".git" or re.fullmatch(r"git~\d+", folded) is not None
 
 
-def scan_tree(
-    root: Path, *, max_files: int, start: str = "", modes: bool = True, whiteouts: bool = False
-) -> tuple[Finding, ...]:
-    """What git must not meet in a worktree, or in the upper folder of one, where a whiteout says that a path is gone.
+def scan_tree(root: Path, *, max_files: int, whiteouts: bool = False) -> tuple[Finding, ...]:
+    """The entries of a worktree that git must not meet. Opens closed folders and files, and drops setuid bits.
 
-    Opens folders and files that were closed to us, and drops setuid bits. Without `modes` files keep theirs, and none
-    is asked for: half the time, where only changed files matter. With `start` only what lies below that is looked at.
+    With `whiteouts` for the upper folder of an overlay, where they mark removed paths.
     """
     findings: list[Finding] = []
-    left, pending = max_files, [(start, start.count("/") + 1 if start else 0)]
+    remaining, pending = max_files, [("", 0)]
     while pending:
         folder, depth = pending.pop()
         if depth > MAX_DEPTH:
             return (*findings, Finding(folder, f"is more than {MAX_DEPTH} folders deep"))
         try:
-            entries = _entries(root, folder)
+            entries = _open_folder(root, folder)
         except OSError as error:
-            findings.append(Finding(folder, f"can't be looked at: {error.strerror}"))
+            findings.append(Finding(folder, f"can't be inspected: {error.strerror}"))
             continue
+        remaining -= len(entries)
+        if remaining < 0:
+            return (*findings, Finding(folder or ".", f"there are more than {max_files} files"))
         for entry in entries:
-            left -= 1
-            if left < 0:
-                return (*findings, Finding(folder or ".", f"there are more than {max_files} files"))
-            if _is_plain(entry, modes=modes):
+            if _is_plain(entry):
                 continue
             path = f"{folder}/{entry.name}" if folder else entry.name
-            if is_git_name(entry.name):
-                if path != ".git" or not entry.is_file(follow_symlinks=False):
-                    findings.append(Finding(path, "only git may use this name"))
-                continue
-            try:
-                rule = _tidy(entry, whiteouts=whiteouts)
-            except OSError as error:
-                rule = f"can't be looked at: {error.strerror}"
-            if rule:
+            rule = _broken_rule(entry, path, whiteouts=whiteouts)
+            if rule is not None:
                 findings.append(Finding(path, rule))
             elif entry.is_dir(follow_symlinks=False):
                 pending.append((path, depth + 1))
     return tuple(findings)
 
 
-def _entries(root: Path, folder: str) -> list[os.DirEntry[str]]:
-    at = f"{root}/{folder}"
+def _open_folder(root: Path, folder: str) -> list[os.DirEntry[str]]:
+    """The entries of a folder, which is made readable where it was closed."""
+    path = f"{root}/{folder}"
     if folder:
-        mode = stat.S_IMODE(os.lstat(at).st_mode)
-        if mode & OPEN != OPEN:
-            Path(at).chmod(mode | OPEN)
-    with os.scandir(at) as entries:
+        mode = stat.S_IMODE(os.lstat(path).st_mode)
+        if mode & stat.S_IRWXU != stat.S_IRWXU:
+            Path(path).chmod(mode | stat.S_IRWXU)
+    with os.scandir(path) as entries:
         return list(entries)
 
 
-def _is_plain(entry: os.DirEntry[str], *, modes: bool) -> bool:
-    """Whether there is nothing to say about an entry, as about most: the quick way for them."""
+def _is_plain(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is an ordinary file with an ordinary name, like most: the quick way for them."""
     if not entry.name.isascii() or "git" in entry.name.lower():
         return False
     try:
-        if not modes:
-            return entry.is_file(follow_symlinks=False)
-        return entry.stat(follow_symlinks=False).st_mode & LOOKED_AT == PLAIN
+        return entry.stat(follow_symlinks=False).st_mode & CHECKED_BITS == PLAIN
     except OSError:
         return False
 
 
-def _tidy(entry: os.DirEntry[str], *, whiteouts: bool) -> str | None:
-    """Why an entry is refused, after its mode was put right."""
-    status = entry.stat(follow_symlinks=False)
-    mode = status.st_mode
-    if stat.S_ISLNK(mode) or stat.S_ISDIR(mode) or (whiteouts and is_whiteout(status)):
-        return None
-    if not stat.S_ISREG(mode):
-        return "is neither a file, a folder nor a link"
-    open_up(Path(entry.path), mode)
-    return None
-
-
-def open_up(file: Path, mode: int) -> None:
-    """Make a file, of the mode it has, readable to us and nobody's program of higher rights."""
-    wanted = (stat.S_IMODE(mode) & ~SPECIAL_BITS) | stat.S_IRUSR | stat.S_IWUSR
-    if wanted != stat.S_IMODE(mode):
-        file.chmod(wanted)
+def _broken_rule(entry: os.DirEntry[str], path: str, *, whiteouts: bool) -> str | None:
+    """Why an entry is refused. Corrects the mode of a file that is not."""
+    if is_git_name(entry.name):
+        is_pointer = path == ".git" and entry.is_file(follow_symlinks=False)
+        return None if is_pointer else "only git may use this name"
+    try:
+        status = entry.stat(follow_symlinks=False)
+        if stat.S_ISREG(status.st_mode):
+            mode = stat.S_IMODE(status.st_mode)
+            wanted = (mode & ~SPECIAL_BITS) | stat.S_IRUSR | stat.S_IWUSR
+            if mode != wanted:  # also keeps its time of change, by which the set-up recognises its files
+                Path(entry.path).chmod(wanted)
+            return None
+    except OSError as error:
+        return f"can't be inspected: {error.strerror}"
+    is_allowed = stat.S_ISLNK(status.st_mode) or stat.S_ISDIR(status.st_mode) or (whiteouts and is_whiteout(status))
+    return None if is_allowed else "is neither a file, a folder nor a link"
 
 
 def scan_changed(view: View, paths: Sequence[str], *, max_file_bytes: int) -> tuple[Finding, ...]:
-    """What may not be committed among the changed paths. Paths that are gone are fine."""
+    """The changed paths that may not be committed. Removed paths are fine."""
     return tuple(finding for path in paths for finding in _changed_problems(view, path, max_file_bytes))
 
 
@@ -151,13 +130,13 @@ def _changed_problems(view: View, path: str, max_file_bytes: int) -> Iterator[Fi
     if path.endswith("/"):
         yield Finding(path, "is a repository of its own")
         return
+    entry = view.find(path)
+    if entry is None:
+        return
     if not path.isprintable() or os.fsencode(path).decode("utf-8", "replace") != path:
-        yield Finding(path, "has control characters or bytes that are no UTF-8 in its name")
+        yield Finding(path, "has control characters in its name, or bytes that are not UTF-8")
         return
-    found = view.find(path)
-    if found is None:
-        return
-    status = found[1]
+    status = entry[1]
     if stat.S_ISLNK(status.st_mode):
         if view.leads_out(path):
             yield Finding(path, "is a link that leaves the repository")
@@ -166,7 +145,7 @@ def _changed_problems(view: View, path: str, max_file_bytes: int) -> Iterator[Fi
 
 
 def may_hold_secret(content: bytes) -> bool:
-    """Whether a patch that brings this content is worth a look for secrets."""
+    """Whether a patch that brings this content has to be searched for secrets."""
     return any(hint in content for hint in HINTS)
 
 
@@ -177,7 +156,7 @@ def secrets_in(patch: bytes) -> tuple[Finding, ...]:
         named = re.search(rb"(?m)^\+\+\+ (?:\"?b/)?([^\"\n]*)", part)
         path = os.fsdecode(named.group(1)) if named else "?"
         added = b"\n".join(line for line in part.split(b"\n") if line.startswith(b"+"))
-        for name, pattern in _SECRETS.items():
+        for name, pattern in SECRETS.items():
             if pattern.search(added):
                 findings[Finding(path, f"seems to hold {name}")] = None
     return tuple(findings)

@@ -1,4 +1,4 @@
-"""What a commit of the fleet says of itself: written here, and read back here after a crash.
+"""The messages of the fleet's commits: written here, and read back here after a crash.
 
 Titles and bodies come from models. They are cut to one line, stripped of control characters, and kept from posing as
 trailers; ours are the last paragraph, and only that is read.
@@ -6,41 +6,52 @@ trailers; ours are the last paragraph, and only that is read.
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fleet.core.facts import Member
-from fleet.core.ids import RunId, Sha, is_slug
-from fleet.ports import Signature
+from fleet.core.base.ids import RunId, Sha, is_slug
+from fleet.core.state.facts import Member
+from fleet.ports.worktrees import Signature
 
 LONGEST_SUBJECT = 100
 LONGEST_BODY = 10_000
 RUN, TASK, ATTEMPT, WORKER, ASSISTED = "Fleet-Run", "Fleet-Task", "Fleet-Attempt", "Fleet-Worker", "Assisted-by"
+DIGITS = 9  # of an attempt's number
+_PARAGRAPHS = re.compile(r"\n\s*\n")
 _POSING = re.compile(r"(?im)^(?=(?:fleet-[a-z]+|assisted-by|signed-off-by|co-authored-by)\s*:)")
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who git is told made a commit."""
+    """The author or the committer of a commit."""
 
     name: str
     email: str
 
-    def author(self) -> dict[str, str]:
-        return {"GIT_AUTHOR_NAME": self.name, "GIT_AUTHOR_EMAIL": self.email}
+    def environment(self) -> dict[str, str]:
+        """The variables that make git name this person as author and committer."""
+        author = {"GIT_AUTHOR_NAME": self.name, "GIT_AUTHOR_EMAIL": self.email}
+        return {**author, "GIT_COMMITTER_NAME": self.name, "GIT_COMMITTER_EMAIL": self.email}
 
-    def committer(self) -> dict[str, str]:
-        return {"GIT_COMMITTER_NAME": self.name, "GIT_COMMITTER_EMAIL": self.email}
+
+def committer_of(name: str, email: str) -> Person:
+    """The committer of all commits: the configured author, or the fleet."""
+    return Person(name or "fleet", email)
 
 
-def author_of(signature: Signature, email: str) -> Person:
-    kind = f"fleet {signature.worker}"
-    return Person(_name(f"{kind} ({signature.model})" if signature.model else kind), email)
+def author_of(signature: Signature, name: str, email: str) -> Person:
+    """The configured author, or the worker with its model."""
+    if name:
+        return Person(name, email)
+    worker = f"fleet {signature.worker}"
+    name = one_line(f"{worker} ({signature.model})" if signature.model else worker)
+    return Person(re.sub(r"[<>]", "", name), email)
 
 
 def compose(signature: Signature) -> str:
     """The whole message."""
     subject = one_line(signature.title)[:LONGEST_SUBJECT].rstrip() or f"Subtask {signature.subtask}"
-    trailers = [
+    lines = [
         f"{RUN}: {signature.run}",
         f"{TASK}: {signature.subtask}",
         f"{ATTEMPT}: {signature.attempt}",
@@ -48,33 +59,35 @@ def compose(signature: Signature) -> str:
         *([f"{ASSISTED}: {one_line(signature.model)}"] if signature.model else []),
     ]
     body = _POSING.sub("| ", _plain(signature.body)[:LONGEST_BODY]).strip()
-    return "\n\n".join(part for part in (subject, body, "\n".join(trailers)) if part) + "\n"
+    return "\n\n".join(part for part in (subject, body, "\n".join(lines)) if part) + "\n"
 
 
 def member_of(commit: Sha, message: str, run: RunId) -> Member | None:
-    """Whose work a commit is, if it is of this run."""
-    said = trailers(message)
-    subtask, attempt = said.get(TASK, ""), said.get(ATTEMPT, "")
-    if said.get(RUN) != run or not is_slug(subtask) or not attempt.isdecimal():
+    """The subtask and attempt of a commit, if it is of this run."""
+    values = parse_trailers(message)
+    subtask, attempt = values.get(TASK, ""), attempt_number(values)
+    if values.get(RUN) != run or not is_slug(subtask) or attempt is None:
         return None
-    return Member(subtask=subtask, attempt=int(attempt), commit=commit)
+    return Member(subtask=subtask, attempt=attempt, commit=commit)
 
 
-def trailers(message: str) -> dict[str, str]:
-    """What the last paragraph of a message says by name."""
-    last = message.strip().rsplit("\n\n", 1)[-1]
-    return dict(line.split(": ", 1) for line in last.splitlines() if ": " in line)
+def parse_trailers(message: str) -> dict[str, str]:
+    """The values in the last paragraph of a message, by name. The last of a name counts: ours follow all others."""
+    last = _PARAGRAPHS.split(message.strip())[-1]
+    return dict(line.rstrip("\r").split(": ", 1) for line in last.split("\n") if ": " in line)
+
+
+def attempt_number(values: Mapping[str, str]) -> int | None:
+    """The number of the attempt among trailers; None where it is not one of ours."""
+    number = values.get(ATTEMPT, "")
+    return int(number) if number.isascii() and number.isdecimal() and len(number) <= DIGITS else None
 
 
 def one_line(untrusted: str) -> str:
     return " ".join(_plain(untrusted).split())
 
 
-def _name(untrusted: str) -> str:
-    return re.sub(r"[<>]", "", one_line(untrusted))
-
-
 def _plain(untrusted: str) -> str:
     """Without what steers a terminal: control characters and marks that turn the direction of writing."""
-    kept = (char for char in untrusted.replace("\r\n", "\n") if char in "\n\t" or unicodedata.category(char)[0] != "C")
-    return "".join(kept)
+    plain = (char for char in untrusted.replace("\r\n", "\n") if char in "\n\t" or unicodedata.category(char)[0] != "C")
+    return "".join(plain)

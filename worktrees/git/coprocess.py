@@ -1,8 +1,8 @@
-"""A git program that stays, and is asked again and again over pipes: what a spawn costs is paid once.
+"""A git program that stays open and answers over pipes, so that the cost of starting it is paid once.
 
-Blocking, for worker threads; one conversation at a time. Nothing starts before the first question. Whatever goes wrong
-in the middle of a conversation ends the program, since nobody knows what is left in its pipes; the next one starts
-anew. It ends by itself when its input closes, so a manager that is killed leaves none behind.
+Blocking, for worker threads; one conversation at a time. Nothing starts before the first question. Any error inside a
+conversation ends the program, because its pipes may hold the rest of an answer; the next conversation starts it again.
+It ends by itself when its input closes, so a manager that is killed leaves none behind.
 """
 
 import os
@@ -13,20 +13,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import Self
+from typing import IO, Self, cast
 
-from worktrees.git import command, environment
+from fleet.ports.worktrees import EffectError
+from worktrees.base.errors import effect_error
+from worktrees.git.program import command, environment
 
-ANSWER_S = 60.0  # how long the program may be silent when it owes an answer
-END_S = 2.0  # how long it may take to end when asked
+ANSWER_S = 30.0  # the longest silence while an answer is due, and the longest wait for room for a question
+END_S = 2.0  # for the program to end after it was asked to
+KILLED_S = 2.0  # for a killed one to be gone
 CHUNK = 64 * 1024  # what a pipe holds
 
 
-class Gone(Exception):  # noqa: N818 - a state of the program, not a mistake in the code
+class CoprocessError(EffectError):
     """The program ended, or stayed silent for too long, in the middle of a conversation."""
 
+    def __init__(self, program: str, reason: str) -> None:
+        super().__init__(effect_error(f"git {program} does not answer: {reason}").failure)
 
-class Service:
+
+class Coprocess:
     """One long-lived git program of one repository."""
 
     def __init__(self, git_dir: Path, *args: str) -> None:
@@ -34,12 +40,14 @@ class Service:
         self._args = args
         self._turn = Lock()
         self._child: subprocess.Popen[bytes] | None = None
-        self._read = bytearray()
+        self._stdin: IO[bytes]
+        self._stdout: IO[bytes]
+        self._unread = bytearray()
         self._closed = False
 
     @contextmanager
     def conversation(self) -> Iterator[Self]:
-        """The program, for one question and its whole answer. Raises `Gone`."""
+        """The program, for one question and its whole answer. Raises `CoprocessError`."""
         with self._turn:
             try:
                 self._start()
@@ -49,74 +57,79 @@ class Service:
                 raise
 
     def close(self) -> None:
-        """Ends the program; it is not started again."""
-        with self._turn:
-            self._closed = True
+        """End the program for good; a conversation that is under way ends with an error."""
+        self._closed = True
+        if not self._turn.acquire(timeout=END_S):
+            if (child := self._child) is not None:  # its end wakes whoever waits for its answer
+                _signal(child, signal.SIGKILL)
+            if not self._turn.acquire(timeout=END_S):
+                return
+        try:
             self._end()
+        finally:
+            self._turn.release()
 
     # ---- inside a conversation
 
     def send(self, question: bytes) -> None:
-        view = memoryview(question)
+        view, fd = memoryview(question), self._stdin.fileno()
         try:
             while view:
-                view = view[os.write(self._fd("stdin"), view) :]
+                try:
+                    view = view[os.write(fd, view) :]
+                except BlockingIOError:  # it reads nothing: the pipe is full
+                    self._wait(fd, select.POLLOUT)
         except BrokenPipeError as error:
-            raise Gone(self._args[0]) from error
+            raise self._error("it ended") from error
 
-    def line(self) -> bytes:
+    def read_line(self) -> bytes:
         """The next line of the answer, without its end."""
-        at = 0
-        while (end := self._read.find(b"\n", at)) < 0:
-            at = len(self._read)
-            self._fill()
-        found = bytes(self._read[:end])
-        del self._read[: end + 1]
-        return found
+        start = 0
+        while (end := self._unread.find(b"\n", start)) < 0:
+            start = len(self._unread)
+            self._receive()
+        return self.read(end + 1)[:-1]
 
-    def take(self, size: int) -> bytes:
+    def read(self, size: int) -> bytes:
         """The next bytes of the answer."""
-        while len(self._read) < size:
-            self._fill()
-        found = bytes(self._read[:size])
-        del self._read[:size]
-        return found
+        while len(self._unread) < size:
+            self._receive()
+        content = bytes(self._unread[:size])
+        del self._unread[:size]
+        return content
 
-    def whole(self, is_whole: Callable[[bytearray], bool]) -> bytes:
-        """All of the answer, which is the last that it owes."""
-        while not is_whole(self._read):
-            self._fill()
-        found = bytes(self._read)
-        self._read.clear()
-        return found
+    def read_until(self, is_complete: Callable[[bytearray], bool]) -> bytes:
+        """Everything that the program still sends, up to the point where the answer is complete."""
+        while not is_complete(self._unread):
+            self._receive()
+        return self.read(len(self._unread))
 
     # ---- the program
 
-    def _fill(self) -> None:
-        fd, waiting = self._fd("stdout"), select.poll()
-        waiting.register(fd, select.POLLIN)
-        if not waiting.poll(ANSWER_S * 1000):
-            raise Gone(f"{self._args[0]}: silent for {ANSWER_S:g} s")
+    def _receive(self) -> None:
+        fd = self._stdout.fileno()
+        self._wait(fd, select.POLLIN)
         chunk = os.read(fd, CHUNK)
         if not chunk:
-            raise Gone(self._args[0])
-        self._read += chunk
+            raise self._error("it ended")
+        self._unread += chunk
 
-    def _fd(self, name: str) -> int:
-        if self._child is None:
-            raise Gone(self._args[0])
-        end = self._child.stdin if name == "stdin" else self._child.stdout
-        if end is None:
-            raise Gone(self._args[0])
-        return end.fileno()
+    def _wait(self, fd: int, event: int) -> None:
+        poll = select.poll()
+        poll.register(fd, event)
+        if not poll.poll(ANSWER_S * 1000):
+            raise self._error(f"silent for {ANSWER_S:g} s")
+
+    def _error(self, reason: str) -> CoprocessError:
+        return CoprocessError(self._args[0], reason)
 
     def _start(self) -> None:
         if self._child is not None:
             return
         if self._closed:
-            raise Gone(f"{self._args[0]}: closed")
+            raise self._error("closed")
         try:
-            self._child = subprocess.Popen(
+            self._child = child = subprocess.Popen(
                 command(*self._args),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -127,20 +140,27 @@ class Service:
                 start_new_session=True,
             )
         except OSError as error:
-            raise Gone(f"could not start git: {error}") from error
+            raise self._error(f"could not start: {error}") from error
+        self._stdin, self._stdout = cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout)
+        os.set_blocking(self._stdin.fileno(), False)
 
     def _end(self) -> None:
         child, self._child = self._child, None
-        self._read.clear()
+        self._unread.clear()
         if child is None:
             return
-        for end in (child.stdin, child.stdout):
-            if end is not None:
-                end.close()
+        self._stdin.close()
+        self._stdout.close()
         for number in (signal.SIGTERM, signal.SIGKILL):
             with suppress(subprocess.TimeoutExpired):
                 child.wait(END_S)
                 return
-            with suppress(ProcessLookupError):
-                os.killpg(child.pid, number)
-        child.wait()
+            _signal(child, number)
+            _signal(child, signal.SIGCONT)  # one that was stopped can take its locks away first
+        with suppress(subprocess.TimeoutExpired):  # waiting for a disk, it can't even be killed: it is left behind
+            child.wait(KILLED_S)
+
+
+def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, number)

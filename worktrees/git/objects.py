@@ -3,281 +3,243 @@
 A spawned git costs more than the work it does for a change of five files; here such a change costs what it changed.
 Everything blocks, and is meant for the few threads of `Objects.run`.
 
-Writing follows git: a temporary file beside its goal, then a rename, so nobody ever sees half an object; what is there
-already is left alone. Objects are not synced to the disk one by one, as git itself does not (`core.fsync` is
-`committed,-loose-object` unless told otherwise): a kill loses nothing, a power cut can empty the newest objects, and
-what a ref then names can't be read, which a resumed run takes for work not done.
+Writing follows git: a temporary file beside its goal, then a rename, so that half an object is never visible; existing
+objects are left alone. Objects are not synced to the disk one by one, as git itself does not (`core.fsync` is
+`committed,-loose-object` by default): a kill loses nothing, a power cut can empty the newest objects, and what a ref
+then names can't be read, which a resumed run takes for work not done.
 
-Only for repositories whose ids are SHA-1. Content goes in as it is, without filters; whether that is right is decided
-in `changes.py`.
+Ids are SHA-1 or SHA-256, as the repository has them. Content goes in as it is, without filters; `write_tree.py` decides
+whether that is right.
 """
 
-import hashlib
 import os
 import re
-import time
 import zlib
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from threading import Lock
 from typing import TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-from fleet.core.facts import Failure
-from fleet.core.ids import Sha
-from fleet.points import reached
-from fleet.ports import Broken
-from worktrees.message import Person
-from worktrees.service import Gone, Service
+from fleet.core.base.ids import Sha
+from fleet.runs.crash_points import reached
+from worktrees.base.errors import effect_error
+from worktrees.git.commit_message import Person
+from worktrees.git.coprocess import Coprocess, CoprocessError
+from worktrees.git.object_format import (
+    EMPTY,
+    ID,
+    REF,
+    SHA1_DIGITS,
+    SHA256_DIGITS,
+    TREE,
+    Commit,
+    Node,
+    Tree,
+    format_tree,
+    object_id,
+    parse_commit,
+    parse_tree,
+    signed_now,
+)
 
-TREE = b"40000"
-ENTRY = re.compile(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL)
-AROUND = 22  # bytes of an entry besides its mode and its name
+SHA256 = re.compile(rb"(?im)^\s*objectformat\s*=\s*sha256\s*$")
 AT_ONCE = 2  # threads; more only take turns at the interpreter
 LARGEST = 64 * 1024 * 1024  # of a tree or a commit that is read
-KEPT_ENTRIES = 500_000  # of trees in memory, about 100 MB
-KEPT_PARENTS = 100_000
-KEPT_COMMITS = 10_000
+CACHED_ENTRIES = 500_000  # of trees, about 100 MB; then the memory is emptied
+CACHED_COMMITS = 20_000
 AHEAD = 200  # objects asked for at once: their names are far less than a pipe holds
 FASTEST = 1  # zlib's level: a third of the time of git's own for 15 % more bytes
-NAMED = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}|refs/[^\s:^~?*\[\\\x00-\x1f\x7f]+")
-ODD_ENDS = "".join(map(chr, range(33))) + ".,:;<>\"\\'"  # what git strips from a person's name
+NAME = re.compile(f"{ID}|{REF}")
 
-
-class Missing(Broken):
-    """The repository has no such object."""
-
-    def __init__(self, kind: str, name: str) -> None:
-        self.id = name
-        super().__init__(Failure(kind="infrastructure", summary=f"the store has no {kind} {name}"))
-
-
-Node = tuple[bytes, bytes]
-"""The mode of an entry and the id it names, as a tree stores them."""
-Tree = Mapping[bytes, Node]
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """An object, whole."""
+class StoredObject:
+    """An object with its whole content."""
 
     id: Sha
     kind: str
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A commit, as it is written."""
-
-    tree: Sha
-    parents: tuple[Sha, ...]
-    author: bytes
-    message: bytes
-    plain: bool
-    """Whether that is all there is to it: no signature, no encoding of its own."""
-
-
-@dataclass(slots=True)
-class _Trees:
-    """The trees used last."""
-
-    room: int = KEPT_ENTRIES
-    _kept: OrderedDict[Sha, Tree] = field(default_factory=OrderedDict)
-    _turn: Lock = field(default_factory=Lock)
-
-    def get(self, id_: Sha) -> Tree | None:
-        with self._turn:
-            tree = self._kept.get(id_)
-            if tree is not None:
-                self._kept.move_to_end(id_)
-            return tree
-
-    def keep(self, id_: Sha, tree: Tree) -> None:
-        with self._turn:
-            if id_ in self._kept:
-                return
-            self._kept[id_] = tree
-            self.room -= len(tree) + 1
-            while self.room < 0 and len(self._kept) > 1:
-                _, old = self._kept.popitem(last=False)
-                self.room += len(old) + 1
-
-
-def _nothing() -> None:
-    """Nobody has anything to do meanwhile."""
-
-
 class Objects:
     """The objects of one repository."""
 
     def __init__(self, git_dir: Path) -> None:
-        self.by_git: str | None = None
-        """Why this repository's objects must be left to the git program, where they must."""
+        self._config = git_dir / "config"
         self._folder = git_dir / "objects"
-        self._cat = Service(git_dir, "cat-file", "--batch-command", "--buffer")
-        self._list = Service(git_dir, "cat-file", "--batch-check")
-        self._trees = _Trees()
-        self._parents: dict[Sha, Sha | None] = {}
+        self._program = Coprocess(git_dir, "cat-file", "--batch-command", "--buffer")
+        self._trees: dict[Sha, Tree] = {}
+        self._cached_entries = 0
         self._commits: dict[Sha, Commit] = {}
-        self._names = count()
+        self._numbers = count()
+        self._digits = 0
         self._threads = CapacityLimiter(AT_ONCE)
 
-    async def run(self, work: Callable[[], Answer]) -> Answer:
-        """Do blocking work with these objects in a thread of theirs."""
+    async def run(self, work: Callable[[], Result]) -> Result:
+        """Do blocking work with these objects in one of their threads."""
         return await to_thread.run_sync(work, limiter=self._threads)
 
     def close(self) -> None:
-        self._cat.close()
-        self._list.close()
+        self._program.close()
 
     # ---- reading
 
-    def find(self, name: str) -> Found | None:
-        """The object that an id or a ref names. Raises `Broken` when git can't be asked."""
-        if NAMED.fullmatch(name) is None:
+    def find(self, name: str) -> StoredObject | None:
+        """The object that an id or a ref names. Raises `EffectError` when git can't be asked."""
+        if NAME.fullmatch(name) is None:
             raise ValueError(f"{name!r} is neither an id nor a ref")
-        [found] = self._found([name])
-        return found
+        return self._read([name])[0]
 
-    def _found(self, names: Sequence[str]) -> list[Found | None]:
+    def _read(self, names: Sequence[str]) -> list[StoredObject | None]:
         try:
-            return list(self._ask(names))
-        except Gone:  # killed while it idled, or in the middle: reading twice harms nobody
-            try:
-                return list(self._ask(names))
-            except Gone as gone:
-                raise _broken(f"git cat-file does not answer: {gone}") from gone
+            return list(self._stream(names))
+        except CoprocessError:  # killed while it idled, or in the middle: reading twice does no harm
+            return list(self._stream(names))
 
-    def _ask(self, names: Sequence[str], meanwhile: Callable[[], None] = _nothing) -> Iterator[Found | None]:
-        """All are asked for at once, and answered at once: a pipe that is waited for costs more than the object."""
-        with self._cat.conversation() as cat:
-            cat.send(b"".join([b"contents %b\n" % name.encode() for name in names]) + b"flush\n")
-            meanwhile()
+    def _stream(
+        self, names: Sequence[str], meanwhile: Callable[[], None] | None = None
+    ) -> Iterator[StoredObject | None]:
+        """All are asked for at once, and answered at once: waiting for a pipe costs more than the object."""
+        with self._program.conversation() as program:
+            program.send(_questions(b"contents", names))
+            if meanwhile is not None:
+                meanwhile()
             for name in names:
-                answer = cat.line().split(b" ")
-                if len(answer) != 3:  # "<name> missing"  # noqa: PLR2004
+                header = program.read_line().split(b" ")
+                if len(header) != 3:  # "<name> missing"  # noqa: PLR2004
                     yield None
                     continue
-                id_, kind, size = answer[0].decode(), answer[1].decode(), int(answer[2])
+                id_, kind, size = header[0].decode(), header[1].decode(), int(header[2])
                 if size > LARGEST:
-                    raise _broken(f"{name} has {size} bytes; at most {LARGEST} are read")
-                yield Found(id_, kind, cat.take(size + 1)[:-1])
+                    raise effect_error(f"{name} has {size} bytes; at most {LARGEST} are read")
+                yield StoredObject(id_, kind, program.read(size + 1)[:-1])
 
     def missing(self, ids: Sequence[Sha]) -> list[Sha]:
-        """Those that the repository does not have. Their contents are not looked at. Raises `Broken`."""
+        """The ids that the repository does not have. Reads no contents. Raises `EffectError`."""
         absent: list[Sha] = []
-        try:
-            for at in range(0, len(ids), AHEAD):
-                some = ids[at : at + AHEAD]
-                with self._list.conversation() as listing:
-                    listing.send(b"".join(id_.encode() + b"\n" for id_ in some))
-                    absent += [id_ for id_ in some if listing.line().endswith(b" missing")]
-        except Gone as gone:
-            raise _broken(f"git cat-file does not answer: {gone}") from gone
+        for start in range(0, len(ids), AHEAD):
+            batch = ids[start : start + AHEAD]
+            try:
+                absent += self._absent(batch)
+            except CoprocessError:  # it died, or fell silent
+                absent += self._absent(batch)
         return absent
 
+    def _absent(self, ids: Sequence[Sha]) -> list[Sha]:
+        with self._program.conversation() as program:
+            program.send(_questions(b"info", ids))
+            return [id_ for id_ in ids if program.read_line().endswith(b" missing")]
+
     def commit(self, name: str) -> Commit:
-        known = self._commits.get(name)
-        if known is not None:
-            return known
-        found = self._must(name, "commit")
-        return self._keep(found.id, found.content)
-
-    def known(self, id_: Sha) -> Commit | None:
-        """A commit that was read or written lately: this one does not block."""
-        return self._commits.get(id_)
-
-    def _keep(self, id_: Sha, content: bytes) -> Commit:
-        if len(self._commits) >= KEPT_COMMITS:
-            self._commits.clear()
-        self._commits[id_] = commit = _parse_commit(content)
+        commit = self._commits.get(name)
+        if commit is None:
+            stored = _require(self.find(name), "commit", name)
+            commit = self._cache_commit(stored.id, stored.content)
         return commit
 
-    def only_parent(self, id_: Sha) -> Sha | None:
-        """The parent of a commit that has one; None for a merge and for the first commit of all."""
-        if id_ not in self._parents:
-            if len(self._parents) >= KEPT_PARENTS:
-                self._parents.clear()
-            parents = self.commit(id_).parents
-            self._parents[id_] = parents[0] if len(parents) == 1 else None
-        return self._parents[id_]
+    def cached_commit(self, id_: Sha) -> Commit | None:
+        """A commit that was read or written lately. Does not block."""
+        return self._commits.get(id_)
+
+    def _cache_commit(self, id_: Sha, content: bytes) -> Commit:
+        if len(self._commits) >= CACHED_COMMITS:
+            self._commits.clear()
+        self._commits[id_] = commit = parse_commit(content)
+        return commit
 
     def tree(self, id_: Sha) -> Tree:
         tree = self._trees.get(id_)
         if tree is None:
-            tree = parse_tree(self._must(id_, "tree").content)
-            self._trees.keep(id_, tree)
+            stored = _require(self.find(id_), "tree", id_)
+            tree = self._cache_tree(id_, parse_tree(stored.content, len(id_) // 2))
         return tree
 
-    def expect_trees(self, ids: Iterable[Sha]) -> None:
-        """Read these together, ahead of the time when each is asked for."""
-        unknown = [id_ for id_ in dict.fromkeys(ids) if self._trees.get(id_) is None]
-        for at in range(0, len(unknown), AHEAD):
-            some = unknown[at : at + AHEAD]
-            for id_, found in zip(some, self._found(some), strict=True):
-                self._trees.keep(id_, parse_tree(_as(found, "tree", id_).content))
+    def _cache_tree(self, id_: Sha, tree: Tree) -> Tree:
+        if self._cached_entries > CACHED_ENTRIES:
+            self._trees.clear()
+            self._cached_entries = 0
+        self._trees[id_] = tree
+        self._cached_entries += len(tree)
+        return tree
+
+    def tree_at(self, node: Node | None) -> Tree:
+        """The folder that an entry is; an empty one where the entry is something else."""
+        return self.tree(node[1].hex()) if node is not None and node[0] == TREE else EMPTY
+
+    def tree_of(self, name: str) -> Sha:
+        """The tree of a commit, or the tree of that name. Raises `EffectError`."""
+        commit = self._commits.get(name)
+        if commit is not None:
+            return commit.tree
+        if self.is_cached(name):
+            return name
+        stored = self.find(name)
+        if stored is not None and stored.kind == "tree":
+            return stored.id
+        stored = _require(stored, "commit", name)
+        return self._cache_commit(stored.id, stored.content).tree
+
+    def is_cached(self, tree: Sha) -> bool:
+        return tree in self._trees
 
     def blob(self, id_: Sha) -> bytes:
-        return self._must(id_, "blob").content
+        return _require(self.find(id_), "blob", id_).content
 
-    def blobs(self, ids: Sequence[Sha], meanwhile: Callable[[], None] = _nothing) -> Iterator[bytes]:
-        """The contents of many, in order, one at a time in memory. Raises `Broken`.
+    def blobs(self, ids: Sequence[Sha], meanwhile: Callable[[], None] | None = None) -> Iterator[bytes]:
+        """The contents of many, in order, one at a time in memory. Raises `EffectError`.
 
-        `meanwhile` is done as soon as the first of them are asked for.
+        `meanwhile` is called as soon as the first of them are asked for.
         """
-        try:
-            for at in range(0, len(ids), AHEAD):
-                some = ids[at : at + AHEAD]
-                for id_, found in zip(some, self._ask(some, _nothing if at else meanwhile), strict=True):
-                    yield _as(found, "blob", id_).content
-        except Gone as gone:
-            raise _broken(f"git cat-file does not answer: {gone}") from gone
-
-    def _must(self, name: str, kind: str) -> Found:
-        return _as(self.find(name), kind, name)
+        for start in range(0, len(ids), AHEAD):
+            batch, done = ids[start : start + AHEAD], 0
+            try:
+                for id_, stored in zip(batch, self._stream(batch, None if start else meanwhile), strict=True):
+                    yield _require(stored, "blob", id_).content
+                    done += 1
+            except CoprocessError:  # it died, or fell silent
+                for id_, stored in zip(batch[done:], self._stream(batch[done:]), strict=True):
+                    yield _require(stored, "blob", id_).content
 
     # ---- writing
 
     def put_tree(self, tree: Tree) -> Sha:
         id_ = self.put("tree", format_tree(tree))
-        self._trees.keep(id_, tree)
+        self._cache_tree(id_, tree)
         return id_
 
     def put_commit(self, tree: Sha, parent: Sha, *, author: bytes, committer: Person, message: bytes) -> Sha:
-        lines = (f"tree {tree}", f"parent {parent}")
-        head = "".join(f"{line}\n" for line in lines).encode()
-        who = b"author %s\ncommitter %s\n" % (author, signed_now(committer))
-        content = head + who + b"\n" + message.strip() + b"\n"
+        head = f"tree {tree}\nparent {parent}\n".encode()
+        persons = b"author %s\ncommitter %s\n" % (author, signed_now(committer))
+        content = head + persons + b"\n" + message.strip() + b"\n"
         id_ = self.put("commit", content)
-        self._keep(id_, content)
+        self._cache_commit(id_, content)
         return id_
 
     def put(self, kind: str, content: bytes) -> Sha:
-        """Write an object, unless it is there. Raises `Broken` where it can't be written."""
-        head = f"{kind} {len(content)}\0".encode()
-        digest = hashlib.sha1(head, usedforsecurity=False)
-        digest.update(content)
-        id_ = digest.hexdigest()
+        """Write an object unless it exists. Raises `EffectError` where it can't be written."""
+        if not self._digits:
+            is_sha256 = self._config.exists() and SHA256.search(self._config.read_bytes()) is not None
+            self._digits = SHA256_DIGITS if is_sha256 else SHA1_DIGITS
+        id_ = object_id(kind, content, digits=self._digits)
         goal = f"{self._folder}/{id_[:2]}/{id_[2:]}"
         try:
-            if not _is_there(goal):
-                self._write(goal, head, content)
+            if not _is_written(goal):
+                self._write(goal, b"%b %d\0" % (kind.encode(), len(content)), content)
         except OSError as error:
-            raise _broken(f"an object can't be written: {error}") from error
+            raise effect_error(f"an object can't be written: {error}") from error
         return id_
 
     def _write(self, goal: str, head: bytes, content: bytes) -> None:
-        squeeze = zlib.compressobj(FASTEST)
-        packed = squeeze.compress(head) + squeeze.compress(content) + squeeze.flush()
+        compressor = zlib.compressobj(FASTEST)
+        unwritten = memoryview(compressor.compress(head) + compressor.compress(content) + compressor.flush())
         folder = os.path.dirname(goal)  # noqa: PTH120 - five times as fast as a Path, and this is the inner loop
-        temporary = f"{folder}/tmp_obj_{os.getpid()}_{next(self._names)}"  # noqa: S108 - `git prune` knows the name
+        temporary = f"{folder}/tmp_obj_{os.getpid()}_{next(self._numbers)}"  # noqa: S108 - `git prune` knows the name
         try:
             fd = _create(temporary)
         except FileNotFoundError:
@@ -285,9 +247,8 @@ class Objects:
             fd = _create(temporary)
         try:
             try:
-                view = memoryview(packed)
-                while view:
-                    view = view[os.write(fd, view) :]
+                while unwritten:
+                    unwritten = unwritten[os.write(fd, unwritten) :]
             finally:
                 os.close(fd)
             reached("an object is written, and not in its place")
@@ -298,60 +259,17 @@ class Objects:
             raise
 
 
-def parse_tree(content: bytes) -> dict[bytes, Node]:
-    """The entries of a tree by name. Raises `ValueError` where that is none."""
-    entries = ENTRY.findall(content)
-    if sum([len(mode) + len(name) for mode, name, _ in entries]) + AROUND * len(entries) != len(content):
-        raise ValueError("this is no tree")  # something lies between its entries
-    return {name: (mode, id_) for mode, name, id_ in entries}
+def _questions(verb: bytes, names: Sequence[str]) -> bytes:
+    return b"".join([b"%b %b\n" % (verb, name.encode()) for name in names]) + b"flush\n"
 
 
-def format_tree(tree: Tree) -> bytes:
-    """A tree as git stores it: folders sort as if their name ended with a slash."""
-    entries = [(name + b"/" if mode == TREE else name, mode, name, id_) for name, (mode, id_) in tree.items()]
-    entries.sort()
-    return b"".join([b"%b %b\0%b" % (mode, name, id_) for _, mode, name, id_ in entries])
+def _require(stored: StoredObject | None, kind: str, name: str) -> StoredObject:
+    if stored is None or stored.kind != kind:
+        raise effect_error(f"the store has no {kind} {name}")
+    return stored
 
 
-def signed(person: Person, date: str) -> bytes:
-    """A person and a date, as commits name them."""
-    name, email = (re.sub(r"[<>\n\0]", "", part.strip(ODD_ENDS)) for part in (person.name, person.email))
-    return f"{name} <{email}> {date}".encode()
-
-
-def signed_now(person: Person) -> bytes:
-    now = int(time.time())
-    minutes = time.localtime(now).tm_gmtoff // 60
-    hours, rest = divmod(abs(minutes), 60)
-    return signed(person, f"{now} {'-' if minutes < 0 else '+'}{hours:02}{rest:02}")
-
-
-def _as(found: Found | None, kind: str, name: str) -> Found:
-    if found is None or found.kind != kind:
-        raise Missing(kind, name)
-    return found
-
-
-def _parse_commit(content: bytes) -> Commit:
-    head, _, message = content.partition(b"\n\n")
-    tree, author, parents, plain = "", b"", list[Sha](), True
-    for line in head.split(b"\n"):
-        key, _, value = line.partition(b" ")
-        match key:
-            case b"tree":
-                tree = value.decode("ascii")
-            case b"parent":
-                parents.append(value.decode("ascii"))
-            case b"author":
-                author = value
-            case b"committer":
-                pass
-            case _:
-                plain = False
-    return Commit(tree, tuple(parents), author, message, plain)
-
-
-def _is_there(goal: str) -> bool:
+def _is_written(goal: str) -> bool:
     """An empty file is what a power cut leaves of an object; it is written again."""
     try:
         return os.stat(goal).st_size > 0  # noqa: PTH116
@@ -361,7 +279,3 @@ def _is_there(goal: str) -> bool:
 
 def _create(temporary: str) -> int:
     return os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o444)
-
-
-def _broken(summary: str) -> Broken:
-    return Broken(Failure(kind="infrastructure", summary=summary))

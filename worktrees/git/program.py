@@ -1,64 +1,63 @@
-"""The one doorway to the git program: the same environment and options every time, whoever's repository it is.
+"""Runs the git program with the same environment and options every time, whichever repository it works on.
 
 Nothing that a repository's owner or a worker configured may run here: no hooks, no fsmonitor, no global or system
 configuration, no prompts. A worktree is always named by GIT_DIR and GIT_WORK_TREE, so its `.git` file is never trusted.
 """
 
 import os
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anyio import CapacityLimiter
 from anyio.lowlevel import RunVar
 
-from fleet.core.facts import Failure
-from fleet.ports import Broken
-from worktrees.process import Launch, run
+from fleet.ports.worktrees import EffectError
+from worktrees.base.errors import effect_error
+from worktrees.base.process import Finished, Launch, run
+from worktrees.base.tasks import loop_limiter
 
 AT_ONCE = 8  # git programs running at one time; more only take turns on the cores
 CAP = 256 * 1024 * 1024  # of an answer; a listing of a million files fits
-GRACE_S = 2.0  # asked first, git removes its own lock files
+GRACE_S = 2.0  # git removes its own lock files when it is asked to end
 TIMEOUT_S = 300.0
-SHOWN = 2_000  # characters of git's complaint in a failure
+SHOWN = 2_000  # characters of git's error output in a failure
 
-SAFE_OPTIONS = (
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "gc.auto=0",
-    "maintenance.auto=false",
-    "commit.gpgSign=false",
-    "protocol.allow=never",
-    "protocol.file.allow=always",
-    "submodule.recurse=false",
-    "core.untrackedCache=false",
-    "safe.directory=*",
+SAFE_OPTIONS = tuple(
+    "core.hooksPath=/dev/null core.fsmonitor=false gc.auto=0 maintenance.auto=false commit.gpgSign=false "
+    "protocol.allow=never protocol.file.allow=always submodule.recurse=false core.untrackedCache=false "
+    "core.alternateRefsCommand=true core.sshCommand=false core.askPass=false credential.helper= core.pager=cat".split()
 )
+"""For our own repositories. The configuration of others is not read at all: see `stand_in.py`."""
+OWN_SETTINGS = re.compile(r"GIT_CONFIG_\w+|HOME|XDG_CONFIG_HOME|SUDO_UID")
+"""The variables by which git finds what its user trusts."""
+FOR_SIGNING = (
+    "HOME",
+    "GNUPGHOME",
+    "GPG_TTY",
+    "SSH_AUTH_SOCK",
+    "XDG_RUNTIME_DIR",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DISPLAY",
+)
+"""The variables by which a program that signs finds keys and agents."""
 
-_programs: RunVar[CapacityLimiter] = RunVar("_programs")
+if TYPE_CHECKING:
+    from worktrees.git.stand_in import StandIn
+
+_programs: RunVar[CapacityLimiter | None] = RunVar("_programs")
 
 
-class GitFailed(Broken):
-    """Git answered with an exit code nobody expected."""
+class GitError(EffectError):
+    """Git ended with an exit code that its caller does not expect, or took too long."""
 
-    def __init__(self, args: tuple[str, ...], exit_code: int, complaint: str) -> None:
-        self.exit_code = exit_code
-        self.complaint = complaint.strip()[-SHOWN:]
-        last = self.complaint.splitlines()[-1] if self.complaint else f"exit code {exit_code}"
-        super().__init__(
-            Failure(kind="infrastructure", summary=f"git {args[0]} failed: {last}", evidence=self.complaint)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What git said."""
-
-    exit_code: int
-    stdout: bytes
-    stderr: bytes
-    cut: bool = False
-    """Whether the middle of it was left out."""
+    def __init__(self, args: Sequence[str], answer: Finished) -> None:
+        output = f"stopped after {answer.seconds:.0f} s" if answer.timed_out else text(answer.stderr).strip()
+        last = output.splitlines()[-1] if output else f"exit code {answer.exit_code}"
+        name = next((arg for arg in args if not arg.startswith(("-", "/"))), "")  # behind `-C FOLDER`
+        super().__init__(effect_error(f"git {name} failed: {last}", output[-SHOWN:]).failure)
 
 
 def environment() -> dict[str, str]:
@@ -73,12 +72,13 @@ def environment() -> dict[str, str]:
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_LITERAL_PATHSPECS": "1",
         "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_NO_LAZY_FETCH": "1",
         "GIT_OPTIONAL_LOCKS": "0",
     }
 
 
-def serving(service: str, *options: str) -> str:
-    """The command line of the far side of a fetch or a push; git hands it to a shell, so it holds constants only."""
+def remote_command(service: str, *options: str) -> str:
+    """The command line of the other side of a fetch or a push. Git hands it to a shell, so it holds constants only."""
     pairs = " ".join(f"-c '{option}'" for option in (*SAFE_OPTIONS, *options))
     return f"git {pairs} {service}"
 
@@ -88,24 +88,41 @@ def command(*args: str) -> tuple[str, ...]:
     return ("git", *(part for option in SAFE_OPTIONS for part in ("-c", option)), *args)
 
 
-async def ask_git(
-    *args: str, env: Mapping[str, str] | None = None, data: bytes = b"", timeout_s: float = TIMEOUT_S, cap: int = CAP
-) -> Answer:
-    """Run git and take whatever it answers. Raises `Broken` when it can't be run or takes too long."""
-    launch = Launch(command(*args), {**environment(), **(env or {})}, cwd=Path("/"), input=data)
-    async with _program_limiter():
-        done = await run(launch, timeout_s=timeout_s, cap=cap, grace_s=GRACE_S)
-    if done.timed_out:
-        raise GitFailed(args, done.exit_code, f"took longer than {timeout_s:g} s")
-    return Answer(done.exit_code, done.stdout, done.stderr, done.cut)
+async def find_repository(path: Path, *query: str) -> Finished:
+    """Ask `git rev-parse` of the repository that a path lies in, as its user would: git refuses those of others.
+
+    The only question that is asked with the settings of the user and of the repository. It runs no program.
+    """
+    return await _run(("-C", str(path), "rev-parse", "--path-format=absolute", *query), _users_environment())
 
 
-async def git(*args: str, env: Mapping[str, str] | None = None, data: bytes = b"") -> bytes:
-    """Run git; anything but success raises `GitFailed`."""
-    answer = await ask_git(*args, env=env, data=data)
-    if answer.exit_code != 0:
-        raise GitFailed(args, answer.exit_code, text(answer.stderr))
-    return answer.stdout
+async def user_setting(key: str) -> str:
+    """A value of the user's own git configuration; empty where it has none."""
+    answer = await _run(("config", "--global", "--includes", "--get", key), _users_environment())
+    return text(answer.stdout).strip()
+
+
+def signing_environment() -> dict[str, str]:
+    return {name: os.environ[name] for name in FOR_SIGNING if name in os.environ}
+
+
+def _users_environment() -> dict[str, str]:
+    own = {name: value for name, value in os.environ.items() if OWN_SETTINGS.fullmatch(name)}
+    return {name: value for name, value in environment().items() if not OWN_SETTINGS.fullmatch(name)} | own
+
+
+async def ask_git(*args: str, env: Mapping[str, str] | None = None, data: bytes = b"", cap: int = CAP) -> Finished:
+    """Run git and return its answer, whatever its exit code. Raises `EffectError` where it can't run in time."""
+    return await _run(args, {**environment(), **(env or {})}, data=data, cap=cap)
+
+
+async def _run(args: Sequence[str], env: Mapping[str, str], *, data: bytes = b"", cap: int = CAP) -> Finished:
+    launch = Launch(command(*args), env, cwd=Path("/"), input=data)
+    async with loop_limiter(_programs, AT_ONCE):
+        answer = await run(launch, timeout_s=TIMEOUT_S, cap=cap, grace_s=GRACE_S)
+    if answer.timed_out:
+        raise GitError(args, answer)
+    return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +131,26 @@ class Git:
 
     git_dir: Path
     work_tree: Path | None = None
+    stand_in: "StandIn | None" = None
+    """What git takes objects, refs and configuration from, in a repository that is not ours."""
 
-    def _env(self, more: Mapping[str, str] | None) -> dict[str, str]:
-        named = {"GIT_DIR": str(self.git_dir)}
+    @property
+    def place(self) -> dict[str, str]:
+        """The variables that name the repository."""
+        place = {"GIT_DIR": str(self.git_dir)}
+        if self.stand_in is not None and self.stand_in.path != self.git_dir:
+            place["GIT_COMMON_DIR"] = str(self.stand_in.path)
         if self.work_tree is not None:
-            named["GIT_WORK_TREE"] = str(self.work_tree)
-        return {**named, **(more or {})}
+            place["GIT_WORK_TREE"] = str(self.work_tree)
+        return place
 
-    async def ask(self, *args: str, env: Mapping[str, str] | None = None, cap: int = CAP) -> Answer:
-        return await ask_git(*self._at(), *args, env=self._env(env), cap=cap)
+    async def ask(
+        self, *args: str, env: Mapping[str, str] | None = None, data: bytes = b"", cap: int = CAP
+    ) -> Finished:
+        """Run git and return its answer, whatever its exit code."""
+        if self.work_tree is not None:
+            args = ("-C", str(self.work_tree), *args)
+        return await ask_git(*args, env={**self.place, **(env or {})}, data=data, cap=cap)
 
     async def __call__(
         self,
@@ -132,22 +160,29 @@ class Git:
         also_ok: Collection[int] = (),
         cap: int = CAP,
     ) -> bytes:
-        answer = await ask_git(*self._at(), *args, env=self._env(env), data=data, cap=cap)
+        """The output of git. Raises `GitError` for an exit code that is neither 0 nor in `also_ok`."""
+        answer = await self.ask(*args, env=env, data=data, cap=cap)
         if answer.exit_code != 0 and answer.exit_code not in also_ok:
-            raise GitFailed(args, answer.exit_code, text(answer.stderr))
+            raise GitError(args, answer)
         return answer.stdout
 
     async def line(self, *args: str, env: Mapping[str, str] | None = None, data: bytes = b"") -> str:
-        """The one line that git answers with."""
+        """The output of git where it is one line."""
         return text(await self(*args, env=env, data=data)).strip()
 
     async def sha(self, revision: str) -> str | None:
-        """The commit a ref or an id names, or None."""
+        """The id of the commit that a ref or an id names, or None."""
         answer = await self.ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         return text(answer.stdout).strip() if answer.exit_code == 0 else None
 
-    def _at(self) -> tuple[str, ...]:
-        return ("-C", str(self.work_tree)) if self.work_tree is not None else ()
+    async def is_ancestor(self, old: str, new: str) -> bool:
+        """Whether `old` is `new` or lies below it. False where one of them is missing."""
+        return (await self.ask("merge-base", "--is-ancestor", old, new)).exit_code == 0
+
+    async def refs(self, prefix: str) -> dict[str, str]:
+        """The refs below a prefix, each with the id of its object."""
+        listed = text(await self("for-each-ref", "--format=%(refname) %(objectname)", prefix))
+        return dict(line.split(" ", 1) for line in listed.splitlines())
 
 
 def text(raw: bytes) -> str:
@@ -155,14 +190,5 @@ def text(raw: bytes) -> str:
 
 
 def fields(raw: bytes) -> list[str]:
-    """The parts of an answer with `-z`; bytes that are no UTF-8 stay recognisable and reversible."""
+    """The parts of an answer with `-z`; bytes that are not UTF-8 stay recognisable and reversible."""
     return [os.fsdecode(part) for part in raw.split(b"\0") if part]
-
-
-def _program_limiter() -> CapacityLimiter:
-    try:
-        return _programs.get()
-    except LookupError:
-        limiter = CapacityLimiter(AT_ONCE)
-        _programs.set(limiter)
-        return limiter

@@ -1,24 +1,20 @@
 """Refs of the store, moved through one long-lived `update-ref`: a tenth of a millisecond instead of a spawn.
 
-Every move of a branch is a compare-and-swap. The program ends at the first refusal, and then nobody knows whether the
-last word arrived: the ref itself is asked, and a spawned git has the last say.
+Every move of a branch is a compare-and-swap. The program ends at the first refusal, and then it is unclear whether the
+last command arrived: the ref itself is asked, and a spawned git decides.
 """
 
 import re
-from collections.abc import Callable
 from functools import partial
 
 from anyio import CapacityLimiter, to_thread
 
-from fleet.core.facts import Failure
-from fleet.core.ids import Sha
-from fleet.points import reached
-from fleet.ports import Broken
-from worktrees.git import Git, text
-from worktrees.service import Gone, Service
-
-REF = re.compile(r"refs/[^\s:^~?*\[\\\x00-\x1f\x7f]+")
-ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+from fleet.core.base.ids import Sha
+from fleet.runs.crash_points import reached
+from worktrees.base.errors import effect_error
+from worktrees.git.coprocess import Coprocess, CoprocessError
+from worktrees.git.object_format import ID, REF
+from worktrees.git.program import Git, text
 
 
 class Refs:
@@ -26,7 +22,7 @@ class Refs:
 
     def __init__(self, git: Git) -> None:
         self._git = git
-        self._program = Service(git.git_dir, "update-ref", "--stdin")
+        self._program = Coprocess(git.git_dir, "update-ref", "--stdin")
         self._threads = CapacityLimiter(1)
 
     def close(self) -> None:
@@ -35,39 +31,38 @@ class Refs:
     async def pin(self, ref: str, commit: Sha) -> None:
         """Make a ref name a commit, whatever it named before."""
         reached("a commit is about to be pinned")
-        if not await self._run(partial(self._update, ref, commit, None)):
+        if not await self._update(ref, commit):
             await self._git("update-ref", ref, commit)
         reached("a commit is pinned")
 
     async def swap(self, ref: str, *, new: Sha, old: Sha) -> bool:
-        """Compare-and-swap; False when the ref is not where we thought."""
+        """Compare-and-swap; False when the ref is not at `old`."""
         reached("a branch is about to move")
-        moved = await self._run(partial(self._update, ref, new, old))
+        moved = await self._update(ref, new, old)
         reached("a branch was moved")
         return moved or await self._git.sha(ref) == new or await swap(self._git, ref, new=new, old=old)
 
-    async def _run(self, work: Callable[[], bool]) -> bool:
-        return await to_thread.run_sync(work, limiter=self._threads)
+    async def _update(self, ref: str, *ids: Sha) -> bool:
+        """Whether git confirmed the update. The ids are the new one and, for a compare-and-swap, the old one."""
+        if re.fullmatch(REF, ref) is None or not all(re.fullmatch(ID, id_) for id_ in ids):
+            raise ValueError(f"can't move {ref!r} to {' from '.join(map(repr, ids))}")
+        command = f"start\nupdate {ref} {' '.join(ids)}\nprepare\ncommit\n"
+        return await to_thread.run_sync(partial(self._confirmed, command.encode()), limiter=self._threads)
 
-    def _update(self, ref: str, new: Sha, old: Sha | None) -> bool:
-        """Whether git said that it is done."""
-        if REF.fullmatch(ref) is None or not all(ID.fullmatch(id_) for id_ in (new, old) if id_ is not None):
-            raise ValueError(f"can't move {ref!r} from {old!r} to {new!r}")
-        words = " ".join(word for word in ("update", ref, new, old) if word is not None)
+    def _confirmed(self, command: bytes) -> bool:
         try:
             with self._program.conversation() as program:
-                program.send(f"start\n{words}\nprepare\ncommit\n".encode())
-                answers = [program.line() for _ in ("start", "prepare", "commit")]
-        except Gone:
+                program.send(command)
+                return [program.read_line() for _ in range(3)] == [b"start: ok", b"prepare: ok", b"commit: ok"]
+        except CoprocessError:
             return False
-        return answers == [b"start: ok", b"prepare: ok", b"commit: ok"]
 
 
-async def swap(git: Git, ref: str, *, new: Sha, old: Sha, why: str = "fleet") -> bool:
-    """Compare-and-swap of a ref by a git of its own; False when it is not where we thought."""
-    answer = await git.ask("update-ref", "-m", why, ref, new, old)
+async def swap(git: Git, ref: str, *, new: Sha, old: Sha, reason: str = "fleet") -> bool:
+    """Compare-and-swap of a ref by a spawned git; False when it is not at `old`."""
+    answer = await git.ask("update-ref", "-m", reason, ref, new, old)
     if answer.exit_code == 0:
         return True
     if await git.sha(ref) != old:
         return False
-    raise Broken(Failure(kind="infrastructure", summary=f"{ref} can't be moved", evidence=text(answer.stderr)))
+    raise effect_error(f"{ref} can't be moved", text(answer.stderr))

@@ -1,8 +1,8 @@
-"""The git repository that a worker sees: reading works as in any other, and nothing written to it reaches us.
+"""The git repository that a worker sees: reading works as in any other, and writing to it changes nothing outside.
 
 A few small files of the lease's own, with the store's objects read-only behind them; one branch, at the lease's base.
-The index is as large as the repository, so it is made inside the box when git is first used there, from one of ours
-that the box shows. What a worker leaves in a decoy is never read: it goes with the lease.
+The index is as large as the repository, so it is made inside the box when git is first used there, from an index
+of the manager that the box shows. What a worker leaves in a decoy is never read, and is removed with the lease.
 """
 
 import os
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from fleet.core.ids import Sha
-from worktrees.files import create
+from fleet.core.base.ids import Sha
+from worktrees.base.fs import create_file
 
 ROOT = "/repo"
 BRANCH = "refs/heads/work"
@@ -23,13 +23,13 @@ EXCLUDED = "/fleet/exclude"
 PROGRAMS = "/fleet/bin"
 POINTER = f"gitdir: {PLACE}\n".encode()
 BEHIND = "fleet-behind"
-"""There while the index that the box shows is of another commit, near the base."""
+"""This file exists while the index that the box shows is of another commit, near the base."""
 
 FOLDERS = ("objects", "objects/info", "refs", "refs/heads")
-SHA1 = 40  # letters of an id
-MOST_ALTERNATES = 20
+SHA1 = 40  # digits of an id
+MAX_ALTERNATES = 20
 
-# Times and sizes tell whether a file changed: owners and numbers are others in the box than where the index was made.
+# Git compares times and sizes only: in the box, owners and inode numbers differ from those where the index was made.
 CONFIG = f"""\
 [core]
 \trepositoryFormatVersion = {{version}}
@@ -69,7 +69,7 @@ exec "${{real:-/usr/bin/git}}" "$@"
 
 @dataclass(frozen=True, slots=True)
 class Decoy:
-    """One lease's."""
+    """The decoy of one lease."""
 
     folder: Path
     objects: tuple[Path, ...]
@@ -77,7 +77,7 @@ class Decoy:
     excluded: bytes
 
     def binds(self, program: int, excluded: int) -> Iterator[str]:
-        """What bubblewrap has to show of it. The descriptors hold `PROGRAM` and what git ignores."""
+        """The arguments of bubblewrap that show it. The descriptors hold `PROGRAM` and what git ignores."""
         yield from ("--bind", str(self.folder), PLACE)
         yield from ("--perms", "0755", "--file", str(program), f"{PROGRAMS}/git")
         yield from ("--file", str(excluded), EXCLUDED)
@@ -85,12 +85,12 @@ class Decoy:
         for number, folder in enumerate(self.objects):
             yield from ("--ro-bind", str(folder), f"{OBJECTS}/{number}")
             if (folder / "info/alternates").is_file():
-                yield from ("--dev-bind", os.devnull, f"{OBJECTS}/{number}/info/alternates")  # all are listed in ours
+                yield from ("--dev-bind", os.devnull, f"{OBJECTS}/{number}/info/alternates")  # the decoy lists them all
 
 
 @dataclass(frozen=True, slots=True)
 class Decoys:
-    """Of one store."""
+    """What all decoys of one store share."""
 
     objects: tuple[Path, ...]
     shallow: bytes
@@ -98,12 +98,12 @@ class Decoys:
 
     @classmethod
     def of(cls, git_dir: Path) -> Self:
-        found = tuple(_with_alternates(git_dir / "objects"))
-        return cls(found, _content(git_dir / "shallow"), _content(git_dir / "info/exclude"))
+        objects = tuple(_with_alternates(git_dir / "objects"))
+        return cls(objects, _content(git_dir / "shallow"), _content(git_dir / "info/exclude"))
 
     def make(self, folder: Path, base: Sha, *, index: Path, exact: bool) -> Decoy:
-        """A new one in `folder`. `index` is a git index of ours, of `base` itself where it is `exact`."""
-        os.makedirs(folder)  # noqa: PTH103 - plain names here, too: each lease makes one
+        """Make a decoy in `folder`. `index` is the manager's: of `base` if it is `exact`, else of a commit near it."""
+        os.makedirs(folder)  # noqa: PTH103 - plain names: each lease does this
         for name in FOLDERS:
             os.mkdir(f"{folder}/{name}")  # noqa: PTH102
         config = CONFIG.format(version=0) if len(base) == SHA1 else CONFIG.format(version=1) + SHA256
@@ -119,21 +119,21 @@ class Decoys:
         if not exact:
             contents[BEHIND] = b""
         for name, content in contents.items():
-            create(f"{folder}/{name}", content)
+            create_file(f"{folder}/{name}", content)
         return Decoy(folder, self.objects, index, self.excluded)
 
 
 def _with_alternates(objects: Path) -> list[Path]:
     """A folder of objects and those that it borrows from, as git resolves them."""
-    found = [objects]
-    for folder in found:
+    folders = [objects]
+    for folder in folders:
         for line in _content(folder / "info/alternates").splitlines():
             other = Path(os.path.normpath(folder / os.fsdecode(line)))
-            if line[:1] not in {b"#", b'"', b""} and other not in found and other.is_dir():
-                found.append(other)
-        if len(found) > MOST_ALTERNATES:
+            if line[:1] not in {b"#", b'"', b""} and other not in folders and other.is_dir():
+                folders.append(other)
+        if len(folders) > MAX_ALTERNATES:
             break
-    return found
+    return folders
 
 
 def _content(file: Path) -> bytes:

@@ -1,6 +1,6 @@
-"""The manager's side of `forker.py`: boxes started by a small process that stands ready, not by four programs each.
+"""The manager's side of `launcher_main.py`: one small process that starts boxes, instead of four programs for each.
 
-It only saves time. Where there is none, or it is gone, commands start as they do without it.
+It only saves time. Where it can't run, or has ended, commands start as they do without it.
 """
 
 import json
@@ -9,26 +9,25 @@ import platform
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from anyio import CancelScope, Lock, move_on_after, wait_readable
+from anyio import CancelScope, Lock, move_on_after, wait_readable, wait_writable
 
-from worktrees import forker
-from worktrees.marks import MARK, Manager
-from worktrees.mount import VIEW
-from worktrees.process import Launch, memory_file
+from worktrees.base.process import Launch, memory_file
+from worktrees.sandbox import launcher_main
+from worktrees.sandbox.overlay_mount import VIEW
+from worktrees.sandbox.ownership import TAG, this_manager
 
-Step = tuple[object, ...]
-"""What to do, and with what; `forker.py` knows how."""
-ANSWER_S = 30.0  # how long a fork may take, on a machine that is starved
+ANSWER_S = 10.0  # how long a fork may take, on a machine that is starved
+STARTS = 3  # of the process: after that, commands start without it
+END_S = 2.0  # for the killed process to be gone
 
 
 @dataclass(slots=True)
-class Fork:
-    """A child of ours that another process made."""
+class ForkedChild:
+    """A child of ours that another process forked."""
 
     pid: int
     returncode: int | None = None
@@ -42,74 +41,61 @@ class Fork:
 
 
 @dataclass(slots=True)
-class Forks:
-    """Satisfies `Starter`. The process is there from the first command on."""
+class Launcher:
+    """Satisfies `Starter`. Its process starts with the first command and ends at `close`."""
 
-    manager: Manager
     _process: subprocess.Popen[bytes] | None = None
     _control: socket.socket | None = None
-    _turn: Lock = field(default_factory=Lock)
-    _given_up: bool = platform.machine() not in forker.CLONE
+    _lock: Lock = field(default_factory=Lock)
+    _starts_left: int = STARTS if platform.machine() in launcher_main.CLONE else 0
 
-    async def start(self, launch: Launch, streams: tuple[int, int, int]) -> Fork | None:
-        """Start a command; None where that takes the other way."""
-        numbers = (0, 1, 2, *launch.pass_fds)
+    async def start(self, launch: Launch, streams: tuple[int, int, int]) -> ForkedChild | None:
+        """Start a command; None where it has to be started without the launcher."""
         order = {
             "argv": list(launch.argv),
             "env": dict(launch.env),
             "cwd": str(launch.cwd or "/"),
             "overlay": launch.overlay,
             "view": VIEW,
-            "fds": numbers,
+            "fds": (0, 1, 2, *launch.pass_fds),
         }
-        pid = await self._carried_out(forker.START, order, (*streams, *launch.pass_fds))
-        return None if pid is None or pid <= 0 else Fork(pid)
-
-    async def arrange(self, cwd: Path, *steps: Step) -> bool:
-        """Whether things could be mounted, or taken away, where boxes that stand already see it."""
-        return await self._carried_out(forker.ARRANGE, {"cwd": str(cwd), "steps": steps}) == 0
-
-    async def _carried_out(self, kind: bytes, order: Mapping[str, object], fds: tuple[int, ...] = ()) -> int | None:
-        """What came of an order. Not to be left before the answer is here: nobody would wait for the fork."""
-        answer: int | None = None
-        async with self._turn:
-            if self._given_up:
+        async with self._lock:
+            if self._control is None and not self._starts_left:
                 return None
-            with CancelScope(shield=True), memory_file(json.dumps(order).encode()) as written:
-                answer = await self._ask(kind, (written, *fds))
-            if answer is None or (kind == forker.START and answer <= 0):  # a late answer would be taken for the next
-                self.close()
-                self._given_up = True
-        return answer
+            # The answer is always waited for: a fork whose number we don't know would never be reaped.
+            with CancelScope(shield=True), memory_file(json.dumps(order).encode()) as order_fd:
+                pid = await self._request_fork((order_fd, *streams, *launch.pass_fds))
+            if pid is None or pid <= 0:  # a late answer would be taken for the next
+                self.close()  # the next command starts another one
+                return None
+        return ForkedChild(pid)
 
-    async def _ask(self, kind: bytes, fds: tuple[int, ...]) -> int | None:
-        try:
-            control = self._control or self._begin()
-            socket.send_fds(control, [kind], fds)
+    async def _request_fork(self, fds: tuple[int, ...]) -> int | None:
+        with suppress(OSError):
+            control = self._control or self._start_process()
             with move_on_after(ANSWER_S):
+                await wait_writable(control)
+                socket.send_fds(control, [b"!"], fds)
                 await wait_readable(control)
                 return int(control.recv(32) or b"-1")
-        except OSError:
-            pass
         return None
 
-    def _begin(self) -> socket.socket:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._control = ours
-        program = (sys.executable, "-I", "-S", "-X", "utf8", str(Path(forker.__file__)), str(theirs.fileno()))
-        env = {"PATH": os.environ.get("PATH", os.defpath), MARK: self.manager.mark("forker")}
+    def _start_process(self) -> socket.socket:
+        self._starts_left -= 1
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        program = (sys.executable, "-I", "-S", "-X", "utf8", str(Path(launcher_main.__file__)), str(theirs.fileno()))
         with theirs:
             self._process = subprocess.Popen(
                 program,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=env,
+                env={"PATH": os.environ.get("PATH", os.defpath), TAG: this_manager().tag("launcher")},
                 cwd="/",
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
-        return ours
+        return self._control
 
     def close(self) -> None:
         if self._control is not None:
@@ -118,15 +104,6 @@ class Forks:
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.kill()
-            self._process.wait()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_S)
             self._process = None
-
-
-@contextmanager
-def forks(manager: Manager) -> Iterator[Forks]:
-    """For as long as the block lasts."""
-    there = Forks(manager)
-    try:
-        yield there
-    finally:
-        there.close()

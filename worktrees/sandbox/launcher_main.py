@@ -1,177 +1,86 @@
-"""A small process that starts boxes: it stands in the namespaces boxes are made in, and forks itself for each.
+"""A small process that starts boxes: it lives in the namespaces that boxes are made in, and forks for each of them.
 
-Run by its path, with nothing imported that is ours, because what forks should be small. A fork mounts what the box
-needs by system calls and becomes bubblewrap; that saves four programs a box. It is a child of the manager, not of this
-process, so that the manager waits for it as for any other. Ends when the manager closes the other end, or is gone.
+Run by its path, and it imports nothing of ours, because a process that forks should be small. A fork mounts what the
+box needs by system calls and becomes bubblewrap; that saves four programs a box. It is a child of the manager, not of
+this process, so that the manager waits for it as for any other. Ends when the manager closes its socket, or dies.
 
 Bubblewrap reads the list of all mounts two dozen times a box, so what no box is shown is not mounted in here.
 
-An order is a message of one byte, with descriptors: the first is a file that says more. `!` starts a box: the other
-descriptors are what it is started with, to be had under the numbers that the order names, and the answer is its process
-id. `m` mounts things in here, where boxes that stand already may see them; the answer is 0. Less than 0 is an error.
+An order is a message of one byte with descriptors: the first is a file with the details, the others are for the box,
+under the numbers that the order names. The answer is the process id of the fork; a number below 0 is an error.
 """
 
 import ctypes
-import errno
 import fcntl
 import json
 import os
 import signal
 import socket
-import struct
 import sys
-from collections.abc import Callable
 
 CLONE = {"x86_64": 56, "aarch64": 220}  # the number of the system call
 CLONE_PARENT, CLONE_NEWNS, CLONE_NEWUSER = 0x8000, 0x20000, 0x10000000
-MS_RDONLY, MS_NOSUID, MS_NODEV = 0x1, 0x2, 0x4
-MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE, MS_SHARED = 0x20, 0x1000, 0x4000, 0x80000, 0x100000
+MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 0x1, 0x20, 0x1000, 0x4000, 0x80000
 MNT_DETACH = 2
-OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442  # on every machine
-OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC, AT_FDCWD = 0x1, 0x80000, -100
-AT_EMPTY_PATH, FROM_EMPTY_PATH = 0x1000, 0x4
 UNMOUNTED = "/sys"  # with all the mounts below it
-MOST_FDS = 200
-LONGEST = 64 * 1024 * 1024
-START, ARRANGE = b"!", b"m"
-ROOM = 0o40755  # the mode of a folder in memory
+MAX_FDS = 200
+MAX_ORDER_BYTES = 64 * 1024 * 1024
 
 
 def main(control: socket.socket) -> None:
     control.set_inheritable(False)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)  # Python ignores them, and what it becomes would, too
+        signal.signal(number, signal.SIG_DFL)  # Python ignores them, and bubblewrap would inherit that
     system = ctypes.PyDLL(None, use_errno=True)  # keeps the interpreter's lock: a fork would wait for it for ever
-    move_in(system)
+    enter_namespaces(system)
     clone = CLONE[os.uname().machine]
     while True:
-        said, fds, _, _ = socket.recv_fds(control, 1, MOST_FDS)
-        if not said:
+        message, fds, _, _ = socket.recv_fds(control, 1, MAX_FDS)
+        if not message:
             return
-        if said == ARRANGE:
-            control.send(str(arrange(system, fds[0])).encode())
-            os.close(fds[0])
-            continue
         pid = system.syscall(clone, CLONE_PARENT, 0, 0, 0, 0)
         if pid == 0:
-            become(system, fds)
+            become_box(system, fds)
         for fd in fds:
             os.close(fd)
         control.send(str(pid).encode())
 
 
-def move_in(system: ctypes.PyDLL) -> None:
-    """Into namespaces where mounting takes no rights. What the machine mounts later is seen here, too."""
+def enter_namespaces(system: ctypes.PyDLL) -> None:
+    """Enter namespaces where mounting takes no rights. What the machine mounts later is seen here, too."""
     user, group = os.geteuid(), os.getegid()
-    closed = user != 0  # devices of the machine: only root owns them, and could change their modes
+    devices_closed = user != 0  # devices of the machine: only root owns them, and could change their modes
     if user == 0 and system.unshare(CLONE_NEWNS) == 0:  # root of a container may not
         check(system.mount(None, b"/", None, MS_REC | MS_SLAVE, None), "mount")
         system.umount2(UNMOUNTED.encode(), MNT_DETACH)
-        closed = os.path.ismount("/dev") and read_only(system, "/dev")
+        devices_closed = os.path.ismount("/dev") and remount_read_only(system, "/dev")
     check(system.unshare(CLONE_NEWUSER | CLONE_NEWNS), "unshare")
     for name, line in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
         with open(f"/proc/self/{name}", "w", encoding="ascii") as file:  # noqa: PTH123 - pathlib is not imported here
             file.write(line)
     check(system.mount(None, b"/", None, MS_REC | MS_SLAVE, None), "mount")
-    if not closed:
+    if not devices_closed:
         check(system.mount(b"/dev", b"/dev", None, MS_BIND | MS_REC, None), "mount")
-        if not read_only(system, "/dev"):
+        if not remount_read_only(system, "/dev"):
             raise OSError(ctypes.get_errno(), "the devices can't be closed")
 
 
-def read_only(system: ctypes.PyDLL, path: str) -> bool:
-    """Whether a mount could be made so; it keeps the other restrictions that it has."""
-    kept = os.statvfs(path).f_flag & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC)
-    return bool(system.mount(None, path.encode(), None, MS_REMOUNT | MS_BIND | MS_RDONLY | kept, None) == 0)
+def remount_read_only(system: ctypes.PyDLL, path: str) -> bool:
+    """Make a mount read-only, with the other restrictions that it has; False where that can't be done."""
+    others = os.statvfs(path).f_flag & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC)
+    return bool(system.mount(None, path.encode(), None, MS_REMOUNT | MS_BIND | MS_RDONLY | others, None) == 0)
 
 
-def arrange(system: ctypes.PyDLL, order: int) -> int:
-    """Take the steps of an order; 0, or the error that was in the way."""
-    try:
-        asked = json.loads(os.pread(order, LONGEST, 0))
-        os.chdir(asked["cwd"])
-        take(system, asked["steps"])
-    except OSError as problem:
-        return -(problem.errno or 1)
-    finally:
-        os.chdir("/")
-    return 0
-
-
-def take(system: ctypes.PyDLL, steps: list[list[str]]) -> None:
-    known: dict[str, Callable[..., None]] = {
-        "share": share,
-        "overlay": overlay,
-        "room": room,
-        "folder": lambda _, path: os.mkdir(path),  # noqa: PTH102 - pathlib is not imported here
-        "file": lambda _, path: os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)),
-        "show": show,
-        "clear": clear,
-    }
-    for what, *words in steps:
-        known[what](system, *words)
-
-
-def share(system: ctypes.PyDLL, path: str) -> None:
-    """From now on, what is mounted below a folder is seen by the boxes that have a part of it, too."""
-    check(system.mount(path.encode(), path.encode(), None, MS_BIND, None), "mount")
-    check(system.mount(None, path.encode(), None, MS_SHARED, None), "mount")
-
-
-def overlay(system: ctypes.PyDLL, path: str, options: str) -> None:
-    check(system.mount(b"fleet", path.encode(), b"overlay", MS_NOSUID | MS_NODEV, options.encode()), "mount")
-
-
-def room(system: ctypes.PyDLL, path: str, size: int, furnish: list[list[str]]) -> None:
-    """A folder in memory that is as new, with what these steps make in it."""
-    if os.path.ismount(path) and as_new(path, {step[1].rpartition("/")[2] for step in furnish if step[0] != "show"}):
-        return
-    clear(system, path)
-    options = f"mode={ROOM & 0o7777:o},size={size}".encode()
-    check(system.mount(b"tmpfs", path.encode(), b"tmpfs", MS_NOSUID | MS_NODEV, options), "mount")
-    take(system, furnish)
-
-
-def as_new(path: str, names: set[str]) -> bool:
-    """Whether a folder in memory holds nothing else, and lets nobody do more or less than it did."""
-    try:
-        said = os.listxattr(path)
-    except OSError as problem:
-        said = [] if problem.errno == errno.ENOTSUP else [str(problem)]
-    status = os.lstat(path)
-    whose = (status.st_uid, status.st_gid, status.st_mode)
-    return whose == (os.geteuid(), os.getegid(), ROOM) and not said and set(os.listdir(path)) == names  # noqa: PTH208
-
-
-def show(system: ctypes.PyDLL, source: str, path: str, closed: bool) -> None:
-    """A file or folder in another place. Its restrictions have to be there before others see it."""
-    fd = system.syscall(OPEN_TREE, AT_FDCWD, source.encode(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
-    check(0 if fd >= 0 else -1, "open_tree")
-    try:
-        restrictions = struct.pack("QQQQ", MS_NOSUID | MS_NODEV | (MS_RDONLY if closed else 0), 0, 0, 0)
-        done = system.syscall(MOUNT_SETATTR, fd, b"", AT_EMPTY_PATH, restrictions, len(restrictions))
-        check(done, "mount_setattr")
-        check(system.syscall(MOVE_MOUNT, fd, b"", AT_FDCWD, path.encode(), FROM_EMPTY_PATH), "move_mount")
-    finally:
-        os.close(fd)
-
-
-def clear(system: ctypes.PyDLL, path: str) -> None:
-    """Take away what was mounted at a place, and on it."""
-    while system.umount2(path.encode(), MNT_DETACH) == 0:
-        pass
-
-
-def become(system: ctypes.PyDLL, fds: list[int]) -> None:
-    """What the fork does; never comes back."""
+def become_box(system: ctypes.PyDLL, fds: list[int]) -> None:
+    """Turn the fork into the command of an order. Never returns."""
     try:
         os.setsid()
         for fd in fds:
-            os.set_inheritable(fd, False)  # asked for with the message, Python 3.11 forgets it
-        order = json.loads(os.pread(fds[0], LONGEST, 0))
-        wanted = order["fds"]
-        moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(wanted) + 1) for fd in fds[1:]]
-        for fd, number in zip(moved, wanted, strict=True):
+            os.set_inheritable(fd, False)  # requested with the message, but Python 3.11 forgets it
+        order = json.loads(os.pread(fds[0], MAX_ORDER_BYTES, 0))
+        numbers = order["fds"]
+        moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1) for fd in fds[1:]]
+        for fd, number in zip(moved, numbers, strict=True):
             os.dup2(fd, number)
         os.chdir(order["cwd"])
         if order["overlay"]:
@@ -182,12 +91,12 @@ def become(system: ctypes.PyDLL, fds: list[int]) -> None:
     except (OSError, ValueError) as problem:
         os.write(2, f"a box could not be started: {problem}\n".encode("utf-8", "replace"))
     finally:
-        os._exit(1)  # whatever happened: nothing of this process may go on twice
+        os._exit(1)  # whatever happened: this process must not run on as a second launcher
 
 
-def check(answer: int, what: str) -> None:
-    if answer != 0:
-        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+def check(result: int, call: str) -> None:
+    if result != 0:
+        raise OSError(ctypes.get_errno(), f"{call}: {os.strerror(ctypes.get_errno())}")
 
 
 if __name__ == "__main__":

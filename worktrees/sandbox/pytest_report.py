@@ -1,8 +1,8 @@
-"""What pytest says of each test that a check ran, on a channel that is made for that one check.
+"""The tests that pytest ran in a check, from a report that it writes into a pipe made for that one check.
 
-A pipe with a name nobody could know before, shown to the box and named in PYTEST_ADDOPTS. Programs in the box write
-to it, also those that a worker wrote, so what comes is hostile: it is capped, and parsed without entities. That it
-comes at all tells a run that was finished from one that was broken off with success.
+The pipe has a name that can't be guessed, is shown to the box and named in PYTEST_ADDOPTS. Programs in the box can
+write to it, also those that a worker wrote, so its content is hostile: it is capped, and parsed without entities. That
+a report arrives at all distinguishes a run that finished from one that was broken off with success.
 """
 
 import os
@@ -14,25 +14,26 @@ from pathlib import Path
 from secrets import token_hex
 from xml.parsers import expat
 
-from anyio import create_task_group, wait_readable
+from anyio import wait_readable
 
-from fleet.core.facts import Failure, RanTests
-from fleet.ports import Broken
-from worktrees.wipe import make_folder
+from fleet.core.state.facts import RanTests
+from worktrees.base.errors import os_errors
+from worktrees.base.fs import make_folder
+from worktrees.base.tasks import background
 
 CAP = 32 * 1024 * 1024
 CHUNK = 1024 * 1024
 START = b"<?xml"
-HIDDEN, OTHERWISE = {"skipped", "error"}, {"skipped", "error", "failure"}
+NOT_RUN, NOT_PASSED, FAILED = {"skipped", "error"}, {"skipped", "error", "failure"}, {"error", "failure"}
 
 
 @dataclass(slots=True)
-class Channel:
-    """Where the reports of one check arrive; there may be several, one after another, or none."""
+class ReportChannel:
+    """Takes the reports of one check; there may be several, one after another, or none."""
 
     path: Path
     fd: int
-    said: bytearray = field(default_factory=bytearray)
+    content: bytearray = field(default_factory=bytearray)
     too_long: bool = False
 
     async def listen(self) -> None:
@@ -41,90 +42,65 @@ class Channel:
             self.drain()
 
     def drain(self) -> None:
-        """All there is. What is beyond the limit is read, too, so that nobody has to wait."""
+        """Read everything that was written. Bytes beyond the limit are read, too, so that no writer has to wait."""
         with suppress(BlockingIOError):
             while chunk := os.read(self.fd, CHUNK):
-                self.too_long = self.too_long or len(self.said) + len(chunk) > CAP
+                self.too_long = self.too_long or len(self.content) + len(chunk) > CAP
                 if not self.too_long:
-                    self.said += chunk
+                    self.content += chunk
 
-    def close(self) -> None:
-        os.close(self.fd)
-        self.path.unlink(missing_ok=True)
-
-    def take(self) -> RanTests | None:
-        """What was said since the last time. Nobody speaks any more, and the next finds it open."""
-        self.drain()
-        os.fchmod(self.fd, stat.S_IRUSR | stat.S_IWUSR)
-        heard = self.heard()
-        self.said, self.too_long = bytearray(), False
-        return heard
-
-    def heard(self) -> RanTests | None:
-        """What was said; None where that was nothing, or nothing that can be understood."""
-        reports = [START + part for part in bytes(self.said).split(START)[1:]]
+    def tests(self) -> RanTests | None:
+        """The tests in all reports; None without a report, or where one can't be parsed."""
+        reports = [START + part for part in bytes(self.content).split(START)[1:]]
         if not reports or self.too_long:
             return None
-        ran, passed = set[str](), set[str]()
+        ran, passed, failed = set[str](), set[str](), set[str]()
         try:
             for report in reports:
-                _read(report, ran, passed)
+                _parse(report, ran, passed, failed)
         except (expat.ExpatError, ValueError):
             return None
-        return RanTests(ran=frozenset(ran), passed=frozenset(passed))
-
-
-def make_channel(folder: Path) -> Channel:
-    """One that nobody listens to yet. Raises `Broken`."""
-    path = folder / f"report-{token_hex(8)}"
-    try:
-        make_folder(folder)
-        os.mkfifo(path, stat.S_IRUSR | stat.S_IWUSR)
-        fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # for writing, too: so it never ends meanwhile
-    except OSError as error:
-        why = f"a pipe for the report of a check can't be made: {error}"
-        raise Broken(Failure(kind="infrastructure", summary=why)) from error
-    return Channel(path, fd)
+        return RanTests(ran=frozenset(ran), passed=frozenset(passed), failed=len(failed))
 
 
 @asynccontextmanager
-async def channel(folder: Path) -> AsyncIterator[Channel]:
-    """A channel in this folder, listened to as long as the block lasts, and read to its end behind it."""
-    made = make_channel(folder)
-    failed: Broken | None = None
+async def report_channel(folder: Path) -> AsyncIterator[ReportChannel]:
+    """A channel in this folder, read while the block runs, and to its end after it."""
+    path = folder / f"report-{token_hex(8)}"
+    with os_errors("a pipe for the report of a check can't be made"):
+        make_folder(folder)
+        os.mkfifo(path, stat.S_IRUSR | stat.S_IWUSR)
+        fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # for writing, too: so it never ends meanwhile
+    channel = ReportChannel(path, fd)
     try:
-        async with create_task_group() as beside:
-            beside.start_soon(made.listen)
-            try:
-                yield made
-            except Broken as broken:  # raised in here it would come out as a group
-                failed = broken
-            beside.cancel_scope.cancel()
-        if failed is not None:
-            raise failed
-        made.drain()
+        async with background(channel.listen):
+            yield channel
+        channel.drain()
     finally:
-        made.close()
+        os.close(fd)
+        path.unlink(missing_ok=True)
 
 
-def _read(report: bytes, ran: set[str], passed: set[str]) -> None:
-    """Add the tests of one report: file, class and name, all the parameters of a function in one."""
-    name, ends = "", set[str]()
+def _parse(report: bytes, ran: set[str], passed: set[str], failed: set[str]) -> None:
+    """Add the tests of one report by file, class and name, all the parameters of a function as one."""
+    test, tags = "", set[str]()
 
-    def begin(tag: str, about: dict[str, str]) -> None:
-        nonlocal name
+    def begin(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal test
         if tag == "testcase":
-            ends.clear()
-            place = "::".join((about.get("file", ""), about.get("classname", ""), about.get("name", "")))
-            name = place.partition("[")[0]
-        ends.add(tag)
+            tags.clear()
+            full_name = "::".join(attributes.get(key, "") for key in ("file", "classname", "name"))
+            test = full_name.partition("[")[0]
+        tags.add(tag)
 
     def end(tag: str) -> None:
         if tag == "testcase":
-            if not ends & HIDDEN:
-                ran.add(name)
-            if not ends & OTHERWISE:
-                passed.add(name)
+            if not tags & NOT_RUN:
+                ran.add(test)
+            if not tags & NOT_PASSED:
+                passed.add(test)
+            if tags & FAILED:
+                failed.add(test)
 
     def refuse(*_: object) -> None:
         raise ValueError("a report declares nothing")

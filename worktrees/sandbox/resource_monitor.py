@@ -1,38 +1,37 @@
 """Watches a box while a command runs in it, and ends it when it takes more than its share of the machine.
 
 The kernel bounds what one process may do; this bounds what all of a box take together: memory, processes (root has
-no limit on them) and room on disk. It looks from outside: what it can't look at counts nothing, and floors for the
-whole machine stand behind it. A command that is over before the first look is never looked at.
+no limit on them) and disk space. It looks from outside: what it can't see is not counted, and minimums for the whole
+machine catch the rest. A command that ends before the first look is never inspected.
 """
 
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import TypeVar
 
-from anyio import CapacityLimiter, create_task_group, sleep, to_thread
+from anyio import CapacityLimiter, sleep, to_thread
 from anyio.lowlevel import RunVar
 
-from fleet.ports import Broken
-from worktrees.settings import MIB, BoxLimits
+from worktrees.base.settings import MIB, BoxLimits
+from worktrees.base.tasks import loop_limiter
 
 TICK_S = 0.2
-WALK_S = 1.0  # between two looks at the disk, and
-WALK_PART = 20  # so many times what the last one took
+SMALL_DISK, SMALL_PART = 2048 * MIB, 10  # of a smaller disk, one part in so many stays free
+WALK_S = 1.0  # between two walks over the disk, and
+WALK_PART = 20  # this many times what the last one took
 WATCHERS = 2  # threads that look at one time
-HEAVY_PART = 8  # where the machine has no room left, boxes go that use more than one in so many of their share
-LOW_MEMORY_PART = 20  # no room is left: one in so many of all memory, or
+HEAVY_PART = 8  # where memory is scarce, boxes end that use more than this part of their share
+LOW_MEMORY_PART = 20  # memory is scarce where less than this part of it is available, or less than
 LOW_MEMORY = 256 * MIB
 BLOCK = 512
 PROC = Path("/proc")
-Outcome = TypeVar("Outcome")
 
-_watchers: RunVar[CapacityLimiter] = RunVar("_watchers")
+_watchers: RunVar[CapacityLimiter | None] = RunVar("_watchers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,37 +42,40 @@ class Disk:
     files: int = 0
 
 
-ALL = Disk(sys.maxsize, sys.maxsize)
+UNLIMITED = Disk(sys.maxsize, sys.maxsize)
 
 
 @dataclass(slots=True)
-class Guard:
-    """Of one command."""
+class ResourceMonitor:
+    """The monitor of one command."""
 
     limits: BoxLimits
     init: Callable[[], int | None]
-    """The first process of the box, once there is one."""
+    """Returns the first process of the box, once it exists."""
     folders: tuple[Path, ...]
     """Where the command may leave files on disk."""
     counts_all: bool
-    """Whether everything in the folders is the tenant's; otherwise what is there at the first look is not counted."""
+    """Whether everything in the folders is the tenant's; otherwise only what is added after the first look counts."""
     verdict: str = ""
     """Why the box was ended."""
+    peak: int = 0
+    """The most bytes of memory that it was seen to use."""
     _before: Disk | None = None
     _next_walk: float = 0.0
 
     async def watch(self) -> None:
-        """Look again and again. Returns when the box was ended."""
+        """Look again and again. Returns when the box has ended or was ended."""
         await sleep(TICK_S)
         while (pid := self.init()) is None:  # noqa: ASYNC110 - on a busy machine making the box takes longer
             await sleep(TICK_S)
         try:
             pidfd = os.pidfd_open(pid)
-        except OSError:  # it is over
+        except OSError:  # it has ended
             return
+        limiter = loop_limiter(_watchers, WATCHERS)
         try:
             while not self.verdict:
-                self.verdict = await to_thread.run_sync(self._problem, pid, limiter=_limiter(), abandon_on_cancel=True)
+                self.verdict = await to_thread.run_sync(self._problem, pid, limiter=limiter, abandon_on_cancel=True)
                 if not self.verdict:
                     await sleep(TICK_S)
             with suppress(ProcessLookupError):
@@ -83,11 +85,10 @@ class Guard:
 
     def _problem(self, pid: int) -> str:
         limits = self.limits
-        members = tuple(_members(pid, most=limits.processes))
-        tasks = sum(count for _, count in members)
-        if tasks > limits.processes:
-            return f"more than {limits.processes} processes"
-        return self._memory_problem([member for member, _ in members]) or self._disk_problem()
+        members = dict(_members(pid, most=limits.processes))
+        if sum(members.values()) > limits.processes:
+            return f"it used more than {limits.processes} processes"
+        return self._memory_problem(list(members)) or self._disk_problem()
 
     def _memory_problem(self, members: list[int]) -> str:
         share = self.limits.memory_bytes
@@ -96,10 +97,11 @@ class Guard:
         scarce = available < min(LOW_MEMORY, total // LOW_MEMORY_PART)
         if taken > share or scarce:
             taken = _exact(members)  # pages that processes share were counted for each of them
+        self.peak = max(self.peak, taken)
         if taken > share:
-            return f"more than {share // MIB} MiB of memory"
+            return f"it used more than {share // MIB} MiB of memory"
         if scarce and taken > share // HEAVY_PART:
-            return f"{taken // MIB} MiB of memory while the machine has hardly any left"
+            return f"it used {taken // MIB} MiB of memory while the machine had hardly any left"
         return ""
 
     def _disk_problem(self) -> str:
@@ -107,36 +109,28 @@ class Guard:
         for folder in self.folders:
             with suppress(OSError):
                 status = os.statvfs(folder)
-                if status.f_bavail * status.f_frsize < limits.free_bytes:
-                    return f"the disk: less than {limits.free_bytes // MIB} MiB are left on it"
-        began = monotonic()
-        if began < self._next_walk:
+                least = least_free(status, limits.free_bytes)
+                if status.f_bavail * status.f_frsize < least:
+                    return f"less than {least // MIB} MiB are left on the disk"
+        started = monotonic()
+        if started < self._next_walk:
             return ""
         if self._before is None:
-            self._before = Disk() if self.counts_all else _disk(self.folders, most=ALL)
+            self._before = Disk() if self.counts_all else _disk(self.folders, most=UNLIMITED)
         before = self._before
-        found = _disk(self.folders, most=Disk(before.taken + limits.disk_bytes, before.files + limits.disk_files))
-        self._next_walk = monotonic() + max(WALK_S, WALK_PART * (monotonic() - began))
-        if found.taken - before.taken > limits.disk_bytes:
-            return f"more than {limits.disk_bytes // MIB} MiB on disk"
-        if found.files - before.files > limits.disk_files:
-            return f"more than {limits.disk_files} files"
+        now = _disk(self.folders, most=Disk(before.taken + limits.disk_bytes, before.files + limits.disk_files))
+        self._next_walk = monotonic() + max(WALK_S, WALK_PART * (monotonic() - started))
+        if now.taken - before.taken > limits.disk_bytes:
+            return f"it used more than {limits.disk_bytes // MIB} MiB on disk"
+        if now.files - before.files > limits.disk_files:
+            return f"it made more than {limits.disk_files} files"
         return ""
 
 
-async def guarded(work: Callable[[], Awaitable[Outcome]], guard: Guard) -> Outcome:
-    """Do something with a box beside its guard. Raises `Broken`, and not a group of errors, as `work` does."""
-    outcome: Outcome | Broken
-    async with create_task_group() as beside:
-        beside.start_soon(guard.watch)
-        try:
-            outcome = await work()
-        except Broken as broken:
-            outcome = broken
-        beside.cancel_scope.cancel()
-    if isinstance(outcome, Broken):
-        raise outcome
-    return outcome
+def least_free(status: os.statvfs_result, free_bytes: int) -> int:
+    """What commands must leave free on a disk: `free_bytes`, or a part of a disk that is small."""
+    total = status.f_blocks * status.f_frsize
+    return min(free_bytes, total // SMALL_PART) if total < SMALL_DISK else free_bytes
 
 
 def _members(init: int, *, most: int) -> Iterator[tuple[int, int]]:
@@ -156,7 +150,7 @@ def _members(init: int, *, most: int) -> Iterator[tuple[int, int]]:
 
 
 def _resident(members: list[int]) -> int:
-    """Memory of their own, from above: a page that two share by forking counts twice."""
+    """Private memory, overestimated: a page that two processes share after a fork counts twice."""
     page, pages = os.sysconf("SC_PAGE_SIZE"), 0
     for pid in members:
         with suppress(OSError, ValueError, IndexError):
@@ -166,7 +160,7 @@ def _resident(members: list[int]) -> int:
 
 
 def _exact(members: list[int]) -> int:
-    """Memory, each page once, with what lies in files without a name."""
+    """Memory, each page counted once, with the content of files without a name."""
     taken, nameless = 0, dict[tuple[int, int], int]()
     for pid in members:
         with suppress(OSError):
@@ -183,7 +177,7 @@ def _exact(members: list[int]) -> int:
 
 
 def _disk(folders: tuple[Path, ...], *, most: Disk) -> Disk:
-    """What lies in folders. Stops looking where it is more than `most`."""
+    """What lies in folders. Stops counting beyond `most`."""
     taken, files, pending = 0, 0, [os.fspath(folder) for folder in folders]
     while pending and taken <= most.taken and files <= most.files:
         with suppress(OSError), os.scandir(pending.pop()) as entries:
@@ -199,15 +193,6 @@ def _disk(folders: tuple[Path, ...], *, most: Disk) -> Disk:
 
 
 def _memory_of_machine() -> tuple[int, int]:
-    """What is available, and all there is."""
-    found = {line.split(":")[0]: line.split()[1] for line in (PROC / "meminfo").read_text().splitlines()}
-    return int(found["MemAvailable"]) * 1024, int(found["MemTotal"]) * 1024
-
-
-def _limiter() -> CapacityLimiter:
-    try:
-        return _watchers.get()
-    except LookupError:
-        limiter = CapacityLimiter(WATCHERS)
-        _watchers.set(limiter)
-        return limiter
+    """The available memory and all of it."""
+    sizes = {line.split(":")[0]: line.split()[1] for line in (PROC / "meminfo").read_text().splitlines()}
+    return int(sizes["MemAvailable"]) * 1024, int(sizes["MemTotal"]) * 1024

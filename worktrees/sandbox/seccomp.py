@@ -1,20 +1,20 @@
 """The filter of system calls in the box: it refuses what no build or test needs and what kernels were broken by.
 
-A classic BPF program, put together here for the machines whose call numbers are known. Elsewhere there is no filter,
-and `fleet doctor` says so. It knows nothing of boxes: bubblewrap takes the program by descriptor.
+A classic BPF program, assembled here for the machines whose call numbers are known. Elsewhere there is no filter, and
+`fleet doctor` says so. It knows nothing of boxes: bubblewrap takes the program by descriptor.
 """
 
 import errno
 import platform
 import struct
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Calls that go together: on x86-64 and on arm64, by number; 0 where a machine has no such call."""
+    """Calls that are refused for one reason: on x86-64 and on arm64, by number; 0 where a machine has no such call."""
 
     why: str
     calls: Mapping[str, tuple[int, int]]
@@ -27,7 +27,7 @@ class Machine:
 
     audit: int
     column: int
-    """Of the table's numbers."""
+    """In the table of numbers."""
     clone: int
     unshare: int
     ioctl: int
@@ -36,79 +36,59 @@ class Machine:
     """Numbers from here on belong to a second set of the same calls."""
 
 
+def _calls(table: str) -> dict[str, tuple[int, int]]:
+    """Read `name x86-64 arm64, name x86-64 arm64, ...`."""
+    rows = (row.split() for row in table.split(","))
+    return {name: (int(x86_64), int(arm64)) for name, x86_64, arm64 in rows}
+
+
 REFUSED = (
     Refused(
-        "reads and changes other programs; the manager is none of the box's business",
-        {
-            "ptrace": (101, 117),
-            "process_vm_readv": (310, 270),
-            "process_vm_writev": (311, 271),
-            "pidfd_getfd": (438, 438),
-            "kcmp": (312, 272),
-        },
+        "reads and changes other programs; a box has no business with the manager",
+        _calls(
+            "ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, pidfd_getfd 438 438, kcmp 312 272"
+        ),
     ),
     Refused(
-        "key rings belong to a user, not to a namespace: keys of whoever runs the manager would be in reach",
-        {"add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219)},
+        "key rings belong to a user, not to a namespace: the keys of the manager's user would be in reach",
+        _calls("add_key 248 217, request_key 249 218, keyctl 250 219"),
     ),
     Refused(
         "programs in the kernel, its counters, and page faults handled outside it: what exploits are made of",
-        {"bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "fanotify_init": (300, 262)},
+        _calls("bpf 321 280, perf_event_open 298 241, userfaultfd 323 282, fanotify_init 300 262"),
     ),
     Refused(
-        "does any other call past this filter; programs that use it fall back when it is not there",
-        {"io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427)},
+        "makes any other call without passing this filter; programs that use it have a fallback",
+        _calls("io_uring_setup 425 425, io_uring_enter 426 426, io_uring_register 427 427"),
         errno.ENOSYS,
     ),
     Refused(
-        "its flags lie in memory, where no filter can look; C libraries fall back to clone, whose flags are seen",
-        {"clone3": (435, 435)},
+        "its flags lie in memory, where no filter can read them; C libraries fall back to clone, whose flags are seen",
+        _calls("clone3 435 435"),
         errno.ENOSYS,
     ),
     Refused(
         "changes what the box shows",
-        {
-            "mount": (165, 40),
-            "umount2": (166, 39),
-            "pivot_root": (155, 41),
-            "chroot": (161, 51),
-            "setns": (308, 268),
-            "open_tree": (428, 428),
-            "open_tree_attr": (467, 467),
-            "move_mount": (429, 429),
-            "fsopen": (430, 430),
-            "fsconfig": (431, 431),
-            "fsmount": (432, 432),
-            "fspick": (433, 433),
-            "mount_setattr": (442, 442),
-        },
+        _calls(
+            "mount 165 40, umount2 166 39, pivot_root 155 41, chroot 161 51, setns 308 268, open_tree 428 428,"
+            "open_tree_attr 467 467, move_mount 429 429, fsopen 430 430, fsconfig 431 431, fsmount 432 432,"
+            "fspick 433 433, mount_setattr 442 442"
+        ),
     ),
-    Refused("opens files by their place on the disk, whatever is shown", {"open_by_handle_at": (304, 265)}),
+    Refused("opens files by their place on the disk, whatever is shown", _calls("open_by_handle_at 304 265")),
     Refused(
-        "is for those who run the machine",
-        {
-            "kexec_load": (246, 104),
-            "kexec_file_load": (320, 294),
-            "init_module": (175, 105),
-            "finit_module": (313, 273),
-            "delete_module": (176, 106),
-            "reboot": (169, 142),
-            "swapon": (167, 224),
-            "swapoff": (168, 225),
-            "acct": (163, 89),
-            "quotactl": (179, 60),
-            "quotactl_fd": (443, 443),
-            "syslog": (103, 116),
-            "iopl": (172, 0),
-            "ioperm": (173, 0),
-            "modify_ldt": (154, 0),
-        },
+        "administers the machine",
+        _calls(
+            "kexec_load 246 104, kexec_file_load 320 294, init_module 175 105, finit_module 313 273,"
+            "delete_module 176 106, reboot 169 142, swapon 167 224, swapoff 168 225, acct 163 89, quotactl 179 60,"
+            "quotactl_fd 443 443, syslog 103 116, iopl 172 0, ioperm 173 0, modify_ldt 154 0"
+        ),
     ),
 )
 NEW_NAMESPACES = 0x7E020080  # every CLONE_NEW… flag
-TERMINAL_INPUT = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C}  # typing into the terminal that one was started from
+TERMINAL_INPUT = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C}  # types into the terminal that the manager was started from
 SOCKETS = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
-"""The families there are in the box. Some others reach past the network namespace (AF_VSOCK: the host of a virtual
+"""The families that the box may use. Some others reach past the network namespace (AF_VSOCK: the host of a virtual
 machine), and most are little used and often broken."""
 
 MACHINES = {
@@ -117,25 +97,25 @@ MACHINES = {
 }
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _ANSWER = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, (16, 24)  # places in what the kernel hands over; of an argument its low half
+_NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, (16, 24)  # offsets in the kernel's record; of an argument its low half
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 
 
 @dataclass(slots=True)
 class _Program:
-    """Instructions, one after another."""
+    """Instructions in order."""
 
     code: list[bytes] = field(default_factory=list)
 
     def add(self, operation: int, value: int, *, then: int = 0, otherwise: int = 0) -> None:
-        """`then` and `otherwise`: how many instructions to pass over."""
+        """`then` and `otherwise`: how many instructions to skip."""
         self.code.append(struct.pack("=HBBI", operation, then, otherwise, value))
 
     def refuse(self, error: int) -> None:
         self.add(_ANSWER, _ERROR | error)
 
     def when_called(self, number: int, argument: int, tests: "_Program") -> None:
-        """Tests of one argument of one call. The call's number is what is loaded before and after."""
+        """Test one argument of one call. The call's number is loaded before and after."""
         self.add(_EQUAL, number, otherwise=len(tests.code) + 2)
         self.add(_LOAD, _ARGUMENT[argument])
         self.code += tests.code
@@ -144,7 +124,7 @@ class _Program:
 
 @cache
 def filter_program(machine: str | None = None) -> bytes | None:
-    """The filter for a kind of processor, this one unless another is named; None where its calls aren't known."""
+    """The filter for a kind of processor, by default this one; None where its calls aren't known."""
     kind = MACHINES.get(machine or platform.machine())
     if kind is None:
         return None
@@ -157,35 +137,27 @@ def filter_program(machine: str | None = None) -> bytes | None:
         program.add(_AT_LEAST, kind.others_from, otherwise=1)
         program.refuse(errno.ENOSYS)
     for refused in REFUSED:
-        for number in sorted(filter(None, (numbers[kind.column] for numbers in refused.calls.values()))):
-            program.add(_EQUAL, number, otherwise=1)
-            program.refuse(refused.error)
-    program.when_called(kind.clone, 0, _unless_none(NEW_NAMESPACES & ~0xFF))  # its low byte is a signal
-    program.when_called(kind.unshare, 0, _unless_none(NEW_NAMESPACES))
-    program.when_called(kind.ioctl, 1, _unless_other(TERMINAL_INPUT.values()))
-    program.when_called(kind.socket, 0, _unless_one_of(SOCKETS.values()))
+        numbers = sorted(filter(None, (numbers[kind.column] for numbers in refused.calls.values())))
+        program.code += _refuse_if(_EQUAL, *numbers, error=refused.error).code
+    program.when_called(kind.clone, 0, _refuse_if(_ANY_BIT, NEW_NAMESPACES & ~0xFF))  # its low byte is a signal
+    program.when_called(kind.unshare, 0, _refuse_if(_ANY_BIT, NEW_NAMESPACES))
+    program.when_called(kind.ioctl, 1, _refuse_if(_EQUAL, *TERMINAL_INPUT.values()))
+    program.when_called(kind.socket, 0, _refuse_others(SOCKETS.values()))
     program.add(_ANSWER, _ALLOW)
     return b"".join(program.code)
 
 
-def _unless_none(bits: int) -> _Program:
-    program = _Program()
-    program.add(_ANY_BIT, bits, otherwise=1)
-    program.refuse(errno.EPERM)
-    return program
-
-
-def _unless_other(values: Iterable[int]) -> _Program:
+def _refuse_if(test: int, *values: int, error: int = errno.EPERM) -> _Program:
     program = _Program()
     for value in values:
-        program.add(_EQUAL, value, otherwise=1)
-        program.refuse(errno.EPERM)
+        program.add(test, value, otherwise=1)
+        program.refuse(error)
     return program
 
 
-def _unless_one_of(values: Collection[int]) -> _Program:
+def _refuse_others(values: Collection[int]) -> _Program:
     program = _Program()
-    for place, value in enumerate(values):
-        program.add(_EQUAL, value, then=len(values) - place)
+    for position, value in enumerate(values):
+        program.add(_EQUAL, value, then=len(values) - position)
     program.refuse(errno.EAFNOSUPPORT)
     return program

@@ -1,47 +1,47 @@
-"""Shows that the box holds, on this machine, before anyone relies on it: for `fleet doctor`."""
+"""Tests that the box holds on this machine, before anyone relies on it: for `fleet doctor`."""
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fleet.ports import Broken, FleetError
-from worktrees.box import Box, Place, require
-from worktrees.desk import exit_code
-from worktrees.forks import forks
-from worktrees.marks import this_manager
-from worktrees.seccomp import filter_program
-from worktrees.settings import HandSettings
+from fleet.errors import FleetError
+from fleet.ports.worktrees import EffectError
+from worktrees.base.settings import WorktreeSettings
+from worktrees.sandbox.box import Box, Place, require_bubblewrap
+from worktrees.sandbox.launcher import Launcher
+from worktrees.sandbox.seccomp import filter_program
 
 LIMIT_S = 20.0
 STATUS = "/proc/self/status"
 SETTINGS = "find /proc/sys -type f -writable -print -quit | grep -q ."
 SHARED = (
-    'for own in $(readlink /proc/self/ns/*); do for ours in $1; do [ "$own" != "$ours" ] || exit 0; done; done; exit 1'
+    'for mine in $(readlink /proc/self/ns/*); do for machine in $1; do [ "$mine" != "$machine" ] || exit 0; done; done;'
+    " exit 1"
 )
-OWN = ("user", "pid", "ipc", "uts", "mnt")
+NAMESPACES = ("user", "pid", "ipc", "uts", "mnt")
 DEVICES = 'chmod "$(stat -c %a /dev/null)" /dev/null'
 CANARY = "fleet-canary-7c1f"
 CONNECT = 'exec 3<>"/dev/tcp/127.0.0.1/$1"'
 
 
-async def prove(settings: HandSettings) -> tuple[str, ...]:
-    """What is wrong with the box here; nothing where a command runs in it and no escape succeeds."""
+async def find_sandbox_problems(settings: WorktreeSettings) -> tuple[str, ...]:
+    """The problems of the box here; none where a command runs in it and no escape succeeds."""
     if settings.sandbox == "none":
         return ("there is no sandbox: commands of workers run as you, with your files and your network",)
     try:
-        require(settings)
-        with _scene() as (place, canary, port), forks(this_manager()) as starter:
-            return await _problems(Box(settings, starter=starter), place, canary, port)
-    except Broken as broken:
-        return (f"{broken}: {broken.failure.evidence}".strip(": \n"),)
+        require_bubblewrap(settings)
+        with _scene() as (place, canary, port), closing(Launcher()) as launcher:
+            return await _problems(Box(settings, starter=launcher), place, canary, port)
+    except EffectError as error:
+        return (f"{error}: {error.failure.evidence}".strip(": \n"),)
     except FleetError as error:
         return (str(error),)
 
 
 async def _problems(box: Box, place: Place, canary: Path, port: int) -> tuple[str, ...]:
-    """Each escape is a script; its exit code says whether it worked."""
+    """Each escape is a script; its exit code says whether it succeeded."""
     escapes = {
         "a command can read files outside its worktree": ('cat "$1"', str(canary)),
         "a command can write outside its worktree": ('echo gone > "$1"', str(canary)),
@@ -50,7 +50,7 @@ async def _problems(box: Box, place: Place, canary: Path, port: int) -> tuple[st
         "a command can change the settings of the machine": (SETTINGS, ""),
         "a command can close the devices of the machine": (DEVICES, ""),
         "a command can make namespaces of its own": ("unshare --user true || unshare --user --map-root-user true", ""),
-        "a command shares a namespace with the machine": (SHARED, " ".join(map(_namespace, OWN))),
+        "a command shares a namespace with the machine": (SHARED, " ".join(map(_namespace, NAMESPACES))),
         "a command can fill the memory of the machine": ("echo x > /dev/fleet-was-here", ""),
     }
     if box.settings.syscall_filter and filter_program() is not None:
@@ -61,14 +61,14 @@ async def _problems(box: Box, place: Place, canary: Path, port: int) -> tuple[st
     if not box.settings.network:
         escapes["a command can reach the network"] = (CONNECT, str(port))
     works = await box.run(place, ("true",), timeout_s=LIMIT_S, cap=4096)
-    if exit_code(works) != 0:
-        return (f"a command can't run in the sandbox: {works.stdout.decode('utf-8', 'replace').strip()}",)
-    found: list[str] = []
+    if works.shell_code != 0:
+        return (f"a command can't run in the sandbox: {works.text.strip()}",)
+    problems: list[str] = []
     for problem, (script, argument) in escapes.items():
         done = await box.run(place, (*box.shell(script), "sh", argument), timeout_s=LIMIT_S, cap=4096)
-        if exit_code(done) == 0:
-            found.append(problem)
-    return tuple(found)
+        if done.shell_code == 0:
+            problems.append(problem)
+    return tuple(problems)
 
 
 def _namespace(kind: str) -> str:
@@ -77,7 +77,7 @@ def _namespace(kind: str) -> str:
 
 @contextmanager
 def _scene() -> Iterator[tuple[Place, Path, int]]:
-    """A worktree, a file beside it that nobody may see, and a listener that nobody may reach."""
+    """A worktree, a file beside it that must not be seen, and a listener that must not be reached."""
     with TemporaryDirectory(prefix="fleet-proof-") as folder, socket.create_server(("127.0.0.1", 0)) as listener:
         tree, canary = Path(folder, "tree"), Path(folder, "outside", "canary")
         tree.mkdir()

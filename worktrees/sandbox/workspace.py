@@ -1,4 +1,4 @@
-"""A worker's hands. Every one of them works inside the box, so a link that the worker made leads the manager nowhere.
+"""A worker's access to its worktree: commands and files, all inside the box, so links can't lead the manager outside.
 
 Reading and writing a file is a small script in a fresh box: what it can reach is what the worker could reach anyway.
 """
@@ -10,16 +10,14 @@ from dataclasses import dataclass
 
 from anyio import CapacityLimiter
 
-from fleet.ports import NO_EXTRAS, CommandResult, DeskError, Extras
-from worktrees.box import Box, Place
-from worktrees.process import Finished
-from worktrees.settings import HandSettings
+from fleet.ports.agents import NO_EXTRAS, CommandResult, Extras, WorkspaceError
+from worktrees.sandbox.box import Box, Place
 
-TIMED_OUT = 124  # what timeout(1) answers, too
 MAX_READ = 4 * 1024 * 1024
 MAX_WRITE = 16 * 1024 * 1024
 MAX_NAMES = 2_000
 LIST_CAP = 1024 * 1024
+FILE_S = 30.0  # how long reading or writing one file may take
 
 READ = """\
 if [ -d "$1" ]; then echo "is a folder" >&2; exit 3; fi
@@ -41,13 +39,12 @@ exec find "$1/" -mindepth 1 -maxdepth 2 \
 
 
 @dataclass(slots=True)
-class BoxDesk:
-    """A worktree's desk. Closed when the lease is given back: a late call must not reach the next tenant."""
+class BoxWorkspace:
+    """Satisfies `Workspace`. Closed when the lease is given back: a late call must not reach the next tenant."""
 
     box: Box
     place: Place
-    settings: HandSettings
-    turns: CapacityLimiter
+    limiter: CapacityLimiter
     closed: bool = False
 
     @property
@@ -56,75 +53,62 @@ class BoxDesk:
 
     async def run(self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS) -> CommandResult:
         if "\0" in command:
-            raise DeskError("a command can't hold a NUL character")
+            raise WorkspaceError("a command can't hold a NUL character")
         self._check_open()
-        async with self.turns:
-            done = await self.box.with_(extras).run(
-                self.place, self.box.shell(command), timeout_s=timeout_s, cap=self.settings.output_bytes
-            )
-        if self.settings.on_command is not None:
-            self.settings.on_command(done.seconds)
-        return CommandResult(
-            exit_code=exit_code(done),
-            output=done.stdout.decode("utf-8", "replace"),
-            timed_out=done.timed_out,
-            seconds=done.seconds,
-        )
+        settings, box = self.box.settings, self.box.extended(extras)
+        async with self.limiter:
+            done = await box.run(self.place, box.shell(command), timeout_s=timeout_s, cap=settings.output_bytes)
+        if settings.on_command is not None:
+            settings.on_command(done.seconds)
+        return CommandResult(done.shell_code, done.text, timed_out=done.timed_out, seconds=done.seconds)
 
     async def read(self, path: str) -> bytes:
-        content = await self._script(READ, path, str(MAX_READ + 1), cap=MAX_READ + 2)
+        content = await self._run_script(READ, path, str(MAX_READ + 1), cap=MAX_READ + 2)
         if len(content) > MAX_READ:
-            raise DeskError(f"{path} is larger than {MAX_READ} bytes; read parts of it with a command")
+            raise WorkspaceError(f"{path} is larger than {MAX_READ} bytes; read parts of it with a command")
         return content
 
     async def write(self, path: str, data: bytes) -> None:
         if len(data) > MAX_WRITE:
-            raise DeskError(f"{path} would have {len(data)} bytes; at most {MAX_WRITE} can be written at once")
-        await self._script(WRITE, path, data=data, cap=4096)
+            raise WorkspaceError(f"{path} would have {len(data)} bytes; at most {MAX_WRITE} can be written at once")
+        await self._run_script(WRITE, path, data=data, cap=4096)
 
     async def list(self, path: str) -> Sequence[str]:
-        raw = await self._script(LIST, path, cap=LIST_CAP)
-        names = sorted(name.decode("utf-8", "replace") for name in raw.split(b"\0") if name)
+        listed = await self._run_script(LIST, path, cap=LIST_CAP)
+        names = sorted(name.decode("utf-8", "replace") for name in listed.split(b"\0") if name)
         return names[:MAX_NAMES]
 
-    async def _script(self, script: str, path: str, *more: str, cap: int, data: bytes = b"") -> bytes:
+    async def _run_script(self, script: str, path: str, *more: str, cap: int, data: bytes = b"") -> bytes:
         self._check_open()
-        inside = self._inside(path)
-        argv = ("sh", "-c", script, "sh", inside, *more)
-        async with self.turns:
-            done = await self.box.run(
-                self.place, argv, timeout_s=self.settings.file_s, data=data, merged=False, cap=cap
-            )
+        argv = ("sh", "-c", script, "sh", self._absolute(path), *more)
+        async with self.limiter:
+            done = await self.box.run(self.place, argv, timeout_s=FILE_S, data=data, merged=False, cap=cap)
         if done.timed_out:
-            raise DeskError(f"{path}: took longer than {self.settings.file_s:g} s")
+            raise WorkspaceError(f"{path}: took longer than {FILE_S:g} s")
         if done.exit_code != 0:
-            said = done.stderr.decode("utf-8", "replace").strip()[-500:]
-            raise DeskError(f"{path}: {said or f'failed with exit code {done.exit_code}'}")
+            complaint = done.stderr.decode("utf-8", "replace").strip()[-500:]
+            raise WorkspaceError(f"{path}: {complaint or f'failed with exit code {done.exit_code}'}")
         return done.stdout
 
-    def _inside(self, path: str) -> str:
-        """The absolute path of a file at this desk, as the box sees it."""
+    def _absolute(self, path: str) -> str:
+        """The absolute path of a file in this worktree, as the box sees it."""
         if not path or "\0" in path:
-            raise DeskError("the path is empty or holds a NUL character")
-        whole = posixpath.normpath(posixpath.join(self.root, path))
-        if whole != self.root and not whole.startswith(f"{self.root}/"):
-            raise DeskError(f"{path} is outside {self.root}")
-        if self.settings.sandbox == "none" and not self._stays_inside(whole):
-            raise DeskError(f"{path} leads outside {self.root}")
-        return whole
+            raise WorkspaceError("the path is empty or holds a NUL character")
+        absolute = posixpath.normpath(posixpath.join(self.root, path))
+        if absolute != self.root and not absolute.startswith(f"{self.root}/"):
+            raise WorkspaceError(f"{path} is outside {self.root}")
+        if self.box.settings.sandbox == "none" and not self._stays_inside(absolute):
+            raise WorkspaceError(f"{path} leads outside {self.root}")
+        return absolute
 
-    def _stays_inside(self, whole: str) -> bool:
-        """Without a box nothing else keeps a link from leading out."""
+    def _stays_inside(self, absolute: str) -> bool:
+        """Without a box nothing else stops a link that leads outside."""
         top = os.path.realpath(self.place.tree)
-        return os.path.commonpath((top, os.path.realpath(whole))) == top
+        return os.path.commonpath((top, os.path.realpath(absolute))) == top
+
+    def close(self) -> None:
+        self.closed = True
 
     def _check_open(self) -> None:
         if self.closed:
-            raise DeskError("this worktree was given back")
-
-
-def exit_code(done: Finished) -> int:
-    """As a shell counts: 124 for out of time, 128 and the signal for killed."""
-    if done.timed_out:
-        return TIMED_OUT
-    return done.exit_code if done.exit_code >= 0 else 128 - done.exit_code
+            raise WorkspaceError("this worktree was given back")

@@ -1,7 +1,7 @@
 """What a worktree needs before work can begin, besides its files: what the set-up command makes, and included files.
 
-Made once for each fingerprint: the command, the lock files as they are at the commit, the included files. Knows what to
-run and when it must run again; keeping what it made is up to those who lease.
+Made once for each fingerprint of the command, the lock files at the commit, and the included files. This module knows
+what to run and when to run it again; each kind of lease keeps the result in its own way.
 """
 
 import hashlib
@@ -12,60 +12,91 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleet.core.facts import Failure
-from fleet.core.ids import Sha
-from fleet.ports import Broken
-from worktrees.box import Box, Place
-from worktrees.desk import exit_code
-from worktrees.git import Git
-from worktrees.include import Included
-from worktrees.settings import HandSettings
+from fleet.core.base.ids import Sha
+from fleet.core.state.facts import Failure, SetupRun
+from fleet.ports.agents import Extras
+from fleet.ports.worktrees import EffectError
+from worktrees.base.settings import MIB
+from worktrees.git.program import Git
+from worktrees.sandbox.box import Box, Place
+from worktrees.sandbox.checks import logged, result_of
+from worktrees.setup.include import Included
 
-SHOWN = 4_000  # characters of what a failed set-up printed
+NAME = "the set-up"
+LOG = "setup"
+SHOWN = 4_000  # characters of a failed set-up's output
+CAP = 2 * MIB  # of its output; the middle is left out
 
 
 @dataclass(slots=True)
-class Dresser:
-    """Of one run."""
+class Setup:
+    """The set-up of one run."""
 
-    settings: HandSettings
     box: Box
     git: Git
     included: Included
+    base: Sha
+    """The commit that the run started from: files of its operator's, not of a worker's."""
+    finished: list[SetupRun] = field(default_factory=list)
+    """The runs of the set-up command that nobody has taken note of yet."""
     _fingerprints: dict[Sha, str] = field(default_factory=dict)
 
     @property
-    def needed(self) -> bool:
-        return bool(self.settings.setup.strip()) or bool(self.included.paths)
+    def is_needed(self) -> bool:
+        return bool(self.box.settings.setup.strip()) or bool(self.included.paths)
 
     async def fingerprint(self, commit: Sha) -> str:
-        """What the dress of a commit depends on."""
+        """A digest of everything that the set-up of a commit depends on."""
         if commit not in self._fingerprints:
-            names = self.settings.lock_files
+            names = self.box.settings.lock_files
             locks = await self.git("ls-tree", "-z", commit, "--", *names) if names else b""
-            parts = [self.settings.setup, self.included.digest, hashlib.sha256(locks).hexdigest()]
+            parts = [self.box.settings.setup, self.included.digest, hashlib.sha256(locks).hexdigest()]
             self._fingerprints[commit] = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
         return self._fingerprints[commit]
 
-    async def run(self, place: Place) -> None:
-        """Run the set-up command in the box. Raises `Broken` when it fails."""
-        if not self.settings.setup.strip():
+    def has_network(self, commit: Sha) -> bool:
+        """Whether the set-up command has the network on this commit, besides what the box allows to all commands."""
+        allowed = self.box.settings.setup_network
+        return allowed == "all" or (allowed == "base" and commit == self.base)
+
+    async def origin(self, commit: Sha) -> Sha:
+        """The commit to run the set-up of `commit` on.
+
+        With the network only on the base, it is the base where the two differ in nothing that the set-up depends on.
+        """
+        if self.box.settings.setup_network != "base":
+            return commit
+        return self.base if await self.fingerprint(commit) == await self.fingerprint(self.base) else commit
+
+    async def run(self, place: Place, commit: Sha) -> None:
+        """Run the set-up command on a commit, if there is one, in the box. Raises `EffectError` when it fails."""
+        settings, command = self.box.settings, self.box.settings.setup
+        if not command.strip():
             return
-        limit = self.settings.setup_s
-        done = await self.box.run(place, self.box.shell(self.settings.setup), timeout_s=limit, cap=64 * 1024)
-        if done.timed_out or done.exit_code != 0:
-            how = f"took longer than {limit:g} s" if done.timed_out else f"failed with exit code {exit_code(done)}"
-            said = done.stdout.decode("utf-8", "replace")[-SHOWN:]
-            raise Broken(Failure(kind="configuration", summary=f"the set-up command {how}", evidence=said))
+        if settings.on_setup is not None:
+            settings.on_setup(command)
+        has_network = self.has_network(commit)
+        box = self.box.extended(Extras(network=True)) if has_network else self.box
+        done = await box.run(place, box.shell(command), timeout_s=settings.setup_s, cap=CAP)
+        check = await logged(await result_of(NAME, command, done), settings.check_logs, LOG, done.stdout)
+        self.finished.append(SetupRun(commit=commit, check=check, network=has_network or settings.network))
+        if not check.passed:
+            how = (
+                f"took longer than {settings.setup_s:g} s"
+                if check.timed_out
+                else f"failed with exit code {check.exit_code}"
+            )
+            evidence = "\n".join(dict.fromkeys((*check.causes, *check.output[-SHOWN:].splitlines())))
+            raise EffectError(Failure(kind="configuration", summary=f"the set-up command {how}", evidence=evidence))
 
 
-def state_of(root: Path, parts: Iterable[str]) -> tuple[str, int]:
-    """A digest of what stands below `root` at some paths, and how much it is, without reading a file.
+def state_of(root: Path, paths: Iterable[str]) -> tuple[str, int]:
+    """A digest of everything below `root` at some paths, and the number of entries, without reading a file.
 
-    The kernel sets the time of change, and no worker can set it back: whoever touches anything here is seen.
+    The kernel sets the time of change, and no worker can set it back: every change is noticed.
     """
-    digest, count = hashlib.sha256(), 0
-    pending = sorted(parts, reverse=True)
+    digest, entries = hashlib.sha256(), 0
+    pending = sorted(paths, reverse=True)
     while pending:
         path = pending.pop()
         try:
@@ -73,13 +104,13 @@ def state_of(root: Path, parts: Iterable[str]) -> tuple[str, int]:
         except OSError:
             digest.update(f"{path}\0-".encode("utf-8", "surrogateescape"))
             continue
-        count += 1
-        seen = (status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        digest.update(repr((path, *seen)).encode("utf-8", "surrogateescape"))
+        entries += 1
+        fields = (status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        digest.update(repr((path, *fields)).encode("utf-8", "surrogateescape"))
         if stat.S_ISDIR(status.st_mode):
             try:
                 names = sorted(os.listdir(root / path), reverse=True)  # noqa: PTH208 - names only, and many
             except OSError:
                 continue
             pending += [f"{path}/{name}" for name in names]
-    return digest.hexdigest(), count
+    return digest.hexdigest(), entries

@@ -1,6 +1,6 @@
-"""The store: one bare repository per target that all worktrees hang off, so that the user's own stays as it is.
+"""The store: one bare repository per target that all worktrees belong to, so that the user's own is left as it is.
 
-A clone by hard links where the file system allows it, with a configuration of its own. The user's refs are not kept:
+A copy by hard links where the file system allows it, with a configuration of its own. The user's refs are not kept:
 only `refs/fleet/*` live here. What two processes must not do at once goes through its lock.
 """
 
@@ -12,38 +12,27 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 
 from anyio import CancelScope, Lock, sleep, to_thread
 
-from fleet.core.ids import RunId, Sha, base_ref, tip_ref
-from fleet.points import reached
-from fleet.ports import FleetError
-from worktrees.difference import Difference, Differences
-from worktrees.git import Git, GitFailed, ask_git, serving, text
-from worktrees.objects import Objects
-from worktrees.patches import Patches
-from worktrees.refs import Refs
-from worktrees.target import Target
+from fleet.core.base.ids import RunId, Sha, base_ref, tip_ref
+from fleet.errors import FleetError
+from fleet.ports.worktrees import Change
+from fleet.runs.crash_points import reached
+from worktrees.base.fs import as_text
+from worktrees.git.program import Git, GitError, remote_command
+from worktrees.git.repository import Repository
+from worktrees.store.links import link_objects
+from worktrees.store.target import Target
 
 POLL_S = 0.02
-NEW = "new-"  # how a store is called while it is made
-EXCLUDED = """\
-__pycache__/
-*.py[co]
-*.egg-info/
-.coverage
-.DS_Store
-.hypothesis/
-.mypy_cache/
-.pytest_cache/
-.ruff_cache/
-.tox/
-.venv/
-node_modules/
-"""
+NEW = "new-"  # the prefix of a store's folder while it is made
+EXCLUDED = (
+    "__pycache__/ *.py[co] *.egg-info/ .coverage .DS_Store .hypothesis/ .mypy_cache/ .pytest_cache/ .ruff_cache/ .tox/ "
+    ".venv/ node_modules/"
+)
 CONFIG = """\
 [core]
 \trepositoryformatversion = {version}
@@ -55,7 +44,7 @@ CONFIG = """\
 [gc]
 \tauto = 0
 """
-UPLOAD = serving("upload-pack", "uploadpack.allowAnySHA1InWant=true", "uploadpack.hideRefs=")
+UPLOAD = remote_command("upload-pack", "uploadpack.allowAnySHA1InWant=true", "uploadpack.hideRefs=")
 
 
 def stores_dir(state_dir: Path) -> Path:
@@ -69,22 +58,21 @@ def home_of(state_dir: Path, target: Target) -> Path:
     return stores_dir(state_dir) / f"{name}-{digest}"
 
 
+def slots_dir(store: "Store", run_id: RunId) -> Path:
+    """The folder of a run's worktrees, of both kinds."""
+    return store.home / "slots" / run_id
+
+
 @dataclass(frozen=True, slots=True)
 class Store:
     """The store of one target. `home` also holds the worktree slots."""
 
     home: Path
-    objects: Objects = field(init=False, compare=False, repr=False)
-    refs: Refs = field(init=False, compare=False, repr=False)
-    patches: Patches = field(init=False, compare=False, repr=False)
-    differences: Differences = field(init=False, compare=False, repr=False)
+    repository: Repository = field(init=False, compare=False, repr=False)
     _turn: Lock = field(default_factory=Lock, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "objects", Objects(self.git_dir))
-        object.__setattr__(self, "refs", Refs(self.git))
-        object.__setattr__(self, "patches", Patches(self.git, self.objects))
-        object.__setattr__(self, "differences", Differences(self.git_dir))
+        object.__setattr__(self, "repository", Repository(self.git_dir))
 
     @property
     def git_dir(self) -> Path:
@@ -95,24 +83,17 @@ class Store:
         return Git(self.git_dir)
 
     async def close(self) -> None:
-        """End the git programs that stayed; those who only look never started one."""
+        """End the git programs that stay open."""
         with CancelScope(shield=True):
-            await to_thread.run_sync(self.patches.close)
-            await to_thread.run_sync(self.objects.close)
-            await to_thread.run_sync(self.refs.close)
-            await to_thread.run_sync(self.differences.close)
-
-    async def difference(self, old: Sha, new: Sha) -> Difference:
-        """From one commit to another. Raises `Broken`."""
-        return await self.objects.run(partial(self.differences.between, old, new))
+            await to_thread.run_sync(self.repository.close)
 
     @asynccontextmanager
     async def administration(self) -> AsyncIterator[None]:
         """One at a time, over all tasks and processes: adding, removing and pruning worktrees race inside git."""
         async with self._turn:
             while True:
-                with try_lock(self.home / "lock") as ours:
-                    if ours:
+                with try_lock(self.home / "lock") as is_ours:
+                    if is_ours:
                         yield
                         return
                 await sleep(POLL_S)
@@ -131,32 +112,31 @@ async def open_store(state_dir: Path, target: Target, *commits: Sha) -> Store:
             for commit in commits:
                 if await store.git.sha(commit) is None:
                     await fetch(store, target, commit)
-            store.objects.by_git = await _by_git(store, target)
-            (home / "lock").touch()  # used now, says `fleet clean`
+            (home / "lock").touch()  # `fleet clean` reads from it when the store was used
     except OSError as error:
         raise unusable(home, error) from error
-    except GitFailed as failed:
-        raise FleetError(f"{target.root} can't be copied to {home}: {failed.complaint or failed}") from failed
+    except GitError as failed:
+        raise FleetError(f"{target.root} can't be copied to {home}: {failed.failure.evidence or failed}") from failed
     return store
 
 
 def unusable(place: Path, error: OSError) -> FleetError:
     why = f"{error.filename or place} can't be used for the state: {error.strerror}"
-    return FleetError(f"{why}; make room or rights there, or choose another folder for the state")
+    return FleetError(f"{why}; make room, correct its permissions, or set state.dir to another folder")
 
 
-async def _by_git(store: Store, target: Target) -> str | None:
-    """Why the objects of this repository are left to the git program, where they are."""
-    if await store.git.line("rev-parse", "--show-object-format") != "sha1":
-        return "its ids are not SHA-1"
-    signs = await Git(target.git_dir).ask("config", "--local", "--type=bool", "--get", "commit.gpgSign")
-    if text(signs.stdout).strip() == "true":
-        return "its commits are to be signed"
-    return None
+async def pinned_change(store: Store, ref: str) -> Change | None:
+    """The commit that a ref pins, with its paths."""
+    commit = await store.repository.commit_at(ref)
+    if commit is None:
+        return None
+    parent = (await store.repository.commit(commit)).parents[0]
+    paths = (await store.repository.diff(parent, commit)).paths
+    return Change(commit=commit, paths=tuple(map(as_text, paths)))
 
 
 async def begin_run(store: Store, run: RunId, base: Sha) -> None:
-    """The refs of a run that begins; what an earlier process set stays."""
+    """Set the refs of a run that begins; those that exist are left as they are."""
     for ref in (base_ref(run), tip_ref(run)):
         if await store.git.sha(ref) is None:
             await store.git("update-ref", ref, base)
@@ -166,7 +146,7 @@ async def begin_run(store: Store, run: RunId, base: Sha) -> None:
 async def _create(store: Store, target: Target) -> None:
     new = Path(mkdtemp(prefix=NEW, dir=store.home))
     try:
-        await _clone(target, new / "fleet.git")
+        await _fill(target, new / "fleet.git")
         await _make_ours(Git(new / "fleet.git"))
         reached("a store is made, and not in its place")
         (new / "fleet.git").rename(store.git_dir)
@@ -175,25 +155,21 @@ async def _create(store: Store, target: Target) -> None:
         await to_thread.run_sync(_remove, new)
 
 
-async def _clone(target: Target, to: Path) -> None:
-    """By hard links where possible; git copies where they are not, and asks upload-pack where files won't do."""
-    clone = ("clone", "--bare", "--quiet", "--template=", f"--upload-pack={UPLOAD}")
-    answer = await ask_git(*clone, "--", str(target.git_dir), str(to))
-    if answer.exit_code != 0:
-        await to_thread.run_sync(_remove, to)
-        answer = await ask_git(*clone, "--no-local", "--", str(target.git_dir), str(to))
-    if answer.exit_code != 0:
-        raise GitFailed(("clone",), answer.exit_code, text(answer.stderr))
+async def _fill(target: Target, git_dir: Path) -> None:
+    """Make a bare repository with the target's objects, or with none where they can't be linked."""
+    object_format = await target.git.line("rev-parse", "--show-object-format")
+    await Git(git_dir)("init", "--quiet", "--bare", "--template=", f"--object-format={object_format}")
+    await to_thread.run_sync(link_objects, target.git_dir, git_dir)
 
 
 async def _make_ours(git: Git) -> None:
-    sha256 = await git.line("rev-parse", "--show-object-format") == "sha256"
-    config = CONFIG.format(version=1 if sha256 else 0)
-    if sha256:
+    is_sha256 = await git.line("rev-parse", "--show-object-format") == "sha256"
+    config = CONFIG.format(version=1 if is_sha256 else 0)
+    if is_sha256:
         config += "[extensions]\n\tobjectFormat = sha256\n"
     (git.git_dir / "config").write_text(config, encoding="utf-8")
     (git.git_dir / "info").mkdir(exist_ok=True)
-    (git.git_dir / "info" / "exclude").write_text(EXCLUDED, encoding="utf-8")
+    (git.git_dir / "info" / "exclude").write_text("\n".join((*EXCLUDED.split(), "")), encoding="utf-8")
     (git.git_dir / "HEAD").write_text("ref: refs/heads/unused\n", encoding="utf-8")
     (git.git_dir / "packed-refs").unlink(missing_ok=True)
     await to_thread.run_sync(_remove, git.git_dir / "refs")
@@ -201,14 +177,14 @@ async def _make_ours(git: Git) -> None:
 
 
 async def fetch(store: Store, target: Target, commit: Sha) -> None:
-    """Bring a commit of the user's repository, whatever names it there. Raises `GitFailed`."""
-    order = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--update-shallow", f"--upload-pack={UPLOAD}")
-    await store.git(*order, "--", str(target.git_dir), commit)
+    """Fetch a commit of the user's repository, whether a ref names it there or not. Raises `GitError`."""
+    command = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--update-shallow", f"--upload-pack={UPLOAD}")
+    await store.git(*command, "--", str(target.stand_in.path), commit)
 
 
 @contextmanager
 def try_lock(path: Path) -> Iterator[bool]:
-    """Whether the lock is ours. It goes with the block, and with the process however that ends."""
+    """Whether the lock is ours. It ends with the block, and with the process however that ends."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:
@@ -222,9 +198,9 @@ def try_lock(path: Path) -> Iterator[bool]:
 
 
 def _remove_unfinished(home: Path) -> None:
-    """What was left by one who was killed while it made the store: under the store's lock nobody else can be at it."""
-    for left in home.glob(f"{NEW}*"):
-        _remove(left)
+    """Remove what a killed process left of a store. Called with the store's lock, so that no one else is making it."""
+    for folder in home.glob(f"{NEW}*"):
+        _remove(folder)
 
 
 def _remove(path: Path) -> None:

@@ -1,18 +1,28 @@
-"""Looks at the user's repository before a run: whether it can be worked on, from where, and what a person should know.
+"""Inspects the user's repository before a run: whether it can be worked on, from where, and what a person should know.
 
-Only reads. What is wrong becomes a message with a way out; what is merely odd becomes a warning.
+Only reads, and never under the configuration of that repository. What is wrong becomes a message with a way out; what
+is merely unusual becomes a warning.
 """
 
+import shlex
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from fleet.core.ids import Sha
-from fleet.core.nearest import did_you_mean
-from fleet.ports import UsageError
-from worktrees import reader
-from worktrees.git import Git, ask_git, fields, text
+from fleet.core.base.ids import Sha
+from fleet.core.base.nearest import did_you_mean
+from fleet.errors import UsageError
+from worktrees.base.fs import printable
+from worktrees.git import reader
+from worktrees.git.object_format import ATTRIBUTES
+from worktrees.git.program import Git, fields, find_repository, text
+from worktrees.git.stand_in import StandIn, make_stand_in
 
 SHORT = 7
+OWNED_BY_OTHERS = "detected dubious ownership"
+NO_REPOSITORY = "not a git repository"
+MODULES = ".gitmodules"
+LARGEST_RULES = 1024 * 1024  # bytes that are read of a file of rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,63 +31,50 @@ class Target:
 
     root: Path
     git_dir: Path
-    """Where its objects and refs are; for a linked worktree that is the main repository's."""
+    """The folder of its objects and refs; for a linked worktree that is the main repository's."""
+    checkout: Git
+    """Git in the checkout that was named, if there is one: its HEAD and its index."""
+    stand_in: StandIn
     base: Sha
     base_name: str
-    shallow: bool = False
     bare: bool = False
     warnings: tuple[str, ...] = ()
+
+    @property
+    def git(self) -> Git:
+        """Git in the repository, whichever checkout of it was named."""
+        return Git(self.stand_in.path, stand_in=self.stand_in)
+
+    @property
+    def main_root(self) -> Path:
+        """The repository's first checkout, as far as git knows: where it was made, not where linked ones are."""
+        if self.checkout.git_dir == self.git_dir:
+            return self.root
+        return self.git_dir.parent if self.git_dir.name == ".git" else self.git_dir
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
     root: Path
-    own_dir: Path
-    common_dir: Path
+    git: Git
+    stand_in: StandIn
     bare: bool
     shallow: bool
-
-    @property
-    def git(self) -> Git:
-        return Git(self.own_dir, None if self.bare else self.root)
 
 
 async def inspect(path: Path, base: str | None = None) -> Target:
     """The repository that `path` lies in, at `base` or at HEAD. Raises `UsageError` with what to do instead."""
     place = await _find(path)
-    sha, name = await _base(place, base)
-    return Target(
-        root=place.root,
-        git_dir=place.common_dir,
-        base=sha,
-        base_name=name,
-        shallow=place.shallow,
-        bare=place.bare,
-        warnings=await _warnings(place, sha, name, from_head=base is None),
-    )
+    sha, name = await _resolve_base(place, base)
+    start = f"{'HEAD' if base is None and not place.bare else name} {sha[:SHORT]}"
+    warnings = await _warnings(place, sha, start)
+    common_dir = place.stand_in.common_dir
+    return Target(place.root, common_dir, place.git, place.stand_in, sha, name, place.bare, warnings)
 
 
 async def locate(path: Path) -> Git:
-    """Git in the repository that `path` lies in, whatever it holds. Raises `UsageError`."""
-    return Git((await _find(path)).own_dir)
-
-
-async def _find(path: Path) -> _Place:
-    at = str(_folder(path))
-    asked = ("--is-bare-repository", "--is-shallow-repository", "--absolute-git-dir", "--git-common-dir")
-    answer = await ask_git("-C", at, "rev-parse", "--path-format=absolute", *asked)
-    if answer.exit_code != 0:
-        raise UsageError(
-            f"{path} is not a git repository; choose one with --repo, or make one: git init && git add -A && git commit"
-        )
-    bare, shallow, own, common = answer.stdout.decode("utf-8", "surrogateescape").split("\n")[:4]
-    if bare == "true":
-        return _Place(Path(own), Path(own), Path(common), bare=True, shallow=shallow == "true")
-    top = await ask_git("-C", at, "rev-parse", "--show-toplevel")
-    if top.exit_code != 0:  # inside `.git` itself
-        raise UsageError(f"{path} is inside a .git folder; go to the folder above it, or give that with --repo")
-    root = Path(top.stdout.decode("utf-8", "surrogateescape").removesuffix("\n"))
-    return _Place(root, Path(own), Path(common), bare=False, shallow=shallow == "true")
+    """Git in the repository that `path` lies in. Raises `UsageError`."""
+    return (await _find(path)).git
 
 
 def _folder(path: Path) -> Path:
@@ -88,44 +85,70 @@ def _folder(path: Path) -> Path:
     return path.resolve()
 
 
-async def _base(place: _Place, wanted: str | None) -> tuple[Sha, str]:
+async def _find(path: Path) -> _Place:
+    folder = _folder(path)
+    query = ("--is-bare-repository", "--is-shallow-repository", "--absolute-git-dir", "--git-common-dir")
+    answer = await find_repository(folder, *query)
+    if answer.exit_code != 0:
+        raise UsageError(_why_unusable(path, folder, text(answer.stderr)))
+    is_bare, is_shallow, own_dir, common_dir = answer.stdout.decode("utf-8", "surrogateescape").split("\n")[:4]
+    root, bare = Path(own_dir), is_bare == "true"
+    if not bare:
+        top = await find_repository(folder, "--show-toplevel")
+        if top.exit_code != 0:  # inside `.git` itself
+            raise UsageError(f"{path} is inside a .git folder; go to the folder above it, or give that with --repo")
+        root = Path(top.stdout.decode("utf-8", "surrogateescape").removesuffix("\n"))
+        if not folder.is_relative_to(root):
+            raise UsageError(f"{path}: its git configuration (core.worktree) leads to {root}; give that with --repo")
+    stand_in = await make_stand_in(Path(common_dir), bare=bare)
+    git = Git(Path(own_dir), None if bare else root, stand_in)
+    return _Place(root, git, stand_in, bare=bare, shallow=is_shallow == "true")
+
+
+def _why_unusable(path: Path, folder: Path, message: str) -> str:
+    """What to do about a folder that git takes for no repository, or refuses to read."""
+    if OWNED_BY_OTHERS in message:
+        trust = f"git config --global --add safe.directory {shlex.quote(str(folder))}"
+        return f"{path} belongs to another user, so git does not read it; if you trust whoever can write to it: {trust}"
+    if NO_REPOSITORY in message:
+        make = "git init && git add -A && git commit"
+        return f"{path} is not a git repository; choose one with --repo, or make one: {make}"
+    reason = printable((message.strip().splitlines() or ["it gives no reason"])[-1].removeprefix("fatal: "))
+    return f"{path}: git can't read this repository: {reason}"
+
+
+async def _resolve_base(place: _Place, wanted: str | None) -> tuple[Sha, str]:
     if wanted is not None:
-        sha = await place.git.sha(wanted) if _sane(wanted) else None
+        is_name = bool(wanted) and "\0" not in wanted and not wanted.startswith("-")
+        sha = await place.git.sha(wanted) if is_name else None
         if sha is None:
-            near = did_you_mean(wanted, await reader.branches(place.root))
+            near = did_you_mean(wanted, await reader.read(place.git, reader.branches_and_tags))
             raise UsageError(f"{place.root} has no commit, branch or tag {wanted!r}{near}")
         return sha, wanted
     sha = await place.git.sha("HEAD")
     if sha is None:
         raise UsageError(f"{place.root} has no commits yet; make a first one: git add -A && git commit -m start")
-    branch = await place.git.ask("symbolic-ref", "--quiet", "--short", "HEAD")
-    return sha, text(branch.stdout).strip() or "HEAD (detached)"
+    return sha, await reader.read(place.git, reader.branch_of_head) or "HEAD (detached)"
 
 
-def _sane(revision: str) -> bool:
-    return bool(revision) and "\0" not in revision and not revision.startswith("-")
-
-
-async def _warnings(place: _Place, sha: Sha, name: str, *, from_head: bool) -> tuple[str, ...]:
-    found: list[str] = []
+async def _warnings(place: _Place, sha: Sha, start: str) -> tuple[str, ...]:
+    warnings: list[str] = []
     if place.bare:
-        found.append(f"{place.root} is a bare repository; the run starts from {name} {sha[:SHORT]}")
-    else:
-        count = await _uncommitted(place)
-        start = f"HEAD {sha[:SHORT]}" if from_head else f"{name} {sha[:SHORT]}"
-        if count:
-            files = "1 file" if count == 1 else f"{count} files"
-            found.append(f"runs on {start}; your uncommitted changes to {files} are not part of it")
+        warnings.append(f"{place.root} is a bare repository; the run starts from {start}")
+    elif count := await _count_uncommitted(place):
+        files = "1 file" if count == 1 else f"{count} files"
+        warnings.append(f"starts from {start}; uncommitted changes in {files} are not included")
     if place.shallow:
-        found.append("the repository is a shallow clone; workers and the planner see only part of its history")
-    files_seen = await reader.peek(place.root, sha, (".gitmodules", ".gitattributes"))
-    if ".gitmodules" in files_seen:
-        found.append("submodules are left empty; workers see nothing in their folders")
-    if b"filter=lfs" in files_seen.get(".gitattributes", b""):
-        found.append("files kept by Git LFS are seen as pointers, not as their contents")
-    return tuple(found)
+        warnings.append("the repository is a shallow clone; workers and the planner see only part of its history")
+    question = partial(reader.files_at, commit=sha, paths=(MODULES, ATTRIBUTES), most=LARGEST_RULES)
+    rules = await reader.read(place.git, question)
+    if MODULES in rules:
+        warnings.append("submodules are left empty; workers see nothing in their folders")
+    if b"filter=lfs" in rules.get(ATTRIBUTES, b""):
+        warnings.append("files in Git LFS appear as pointers, without their contents")
+    return tuple(warnings)
 
 
-async def _uncommitted(place: _Place) -> int:
+async def _count_uncommitted(place: _Place) -> int:
     answer = await place.git.ask("status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=all")
     return len(fields(answer.stdout)) if answer.exit_code == 0 else 0

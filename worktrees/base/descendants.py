@@ -1,0 +1,43 @@
+"""The processes that this one started, and those that they started: for when they must not outlive a wait."""
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+def descendants(of: int | None = None) -> frozenset[int]:
+    """The children of a process, by default of this one, and theirs."""
+    first = of or os.getpid()
+    parents = {int(folder.name): _parent(folder) for folder in PROC.iterdir() if folder.name.isdigit()}
+    found = {first}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return frozenset(found - {first})
+
+
+def kill_descendants(*, marked: bytes = b"") -> bool:
+    """Kill them, also those that are stopped; only those whose environment holds `marked`. Whether there were any."""
+    pids = [pid for pid in descendants() if not marked or marked in _environment(pid)]
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return bool(pids)
+
+
+def _parent(folder: Path) -> int:
+    try:
+        text = (folder / "stat").read_bytes()
+    except OSError:  # it has ended meanwhile
+        return 0
+    status, parent = text.rpartition(b")")[2].split()[:2]  # the name before them may hold anything
+    return 0 if status == b"Z" else int(parent)  # a dead one has no children, and only waits to be reaped
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        return (PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return b""

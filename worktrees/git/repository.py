@@ -1,0 +1,188 @@
+"""One repository, read and written: the one place that chooses between git in process and the git program.
+
+Trees, commits and merges whose sides do not meet are made in process, at the cost of what changed. The program does the
+rest: filters and line endings, merges that need thought, renames, patches. Callers see one set of answers; property
+tests hold both ways to the same.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from fleet.core.base.ids import Sha
+from fleet.ports.worktrees import EffectError
+from worktrees.git.check_out import check_out_by_git, check_out_in_process
+from worktrees.git.colliding_names import colliding_names
+from worktrees.git.commit_message import Person
+from worktrees.git.coprocess import CoprocessError
+from worktrees.git.diff import (
+    ENTRIES,
+    PATCH,
+    Diff,
+    DiffEntry,
+    DiffProgram,
+    diff_by_program,
+    diff_in_process,
+    parse_entries,
+)
+from worktrees.git.merge import MergeConflict, is_on_line, merge_in_process, merge_trees
+from worktrees.git.object_format import Commit, signed_now
+from worktrees.git.objects import Objects
+from worktrees.git.program import Git, text
+from worktrees.git.refs import Refs
+from worktrees.git.write_tree import (
+    NeedsGit,
+    PathChange,
+    replayed_tree,
+    restored_tree,
+    write_by_git,
+    write_in_process,
+)
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class MergedTree:
+    """The tree of a merge, and what it means to both sides."""
+
+    tree: Sha
+    changed: frozenset[str]
+    """The paths that the commit changed."""
+    moved: tuple[str, ...]
+    """The paths in which the merge differs from the tip."""
+
+
+class Repository:
+    """The objects and refs of one repository."""
+
+    def __init__(self, git_dir: Path) -> None:
+        self.git = Git(git_dir)
+        self.objects = Objects(git_dir)
+        self._entries = DiffProgram(self.git, *ENTRIES, "--no-renames")
+        self._patches = DiffProgram(self.git, *PATCH)
+        self.refs = Refs(self.git)
+
+    def close(self) -> None:
+        """End the git programs that stay open. Blocks."""
+        for part in (self._entries, self._patches, self.objects, self.refs):
+            part.close()
+
+    async def run(self, work: Callable[[], Result]) -> Result:
+        """Do blocking work with the objects in one of their threads."""
+        return await self.objects.run(work)
+
+    # ---- reading
+
+    async def commit_at(self, ref: str) -> Sha | None:
+        """The commit that a ref names."""
+        stored = await self.run(partial(self.objects.find, ref))
+        return stored.id if stored is not None and stored.kind == "commit" else None
+
+    async def commit(self, id_: Sha) -> Commit:
+        cached = self.objects.cached_commit(id_)
+        return cached if cached is not None else await self.run(partial(self.objects.commit, id_))
+
+    async def missing(self, ids: Iterable[Sha]) -> set[Sha]:
+        """The ids among these that the repository does not have."""
+        return set(await self.run(partial(self.objects.missing, sorted(set(ids)))))
+
+    # ---- comparing
+
+    async def diff(self, old: Sha, new: Sha, *, renames: bool = False) -> Diff:
+        """From one commit or tree to another. Raises `EffectError` where one of them is missing."""
+        if renames:
+            return parse_entries(await self.git(*ENTRIES, "-M", old, new))
+        return await self.run(partial(self._diff, old, new))
+
+    def _diff(self, old: Sha, new: Sha) -> Diff:
+        """In process where the folders are in memory: else the program is faster than handing them over would be."""
+        before, after = self.objects.tree_of(old), self.objects.tree_of(new)
+        if before == after:
+            return Diff()
+        if self.objects.is_cached(before) and self.objects.is_cached(after):
+            return diff_in_process(self.objects, before, after)
+        return diff_by_program(self._entries, before, after)
+
+    async def patch(self, old: Sha, new: Sha, *, cap: int) -> str:
+        """The same as text, its middle left out where it is longer than `cap`."""
+        try:
+            return text(await self.run(partial(self._short_patch, old, new, cap)))
+        except CoprocessError:
+            return text(await self.git(*PATCH, old, new, cap=cap))
+
+    def _short_patch(self, old: Sha, new: Sha, cap: int) -> bytes:
+        return self._patches.ask(self.objects.tree_of(old), self.objects.tree_of(new), cap=cap)
+
+    async def added_lines(self, old: Sha, new: Sha, *, cap: int) -> bytes | None:
+        """The patch without the lines around a change, byte for byte; None where it is longer than `cap`."""
+        answer = await self.git.ask(*PATCH, "--unified=0", old, new, cap=cap)
+        return None if answer.cut or answer.exit_code != 0 else answer.stdout
+
+    async def colliding_names(self, old: Sha, new: Sha, paths: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """The paths that some file systems take for another path, each with that one, unless `old` had both."""
+        objects = self.objects
+        return await self.run(lambda: colliding_names(objects, objects.tree_of(old), objects.tree_of(new), paths))
+
+    async def check_out(self, folder: Path, commit: Sha, files: Sequence[DiffEntry], *, converts: bool) -> None:
+        """Write files of a commit into a new folder. `converts`: whether attributes may change any of them."""
+        if not converts:
+            with suppress(EffectError):  # a file is too large to be read in process
+                await self.run(partial(check_out_in_process, self.objects, folder, files))
+                return
+        await check_out_by_git(self.git, folder, commit, files)
+
+    # ---- writing
+
+    async def write_tree(self, base: Sha, changes: Sequence[PathChange]) -> Sha:
+        """The tree of a commit with a change set on top. Removals go first. Raises `EffectError`.
+
+        Called when nothing can write to the sources any more, and after they were scanned.
+        """
+        with suppress(NeedsGit):
+            return await self.run(partial(write_in_process, self.objects, base, changes))
+        return await write_by_git(self.git, base, changes)
+
+    async def commit_tree(self, tree: Sha, parent: Sha, *, author: Person, committer: Person, message: str) -> Sha:
+        put = partial(self.objects.put_commit, tree, parent, committer=committer, message=message.encode())
+        return await self.run(lambda: put(author=signed_now(author)))
+
+    async def restore_files(self, commit: Sha, base: Sha, paths: Sequence[str], *, person: Person) -> Sha:
+        """A commit on top of another in which these files are as in `base`, or gone. No ref names it."""
+        tree = await self.run(partial(restored_tree, self.objects, commit, base, paths))
+        message = "With the judges of its base\n"
+        return await self.commit_tree(tree, commit, author=person, committer=person, message=message)
+
+    async def replay_commit(self, onto: Sha, diff: Diff, *, author: Person, committer: Person, message: str) -> Sha:
+        """A commit on top of another in which the paths of a diff are exactly as the diff has them."""
+        tree = await self.run(partial(replayed_tree, self.objects, onto, diff.entries))
+        return await self.commit_tree(tree, onto, author=author, committer=committer, message=message)
+
+    async def copy_commit(self, commit: Sha, tree: Sha, parent: Sha, *, committer: Person) -> Sha:
+        """A commit with the author and the message of another."""
+        source = await self.commit(commit)
+        put = partial(self.objects.put_commit, tree, parent, author=source.author, message=source.message)
+        return await self.run(partial(put, committer=committer))
+
+    async def merge(self, tip: Sha, commit: Sha) -> MergedTree | MergeConflict:
+        """The tree of a three-way merge of a commit with one parent onto a tip."""
+        tree: Sha | MergeConflict | None = await self.run(partial(self._merge_in_process, tip, commit))
+        if tree is None:
+            tree = await merge_trees(self.git, tip, commit)
+        if isinstance(tree, MergeConflict):
+            return tree
+        return await self.run(partial(self._merged_tree, tip, commit, tree))
+
+    def _merge_in_process(self, tip: Sha, commit: Sha) -> Sha | None:
+        """None where it takes git. The parent has to be the one merge base of commit and tip."""
+        objects, parents = self.objects, self.objects.commit(commit).parents
+        if len(parents) != 1 or not is_on_line(objects, tip, base=parents[0], unless=commit):
+            return None
+        return merge_in_process(objects, *(objects.commit(id_).tree for id_ in (parents[0], tip, commit)))
+
+    def _merged_tree(self, tip: Sha, commit: Sha, tree: Sha) -> MergedTree:
+        changed = self._diff(self.objects.commit(commit).parents[0], commit)
+        return MergedTree(tree, frozenset(changed.paths), self._diff(tip, tree).paths)

@@ -1,0 +1,243 @@
+"""What a rehearsal puts between the engine and its worktrees: history decides what is right.
+
+Subtasks land in the order of history, so every merged tree has to be the one that history has after that commit: any
+other is refused. A tree whose gate was red in history is red here, too, and lands all the same. What fleet accepts
+from no worker (a submodule, a name that is not UTF-8 …) or what comes out different is committed as history has it, and
+reported.
+"""
+
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+
+from fleet.core.base.ids import RunId, Sha, SubtaskId, attempt_ref
+from fleet.core.plans.plan import Criterion
+from fleet.core.policy.replay_faults import CheckFault, WorkFault, check_fault, work_fault
+from fleet.core.state.facts import CheckRun, Failure, Member, Rehearsal, RehearsalNote, SetupRun
+from fleet.ports.agents import Workspace
+from fleet.ports.worktrees import Change, Integrator, Lease, Merged, Signature
+from worktrees.base.fs import as_text, printable
+from worktrees.git.commit_message import author_of, committer_of, compose
+from worktrees.git.diff import Diff
+from worktrees.git.repository import Repository
+from worktrees.leases.run_worktrees import RunWorktrees, WorktreeLease
+from worktrees.store.line import LineCommit
+
+LISTED = 20
+EXCUSED = "it is red in history, too"
+HANG_S = 1.0
+
+Note = Callable[[RehearsalNote, SubtaskId | None, str], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Replay:
+    """What a rehearsal knows of history, and where it reports."""
+
+    rehearsal: Rehearsal
+    worktrees: RunWorktrees
+    commits: Mapping[SubtaskId, LineCommit]
+    """The commit that each subtask replays."""
+    base: Sha
+    """The commit that the run starts from."""
+    note: Note
+    _noted: set[tuple[str, SubtaskId | None, str]] = field(default_factory=set)
+    _checked: set[Sha] = field(default_factory=set)
+
+    @property
+    def repository(self) -> Repository:
+        return self.worktrees.store.repository
+
+    async def report(self, what: RehearsalNote, subtask: SubtaskId | None, text: str) -> None:
+        """Report something once."""
+        if (what, subtask, text) not in self._noted:
+            self._noted.add((what, subtask, text))
+            await self.note(what, subtask, text)
+
+    def fault(self, subtask: SubtaskId, attempt: int) -> WorkFault | None:
+        return work_fault(self.rehearsal, subtask, attempt)
+
+    def next_check_fault(self, tree: Sha) -> CheckFault | None:
+        """What goes wrong with this check: only the first one of a tree meets a fault."""
+        if tree in self._checked:
+            return None
+        self._checked.add(tree)
+        return check_fault(self.rehearsal, tree)
+
+    async def tree_of(self, commit: Sha) -> Sha:
+        return (await self.repository.commit(commit)).tree
+
+    async def place_of(self, tree: Sha) -> tuple[bool, SubtaskId | None]:
+        """Whether history has this tree, and after which subtask; None is the base."""
+        for id_, commit in self.commits.items():
+            if commit.tree == tree:
+                return True, id_
+        return tree == await self.tree_of(self.base), None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayWorktrees:
+    """Satisfies `Worktrees`."""
+
+    replay: Replay
+
+    @asynccontextmanager
+    async def _lease(self, base: Sha) -> AsyncIterator[Lease]:
+        async with self.replay.worktrees.lease(base) as lease:
+            yield ReplayLease(self.replay, lease, base)
+
+    def lease(self, base: Sha) -> AbstractAsyncContextManager[Lease]:
+        return self._lease(base)
+
+    async def pinned(self, run: RunId, subtask: SubtaskId, attempt: int) -> Change | None:
+        return await self.replay.worktrees.pinned(run, subtask, attempt)
+
+    async def restored(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
+        return await self.replay.worktrees.restored(commit, base, paths)
+
+    def finished_setups(self) -> tuple[SetupRun, ...]:
+        return self.replay.worktrees.finished_setups()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayLease:
+    """Satisfies `Lease`."""
+
+    replay: Replay
+    lease: Lease
+    base: Sha
+
+    @property
+    def workspace(self) -> Workspace:
+        return self.lease.workspace
+
+    # ---- checks
+
+    async def check(self, criterion: Criterion) -> CheckRun:
+        tree = await self.replay.tree_of(self.base)
+        is_past, subtask = await self.replay.place_of(tree)
+        fault = self.replay.next_check_fault(tree)
+        if fault is not None:
+            await self.replay.report("fault", subtask, f"check: {fault}")
+            return await self._faulty(criterion, fault)
+        run = await self.lease.check(criterion)
+        if run.passed or not is_past:
+            return run
+        async with self.replay.worktrees.lease(self.base) as fresh:
+            again = await fresh.check(criterion)
+        if again.passed:
+            await self.replay.report("flaky", subtask, f"{criterion.run} failed, then passed on the same tree")
+            return run.model_copy(update={"flaky": True})
+        await self.replay.report("red", subtask, again.output[-500:])
+        return again.model_copy(update={"excused": EXCUSED})
+
+    async def _faulty(self, criterion: Criterion, fault: CheckFault) -> CheckRun:
+        """The check with a command that hangs or fails in its place."""
+        broken = {"run": "sleep 600", "timeout_s": HANG_S} if fault == "hangs" else {"run": "exit 1"}
+        run = await self.lease.check(criterion.model_copy(update=broken))
+        return run.model_copy(update={"command": criterion.run})
+
+    # ---- commits
+
+    async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | Failure:
+        """The worker's change, which has to be history's."""
+        wanted = self.replay.commits[signature.subtask]
+        fault = self.replay.fault(signature.subtask, signature.attempt)
+        if signature.unfinished:
+            return await self.lease.commit(signature, touches)
+        if fault == "vanishes":
+            self._remove_worktree()
+        if fault == "stale":
+            diff = await self.replay.repository.diff(self.replay.base, wanted.id)
+            changed = [entry for entry in diff.entries if entry.path in set(wanted.paths)]
+            return await self._commit_exactly(signature, self.replay.base, Diff(tuple(changed)))
+        change = await self.lease.commit(signature, touches)
+        if fault is not None:
+            return change
+        diff = await self.replay.repository.diff(wanted.parent, wanted.id)
+        made = Diff()
+        if isinstance(change, Change):
+            made = await self.replay.repository.diff(self.base, change.commit)
+            if made == diff:
+                return change
+        why = _reason(change, made, diff)
+        trouble = signature.body.partition("; ")[2]
+        await self.replay.report("by_hand", signature.subtask, f"{why}; {_short(trouble)}" if trouble else why)
+        return await self._commit_exactly(signature, self.base, diff)
+
+    def _remove_worktree(self) -> None:
+        """Delete it from outside, as a person might."""
+        if isinstance(self.lease, WorktreeLease):
+            shutil.rmtree(self.lease.workspace.place.own_folder, ignore_errors=True)
+
+    async def _commit_exactly(self, signature: Signature, onto: Sha, diff: Diff) -> Change:
+        """Commit and pin these very entries."""
+        settings, repository = self.replay.worktrees.box.settings, self.replay.repository
+        commit = await repository.replay_commit(
+            onto,
+            diff,
+            author=author_of(signature, settings.author, settings.email),
+            committer=committer_of(settings.author, settings.email),
+            message=compose(signature),
+        )
+        await repository.refs.pin(attempt_ref(signature.run, signature.subtask, signature.attempt), commit)
+        return Change(commit, tuple(map(as_text, diff.paths)))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayIntegrator:
+    """Satisfies `Integrator`: only history's own trees are landed."""
+
+    replay: Replay
+    integrator: Integrator
+
+    async def merge(self, tip: Sha, members: Sequence[Member]) -> Merged:
+        landed, conflicts = list[Member](), list[tuple[Member, Failure]]()
+        for member in members:
+            merged = await self.integrator.merge(tip, [member])
+            failure = await self._difference(member, merged.tip) if merged.landed else None
+            if failure is not None:
+                conflicts.append((member, failure))
+                continue
+            tip = merged.tip
+            landed += merged.landed
+            conflicts += merged.conflicts
+        return Merged(tip=tip, landed=tuple(landed), conflicts=tuple(conflicts))
+
+    async def _difference(self, member: Member, merged: Sha) -> Failure | None:
+        wanted = self.replay.commits[member.subtask]
+        if await self.replay.tree_of(merged) == wanted.tree:
+            return None
+        paths = (await self.replay.repository.diff(wanted.id, merged)).paths
+        if not paths:  # the same files, in trees that were written differently
+            return None
+        listed = ", ".join(map(printable, paths[:LISTED]))
+        summary = f"the merged tree is not the one that history has: {_short(listed)}"
+        return Failure(kind="conflict", summary=summary, evidence=listed)
+
+    async def advance(self, run: RunId, *, new: Sha, old: Sha) -> bool:
+        return await self.integrator.advance(run, new=new, old=old)
+
+    async def landed_since(self, run: RunId, old: Sha) -> tuple[Member, ...]:
+        return await self.integrator.landed_since(run, old)
+
+
+def _reason(change: Change | Failure, made: Diff, wanted: Diff) -> str:
+    """Why a worker's change is not history's."""
+    if wanted.gitlinks:
+        return f"it adds or moves a submodule: {_short(', '.join(map(printable, sorted(wanted.gitlinks))))}"
+    if isinstance(change, Change):
+        return f"it came out different: {_differing(made, wanted)}"
+    if change.kind == "empty":
+        return "nothing was changed: git ignores its files, or its attributes rewrite them"
+    return f"{change.summary}: {_short(change.evidence)}" if change.evidence else change.summary
+
+
+def _differing(made: Diff, wanted: Diff) -> str:
+    paths = {entry.path for entry in {*made.entries} ^ {*wanted.entries}}
+    return _short(", ".join(map(printable, sorted(paths)[:LISTED])))
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:300]

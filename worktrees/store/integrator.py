@@ -1,0 +1,127 @@
+"""Puts candidates on top of the integration branch without a worktree, and moves that branch by compare-and-swap.
+
+History stays linear, one commit a subtask, with the author, message and trailers the candidate came with. Whether a
+merged tree is good is not decided here, only that it differs from the tip in nothing but what the subtask changed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fleet.core.base.ids import RunId, Sha, aside_ref, tip_ref
+from fleet.core.state.facts import Failure, Member
+from fleet.ports.worktrees import Merged
+from worktrees.base.errors import effect_error
+from worktrees.base.fs import printable
+from worktrees.git.commit_message import Person, member_of
+from worktrees.git.conflict import conflict_failure
+from worktrees.git.merge import MergeConflict
+from worktrees.git.program import Git, text
+from worktrees.git.repository import MergedTree, Repository
+from worktrees.store.store import Store
+
+LISTED = 50
+NOTHING_LEFT = Failure(kind="empty", summary="nothing is left of this change: what landed meanwhile contains it")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreIntegrator:
+    """The integration branch of the runs in a store."""
+
+    store: Store
+    committer: Person
+
+    @property
+    def repository(self) -> Repository:
+        return self.store.repository
+
+    async def merge(self, tip: Sha, members: Sequence[Member]) -> Merged:
+        """A member that does not merge is left out with the reason; the others are merged without it."""
+        landed, conflicts = list[Member](), list[tuple[Member, Failure]]()
+        for member in members:
+            commit = await self.rebase(tip, member.commit)
+            if isinstance(commit, Failure):
+                conflicts.append((member, commit))
+            else:
+                tip = commit
+                landed.append(member.model_copy(update={"commit": commit}))
+        return Merged(tip=tip, landed=tuple(landed), conflicts=tuple(conflicts))
+
+    async def rebase(self, tip: Sha, commit: Sha) -> Sha | Failure:
+        """The commit on top of the tip: itself where the tip is its parent, else a copy."""
+        parent = (await self.repository.commit(commit)).parents[0]
+        tree = await self.merged_tree(tip, commit, onto=tip)
+        if isinstance(tree, Failure) or parent == tip:
+            return tree if isinstance(tree, Failure) else commit
+        return await self.repository.copy_commit(commit, tree, tip, committer=self.committer)
+
+    async def merged_tree(self, tip: Sha, commit: Sha, *, onto: Sha) -> Sha | Failure:
+        """The tree of a tip with the change of a commit.
+
+        The merge is made on `onto`: the tip itself, or a commit with its tree and with the commit's parent below it.
+        """
+        candidate, tip_commit = await self.repository.commit(commit), await self.repository.commit(tip)
+        parent = candidate.parents[0]
+        if parent == tip:
+            return NOTHING_LEFT if candidate.tree == tip_commit.tree else candidate.tree
+        merged = await self.repository.merge(onto, commit)
+        if isinstance(merged, MergeConflict):
+            return await conflict_failure(self.store.git, merged, base=parent, tip=tip)
+        if merged.tree == tip_commit.tree:
+            return NOTHING_LEFT
+        strays = await self._stray_paths(merged, parent, tip)
+        return _stray_failure(strays) if strays else merged.tree
+
+    async def _stray_paths(self, merged: MergedTree, base: Sha, tip: Sha) -> list[str]:
+        """Paths in which a merge differs from the tip although the candidate did not change them.
+
+        One exception: what the candidate changed follows a file to the name that landed work gave it.
+        """
+        strays = [path for path in merged.moved if path not in merged.changed]
+        if strays:
+            renames = (await self.repository.diff(base, tip, renames=True)).entries
+            followed = {entry.path for entry in renames if entry.renamed_from in merged.changed}
+            strays = [path for path in strays if path not in followed]
+        return [printable(path) for path in strays]
+
+    async def advance(self, run: RunId, *, new: Sha, old: Sha) -> bool:
+        return await self.repository.refs.swap(tip_ref(run), new=new, old=old)
+
+    async def tip(self, run: RunId) -> Sha:
+        tip = await self.repository.commit_at(tip_ref(run))
+        if tip is None:
+            raise effect_error(f"the store has no integration branch for {run}")
+        return tip
+
+    async def landed_since(self, run: RunId, old: Sha) -> tuple[Member, ...]:
+        """Commits added or removed manually are not landings: the branch goes back, and a ref beside it keeps them."""
+        tip = await self.repository.commit_at(tip_ref(run))
+        if tip == old:
+            return ()
+        if tip is not None:
+            members = await landed_since(self.store.git, run, old=old, tip=tip)
+            above = await self.store.git.ask("rev-list", "--count", "--first-parent", f"{old}..{tip}")
+            if members and text(above.stdout).strip() == str(len(members)):
+                return members
+            await self.repository.refs.pin(aside_ref(run, tip), tip)
+        await self.repository.refs.pin(tip_ref(run), old)
+        return ()
+
+
+async def landed_since(git: Git, run: RunId, *, old: Sha, tip: Sha) -> tuple[Member, ...]:
+    """The run's commits on an integration branch above `old`, oldest first, read from the trailers."""
+    if old == tip:
+        return ()
+    walk = ("log", "-z", "--reverse", "--first-parent", "--no-show-signature", "--format=%H%n%B")
+    entries = text(await git(*walk, f"{old}..{tip}")).split("\0")
+    split = (entry.partition("\n") for entry in entries if entry.strip())
+    members = (member_of(commit.strip(), message, run) for commit, _, message in split)
+    return tuple(member for member in members if member is not None)
+
+
+def _stray_failure(paths: Sequence[str]) -> Failure:
+    more = [f"... and {len(paths) - LISTED} more"] if len(paths) > LISTED else []
+    return Failure(
+        kind="conflict",
+        summary=f"merging it would change files that it did not change: {', '.join(paths[:5])}",
+        evidence="\n".join((*paths[:LISTED], *more)),
+    )

@@ -1,0 +1,76 @@
+"""Puts the commits of a result on top of a branch that has moved, one by one, in the store.
+
+Each commit is merged with its own parent as the base, as `git cherry-pick` does, so a commit that was taken before
+leaves nothing and is passed over. What comes out is not tested yet, and no branch of the user's has moved.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fleet.core.base.ids import Sha
+from fleet.core.state.facts import Failure
+from worktrees.git.commit_message import Person
+from worktrees.git.program import text
+from worktrees.store.integrator import NOTHING_LEFT, StoreIntegrator
+from worktrees.store.signing import Signing, put_taken
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """The commits that came out, as far as it went."""
+
+    tip: Sha
+    pairs: tuple[tuple[Sha, Sha], ...] = ()
+    """Each commit of the result, and its copy, the oldest first. Those that leave nothing are left out."""
+    stuck: Sha | None = None
+    """The commit that can't be put there as it is."""
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """How commits are copied."""
+
+    integrator: StoreIntegrator
+    signing: Signing = field(default_factory=Signing)
+    taker: Person | None = None
+
+    async def onto(self, tip: Sha, commits: Sequence[Sha]) -> Replayed:
+        """The commits on top of a tip, up to the first that does not merge."""
+        pairs: list[tuple[Sha, Sha]] = []
+        for commit in commits:
+            tree = await self._tree(tip, commit)
+            if tree == NOTHING_LEFT:
+                continue
+            if isinstance(tree, Failure):
+                return Replayed(tip, tuple(pairs), commit, tree)
+            tip = await self._copy(commit, tree, tip)
+            pairs.append((commit, tip))
+        return Replayed(tip, tuple(pairs))
+
+    async def _tree(self, tip: Sha, commit: Sha) -> Sha | Failure:
+        repository, person = self.integrator.repository, self.integrator.committer
+        parent = (await repository.commit(commit)).parents[0]
+        tree = (await repository.commit(tip)).tree
+        onto = await repository.commit_tree(tree, parent, author=person, committer=person, message="A base\n")
+        return await self.integrator.merged_tree(tip, commit, onto=onto)
+
+    async def _copy(self, commit: Sha, tree: Sha, parent: Sha) -> Sha:
+        repository = self.integrator.repository
+        source = await repository.commit(commit)
+        if self.taker is None:
+            if source.parents == (parent,):
+                return commit
+            return await repository.copy_commit(commit, tree, parent, committer=self.integrator.committer)
+        return await put_taken(
+            self.integrator.store.git, self.signing, source, tree=tree, parent=parent, taker=self.taker
+        )
+
+
+async def commits_above(integrator: StoreIntegrator, base: Sha, tip: Sha) -> list[Sha] | None:
+    """The commits from a base to a tip, the oldest first; None where their history is not a line."""
+    walk = ("rev-list", "--reverse", "--topo-order", "--parents", f"{base}..{tip}")
+    lines = [line.split() for line in text(await integrator.store.git(*walk)).splitlines()]
+    if any(len(ids) != 2 for ids in lines):  # noqa: PLR2004 - a commit and its only parent
+        return None
+    return [ids[0] for ids in lines]
