@@ -1,1 +1,1 @@
-"""Minds: the planner, the workers, their tools and the client that speaks to the models."""
+"""The agents: the planner, the workers, their tools, the client that calls the models, and the simulated model."""

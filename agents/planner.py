@@ -1,56 +1,73 @@
-"""The planner: one conversation a call, from the epic and the state to one revision. It reads, and changes nothing."""
+"""The planner: one conversation per call, from the epic and the state to one revision. It changes nothing itself."""
 
 import re
 from dataclasses import dataclass
 
-from agents.conversation import Conversation, Guards, Setting
+from agents.conversation.guards import Guards
+from agents.conversation.loop import Conversation, ConversationSpec
 from agents.models.calls import Caller
-from agents.prompting import render
-from agents.settings import MindSettings
-from agents.text import fenced
+from agents.settings import AgentSettings
+from agents.text import fenced, render
+from agents.tools.read_report import ReadReport
 from agents.tools.registry import PLANNER_TOOLS
 from agents.tools.submit_revision import Submit, SubmitRevision
 from agents.transcripts import Transcripts
-from fleet.core.facts import Failure
-from fleet.ports import Meter, PlannerBrief, Repository
+from fleet.core.state.facts import Failure
+from fleet.ports.agents import Meter, PlannerBrief, Repository
 
-_TAGS = re.compile(r"<(?=\s*/?\s*(?:epic|state|workers|notes|area)\b)", re.IGNORECASE)
+_TAGS = re.compile(r"<(?=\s*/?\s*(?:epic|state|workers|notes|area|record)\b)", re.IGNORECASE)
+_PAGE = 4
+"""Entries of the record in one block. A block is complete before it is shared with later calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaudePlanner:
     """Plans with a model."""
 
-    settings: MindSettings
+    settings: AgentSettings
     caller: Caller
     transcripts: Transcripts
 
     async def plan(self, brief: PlannerBrief, repository: Repository, submit: Submit, meter: Meter) -> Failure | None:
-        """Hand in one revision through `submit`, mended until it holds together."""
-        settings = self.settings
-        state = fenced("state", brief.state)
+        """Hand in one revision through `submit`, repaired until it holds together."""
+        settings, state = self.settings, fenced("state", brief.state)
+        settled, latest = _blocks(brief)
+        model = brief.model or settings.planner_model
+        accepts = await self.caller.limits(model)
         closing = settings.repairs + 2  # a revision, its repairs, and one nudge
-        looking = (tool(repository, output_chars=settings.output_chars) for tool in PLANNER_TOOLS.values())
-        setting: Setting[Failure | None] = Setting(
-            model=brief.model or settings.planner_model,
-            max_tokens=settings.max_tokens,
+        exploring = (tool(repository, output_chars=settings.output_chars) for tool in PLANNER_TOOLS.values())
+        spec: ConversationSpec[Failure | None] = ConversationSpec(
+            model=model,
+            max_tokens=settings.answer_tokens(accepts),
             system=render("planner", horizon=settings.horizon),
-            tools=(*looking, SubmitRevision(submit, repairs=settings.repairs)),
+            tools=(
+                *exploring,
+                ReadReport(brief.report, settings.output_chars),
+                SubmitRevision(submit, repairs=settings.repairs),
+            ),
             ending=SubmitRevision.name,
+            recurs=True,
             guards=Guards(turns=settings.explore_turns + closing, seconds=settings.planner_s, closing=closing),
-            room=settings.room(settings.planner_model),
+            limits=settings.prompt_limits(model, accepts),
             reminder=state,
+            shared=len(settled),
         )
-        first = [f"<epic>{epic_text(brief.epic)}</epic>", *_blocks(brief), state]
+        first = [*settled, *latest, state]
         with self.transcripts.open("planner", brief.call) as transcript:
-            return await Conversation(setting, self.caller, meter, transcript).hold(first)
+            return await Conversation(spec, self.caller, meter, transcript).hold(first)
 
 
 def epic_text(epic: str) -> str:
-    """The epic as it stands, but for tags of ours, which would end its block."""
+    """The epic, except that tags of ours, which would end its block, are escaped."""
     return _TAGS.sub("&lt;", epic)
 
 
-def _blocks(brief: PlannerBrief) -> list[str]:
-    blocks = {"area": brief.area, "workers": brief.workers, "notes": brief.notes}
-    return [fenced(name, dict(block)) for name, block in blocks.items() if block]
+def _blocks(brief: PlannerBrief) -> tuple[list[str], list[str]]:
+    """What begins the first message: what the next call will begin with, too, and then what it may not."""
+    parts = {"workers": brief.workers, "notes": brief.notes, "area": brief.area}
+    settled = [f"<epic>{epic_text(brief.epic)}</epic>"]
+    settled += [fenced(name, dict(part)) for name, part in parts.items() if part]
+    pages = [brief.record[start : start + _PAGE] for start in range(0, len(brief.record), _PAGE)]
+    whole = [fenced("record", list(page)) for page in pages if len(page) == _PAGE]
+    rest = [fenced("record", list(page)) for page in pages if len(page) < _PAGE]
+    return [*settled, *whole], rest

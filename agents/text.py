@@ -1,12 +1,22 @@
-"""Text for a model, of bounded length: the head and the tail say most, the middle is what can be left out."""
+"""Text for a model and from one: prompts from their files; text bounded, redacted, well-formed."""
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
+from string import Template
 from typing import Any
+
+_PROMPTS = Path(__file__).with_name("prompts")
+
+
+def render(prompt: str, **values: object) -> str:
+    """The prompt in this file with its placeholders filled in. Raises `KeyError` for a missing value."""
+    text = (_PROMPTS / f"{prompt}.md").read_text(encoding="utf-8")
+    return Template(text).substitute(values)
 
 
 def capped(text: str, limit: int) -> str:
-    """`text`, or its head and its tail with a word on what is missing."""
+    """`text`, or its head and its tail with a note on how much is missing between them."""
     if len(text) <= limit:
         return text
     head = limit * 2 // 5
@@ -15,19 +25,19 @@ def capped(text: str, limit: int) -> str:
     return f"{text[:head]}\n[… {left_out} characters left out …]\n{text[len(text) - tail :]}"
 
 
-_SHORTEST_SECRET = 8  # a shorter one would blot out ordinary words
+SHORTEST_SECRET = 8  # a shorter one would hide ordinary words
 
 
-def hidden(text: str, secrets: Iterable[str]) -> str:
-    """`text` without the values that nobody else shall see."""
+def redacted(text: str, secrets: Iterable[str]) -> str:
+    """`text` without secret values."""
     for secret in secrets:
-        if len(secret) >= _SHORTEST_SECRET:
+        if len(secret) >= SHORTEST_SECRET:
             text = text.replace(secret, "[hidden]")
     return text
 
 
 def well_formed(text: str) -> str:
-    """`text` as Unicode: halves of characters are put together, lone ones replaced. Names of files hold such things."""
+    """`text` as valid Unicode: surrogate pairs are joined, lone surrogates replaced. File names may hold both."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -36,8 +46,8 @@ def well_formed(text: str) -> str:
 
 
 def fenced(name: str, value: Any) -> str:
-    """A block of JSON that nothing inside can close."""
-    text = json.dumps(value, ensure_ascii=False, default=str).replace("<", "\\u003c")
+    """A block of JSON, as short as can be, that nothing inside can close."""
+    text = json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":")).replace("<", "\\u003c")
     return f"<{name}>{text}</{name}>"
 
 

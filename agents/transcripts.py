@@ -1,4 +1,4 @@
-"""What was said in each conversation: one JSON-lines file each, for people and for later study.
+"""The record of each conversation: one JSON-lines file each, for people and for later study.
 
 Never decides anything, never stops an attempt, never holds the key.
 """
@@ -9,35 +9,34 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from fleet.core.ids import is_slug
+from agents.text import SHORTEST_SECRET
+from fleet.core.base.ids import is_slug
 
 log = logging.getLogger(__name__)
 
-_HIDDEN = "[key]"
-_SHORTEST_SECRET = 8  # a shorter key is a placeholder, and would blot out ordinary words
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Transcript:
-    """One conversation's file. What can't be written is lost, and said once."""
+    """One conversation's file, by its descriptor. After the first write error nothing more is written."""
 
-    def __init__(self, file: TextIO | None, *, secret: str = "") -> None:
-        self._file = file
-        self._secret = secret if len(secret) >= _SHORTEST_SECRET else ""
+    def __init__(self, descriptor: int | None, *, secret: str = "") -> None:
+        self._descriptor = descriptor
+        self._secret = json.dumps(secret)[1:-1] if len(secret) >= SHORTEST_SECRET else ""
 
     def write(self, event: str, **data: Any) -> None:
-        if self._file is None:
+        if self._descriptor is None:
             return
         line = json.dumps({"event": event, **data}, ensure_ascii=True, default=str)
         if self._secret:
-            line = line.replace(json.dumps(self._secret)[1:-1], _HIDDEN)
+            line = line.replace(self._secret, "[key]")
         try:
-            self._file.write(line + "\n")
-            self._file.flush()
+            os.write(self._descriptor, f"{line}\n".encode())
         except OSError as error:
-            log.warning("transcript lost", extra={"error": str(error)})
-            self._file = None
+            _warn(error)
+            self._descriptor = None
 
 
 class Transcripts:
@@ -49,29 +48,25 @@ class Transcripts:
 
     @contextmanager
     def open(self, name: str, number: int) -> Iterator[Transcript]:
-        """`<name>.<number>.jsonl`, appended to where it exists: an interrupted attempt is told twice."""
-        file = self._opened(name, number)
+        """`<name>.<number>.jsonl`, appended to if it exists: an interrupted attempt is recorded twice."""
+        descriptor = self._open(name, number)
         try:
-            yield Transcript(file, secret=self._secret)
+            yield Transcript(descriptor, secret=self._secret)
         finally:
-            if file is not None:
-                _close(file)
+            if descriptor is not None:
+                os.close(descriptor)
 
-    def _opened(self, name: str, number: int) -> TextIO | None:
+    def _open(self, name: str, number: int) -> int | None:
         if not is_slug(name):
-            log.warning("transcript lost", extra={"error": f"{name!r} is no file name"})
+            _warn(f"{name!r} is not a file name")
             return None
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return os.fdopen(os.open(self._folder / f"{name}.{number}.jsonl", flags, 0o600), "a", encoding="utf-8")
+            return os.open(self._folder / f"{name}.{number}.jsonl", _FLAGS, 0o600)
         except OSError as error:
-            log.warning("transcript lost", extra={"error": str(error)})
+            _warn(error)
             return None
 
 
-def _close(file: TextIO) -> None:
-    try:
-        file.close()
-    except OSError as error:
-        log.warning("transcript lost", extra={"error": str(error)})
+def _warn(error: object) -> None:
+    log.warning("transcript lost", extra={"error": str(error)})

@@ -1,127 +1,136 @@
-"""Makes a long conversation shorter, without a model: old results lose their middle, then old turns become a list.
+"""Compacts a long conversation without a model: old results lose their middle, old turns become a list.
 
-What the model said is never rewritten: its turns stay as they were, or go as a whole together with the results of their
-calls, so that every call that is left has its result. The first message always stays.
+The model's texts and calls are never rewritten: a turn stays, or goes as a whole with the results of its calls, so that
+every remaining call has its result. The first message always stays. Thinking goes from every turn that stays: it is
+signed over everything before it, and that has changed.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agents.models.answer import Block, Message, size
-from agents.models.prices import Price, limits_of, price_band
+from agents.models.answer import THINKING, Block, Message, size
+from agents.models.prices import ModelLimits, Price, price_band
 from agents.text import capped
 
-_RECENT = (8, 4, 2, 1, 0)  # turns that stay as they are, fewer where that is not enough
-_RESULT = 600  # characters that stay of an old result
-_SAID, _DONE = 240, 160  # characters that stay of an old turn's text, and of each call and result
+_RECENT = (8, 4, 2, 1, 0)  # how many turns stay untouched: fewer if that is not enough
+_RESULT = 600  # characters kept of an old result
+_TEXT, _CALL = 240, 160  # characters kept of an old turn's text, and of each call and result
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """How long a prompt may become, in tokens, and how long it is after it was made shorter."""
+class PromptLimits:
+    """How long a prompt may become before it is compacted, and how long it should be afterwards, in tokens."""
 
-    most: int
+    maximum: int
     target: int
 
 
-def room_for(model: str, max_tokens: int, prices: Mapping[str, Price], *, at: float, to: float) -> Room:
-    """Below what the model takes, and below the price band where a prompt costs a multiple."""
-    whole = max(1, limits_of(model).context_tokens - max_tokens)
-    band = price_band(model, prices)
-    limit = whole if band is None else min(whole, band)
-    return Room(most=int(limit * at), target=int(limit * to))
+def prompt_limits(
+    model: str, accepts: ModelLimits, max_tokens: int, prices: Mapping[str, Price], *, at: float, to: float
+) -> PromptLimits:
+    """Shares of what the model accepts, or of the length above which prompts cost a multiple."""
+    whole = max(1, accepts.context_tokens - max_tokens)
+    limit = min(whole, price_band(model, prices) or whole)
+    return PromptLimits(maximum=int(limit * at), target=int(limit * to))
 
 
 @dataclass(frozen=True, slots=True)
-class Shorter:
-    """A conversation that was made shorter, and how."""
+class Compacted:
+    """A compacted conversation, and how it was compacted."""
 
     messages: list[Message]
     how: str
 
 
-def shorten(messages: Sequence[Message], characters: int, *, before_last: bool) -> Shorter | None:
-    """The conversation in about so many characters, or as near as it goes; None where nothing can be left out.
+def compact(messages: Sequence[Message], characters: int, *, before_last: bool) -> Compacted | None:
+    """The conversation in about `characters`, or as near as possible; None if nothing can be left out.
 
     `before_last`: the last text of the first message must stay the last text from us.
     """
-    shortest: Shorter | None = None
+    before, messages = messages, without_thinking(messages)
+    shortest: Compacted | None = None
     for recent in _RECENT:
-        for made in (_with_short_results(messages, recent), _listed(messages, recent, before_last=before_last)):
-            if made is None or size(made.messages) >= size(shortest.messages if shortest else messages):
+        for candidate in (_with_short_results(messages, recent), _listed(messages, recent, before_last=before_last)):
+            if candidate is None or size(candidate.messages) >= size(shortest.messages if shortest else before):
                 continue
-            shortest = made
-            if size(made.messages) <= characters:
-                return made
+            shortest = candidate
+            if size(candidate.messages) <= characters:
+                return candidate
     return shortest
 
 
-def _with_short_results(messages: Sequence[Message], recent: int) -> Shorter | None:
-    """Results before the last turns without their middle."""
-    old = _tail_at(messages, recent)
-    made = [_with_short(message) if 0 < index < old else message for index, message in enumerate(messages)]
-    return (
-        Shorter(made, f"results before the last {recent} turns lost their middle") if made != list(messages) else None
-    )
+def without_thinking(messages: Sequence[Message]) -> list[Message]:
+    """The messages without thinking. An answer of nothing else goes, and what we said around it becomes one message."""
+    kept: list[Message] = []
+    for message in messages:
+        content = [block for block in message["content"] if block["type"] not in THINKING]
+        if not content:
+            continue
+        if kept and kept[-1]["role"] == message["role"]:
+            content = [*kept.pop()["content"], *content]
+        kept.append({**message, "content": content})
+    return kept
 
 
-def _with_short(message: Message) -> Message:
+def _with_short_results(messages: Sequence[Message], recent: int) -> Compacted | None:
+    """Results before the last turns lose their middle."""
+    end = _tail_start(messages, recent)
+    made = [_shortened(message) if 0 < index < end else message for index, message in enumerate(messages)]
+    changed = made != list(messages)
+    return Compacted(made, f"results before the last {recent} turns lost their middle") if changed else None
+
+
+def _shortened(message: Message) -> Message:
     if message["role"] != "user":
         return message
-    return {**message, "content": [_short(block) for block in message["content"]]}
+    return {**message, "content": [_short_result(block) for block in message["content"]]}
 
 
-def _short(block: Block) -> Block:
+def _short_result(block: Block) -> Block:
     if block["type"] != "tool_result" or len(block["content"]) <= 2 * _RESULT:
         return block
     return {**block, "content": capped(block["content"], _RESULT)}
 
 
-def _listed(messages: Sequence[Message], recent: int, *, before_last: bool) -> Shorter | None:
-    """The turns before the last ones as a list in the first message."""
-    first, start = messages[0], _tail_at(messages, max(1, recent))
-    lines = [line for message in messages[1:start] for line in _lines(message)]
+def _listed(messages: Sequence[Message], recent: int, *, before_last: bool) -> Compacted | None:
+    """The turns before the last ones become a list in the first message."""
+    first, start = messages[0], _tail_start(messages, max(1, recent))
+    lines = [line for message in messages[1:start] for block in message["content"] if (line := _line(block))]
     if not lines:
         return None
-    told = "What you did so far, in short; the whole of it was left out, because the conversation grew long:\n"
-    block: Block = {"type": "text", "text": told + "\n".join(lines)}
+    heading = "A summary of what you did so far; the full text was left out because the conversation grew long:\n"
+    block: Block = {"type": "text", "text": heading + "\n".join(lines)}
     content = list(first["content"])
     content.insert(len(content) - 1 if before_last else len(content), block)
-    return Shorter(
-        [{**first, "content": content}, *map(_with_short, messages[start:])],
-        f"turns before the last {recent} are a list",
-    )
+    rest = map(_shortened, messages[start:])
+    return Compacted([{**first, "content": content}, *rest], f"turns before the last {recent} are a list")
 
 
-def _tail_at(messages: Sequence[Message], recent: int) -> int:
-    """Where the last turns begin: with what the model said."""
+def _tail_start(messages: Sequence[Message], recent: int) -> int:
+    """Where the last turns begin: at an answer of the model."""
     if not recent:
         return len(messages)
     turns = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
     return turns[-recent] if len(turns) >= recent else (turns[0] if turns else len(messages))
 
 
-def _lines(message: Message) -> list[str]:
-    return [line for block in message["content"] if (line := _line(block))]
-
-
 def _line(block: Mapping[str, Any]) -> str:
     match block["type"]:
         case "text":
-            return f"- {_flat(block['text'], _SAID)}"
+            return f"- {_ends(block['text'], _TEXT)}"
         case "tool_use":
-            told = ", ".join(f"{name}={_flat(str(value), _DONE)}" for name, value in block["input"].items())
-            return f"- {block['name']}({told})"
+            arguments = ", ".join(f"{name}={_ends(str(value), _CALL)}" for name, value in block["input"].items())
+            return f"- {block['name']}({arguments})"
         case "tool_result":
             failed = "failed: " if block.get("is_error") else ""
-            return f"  → {failed}{_flat(str(block['content']), _DONE)}"
+            return f"  → {failed}{_ends(str(block['content']), _CALL)}"
         case _:
             return ""
 
 
-def _flat(text: str, limit: int) -> str:
-    """In one line: the beginning and the end."""
+def _ends(text: str, limit: int) -> str:
+    """The beginning and the end, on one line."""
     flat = " ".join(text.split())
     half = limit // 2
     return flat if len(flat) <= limit else f"{flat[:half]} … {flat[-half:]}"

@@ -1,15 +1,73 @@
-"""One attempt's own limits of tokens and dollars, in front of the run's: asked before each call, counted after it."""
+"""What ends a conversation that does not end itself: turns, time, tokens, dollars, mistakes in a row, loops."""
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Literal
 
-from fleet.core.facts import Failure, ServiceCondition
-from fleet.core.usage import Cost, Spend
-from fleet.ports import Meter, ModelUse, ServiceNews
+from agents.models.answer import ToolCall
+from fleet.core.base.usage import Cost, Spend
+from fleet.core.state.facts import Failure
+from fleet.ports.agents import Meter, ModelUse, ServiceGate
+
+Mistake = Literal["no_tool", "bad_input", "cut_off", "paused", "unknown_stop", "too_long", "refused"]
+
+ALLOWED: dict[Mistake, int] = {
+    "no_tool": 1,
+    "bad_input": 2,
+    "cut_off": 2,
+    "paused": 3,
+    "unknown_stop": 1,
+    "too_long": 2,
+    "refused": 2,
+}
+"""How often in a row a mistake is answered with a message before it ends the conversation."""
+CYCLE = 4  # how many different actions in turn may make up a loop
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """The limits of one conversation."""
+
+    turns: int
+    seconds: float
+    repeats: int = 5
+    """The same action this often in a row is a loop, and so is the same cycle of actions."""
+    closing: int = 3
+    """How many turns before the last one the model is asked to finish."""
 
 
 @dataclass(slots=True)
-class Allowance:
-    """A meter that also says no when this attempt has had its share. A call under way is never cut short."""
+class Conduct:
+    """Mistakes in a row and the latest actions of one conversation."""
+
+    repeats: int
+    _in_a_row: Counter[Mistake] = field(default_factory=Counter)
+    _actions: list[str] = field(default_factory=list)
+    """As many as the longest loop takes."""
+
+    def is_too_many(self, mistake: Mistake) -> bool:
+        """Count one more in a row."""
+        self._in_a_row[mistake] += 1
+        return self._in_a_row[mistake] > ALLOWED[mistake]
+
+    def forgive(self, *mistakes: Mistake) -> None:
+        for mistake in mistakes:
+            del self._in_a_row[mistake]
+
+    def loop(self, calls: tuple[ToolCall, ...]) -> list[str]:
+        """The actions that have been repeated too often, if these calls complete a loop."""
+        self._actions.append("\n".join(call.action for call in calls))
+        del self._actions[: -self.repeats * CYCLE]
+        for length in range(1, CYCLE + 1):
+            latest = self._actions[-length * self.repeats :]
+            if len(latest) == length * self.repeats and latest == latest[:length] * self.repeats:
+                return latest[:length]
+        return []
+
+
+@dataclass(slots=True)
+class AttemptBudget:
+    """The run's meter, which also refuses once this attempt has used its share. No call under way is cut short."""
 
     meter: Meter
     tokens: int | None = None
@@ -18,12 +76,16 @@ class Allowance:
 
     @property
     def exhausted(self) -> str | None:
-        """The limit that this attempt has reached, in words."""
+        """The limit that this attempt has reached, as a message."""
         if self.tokens is not None and self.spent.usage.total >= self.tokens:
             return f"the attempt used {self.spent.usage.total} tokens; its worker may use {self.tokens}"
         if self.dollars is not None and self.spent.priced_dollars >= self.dollars:
             return f"the attempt cost ${self.spent.priced_dollars:.4f}; its worker may cost ${self.dollars:g}"
         return None
+
+    @property
+    def service(self) -> ServiceGate:
+        return self.meter.service
 
     def may_call(self) -> bool:
         return self.exhausted is None and self.meter.may_call()
@@ -33,21 +95,12 @@ class Allowance:
             return Failure(kind="budget", summary=self.exhausted)
         return await self.meter.reserve(model, cost)
 
+    async def widen(self, most: Cost) -> float:
+        return await self.meter.widen(most)
+
     def release(self, *, lost: bool = False) -> None:
         self.meter.release(lost=lost)
 
     async def used(self, use: ModelUse) -> None:
         self.spent = self.spent.plus(use.usage, use.dollars)
         await self.meter.used(use)
-
-    def waits_for(self, condition: ServiceCondition) -> bool:
-        return self.meter.waits_for(condition)
-
-    def words(self) -> int:
-        return self.meter.words()
-
-    def may_wait(self) -> bool:
-        return self.meter.may_wait()
-
-    async def noticed(self, news: ServiceNews) -> None:
-        await self.meter.noticed(news)

@@ -1,44 +1,45 @@
-"""The words of a model call: what is asked, what is answered, and what can go wrong. Knows no SDK and no wire."""
+"""Requests to a model, answers and faults. Knows no SDK and no wire format."""
 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from fleet.core.usage import Usage
+from fleet.core.base.usage import Usage
+
+THINKING = frozenset({"thinking", "redacted_thinking"})
+_SPOKEN = {"text": "text", "thinking": "thinking"}
 
 Block = dict[str, Any]
-"""A content block exactly as the wire has it; assistant blocks go back unchanged."""
+"""A content block exactly as it is on the wire; assistant blocks are sent back unchanged."""
 Message = dict[str, Any]
 
 FaultKind = Literal[
     "limit",  # too many calls or tokens for now
-    "outage",  # nobody answers, or the service fails whoever asks
-    "broken",  # an answer that broke off, or that makes no sense
-    "refused",  # the key, its rights or the money behind it: nothing works until a human mends it
-    "gone",  # there is no such model
-    "configuration",  # a request that is none
+    "outage",  # no connection, or the service fails for every caller
+    "broken",  # this answer broke off or can't be parsed
+    "refused",  # the key, its permissions or its billing: only a human can fix it
+    "gone",  # the model does not exist
+    "configuration",  # an invalid request
+    "conversation",  # a request that only this conversation's messages make invalid
     "too_long",
     "other",
 ]
-Counted = Literal["requests", "input", "output"]
+QuotaKind = Literal["requests", "input", "output"]
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """What a service grants: so many a minute, of which so many are left now."""
+class Quota:
+    """A limit of the service per minute, and how much of it remains."""
 
     limit: float
-    left: float
+    remaining: float
 
 
-Headroom = Mapping[Counted, Room]
-"""What a response says of the limits; empty where it says nothing."""
-Begun = Callable[[Headroom], None]
-
-
-def _nobody(_: Headroom) -> None:
-    """Nobody waits for an answer to begin."""
+Quotas = Mapping[QuotaKind, Quota]
+"""The quotas a response names; empty if it names none."""
+OnBegin = Callable[[Quotas], None]
+"""Called when an answer begins: from then on its cache entries can be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +52,27 @@ class Request:
     tools: tuple[Block, ...]
     messages: tuple[Message, ...]
     shared: int = 0
-    """Blocks at the front of the first message that other conversations begin with, too."""
-    begun: Begun = field(default=_nobody, compare=False, repr=False)
-    """Called when the answer begins, with what the limits leave: its cache entries can be read from then on."""
+    """Blocks at the front of the first message that other conversations share."""
+    effort: str | None = None
+    """How hard the model tries; None: as it does by default. The same for a whole conversation."""
+    recurs: bool = False
+    """Whether conversations like this one follow each other, minutes apart."""
+    kept_s: float = 300.0
+    """How long the cache should keep what is shared: five minutes, or an hour if this is more."""
+    ends_in_cache: bool = True
+    """Whether a first message is written to the cache as a whole: that pays if the conversation goes on."""
+    previous: str | None = None
+    """The id of the conversation's last answer, so that the service can say why this prompt missed the cache."""
     length: int | None = field(default=None, compare=False, repr=False)
-    """Its characters, where whoever made it has counted them already."""
+    """Its characters, if the caller has already counted them."""
 
 
 CHARACTERS_PER_TOKEN = 3
-"""A cautious guess: prose and code hold three to four characters in a token."""
+"""A cautious estimate: prose and code have three to four characters per token."""
 
 
 def estimated_tokens(request: Request) -> int:
-    """About how many tokens a request has, rather too many than too few."""
+    """A rough count, more likely too high than too low."""
     return characters(request) // CHARACTERS_PER_TOKEN + 1
 
 
@@ -74,7 +83,7 @@ def characters(request: Request) -> int:
 
 
 def size(value: object) -> int:
-    """Characters, as far as a model sees them; what is not ASCII takes more tokens than it has characters."""
+    """Characters as a model sees them. Text that is not ASCII counts in bytes, because it takes more tokens."""
     match value:
         case str():
             return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
@@ -88,22 +97,23 @@ def size(value: object) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool the model chose to call. `broken` says why its input can't be used."""
+    """A tool the model chose to call."""
 
     id: str
     name: str
     input: dict[str, Any]
-    broken: str | None = None
+    problem: str | None = None
+    """Why the input can't be used."""
 
     @property
     def action(self) -> str:
-        """The same text for the same action, whatever its id and the order of its keys."""
+        """Equal for equal actions, whatever the call's id and the order of its keys."""
         return f"{self.name} {json.dumps(self.input, sort_keys=True, ensure_ascii=False)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A complete answer: the stream ran to its end. Its stop reason may still say that it is of no use."""
+    """A complete answer. Its stop reason may still make it useless."""
 
     blocks: tuple[Block, ...]
     stop_reason: str | None
@@ -111,20 +121,32 @@ class Answer:
     model: str
     request_id: str | None = None
     seconds: float = 0.0
-    broken: dict[str, str] = field(default_factory=dict)
-    """Tool calls whose input is no JSON object, by their id, each with the reason."""
+    calls: tuple[ToolCall, ...] = ()
+    """The tool calls among the blocks."""
+    id: str | None = None
+    cache_miss: str | None = None
+    """Why the prompt could not be read from the cache as far as the one before it, in the service's words."""
 
-    @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        return tuple(
-            ToolCall(block["id"], block["name"], block["input"], self.broken.get(block["id"]))
-            for block in self.blocks
-            if block["type"] == "tool_use"
-        )
+    def record(self) -> dict[str, Any]:
+        """Its fields for a transcript."""
+        return {
+            "model": self.model,
+            "stop_reason": self.stop_reason,
+            "request_id": self.request_id,
+            "usage": self.usage.model_dump(),
+            "content": self.blocks,
+            **({"cache_miss": self.cache_miss} if self.cache_miss else {}),
+        }
 
     @property
     def text(self) -> str:
         return "\n".join(block["text"] for block in self.blocks if block["type"] == "text" and block.get("text"))
+
+    @property
+    def said(self) -> str:
+        """What the model says: its texts, and the summaries of its thinking."""
+        texts = (block.get(_SPOKEN.get(block["type"], "")) for block in self.blocks)
+        return "\n".join(text for text in texts if isinstance(text, str) and text.strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +156,16 @@ class CallFault:
     kind: FaultKind
     message: str
     status: int | None = None
-    """The status of HTTP; None where there was no response."""
+    """The HTTP status; None without a response."""
     retry_after_s: float | None = None
-    """What the server asked for."""
-    headroom: Headroom = field(default_factory=dict)
+    quotas: Quotas = field(default_factory=dict)
     usage: Usage | None = None
-    """What was used up all the same."""
+    """What the call used although it failed."""
     request_id: str | None = None
     seconds: float = 0.0
 
 
 class Model(Protocol):
-    """Whoever answers requests."""
+    """Anything that answers requests."""
 
-    async def ask(self, request: Request) -> Answer | CallFault: ...
+    async def ask(self, request: Request, on_begin: OnBegin) -> Answer | CallFault: ...

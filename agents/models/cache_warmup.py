@@ -1,75 +1,123 @@
-"""A prefix that many share is written to the cache once: the first call with it goes ahead, the others follow.
+"""Writes a prefix that many conversations share to the cache once: the first call leads, the others follow.
 
 A cache entry can be read as soon as the answer that writes it has begun. A hundred calls at once would each miss it and
-each pay for writing it; here one does, and the rest wait until its answer begins, a second or two.
+each pay for writing it; here one does, and the others wait a second or two until its answer begins.
 """
 
 import json
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 import anyio
 
-from agents.models.answer import Answer, CallFault, Headroom, Model, Request, estimated_tokens
-from agents.models.prices import limits_of
+from agents.models.answer import Answer, CallFault, Model, OnBegin, Quotas, Request, estimated_tokens
+from agents.models.lifetimes import LIFETIMES, UNKNOWN_GAPS, Lifetimes, cache_rates, ending_pays, hour_pays
+from agents.models.prices import Price, limits_of
 
-LIFETIME_S = 270.0
-"""An entry lives five minutes from its last use; a little less is sure."""
+_GAPS = 16
+"""How many of the latest gaps between conversations count."""
+_SECOND = 3
+"""The messages of a conversation's second request."""
 
 PATIENCE_S = 20.0
-"""Whoever waited so long goes ahead, too: an answer that does not begin holds nobody up for long."""
+"""After this wait a follower calls anyway, so that a silent leader delays nothing for long."""
 
 
 @dataclass(slots=True)
 class _Prefix:
-    """What is known of one shared prefix."""
+    """The state of one shared prefix."""
 
     warm_until: float = float("-inf")
     leader: anyio.Event | None = None
-    """Set when whoever goes ahead has begun to get an answer, or has failed."""
+    """Set when the leader's answer has begun, or its call has failed."""
 
 
 @dataclass(slots=True)
-class Warmed:
+class _Uses:
+    """When conversations with one system prompt and model began: the gaps in which nothing of them was used."""
+
+    last: float | None = None
+    gaps: deque[float] = field(default_factory=lambda: deque(maxlen=_GAPS))
+    begun: int = 0
+    continued: int = 0
+    """How many of them went on after the first answer."""
+
+    def begin(self, now: float, first_gaps: tuple[float, ...]) -> None:
+        if self.last is None:
+            self.gaps.extend(first_gaps)
+        else:
+            self.gaps.append(now - self.last)
+        self.last = now
+        self.begun += 1
+
+    def goes_on(self, now: float, messages: int) -> None:
+        self.last = now
+        self.continued += messages == _SECOND
+
+
+@dataclass(slots=True)
+class CacheWarmup:
     """A model whose callers don't write the same prefix side by side."""
 
     model: Model
+    prices: Mapping[str, Price] = field(default_factory=dict)
     now: Callable[[], float] = anyio.current_time
+    patience_s: float = PATIENCE_S
+    times: Lifetimes = LIFETIMES
     _prefixes: dict[bytes, _Prefix] = field(default_factory=dict)
+    _uses: dict[tuple[str, str], _Uses] = field(default_factory=dict)
 
-    async def ask(self, request: Request) -> Answer | CallFault:
-        key = _shared(request)
+    async def ask(self, request: Request, on_begin: OnBegin) -> Answer | CallFault:
+        request = self._kept(request)
+        key = _shared_prefix(request)
         if key is None:
-            return await self.model.ask(request)
+            return await self.model.ask(request, on_begin)
         prefix = self._prefixes.setdefault(key, _Prefix())
         while prefix.warm_until <= self.now():
             if prefix.leader is None:
-                return await self._lead(request, prefix)
-            with anyio.move_on_after(PATIENCE_S) as waiting:
+                return await self._lead(request, on_begin, prefix)
+            with anyio.move_on_after(self.patience_s) as waiting:
                 await prefix.leader.wait()
             if waiting.cancelled_caught:
                 break
-        prefix.warm_until = self.now() + LIFETIME_S  # reading keeps it alive
-        return await self.model.ask(request)
+        prefix.warm_until = self.now() + self._lives_s(request)  # reading keeps it alive
+        return await self.model.ask(request, on_begin)
 
-    async def _lead(self, request: Request, prefix: _Prefix) -> Answer | CallFault:
-        leader = prefix.leader = anyio.Event()
+    def _kept(self, request: Request) -> Request:
+        """The request, with what it shares kept for an hour where the gaps between such calls make that pay."""
+        uses = self._uses.setdefault((request.model, request.system), _Uses())
+        rates = cache_rates(request.model, self.prices)
+        ends = ending_pays(uses.continued, uses.begun, rates)
+        if len(request.messages) == 1 and request.max_tokens:
+            uses.begin(self.now(), first_gaps=UNKNOWN_GAPS if request.recurs else ())
+        else:
+            uses.goes_on(self.now(), len(request.messages) if request.max_tokens else 0)
+        pays = hour_pays(tuple(uses.gaps), rates, self.times)
+        return replace(request, kept_s=self.times.hour_s if pays else self.times.short_s, ends_in_cache=ends)
 
-        def begun(headroom: Headroom) -> None:
-            prefix.warm_until = self.now() + LIFETIME_S
+    def _lives_s(self, request: Request) -> float:
+        return request.kept_s - self.times.margin_s
+
+    async def _lead(self, request: Request, on_begin: OnBegin, prefix: _Prefix) -> Answer | CallFault:
+        leader, started = anyio.Event(), self.now()
+        prefix.leader = leader
+
+        def release_followers(quotas: Quotas) -> None:
+            prefix.warm_until = started + self._lives_s(request)
             leader.set()
-            request.begun(headroom)
+            on_begin(quotas)
 
         try:
-            return await self.model.ask(replace(request, begun=begun))
+            return await self.model.ask(request, release_followers)
         finally:
             prefix.leader = None
             leader.set()
 
 
-def _shared(request: Request) -> bytes | None:
-    """What a request shares with others, where it is long enough to be cached; None for later turns, too."""
+def _shared_prefix(request: Request) -> bytes | None:
+    """A digest of what a first turn shares with other conversations; None if that is too short to be cached."""
     if len(request.messages) > 1:
         return None
     first = request.messages[0]["content"][: request.shared] if request.shared else []

@@ -1,25 +1,28 @@
-"""Every call to a model goes through here: when it may be made, how often it is tried, and who is told what it cost.
+"""Makes every call to a model: waits for a permit, reserves its cost, retries it and reports what it used.
 
-Knows faults by their kind only; what a wire looks like is the model client's.
+Knows faults by their kind only; the wire is the model client's.
 """
 
 import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 
 import anyio
 
-from agents.models.answer import Answer, Begun, CallFault, FaultKind, Model, Request, estimated_tokens
-from agents.models.door import Condition
-from agents.models.pace import Ticket
-from agents.models.prices import Price, dollars
-from agents.models.service import LAST_WAIT_S, SLICE_S, Rhythm, Service
+from agents.models.answer import Answer, CallFault, FaultKind, Model, OnBegin, Request, estimated_tokens
+from agents.models.faults import one_line
+from agents.models.lengths import AnswerLengths
+from agents.models.lifetimes import LIFETIMES, Lifetimes, cache_rates, touches_that_pay
+from agents.models.prices import ModelLimits, Price, dollars, limits_of
+from agents.models.rate_limiter import Permit
+from agents.models.service import CONDITIONS, LAST_WAIT_S, SLICE_S, RetryPolicy, Service
 from agents.transcripts import Transcript
-from fleet.core.facts import Failure, FailureKind
-from fleet.core.usage import Cost, Usage
-from fleet.ports import Drained, Meter, ModelUse
+from fleet.core.base.usage import Cost, Usage
+from fleet.core.state.facts import Failure, FailureKind
+from fleet.ports.agents import DrainingError, Meter, ModelUse
 
 _KINDS: dict[FaultKind, FailureKind] = {
     "limit": "transient",
@@ -28,232 +31,249 @@ _KINDS: dict[FaultKind, FailureKind] = {
     "refused": "configuration",
     "gone": "configuration",
     "configuration": "configuration",
-    "too_long": "too_complex",  # what no longer fits into one conversation wants to be smaller
+    "conversation": "protocol",  # its own messages: another attempt begins with others
+    "too_long": "too_complex",  # what no longer fits into one conversation should be split
     "other": "other",
 }
-_CONDITIONS: dict[FaultKind, Condition] = {"limit": "limited", "refused": "refused"}
-_AGAIN: frozenset[FaultKind] = frozenset({"limit", "outage", "broken"})
+_SAID = 300  # characters of what a model says that the journal keeps
+_RETRIED: frozenset[FaultKind] = frozenset({"limit", "outage", "broken"})
+
+Clock = anyio.CancelScope | None
+"""The time limit of a conversation."""
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How often and how long a call is tried again."""
-
-    retries: int
-    """Tries of one call, while others get through."""
-    backoff_first_s: float
-    backoff_cap_s: float
-    retry_after_cap_s: float
-    """A server may ask for a longer wait; we look again after this one."""
-    pause_s: float
-    """How long a limit holds that names no time."""
-
-
-def backoff_s(failures: int, patience: Patience, chance: Random) -> float:
-    """Full jitter: anything up to the bound, so that those who failed together don't return together."""
-    bound = min(patience.backoff_cap_s, patience.backoff_first_s * 2.0 ** min(failures - 1, 32))
-    return chance.uniform(0, bound)
-
-
-@dataclass(frozen=True, slots=True)
-class Errand:
-    """A call as it is waited for, paid and counted. How it is made is for whoever asks."""
+class PaidCall:
+    """A call as the caller sees it. `send` may be called again for each retry."""
 
     model: str
-    most: Usage
+    maximum: Usage
     """What it may use."""
-    ask: Callable[[Begun], Awaitable[Answer | CallFault]]
-    may_repeat: Callable[[], bool] = lambda: True
-    """Whether it may be made again: not once a part of an answer has reached somebody."""
+    send: Callable[[OnBegin, int], Awaitable[Answer | CallFault]]
+    """Sends it, with the tokens that its answer may take."""
+    doing: str | None = None
+    """What it is for, if its answer does not say."""
+    may_retry: Callable[[], bool] = lambda: True
+    """False once a part of the answer has been passed on."""
 
 
+@dataclass(slots=True)
 class Caller:
-    """Makes calls, with patience."""
+    """Makes calls, and retries them."""
 
-    def __init__(
-        self,
-        model: Model,
-        patience: Patience,
-        prices: Mapping[str, Price],
-        *,
-        chance: Random,
-        fallbacks: Mapping[str, str] | None = None,
-    ) -> None:
-        self._model = model
-        self._patience = patience
-        self._prices = prices
-        self._chance = chance
-        self._fallbacks = fallbacks or {}
-        self._gone: set[str] = set()
-        self.service = Service(Rhythm(patience.retry_after_cap_s, patience.pause_s), chance)
+    model: Model
+    policy: RetryPolicy
+    prices: Mapping[str, Price]
+    chance: Random
+    fallbacks: Mapping[str, str] = field(default_factory=dict)
+    tell_limits: Callable[[str], Awaitable[ModelLimits | None]] | None = None
+    """Asks the service for the limits of a model."""
+    service: Service = field(init=False)
+    times: Lifetimes = LIFETIMES
+    lengths: AnswerLengths = field(default_factory=AnswerLengths)
+    _limits: dict[str, ModelLimits] = field(default_factory=dict)
+    _asking: anyio.Lock = field(default_factory=anyio.Lock)
+    _unavailable: set[str] = field(default_factory=set)
 
-    def stand_in(self, model: str) -> str:
-        """The model to begin a conversation with: itself, or who was named to take the place of one that is gone."""
+    def __post_init__(self) -> None:
+        self.service = Service(self.policy, self.chance)
+
+    def available(self, model: str) -> str:
+        """The model to begin a conversation with: `model`, or its fallback if the service no longer has it."""
         seen: set[str] = set()
-        while model in self._gone and model in self._fallbacks and model not in seen:
+        while model in self._unavailable and model in self.fallbacks and model not in seen:
             seen.add(model)
-            model = self._fallbacks[model]
+            model = self.fallbacks[model]
         return model
 
+    async def limits(self, model: str) -> ModelLimits:
+        """The limits of a model: as the service tells them, once, or from the table."""
+        if self.tell_limits is None:
+            return limits_of(model)
+        async with self._asking:
+            if model not in self._limits:
+                self._limits[model] = await self.tell_limits(model) or limits_of(model)
+        return self._limits[model]
+
     async def call(
-        self,
-        request: Request,
-        meter: Meter,
-        transcript: Transcript,
-        *,
-        turn: int,
-        clock: anyio.CancelScope | None = None,
+        self, request: Request, meter: Meter, transcript: Transcript, *, turn: int, clock: Clock = None
     ) -> Answer | Failure:
-        """One answer, from the model that is asked for or who was named to take its place. As `place`."""
+        """One answer, from the requested model or its fallback. See `make`."""
         while True:
-            result = await self.place(self._errand(request), meter, transcript, turn=turn, clock=clock)
+            most = Usage(cache_write=estimated_tokens(request), output=request.max_tokens)
+            call = PaidCall(request.model, most, partial(self._ask, request))
+            result = await self.make(call, meter, transcript, turn=turn, clock=clock)
             if not isinstance(result, CallFault):
                 return result
-            if result.kind != "gone" or (other := self._instead_of(request.model)) == request.model:
+            if turn > 1 and result.kind == "configuration":  # it was accepted before: only the messages are new
+                result = replace(result, kind="conversation")
+            if result.kind != "gone":
                 return as_failure(result, request.model)
-            if turn > 1:  # a conversation stays with the model it began with
-                return _begin_anew(request, other)
+            self._unavailable.add(request.model)
+            other = self.available(request.model)
+            if other == request.model:
+                return as_failure(result, request.model)
+            if turn > 1:  # a conversation keeps the model it began with
+                summary = f"the model {request.model} is gone; the next attempt begins with {other}"
+                return Failure(kind="transient", summary=summary, status=404)
             request = replace(request, model=other)
 
-    async def place(
-        self,
-        errand: Errand,
-        meter: Meter,
-        transcript: Transcript,
-        *,
-        turn: int,
-        clock: anyio.CancelScope | None = None,
-    ) -> Answer | CallFault | Failure:
-        """One answer, after as many tries as it takes and is allowed. Waiting for its turn is not on `clock`.
+    def touches(self, model: str) -> int:
+        """How often the prompt of a conversation may be read, only to keep it in the cache."""
+        return touches_that_pay(cache_rates(model, self.prices))
 
-        A fault is the service's, a failure says that no call may be made. Raises `Drained` where it would have to wait,
-        and the run is drained.
+    async def keep_warm(self, request: Request, meter: Meter, transcript: Transcript, *, turn: int) -> bool:
+        """Read the prompt from the cache, so that it is kept for longer. Whether that was possible.
+
+        The prompt may end in an answer whose calls have no results yet: the request is the last one again.
+        """
+        request = replace(request, messages=request.messages[:-1], length=None)
+        most = Usage(cache_write=estimated_tokens(request))
+        call = PaidCall(request.model, most, partial(self._ask, request), doing="keeps its prompt in the cache")
+        return isinstance(await self.make(call, meter, transcript, turn=turn), Answer)
+
+    async def _ask(self, request: Request, on_begin: OnBegin, max_tokens: int) -> Answer | CallFault:
+        return await self.model.ask(replace(request, max_tokens=max_tokens), on_begin)
+
+    async def make(
+        self, call: PaidCall, meter: Meter, transcript: Transcript, *, turn: int, clock: Clock = None
+    ) -> Answer | CallFault | Failure:
+        """One answer, after as many tries as the policy allows. Waiting for a permit does not count on `clock`.
+
+        A fault comes from the service; a failure means that no call may be made. Raises `DrainingError` if the call
+        would have to wait and the run is draining.
         """
         tries = 0
         while True:
-            with _stopped(clock):
-                ticket = await self.service.turn(errand.model, meter)
-            await self._tell(meter)
-            if (refused := await self._reserve(errand, meter, ticket)) is not None:
-                return refused
-            if ticket is None:
+            with _paused(clock):
+                permit = await self.service.acquire(call.model, meter)
+            await self._announce(meter)
+            granted = await self._reserve(call, meter, permit)
+            if isinstance(granted, Failure):
+                return granted
+            if permit is None:
                 meter.release()
                 return Failure(kind="spent", summary="the budget allows no further call to a model")
-            result = await self._ask(errand, meter, ticket)
+            result = await self._send(call, meter, permit, granted)
             if isinstance(result, Answer):
-                await self._tell(meter)
-                model, what = result.model or errand.model, doing(result)
-                await meter.used(self._use(model, result.usage, seconds=result.seconds, turn=turn, doing=what))
+                await self._announce(meter)
+                await meter.used(self._use(call, result, turn, call.doing or describe_calls(result)))
+                if call.maximum.output:
+                    self.lengths.saw(call.model, result.usage.output)
                 return result
-            shared = self.service.failed(ticket, result)
-            await self._note(errand, result, meter, transcript, turn=turn)
-            if not errand.may_repeat():
+            concerns_all = self.service.failed(permit, result)
+            await self._record_fault(call, result, meter, transcript, turn)
+            if not call.may_retry():
                 return result
-            if shared and self._waits(meter, result):
+            if concerns_all and CONDITIONS[result.kind] in meter.service.rules().waits_for:
                 continue
             tries += 1
-            if result.kind not in _AGAIN or tries >= self._patience.retries:
+            if result.kind not in _RETRIED or tries >= self.policy.retries:
                 return result
-            await _rest(backoff_s(tries, self._patience, self._chance), meter)
+            await _sleep(backoff_s(tries, self.policy, self.chance), meter)
 
-    def _errand(self, request: Request) -> Errand:
-        most = Usage(cache_write=estimated_tokens(request), output=request.max_tokens)
-        return Errand(request.model, most, lambda begun: self._model.ask(replace(request, begun=begun)))
+    async def _reserve(self, call: PaidCall, meter: Meter, permit: Permit | None) -> int | Failure:
+        """Reserve what the call may cost: the tokens that its answer may take.
 
-    async def _reserve(self, errand: Errand, meter: Meter, ticket: Ticket | None) -> Failure | None:
-        """What the call may cost at most is set aside before it is made. Without it nobody's turn is used."""
-        cost = dollars(errand.model, errand.most, self._prices)
+        That is what answers usually take at least, and all it asks for if the budget has room for it. Without a
+        reservation the permit is given back.
+        """
+        most = call.maximum
+        usual = most.model_copy(update={"output": self.lengths.usual(call.model, most.output)})
         reserved = False
         try:
-            refused = await meter.reserve(errand.model, Cost(calls=1, tokens=errand.most.total, dollars=cost))
-            reserved = refused is None
+            refused = await meter.reserve(call.model, self._cost(call.model, usual))
+            if refused is not None:
+                return refused
+            share = await meter.widen(self._cost(call.model, most)) if most.output > usual.output else 1.0
+            reserved = True
         finally:
-            if ticket is not None and not reserved:
-                self.service.dropped(ticket)
-        return refused
+            if permit is not None and not reserved:
+                self.service.cancelled(permit)
+        return usual.output + int(share * (most.output - usual.output))
 
-    async def _ask(self, errand: Errand, meter: Meter, ticket: Ticket) -> Answer | CallFault:
+    def _cost(self, model: str, usage: Usage) -> Cost:
+        return Cost(calls=1, tokens=usage.total, dollars=dollars(model, usage, self.prices))
+
+    async def _send(self, call: PaidCall, meter: Meter, permit: Permit, max_tokens: int) -> Answer | CallFault:
         try:
-            result = await errand.ask(lambda headroom: self.service.begun(ticket, headroom))
-        except BaseException:  # stopped under way: what was generated so far is paid for
-            self.service.dropped(ticket)
+            result = await call.send(lambda quotas: self.service.begun(permit, quotas), max_tokens)
+        except BaseException:  # interrupted: what was generated so far is charged
+            self.service.cancelled(permit)
             meter.release(lost=True)
             raise
         if isinstance(result, Answer):
-            self.service.answered(ticket, result)
+            self.service.answered(permit, result)
         return result
 
-    def _waits(self, meter: Meter, fault: CallFault) -> bool:
-        """Whether to wait with all others: a run that no model ever answered is told at once what is wrong."""
-        return meter.waits_for(_CONDITIONS.get(fault.kind, "down"))
-
-    def _instead_of(self, gone: str) -> str:
-        self._gone.add(gone)
-        return self.stand_in(gone)
-
-    async def _note(self, errand: Errand, fault: CallFault, meter: Meter, transcript: Transcript, *, turn: int) -> None:
+    async def _record_fault(
+        self, call: PaidCall, fault: CallFault, meter: Meter, transcript: Transcript, turn: int
+    ) -> None:
         transcript.write("fault", kind=fault.kind, message=fault.message, request_id=fault.request_id, turn=turn)
-        await self._tell(meter)
+        await self._announce(meter)
         if fault.usage is not None:
-            lost = "an answer that broke off"
-            await meter.used(self._use(errand.model, fault.usage, seconds=fault.seconds, turn=turn, doing=lost))
+            await meter.used(self._use(call, fault, turn, "an answer that broke off"))
         else:
             meter.release()
 
-    async def _tell(self, meter: Meter) -> None:
-        for news in self.service.news():
-            await meter.noticed(news)
+    async def _announce(self, meter: Meter) -> None:
+        for notice in self.service.take_notices():
+            await meter.service.report(notice)
 
-    def _use(self, model: str, usage: Usage, *, seconds: float, turn: int, doing: str) -> ModelUse:
-        cost = dollars(model, usage, self._prices)
-        return ModelUse(model=model, usage=usage, dollars=cost, seconds=seconds, turn=turn, doing=doing)
+    def _use(self, call: PaidCall, result: Answer | CallFault, turn: int, doing: str) -> ModelUse:
+        model = (result.model if isinstance(result, Answer) else "") or call.model
+        usage = result.usage or Usage()
+        cost = dollars(model, usage, self.prices)
+        said = one_line(result.said)[:_SAID] if isinstance(result, Answer) else ""
+        return ModelUse(model, usage, cost, result.seconds, turn, doing, said)
 
 
 def as_failure(fault: CallFault, model: str) -> Failure:
-    """What a call that stays without an answer means for whoever made it."""
+    """What a call without an answer means for the attempt or the planner call that made it."""
     evidence = f"model {model}" + (f", request {fault.request_id}" if fault.request_id else "")
     return Failure(kind=_KINDS[fault.kind], summary=fault.message, evidence=evidence, status=fault.status)
 
 
-def _begin_anew(request: Request, other: str) -> Failure:
-    summary = f"the model {request.model} is gone; the next attempt begins with {other}"
-    return Failure(kind="transient", summary=summary, status=404)
+def backoff_s(failures: int, policy: RetryPolicy, chance: Random) -> float:
+    """Full jitter: anything up to the bound, so that calls that failed together don't return together."""
+    bound = min(policy.backoff_cap_s, policy.backoff_first_s * 2.0 ** min(failures - 1, 32))
+    return chance.uniform(0, bound)
 
 
-async def _rest(seconds: float, meter: Meter) -> None:
-    """Wait before the next try. Raises `Drained` where that is long and nobody wants it waited for."""
+async def _sleep(seconds: float, meter: Meter) -> None:
+    """Wait before the next try. Raises `DrainingError` if the run is draining and the wait is long."""
     until = anyio.current_time() + seconds
-    while (left := until - anyio.current_time()) > 0:
-        if left > LAST_WAIT_S and not meter.may_wait():
-            raise Drained
-        await anyio.sleep(min(left, SLICE_S))
+    while (remaining := until - anyio.current_time()) > 0:
+        if remaining > LAST_WAIT_S and meter.service.rules().draining:
+            raise DrainingError
+        await anyio.sleep(min(remaining, SLICE_S))
 
 
 @contextmanager
-def _stopped(clock: anyio.CancelScope | None) -> Iterator[None]:
-    """The time inside does not count for `clock`."""
+def _paused(clock: Clock) -> Iterator[None]:
+    """The time inside does not count on `clock`."""
     if clock is None:
         yield
         return
-    left = clock.deadline - anyio.current_time()
+    remaining = clock.deadline - anyio.current_time()
     clock.deadline = math.inf
     try:
         yield
     finally:
-        clock.deadline = anyio.current_time() + left
+        clock.deadline = anyio.current_time() + remaining
 
 
-_HINTS = ("path", "command", "pattern", "text")
-_SHOWN = 60  # characters of what a call is about
+_SUBJECTS = ("path", "command", "pattern", "text")
+_SHOWN = 60  # characters of a call's subject
 
 
-def doing(answer: Answer) -> str:
-    """What an answer asks for, in a few words: `bash pytest -q tests, report`."""
-    calls = [f"{call.name} {_hint(call.input)}".rstrip() for call in answer.calls]
+def describe_calls(answer: Answer) -> str:
+    """The tool calls of an answer in a few words: `bash pytest -q tests, report`."""
+    calls = [f"{call.name} {_subject(call.input)}".rstrip() for call in answer.calls]
     return ", ".join(calls[:4]) + (", …" if len(calls) > 4 else "") or "text"  # noqa: PLR2004 - a line's worth
 
 
-def _hint(arguments: Mapping[str, object]) -> str:
-    """What a call is about: the path it names, else its command. The editor's command is a word of its own."""
-    hints = (str(arguments[name]) for name in _HINTS if isinstance(arguments.get(name), str))
-    return " ".join(next(hints, "").split())[:_SHOWN]
+def _subject(arguments: Mapping[str, object]) -> str:
+    """The path a call names, else its command: the editor's `command` is only a verb."""
+    texts = (str(arguments[name]) for name in _SUBJECTS if isinstance(arguments.get(name), str))
+    return " ".join(next(texts, "").split())[:_SHOWN]

@@ -1,13 +1,13 @@
-"""From what a server said to what we do about it: pure tables, tried without a server."""
+"""Classifies what a server answered. Pure tables, tested without a server."""
 
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from agents.models.answer import CallFault, Counted, FaultKind, Headroom, Room
+from agents.models.answer import CallFault, FaultKind, Quota, QuotaKind, Quotas
 
-_SAID = 600  # characters of a server's message that are kept
+_LONGEST = 600  # characters of a server's message that are kept
 
 _TYPES: dict[str, FaultKind] = {
     "rate_limit_error": "limit",
@@ -23,75 +23,77 @@ _TYPES: dict[str, FaultKind] = {
     "request_too_large": "too_long",
 }
 _STATUSES: dict[int, FaultKind] = {401: "refused", 402: "refused", 403: "refused", 404: "gone", 429: "limit"}
-_PASSING = frozenset({200, 408, 409, 425})
-_SPENT = ("spend_limit", "credit", "billing")  # no wait mends these
+_OUTAGE_STATUSES = frozenset({200, 408, 409, 425})
+_FIRST_ERROR, _TOO_LARGE, _FIRST_SERVER_ERROR = 400, 413, 500
+_SPENT = ("spend_limit", "credit", "billing")  # waiting does not help
+_OF_CONVERSATION = ("messages.", "messages:", "in `thinking` block", "bound to a different conversation")
+"""What a refusal names that is a matter of one conversation: its messages."""
 _TOO_LONG = ("prompt is too long", "too many tokens", "exceed context limit", "context window")
-_PASSES: frozenset[FaultKind] = frozenset({"limit", "outage"})
-_COUNTED: dict[Counted, str] = {"requests": "requests", "input": "input-tokens", "output": "output-tokens"}
+_TRANSIENT: frozenset[FaultKind] = frozenset({"limit", "outage"})
+_QUOTAS: dict[QuotaKind, str] = {"requests": "requests", "input": "input-tokens", "output": "output-tokens"}
 
 
-def from_error(
-    status: int,
-    *,
-    type_: str | None,
-    code: str | None,
-    message: str,
-    headers: Mapping[str, str],
-    now: datetime,
-) -> CallFault:
-    """The fault behind an error answer, or behind an error event in a stream (whose status is 200)."""
+def fault_of(status: int, document: object, headers: Mapping[str, str], *, default: str, now: datetime) -> CallFault:
+    """The fault that an error response names, or an error event in a stream (whose status is 200)."""
+    error = _object(_object(document).get("error"))
+    type_, code = _text(error.get("type")), _text(_object(error.get("details")).get("error_code"))
+    message = _text(error.get("message")) or default
+    title = f"HTTP {status} {type_}".rstrip() if status >= _FIRST_ERROR else (type_ or "error in the stream")
     kind = _kind(status, type_, message)
-    if kind in _PASSES and any(word in (code or "") for word in _SPENT):
+    if kind in _TRANSIENT and any(word in code for word in _SPENT):
         kind = "refused"
-    if kind in _PASSES and headers.get("x-should-retry", "").lower() == "false":
+    if kind in _TRANSIENT and headers.get("x-should-retry", "").lower() == "false":
         kind = "other"
     return CallFault(
         kind=kind,
-        message=f"{_title(status, type_)}: {shortened(message)}",
+        message=f"{title}: {one_line(message)}",
         status=status,
-        retry_after_s=retry_after_s(headers, now=now) if kind in _PASSES else None,
-        headroom=headroom(headers),
+        retry_after_s=retry_after_s(headers, now=now) if kind in _TRANSIENT else None,
+        quotas=read_quotas(headers),
         request_id=headers.get("request-id"),
     )
 
 
-def _title(status: int, type_: str | None) -> str:
-    return f"HTTP {status} {type_ or ''}".rstrip() if status >= 400 else (type_ or "error in the stream")  # noqa: PLR2004 - HTTP
-
-
-def _kind(status: int, type_: str | None, message: str) -> FaultKind:
-    if status == 413 or (type_ == "invalid_request_error" and _is_too_long(message)):  # noqa: PLR2004 - HTTP's own
+def _kind(status: int, type_: str, message: str) -> FaultKind:
+    names_length = type_ == "invalid_request_error" and any(phrase in message.lower() for phrase in _TOO_LONG)
+    if status == _TOO_LARGE or names_length:
         return "too_long"
+    if type_ == "invalid_request_error" and any(phrase in message for phrase in _OF_CONVERSATION):
+        return "conversation"
     if type_ in _TYPES:
         return _TYPES[type_]
-    if status in _PASSING or status >= 500:  # noqa: PLR2004 - HTTP's own
+    if status in _OUTAGE_STATUSES or status >= _FIRST_SERVER_ERROR:
         return "outage"
     return _STATUSES.get(status, "configuration")
 
 
-def _is_too_long(message: str) -> bool:
-    return any(phrase in message.lower() for phrase in _TOO_LONG)
+def _object(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
 
 
-def headroom(headers: Mapping[str, str]) -> Headroom:
-    """What the rate-limit headers grant; a limit that is none is left out."""
-    found: dict[Counted, Room] = {}
-    for counted, name in _COUNTED.items():
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def read_quotas(headers: Mapping[str, str]) -> Quotas:
+    """What the rate-limit headers grant; a quota without numbers is left out."""
+    quotas: dict[QuotaKind, Quota] = {}
+    for kind, name in _QUOTAS.items():
         limit = _number(headers.get(f"anthropic-ratelimit-{name}-limit"))
-        left = _number(headers.get(f"anthropic-ratelimit-{name}-remaining"))
-        if limit and left is not None:
-            found[counted] = Room(limit, left)
-    return found
+        remaining = _number(headers.get(f"anthropic-ratelimit-{name}-remaining"))
+        if limit and remaining is not None:
+            quotas[kind] = Quota(limit, remaining)
+    return quotas
 
 
-def shortened(message: str) -> str:
-    """A server's words in one line of bounded length."""
+def one_line(message: str) -> str:
+    """A server's message as one line of bounded length."""
     text = " ".join(message.split())
-    return text if len(text) <= _SAID else f"{text[: _SAID - 1]}…"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
-    """The wait a server asks for, in seconds; None where it asks for none or for nonsense."""
+    """The wait a server asks for, in seconds; None if it names none that makes sense."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000

@@ -1,18 +1,19 @@
-"""What a call costs, from a dated table that settings can override. A model without a price costs None, never 0."""
+"""Prices and limits of models, from a dated table that settings can override. An unknown price is None, never 0."""
 
 import re
 import tomllib
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fleet.core.usage import Usage
+from fleet.core.base.usage import Usage
 
-_TABLE = Path(__file__).with_name("prices.toml")
+_FILE = Path(__file__).with_name("prices.toml")
 _DATED = re.compile(r"-\d{8}$")  # a snapshot costs what its model costs
 _MILLION = 1_000_000
+_HOUR_FACTOR = 2.0  # of the input price: what the cache costs for an hour
 
 
 class Price(BaseModel):
@@ -23,64 +24,78 @@ class Price(BaseModel):
     input: float = Field(ge=0)
     output: float = Field(ge=0)
     cache_write: float | None = Field(default=None, ge=0)
+    """Kept for five minutes."""
+    cache_write_1h: float | None = Field(default=None, ge=0)
+    """Kept for an hour. None: twice the price of any other input."""
     cache_read: float | None = Field(default=None, ge=0)
-    """Left out: what any other input costs."""
+    """None: the price of any other input."""
     long_prompt_tokens: int | None = Field(default=None, gt=0)
     """A prompt above this many tokens costs `long_prompt_factor` times as much, answer included."""
     long_prompt_factor: float = Field(default=1.0, ge=1)
 
 
 class ModelLimits(BaseModel):
-    """What a model takes."""
+    """What a model accepts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     context_tokens: int = Field(gt=0)
     """Prompt and answer together."""
+    output_tokens: int = Field(gt=0)
+    """Of one answer at most, thinking included."""
     cache_minimum_tokens: int = Field(ge=0)
     """A shorter prefix is not cached."""
 
 
-class PriceTable(BaseModel):
-    """The built-in prices and limits, and the day they were read."""
+class _Table(BaseModel):
+    """The built-in prices and limits."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    as_of: str
     models: dict[str, Price]
     limits: dict[str, ModelLimits]
 
 
-@lru_cache(maxsize=1)
-def built_in() -> PriceTable:
-    return PriceTable.model_validate(tomllib.loads(_TABLE.read_text(encoding="utf-8")))
+@cache
+def _built_in() -> _Table:
+    return _Table.model_validate(tomllib.loads(_FILE.read_text(encoding="utf-8")))
 
 
 def dollars(model: str, usage: Usage, overrides: Mapping[str, Price]) -> float | None:
-    """What `usage` costs on `model`, or None where nobody knows."""
-    price = _price(model, overrides)
+    """What `usage` costs on `model`; None if its price is unknown."""
+    price = price_of(model, overrides)
     if price is None:
         return None
-    prompt = usage.input + usage.cache_read + usage.cache_write
-    long = price.long_prompt_tokens is not None and prompt > price.long_prompt_tokens
+    long = price.long_prompt_tokens is not None and usage.prompt > price.long_prompt_tokens
     writing = price.input if price.cache_write is None else price.cache_write
+    writing_1h = _HOUR_FACTOR * price.input if price.cache_write_1h is None else price.cache_write_1h
     reading = price.input if price.cache_read is None else price.cache_read
-    prompt_price = usage.input * price.input + usage.cache_write * writing + usage.cache_read * reading
+    written = (usage.cache_write - usage.cache_write_1h) * writing + usage.cache_write_1h * writing_1h
+    prompt_price = usage.input * price.input + written + usage.cache_read * reading
     tokens = prompt_price + usage.output * price.output
     return tokens * (price.long_prompt_factor if long else 1.0) / _MILLION
 
 
+def told_limits(model: str, context_tokens: object, output_tokens: object) -> ModelLimits | None:
+    """The limits that a service tells, if they make sense; what it does not tell comes from the table."""
+    known = limits_of(model)
+    numbers = [number for number in (context_tokens, output_tokens) if number is not None]
+    if not numbers or not all(isinstance(number, int) and number > 0 for number in numbers):
+        return None
+    told = {"context_tokens": context_tokens, "output_tokens": output_tokens}
+    return known.model_copy(update={name: number for name, number in told.items() if number is not None})
+
+
 def limits_of(model: str) -> ModelLimits:
-    known = built_in().limits
-    return known.get(model) or known.get(_DATED.sub("", model)) or known["other"]
+    """From the table."""
+    limits = _built_in().limits
+    return limits.get(model) or limits.get(_DATED.sub("", model)) or limits["other"]
 
 
 def price_band(model: str, overrides: Mapping[str, Price]) -> int | None:
-    """Tokens of a prompt beyond which each costs more."""
-    price = _price(model, overrides)
+    """The length of a prompt, in tokens, above which every token costs more."""
+    price = price_of(model, overrides)
     return None if price is None or price.long_prompt_factor == 1 else price.long_prompt_tokens
 
 
-def _price(model: str, overrides: Mapping[str, Price]) -> Price | None:
-    known = {**built_in().models, **overrides}
-    return known.get(model) or known.get(_DATED.sub("", model))
+def price_of(model: str, overrides: Mapping[str, Price]) -> Price | None:
+    prices = {**_built_in().models, **overrides}
+    return prices.get(model) or prices.get(_DATED.sub("", model))

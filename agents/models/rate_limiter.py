@@ -1,7 +1,7 @@
-"""When calls to one family of models may be made: what its limits grant, learned from what the service says.
+"""The rate limiter of one family of models: when the next call may be made.
 
-Where responses name limits and what is left of them, that is followed. Where they don't, a rate is felt for: up a
-little while all goes well, down by a share at a limit. Pure: the time is handed in, and nobody waits here.
+It follows the quotas that responses name. If they name none, it learns a rate: additive increase while calls succeed,
+multiplicative decrease at a limit. Pure: the time is passed in, and nothing waits here.
 """
 
 import math
@@ -10,42 +10,43 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agents.models.answer import Counted, Headroom, Room
-from fleet.core.usage import Usage
+from agents.models.answer import Quota, QuotaKind, Quotas
+from fleet.core.base.usage import Usage
 
-FIRST = 8  # calls on their way before the first one has been let in
+FIRST = 8  # calls that may be pending before the first one has been admitted
 MINUTE = 60.0
 SHARE_KEPT = 0.85  # of the rate, at a limit that names no numbers
-REGAINED_S = 10.0  # how long it takes to be as fast as before
-RECENT_S = 5.0  # over which the rate is measured that met a limit
-AT_ONCE_S = 1.0  # limits met within this time are one
+REGAINED_S = 10.0  # until a reduced rate is back where it was
+RECENT_S = 5.0  # over which the rate that met a limit is measured
+SAME_LIMIT_S = 1.0  # limits met within this time count as one
 SLOWEST = 0.1  # calls a second
-LEARNING = 0.1  # how much one answer says about the size of the next
+LEARNING = 0.1  # weight of one answer in the expected size of the next
 WIDEST = 100_000
 
 _FAMILY = re.compile(r"claude-([a-z]+)")
 
 
 def family(model: str) -> str:
-    """The models that share their limits: `haiku`, `sonnet`, `opus`; a stranger is its own family."""
-    found = _FAMILY.match(model)
-    return found[1] if found else model
+    """The models that share their limits: `haiku`, `sonnet`, `opus`; an unknown model is its own family."""
+    match = _FAMILY.match(model)
+    return match[1] if match else model
 
 
 @dataclass(slots=True)
-class Ticket:
-    """One call on its way."""
+class Permit:
+    """The right to make one call, from the moment it is issued until the call has ended."""
 
     family: str
-    knock: bool = False
-    """Made to see whether the service answers again; the others wait for what it brings."""
-    at: float = 0.0
-    begun: bool = False
+    probe: bool = False
+    """Made while a circuit breaker is open; other callers wait for its result."""
+    issued_at: float = 0.0
+    admitted: bool = False
+    """Whether the service has begun to answer."""
 
 
 @dataclass(slots=True)
 class Bucket:
-    """One limit: refills evenly, and never holds more than was ever seen in it."""
+    """One quota: refills evenly up to the highest level ever seen."""
 
     limit: float
     level: float
@@ -63,12 +64,12 @@ class Bucket:
 
 
 @dataclass(slots=True)
-class Feeling:
-    """A rate without numbers to go by: additive increase, multiplicative decrease."""
+class LearnedRate:
+    """Calls a second, learned from successes and limits."""
 
     rate: float
     step: float
-    """Calls a second by which it grows each second."""
+    """By how much it grows each second."""
     next_at: float
     at: float
     slowed_at: float = -math.inf
@@ -79,106 +80,102 @@ class Feeling:
 
 
 @dataclass(slots=True)
-class Pace:
-    """One family's pace."""
+class RateLimiter:
+    """Records the calls of one family, and says when the next one may be made."""
 
     window: float = FIRST
-    """Calls that may be on their way before they are let in. Doubles while all are."""
-    knocking: int = 0
-    """Calls on their way that were not let in yet."""
+    """How many calls may be pending. Doubles while all are admitted."""
+    pending: int = 0
+    """Calls under way that have not been admitted yet."""
     unfinished: int = 0
     not_before: float = -math.inf
-    buckets: dict[Counted, Bucket] = field(default_factory=dict)
-    feeling: Feeling | None = None
-    limits_in_a_row: int = 0
-    waited_since: float | None = None
-    """Since when nobody was let in, where limits are why."""
-    _sizes: dict[Counted, float] = field(default_factory=lambda: {"requests": 1.0, "input": 0.0, "output": 0.0})
-    _lately: deque[float] = field(default_factory=deque)
+    buckets: dict[QuotaKind, Bucket] = field(default_factory=dict)
+    learned: LearnedRate | None = None
+    limited_since: float | None = None
+    """Since when limits have kept every call out."""
+    _sizes: dict[QuotaKind, float] = field(default_factory=lambda: {"requests": 1.0, "input": 0.0, "output": 0.0})
+    _admitted_at: deque[float] = field(default_factory=deque)
 
     def wait_s(self, now: float) -> float:
-        """Seconds until the next call may be made; infinite where another call must be heard of first."""
-        waits = [
-            self.not_before - now,
-            *(bucket.wait_s(self._sizes[what], now) for what, bucket in self.buckets.items()),
-        ]
-        if self.feeling is not None:
-            waits.append(self.feeling.next_at - now)
+        """Seconds until the next call may be made; infinite if a pending one has to be admitted first."""
+        waits = [self.not_before - now]
+        waits += (bucket.wait_s(self._sizes[kind], now) for kind, bucket in self.buckets.items())
+        if self.learned is not None:
+            waits.append(self.learned.next_at - now)
         wait = max(waits)
-        if wait <= 0 and self.knocking >= self.window:
+        if wait <= 0 and self.pending >= self.window:
             return math.inf
         return max(0.0, wait)
 
     def sent(self, now: float) -> None:
-        self.knocking += 1
+        self.pending += 1
         self.unfinished += 1
-        for what, bucket in self.buckets.items():
-            bucket.level -= self._sizes[what]
-        if self.feeling is not None:
-            self.feeling.grow(now)
-            self.feeling.next_at = max(now, self.feeling.next_at) + 1 / self.feeling.rate
+        for kind, bucket in self.buckets.items():
+            bucket.level -= self._sizes[kind]
+        if self.learned is not None:
+            self.learned.grow(now)
+            self.learned.next_at = max(now, self.learned.next_at) + 1 / self.learned.rate
 
-    def begun(self, headroom: Headroom, now: float) -> None:
-        """A call was let in."""
-        self.knocking -= 1
+    def admitted(self, quotas: Quotas, now: float) -> None:
+        """The service has begun to answer a call."""
+        self.pending -= 1
         self.window = min(self.window + 1, WIDEST)
-        self.limits_in_a_row, self.waited_since = 0, None
-        self._lately.append(now)
-        while self._lately[0] < now - RECENT_S:
-            self._lately.popleft()
-        self._heard(headroom, now)
+        self.limited_since = None
+        self._admitted_at.append(now)
+        self._forget_old(now)
+        self._update(quotas, now)
 
-    def turned_away(self) -> None:
-        """A call was not let in, for whatever reason."""
-        self.knocking -= 1
-
-    def ended(self, usage: Usage | None) -> None:
+    def ended(self, usage: Usage | None, *, admitted: bool) -> None:
         self.unfinished -= 1
+        self.pending -= not admitted
         if usage is not None:
-            said: Mapping[Counted, int] = {"input": usage.input + usage.cache_write, "output": usage.output}
-            for what, size in said.items():
-                before = self._sizes[what]
-                self._sizes[what] = before + LEARNING * (size - before) if before else float(size)
+            used: Mapping[QuotaKind, int] = {"input": usage.input + usage.cache_write, "output": usage.output}
+            for kind, size in used.items():
+                expected = self._sizes[kind]
+                self._sizes[kind] = expected + LEARNING * (size - expected) if expected else float(size)
 
-    def limited(self, headroom: Headroom, now: float) -> None:
+    def limited(self, quotas: Quotas, now: float) -> None:
         """A call met a limit."""
-        self.limits_in_a_row += 1
-        self.waited_since = now if self.waited_since is None else self.waited_since
-        self._heard(headroom, now)
-        if not headroom or all(granted.left >= 1 for granted in headroom.values()):
+        self.limited_since = now if self.limited_since is None else self.limited_since
+        self._update(quotas, now)
+        if not quotas or all(quota.remaining >= 1 for quota in quotas.values()):
             self._slow_down(now)
 
     def start_slowly(self) -> None:
-        """After nobody was let in: one call first, then twice as many each time."""
+        """After an outage: one call first, then twice as many each time."""
         self.window = 1
 
-    def headroom(self, now: float) -> dict[Counted, Room]:
-        """What is left, as far as we know."""
+    def quotas(self, now: float) -> dict[QuotaKind, Quota]:
+        """An estimate of what remains now."""
         for bucket in self.buckets.values():
             bucket.refill(now)
-        return {what: Room(bucket.limit, max(0.0, bucket.level)) for what, bucket in self.buckets.items()}
+        return {kind: Quota(bucket.limit, max(0.0, bucket.level)) for kind, bucket in self.buckets.items()}
 
-    def _heard(self, headroom: Headroom, now: float) -> None:
-        """What is left by the service's word, less what it has not seen yet."""
-        for what, granted in headroom.items():
-            unseen = self.unfinished if what == "output" else self.knocking
-            level = granted.left - unseen * self._sizes[what]
-            bucket = self.buckets.get(what)
-            if bucket is None or bucket.limit != granted.limit:
-                self.buckets[what] = Bucket(granted.limit, level, max(1.0, granted.left, granted.limit / MINUTE), now)
+    def _update(self, quotas: Quotas, now: float) -> None:
+        """Take over the service's figures, less the calls it has not counted yet."""
+        for kind, quota in quotas.items():
+            uncounted = self.unfinished if kind == "output" else self.pending
+            level = quota.remaining - uncounted * self._sizes[kind]
+            bucket = self.buckets.get(kind)
+            if bucket is None or bucket.limit != quota.limit:
+                self.buckets[kind] = Bucket(quota.limit, level, max(1.0, quota.remaining, quota.limit / MINUTE), now)
                 continue
-            bucket.level, bucket.at, bucket.most = level, now, max(bucket.most, granted.left)
+            bucket.level, bucket.at, bucket.most = level, now, max(bucket.most, quota.remaining)
 
     def _slow_down(self, now: float) -> None:
-        if self.feeling is None:
-            lately = [at for at in self._lately if at >= now - RECENT_S]
-            span = max(1.0, now - lately[0]) if lately else RECENT_S
-            met = max(SLOWEST, len(lately) / span)
-            self.feeling = Feeling(met, 0.0, now, now)
-        feeling = self.feeling
-        if now < feeling.slowed_at + AT_ONCE_S:  # those that were on their way together say nothing new
+        if self.learned is None:
+            self._forget_old(now)
+            recent = self._admitted_at
+            span = max(1.0, now - recent[0]) if recent else RECENT_S
+            self.learned = LearnedRate(max(SLOWEST, len(recent) / span), 0.0, now, now)
+        learned = self.learned
+        if now < learned.slowed_at + SAME_LIMIT_S:  # calls that were under way together say nothing new
             return
-        feeling.grow(now)
-        feeling.slowed_at, met = now, feeling.rate
-        feeling.rate = max(SLOWEST, met * SHARE_KEPT)
-        feeling.step = max(SLOWEST, met - feeling.rate) / REGAINED_S
+        learned.grow(now)
+        before, learned.slowed_at = learned.rate, now
+        learned.rate = max(SLOWEST, before * SHARE_KEPT)
+        learned.step = max(SLOWEST, before - learned.rate) / REGAINED_S
+
+    def _forget_old(self, now: float) -> None:
+        while self._admitted_at and self._admitted_at[0] < now - RECENT_S:
+            self._admitted_at.popleft()

@@ -1,244 +1,250 @@
-"""One service of models as all callers together know it: its limits, whether it answers, and whose turn it is.
+"""What all callers of one service share: rate limiters, circuit breakers and the order of calls.
 
-Nothing is called here. A caller asks for its turn, and tells what came of it; what people should know is kept as news.
+Nothing is called here. A caller acquires a permit and reports how the call ended; notices for people are collected.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
 import anyio
 
-from agents.models.answer import Answer, CallFault, Headroom
-from agents.models.door import SHARE, Condition, Door, Shut
-from agents.models.pace import Pace, Ticket, family
-from fleet.core.usage import Usage
-from fleet.ports import CallGauges, Drained, Granted, Meter, ServiceNews
+from agents.models.answer import Answer, CallFault, FaultKind, Quotas
+from agents.models.circuit_breaker import SHARE, CircuitBreaker, Condition, Trip
+from agents.models.rate_limiter import Permit, RateLimiter, family
+from fleet.core.base.usage import Usage
+from fleet.ports.agents import CallGauges, DrainingError, Meter, RemainingQuota, ServiceNotice
 
-SLICE_S = 1.0  # how long a waiting caller goes without asking whether it still may
-TICK_S = 0.001  # the shortest wait: less is lost in the digits of a clock
-LAST_WAIT_S = 2.0  # how long a call of a run that is drained may wait for its turn
-TOLD_S = 10.0  # a wait of this length is shown
-LOOK_S = 0.5  # until the first knock at a service that fails
-LEAST_S = 0.05  # a limit holds at least so long
-SPREAD = 0.25  # of a wait, by which it may be longer
+SLICE_S = 1.0  # how long a waiting caller sleeps before it asks again whether it still may wait
+TICK_S = 0.001  # the shortest wait: anything less is lost in the clock's precision
+LAST_WAIT_S = 2.0  # how long a call of a draining run may wait for its permit
+ANNOUNCED_S = 10.0  # a wait this long is announced
+FIRST_PROBE_S = 0.5  # from the trip to the first probe of a service that fails
+LEAST_S = 0.05  # a limit holds at least this long
+SPREAD = 0.25  # the share of a wait by which it may be longer
+FAILURES = 3  # calls in a row without the beginning of an answer that open the breaker
+CONDITIONS: dict[FaultKind, Condition] = {"limit": "limited", "outage": "down", "refused": "refused"}
+"""The condition of the service that a fault is a sign of; other faults concern one call."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
-    """The numbers that waits are made of."""
+class RetryPolicy:
+    """How often and how long a call is retried."""
 
-    longest_s: float
-    """A server may ask for a longer wait; we look again after this one."""
-    pause_s: float
-    """How long a limit holds that names no time; doubled while it is met again."""
-    faults: int = 3
-    """Calls in a row without a beginning of an answer, until nobody calls any more."""
+    retries: int
+    """Attempts of one call while other calls succeed."""
+    backoff_first_s: float
+    retry_after_cap_s: float
+    """The longest wait between two probes of the service, even if it asks for more."""
+    backoff_cap_s: float = 60.0
+    pause_s: float = 2.0
+    """The wait after a limit that names no time."""
 
 
 @dataclass(slots=True)
 class _Family:
-    """Who waits for one family of models."""
+    """One family of models, with the queue of its callers."""
 
-    pace: Pace
-    door: Door
-    turn: anyio.Lock = field(default_factory=anyio.Lock)
+    limiter: RateLimiter
+    breaker: CircuitBreaker
+    queue: anyio.Lock = field(default_factory=anyio.Lock)
 
 
 class Service:
     """The state of one base URL."""
 
-    def __init__(self, rhythm: Rhythm, chance: Random, now: Callable[[], float] = anyio.current_time) -> None:
-        self._rhythm = rhythm
+    def __init__(self, policy: RetryPolicy, chance: Random) -> None:
+        self._policy = policy
         self._chance = chance
-        self._now = now
-        self._door = Door(rhythm.longest_s)
+        self._breaker = CircuitBreaker("", policy.retry_after_cap_s)
         self._families: dict[str, _Family] = {}
-        self._news: list[ServiceNews] = []
-        self._stirred = anyio.Event()
-        self._words = 0
+        self._notices: list[ServiceNotice] = []
+        self._changed = anyio.Event()
+        self._human_answers = 0
         self._calls = self._answers = self._waiting = self._underway = 0
         self._faults: Counter[str] = Counter()
 
     # ---- waiting
 
-    async def turn(self, model: str, meter: Meter) -> Ticket | None:
-        """When it is this caller's turn; None once its meter allows no further call. First come, first served.
+    async def acquire(self, model: str, meter: Meter) -> Permit | None:
+        """A permit for one call, first come, first served; None once the meter allows no further call.
 
-        Raises `Drained` where the wait is long and its meter does not want it waited for.
+        Raises `DrainingError` if the run is draining and the wait would be long.
         """
-        mine, arrived = self._family(model), self._now()
+        group, arrived = self._family(model), anyio.current_time()
         self._waiting += 1
         try:
-            async with mine.turn:
+            async with group.queue:
                 while meter.may_call():
-                    wait = self._wait_s(mine, meter)
+                    wait = self._wait_s(group, meter)
                     if wait <= 0:
-                        return self._let_go(model, mine)
-                    if not meter.may_wait() and self._is_long(wait, arrived):
-                        raise Drained
-                    stirred = self._stirred
+                        return self._issue(model, group)
+                    if meter.service.rules().draining and self._is_long(wait, arrived):
+                        raise DrainingError
+                    changed = self._changed
                     with anyio.move_on_after(min(max(wait, TICK_S), SLICE_S)):
-                        await stirred.wait()
+                        await changed.wait()
         finally:
             self._waiting -= 1
         return None
 
-    def _wait_s(self, mine: _Family, meter: Meter) -> float:
-        """A door that is shut stops only those for whom waiting is worth it. A knock needs no room."""
-        now = self._now()
-        if meter.words() > self._words:  # a human says that it should go now
-            self._words = meter.words()
-            self._look_now(now)
-        doors = [door for door in (self._door, mine.door) if door.shut is not None]
-        waits = [door.wait_s(now) for door in doors if door.shut and meter.waits_for(door.shut.condition)]
-        return max(*waits, mine.pace.not_before - now) if waits else mine.pace.wait_s(now)
+    def _wait_s(self, group: _Family, meter: Meter) -> float:
+        """An open breaker stops only callers that may wait for it. A probe needs no quota."""
+        now, rules = anyio.current_time(), meter.service.rules()
+        if rules.human_answers > self._human_answers:  # a human asked for another try
+            self._human_answers = rules.human_answers
+            self._probe_now(now)
+        waits = [
+            breaker.wait_s(now)
+            for breaker in (self._breaker, group.breaker)
+            if breaker.trip is not None and breaker.trip.condition in rules.waits_for
+        ]
+        return max(*waits, group.limiter.not_before - now) if waits else group.limiter.wait_s(now)
 
     def _is_long(self, wait: float, arrived: float) -> bool:
-        """Whether who came at `arrived` waits longer than the last calls of a run that is drained may."""
-        now, until = self._now(), arrived + LAST_WAIT_S
+        """Whether a caller that came at `arrived` waits longer than a draining run allows."""
+        now, until = anyio.current_time(), arrived + LAST_WAIT_S
         return now >= until or (math.isfinite(wait) and now + wait > until)
 
-    def _look_now(self, now: float) -> None:
-        for door in (self._door, *(group.door for group in self._families.values())):
-            door.knock_at, door.asked_for = min(door.knock_at, now), True
+    def _probe_now(self, now: float) -> None:
+        for breaker in self._breakers():
+            breaker.probe_at, breaker.announce_probe = min(breaker.probe_at, now), True
 
-    def _let_go(self, model: str, mine: _Family) -> Ticket:
-        doors = [door for door in (self._door, mine.door) if door.shut is not None]
-        for door in doors:
-            door.knocking = True
-        mine.pace.sent(self._now())
+    def _issue(self, model: str, group: _Family) -> Permit:
+        open_breakers = [each for each in (self._breaker, group.breaker) if each.trip is not None]
+        for breaker in open_breakers:
+            breaker.probing = True
+        group.limiter.sent(anyio.current_time())
         self._calls += 1
         self._underway += 1
-        return Ticket(family(model), knock=bool(doors), at=self._now())
+        return Permit(family(model), probe=bool(open_breakers), issued_at=anyio.current_time())
 
-    # ---- what came of a call
+    # ---- how a call ended
 
-    def begun(self, ticket: Ticket, headroom: Headroom) -> None:
-        """An answer begins: whoever is behind the door answers."""
-        if ticket.begun:
+    def begun(self, permit: Permit, quotas: Quotas) -> None:
+        """An answer begins, so the service works again."""
+        if permit.admitted:
             return
-        ticket.begun = True
-        mine = self._families[ticket.family]
-        mine.pace.begun(headroom, self._now())
-        self._door.faults = 0
-        for scope, door in (("", self._door), (ticket.family, mine.door)):
-            if door.shut is not None and ticket.at >= door.shut.since:
-                self._open(scope, door)
-        self._stir()
+        permit.admitted = True
+        group = self._families[permit.family]
+        group.limiter.admitted(quotas, anyio.current_time())
+        self._breaker.failures = 0
+        for breaker in (self._breaker, group.breaker):
+            if breaker.trip is not None and permit.issued_at >= breaker.trip.since:
+                self._close(breaker)
+        self._notify()
 
-    def answered(self, ticket: Ticket, answer: Answer) -> None:
-        self.begun(ticket, {})
+    def answered(self, permit: Permit, answer: Answer) -> None:
+        self.begun(permit, {})
         self._answers += 1
-        self._over(ticket, answer.usage)
+        self._ended(permit, answer.usage)
 
-    def failed(self, ticket: Ticket, fault: CallFault) -> bool:
-        """Whether it is everybody's trouble: then the caller waits again, and no try of its own is used."""
+    def failed(self, permit: Permit, fault: CallFault) -> bool:
+        """Whether the fault concerns every caller: then this one waits again, and none of its retries is used."""
         self._faults[fault.kind] += 1
-        if fault.kind not in {"limit", "outage", "refused"}:  # it answers, if only that the request is none
-            self.begun(ticket, fault.headroom)
-        self._over(ticket, fault.usage)
+        if fault.kind not in CONDITIONS:  # the service works; only this request is at fault
+            self.begun(permit, fault.quotas)
+        self._ended(permit, fault.usage)
         match fault.kind:
             case "limit":
-                self._limited(ticket, fault)
+                self._on_limit(permit, fault)
             case "outage":
-                self._out(ticket, fault)
+                self._on_outage(permit, fault)
             case "refused":
-                self._close("", self._door, "refused", fault, self._rhythm.longest_s, knock=ticket.knock, tell=True)
+                self._trip(self._breaker, fault, self._policy.retry_after_cap_s, probe=permit.probe)
             case _:
                 pass
-        self._stir()
-        return fault.kind in {"limit", "refused"} or (fault.kind == "outage" and self._door.shut is not None)
+        self._notify()
+        return fault.kind in {"limit", "refused"} or (fault.kind == "outage" and self._breaker.trip is not None)
 
-    def dropped(self, ticket: Ticket) -> None:
-        """A call whose caller went away: nothing was learned from it."""
-        self._over(ticket, None)
-        self._stir()
+    def cancelled(self, permit: Permit) -> None:
+        """The caller went away, and nothing was learned from its call."""
+        self._ended(permit, None)
+        self._notify()
 
-    def _over(self, ticket: Ticket, usage: Usage | None) -> None:
-        mine = self._families[ticket.family]
+    def _ended(self, permit: Permit, usage: Usage | None) -> None:
+        group = self._families[permit.family]
         self._underway -= 1
-        if not ticket.begun:
-            mine.pace.turned_away()
-        mine.pace.ended(usage)
-        if ticket.knock:
-            self._door.knocking = mine.door.knocking = False
+        group.limiter.ended(usage, admitted=permit.admitted)
+        if permit.probe:
+            self._breaker.probing = group.breaker.probing = False
 
-    def _limited(self, ticket: Ticket, fault: CallFault) -> None:
-        mine, rhythm, now = self._families[ticket.family], self._rhythm, self._now()
-        pace, asked = mine.pace, fault.retry_after_s
-        pace.limited(fault.headroom, now)
-        lasts = now - (pace.waited_since or now)
-        least = SHARE * lasts + LEAST_S  # a server may say `retry-after: 0` for ever
-        hold = self._longer(max(least, asked if asked is not None else rhythm.pause_s * self._chance.uniform(0.5, 1)))
-        pace.not_before = max(pace.not_before, now + min(hold, rhythm.longest_s))
-        if self._door.shut is not None and ticket.knock:  # it answers, if only that it is too much
-            self._open("", self._door)
-        if mine.door.shut is not None or max(hold, lasts) > TOLD_S:
-            self._close(ticket.family, mine.door, "limited", fault, hold, knock=ticket.knock, tell=True)
+    def _on_limit(self, permit: Permit, fault: CallFault) -> None:
+        group, policy, now = self._families[permit.family], self._policy, anyio.current_time()
+        limiter, asked = group.limiter, fault.retry_after_s
+        limiter.limited(fault.quotas, now)
+        lasted = now - (limiter.limited_since or now)
+        least = SHARE * lasted + LEAST_S  # a server may say `retry-after: 0` for ever
+        hold = self._jittered(max(least, asked if asked is not None else policy.pause_s * self._chance.uniform(0.5, 1)))
+        limiter.not_before = max(limiter.not_before, now + min(hold, policy.retry_after_cap_s))
+        if self._breaker.trip is not None and permit.probe:  # it answers again, although with a limit
+            self._close(self._breaker)
+        if group.breaker.trip is not None or max(hold, lasted) > ANNOUNCED_S:
+            self._trip(group.breaker, fault, hold, probe=permit.probe)
 
-    def _out(self, ticket: Ticket, fault: CallFault) -> None:
-        door = self._door
-        door.faults += 1
-        wait = max(LOOK_S, min(fault.retry_after_s or 0.0, self._rhythm.longest_s))
-        if door.shut is not None:
-            self._close("", door, "down", fault, wait, knock=ticket.knock, tell=ticket.knock)
-        elif door.faults >= max(
-            self._rhythm.faults, sum(group.pace.knocking for group in self._families.values()) // 4
-        ):
-            self._close("", door, "down", fault, wait, knock=False, tell=False)  # told once a knock has failed, too
+    def _on_outage(self, permit: Permit, fault: CallFault) -> None:
+        breaker = self._breaker
+        breaker.failures += 1
+        wait = max(FIRST_PROBE_S, min(fault.retry_after_s or 0.0, self._policy.retry_after_cap_s))
+        pending = sum(group.limiter.pending for group in self._families.values())
+        if breaker.trip is not None:
+            self._trip(breaker, fault, wait, probe=permit.probe, announce=permit.probe)
+        elif breaker.failures >= max(FAILURES, pending // 4):  # announced once a probe has failed, too
+            self._trip(breaker, fault, wait, probe=False, announce=False)
 
-    def _close(
-        self, scope: str, door: Door, condition: Condition, fault: CallFault, wait_s: float, *, knock: bool, tell: bool
+    def _trip(
+        self, breaker: CircuitBreaker, fault: CallFault, wait_s: float, *, probe: bool, announce: bool = True
     ) -> None:
-        """Shut the door, or leave it shut: then only a knock's answer says something new."""
-        now = self._now()
-        if door.shut is None or door.shut.condition != condition:
-            door.close(Shut(condition, fault.message, now), self._longer(min(wait_s, door.longest_s)))
-        elif knock:
-            door.stay_shut(fault.message, now, self._longer(min(wait_s, door.longest_s)))
-        if tell and (not door.told or (knock and door.asked_for)):
-            door.told, door.asked_for = True, False
-            self._news.append(ServiceNews(scope, condition, fault.message, fault.status))
+        """Open the breaker, or leave it open: then only the result of a probe says something new."""
+        now, wait_s = anyio.current_time(), self._jittered(min(wait_s, breaker.max_wait_s))
+        condition = CONDITIONS[fault.kind]
+        if breaker.trip is None or breaker.trip.condition != condition:
+            breaker.open(Trip(condition, fault.message, now), wait_s)
+        elif probe:
+            breaker.stay_open(fault.message, now, wait_s)
+        if announce and (not breaker.announced or (probe and breaker.announce_probe)):
+            breaker.announced, breaker.announce_probe = True, False
+            self._notices.append(ServiceNotice(breaker.scope, condition, fault.message, fault.status))
 
-    def _open(self, scope: str, door: Door) -> None:
-        if door.told and door.shut is not None:
-            self._news.append(ServiceNews(scope, "up", door.shut.why))
-        door.open()
+    def _close(self, breaker: CircuitBreaker) -> None:
+        if breaker.announced and breaker.trip is not None:
+            self._notices.append(ServiceNotice(breaker.scope, "up", breaker.trip.why))
+        breaker.close()
         for group in self._families.values():
-            group.pace.start_slowly()
+            group.limiter.start_slowly()
 
-    def _longer(self, seconds: float) -> float:
-        """Never before the time that was asked for, and not all at once behind it."""
+    def _jittered(self, seconds: float) -> float:
+        """Never shorter than asked for, and spread out beyond it."""
         return seconds * (1 + SPREAD * self._chance.random())
 
     # ---- for others
 
-    def news(self) -> list[ServiceNews]:
-        """What a person should know and nobody was told yet."""
-        news, self._news = self._news, []
-        return news
+    def take_notices(self) -> list[ServiceNotice]:
+        """The notices for people since the last call."""
+        notices, self._notices = self._notices, []
+        return notices
 
     def gauges(self) -> CallGauges:
-        """How it is now, for whoever measures."""
-        now = self._now()
-        left = tuple(
-            Granted(name, what, granted.limit, granted.left)
+        now = anyio.current_time()
+        remaining = tuple(
+            RemainingQuota(name, kind, quota.limit, quota.remaining)
             for name, group in self._families.items()
-            for what, granted in group.pace.headroom(now).items()
+            for kind, quota in group.limiter.quotas(now).items()
         )
-        doors = {"": self._door, **{name: group.door for name, group in self._families.items()}}
-        shut = {scope: door.shut.condition for scope, door in doors.items() if door.shut is not None}
-        return CallGauges(self._calls, self._answers, dict(self._faults), self._underway, self._waiting, left, shut)
+        tripped = {breaker.scope: breaker.trip.condition for breaker in self._breakers() if breaker.trip}
+        faults = dict(self._faults)
+        return CallGauges(self._calls, self._answers, faults, self._underway, self._waiting, remaining, tripped)
+
+    def _breakers(self) -> list[CircuitBreaker]:
+        return [self._breaker, *(group.breaker for group in self._families.values())]
 
     def _family(self, model: str) -> _Family:
         name = family(model)
         if name not in self._families:
-            self._families[name] = _Family(Pace(), Door(self._rhythm.longest_s))
+            self._families[name] = _Family(RateLimiter(), CircuitBreaker(name, self._policy.retry_after_cap_s))
         return self._families[name]
 
-    def _stir(self) -> None:
-        self._stirred.set()
-        self._stirred = anyio.Event()
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()

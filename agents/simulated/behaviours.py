@@ -1,4 +1,4 @@
-"""What a simulated worker can be told to do: shapes only. How each is played is not known here."""
+"""What a simulated worker can do, as the script describes it. How it is played is not known here."""
 
 from typing import Annotated, Literal
 
@@ -7,24 +7,24 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 StopReason = Literal[
     "tool_use", "end_turn", "max_tokens", "refusal", "pause_turn", "model_context_window_exceeded", "out_of_the_blue"
 ]
-"""Why an answer ends; the last one is a reason that no client knows."""
+"""Why an answer ends; no client knows the last of these reasons."""
 
 
 class ScriptShape(BaseModel):
-    """A part of a script: frozen, and an unknown key is an error."""
+    """A part of a script. Unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Pace(ScriptShape):
-    """How long a turn takes. Jitter comes from the script's seed, so that the same script keeps the same time."""
+    """How long a turn takes. Jitter comes from the script's seed, so that a script always takes the same time."""
 
     think_s: float = Field(default=0.0, ge=0, le=3600)
     jitter: float = Field(default=0.0, ge=0, le=1, description="The share of think_s by which a turn may differ.")
 
 
-class Says(ScriptShape):
-    """What a worker reports at its end."""
+class ReportTexts(ScriptShape):
+    """The texts of a worker's report."""
 
     summary: str = ""
     result: dict[str, JsonValue] = {}
@@ -32,74 +32,76 @@ class Says(ScriptShape):
     discovered: tuple[str, ...] = ()
 
 
-class Reading(ScriptShape):
-    """What all workers may do first."""
+class WorkBehaviour(ScriptShape):
+    """What all workers can do first."""
 
     turns: int = Field(default=0, ge=0, le=100, description="Turns spent looking around before anything else.")
-    says: Says = Says()
+    says: ReportTexts = ReportTexts()
 
 
-class Solve(Reading):
-    """Write the files, run the acceptance commands, look at how they ended, report."""
+class WritingBehaviour(WorkBehaviour):
+    """What all workers that write files share."""
+
+    files: dict[str, str] = Field(min_length=1)
+    through: Literal["editor", "bash"] = "editor"
+
+
+class Solve(WritingBehaviour):
+    """Write the files, run the acceptance commands, check their exit codes, report."""
 
     do: Literal["solve"] = "solve"
-    files: dict[str, str] = Field(min_length=1)
-    through: Literal["editor", "bash"] = "editor"
 
 
-class Wrong(Reading):
-    """Write files that do not do it, and report done without noticing."""
+class Wrong(WritingBehaviour):
+    """Write files that don't reach the goal, and report done without noticing."""
 
     do: Literal["wrong"] = "wrong"
-    files: dict[str, str] = Field(min_length=1)
-    through: Literal["editor", "bash"] = "editor"
 
 
-class Stray(Reading):
-    """Solve it, and change files on the way that were not its to change."""
+class Stray(WritingBehaviour):
+    """Solve it, and change files out of bounds on the way."""
 
     do: Literal["stray"] = "stray"
     files: dict[str, str] = {}
     outside: dict[str, str] = Field(min_length=1)
-    through: Literal["editor", "bash"] = "editor"
 
 
-class Shell(Reading):
-    """Run any commands, then report done whatever they said."""
+class Shell(WorkBehaviour):
+    """Run any commands, then report done regardless of their results."""
 
     do: Literal["shell"] = "shell"
     commands: tuple[str, ...] = Field(min_length=1)
 
 
-class Fetch(Reading):
-    """Fetch addresses into files, then report done, or failed with what a host said."""
+class Fetch(WorkBehaviour):
+    """Fetch addresses into files, then report done, or failed with the host's answer."""
 
     do: Literal["fetch"] = "fetch"
     files: dict[str, str] = Field(min_length=1)
     """The address of each file."""
 
 
-class Claim(Reading):
+class Claim(WorkBehaviour):
     """Report done without doing anything."""
 
     do: Literal["claim"] = "claim"
 
 
-class TooComplex(Reading):
-    """Give up: too large for one worker."""
+class TooComplex(WorkBehaviour):
+    """Give up, because the subtask is too large for one worker."""
 
     do: Literal["too_complex"] = "too_complex"
     message: str = "This is more than one worker can hold together; split it."
 
 
-class Ask(Reading):
-    """Stop for want of information."""
+class Ask(WorkBehaviour):
+    """Stop because information is missing."""
 
     do: Literal["ask"] = "ask"
     needs: tuple[str, ...] = Field(min_length=1)
 
 
-class Fail(Reading):
+class Fail(WorkBehaviour):
     """Report failure."""
 
     do: Literal["fail"] = "fail"
@@ -107,15 +109,15 @@ class Fail(Reading):
     message: str = "It did not work."
 
 
-class Troubled(ScriptShape):
-    """What goes wrong with the call itself: `times` times at turn `turn`, then the worker goes on as `then`."""
+class FaultBehaviour(ScriptShape):
+    """A fault of the call itself: it strikes `times` times at turn `turn`, then the worker continues with `then`."""
 
     times: int = Field(default=1, ge=1)
     turn: int = Field(default=0, ge=0)
     then: "Behaviour | None" = None
 
 
-class Http(Troubled):
+class Http(FaultBehaviour):
     """An error of the service."""
 
     do: Literal["http"] = "http"
@@ -123,19 +125,19 @@ class Http(Troubled):
     retry_after: float | None = Field(default=None, ge=0)
     message: str = "Overloaded"
     headers: dict[str, str] = {}
-    """More headers; they count before `retry_after`."""
+    """More headers; they override `retry_after`."""
     body: str | None = None
-    """What stands there instead of an error in the service's shape: a proxy's page, or nothing at all."""
+    """The body instead of an error in the service's format: a proxy's page, or nothing at all."""
 
 
-class BreakStream(Troubled):
+class BreakStream(FaultBehaviour):
     """The stream ends in the middle: cleanly, by a reset, or with an error event."""
 
     do: Literal["break_stream"] = "break_stream"
     how: Literal["end", "reset", "error"] = "reset"
 
 
-class Hang(Troubled):
+class Hang(FaultBehaviour):
     """The request stays open for `seconds`: without a byte, or with pings only. Then the answer comes."""
 
     do: Literal["hang"] = "hang"
@@ -143,14 +145,14 @@ class Hang(Troubled):
     pings: bool = False
 
 
-class Malformed(Troubled):
-    """A tool call that is none: broken JSON, an input against the schema, or a tool that does not exist."""
+class Malformed(FaultBehaviour):
+    """An invalid tool call: broken JSON, an input that violates the schema, or an unknown tool."""
 
     do: Literal["malformed"] = "malformed"
     how: Literal["json", "schema", "tool"] = "json"
 
 
-class Mute(Troubled):
+class Mute(FaultBehaviour):
     """A turn that calls no tool."""
 
     do: Literal["mute"] = "mute"
@@ -160,13 +162,13 @@ class Mute(Troubled):
 
 
 class Until(ScriptShape):
-    """`meanwhile`, until an attempt differs in the way that is named; then `then`. All that is given must be so."""
+    """`meanwhile`, until an attempt meets all the conditions that are set; then `then`."""
 
     do: Literal["until"] = "until"
     guided: str | None = None
-    """The attempt's guidance holds this text."""
+    """The attempt's guidance contains this text."""
     model: str | None = None
-    """The attempt's model fits this pattern."""
+    """The attempt's model matches this pattern."""
     attempt: int | None = Field(default=None, ge=1)
     """The attempt has this number, or a higher one."""
     meanwhile: "Behaviour"
@@ -174,8 +176,8 @@ class Until(ScriptShape):
 
 
 Work = Solve | Wrong | Stray | Shell | Fetch | Claim | TooComplex | Ask | Fail
-Trouble = Http | BreakStream | Hang | Malformed | Mute
-Behaviour = Annotated[Work | Trouble | Until, Field(discriminator="do")]
+Fault = Http | BreakStream | Hang | Malformed | Mute
+Behaviour = Annotated[Work | Fault | Until, Field(discriminator="do")]
 
-for _shape in (Until, Troubled, Http, BreakStream, Hang, Malformed, Mute):
+for _shape in (Until, FaultBehaviour, Http, BreakStream, Hang, Malformed, Mute):
     _shape.model_rebuild()

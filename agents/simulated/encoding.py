@@ -1,12 +1,13 @@
-"""An answer as the Messages API puts it: one JSON document, or the events of a stream. No server, no socket."""
+"""An answer in the format of the Messages API: one JSON document, or the events of a stream. Pure."""
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, assert_never
 
-from agents.simulated.cache import PromptTokens, tokens
-from agents.simulated.moves import Say, Text, ToolUse
+from agents.simulated.replies import Block, Redacted, Text, Thinking, ToolUse
+from agents.simulated.rules.cache import PromptTokens
+from agents.simulated.thought import Answer, written_of
 
 PIECE = 400  # characters of an answer one event carries
 
@@ -25,44 +26,47 @@ ERROR_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What an answer carries besides what is said."""
+    """The metadata of an answer."""
 
     id: str
     model: str
     prompt: PromptTokens
+    extra: dict[str, Any] = field(default_factory=dict)
+    """What the request asked to be told: diagnostics, and what was dropped of it."""
 
 
 def error_body(status: int, message: str, request_id: str | None = None) -> dict[str, Any]:
-    """An error in the service's shape."""
+    """An error in the service's format."""
     fallback = "api_error" if status >= 500 else "invalid_request_error"  # noqa: PLR2004 - where server errors begin
     error = {"type": ERROR_TYPES.get(status, fallback), "message": message}
     return {"type": "error", "error": error, "request_id": request_id}
 
 
-def message_body(say: Say, envelope: Envelope) -> dict[str, Any]:
+def message_body(answer: Answer, envelope: Envelope) -> dict[str, Any]:
     """The whole answer as one document."""
-    content: list[dict[str, Any]] = [
-        {"type": "text", "text": block.text}
-        if isinstance(block, Text)
-        else {"type": "tool_use", "id": block.id, "name": block.name, "input": block.input}
-        for block in say.blocks
-    ]
     body = _start(envelope)
-    usage = body["usage"] | {"output_tokens": spoken_tokens(say)}
-    return body | {"content": content, "stop_reason": say.stop_reason, "usage": usage}
+    content = [_full(block) for block in answer.message.blocks]
+    usage = usage_of(answer, envelope.prompt)
+    return body | {"content": content, "stop_reason": answer.message.stop_reason, "usage": usage}
 
 
-def events(say: Say, envelope: Envelope) -> Iterator[bytes]:
+def halves(body: dict[str, Any]) -> list[bytes]:
+    """A document in two pieces, so that it can break in the middle as a stream can."""
+    document = json.dumps(body).encode()
+    return [document[: len(document) // 2], document[len(document) // 2 :]]
+
+
+def events(answer: Answer, envelope: Envelope) -> Iterator[bytes]:
     """The answer as server-sent events, one at a time."""
     yield event("message_start", {"message": _start(envelope)})
     yield event("ping", {})
-    for index, block in enumerate(say.blocks):
-        yield event("content_block_start", {"index": index, "content_block": _empty(block)})
+    for index, block in enumerate(answer.message.blocks):
+        yield event("content_block_start", {"index": index, "content_block": _full(block) | _EMPTY[type(block)]})
         for delta in _deltas(block):
             yield event("content_block_delta", {"index": index, "delta": delta})
         yield event("content_block_stop", {"index": index})
-    ending = {"stop_reason": say.stop_reason, "stop_sequence": None}
-    yield event("message_delta", {"delta": ending, "usage": {"output_tokens": spoken_tokens(say)}})
+    ending = {"stop_reason": answer.message.stop_reason, "stop_sequence": None}
+    yield event("message_delta", {"delta": ending, "usage": _written(answer)})
     yield event("message_stop", {})
 
 
@@ -70,24 +74,28 @@ def event(name: str, data: dict[str, Any]) -> bytes:
     return f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n".encode()
 
 
-def spoken_tokens(say: Say) -> int:
-    return tokens(sum(len(_spoken(block)) for block in say.blocks))
+def usage_of(answer: Answer, prompt: PromptTokens) -> dict[str, Any]:
+    """What an answer used, as it is billed."""
+    return _read(prompt) | _written(answer)
 
 
-def _spoken(block: Text | ToolUse) -> str:
-    if isinstance(block, Text):
-        return block.text
-    return json.dumps(block.input, ensure_ascii=False) if block.broken is None else block.broken
+def _written(answer: Answer) -> dict[str, Any]:
+    details = {"thinking_tokens": answer.thinking_tokens}
+    return {"output_tokens": answer.output_tokens, "output_tokens_details": details}
 
 
-def _start(envelope: Envelope) -> dict[str, Any]:
-    prompt = envelope.prompt
-    usage = {
+def _read(prompt: PromptTokens) -> dict[str, Any]:
+    hour = prompt.cache_write_1h
+    return {
         "input_tokens": prompt.input,
         "cache_creation_input_tokens": prompt.cache_write,
         "cache_read_input_tokens": prompt.cache_read,
+        "cache_creation": {"ephemeral_5m_input_tokens": prompt.cache_write - hour, "ephemeral_1h_input_tokens": hour},
         "output_tokens": 1,
     }
+
+
+def _start(envelope: Envelope) -> dict[str, Any]:
     return {
         "id": envelope.id,
         "type": "message",
@@ -96,18 +104,49 @@ def _start(envelope: Envelope) -> dict[str, Any]:
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": usage,
+        "usage": _read(envelope.prompt),
+        **envelope.extra,
     }
 
 
-def _empty(block: Text | ToolUse) -> dict[str, Any]:
-    if isinstance(block, Text):
-        return {"type": "text", "text": ""}
-    return {"type": "tool_use", "id": block.id, "name": block.name, "input": {}}
+def _full(block: Block) -> dict[str, Any]:
+    match block:
+        case Text(text=text):
+            return {"type": "text", "text": text}
+        case Thinking(text=text, signature=signature):
+            return {"type": "thinking", "thinking": text, "signature": signature}
+        case Redacted(data=data):
+            return {"type": "redacted_thinking", "data": data}
+        case ToolUse():
+            return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.input}
+        case _:
+            assert_never(block)
 
 
-def _deltas(block: Text | ToolUse) -> Iterator[dict[str, str]]:
-    spoken = _spoken(block)
-    kind, field = ("text_delta", "text") if isinstance(block, Text) else ("input_json_delta", "partial_json")
-    for start in range(0, len(spoken), PIECE):
-        yield {"type": kind, field: spoken[start : start + PIECE]}
+_EMPTY: dict[type[Block], dict[str, Any]] = {
+    Text: {"text": ""},
+    ToolUse: {"input": {}},
+    Thinking: {"thinking": "", "signature": ""},
+    Redacted: {},
+}
+"""What of a block is streamed after its start."""
+
+
+def _deltas(block: Block) -> Iterator[dict[str, str]]:
+    match block:
+        case Redacted():
+            return
+        case Thinking(text=text, signature=signature):
+            yield from _pieces("thinking_delta", "thinking", text)
+            yield {"type": "signature_delta", "signature": signature}
+        case Text():
+            yield from _pieces("text_delta", "text", block.text)
+        case ToolUse():
+            yield from _pieces("input_json_delta", "partial_json", written_of(block))
+        case _:
+            assert_never(block)
+
+
+def _pieces(kind: str, name: str, text: str) -> Iterator[dict[str, str]]:
+    for start in range(0, len(text), PIECE):
+        yield {"type": kind, name: text[start : start + PIECE]}

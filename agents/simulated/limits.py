@@ -1,67 +1,106 @@
-"""The rate-limit headers, and when a request is one too many. A bucket that refills evenly; the clock is handed in."""
+"""When the simulated service refuses a call that is correct: rate limits and fault windows. The time is passed in."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from random import Random
 
-from agents.simulated.script import Limits
+from agents.simulated.script import FaultWindow, Limits
 
 MINUTE = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Spare:
-    """What is left, when that was."""
+class Bucket:
+    """One limit a minute, which refills evenly."""
 
-    requests: float
-    tokens: float
-    at: float
+    def __init__(self, limit: float, burst_s: float, now: float) -> None:
+        self.limit = limit
+        self.full = max(1.0, limit * burst_s / MINUTE)
+        self.level, self._at = self.full, now
+
+    def refill(self, now: float) -> None:
+        minutes, self._at = max(0.0, now - self._at) / MINUTE, now
+        self.level = min(self.full, self.level + minutes * self.limit)
+
+    def wait_s(self, need: float) -> float | None:
+        """The seconds until this much is there; None if it is."""
+        missing = min(need, self.full) - self.level
+        return missing * MINUTE / self.limit if missing > 0 else None
 
 
-class Gauge:
-    """How much of the limits is used."""
+class Limiter:
+    """The limits of one family of models: requests, and tokens in and out. `max_tokens` counts nothing."""
 
     def __init__(self, limits: Limits, now: float) -> None:
+        output = limits.output_tokens_per_minute or limits.tokens_per_minute
         self._limits = limits
-        self._most = Spare(self._full(limits.requests_per_minute), self._full(limits.tokens_per_minute), now)
-        self._spare = self._most
-
-    def _full(self, a_minute: int) -> float:
-        return max(1.0, a_minute * self._limits.burst_s / MINUTE)
+        self._requests = Bucket(limits.requests_per_minute, limits.burst_s, now)
+        self._input = Bucket(limits.tokens_per_minute, limits.burst_s, now)
+        self._output = Bucket(output, limits.burst_s, now)
 
     def admit(self, now: float, tokens: int) -> float | None:
-        """None where the request may pass; otherwise the seconds until one may."""
-        spare = self._refilled(now)
-        if spare.requests < 1:
-            self._spare = spare
-            return (1 - spare.requests) * MINUTE / self._limits.requests_per_minute
-        if spare.tokens < min(tokens, self._most.tokens):
-            self._spare = spare
-            return (tokens - spare.tokens) * MINUTE / self._limits.tokens_per_minute
-        self._spare = Spare(spare.requests - 1, max(0.0, spare.tokens - tokens), now)
-        return None
+        """None if the request is admitted; otherwise the seconds until one may be."""
+        for bucket in (self._requests, self._input, self._output):
+            bucket.refill(now)
+        needs = ((self._requests, 1.0), (self._input, float(tokens)), (self._output, 1.0))
+        wait = next((wait for bucket, need in needs if (wait := bucket.wait_s(need)) is not None), None)
+        if wait is None:
+            self._requests.level -= 1
+            self._input.level = max(0.0, self._input.level - tokens)
+        return wait
+
+    def answered(self, tokens: int) -> None:
+        """An answer of this length was begun."""
+        self._output.level = max(0.0, self._output.level - tokens)
 
     def headers(self, today: datetime) -> dict[str, str]:
-        """`anthropic-ratelimit-*` as it stands now."""
+        """The current `anthropic-ratelimit-*` headers."""
         if not self._limits.named:
             return {}
-        kinds = {
-            "requests": (self._limits.requests_per_minute, self._spare.requests),
-            "tokens": (self._limits.tokens_per_minute, self._spare.tokens),
-            "input-tokens": (self._limits.tokens_per_minute, self._spare.tokens),
-            "output-tokens": (self._limits.tokens_per_minute, self._spare.tokens),
-        }
-        said: dict[str, str] = {}
-        for kind, (limit, spare) in kinds.items():
-            full = today + timedelta(seconds=(limit - spare) * MINUTE / limit)
-            said[f"anthropic-ratelimit-{kind}-limit"] = str(limit)
-            said[f"anthropic-ratelimit-{kind}-remaining"] = str(int(spare))
-            said[f"anthropic-ratelimit-{kind}-reset"] = full.strftime("%Y-%m-%dT%H:%M:%SZ")
-        return said
+        buckets = {"requests": self._requests, "tokens": self._input, "input-tokens": self._input}
+        headers: dict[str, str] = {}
+        for kind, bucket in {**buckets, "output-tokens": self._output}.items():
+            full = today + timedelta(seconds=(bucket.limit - bucket.level) * MINUTE / bucket.limit)
+            headers[f"anthropic-ratelimit-{kind}-limit"] = str(int(bucket.limit))
+            headers[f"anthropic-ratelimit-{kind}-remaining"] = str(int(bucket.level))
+            headers[f"anthropic-ratelimit-{kind}-reset"] = full.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return headers
 
-    def _refilled(self, now: float) -> Spare:
-        passed = max(0.0, now - self._spare.at) / MINUTE
-        return Spare(
-            min(self._most.requests, self._spare.requests + passed * self._limits.requests_per_minute),
-            min(self._most.tokens, self._spare.tokens + passed * self._limits.tokens_per_minute),
-            now,
-        )
+
+class FamilyLimits:
+    """The limits of each family of models, which share them."""
+
+    def __init__(self, limits: Limits, now: Callable[[], float]) -> None:
+        self._limits, self._now = limits, now
+        self._families: dict[str, Limiter] = {}
+
+    def admit(self, line: str, tokens: int) -> float | None:
+        return self._of(line).admit(self._now(), tokens)
+
+    def answered(self, line: str, tokens: int) -> None:
+        self._of(line).answered(tokens)
+
+    def headers(self, line: str, today: datetime) -> dict[str, str]:
+        return self._of(line).headers(today)
+
+    def _of(self, line: str) -> Limiter:
+        if line not in self._families:
+            self._families[line] = Limiter(self._limits, self._now())
+        return self._families[line]
+
+
+class FaultSchedule:
+    """The fault windows of a script, counted from the first call: a share of the calls made within one fails."""
+
+    def __init__(self, windows: Sequence[FaultWindow], seed: int) -> None:
+        self._windows = windows
+        self._chance = Random(seed)  # noqa: S311 - faults need no secret
+        self._began: float | None = None
+
+    def fault_at(self, now: float) -> FaultWindow | None:
+        """The window whose fault hits a call made now, if one does."""
+        self._began = now if self._began is None else self._began
+        passed = now - self._began
+        for window in self._windows:
+            if window.from_s <= passed < window.to_s and self._chance.random() < window.share:
+                return window
+        return None

@@ -1,54 +1,85 @@
-"""The simulated model's HTTP server: requests in, answers out, troubles on the wire. What to say is the mind's.
+"""The simulated model's HTTP server: requests in, answers out, faults on the wire.
 
-Listens on loopback unless told otherwise, and labels every response: nobody shall take it for a real model.
+Listens on loopback by default, and labels every response, so that it can't be mistaken for a real model.
 """
 
 import errno
 import itertools
 import json
+import re
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 import anyio
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
-from agents.simulated.cache import PromptCache
-from agents.simulated.limits import Gauge
-from agents.simulated.mind import Mind
-from agents.simulated.moves import Cut, Refuse, Say, Stall
-from agents.simulated.request import Refused, Request, parse_request
-from agents.simulated.script import Script, parse_script, read_json
-from agents.simulated.weather import Weather
-from agents.simulated.wire import Envelope, error_body, event, events, message_body
-from fleet.ports import FleetError
+from agents.simulated.admission import Admitted, Rulebook
+from agents.simulated.behaviours import BreakStream, Hang, Http
+from agents.simulated.encoding import Envelope, error_body, event, events, halves, message_body, usage_of
+from agents.simulated.limits import FaultSchedule
+from agents.simulated.model import SimulatedModel
+from agents.simulated.replies import Turn
+from agents.simulated.request import read_request
+from agents.simulated.rules.catalogue import MODELS, dollars
+from agents.simulated.rules.refusal import RequestError
+from agents.simulated.script import Script
+from agents.simulated.thought import answer_with
+from fleet.errors import FleetError
 
 LARGEST_BODY = 32 * 1024 * 1024
 LABEL = {"x-simulated-model": "fleet"}
-PAUSES = 8  # of a streamed answer, at most: 1,000 streams must not wake up all the time
+PAUSES = 8  # of a streamed answer at most, so that 1,000 streams don't wake up all the time
 PING_S = 1.0
 BACKLOG = 2048
 STOP_S = 1.0
 
 
-class SimulatedModel:
+@web.middleware
+async def _refuse_pages(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse what a page in a browser sends: it has an origin, or comes by a name that leads here."""
+    if "Origin" in request.headers or not _is_address(request.headers.get("Host", "")):
+        body = error_body(403, "requests of pages are not answered: the Host must be an address or localhost")
+        return web.json_response(body, status=403, headers=LABEL)
+    return await handler(request)
+
+
+def _is_address(host: str) -> bool:
+    """Whether a Host header names no page: only an address, or this machine."""
+    with suppress(ValueError):
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or ip_address(name) is not None
+    return False
+
+
+class SimulatedService:
     """The handlers of one server."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, now: Callable[[], float] | None = None) -> None:
+        """`now` is the service's clock; by default the real one, as fast as the script says."""
+        clock = now or (lambda: time.monotonic() * script.clock_speed)
         self.script = script
-        self.mind = Mind(script)
-        self._cache = PromptCache(time.monotonic, script.cache_minimum_tokens)
-        self._gauge = Gauge(script.limits, time.monotonic())
-        self._weather = Weather(script.weather, script.seed)
+        self.model = SimulatedModel(script)
+        self.rules = Rulebook(script, clock)
+        self.broken: Counter[str] = Counter()
+        self._bill: defaultdict[str, float] = defaultdict(float)
+        self._faults = FaultSchedule(script.weather, script.seed)
         self._numbers = itertools.count(1)
 
     def app(self) -> web.Application:
-        app = web.Application(client_max_size=LARGEST_BODY)
+        app = web.Application(client_max_size=LARGEST_BODY, middlewares=[_refuse_pages])
         app.router.add_get("/healthz", self.healthz)
         app.router.add_get("/troubles", self.troubles)
+        app.router.add_get("/v1/models", self.models)
+        app.router.add_get("/v1/models/{model}", self.one_model)
         app.router.add_post("/v1/messages", self.messages)
+        app.router.add_post("/v1/messages/count_tokens", self.count_tokens)
         app.router.add_route("*", "/{path:.*}", self.unknown)
         return app
 
@@ -56,157 +87,191 @@ class SimulatedModel:
         return web.json_response({"status": "ok", "label": self.script.label, "simulated": True}, headers=LABEL)
 
     async def troubles(self, _: web.Request) -> web.Response:
-        return web.json_response({"struck": self.mind.struck()}, headers=LABEL)
+        """What a test wants to know: faults that were injected, rules that were broken, what all answers cost."""
+        told = {"struck": self.model.struck(), "broken": dict(self.broken), "dollars": dict(self._bill)}
+        return web.json_response(told, headers=LABEL)
 
-    async def unknown(self, asked: web.Request) -> web.Response:
-        return self._error(404, f"{asked.method} {asked.path}: a simulated model answers POST /v1/messages only")
+    async def unknown(self, received: web.Request) -> web.Response:
+        message = f"{received.method} {received.path}: a simulated model answers POST /v1/messages only"
+        return self._error(404, message)
 
-    async def messages(self, asked: web.Request) -> web.StreamResponse:
-        if problem := self._key_problem(asked):
-            return self._error(401, problem)
-        if spell := self._weather.strikes(time.monotonic()):
-            return self._error(spell.status, spell.message, retry_after=spell.retry_after)
+    async def models(self, _: web.Request) -> web.Response:
+        data = [self.rules.rules(model).info() for model in self._offered()]
+        first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
+        listed = {"data": data, "has_more": False, "first_id": first, "last_id": last}
+        return web.json_response(listed, headers=self._headers())
+
+    async def one_model(self, received: web.Request) -> web.Response:
         try:
-            request = parse_request(json.loads(await asked.read()))
+            info = self.rules.rules(received.match_info["model"]).info()
+        except RequestError as error:
+            return self._error(error.status, str(error))
+        return web.json_response(info, headers=self._headers())
+
+    def _offered(self) -> tuple[str, ...]:
+        return tuple(MODELS) if self.script.models is None else self.script.models
+
+    async def count_tokens(self, received: web.Request) -> web.Response:
+        try:
+            self._check_key(received.headers)
+            tokens = self.rules.count(_json(await received.read()))
+        except RequestError as error:
+            return self._error(error.status, str(error))
+        return web.json_response({"input_tokens": tokens}, headers=self._headers())
+
+    async def messages(self, received: web.Request) -> web.StreamResponse:
+        try:
+            self._refuse_before_reading(received.headers)
+            admitted = self.rules.admit(_json(await received.read()), received.headers)
         except web.HTTPRequestEntityTooLarge:
             return self._error(413, "Request exceeds the maximum size")
-        except (ValueError, RecursionError):
-            return self._error(400, "The request body is not valid JSON")
-        except Refused as refused:
-            return self._error(400, str(refused))
-        if self.script.models is not None and request.model not in self.script.models:
-            return self._error(404, f"model: {request.model}")
-        prompt = self._cache.count(request.model, request.blocks)
-        if (wait := self._gauge.admit(time.monotonic(), prompt.input + prompt.cache_write)) is not None:
-            return self._error(429, "This request would exceed your rate limit", retry_after=wait)
-        envelope = Envelope(f"msg_simulated_{next(self._numbers):06d}", request.model, prompt)
-        return await self._play(asked, request, envelope)
+        except RequestError as error:
+            if error.status == web.HTTPBadRequest.status_code:
+                self.broken[_rule(str(error))] += 1
+            return self._error(error.status, str(error), retry_after=error.retry_after, family=error.family)
+        request = read_request(admitted.body)
+        turn = self.model.turn(request)
+        if isinstance(turn.wire_fault, Http):
+            return self._http_fault(turn.wire_fault, admitted.rules.line)
+        think_s = self.model.think_s(request, turn)
+        return await self._answer(received, turn, admitted, think_s=think_s)
 
-    def _key_problem(self, asked: web.Request) -> str | None:
-        if self.script.api_key is None:
-            return None
-        bearer = asked.headers.get("authorization", "").removeprefix("Bearer ")
-        given = asked.headers.get("x-api-key") or bearer
-        return None if given == self.script.api_key else "invalid x-api-key"
+    def _refuse_before_reading(self, headers: Mapping[str, str]) -> None:
+        """Raises `RequestError` for a wrong key, and for a call that meets a fault window."""
+        self._check_key(headers)
+        if window := self._faults.fault_at(time.monotonic()):
+            raise RequestError(window.message, window.status, retry_after=window.retry_after)
 
-    async def _play(self, asked: web.Request, request: Request, envelope: Envelope) -> web.StreamResponse:
-        move = self.mind.move(request)
-        reply = move.reply
-        if isinstance(reply, Refuse):
-            return self._refusal(reply)
-        say = reply if isinstance(reply, Say) else reply.say
-        think_s = self.mind.think_s(request, move)
-        if request.stream:
-            return await self._stream(asked, reply, envelope, think_s)
-        await anyio.sleep(think_s + (reply.seconds if isinstance(reply, Stall) else 0))
-        envelope.prompt.begun()
-        body = json.dumps(message_body(say, envelope)).encode()
-        if isinstance(reply, Cut):
-            return await self._cut_short(asked, body)
-        return web.Response(body=body, content_type="application/json", headers=self._headers())
+    def _check_key(self, headers: Mapping[str, str]) -> None:
+        key = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+        if self.script.api_key is not None and key != self.script.api_key:
+            raise RequestError("invalid x-api-key", 401)
 
-    async def _stream(
-        self, asked: web.Request, reply: Say | Cut | Stall, envelope: Envelope, think_s: float
+    def _envelope(self, admitted: Admitted) -> Envelope:
+        extra: dict[str, object] = {}
+        if admitted.diagnostics is not None:
+            extra["diagnostics"] = admitted.diagnostics
+        if admitted.transformations is not None:
+            extra["input_transformations"] = admitted.transformations
+        return Envelope(f"msg_simulated_{next(self._numbers):06d}", admitted.rules.id, admitted.prompt, extra)
+
+    async def _answer(
+        self, received: web.Request, turn: Turn, admitted: Admitted, *, think_s: float
     ) -> web.StreamResponse:
-        response = web.StreamResponse(headers={**self._headers(), "cache-control": "no-cache"})
-        response.content_type = "text/event-stream"
-        say = reply if isinstance(reply, Say) else reply.say
+        """The answer as a stream of events or as one document."""
+        streamed, envelope, rules = admitted.body.stream, self._envelope(admitted), admitted.rules
+        answer = answer_with(turn.message, admitted, self.script.thinking_tokens)
+        kind = "text/event-stream" if streamed else "application/json"
+        headers = self._headers(rules.line)
+        response = web.StreamResponse(headers={**headers, "cache-control": "no-cache", "content-type": kind})
+        frames = list(events(answer, envelope)) if streamed else halves(message_body(answer, envelope))
+
+        def begun() -> None:
+            envelope.prompt.begun()
+            self.rules.fingerprints.remember(envelope.id, rules.id, admitted.pieces, envelope.prompt.total)
+
         try:
-            if isinstance(reply, Stall):
-                await _stall(asked, response, reply)
+            if isinstance(turn.wire_fault, Hang):
+                await _hang(received, response, turn.wire_fault, streamed=streamed)
             if not response.prepared:
-                await response.prepare(asked)
-            frames = list(events(say, envelope))
-            if isinstance(reply, Cut):
-                envelope.prompt.begun()
-                return await _cut_stream(asked, response, frames, reply, think_s)
-            every = max(1, -(-len(frames) // PAUSES))
-            for group in range(0, len(frames), every):
-                await anyio.sleep(think_s * min(every, len(frames) - group) / len(frames))
-                await response.write(b"".join(frames[group : group + every]))
-                envelope.prompt.begun()
+                await response.prepare(received)
+            if isinstance(turn.wire_fault, BreakStream):
+                begun()
+                await _break(received, response, frames[: len(frames) // 2 + streamed], turn.wire_fault, think_s)
+                return response
+            self.rules.limits.answered(rules.line, answer.output_tokens)
+            self._bill[rules.id] += dollars(rules, usage_of(answer, envelope.prompt))
+            group_size = max(1, -(-len(frames) // PAUSES))
+            for start in range(0, len(frames), group_size):
+                group = frames[start : start + group_size]
+                await anyio.sleep(think_s * len(group) / len(frames))
+                await response.write(b"".join(group))
+                begun()
             await response.write_eof()
-        except ConnectionError:  # the client hung up: there is nobody left to tell
-            return response
+        except ConnectionError:
+            pass  # the client hung up
         return response
 
-    async def _cut_short(self, asked: web.Request, body: bytes) -> web.StreamResponse:
-        response = web.StreamResponse(headers={**self._headers(), "content-length": str(len(body))})
-        response.content_type = "application/json"
-        await response.prepare(asked)
-        await response.write(body[: len(body) // 2])
-        _abort(asked)
+    def _http_fault(self, fault: Http, family: str) -> web.Response:
+        if fault.body is not None:
+            headers = {**self._headers(family), "content-type": "text/html"}
+            return web.Response(body=fault.body.encode(), status=fault.status, headers=headers)
+        response = self._error(fault.status, fault.message, retry_after=fault.retry_after, family=family)
+        response.headers.update(fault.headers)
         return response
 
-    def _refusal(self, reply: Refuse) -> web.Response:
-        if reply.body is not None:
-            return web.Response(
-                body=reply.body.encode(), status=reply.status, headers=self._headers(), content_type="text/html"
-            )
-        response = self._error(reply.status, reply.message, retry_after=reply.retry_after)
-        response.headers.update(reply.headers)
-        return response
-
-    def _error(self, status: int, message: str, *, retry_after: float | None = None) -> web.Response:
-        headers = self._headers()
+    def _error(self, status: int, message: str, *, retry_after: float | None = None, family: str = "") -> web.Response:
+        headers = self._headers(family)
         if retry_after is not None:
             headers["retry-after"] = f"{retry_after:g}"
-        body = error_body(status, message, headers["request-id"])
-        return web.json_response(body, status=status, headers=headers)
+        return web.json_response(error_body(status, message, headers["request-id"]), status=status, headers=headers)
 
-    def _headers(self) -> dict[str, str]:
+    def _headers(self, family: str = "") -> dict[str, str]:
+        """Those of every response, and the limits of a family of models."""
         number = {"request-id": f"req_simulated_{next(self._numbers):06d}"}
-        return LABEL | number | self._gauge.headers(datetime.now(UTC))
+        return LABEL | number | (self.rules.limits.headers(family, datetime.now(UTC)) if family else {})
 
 
-async def _stall(asked: web.Request, response: web.StreamResponse, stall: Stall) -> None:
-    """Say nothing for a while; with pings, say that."""
-    if not stall.pings:
-        await anyio.sleep(stall.seconds)
+def _rule(message: str) -> str:
+    """A message without the numbers that differ from request to request."""
+    return re.sub(r"\d+", "N", message)[:200]
+
+
+def _json(data: bytes) -> object:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise RequestError("The request body is not valid JSON") from None
+
+
+async def _hang(received: web.Request, response: web.StreamResponse, fault: Hang, *, streamed: bool) -> None:
+    """Delay the answer, in silence or with pings."""
+    if not (fault.pings and streamed):
+        await anyio.sleep(fault.seconds)
         return
-    await response.prepare(asked)
-    left = stall.seconds
-    while left > 0:
+    await response.prepare(received)
+    seconds = fault.seconds
+    while seconds > 0:
         await response.write(event("ping", {}))
-        await anyio.sleep(min(PING_S, left))
-        left -= PING_S
+        await anyio.sleep(min(PING_S, seconds))
+        seconds -= PING_S
 
 
-async def _cut_stream(
-    asked: web.Request, response: web.StreamResponse, frames: list[bytes], cut: Cut, think_s: float
-) -> web.StreamResponse:
-    """Half of the answer, then an end of one of three kinds."""
-    before_the_end = frames[: len(frames) // 2 + 1]
-    await response.write(b"".join(before_the_end[:1]))
+async def _break(
+    received: web.Request, response: web.StreamResponse, frames: list[bytes], fault: BreakStream, think_s: float
+) -> None:
+    """These frames of the answer, then one of three kinds of end."""
+    await response.write(frames[0])
     await anyio.sleep(think_s / 2)
-    await response.write(b"".join(before_the_end[1:]))
-    if cut.how == "reset":
-        _abort(asked)
-        return response
-    if cut.how == "error":
-        error = error_body(529, "Overloaded")["error"]
-        await response.write(event("error", {"error": error}))
+    await response.write(b"".join(frames[1:]))
+    if fault.how == "reset" or response.content_type != "text/event-stream":
+        if received.transport is not None:
+            received.transport.abort()
+        return
+    if fault.how == "error":
+        await response.write(event("error", {"error": error_body(529, "Overloaded")["error"]}))
     await response.write_eof()
-    return response
 
 
-def _abort(asked: web.Request) -> None:
-    if asked.transport is not None:
-        asked.transport.abort()
-
-
-async def serve(script: Script, host: str = "127.0.0.1", port: int = 0, *, on_ready: Callable[[str], None]) -> None:
-    """Serve until cancelled. `on_ready` is told the base URL. Raises `FleetError` where it can't listen."""
-    runner = web.AppRunner(
-        SimulatedModel(script).app(), access_log=None, handler_cancellation=True, shutdown_timeout=STOP_S
-    )
+async def serve(
+    script: Script,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    on_ready: Callable[[str], None],
+    service: SimulatedService | None = None,
+) -> None:
+    """Serve until cancelled. `on_ready` gets the base URL. Raises `FleetError` if it can't listen."""
+    app = (service or SimulatedService(script)).app()
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=STOP_S)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port, backlog=BACKLOG)
         try:
-            await site.start()
+            await web.TCPSite(runner, host, port, backlog=BACKLOG).start()
         except OSError as error:
-            raise FleetError(f"cannot listen on {host}:{port}: {_reason(error)}") from None
+            in_use = "something else listens there; choose another --port, or 0 for any"
+            reason = in_use if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+            raise FleetError(f"cannot listen on {host}:{port}: {reason}") from None
         address = runner.addresses[0]
         name = f"[{address[0]}]" if ":" in address[0] else address[0]
         on_ready(f"http://{name}:{address[1]}")
@@ -216,36 +281,20 @@ async def serve(script: Script, host: str = "127.0.0.1", port: int = 0, *, on_re
             await runner.cleanup()
 
 
-def _reason(error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return "something else listens there; choose another --port, or 0 for any"
-    return error.strerror or str(error)
+def run_simulation(script: Script, host: str, port: int, announce: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT; `announce` gets the URL. Raises `FleetError` if it can't listen."""
 
-
-def run_simulation(
-    script_path: Path,
-    host: str,
-    port: int,
-    announce: Callable[[str], None],
-    *,
-    read: Callable[[Path], object] = read_json,
-) -> None:
-    """Serve a script file until SIGTERM or SIGINT. `read` gets the data out of it: JSON by default."""
-    script = parse_script(read(script_path), source=str(script_path))
+    async def serve_and_announce() -> None:
+        await serve(script, host, port, on_ready=announce)
 
     async def run() -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_cancel_on_signal, signals, tasks.cancel_scope)
-                await serve(script, host, port, on_ready=lambda url: announce(f"simulated model listening on {url}"))
+                tasks.start_soon(serve_and_announce)
+                async for _ in signals:
+                    tasks.cancel_scope.cancel()
 
     try:
         anyio.run(run)
     except* FleetError as group:
         raise group.exceptions[0] from None
-
-
-async def _cancel_on_signal(signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope) -> None:
-    async for _ in signals:
-        scope.cancel()
-        return

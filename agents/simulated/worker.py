@@ -1,55 +1,49 @@
-"""A simulated worker's next move, from the script and the request alone: which behaviour, and how far it got."""
+"""A simulated worker's next turn, from the script and the request alone: which behaviour, and how far it has come.
 
+The output of a command is only searched for our own exit marker.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import assert_never
 
 from pydantic import JsonValue
 
-from agents.simulated.behaviours import (
-    Ask,
-    BreakStream,
-    Claim,
-    Fail,
-    Fetch,
-    Hang,
-    Http,
-    Malformed,
-    Mute,
-    Shell,
-    Solve,
-    Stray,
-    TooComplex,
-    Trouble,
-    Until,
-    Work,
-    Wrong,
-)
-from agents.simulated.doing import fetch_files, look, report_done, report_failed, run_commands, write_and_check
-from agents.simulated.moves import Cut, Key, Move, Refuse, Say, Spent, Stall, Text, ToolUse, call
-from agents.simulated.request import Request
+from agents.simulated import behaviours as b
+from agents.simulated.replies import FaultKey, InvalidCall, Message, Text, TimesStruck, ToolUse, Turn, call, strike
+from agents.simulated.request import PastTurn, Request, Result
 from agents.simulated.script import UNSCRIPTED, Script
 
+EVIDENCE = 1500  # characters of a failed command's output that a report quotes
 
-def play_worker(script: Script, request: Request, spent: Spent) -> Move:
+_INVALID = InvalidCall("bash", broken='{"command": "ls', misfit={"cmd": ["ls"], "timeout": "soon"})
+_EXIT = re.compile(r"^exit: (\d+)\s*$", re.MULTILINE)
+
+
+def play_worker(script: Script, request: Request, times_struck: TimesStruck) -> Turn:
     """What the worker of the request's subtask does next."""
     name = str(request.subtask.get("id", ""))
     part = script.worker(name)
     number = min(request.attempt, len(part.attempts)) - 1
-    behaviour = _now(part.attempts[number], request)
-    depth = 0
-    while isinstance(behaviour, Trouble):
-        key: Key = (request.run, name, number, depth)
-        struck = spent(key)
-        if len(request.turns) == behaviour.turn and struck < behaviour.times:
-            return Move(_trouble(behaviour, request, struck), spends=key, pace=part.pace)
-        behaviour = _now(behaviour.then or UNSCRIPTED, request)
-        depth += 1
-    return Move(_work(behaviour, request), pace=part.pace)
+    faults: list[b.Fault] = []
+    behaviour = _resolve(part.attempts[number], request)
+    while isinstance(behaviour, b.Fault):
+        faults.append(behaviour)
+        behaviour = _resolve(behaviour.then or UNSCRIPTED, request)
+    message = _work(behaviour, request)
+    for depth, fault in enumerate(faults):
+        key: FaultKey = (request.run, name, number, depth)
+        struck = times_struck(key)
+        if len(request.turns) == fault.turn and struck < fault.times:
+            return strike(fault, key, message, _INVALID, pace=part.pace, times_struck=struck)
+    return Turn(message, part.pace)
 
 
-def _now(behaviour: Work | Trouble | Until, request: Request) -> Work | Trouble:
-    """What a behaviour is for this attempt: whether what it waits for has come."""
-    while isinstance(behaviour, Until):
+def _resolve(behaviour: b.Work | b.Fault | b.Until, request: Request) -> b.Work | b.Fault:
+    """What a behaviour means for this attempt, if it depends on conditions."""
+    while isinstance(behaviour, b.Until):
         met = (
             (behaviour.guided is None or behaviour.guided in request.guidance)
             and (behaviour.model is None or fnmatchcase(request.model, behaviour.model))
@@ -59,67 +53,156 @@ def _now(behaviour: Work | Trouble | Until, request: Request) -> Work | Trouble:
     return behaviour
 
 
-def _trouble(trouble: Trouble, request: Request, struck: int) -> Say | Refuse | Cut | Stall:
-    match trouble:
-        case Http():
-            return Refuse(trouble.status, trouble.message, trouble.retry_after, trouble.headers, trouble.body)
-        case BreakStream():
-            return Cut(_beneath(trouble, request), trouble.how)
-        case Hang():
-            return Stall(_beneath(trouble, request), trouble.seconds, trouble.pings)
-        case Malformed():
-            return Say((_malformed(trouble, struck),))
-        case Mute():
-            return Say((Text(trouble.text),) if trouble.text else (), stop_reason=trouble.stop_reason)
-        case _:
-            assert_never(trouble)
-
-
-def _malformed(trouble: Malformed, struck: int) -> ToolUse:
-    id_ = f"toolu_simulated_malformed-{struck}"
-    match trouble.how:
-        case "json":
-            return ToolUse(id_, "bash", {}, broken='{"command": "ls')
-        case "schema":
-            return ToolUse(id_, "bash", {"cmd": ["ls"], "timeout": "soon"})
-        case "tool":
-            return ToolUse(id_, "launch_rocket", {"to": "moon"})
-        case _:
-            assert_never(trouble.how)
-
-
-def _beneath(trouble: Trouble, request: Request) -> Say:
-    """What the worker would have said."""
-    behaviour = _now(trouble.then or UNSCRIPTED, request)
-    while isinstance(behaviour, Trouble):
-        behaviour = _now(behaviour.then or UNSCRIPTED, request)
-    return _work(behaviour, request)
-
-
-def _work(work: Work, request: Request) -> Say:
-    looked = sum(turn.step == "look" for turn in request.turns)
-    if looked < work.turns and looked == len(request.turns):
-        return look(request, looked)
+def _work(work: b.Work, request: Request) -> Message:
+    looks = request.done("look")
+    if looks < work.turns and all(turn.step == "look" for turn in request.turns):
+        return _look(request, looks)
     match work:
-        case Solve() | Wrong() | Stray():
-            return write_and_check(work, request)
-        case Shell():
-            return run_commands(work, request)
-        case Fetch():
-            return fetch_files(work, request)
-        case Claim():
-            return report_done(request, work, {})
-        case TooComplex():
-            return report_failed(request, "too_complex", work.message, recommendations=work.says.recommendations)
-        case Fail():
-            return report_failed(request, work.kind, work.message, recommendations=work.says.recommendations)
-        case Ask():
-            return _blocked(work)
+        case b.WritingBehaviour():
+            return _write_and_check(work, request)
+        case b.Shell():
+            return _run_commands(work, request)
+        case b.Fetch():
+            return _fetch_files(work, request)
+        case b.Claim():
+            return _report_done(request, work)
+        case b.TooComplex():
+            return _report_failed(request, "too_complex", work.message, recommendations=work.says.recommendations)
+        case b.Fail():
+            return _report_failed(request, work.kind, work.message, recommendations=work.says.recommendations)
+        case b.Ask():
+            summary = work.says.summary or "I can't go on without an answer."
+            return _report({"status": "blocked", "summary": summary, "needs": list(work.needs)})
         case _:
             assert_never(work)
 
 
-def _blocked(ask: Ask) -> Say:
-    summary = ask.says.summary or "I can't go on without an answer."
-    given: dict[str, JsonValue] = {"status": "blocked", "summary": summary, "needs": list(ask.needs)}
-    return Say((call("report", 0, "report", given),))
+def _look(request: Request, number: int) -> Message:
+    """The `number`-th turn of looking around."""
+    paths = [str(path) for name in ("context", "touches") for path in _list(request.subtask, name)]
+    if number == 0 or not paths:
+        commands = ["ls", "ls -l tests 2>/dev/null | head -40"][: 1 + (number == 0)]
+    else:
+        path = shlex.quote(paths[(number - 1) % len(paths)])
+        commands = [f"sed -n '1,120p' {path}", f"grep -n 'def \\|class ' {path} || true"]
+    return Message((Text("First I look at what is there."), *_bash("look", commands, number=number)))
+
+
+def _write_and_check(work: b.WritingBehaviour, request: Request) -> Message:
+    files = {**work.files, **work.outside} if isinstance(work, b.Stray) else work.files
+    last = next((turn for turn in reversed(request.turns) if turn.step != "look"), None)
+    if last is None:
+        return _write(files, through=work.through)
+    if last.step == "write" and (refused := _refused(files, last)):
+        return Message((Text("The editor would not; I use the shell."), *_bash("rewrite", write_commands(refused))))
+    commands = _acceptance_commands(request.subtask) if {"bash", "Bash"} & request.tools else []
+    if last.step in {"write", "rewrite"} and commands:
+        checks = [f'{command}\necho "exit: $?"' for command in commands]
+        return Message((Text("Now the checks."), *_bash("check", checks)))
+    failed = [result for result in last.results if last.step == "check" and not _passed(result)]
+    if failed and not isinstance(work, b.Wrong):
+        return _report_failed(request, "other", "My checks fail:\n" + failed[0].text[-EVIDENCE:])
+    return _report_done(request, work, files)
+
+
+def _write(files: Mapping[str, str], *, through: str) -> Message:
+    text = Text(f"I write {', '.join(files)}.")
+    if through == "bash":
+        return Message((text, *_bash("write", write_commands(files))))
+    creates = (
+        call("write", 0, "str_replace_based_edit_tool", {"command": "create", "path": path, "file_text": content})
+        for path, content in files.items()
+    )
+    return Message((text, *creates))
+
+
+def write_commands(files: Mapping[str, str]) -> list[str]:
+    """Shell commands that write the files."""
+    commands = []
+    for path, text in files.items():
+        folder = path.rpartition("/")[0]
+        make = f"mkdir -p {shlex.quote(folder)} && " if folder else ""
+        commands.append(f"{make}printf %s {shlex.quote(text)} > {shlex.quote(path)}")
+    return commands
+
+
+def _refused(files: Mapping[str, str], turn: PastTurn) -> dict[str, str]:
+    """The files whose writing was answered with an error."""
+    pairs = zip(files.items(), turn.results, strict=False)
+    return {path: text for (path, text), result in pairs if result.is_error}
+
+
+def _acceptance_commands(subtask: Mapping[str, object]) -> list[str]:
+    criteria = (item for item in _list(subtask, "acceptance") if isinstance(item, dict))
+    return [str(item["run"]) for item in criteria if item.get("run")]
+
+
+def _passed(result: Result) -> bool:
+    """Whether a command succeeded: by our marker, or without it by what the client says."""
+    marks = _EXIT.findall(result.text)
+    return marks[-1] == "0" if marks else not result.is_error
+
+
+def _run_commands(work: b.Shell, request: Request) -> Message:
+    """One command per turn."""
+    done = request.done("run")
+    if done < len(work.commands):
+        return Message((Text("Next command."), *_bash("run", work.commands[done : done + 1], number=done)))
+    return _report_done(request, work)
+
+
+def _fetch_files(work: b.Fetch, request: Request) -> Message:
+    """All addresses at once."""
+    fetched = next((turn for turn in reversed(request.turns) if turn.step == "fetch"), None)
+    if fetched is None:
+        inputs = ({"url": url, "path": path} for path, url in work.files.items())
+        calls = (call("fetch", 0, "fetch", {**arguments}) for arguments in inputs)
+        return Message((Text("I fetch what is asked for."), *calls))
+    refused = [result.text[-EVIDENCE:] for result in fetched.results if result.is_error]
+    if refused:
+        last_line = refused[0].strip().rpartition("\n")[2]
+        return _report_failed(request, "tool", "\n".join(refused), because=last_line)
+    return _report_done(request, work, work.files)
+
+
+def _report_done(request: Request, work: b.WorkBehaviour, files: Mapping[str, str] | None = None) -> Message:
+    texts = work.says
+    result: dict[str, JsonValue] = {"files": [*files]} if files else {}
+    report: dict[str, JsonValue] = {
+        "status": "done",
+        "summary": texts.summary or f"{_title(request)}: written, and its checks pass.",
+        "result": texts.result or result,
+        "recommendations": list(texts.recommendations),
+        "discovered": list(texts.discovered),
+    }
+    return _report(report)
+
+
+def _report_failed(
+    request: Request, kind: str, message: str, *, because: str = "", recommendations: Sequence[str] = ()
+) -> Message:
+    report: dict[str, JsonValue] = {
+        "status": "failed",
+        "summary": f"{_title(request)}: not done{f': {because}' if because else '.'}",
+        "error": {"kind": kind, "message": message},
+        "recommendations": list(recommendations),
+    }
+    return _report(report)
+
+
+def _report(report: dict[str, JsonValue]) -> Message:
+    """The end of the attempt. Empty lists are left out."""
+    return Message((call("report", 0, "report", {name: value for name, value in report.items() if value != []}),))
+
+
+def _title(request: Request) -> str:
+    return str(request.subtask.get("title") or request.subtask.get("id") or "The subtask")
+
+
+def _bash(step: str, commands: Sequence[str], *, number: int = 0) -> tuple[ToolUse, ...]:
+    return tuple(call(step, number, "bash", {"command": command}) for command in commands)
+
+
+def _list(subtask: Mapping[str, object], name: str) -> list[object]:
+    value = subtask.get(name)
+    return value if isinstance(value, list) else []

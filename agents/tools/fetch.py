@@ -1,65 +1,158 @@
-"""`fetch`: an answer of one of the listed hosts, into a file of the worktree. Asked by the manager, outside the box."""
+"""`fetch`: writes the response of a listed host into a file. The manager sends the request, outside the box.
 
+An address comes from a model, and a name may lead anywhere: the list decides which hosts may be asked, and the resolved
+addresses decide where to connect. A private address is asked only if it is listed as such.
+"""
+
+import ipaddress
+import re
+import socket
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from urllib.parse import urljoin
 
+import aiohttp
+from aiohttp.abc import ResolveResult
+from aiohttp.resolver import ThreadedResolver
 from pydantic import Field
 
-from agents.fetching import LARGEST, Fetched, Refused, fetch
 from agents.models.answer import Block
 from agents.text import capped, well_formed
-from agents.tools.schema import strict_schema
-from agents.tools.tool import Arguments, Said, arguments
-from fleet.ports import Desk
+from agents.tools.hosts import PORTS, Host, read_host
+from agents.tools.tool import Arguments, ToolResult, WorkerTool, parse_arguments, strict_declaration
 
-_SHOWN = 4_000  # characters of what was fetched; the rest is in the file
+REDIRECTS = 5
+LARGEST = 5 * 1024 * 1024
+TIME_S = 60.0
+_SHOWN = 4_000  # characters of the response that the model sees; the rest is in the file
 _OK = range(200, 300)
+_CHUNK = 64 * 1024
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_URL = re.compile(r"(https?)://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::([0-9]{1,5}))?(/[!-~]*)?", re.ASCII)
+"""Nothing that two parsers could read differently: no user, no backslash, no escapes in the host."""
+_LOCAL = "localhost"
+_WRAPPED = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")))
+"""Addresses that contain another one, to which a gateway may connect."""
 
 
 class FetchArguments(Arguments):
     url: str = Field(min_length=1, max_length=2_000, description="The address: http(s)://host/path.")
-    path: str = Field(min_length=1, description="The file of the worktree that the answer is written into.")
+    path: str = Field(min_length=1, description="The file of the worktree to which the response is written.")
 
 
-class Fetch:
-    """Asks hosts that the operator listed."""
+class Fetch(WorkerTool):
+    """Fetches from hosts that the operator listed."""
 
-    name = "fetch"
-
-    def __init__(self, desk: Desk, hosts: Sequence[str]) -> None:
-        self._desk = desk
-        self._hosts = tuple(hosts)
+    name: ClassVar = "fetch"
 
     @property
     def declaration(self) -> Block:
-        return {
-            "name": self.name,
-            "description": (
-                f"Asks for one address with HTTP GET and writes the answer into a file, at most {LARGEST} bytes. "
-                "Redirects are followed. Only these hosts may be asked: " + ", ".join(self._hosts)
-            ),
-            "strict": True,
-            "input_schema": strict_schema(FetchArguments),
-        }
+        description = (
+            f"Requests one address with HTTP GET and writes the response to a file, at most {LARGEST} bytes. "
+            "Redirects are followed. Only these hosts are allowed: " + ", ".join(self.options.hosts)
+        )
+        return strict_declaration(self.name, description, FetchArguments)
 
-    def reads_only(self, raw: Mapping[str, Any]) -> bool:  # noqa: ARG002 - it writes a file
-        return False
-
-    async def run(self, raw: Mapping[str, Any]) -> Said:
-        asked = arguments(FetchArguments, raw)
+    async def run(self, raw: Mapping[str, Any]) -> ToolResult:
+        arguments = parse_arguments(FetchArguments, raw)
         try:
-            answer = await fetch(asked.url, self._hosts)
-        except Refused as refused:
-            return Said(str(refused), is_error=True)
-        if answer.status not in _OK:
-            return Said(f"{_title(answer)}; nothing was written.\n{_beginning(answer)}", is_error=True)
-        await self._desk.write(asked.path, answer.body)
-        return Said(f"{_title(answer)}; written into {asked.path}. It begins:\n{_beginning(answer)}")
+            response = await fetch(arguments.url, self.options.hosts)
+        except FetchError as error:
+            return ToolResult(str(error), is_error=True)
+        title = f"{response.url}: status {response.status}, {response.kind}, {len(response.body)} bytes"
+        beginning = capped(well_formed(response.body[: 4 * _SHOWN].decode("utf-8", "replace")), _SHOWN)
+        if response.status not in _OK:
+            return ToolResult(f"{title}; nothing was written.\n{beginning}", is_error=True)
+        await self.workspace.write(arguments.path, response.body)
+        return ToolResult(f"{title}; written to {arguments.path}. It begins:\n{beginning}")
 
 
-def _title(answer: Fetched) -> str:
-    return f"{answer.url}: status {answer.status}, {answer.kind}, {len(answer.body)} bytes"
+class FetchError(Exception):
+    """The request was not sent, or its response is useless; the message is for the model."""
 
 
-def _beginning(answer: Fetched) -> str:
-    return capped(well_formed(answer.body[: 4 * _SHOWN].decode("utf-8", "replace")), _SHOWN)
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A response."""
+
+    url: str
+    status: int
+    kind: str
+    body: bytes
+
+
+async def fetch(url: str, hosts: Sequence[str]) -> Fetched:
+    """GET `url`, following redirects within the list. Raises `FetchError`."""
+    listed = tuple(host for entry in hosts if (host := read_host(entry)) is not None)
+    connector = aiohttp.TCPConnector(resolver=_PublicResolver(listed), use_dns_cache=False, force_close=True)
+    timeout = aiohttp.ClientTimeout(total=TIME_S)
+    headers = {"user-agent": "fleet", "accept-encoding": "identity"}
+    async with aiohttp.ClientSession(
+        connector=connector, timeout=timeout, trust_env=False, auto_decompress=False, headers=headers
+    ) as http:
+        for _ in range(REDIRECTS + 1):
+            _check(url, listed)
+            try:
+                result = await _get(http, url)
+            except (aiohttp.ClientError, TimeoutError, UnicodeError) as error:
+                why = "it took too long" if isinstance(error, TimeoutError) else str(error)
+                raise FetchError(f"{url} could not be fetched: {why}") from error
+            if isinstance(result, Fetched):
+                return result
+            url = urljoin(url, result)
+    raise FetchError(f"more than {REDIRECTS} redirects, the last one to {url}")
+
+
+async def _get(http: aiohttp.ClientSession, url: str) -> Fetched | str:
+    """The response, or where it redirects to."""
+    async with http.get(url, allow_redirects=False) as response:
+        location = response.headers.get("location")
+        if response.status in _REDIRECTS and location:
+            return location
+        body = bytearray()
+        async for chunk in response.content.iter_chunked(_CHUNK):
+            body += chunk
+            if len(body) > LARGEST:
+                raise FetchError(f"{url} is larger than {LARGEST} bytes; request a part of it")
+        return Fetched(url, response.status, response.content_type, bytes(body))
+
+
+def _check(url: str, listed: Sequence[Host]) -> None:
+    match = _URL.fullmatch(url)
+    if match is None:
+        raise FetchError(f"{url[:200]!r} is not an address that can be fetched; write http(s)://host/path, escaped")
+    scheme, name = match[1], match[2].lower().rstrip(".")
+    port = int(match[3]) if match[3] else PORTS[scheme]
+    if not any(host.matches(name, port, scheme) for host in listed):
+        raise FetchError(f"{name}:{port} is not among the allowed hosts: {', '.join(host.entry for host in listed)}")
+
+
+class _PublicResolver(ThreadedResolver):
+    """Refuses names that lead to this machine or to a private network."""
+
+    def __init__(self, listed: Sequence[Host]) -> None:
+        super().__init__()
+        self._local = any(host.name == _LOCAL for host in listed)
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        addresses = await super().resolve(host, port, family)
+        if not (host == _LOCAL and self._local) and not all(is_public(each["host"]) for each in addresses):
+            raise OSError(None, f"{host} leads to a private address; list the address itself if that is intended")
+        return addresses
+
+
+def is_public(text: str) -> bool:
+    """Whether an address belongs to the public network."""
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return is_public(str(address.ipv4_mapped))
+        if any(address in network for network in _WRAPPED):
+            return False
+    return address.is_global and not address.is_multicast and not address.is_reserved

@@ -1,51 +1,34 @@
-"""The tools there are, by name: a new one is a file and a line here."""
+"""The tools by name: a new one is a file and a row here."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from agents.tools.bash import Bash, Boxed
+from agents.tools.background import Background
+from agents.tools.bash import Bash
 from agents.tools.edit import EditTool
-from agents.tools.explore import Exploring
-from agents.tools.fetch import Fetch
-from agents.tools.history import History
-from agents.tools.list_files import ListFiles
-from agents.tools.read_file import ReadFile
-from agents.tools.repo_map import RepoMap
+from agents.tools.explore.reading import History, ListFiles, ReadFile, Search
+from agents.tools.explore.repo_map import RepoMap
 from agents.tools.report import ReportTool
-from agents.tools.search import Search
-from agents.tools.tool import Tool
-from fleet.core.facts import Report
-from fleet.ports import NO_EXTRAS, Desk, Extras
+from agents.tools.tool import ReadOnlyTool, Tool, ToolOptions
+from fleet.core.state.facts import Report
+from fleet.ports.agents import Workspace
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What holds for every tool."""
+def _fetch(workspace: Workspace, options: ToolOptions) -> Tool[Report]:
+    from agents.tools.fetch import Fetch  # noqa: PLC0415 - imports an HTTP client
 
-    command_s: float
-    output_chars: int
-    extras: Extras = NO_EXTRAS
-    """What the box of commands shows and allows besides."""
-    secrets: tuple[str, ...] = ()
-    """Values in that box that a model need not see."""
-    hosts: tuple[str, ...] = ()
-    """Whom `fetch` may ask."""
+    return Fetch(workspace, options)
 
 
-WORKER_TOOLS: dict[str, Callable[[Desk, Bounds], Tool[Report]]] = {
-    "bash": lambda desk, bounds: Bash(
-        desk,
-        timeout_s=bounds.command_s,
-        output_chars=bounds.output_chars,
-        boxed=Boxed(bounds.extras, bounds.secrets),
-    ),
-    "str_replace_based_edit_tool": lambda desk, bounds: EditTool(desk, output_chars=bounds.output_chars),
-    "fetch": lambda desk, bounds: Fetch(desk, bounds.hosts),
-    "report": lambda _desk, _bounds: ReportTool(),
+WORKER_TOOLS: dict[str, Callable[[Workspace, ToolOptions], Tool[Report]]] = {
+    "background": Background,
+    "bash": Bash,
+    "str_replace_based_edit_tool": EditTool,
+    "fetch": _fetch,
+    "report": lambda _workspace, _options: ReportTool(),
 }
 
-PLANNER_TOOLS: dict[str, type[Exploring[Any]]] = {
+PLANNER_TOOLS: dict[str, type[ReadOnlyTool[Any]]] = {
     "repo_map": RepoMap,
     "list_files": ListFiles,
     "read_file": ReadFile,

@@ -1,16 +1,16 @@
-"""`report`: how a worker ends its attempt, in the shape of the model protocol. What it says is a claim."""
+"""`report`: how a worker ends its attempt, as the model protocol defines it. What it says is a claim."""
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
 from agents.models.answer import Block
 from agents.text import capped
 from agents.tools.schema import strict_schema
-from agents.tools.tool import Arguments, BadInput, Ended, arguments
-from fleet.core.facts import Report
+from agents.tools.tool import Arguments, Finished, misfit, parse_arguments
+from fleet.core.state.facts import Report
 
 _LONGEST_TEXT = 8_000  # characters of one text in a report; it is read by the planner, among many
 _LONGEST_RESULT = 20_000  # characters of the result as JSON
@@ -18,7 +18,7 @@ _MOST_ITEMS = 50
 
 
 class ReportedError(Arguments):
-    """Why it did not work."""
+    """Why the subtask failed."""
 
     kind: Literal["too_complex", "ambiguous", "tool", "environment", "conflict", "other"]
     message: str
@@ -28,68 +28,63 @@ class ReportArguments(Arguments):
     """What `report` takes."""
 
     status: Literal["done", "failed", "blocked"] = Field(
-        description="done: the acceptance commands pass. failed: you tried and could not. blocked: facts are missing."
+        description="done: the acceptance commands pass. failed: you tried without success. blocked: facts are missing."
     )
     summary: str = Field(min_length=1, description="What you did and what is true now, in a few sentences.")
-    result: dict[str, JsonValue] = Field(default={}, description="What those who build on this need to know.")
-    error: ReportedError | None = Field(default=None, description="With failed or blocked: why.")
+    result: dict[str, JsonValue] = Field(default={}, description="What others who build on this need to know.")
+    error: ReportedError | None = Field(default=None, description="With failed or blocked: the reason.")
     recommendations: tuple[str, ...] = Field(default=(), description="What the planner should do about it.")
     needs: tuple[str, ...] = Field(default=(), description="With blocked: the information you need.")
     discovered: tuple[str, ...] = Field(default=(), description="Follow-up work you saw and did not do.")
 
 
 class _Handover(Arguments):
-    """The result as strict mode can ask for it; a free-form object it can't."""
+    """The result for strict mode, which can't ask for a free-form object."""
 
     interface: str | None = Field(default=None, description="Names, signatures and paths others will use.")
-    verified: str | None = Field(default=None, description="The commands you ran last, and how they ended.")
+    verified: str | None = Field(default=None, description="The commands you ran last, and their results.")
     notes: str | None = Field(default=None, description="Anything else they must know.")
 
 
 def _schema() -> dict[str, Any]:
     schema = strict_schema(ReportArguments)
-    handover = {**strict_schema(_Handover), "description": "What those who build on this need to know."}
+    handover = {**strict_schema(_Handover), "description": "What others who build on this need to know."}
     return {**schema, "properties": {**schema["properties"], "result": handover}, "required": ["status", "summary"]}
 
 
 class ReportTool:
     """Ends an attempt."""
 
-    name = "report"
+    name: ClassVar = "report"
 
-    @property
-    def declaration(self) -> Block:
-        return {
-            "name": self.name,
-            "description": (
-                "Ends the attempt. Call it once, as the last thing you do. The manager runs the acceptance commands "
-                "itself, so an honest `failed` or `blocked` with a reason is worth more than a hopeful `done`."
-            ),
-            "strict": True,
-            "input_schema": _schema(),
-        }
+    declaration: ClassVar[Block] = {
+        "name": name,
+        "description": (
+            "Ends the attempt. Call it once, at the very end. The manager runs the acceptance commands itself, so "
+            "an honest `failed` or `blocked` with a reason is worth more than a hopeful `done`."
+        ),
+        "strict": True,
+        "input_schema": _schema(),
+    }
 
-    def reads_only(self, raw: Mapping[str, Any]) -> bool:  # noqa: ARG002 - it ends everything
-        return False
-
-    async def run(self, raw: Mapping[str, Any]) -> Ended[Report]:
-        return Ended(read_report(raw))
+    async def run(self, raw: Mapping[str, Any]) -> Finished[Report]:
+        return Finished(read_report(raw))
 
 
 def read_report(raw: Mapping[str, Any]) -> Report:
-    """What was handed in, within bounds. Raises `BadInput` with every problem."""
-    said = arguments(ReportArguments, raw)
-    if len(json.dumps(said.result)) > _LONGEST_RESULT:
-        raise BadInput(f"The input does not fit the tool:\n- result: is longer than {_LONGEST_RESULT} characters")
+    """The report, within bounds. Raises `ToolInputError` with every problem."""
+    report = parse_arguments(ReportArguments, raw)
+    if len(json.dumps(report.result)) > _LONGEST_RESULT:
+        raise misfit(f"result: is longer than {_LONGEST_RESULT} characters")
     return Report(
-        status=said.status,
-        summary=capped(said.summary, _LONGEST_TEXT),
-        result=said.result,
-        error_kind=said.error.kind if said.error else None,
-        error_message=capped(said.error.message, _LONGEST_TEXT) if said.error else None,
-        recommendations=_capped_all(said.recommendations),
-        needs=_capped_all(said.needs),
-        discovered=_capped_all(said.discovered),
+        status=report.status,
+        summary=capped(report.summary, _LONGEST_TEXT),
+        result=report.result,
+        error_kind=report.error.kind if report.error else None,
+        error_message=capped(report.error.message, _LONGEST_TEXT) if report.error else None,
+        recommendations=_capped_all(report.recommendations),
+        needs=_capped_all(report.needs),
+        discovered=_capped_all(report.discovered),
     )
 
 

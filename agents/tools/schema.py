@@ -1,8 +1,8 @@
 """Tool schemas from pydantic models, plain or for strict mode.
 
-Strict mode compiles a grammar, whose size is bounded: few optional fields, no unions, no free-form objects. So what
-has a default of its own is asked for always, what may be null may be left out, and a free-form object is left out.
-Our parser stays the wider one: it takes whatever the protocol allows.
+Strict mode compiles a grammar of bounded size: few optional fields, no unions, no free-form objects. So a field with a
+default is required, a field that may be null is optional, and a free-form object is left out. Our parser is wider: it
+accepts whatever the protocol allows.
 """
 
 from functools import cache
@@ -16,7 +16,7 @@ _FORMATS = frozenset({"date-time", "date", "time", "uuid", "uri", "email"})
 
 @cache
 def strict_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """A schema that strict mode takes. Made once, for all; nobody changes it."""
+    """A schema that strict mode accepts. It is shared: don't change it."""
     schema = model.model_json_schema()
     defs = {name: _strict(part) for name, part in schema.get("$defs", {}).items() if not _is_free(part)}
     top = _strict(schema)
@@ -49,17 +49,17 @@ def _strict(schema: dict[str, Any]) -> dict[str, Any]:
     if kept.get("type") == "object":
         fields = {name: field for name, field in schema.get("properties", {}).items() if not _is_free(field)}
         kept["properties"] = {name: _strict(field) for name, field in fields.items()}
-        kept["required"] = [name for name, field in fields.items() if _always_asked(field)]
+        kept["required"] = [name for name, field in fields.items() if _is_required(field)]
         kept["additionalProperties"] = False
     return kept
 
 
-def _always_asked(field: dict[str, Any]) -> bool:
+def _is_required(field: dict[str, Any]) -> bool:
     return "default" not in field or field["default"] is not None
 
 
 def _is_free(field: dict[str, Any]) -> bool:
-    """An object whose keys nobody knows, or a value of any kind."""
+    """An object with arbitrary keys, or a value of any type."""
     variants = [variant for variant in field.get("anyOf", ()) if variant.get("type") != "null"] or [field]
     return any(
         (part.get("type") == "object" and not part.get("properties"))

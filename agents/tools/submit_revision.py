@@ -1,56 +1,45 @@
-"""`submit_revision`: how the planner ends its call. What does not hold together goes back with every problem it has."""
+"""`submit_revision`: how the planner ends its call. An inconsistent revision comes back with all its problems."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from agents.models.answer import Block
 from agents.text import capped
-from agents.tools.schema import strict_schema
-from agents.tools.tool import Ended, Said
-from fleet.core.facts import Failure
-from fleet.core.planfile import parse
-from fleet.core.revision import Revision
-from fleet.core.validate import Problem
+from agents.tools.tool import Finished, ToolResult, strict_declaration
+from fleet.core.plans.plan_file import parse
+from fleet.core.plans.revision import Revision
+from fleet.core.plans.validate import Problem
+from fleet.core.state.facts import Failure
 
 Submit = Callable[[Revision], Awaitable[Sequence[Problem]]]
 
 _LONGEST = 20_000  # characters of a list of problems
-_LONGEST_PROBLEM = 200  # characters of the one that is told where there is a line for it
+_LONGEST_PROBLEM = 200  # characters of the problem that a summary quotes
+_DESCRIPTION = (
+    "Submits the changes to the plan, and ends this call. Leave lists empty if nothing changes. "
+    "A revision is applied completely or not at all: one that does not hold together comes back with all "
+    "its problems; fix every one and submit the whole revision again."
+)
 
 
 class SubmitRevision:
-    """Hands in a revision, and lets the model mend it a few times."""
+    """Hands in a revision, and lets the model repair it a few times."""
 
     name = "submit_revision"
+    declaration: Block = strict_declaration(name, _DESCRIPTION, Revision)
 
     def __init__(self, submit: Submit, *, repairs: int) -> None:
         self._submit = submit
         self._repairs_left = repairs
 
-    @property
-    def declaration(self) -> Block:
-        return {
-            "name": self.name,
-            "description": (
-                "Hands in what changes in the plan, and ends this call. Leave lists empty where nothing changes. "
-                "A revision is applied whole or not at all: one that does not hold together comes back with every "
-                "problem it has; mend them all and submit it again, complete."
-            ),
-            "strict": True,
-            "input_schema": strict_schema(Revision),
-        }
-
-    def reads_only(self, raw: Mapping[str, Any]) -> bool:  # noqa: ARG002 - it ends everything
-        return False
-
-    async def run(self, raw: Mapping[str, Any]) -> Said | Ended[Failure | None]:
-        read = parse(Revision, dict(raw), at="")
-        problems = await self._submit(read) if isinstance(read, Revision) else read
+    async def run(self, raw: Mapping[str, Any]) -> ToolResult | Finished[Failure | None]:
+        parsed = parse(Revision, dict(raw), at="")
+        problems = await self._submit(parsed) if isinstance(parsed, Revision) else parsed
         if not problems:
-            return Ended(None)
+            return Finished(None)
         listed = capped("\n".join(f"- {problem}" for problem in problems), _LONGEST)
         if self._repairs_left <= 0:
             why = f"the revision still does not hold together: {capped(str(problems[0]), _LONGEST_PROBLEM)}"
-            return Ended(Failure(kind="protocol", summary=why, evidence=listed))
+            return Finished(Failure(kind="protocol", summary=why, evidence=listed))
         self._repairs_left -= 1
-        return Said(f"The revision does not hold together; nothing of it was applied.\n{listed}", is_error=True)
+        return ToolResult(f"The revision does not hold together; none of it was applied.\n{listed}", is_error=True)

@@ -1,16 +1,18 @@
-"""What every tool is: a declaration for the model, and a doing. Arguments come from a model and are parsed first."""
+"""What every tool is: a declaration for the model, and a function. A model writes the arguments; they are parsed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from agents.models.answer import Block
-from fleet.core.plan import Written
-from fleet.core.planfile import parse
+from agents.text import capped
+from agents.tools.schema import plain_schema, strict_schema
+from fleet.core.plans.plan import Written
+from fleet.core.plans.plan_file import parse
+from fleet.ports.agents import NO_EXTRAS, Extras, Repository, Workspace
 
-Model = TypeVar("Model", bound=BaseModel)
 End_co = TypeVar("End_co", covariant=True)
 
 
@@ -18,47 +20,102 @@ class Arguments(Written):
     """The input of a tool. Unknown keys are errors."""
 
 
-class BadInput(Exception):  # noqa: N818 - the model's mistake, answered in the conversation
-    """The input is none for this tool; the message is for the model."""
+Parsed = TypeVar("Parsed", bound=BaseModel)
+Taken = TypeVar("Taken", bound=Arguments)
+
+
+class ToolInputError(Exception):
+    """The input does not fit the tool; the message is for the model."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ToolResult:
     """What a tool answers. A failing command is an answer like any other."""
 
     text: str
     is_error: bool = False
+    bad_input: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Ended(Generic[End_co]):
-    """The conversation is over, with this result."""
+class Finished(Generic[End_co]):
+    """The conversation is over, with this value."""
 
     value: End_co
 
 
 class Tool(Protocol[End_co]):
-    """One thing a model may do. Raises `BadInput`, and `DeskError` where a file can't be had."""
+    """One thing a model may do. Raises `ToolInputError`, and `WorkspaceError` for files that can't be used."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def declaration(self) -> Block:
-        """What the model is told of it."""
+        """What the model reads about it."""
         ...
 
-    def reads_only(self, raw: Mapping[str, Any]) -> bool:
-        """Whether a call with this input changes nothing, so that it may run beside others."""
-        ...
-
-    async def run(self, raw: Mapping[str, Any]) -> "Said | Ended[End_co]": ...
+    async def run(self, raw: Mapping[str, Any]) -> "ToolResult | Finished[End_co]": ...
 
 
-def arguments(model: type[Model], raw: Mapping[str, Any]) -> Model:
-    """`raw` as a `model`. Raises `BadInput` with every problem."""
+@dataclass(frozen=True, slots=True)
+class ToolOptions:
+    """What the tools of one worker are made with."""
+
+    command_s: float
+    output_chars: int
+    extras: Extras = NO_EXTRAS
+    """What the box of commands shows and allows beyond the usual."""
+    secrets: tuple[str, ...] = ()
+    """Values in that box that a model need not see."""
+    hosts: tuple[str, ...] = ()
+    """The hosts from which `fetch` may read."""
+    background: str = field(default="", repr=False)
+    """What others wrote that concerns the subtask."""
+
+
+@dataclass(frozen=True)
+class WorkerTool:
+    """A tool that works in a workspace."""
+
+    workspace: Workspace
+    options: ToolOptions
+
+
+class ReadOnlyTool(Generic[Taken]):
+    """A tool that reads the repository. Subclasses name it, declare its arguments, and look."""
+
+    name: str
+    description: str
+    takes: type[Taken]
+
+    def __init__(self, repository: Repository, *, output_chars: int) -> None:
+        self._repository = repository
+        self._output_chars = output_chars
+
+    @property
+    def declaration(self) -> Block:
+        return {"name": self.name, "description": self.description, "input_schema": plain_schema(self.takes)}
+
+    async def run(self, raw: Mapping[str, Any]) -> ToolResult:
+        text = await self.look(self._repository, parse_arguments(self.takes, raw))
+        return ToolResult(capped(text, self._output_chars) or "(nothing)")
+
+    async def look(self, repository: Repository, arguments: Taken) -> str:
+        raise NotImplementedError
+
+
+def strict_declaration(name: str, description: str, model: type[BaseModel]) -> Block:
+    return {"name": name, "description": description, "strict": True, "input_schema": strict_schema(model)}
+
+
+def parse_arguments(model: type[Parsed], raw: Mapping[str, Any]) -> Parsed:
+    """`raw` as a `model`. Raises `ToolInputError` with every problem."""
     parsed = parse(model, dict(raw), at="")
-    if isinstance(parsed, model):
-        return parsed
-    problems = parsed if isinstance(parsed, tuple) else ()
-    raise BadInput("The input does not fit the tool:\n" + "\n".join(f"- {problem}" for problem in problems))
+    if isinstance(parsed, tuple):
+        raise misfit(*map(str, parsed))
+    return parsed
+
+
+def misfit(*problems: str) -> ToolInputError:
+    return ToolInputError("The input does not fit the tool:\n" + "\n".join(f"- {problem}" for problem in problems))

@@ -1,6 +1,6 @@
-"""A command line with placeholders: split into words first and filled in then, so that no value breaks out of its word.
+"""A command line with placeholders. It is split into words before they are filled in, so no value leaves its word.
 
-What a model wrote (a goal, a title) always stays one argument of the program that the operator named.
+Text that a model wrote (a goal, a title) always stays one argument of the program that the operator named.
 """
 
 import json
@@ -9,70 +9,70 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
-from fleet.core.nearest import did_you_mean
-from fleet.ports import WorkerBrief
+from fleet.core.base.nearest import did_you_mean
+from fleet.ports.agents import WorkerBrief
 
 PARAMETER = "parameters."
 OURS = frozenset({"id", "run", "attempt", "subtask", "prompt", "report"})
-"""Values that no model wrote: slugs, numbers and paths of ours."""
+"""Values that no model wrote: slugs, numbers and our own paths."""
 THEIRS = frozenset({"title", "goal", "guidance", "model"})
 REPORT = '"$FLEET_REPORT"'
 LONGEST = 100_000  # bytes; the kernel takes 128 KiB in one argument, and the shell gets all of it as one
-_PLACE = re.compile(r"\{([A-Za-z_][\w.-]*)\}")
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.-]*)\}")
 _SCRIPT = re.compile(r"-\w*[ce]|--eval|--command")
 _INTERPRETERS = re.compile(r"(?:ba|da|z|k|fi)?sh|python[\d.]*|node|perl|ruby|eval")
 
 
-class NoValue(Exception):  # noqa: N818 - the plan's mistake, answered by a failure
-    """A placeholder that this subtask has nothing for; the message is for the planner."""
+class MissingValueError(Exception):
+    """The subtask has no usable value for a placeholder; the message is for the planner."""
 
 
 def line_problem(words: tuple[str, ...]) -> str | None:
     """Why a command line can't be used, for the operator."""
     if not words:
         return 'command: is missing; write it like "tool --flag {goal}"'
-    for name in (name for word in words for name in _PLACE.findall(word)):
+    for name in (name for word in words for name in _PLACEHOLDER.findall(word)):
         if name not in OURS | THEIRS and not name.startswith(PARAMETER):
-            there = did_you_mean(name, OURS | THEIRS) or f"; there are {', '.join(sorted(OURS | THEIRS))}"
-            there = f"{there} and {PARAMETER}NAME"
-            return f"command: there is no placeholder {{{name}}}{there}; {{ {name} }} is the word itself"
-    if _PLACE.search(words[0]):
+            hint = did_you_mean(name, OURS | THEIRS) or f"; there are {', '.join(sorted(OURS | THEIRS))}"
+            literal = f"write {{ {name} }} for the text itself"
+            return f"command: there is no placeholder {{{name}}}{hint} and {PARAMETER}NAME; {literal}"
+    if _PLACEHOLDER.search(words[0]):
         return "command: the program itself can't be a placeholder"
     script = next(_scripts(words), None)
-    if script is not None and any(name not in OURS for name in _PLACE.findall(script)):
+    if script is not None and any(name not in OURS for name in _PLACEHOLDER.findall(script)):
         return (
-            "command: a placeholder inside a script would be run as a part of it; hand it over as an argument: "
+            "command: a placeholder inside a script would be run as a part of it; pass it as an argument: "
             "sh -c 'tool \"$1\"' sh {goal}"
         )
     return None
 
 
 def _scripts(words: tuple[str, ...]) -> Iterator[str]:
-    """The words that an interpreter takes for a program."""
+    """The words that an interpreter runs as a program."""
     for at, word in enumerate(words[1:-1], start=1):
-        if _SCRIPT.fullmatch(word) and any(_INTERPRETERS.fullmatch(PurePosixPath(one).name) for one in words[:at]):
+        if _SCRIPT.fullmatch(word) and any(_INTERPRETERS.fullmatch(PurePosixPath(each).name) for each in words[:at]):
             yield words[at + 1]
 
 
 def parameters_of(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The parameters that a command line wants of each subtask."""
-    names = (name for word in words for name in _PLACE.findall(word) if name.startswith(PARAMETER))
+    """The parameters that a command line needs from each subtask."""
+    names = (name for word in words for name in _PLACEHOLDER.findall(word) if name.startswith(PARAMETER))
     return tuple(dict.fromkeys(name.removeprefix(PARAMETER) for name in names))
 
 
 def shell_line(words: tuple[str, ...], values: Mapping[str, str]) -> str:
-    """The words with their values, each quoted whole. Raises `NoValue`."""
+    """The words with their values, each quoted as one word. Raises `MissingValueError`."""
     line = " ".join(_filled(word, values) for word in words)
     if len(line.encode("utf-8", "replace")) > LONGEST:
-        raise NoValue("the values for the worker's command are too long for a command line; shorten the goal")
+        raise MissingValueError("the values for the worker's command are too long for a command line; shorten the goal")
     if "\0" in line:
-        raise NoValue("a value for the worker's command holds a NUL character")
+        raise MissingValueError("a value for the worker's command contains a NUL character")
     return line
 
 
 def _filled(word: str, values: Mapping[str, str]) -> str:
     parts: list[str] = []
-    for at, part in enumerate(_PLACE.split(word)):
+    for at, part in enumerate(_PLACEHOLDER.split(word)):
         if at % 2 == 0:
             parts.append(shlex.quote(part) if part else "")
         elif part == "report":
@@ -80,13 +80,13 @@ def _filled(word: str, values: Mapping[str, str]) -> str:
         elif part in values:
             parts.append(shlex.quote(values[part]))
         else:
-            given = ", ".join(sorted(name for name in values if name.startswith(PARAMETER))) or "none"
-            raise NoValue(f"the worker's command wants {part}, which this subtask does not give; it gives {given}")
+            names = ", ".join(sorted(name for name in values if name.startswith(PARAMETER))) or "none"
+            raise MissingValueError(f"the worker's command needs {part}; this subtask sets {names}")
     return "".join(parts) or "''"
 
 
 def values_of(brief: WorkerBrief, *, model: str | None, subtask: str, prompt: str) -> dict[str, str]:
-    """What the placeholders stand for. `subtask` and `prompt` are the paths of files."""
+    """The values of the placeholders. `subtask` and `prompt` are paths of files."""
     spec = brief.subtask
     parameters = {f"{PARAMETER}{name}": _text(value) for name, value in spec.parameters.items()}
     values = {

@@ -1,126 +1,143 @@
-"""The worker kinds there are, by name: a new one is a file and a line here."""
+"""The worker kinds by name: a new one is a file and a row here. A kind's module is imported once it is used."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from agents.claude_code import ClaudeCodeWorker
-from agents.coder import ApiWorker, Kind
-from agents.command import CommandWorker
-from agents.commandline import line_problem, parameters_of
-from agents.fetching import host_problem
 from agents.models.calls import Caller
-from agents.settings import MindSettings, WorkerSettings
+from agents.models.client import Client
+from agents.settings import AgentSettings, WorkerSettings
+from agents.tools.hosts import host_problem
 from agents.tools.registry import WORKER_TOOLS
 from agents.transcripts import Transcripts
-from fleet.core.nearest import did_you_mean
-from fleet.ports import UsageError, Worker
+from agents.workers.command_line import line_problem, parameters_of
+from fleet.core.base.nearest import did_you_mean
+from fleet.errors import UsageError
+from fleet.ports.agents import Worker
 
 _ALL = frozenset({"kind", "description", "prompt", "time_s"})
 _MODEL = frozenset({"models", "turns", "tokens", "dollars"})
 _COMMANDS = frozenset({"extras", "secrets"})
 _KEYS = {"extras": "read_only, path, network and environment", "secrets": "pass_environment"}
-"""What some fields are called in the configuration."""
+"""The configuration's names of fields that are called differently here."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
-    """What a worker is made with."""
+class WorkerContext:
+    """What all workers are made with."""
 
-    settings: MindSettings
+    settings: AgentSettings
     caller: Caller
     transcripts: Transcripts
+    client: Client
+
+
+Make = Callable[[WorkerSettings, WorkerContext], Worker]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerKind:
-    """A kind as the planner knows it, and how one is made."""
+    """A kind as the planner knows it, and how a worker of it is made."""
 
     purpose: str
-    make: Callable[[WorkerSettings, Bench], Worker]
+    make: Make
     takes: frozenset[str]
     """The settings that mean something to it, besides those that every kind takes."""
-    problem: Callable[[WorkerSettings], str | None] = lambda _own: None
-    """Why one with these settings can't work, if it can't."""
+    problem: Callable[[WorkerSettings], str | None] = lambda _worker: None
+    """Why a worker with these settings can't work, if it can't."""
 
 
-def api_worker(kind: Kind) -> Callable[[WorkerSettings, Bench], Worker]:
-    return lambda own, bench: ApiWorker(kind, own, bench.settings, bench.caller, bench.transcripts)
+def _api_worker(prompt: str, *tools: str, offline: bool = False) -> Make:
+    def make(worker: WorkerSettings, context: WorkerContext) -> Worker:
+        from agents.workers.api import ApiWorker  # noqa: PLC0415
+
+        return ApiWorker(prompt, tools, offline, worker, context.settings, context.caller, context.transcripts)
+
+    return make
+
+
+def _claude_code_worker(worker: WorkerSettings, context: WorkerContext) -> Worker:
+    from agents.workers.claude_code import ClaudeCodeWorker  # noqa: PLC0415 - its relay imports a web server
+
+    return ClaudeCodeWorker(worker, context.settings, context.caller, context.client, context.transcripts)
+
+
+def _command_worker(worker: WorkerSettings, context: WorkerContext) -> Worker:
+    from agents.workers.command import CommandWorker  # noqa: PLC0415
+
+    return CommandWorker(worker, context.transcripts)
 
 
 WORKERS: dict[str, WorkerKind] = {
     "coder": WorkerKind(
-        purpose="Writes and changes code and tests, runs commands, and mends what is red. The one for most subtasks.",
-        make=api_worker(Kind(prompt="coder", tools=("bash", "str_replace_based_edit_tool", "report"))),
+        purpose="Writes and changes code and tests, runs commands, and fixes failing checks. Suits most subtasks.",
+        make=_api_worker("coder", "bash", "str_replace_based_edit_tool", "report"),
         takes=_MODEL | _COMMANDS | {"tools"},
     ),
     "writer": WorkerKind(
-        purpose="Writes and edits files and can run nothing: documentation, texts. Costs less than a coder.",
-        make=api_worker(Kind(prompt="writer", tools=("str_replace_based_edit_tool", "report"))),
+        purpose="Writes and edits files but can't run anything: documentation, texts. Costs less than a coder.",
+        make=_api_worker("writer", "str_replace_based_edit_tool", "report"),
         takes=_MODEL,
     ),
     "processor": WorkerKind(
-        purpose="Works on files with commands, never with the network: converts, counts, extracts, generates data.",
-        make=api_worker(Kind(prompt="processor", tools=("bash", "report"), offline=True)),
+        purpose="Processes files with commands, without a network: converts, counts, extracts, generates data.",
+        make=_api_worker("processor", "bash", "report", offline=True),
         takes=_MODEL | _COMMANDS,
     ),
     "retriever": WorkerKind(
-        purpose="Fetches from the hosts it may ask ({hosts}) and writes what it finds into files. Runs no commands.",
-        make=api_worker(Kind(prompt="retriever", tools=("fetch", "str_replace_based_edit_tool", "report"))),
+        purpose="Fetches from its allowed hosts ({hosts}) and writes what it finds to files. Runs no commands.",
+        make=_api_worker("retriever", "fetch", "str_replace_based_edit_tool", "report"),
         takes=_MODEL | {"hosts"},
-        problem=lambda own: host_problem(own.hosts),
+        problem=lambda worker: host_problem(worker.hosts),
     ),
     "claude-code": WorkerKind(
-        purpose="A session of Claude Code, an agent of its own: code that needs more looking around than a coder does.",
-        make=lambda own, bench: ClaudeCodeWorker(own, bench.settings, bench.caller, bench.transcripts),
+        purpose="A session of Claude Code, an independent agent, for code that needs a lot of exploration.",
+        make=_claude_code_worker,
         takes=_MODEL | _COMMANDS | {"tools", "command"},
     ),
     "command": WorkerKind(
         purpose="Runs one fixed program on the subtask.",
-        make=lambda own, bench: CommandWorker(own, bench.transcripts),
+        make=_command_worker,
         takes=_COMMANDS | {"command", "models"},
-        problem=lambda own: line_problem(own.command),
+        problem=lambda worker: line_problem(worker.command),
     ),
 }
 
 
-def make_workers(bench: Bench) -> dict[str, Worker]:
-    """A worker for each name in the settings. Raises `UsageError` with all that is wrong with them."""
-    wanted = bench.settings.workers
-    problems = [problem for name, own in wanted.items() for problem in problems_of(name, own)]
+def make_workers(context: WorkerContext) -> dict[str, Worker]:
+    """A worker for each name in the settings. Raises `UsageError` with everything that is wrong with them."""
+    workers = context.settings.workers
+    problems = [problem for name, worker in workers.items() for problem in problems_of(name, worker)]
     if problems:
         raise UsageError("\n".join(problems))
-    return {name: WORKERS[own.kind].make(own, bench) for name, own in wanted.items()}
+    return {name: WORKERS[worker.kind].make(worker, context) for name, worker in workers.items()}
 
 
 def describe(workers: Mapping[str, WorkerSettings]) -> dict[str, str]:
-    """Each worker with what it is for, and what a plan has to give it."""
-    return {name: _described(own) for name, own in workers.items()}
+    """What each worker is for, and what a plan has to give it."""
+    return {name: _description(worker) for name, worker in workers.items()}
 
 
-def _described(own: WorkerSettings) -> str:
-    said = own.description or WORKERS[own.kind].purpose.replace("{hosts}", ", ".join(own.hosts))
-    if parameters := parameters_of(own.command):
-        said += f" Its subtasks give it these `parameters`: {', '.join(parameters)}."
-    if len(own.models) > 1:
-        said += (
-            f" Begins with {own.models[0]}; after an attempt that failed it goes on with {', '.join(own.models[1:])}."
-        )
-    return said
+def _description(worker: WorkerSettings) -> str:
+    text = worker.description or WORKERS[worker.kind].purpose.replace("{hosts}", ", ".join(worker.hosts))
+    if parameters := parameters_of(worker.command):
+        text += f" Its subtasks must give it these `parameters`: {', '.join(parameters)}."
+    if len(worker.models) > 1:
+        later = ", ".join(worker.models[1:])
+        text += f" Begins with {worker.models[0]}; after a failed attempt it continues with {later}."
+    return text
 
 
-def problems_of(name: str, own: WorkerSettings) -> Iterator[str]:
+def problems_of(name: str, worker: WorkerSettings) -> Iterator[str]:
     """Why a worker with these settings can't be made, each reason with its key."""
-    if own.kind not in WORKERS:
-        there = did_you_mean(own.kind, WORKERS) or f"; there are {', '.join(sorted(WORKERS))}"
-        yield f"workers.{name}.kind: there is no worker kind {own.kind!r}{there}"
+    kind = WORKERS.get(worker.kind)
+    if kind is None:
+        hint = did_you_mean(worker.kind, WORKERS) or f"; the kinds are {', '.join(sorted(WORKERS))}"
+        yield f"workers.{name}.kind: there is no worker kind {worker.kind!r}{hint}"
         return
-    takes = WORKERS[own.kind].takes | _ALL
-    plain = WorkerSettings()
-    for field in fields(WorkerSettings):
-        if field.name not in takes and getattr(own, field.name) != getattr(plain, field.name):
-            yield f"workers.{name}: {_KEYS.get(field.name, field.name)} means nothing to the kind {own.kind!r}"
-    for tool in own.tools if own.kind == "coder" else ():
+    for field in sorted(worker.changed - kind.takes - _ALL):
+        yield f"workers.{name}: the kind {worker.kind!r} does not use {_KEYS.get(field, field)}; remove it"
+    for tool in worker.tools if worker.kind == "coder" else ():
         if tool not in WORKER_TOOLS:
             yield f"workers.{name}.tools: there is no tool {tool!r}{did_you_mean(tool, WORKER_TOOLS)}"
-    if problem := WORKERS[own.kind].problem(own):
+    if problem := kind.problem(worker):
         yield f"workers.{name}: {problem}"

@@ -1,10 +1,10 @@
-"""A program of its own: reads sources from standard input, and says what each defines, from its syntax tree.
+"""A program that reads sources from standard input and lists what each defines, according to its syntax tree.
 
-The parsers are C and the sources hostile, so they meet here and not in the manager: a process with little memory,
-little time and no files to write, that may die. It imports nothing of ours. `outlines.py` starts it.
+The parsers are C and the sources hostile, so they meet here and not in the manager: in a process with little memory,
+little time and no files to write, which may crash. It imports nothing of ours. `outlines.py` starts it.
 
 In: one JSON object of path to source. Out: a JSON line for each, `[path, [[name, form, line, owner], …]]`, where `form`
-is "()" for what is called and `owner` the place of the definition around it, or -1.
+is "()" for a callable and `owner` the index of the definition around it, or -1.
 """
 
 import json
@@ -33,92 +33,58 @@ LANGUAGES = {
     ".rb": ("tree_sitter_ruby", "language"),
     ".php": ("tree_sitter_php", "language_php"),
 }
-"""By the suffix of a file: the module of its grammar, and the function in it."""
+"""The module and function of the grammar, by the suffix of a file."""
 
-CALLED = frozenset(
-    {
-        *("function_definition", "function_declaration", "generator_function_declaration", "function_item"),
-        *(
-            "function_signature_item",
-            "method_definition",
-            "method_declaration",
-            "method_elem",
-            "constructor_declaration",
-        ),
-        *("method", "singleton_method", "method_signature", "macro_definition"),
-    }
+
+def _types(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+CALLED = _types(
+    "function_definition function_declaration generator_function_declaration function_item function_signature_item "
+    "method_definition method_declaration method_elem constructor_declaration method singleton_method "
+    "method_signature macro_definition"
 )
-HOLDERS = frozenset(
-    {
-        *("class_definition", "class_declaration", "abstract_class_declaration", "interface_declaration", "class"),
-        *("class_specifier", "struct_specifier", "trait_item", "impl_item", "mod_item", "module", "internal_module"),
-        *("namespace_definition", "namespace_declaration", "trait_declaration", "struct_declaration"),
-        *("record_declaration", "enum_declaration", "type_spec"),
-    }
+HOLDERS = _types(
+    "class_definition class_declaration abstract_class_declaration interface_declaration class class_specifier "
+    "struct_specifier trait_item impl_item mod_item module internal_module namespace_definition "
+    "namespace_declaration trait_declaration struct_declaration record_declaration enum_declaration type_spec"
 )
-TYPES = frozenset(
-    {"type_alias_declaration", "struct_item", "enum_item", "union_item", "enum_specifier", "type_definition"}
+TYPES = _types("type_alias_declaration struct_item enum_item union_item enum_specifier type_definition")
+THROUGH = _types(
+    "program source_file translation_unit compilation_unit export_statement decorated_definition block class_body "
+    "interface_body enum_body declaration_list body_statement statement_block field_declaration_list "
+    "template_declaration type_declaration expression_statement interface_type lexical_declaration "
+    "linkage_specification preproc_ifdef preproc_if preproc_else ambient_declaration "
+    "file_scoped_namespace_declaration enum_declaration_list"
 )
-THROUGH = frozenset(
-    {
-        *("program", "source_file", "translation_unit", "compilation_unit", "export_statement", "decorated_definition"),
-        *(
-            "block",
-            "class_body",
-            "interface_body",
-            "enum_body",
-            "declaration_list",
-            "body_statement",
-            "statement_block",
-        ),
-        *(
-            "field_declaration_list",
-            "template_declaration",
-            "type_declaration",
-            "expression_statement",
-            "interface_type",
-        ),
-        *(
-            "lexical_declaration",
-            "linkage_specification",
-            "preproc_ifdef",
-            "preproc_if",
-            "preproc_else",
-            "ambient_declaration",
-        ),
-        *("file_scoped_namespace_declaration", "enum_declaration_list"),
-    }
-)
-"""What may hold definitions and is none itself. Bodies of functions are not looked into."""
+"""Nodes that are not definitions but may hold some. Bodies of functions are not searched."""
 FUNCTIONS = frozenset({"arrow_function", "function_expression", "function"})
 MEMORY, SECONDS = 1024**3, 10
 MOST = 2_000  # definitions of one file
 LONGEST = 80  # characters of a name
 
-Found = tuple[str, str, int, int]
+Definition = tuple[str, str, int, int]
 
 
-def definitions(root: "Node") -> list[Found]:
-    """What a tree defines, in the order of the source. A stack, not recursion: hostile sources nest deep."""
-    found: list[Found] = []
-    open_: list[tuple[Node, int]] = [(root, -1)]
-    while open_ and len(found) < MOST:
-        node, owner = open_.pop()
-        named = _named(node)
-        if named is not None:
-            found.append((named[:LONGEST], "()" if _is_called(node) else "", node.start_point[0] + 1, owner))
-            owner = len(found) - 1
-        if node is root or (node.type in HOLDERS if named is not None else node.type in THROUGH):
-            open_ += [(child, owner) for child in reversed(node.named_children)]
-    return found
+def definitions(root: "Node") -> list[Definition]:
+    """What a tree defines, in the order of the source. A stack, not recursion: hostile sources nest deeply."""
+    result: list[Definition] = []
+    stack: list[tuple[Node, int]] = [(root, -1)]
+    while stack and len(result) < MOST:
+        node, owner = stack.pop()
+        name = _defined_name(node)
+        if name is not None:
+            form = "()" if node.type in CALLED or node.type == "variable_declarator" else ""
+            result.append((name[:LONGEST], form, node.start_point[0] + 1, owner))
+            owner = len(result) - 1
+        if node is root or (node.type in HOLDERS if name is not None else node.type in THROUGH):
+            stack += [(child, owner) for child in reversed(node.named_children)]
+    return result
 
 
-def _is_called(node: "Node") -> bool:
-    return node.type in CALLED or node.type == "variable_declarator"
-
-
-def _named(node: "Node") -> str | None:
-    """The name of a definition; None for what is none."""
+def _defined_name(node: "Node") -> str | None:
+    """The name of a definition; None for any other node."""
     kind = node.type
     if kind == "variable_declarator":
         value = node.child_by_field_name("value")
@@ -126,27 +92,27 @@ def _named(node: "Node") -> str | None:
     if kind not in CALLED | HOLDERS | TYPES:
         return None
     if kind.endswith("_specifier") and node.child_by_field_name("body") is None:
-        return None  # a type that is only mentioned
+        return None  # the type is only mentioned
     if kind == "impl_item":
         return f"impl {_text(node.child_by_field_name('type'))}"
     name = node.child_by_field_name("name")
     inner: Node | None = node
-    while name is None and inner is not None:  # in C the name stands within pointers and parameters
+    while name is None and inner is not None:  # in C the name is nested in pointers and parameters
         inner = inner.child_by_field_name("declarator")
         name = inner if inner is not None and inner.child_by_field_name("declarator") is None else None
-    said = _text(name)
+    text = _text(name)
     receiver = node.child_by_field_name("receiver")
-    if receiver is not None and said:
+    if receiver is not None and text:
         owner = (_text(receiver) or "").strip("()").split()[-1:]
-        return f"{owner[0].lstrip('*')}.{said}" if owner else said
-    return said
+        return f"{owner[0].lstrip('*')}.{text}" if owner else text
+    return text
 
 
 def _text(node: "Node | None") -> str | None:
     return " ".join(node.text.decode("utf-8", "replace").split()) or None if node is not None and node.text else None
 
 
-def outlined(sources: dict[str, str]) -> Iterator[tuple[str, list[Found]]]:
+def outlined(sources: dict[str, str]) -> Iterator[tuple[str, list[Definition]]]:
     parsers: dict[tuple[str, str], Parser] = {}
     for path, source in sources.items():
         grammar = LANGUAGES[PurePosixPath(path).suffix.lower()]
@@ -169,9 +135,9 @@ def main() -> None:
         (resource.RLIMIT_FSIZE, 0),
     ):
         resource.setrlimit(limit, (value, value))
-    signal.alarm(SECONDS)  # whoever started it may be gone
-    for path, found in outlined(json.load(sys.stdin)):
-        sys.stdout.write(json.dumps([path, found]) + "\n")
+    signal.alarm(SECONDS)  # the process that started it may be gone
+    for path, defined in outlined(json.load(sys.stdin)):
+        sys.stdout.write(json.dumps([path, defined]) + "\n")
         sys.stdout.flush()
 
 

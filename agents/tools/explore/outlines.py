@@ -1,77 +1,96 @@
-"""What sources define, found out by a process that may die of them: see `outliner.py`."""
+"""What sources define. A separate process parses them, because it may crash: see `outliner.py`."""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from subprocess import DEVNULL, PIPE
 
 from anyio import to_thread
 
-from agents.tools.outliner import LANGUAGES
-from agents.tools.outliner import SECONDS as ITS_SECONDS
+from agents.tools.explore.outliner import LANGUAGES
+from agents.tools.explore.outliner import SECONDS as PROCESS_SECONDS
+from fleet.ports.agents import Repository, WorkspaceError
 
 PROGRAM = Path(__file__).with_name("outliner.py")
-SECONDS = ITS_SECONDS + 5.0  # by then it has ended itself
-DEATHS = 3  # a source that kills the parser is left out, so often
+SECONDS = PROCESS_SECONDS + 5.0  # by then it has ended by itself
+CRASHES = 3  # after each, the source that crashed the parser is left out
 LARGEST = 200_000  # characters of a source that is still parsed
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """Something a source defines."""
+    """A definition in a source."""
 
     name: str
     form: str
-    """`()` for what is called."""
+    """`()` for a callable."""
     line: int
     owner: int
-    """The place of the definition around it, or -1."""
+    """The index of the definition around it, or -1."""
 
 
 Outlines = dict[str, tuple[Definition, ...]]
 
 
-def is_known(path: str) -> bool:
-    """Whether there is a grammar for what this file holds."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file in a language that has a grammar."""
+
+    path: str
+    text: str
+    definitions: tuple[Definition, ...] | None
+    """None if it could not be parsed."""
+
+
+def is_source(path: str) -> bool:
+    """Whether there is a grammar for this file."""
     return PurePosixPath(path).suffix.lower() in LANGUAGES
 
 
-async def outlines(sources: Mapping[str, str]) -> Outlines:
+async def read_outlines(repository: Repository, paths: Iterable[str], *, limit: int) -> list[Source]:
+    """The first `limit` sources among `paths`, except those that can't be read."""
+    texts: dict[str, str] = {}
+    for path in [path for path in paths if is_source(path)][:limit]:
+        try:
+            texts[path] = await repository.read_file(path)
+        except WorkspaceError:
+            continue
+    parsed = await parse_sources(texts)
+    return [Source(path, text, parsed.get(path)) for path, text in texts.items()]
+
+
+async def parse_sources(texts: Mapping[str, str]) -> Outlines:
     """The definitions of each source; those that could not be parsed are missing."""
-    wanted = {path: text for path, text in sources.items() if is_known(path) and len(text) <= LARGEST}
-    return await to_thread.run_sync(_outlines, wanted, abandon_on_cancel=True)  # its process ends itself soon
+    parseable = {path: text for path, text in texts.items() if len(text) <= LARGEST}
+    return await to_thread.run_sync(_parse_all, parseable, abandon_on_cancel=True)  # the process soon ends by itself
 
 
-def _outlines(left: dict[str, str]) -> Outlines:
-    found: Outlines = {}
-    for _ in range(1 + DEATHS):
-        if not left:
+def _parse_all(remaining: dict[str, str]) -> Outlines:
+    parsed: Outlines = {}
+    for _ in range(1 + CRASHES):
+        if not remaining:
             break
-        found |= (answered := _parsed(left))
-        left = {path: text for path, text in left.items() if path not in answered}
-        left.pop(next(iter(left), ""), None)  # it answers in order: at the first that is left it died
-    return found
+        parsed |= _parse(remaining)
+        remaining = {path: text for path, text in remaining.items() if path not in parsed}
+        remaining.pop(next(iter(remaining), ""), None)  # it answers in order, so it crashed at the first missing one
+    return parsed
 
 
-def _parsed(sources: Mapping[str, str]) -> Outlines:
-    """What one process says of them, as far as it came."""
+def _parse(sources: Mapping[str, str]) -> Outlines:
+    """The definitions that one process finds before it ends or crashes."""
     command = [sys.executable, "-I", "-B", str(PROGRAM)]
     environment = {"PATH": os.defpath, "LANG": "C.UTF-8"}
     with subprocess.Popen(
         command, env=environment, cwd="/", stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True
     ) as process:
         try:
-            said, _ = process.communicate(json.dumps(sources).encode("utf-8", "replace"), timeout=SECONDS)
+            output, _ = process.communicate(json.dumps(sources).encode("utf-8", "replace"), timeout=SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
-            said, _ = process.communicate()
-    return dict(_read(line) for line in said.splitlines(keepends=True) if line.endswith(b"\n"))
-
-
-def _read(line: bytes) -> tuple[str, tuple[Definition, ...]]:
-    path, found = json.loads(line)
-    return str(path), tuple(Definition(*one) for one in found)
+            output, _ = process.communicate()
+    lines = (json.loads(line) for line in output.splitlines(keepends=True) if line.endswith(b"\n"))
+    return {path: tuple(Definition(*each) for each in definitions) for path, definitions in lines}

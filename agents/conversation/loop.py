@@ -1,0 +1,293 @@
+"""The tool loop: ask the model, run the tools it calls, return the results, until the ending tool or a guard ends it.
+
+Knows no model service and no particular tool. An answer that is cut off, refused or malformed has no effect.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import anyio
+
+from agents.conversation.compaction import PromptLimits
+from agents.conversation.guards import Conduct, Guards, Mistake
+from agents.conversation.history import History, text_block
+from agents.models.answer import Answer, Block, Request, ToolCall, size
+from agents.models.calls import Caller
+from agents.text import capped, well_formed
+from agents.tools.tool import Finished, Tool, ToolInputError, ToolResult
+from agents.transcripts import Transcript
+from fleet.core.base.nearest import did_you_mean
+from fleet.core.state.facts import Failure, FailureKind
+from fleet.ports.agents import DrainingError, Meter, WorkspaceError
+from fleet.ports.worktrees import EffectError
+
+End = TypeVar("End")
+_COMPLETE = frozenset({"tool_use", "end_turn", "stop_sequence"})
+_TOUCH_S = 20.0  # how long a call that only keeps the cache warm may delay the next turn
+_EVIDENCE = 4_000  # characters of a conversation that go into a failure
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationSpec(Generic[End]):
+    """Everything a conversation needs but its first message."""
+
+    model: str
+    max_tokens: int
+    system: str
+    tools: tuple[Tool[End], ...]
+    ending: str
+    """The tool that ends it."""
+    guards: Guards
+    limits: PromptLimits | None = None
+    """How long it may become; None: until the model refuses."""
+    shared: int = 0
+    """Blocks at the front of the first message that other conversations share."""
+    effort: str | None = None
+    """How hard the model tries; None: as it does by default."""
+    recurs: bool = False
+    """Whether conversations like this one follow each other, minutes apart."""
+    reminder: str = ""
+    """A text that must stay the last one from us, whatever else we say later."""
+
+
+@dataclass(slots=True)
+class Conversation(Generic[End]):
+    """One conversation, from its first message to its end."""
+
+    spec: ConversationSpec[End]
+    caller: Caller
+    meter: Meter
+    transcript: Transcript
+    history: History = field(init=False)
+    _declarations: tuple[Block, ...] = field(init=False)
+    _conduct: Conduct = field(init=False)
+    _model: str = field(init=False)
+    _clock: anyio.CancelScope | None = None
+    _previous: str | None = None
+    """The id of the last answer."""
+    _asked_at: float = 0.0
+    """When the last answered request was sent."""
+    _turn: int = 0
+
+    def __post_init__(self) -> None:
+        spec = self.spec
+        self._declarations = tuple(tool.declaration for tool in spec.tools)
+        self.history = History(self.transcript, spec.reminder, size(spec.system) + size(self._declarations))
+        self._conduct = Conduct(spec.guards.repeats)
+        self._model = self.caller.available(spec.model)
+
+    async def hold(self, first: Sequence[str]) -> End | Failure:
+        """Talk until there is a result. `first` are the texts of the first message."""
+        guards = self.spec.guards
+        self.transcript.write("system", model=self.spec.model, text=self.spec.system)
+        self.history.add_ours([text_block(text) for text in first])
+        result: Finished[End] | Failure | None = None
+        with anyio.move_on_after(guards.seconds) as self._clock:
+            for turn in range(1, guards.turns + 1):
+                if (result := await self._take_turn(turn)) is not None:
+                    break
+        if self._clock.cancelled_caught:
+            return self._failure("budget", f"no {self.spec.ending} after {guards.seconds:g} s")
+        match result:
+            case None:
+                return self._failure("budget", f"no {self.spec.ending} after {guards.turns} turns")
+            case Failure():
+                self.transcript.write("failure", **result.model_dump())
+                return result
+            case Finished(value=value):
+                self.transcript.write("end", value=str(value))
+                return value
+
+    async def _take_turn(self, turn: int) -> Finished[End] | Failure | None:
+        """One call and what its answer asks for; None if the conversation continues."""
+        self.history.make_room(self.spec.limits)
+        self._turn = turn
+        request = self._request()
+        answer = await self.caller.call(request, self.meter, self.transcript, turn=turn, clock=self._clock)
+        if turn == 1:  # the first call may have discovered that the model is gone
+            self._model = self.caller.available(self._model)
+        if isinstance(answer, Failure):
+            return None if self._squeezed(answer) else answer
+        self._previous, self._asked_at = answer.id or self._previous, anyio.current_time() - answer.seconds
+        self._conduct.forgive("refused")
+        self.history.calibrate(request, answer)
+        self.transcript.write("answer", turn=turn, **answer.record())
+        return await self._respond(answer, turns_left=self.spec.guards.turns - turn)
+
+    def _request(self) -> Request:
+        spec, history = self.spec, self.history
+        messages, length = tuple(history.messages), history.length
+        return Request(
+            self._model,
+            spec.max_tokens,
+            spec.system,
+            self._declarations,
+            messages,
+            spec.shared,
+            effort=spec.effort,
+            recurs=spec.recurs,
+            previous=self._previous,
+            length=length,
+        )
+
+    async def _respond(self, answer: Answer, *, turns_left: int) -> Finished[End] | Failure | None:
+        match answer.stop_reason:
+            case reason if reason in _COMPLETE:
+                self._conduct.forgive("cut_off", "paused", "unknown_stop", "too_long")
+                if answer.calls:
+                    return await self._act(answer, turns_left=turns_left)
+                return self._nudge(answer)
+            case "max_tokens":
+                return self._cut_off(answer)
+            case "pause_turn":
+                return self._resume(answer)
+            case "compaction":  # we never ask for it
+                return self._mistake("paused", "protocol", "the service shortened the conversation unasked, in a row")
+            case "refusal":
+                return Failure(kind="refusal", summary="the model refused", evidence=capped(answer.text, _EVIDENCE))
+            case "model_context_window_exceeded" if self._compacted("the answer ran into the end of the context"):
+                return None
+            case "model_context_window_exceeded":
+                return self._failure("too_complex", "the conversation no longer fits the model's context")
+            case unknown:
+                summary = f"the model stopped for an unknown reason: {unknown!r}"
+                return self._mistake("unknown_stop", "protocol", summary)
+
+    # ---- running tools
+
+    async def _act(self, answer: Answer, *, turns_left: int) -> Finished[End] | Failure | None:
+        self.history.add_answer(answer)
+        self._conduct.forgive("no_tool")
+        if loop := self._conduct.loop(answer.calls):
+            what = "the same action" if len(loop) == 1 else f"the same {len(loop)} actions in turn"
+            return self._failure("protocol", f"{what}, {self.spec.guards.repeats} times in a row", "\n".join(loop))
+        results: list[Block] = []
+        malformed = False
+        for call in answer.calls:
+            outcome = await self._run_warm(call)
+            if not isinstance(outcome, ToolResult):
+                return outcome
+            malformed |= outcome.bad_input
+            results.append(_result_block(call, outcome))
+        if not malformed:
+            self._conduct.forgive("bad_input")
+        elif failure := self._mistake(
+            "bad_input", "protocol", "the model called tools with invalid input several times in a row"
+        ):
+            return failure
+        if turns_left == self.spec.guards.closing:
+            results.append(text_block(f"{turns_left} turns are left. Finish now and call {self.spec.ending}."))
+        self.history.add_ours(results)
+        return None
+
+    async def _run_warm(self, call: ToolCall) -> ToolResult | Finished[End] | Failure:
+        """Run a call; meanwhile its prompt stays in the cache, however long it takes."""
+        touches = self.caller.touches(self._model)
+        if not touches:
+            return await self._run(call)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._keep_warm, touches)
+                outcome = await self._run(call)
+                tasks.cancel_scope.cancel()
+        except ExceptionGroup as group:  # what went wrong is what the tool raised, or the call to the model
+            raise group.exceptions[0] from None
+        return outcome
+
+    async def _keep_warm(self, touches: int) -> None:
+        """Read the prompt now and then, before the cache forgets it, as often as that pays."""
+        times = self.caller.times
+        for _ in range(touches):
+            await anyio.sleep(self._asked_at + times.touch_s - anyio.current_time())
+            started = anyio.current_time()
+            with anyio.move_on_after(_TOUCH_S, shield=True):  # a call that is cut off has to be paid for, too
+                try:
+                    kept = await self.caller.keep_warm(self._request(), self.meter, self.transcript, turn=self._turn)
+                except DrainingError:
+                    return
+                if not kept:
+                    return
+            self._asked_at = started
+
+    async def _run(self, call: ToolCall) -> ToolResult | Finished[End] | Failure:
+        try:
+            return await self._tool(call).run(call.input)
+        except ToolInputError as error:
+            return ToolResult(str(error), is_error=True, bad_input=True)
+        except EffectError as error:
+            return error.failure
+        except WorkspaceError as error:
+            return ToolResult(str(error), is_error=True)
+
+    def _tool(self, call: ToolCall) -> Tool[End]:
+        """Raises `ToolInputError` for a call that no tool can run."""
+        tools = {tool.name: tool for tool in self.spec.tools}
+        if call.name not in tools:
+            hint = did_you_mean(call.name, tools)
+            raise ToolInputError(f"There is no tool {call.name!r}{hint}; the tools are {', '.join(tools)}.")
+        if call.problem is not None:
+            raise ToolInputError(f"Nothing was run: {call.problem}.")
+        return tools[call.name]
+
+    # ---- answers without a usable tool call
+
+    def _nudge(self, answer: Answer) -> Failure | None:
+        summary = f"the model called no tool twice in a row; it has to end with {self.spec.ending}"
+        if failure := self._mistake("no_tool", "protocol", summary):
+            return failure
+        notice = f"You did not call a tool. Continue with one, or call {self.spec.ending} to end."
+        self.history.add_answer(answer)
+        self.history.add_ours([text_block(notice)])
+        return None
+
+    def _cut_off(self, answer: Answer) -> Failure | None:
+        """The answer reached `max_tokens`: ask for less at a time."""
+        if failure := self._mistake("cut_off", "too_complex", "several answers in a row were longer than max_tokens"):
+            return failure
+        notice = "Your answer was cut off at the maximum length, and none of it was run. Take smaller steps."
+        self._add_without_effect(answer, notice)
+        return None
+
+    def _resume(self, answer: Answer) -> Failure | None:
+        """The service paused the turn: send it back, with a text from us unless a tool of the service still runs."""
+        if failure := self._mistake("paused", "protocol", "the service paused the turn several times in a row"):
+            return failure
+        if any(block["type"] == "server_tool_use" for block in answer.blocks) and not answer.calls:
+            self.history.add_answer(answer)
+        else:
+            self._add_without_effect(answer, "The turn was paused. Continue.")
+        return None
+
+    def _add_without_effect(self, answer: Answer, notice: str) -> None:
+        """Every call needs a result, even one that was not run."""
+        self.history.add_answer(answer)
+        not_run = ToolResult("Not run: the answer was incomplete.", is_error=True)
+        self.history.add_ours([*(_result_block(call, not_run) for call in answer.calls), text_block(notice)])
+
+    def _squeezed(self, refusal: Failure) -> bool:
+        """Whether a conversation that the service refuses is another one now, and may be tried again."""
+        match refusal.kind:
+            case "too_complex":
+                return self._compacted(refusal.summary)
+            case "protocol" if not self._conduct.is_too_many("refused"):
+                why = refusal.summary
+                return self.history.strip_thinking(why) or self.history.compact(0.5, why)
+            case _:
+                return False
+
+    def _compacted(self, why: str) -> bool:
+        """Whether a conversation that was refused as too long is shorter now: the same request is never repeated."""
+        return not self._conduct.is_too_many("too_long") and self.history.compact(0.5, why)
+
+    def _mistake(self, mistake: Mistake, kind: FailureKind, summary: str) -> Failure | None:
+        """Count a mistake; a failure once there are too many in a row."""
+        return self._failure(kind, summary) if self._conduct.is_too_many(mistake) else None
+
+    def _failure(self, kind: FailureKind, summary: str, evidence: str = "") -> Failure:
+        return Failure(kind=kind, summary=summary, evidence=capped(evidence or self.history.tail(), _EVIDENCE))
+
+
+def _result_block(call: ToolCall, result: ToolResult) -> Block:
+    block: Block = {"type": "tool_result", "tool_use_id": call.id, "content": well_formed(result.text) or "(nothing)"}
+    return {**block, "is_error": True} if result.is_error else block

@@ -1,0 +1,127 @@
+"""The client of the models' service. It loads the SDK at its first call, which a run of commands never makes."""
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+
+import anyio
+
+from agents.models.answer import Answer, CallFault, OnBegin, Request
+from agents.models.exchange import Exchange, Response, Timeouts, WireError
+from agents.models.features import Feature, refused_feature
+from agents.models.prices import ModelLimits
+from fleet.errors import UsageError
+
+if TYPE_CHECKING:
+    from agents.models.claude import Claude
+
+log = logging.getLogger(__name__)
+
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_PROBE_S = 5.0
+_LONGEST_HEAD = 16_384
+_LABEL = b"x-simulated-model"
+
+
+class Client:
+    """Answers requests over the Messages API, and forwards the requests of others."""
+
+    def __init__(self, stack: AsyncExitStack, base_url: str, api_key: str, timeouts: Timeouts) -> None:
+        self._stack, self._base_url, self._api_key, self._timeouts = stack, base_url, api_key, timeouts
+        self._lock = anyio.Lock()
+        self._claude: Claude | None = None
+        self._without: frozenset[Feature] = frozenset()
+
+    async def ask(self, request: Request, on_begin: OnBegin) -> Answer | CallFault:
+        """One call. Every way it can go wrong is a `CallFault`."""
+        while True:
+            without = self._without
+            result = await self._ask(request, on_begin, without)
+            refused = refused_feature(result, without) if isinstance(result, CallFault) else None
+            if refused is None:
+                return result
+            self._without |= {refused}  # nothing depends on it: the tools' own parsers check their input anyway
+            log.info("left out from now on: the models' service refuses it", extra={"feature": refused})
+
+    async def _ask(self, request: Request, on_begin: OnBegin, without: frozenset[Feature]) -> Answer | CallFault:
+        claude = await self._opened()
+        exchange = Exchange(self._timeouts, on_begin, self.redact)
+        return await exchange.run(partial(claude.send, request, exchange, without=without))
+
+    async def limits(self, model: str) -> ModelLimits | None:
+        """What the service tells about a model, if anything."""
+        return await (await self._opened()).limits(model)
+
+    @asynccontextmanager
+    async def forward(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[Response]:
+        """Send a request unchanged but for the key. Raises `WireError`, also where the whole takes too long."""
+        claude, limit_s = await self._opened(), self._timeouts.call_s
+        with anyio.move_on_after(limit_s) as limit:
+            async with claude.forward(path, body, headers) as response:
+                yield response
+        if limit.cancelled_caught:
+            raise WireError(CallFault("outage", f"not finished after {limit_s:g} s"))
+
+    def redact(self, text: str) -> str:
+        """`text` without our key."""
+        return text.replace(self._api_key, "[key]") if self._api_key else text
+
+    async def _opened(self) -> "Claude":
+        async with self._lock:
+            if self._claude is None:
+                from agents.models.claude import open_claude  # noqa: PLC0415 - the SDK takes a second to import
+
+                claude = open_claude(self._base_url, self._api_key, self._timeouts)
+                self._claude = await self._stack.enter_async_context(claude)
+            return self._claude
+
+
+@asynccontextmanager
+async def open_client(base_url: str, api_key: str, timeouts: Timeouts) -> AsyncIterator[Client]:
+    """A client for `base_url`, while the block lasts. Raises `UsageError` for an address that can't be used."""
+    if not _is_usable(base_url):
+        raise UsageError(f"models.base_url {base_url!r} can't be used: write it like https://api.anthropic.com")
+    async with AsyncExitStack() as stack:
+        yield Client(stack, base_url, api_key, timeouts)
+
+
+def _is_usable(base_url: str) -> bool:
+    try:
+        url = urlsplit(base_url)
+        host = (url.hostname or "").encode("idna")
+        return bool(host) and base_url.isprintable() and url.scheme in {"http", "https"} and url.port != 0
+    except ValueError:  # a malformed host or port
+        return False
+
+
+async def is_simulated(base_url: str) -> bool:
+    """Whether a service on this machine declares its answers simulated. No other host is asked."""
+    if urlsplit(base_url).hostname not in _LOOPBACK:
+        return False
+    with anyio.move_on_after(_PROBE_S):  # for all of it: some services answer a byte a second
+        try:
+            return _LABEL in await _headers(base_url)
+        except (OSError, ValueError, anyio.EndOfStream, anyio.BrokenResourceError):
+            return False
+    return False
+
+
+async def _headers(base_url: str) -> set[bytes]:
+    """The names of the headers of `/healthz`, in lower case. Asks without the SDK, because every run asks."""
+    url = urlsplit(base_url)
+    is_tls = url.scheme == "https"
+    port = url.port or (443 if is_tls else 80)
+    stream = await anyio.connect_tcp(url.hostname or "", port, tls=True) if is_tls else None
+    async with stream or await anyio.connect_tcp(url.hostname or "", port) as connection:
+        path = quote(f"{url.path.rstrip('/')}/healthz")
+        await connection.send(
+            f"GET {path} HTTP/1.1\r\nHost: {url.netloc.rpartition('@')[2]}\r\nConnection: close\r\n\r\n".encode()
+        )
+        head = b""
+        while b"\r\n\r\n" not in head and len(head) < _LONGEST_HEAD:
+            head += await connection.receive()
+    lines = head.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]
+    return {line.partition(b":")[0].strip().lower() for line in lines}

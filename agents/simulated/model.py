@@ -1,0 +1,71 @@
+"""The simulated model without its server: a request in, a turn out. It remembers only which faults have struck."""
+
+from collections import Counter
+from dataclasses import replace
+from hashlib import sha256
+
+from pydantic import JsonValue
+
+from agents.simulated.planner import play_planner
+from agents.simulated.replies import Block, FaultKey, Message, Text, ToolUse, Turn
+from agents.simulated.request import SESSION_ENDING, Request
+from agents.simulated.script import Script
+from agents.simulated.worker import play_worker, write_commands
+
+
+class SimulatedModel:
+    """Plays one script."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self._struck: Counter[FaultKey] = Counter()
+
+    def turn(self, request: Request) -> Turn:
+        """What to answer. A fault that strikes is counted here, whatever happens on the wire."""
+        match request.role:
+            case "planner":
+                turn = play_planner(self.script, request, self._struck.__getitem__)
+            case "worker":
+                turn = play_worker(self.script, request, self._struck.__getitem__)
+            case _:
+                turn = Turn(Message((Text("This is a simulated model; it plays planners and workers."),), "end_turn"))
+        if turn.fault is not None:
+            self._struck[turn.fault] += 1
+        if SESSION_ENDING in request.tools:
+            blocks = tuple(_for_claude_code(block) for block in turn.message.blocks)
+            return replace(turn, message=replace(turn.message, blocks=blocks))
+        return turn
+
+    def struck(self) -> list[dict[str, str | int]]:
+        """Which faults have struck, and how often, so that a test can check that its faults were injected."""
+        return [
+            {"run": run, "subtask": subtask, "attempt": number + 1, "depth": depth, "times": times}
+            for (run, subtask, number, depth), times in self._struck.items()
+        ]
+
+    def think_s(self, request: Request, turn: Turn) -> float:
+        """How long the answer takes: the pace plus or minus a jitter that follows from the seed."""
+        pace = turn.pace or self.script.pace
+        name = f"{self.script.seed}/{request.run}/{request.subtask.get('id')}/{request.attempt}/{len(request.turns)}"
+        spread = int.from_bytes(sha256(name.encode("utf-8", "replace")).digest()[:4]) / 2**32
+        return pace.think_s * (1 + pace.jitter * (2 * spread - 1))
+
+
+def _for_claude_code(block: Block) -> Block:
+    """The same action with the tools of Claude Code. The id of a call stays: it is all the memory there is."""
+    if not isinstance(block, ToolUse):
+        return block
+    match block.name:
+        case "bash":
+            return replace(block, name="Bash", input=_command(str(block.input.get("command", ""))))
+        case "str_replace_based_edit_tool":
+            path, text = str(block.input.get("path", "")), str(block.input.get("file_text", ""))
+            return replace(block, name="Bash", input=_command(write_commands({path: text})[0]))
+        case "report":
+            return replace(block, name=SESSION_ENDING)
+        case _:
+            return block
+
+
+def _command(command: str) -> dict[str, JsonValue]:
+    return {"command": command, "description": "The next step of a simulated worker"}

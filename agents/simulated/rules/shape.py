@@ -1,0 +1,161 @@
+"""The shape of a request, from the SDK's own types: unknown parameters, missing ones and wrong types are refused.
+
+The types are `TypedDict`s, of which pydantic would accept unknown keys. So each becomes, once, a pydantic model that
+allows none; unions of content blocks and tools are told apart by their `type`.
+"""
+
+import re
+import types
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Annotated, Any, Literal, Required, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, Tag, TypeAdapter, ValidationError, create_model
+from pydantic import Discriminator as Discriminated
+
+from agents.simulated.rules.refusal import RequestError
+
+BINDING_BETA = "thinking-binding-controls-2026-08-01"
+_UNIONS = {Union, types.UnionType}
+_CUSTOM = "custom"
+"""The type of a tool whose declaration names none."""
+_SAMPLING = ("temperature", "top_p", "top_k")
+"""Older models take them; newer ones refuse them by name."""
+_KEY = re.compile(r"(?!(?:str|int|float|bool|none)$)[a-z]\w*")
+"""A key of a request, as opposed to the name of a type in pydantic's paths."""
+
+
+class _Closed(BaseModel):
+    """A part of a request. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+
+def check_shape(data: object, *, betas: frozenset[str], counting: bool = False) -> None:
+    """Refuse a request that the SDK's types don't allow. Raises `RequestError` with the path of the first problem."""
+    if not isinstance(data, dict):
+        raise RequestError("The request body is not a JSON object")
+    data = _without_beta_controls(data, betas)
+    try:
+        _request(counting=counting).validate_python(data)
+    except ValidationError as error:
+        deepest = max(error.errors(include_url=False), key=lambda problem: len(problem["loc"]))
+        path = ".".join(str(part) for part in deepest["loc"] if isinstance(part, int) or _KEY.fullmatch(part))
+        raise RequestError(f"{path}: {_plain(deepest)}" if path else _plain(deepest)) from None
+
+
+def _without_beta_controls(data: dict[str, Any], betas: frozenset[str]) -> dict[str, Any]:
+    """The request without what only the header of a beta allows."""
+    thinking = data.get("thinking")
+    if BINDING_BETA not in betas or not isinstance(thinking, dict) or "block_binding" not in thinking:
+        return data
+    binding = thinking["block_binding"]
+    behaviour = binding.get("prefix_mismatch_behavior") if isinstance(binding, dict) else ""
+    if behaviour not in {None, "error", "drop_block"} or (isinstance(binding, dict) and len(binding) > 1):
+        raise RequestError("thinking.block_binding.prefix_mismatch_behavior: Input should be 'error' or 'drop_block'")
+    return {**data, "thinking": {key: value for key, value in thinking.items() if key != "block_binding"}}
+
+
+def _plain(problem: Mapping[str, Any]) -> str:
+    if problem["type"].startswith("union_tag"):
+        return "Input should be an object of a known type"
+    known = {"extra_forbidden": "Extra inputs are not permitted", "missing": "Field required"}
+    return known.get(problem["type"], str(problem["msg"]))
+
+
+# ---- models from the SDK's types ------------------------------------------------------------------------------------
+
+_MADE = "fleet-"
+"""How the tags of unions begin, which are no part of a path."""
+
+
+@cache
+def _request(*, counting: bool) -> TypeAdapter[Any]:
+    from anthropic.types import MessageCountTokensParams  # noqa: PLC0415 - the SDK takes a second to import
+    from anthropic.types.message_create_params import MessageCreateParamsNonStreaming  # noqa: PLC0415
+
+    made = _model(MessageCountTokensParams if counting else MessageCreateParamsNonStreaming)
+    if not counting:  # what this type leaves to another one, and what the SDK sends as headers or older models take
+        extra: dict[str, Any] = {
+            "stream_": (bool, Field(default=False, alias="stream")),
+            **{f"{name}_": (Any, Field(default=None, alias=name)) for name in _SAMPLING},
+        }
+        made = create_model("Request", __base__=made, **extra)
+    return TypeAdapter(made)
+
+
+@cache
+def _model(shape: Any) -> type[BaseModel]:
+    """A pydantic model of a `TypedDict`."""
+    fields: dict[str, Any] = {}
+    for name, hint in get_type_hints(shape, include_extras=True).items():
+        required = get_origin(hint) is Required or name in getattr(shape, "__required_keys__", ())
+        default: Any = ... if required else None
+        fields[f"{name}_"] = (_converted(hint), Field(default, alias=name))  # a name may be one of pydantic's
+    return create_model(shape.__name__, __base__=_Closed, **fields)
+
+
+def _is_shape(hint: Any) -> bool:
+    """Whether a type is a `TypedDict`, whoever made it."""
+    return isinstance(hint, type) and hasattr(hint, "__required_keys__")
+
+
+def _is_answer(hint: Any) -> bool:
+    """Whether a type is one of the SDK's objects for answers; they stand beside the types of what is sent."""
+    if isinstance(hint, type):
+        return issubclass(hint, BaseModel)
+    if get_origin(hint) is Annotated:
+        return _is_answer(get_args(hint)[0])
+    return get_origin(hint) in _UNIONS and all(map(_is_answer, get_args(hint)))
+
+
+def _converted(hint: Any) -> Any:
+    origin, args = get_origin(hint), get_args(hint)
+    if _is_shape(hint):
+        return _model(hint)
+    if origin in _UNIONS:
+        return _union(args)
+    if origin in {Annotated, Required}:
+        return _converted(args[0])
+    if origin is Literal or hint in {str, int, float, bool, type(None)}:
+        return hint
+    if origin is dict:
+        return dict[str, Any]
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Iterable) and args:
+        return list.__class_getitem__(_converted(args[0]))
+    return list[str] if getattr(hint, "__name__", "") == "SequenceNotStr" else Any
+
+
+def _union(hints: tuple[Any, ...]) -> Any:
+    """A union, told apart by tags where it has several shapes."""
+    args = [arg for arg in hints if not _is_answer(arg)]
+    shapes = {tag: arg for arg in args if _is_shape(arg) for tag in _tags(arg)}
+    if len(shapes) < 2 or len(shapes) < sum(map(_is_shape, args)):  # noqa: PLR2004 - nothing to tell apart, or no tags
+        return Union[tuple(map(_converted, args))]  # noqa: UP007 - built while it runs
+    cases = [Annotated[_model(shape), Tag(_MADE + tag)] for tag, shape in shapes.items()]
+    tagged: Any = Annotated[Union[tuple(cases)], Discriminated(_tag)]  # noqa: UP007 - built while it runs
+    others = [_converted(arg) for arg in args if not _is_shape(arg)]
+    return Union[(tagged, *others)] if others else tagged
+
+
+def _tags(shape: Any) -> list[str]:
+    """The values of `type` or `role` by which a shape is told from others; a tool need not name its own."""
+    hints = get_type_hints(shape)
+    for name in ("type", "role"):
+        hint = hints.get(name)
+        values = [value for value in _literals(hint) if isinstance(value, str)]
+        if values:
+            return values
+    return []
+
+
+def _literals(hint: Any) -> tuple[Any, ...]:
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return tuple(value for arg in get_args(hint) for value in _literals(arg))
+
+
+def _tag(value: Any) -> str:
+    if not isinstance(value, dict):
+        return ""
+    return _MADE + str(value.get("type") or value.get("role") or _CUSTOM)

@@ -1,0 +1,1 @@
+"""The read-only tools with which the planner explores a repository."""

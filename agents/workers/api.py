@@ -1,0 +1,79 @@
+"""A worker that calls a model: one conversation per attempt, in one workspace, from the brief to a report."""
+
+from dataclasses import dataclass, replace
+
+from agents.conversation.guards import AttemptBudget, Guards
+from agents.conversation.loop import Conversation, ConversationSpec
+from agents.models.calls import Caller
+from agents.settings import AgentSettings, WorkerSettings
+from agents.text import render
+from agents.tools.registry import WORKER_TOOLS
+from agents.tools.tool import Tool, ToolOptions
+from agents.transcripts import Transcripts
+from agents.workers.briefs import background, first_message, shared_blocks
+from fleet.core.state.facts import Failure, Report
+from fleet.ports.agents import Meter, WorkerBrief, Workspace
+
+_UNKNOWN_MODEL = 404  # as opposed to a rejected key, which is not the plan's choice
+
+
+@dataclass(frozen=True, slots=True)
+class ApiWorker:
+    """Works with a model. Stateless: everything it knows is in the brief."""
+
+    prompt: str
+    tools: tuple[str, ...]
+    offline: bool
+    """Its commands never reach the network, whatever its box allows."""
+    settings: WorkerSettings
+    common: AgentSettings
+    caller: Caller
+    transcripts: Transcripts
+
+    @property
+    def model(self) -> str:
+        return self.settings.models[0] if self.settings.models else self.common.worker_model
+
+    async def run(self, brief: WorkerBrief, workspace: Workspace, meter: Meter) -> Report | Failure:
+        """Do the subtask in this workspace."""
+        settings, model = self.settings, brief.model or self.model
+        accepts = await self.caller.limits(model)
+        spec: ConversationSpec[Report] = ConversationSpec(
+            model=model,
+            max_tokens=self.common.answer_tokens(accepts),
+            system=system_prompt(self.prompt, settings),
+            tools=self._tools(workspace, background(brief)),
+            ending="report",
+            guards=Guards(turns=settings.turns, seconds=settings.time_s),
+            limits=self.common.prompt_limits(model, accepts),
+            shared=shared_blocks(brief),
+        )
+        budget = AttemptBudget(meter, settings.tokens, settings.dollars)
+        with self.transcripts.open(brief.subtask.id, brief.attempt) as transcript:
+            result = await Conversation(spec, self.caller, budget, transcript).hold(first_message(brief))
+        return _blame_choice(result, brief.subtask.model) if isinstance(result, Failure) else result
+
+    def _tools(self, workspace: Workspace, written: str) -> tuple[Tool[Report], ...]:
+        settings, common = self.settings, self.common
+        extras = replace(settings.extras, network=False) if self.offline else settings.extras
+        options = ToolOptions(
+            common.command_s, common.output_chars, extras, settings.secrets, settings.hosts, background=written
+        )
+        chosen = tuple(name for name in settings.tools or self.tools if name != "report")
+        names = dict.fromkeys((*chosen, "background", "report"))
+        return tuple(WORKER_TOOLS[name](workspace, options) for name in names)
+
+
+def system_prompt(name: str, settings: WorkerSettings) -> str:
+    """The prompt of the kind, followed by the worker's own."""
+    prompt = render(name, reporting=render("reporting"), hosts=", ".join(settings.hosts))
+    addition = settings.prompt.strip()
+    return f"{prompt}\n# Additional instructions\n\n{addition}\n" if addition else prompt
+
+
+def _blame_choice(failure: Failure, chosen: str | None) -> Failure:
+    """If the plan chose a model that the service does not know, the fault is the plan's, not the configuration's."""
+    if chosen is None or failure.kind != "configuration" or failure.status != _UNKNOWN_MODEL:
+        return failure
+    summary = f"the model chosen for this subtask, {chosen!r}, can't be used: {failure.summary}"
+    return failure.model_copy(update={"kind": "other", "summary": summary})

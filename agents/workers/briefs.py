@@ -1,0 +1,104 @@
+"""A worker's brief as the blocks of a first message, as what it may read beside that, or as files for a program.
+
+Texts that others wrote are data: the message quotes them in a few words, and the whole of them is the result of a tool.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from agents.text import capped, fenced, well_formed
+from fleet.core.state.facts import Report
+from fleet.ports.agents import WorkerBrief
+
+_EVIDENCE = 6_000  # characters of evidence of one earlier failure
+_QUOTED = 400  # characters of a text of others in the message itself
+_NOTES = 20_000  # characters of the repository's own notes
+
+
+@dataclass(frozen=True, slots=True)
+class BriefFiles:
+    """The files that a program is given, in a folder of their own."""
+
+    folder: Path
+    subtask: Path
+    prompt: Path
+    background: Path
+    """What others wrote, if they wrote anything."""
+
+
+@contextmanager
+def brief_files(brief: WorkerBrief, *, instructions: str) -> Iterator[BriefFiles]:
+    """The brief as files, for as long as the block lasts. `instructions` end the prompt."""
+    with TemporaryDirectory(prefix="fleet-") as name:
+        folder = Path(name)
+        files = BriefFiles(folder, folder / "subtask.json", folder / "prompt.md", folder / "background.json")
+        blocks = first_message(brief)
+        if written := background(brief):
+            blocks.append(fenced("background", {"file": str(files.background)}))
+            files.background.write_text(written + "\n", encoding="utf-8")
+        prompt = "\n\n".join((*blocks, instructions.strip()))
+        files.subtask.write_text(json.dumps(as_document(brief), ensure_ascii=True, indent=1) + "\n", encoding="utf-8")
+        files.prompt.write_text(well_formed(prompt) + "\n", encoding="utf-8")
+        yield files
+
+
+def first_message(brief: WorkerBrief) -> list[str]:
+    """The blocks of a worker's first message; what all workers share comes first."""
+    document = as_document(brief)
+    attempt = document["attempt"]
+    quoted = [{**failure, "evidence": _end(failure["evidence"])} for failure in attempt["failures"]]
+    blocks: dict[str, Any] = {name: document[name] for name in ("layout", "subtask") if name in document}
+    blocks["attempt"] = {**attempt, "failures": quoted}
+    if brief.results:
+        blocks["results"] = [{"subtask": id_, "summary": report.summary[:_QUOTED]} for id_, report in brief.results]
+    if brief.notes.strip():
+        blocks["notes"] = {"AGENTS.md": f"{len(brief.notes)} characters"}
+    return [fenced(name, value) for name, value in blocks.items()]
+
+
+def background(brief: WorkerBrief) -> str:
+    """What others wrote that concerns the subtask, as JSON; empty if they wrote nothing."""
+    document = as_document(brief)
+    parts: dict[str, Any] = {name: document[name] for name in ("notes", "results") if name in document}
+    if brief.failures:
+        parts["failures"] = document["attempt"]["failures"]
+    return json.dumps(parts, ensure_ascii=False, indent=1, default=str) if parts else ""
+
+
+def as_document(brief: WorkerBrief) -> dict[str, Any]:
+    """Everything a worker is given. Empty parts are left out."""
+    document: dict[str, Any] = {"layout": brief.layout} if brief.layout else {}
+    if brief.notes.strip():
+        document["notes"] = capped(brief.notes, _NOTES)
+    document |= {"subtask": brief.subtask.model_dump(mode="json"), "attempt": _attempt(brief)}
+    if brief.results:
+        document["results"] = [_result(subtask, report) for subtask, report in brief.results]
+    return document
+
+
+def shared_blocks(brief: WorkerBrief) -> int:
+    """How many blocks at the front are the same for all workers, which then share them in the prompt cache."""
+    return int(bool(brief.layout))
+
+
+def _end(text: str) -> str:
+    """The end of a text, where the reason for a failure usually stands."""
+    return text if len(text) <= _QUOTED else f"…{text[-_QUOTED:]}"
+
+
+def _attempt(brief: WorkerBrief) -> dict[str, Any]:
+    failures = [
+        {"attempt": number, "class": each.kind, "summary": each.summary, "evidence": capped(each.evidence, _EVIDENCE)}
+        for number, each in brief.failures
+    ]
+    return {"run": brief.run, "number": brief.attempt, "guidance": brief.guidance, "failures": failures}
+
+
+def _result(subtask: str, report: Report) -> dict[str, Any]:
+    result = {"subtask": subtask, "summary": report.summary, "result": report.result}
+    return {**result, "recommendations": report.recommendations} if report.recommendations else result
