@@ -1,13 +1,20 @@
-"""What the operator can mend: printed as a message, never as a traceback. Imports nothing, so that help stays fast."""
+"""Errors that the operator can fix: printed as a message without a traceback. Imports nothing, so that help is fast."""
 
 
 class FleetError(Exception):
-    """Something the operator can fix: what, where, what to do next."""
+    """The operator can fix this. The message says what is wrong and where, the hint what to do next."""
 
     exit_code = 3
+    code = "environment"
+    """What `--json` prints: one word for each exit code that is an error."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.message, self.hint = message, hint
 
 
 class UsageError(FleetError):
-    """The command, a file or a value is wrong, not the environment."""
+    """The command, a file or a value is wrong, and not the environment."""
 
     exit_code = 2
+    code = "usage"

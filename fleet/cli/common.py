@@ -1,108 +1,281 @@
-"""What the verbs share: options, reading the configuration, finding the run, printing."""
-
-from __future__ import annotations
+"""Code that several verbs use: options, the configuration, finding a run, requests to it, output."""
 
 import json
 import os
+import signal
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
+import anyio
 import typer
 
+from dashboards.text.color import painted
+from dashboards.text.safe import safe
+from fleet.cli import color
+from fleet.cli.live.hard_stop import after_the_first
+from fleet.config.environment import current
+from fleet.config.load import Loaded, load_config
+from fleet.config.schema import State
+from fleet.core.base.nearest import did_you_mean
+from fleet.core.plans.plan import Subtask
+from fleet.core.policy.requests import Request, request_problem
+from fleet.core.state.state import RunState
+from fleet.core.views.dump import View, dump_view
+from fleet.core.views.request_view import RequestView
 from fleet.errors import FleetError, UsageError
-
-if TYPE_CHECKING:
-    from fleet.config import Loaded
-    from fleet.core.plan import Subtask
-    from fleet.core.state import RunState
-    from fleet.folders import RunFolder
-    from fleet.settings import State
+from fleet.ports.worktrees import EffectError
+from fleet.runs.journal import Journal
+from fleet.runs.repository import git_folder, root_of
+from fleet.runs.run_folder import FirstFact, RunFolder, find_run, runs_by_start
 
 Result = TypeVar("Result")
+AnyView = TypeVar("AnyView", bound=View)
 
-RunName = Annotated[str | None, typer.Option("--run", help="The run; the latest of this repository by default.")]
-RunArgument = Annotated[str | None, typer.Argument(help="The run; the latest of this repository by default.")]
-AsJson = Annotated[bool, typer.Option("--json", help="For scripts.")]
-Repo = Annotated[Path, typer.Option("--repo", help="The repository; the one you are in by default.")]
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="Another configuration file.")]
-BaseUrl = Annotated[str | None, typer.Option("--base-url", help="A service that speaks the Messages API.")]
-Sandbox = Annotated[str | None, typer.Option("--sandbox", help="bubblewrap, or none: commands then run as you.")]
-Metrics = Annotated[str | None, typer.Option("--metrics", help="Serve figures for Prometheus at HOST:PORT.")]
+NAMED_SUBTASKS = 12  # a plan with no more of them is listed in a message
+
+RunName = Annotated[
+    str | None, typer.Option("--run", metavar="RUN", help="The run; default: the latest of this repository.")
+]
+RunArgument = Annotated[
+    str | None, typer.Argument(metavar="RUN", help="The run; default: the latest of this repository.")
+]
+SubtaskId = Annotated[str, typer.Argument(metavar="SUBTASK", help="The id of a subtask.")]
+AttemptNumber = Annotated[
+    int | None, typer.Option("--attempt", "-n", metavar="N", help="The attempt; default: the last one.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, errors included.")]
+Repo = Annotated[Path, typer.Option("--repo", "-C", metavar="DIR", help="The repository; default: the one you are in.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite what exists.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask; go ahead.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Another configuration file.")]
+BaseUrl = Annotated[
+    str | None, typer.Option("--base-url", metavar="URL", help="Base URL of a service with the Messages API.")
+]
+Sandbox = Annotated[
+    str | None, typer.Option("--sandbox", metavar="bubblewrap|none", help="bubblewrap, or none: commands run as you.")
+]
+SetupNetwork = Annotated[
+    bool, typer.Option("--setup-network", help="The set-up command has the network, on the base only.")
+]
+Metrics = Annotated[
+    str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus at HOST:PORT.")
+]
 HERE = Path()
 
 
-def root_of(path: Path) -> Path | None:
-    """The root of the repository that `path` is in, without asking git."""
-    here = path.absolute()
-    return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), None)
+# ---- configuration and runs -----------------------------------------------------------------------------------------
 
 
 def configuration(
-    repository: Path | None = None, config_file: Path | None = None, flags: Mapping[str, object] | None = None
+    repository: Path = HERE, config_file: Path | None = None, flags: Mapping[str, object] | None = None
 ) -> Loaded:
-    from fleet.config import load_config
+    root = root_of(repository)
+    return load_config(environ=current(), flags=flags or {}, config_file=config_file, repository=root)
 
-    root = root_of(repository or HERE)
-    return load_config(environ=os.environ, flags=flags or {}, config_file=config_file, repository=root)
+
+def configuration_of(
+    state: RunState,
+    config_file: Path | None = None,
+    flags: Mapping[str, object] | None = None,
+    *,
+    secrets: bool = True,
+) -> Loaded:
+    """The configuration of a run that exists: as it was started, but for what `flags` and the file change.
+
+    Without `secrets`, nothing will be run with it, and what no run keeps may be missing.
+    """
+    given = {key: value for key, value in (flags or {}).items() if value is not None}
+    return load_config(
+        environ=current(),
+        flags={"box.sandbox": state.sandbox, "models.base_url": state.base_url, **given},
+        config_file=config_file,
+        repository=root_of(Path(state.repository)),
+        before=state.choices if secrets else state.choices.model_copy(update={"withheld": {}}),
+    )
 
 
 def state_settings() -> State:
-    """Where runs are kept, and how much of them. A repository's own file has no say: it must not hide a run."""
-    from fleet.config import load_config
-
-    return load_config(environ=os.environ, repository=None).config.state
+    """The state directory and its limit. The repository's own file is left out: it must not hide runs."""
+    return load_config(environ=current(), repository=None).config.state
 
 
 def state_dir() -> Path:
     return Path(state_settings().dir)
 
 
-def the_run(name: str | None) -> RunFolder:
-    from fleet.folders import find_run
+def run_to_read(name: str | None, named: str | None, repo: Path) -> RunFolder:
+    """The run that a verb reads: the named one, else the latest here, else the latest of all with a note."""
+    if (chosen := _one_name(name, named)) is not None:
+        return find_run(state_dir(), chosen)
+    here, latest = _latest_runs(repo)
+    if here is not None:
+        return here.folder
+    if latest.state is not None:
+        typer.echo(f"note: {_no_run_of(repo)}; this is {_whose(latest)}", err=True)
+    return latest.folder
 
-    root = root_of(HERE)
-    return find_run(state_dir(), name, root.resolve() if root else None)
+
+def run_to_change(name: str | None, named: str | None, repo: Path, *, yes: bool) -> RunFolder:
+    """The run that a verb changes: the named one or the latest of the repository. Never another one without asking."""
+    if (chosen := _one_name(name, named)) is not None:
+        return find_run(state_dir(), chosen)
+    here, latest = _latest_runs(repo)
+    if here is not None:
+        return here.folder
+    other = latest.folder.run
+    if has_terminal() and not yes:
+        typer.echo(f"{_no_run_of(repo)}. Do you mean {_whose(latest)}? [y/N] ", nl=False)
+        if read_answer().strip().lower() in {"y", "yes"}:
+            return latest.folder
+    raise UsageError(f"{_no_run_of(repo)}; the latest of all is {_whose(latest)}", hint=f"name the run: --run {other}")
 
 
-def the_subtask(state: RunState, id_: str) -> Subtask:
-    from fleet.core.nearest import did_you_mean
+def _one_name(name: str | None, named: str | None) -> str | None:
+    """The name that was given as RUN or as --run."""
+    if name is not None and named is not None and name != named:
+        raise UsageError(f"two runs are named, {name} and --run {named}", hint="name one of them")
+    return name if name is not None else named
 
+
+def _latest_runs(repo: Path) -> tuple[FirstFact | None, FirstFact]:
+    """The latest run of the repository, and of all."""
+    folder = state_dir()
+    runs = runs_by_start(folder)
+    if not runs:
+        raise UsageError(f"there are no runs in {folder} yet", hint="start one with `fleet run EPIC`")
+    here = git_folder(repo)
+    return next((run for run in reversed(runs) if run.is_of(here)), None), runs[-1]
+
+
+def _no_run_of(repo: Path) -> str:
+    where = safe(repo.absolute())
+    return f"{where} has no runs" if git_folder(repo) is not None else f"{where} is not in a git repository"
+
+
+def _whose(run: FirstFact) -> str:
+    return (
+        f"{run.folder.run}, a run of {safe(run.state.repository) if run.state is not None else 'an unknown repository'}"
+    )
+
+
+def find_subtask(state: RunState, id_: str) -> Subtask:
     spec = state.plan.subtask(id_)
     if spec is None:
-        near = did_you_mean(id_, state.plan.ids) or f"; there are {', '.join(state.plan.ids) or 'none yet'}"
-        raise UsageError(f"{state.run} has no subtask {id_!r}{near}")
+        raise UsageError(
+            f"{state.run} has no subtask {id_!r}{did_you_mean(id_, state.plan.ids)}", hint=_subtasks_of(state)
+        )
     return spec
 
 
-def show(lines: Iterable[str]) -> None:
+def _subtasks_of(state: RunState) -> str:
+    """A hint with the names of a small plan."""
+    ids = state.plan.ids
+    if len(ids) > NAMED_SUBTASKS:
+        return f"`fleet plans show {state.run}` lists its {len(ids)} subtasks"
+    return f"its subtasks: {', '.join(ids)}" if ids else "it has none yet"
+
+
+# ---- requests -------------------------------------------------------------------------------------------------------
+
+
+def check_request(state: RunState, request: Request) -> None:
+    if (problem := request_problem(state, request)) is not None:
+        raise UsageError(problem)
+
+
+def send_requests(folder: RunFolder, *requests: Request) -> None:
+    """Put requests into the run's inbox, where its engine finds them."""
+    with Journal(folder.journal) as journal:
+        for request in requests:
+            journal.ask(request)
+
+
+def confirm_request(folder: RunFolder, kind: str, message: str, *, as_json: bool) -> None:
+    """Say that a request was sent, and whether anything is running that answers it."""
+    alive = folder.alive
+    if as_json:
+        show_json(dump_view(RequestView(run=folder.run, request=kind, message=message, alive=alive)))
+        return
+    idle = "" if alive else f"; no engine is running: `fleet resume {folder.run}`"
+    typer.echo(f"{folder.run}: {message}{idle}")
+
+
+def make_request(folder: RunFolder, request: Request, message: str, *, as_json: bool = False) -> None:
+    """Check a request, send it, and print `message`."""
+    check_request(folder.state(), request)
+    send_requests(folder, request)
+    confirm_request(folder, request.kind, message, as_json=as_json)
+
+
+# ---- input and output -----------------------------------------------------------------------------------------------
+
+
+def has_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def read_answer() -> str:
+    """The line that a person types; empty at the end of the input."""
+    return sys.stdin.readline()
+
+
+def show(lines: Iterable[str], paint: Callable[[str], str] = painted) -> None:
+    """Print lines, in colours where they are wanted."""
+    in_color = color.is_wanted()
     for line in lines:
-        typer.echo(line)
+        typer.echo(paint(line) if in_color else line, color=in_color)
 
 
 def show_json(data: object) -> None:
     typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-def run_async(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-    """Run to the end. What the operator can mend comes out as a `FleetError`, whatever group it was wrapped in."""
-    import anyio
+def show_view(view: AnyView, lines: Callable[[AnyView], Iterable[str]], *, as_json: bool) -> None:
+    """Print a view as JSON, or as the text that `lines` makes of it."""
+    if as_json:
+        show_json(dump_view(view))
+    else:
+        show(lines(view))
 
-    from fleet.ports import Broken
+
+def check_output(path: Path, *, force: bool) -> None:
+    """Raise `UsageError` if a file can't be written there, before anything is done for it."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", hint="give the name of a file")
+    if os.path.lexists(path) and not force:
+        raise UsageError(f"{path} exists", hint="--force overwrites it")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise UsageError(f"{path} can't be written", hint="its folder must exist and be yours")
+
+
+def write_file(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def run_async(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    """Run to the end. An error that a person can fix is raised as a `FleetError`, whatever group it was wrapped in."""
+
+    async def stoppable() -> Result:
+        with after_the_first(signal.SIGINT):
+            return await main()
 
     try:
-        return anyio.run(main)
-    except Broken as broken:
-        raise FleetError(broken.failure.summary) from broken
+        return anyio.run(stoppable)
+    except EffectError as error:
+        raise FleetError(error.failure.summary) from error
     except BaseExceptionGroup as group:
-        for wanted in (FleetError, KeyboardInterrupt, Broken):
-            found = group.subgroup(wanted)
-            if found is not None:
-                first = _first(found)
-                raise (FleetError(str(first)) if isinstance(first, Broken) else first) from group
+        for kind in (FleetError, KeyboardInterrupt, EffectError):
+            if (matching := group.subgroup(kind)) is not None:
+                first = _first_error(matching)
+                raise (FleetError(str(first)) if isinstance(first, EffectError) else first) from group
         raise
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    inner = group.exceptions[0]
-    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error = group.exceptions[0]
+    return _first_error(error) if isinstance(error, BaseExceptionGroup) else error

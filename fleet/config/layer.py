@@ -1,7 +1,7 @@
-"""One source of configuration as a layer: flat, checked against the shape, each value knowing where it stands.
+"""One source of configuration as a layer: flat, checked against the shape, with the origin of each value.
 
 Every layer is checked by itself, so that a message names the file, the line and the key that is wrong, and all problems
-come at once. Knows nothing of precedence, nor of which files there are (that is `config.py`).
+are reported at once. Knows nothing of precedence, nor of which files there are (that is `load.py`).
 """
 
 import json
@@ -14,19 +14,19 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from fleet.core.nearest import did_you_mean
-from fleet.settings import Config
-from fleet.toml import key_lines, parse_toml, read_text, shown_key
+from fleet.config.schema import Config
+from fleet.config.toml import key_lines, parse_toml, read_text, shown_key
+from fleet.core.base.nearest import did_you_mean
 
 Key = tuple[str, ...]
 
 FLAG = "flag"
-"""The origin of what the command line sets."""
-LARGEST_FILE = 1024 * 1024  # bytes; the complete file has eight thousand
+"""The origin of values from the command line."""
+LARGEST_FILE = 1024 * 1024  # bytes; the complete file has 16,000
 _SHOWN = 60  # characters of a wrong value
 _TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _VARIABLE = re.compile(r"FLEET_([A-Z]+)_.")
-_WANTED = {
+_EXPECTED = {
     "int_type": "must be a whole number",
     "float_type": "must be a number",
     "bool_type": "must be true or false",
@@ -37,7 +37,7 @@ _WANTED = {
     "finite_number": "must be a finite number",
     "string_too_short": "must not be empty",
     "too_short": "must not be empty",
-    "string_pattern_mismatch": "does not have the form it needs",
+    "string_pattern_mismatch": "does not have the required form",
 }
 _BOUNDS = {
     "greater_than_equal": ("ge", "at least"),
@@ -48,7 +48,7 @@ _BOUNDS = {
 
 
 class Problem(NamedTuple):
-    """Sorts by where it stands."""
+    """Sorts by its place in the file."""
 
     line: int
     text: str
@@ -56,7 +56,7 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one source sets."""
+    """The values that one source sets."""
 
     name: str
     """For messages: a file, or `command line`."""
@@ -67,25 +67,22 @@ class Layer:
     """The file, to find lines in."""
 
     def problem(self, key: Key, message: str) -> Problem:
-        """One line about one key of this layer."""
-        line = self._line(key)
+        """A message about one key of this layer."""
+        lines = key_lines(self.text)
+        line = next((lines[key[:length]] for length in range(len(key), 0, -1) if key[:length] in lines), 0)
         place = f"{self.name}:{line}" if line else self.origins.get(key, self.name)
         return Problem(line, f"{self.name if place == FLAG else place}: {shown_key(key)} {message}")
 
-    def _line(self, key: Key) -> int:
-        lines = key_lines(self.text) if self.text else {}
-        return next((lines[key[:length]] for length in range(len(key), 0, -1) if key[:length] in lines), 0)
-
 
 def file_layer(path: Path, *, origin: str | None = None) -> Layer:
-    """A file's layer. Raises `UsageError` where it is unreadable or no TOML."""
+    """The layer of a file. Raises `UsageError` if it can't be read or is not TOML."""
     text = read_text(path, largest=LARGEST_FILE)
     values = dict(flat(parse_toml(text, name=str(path))))
     return Layer(str(path), values, dict.fromkeys(values, origin or str(path)), text)
 
 
 def flag_layer(flags: Mapping[str, object]) -> Layer:
-    """Flags by dotted key; text is read as the key's type wants it, and None is a flag that was not given."""
+    """Flags by dotted key. Text is converted to the type of the key; a flag that is None is ignored."""
     values: dict[Key, object] = {}
     for dotted, value in flags.items():
         key = tuple(dotted.split("."))
@@ -95,7 +92,7 @@ def flag_layer(flags: Mapping[str, object]) -> Layer:
 
 
 def environment_layer(environ: Mapping[str, str], workers: Collection[str]) -> tuple[Layer, tuple[Problem, ...]]:
-    """`FLEET_<SECTION>_<KEY>`, and what is wrong with their names. An empty variable is as good as none."""
+    """The variables `FLEET_<SECTION>_<KEY>`, and problems with their names. An empty variable sets nothing."""
     values: dict[Key, object] = {}
     origins: dict[Key, str] = {}
     problems: list[Problem] = []
@@ -113,7 +110,7 @@ def environment_layer(environ: Mapping[str, str], workers: Collection[str]) -> t
 
 
 def flat(value: object, key: Key = ()) -> Iterator[tuple[Key, object]]:
-    """Every value below `value` with its whole key. An empty table is a value: `[workers.quick]` says something."""
+    """Every value below `value` with its whole key. An empty table is a value: `[workers.quick]` adds a worker."""
     if isinstance(value, Mapping) and (value or not key):
         for name, item in value.items():
             yield from flat(item, (*key, str(name)))
@@ -122,27 +119,27 @@ def flat(value: object, key: Key = ()) -> Iterator[tuple[Key, object]]:
 
 
 def nested(values: Iterable[tuple[Key, object]]) -> dict[str, Any]:
-    """The tree that `flat` came from."""
+    """The tree that `flat` took apart."""
     tree: dict[str, Any] = {}
     for key, value in values:
         table = tree
         for name in key[:-1]:
             table = table.setdefault(name, {})
-        if value != {} or not isinstance(value, dict):
-            table[key[-1]] = value
-        else:
+        if value == {}:
             table.setdefault(key[-1], {})
+        else:
+            table[key[-1]] = value
     return tree
 
 
 def layer_problems(layer: Layer) -> tuple[Problem, ...]:
-    """What is wrong with the keys and values of one layer. What is missing another layer may bring."""
-    wrong = _errors(nested(layer.values.items()))
-    return tuple(layer.problem(*_said(error)) for error in wrong if error["type"] != "missing")
+    """The wrong keys and values of one layer. Another layer may set what is missing in it."""
+    errors = _errors(nested(layer.values.items()))
+    return tuple(layer.problem(*_explained(error)) for error in errors if error["type"] != "missing")
 
 
 def missing_keys(tree: Mapping[str, Any]) -> tuple[Key, ...]:
-    """What is still missing when all layers stand on each other."""
+    """The required keys that no layer sets."""
     return tuple(tuple(map(str, error["loc"])) for error in _errors(tree) if error["type"] == "missing")
 
 
@@ -154,45 +151,41 @@ def _errors(tree: Mapping[str, Any]) -> list[Any]:
     return []
 
 
-def _said(error: Mapping[str, Any]) -> tuple[Key, str]:
+def _explained(error: Mapping[str, Any]) -> tuple[Key, str]:
+    """The key that an error of pydantic is about, and a message for it."""
     location = tuple(error["loc"])
-    is_name = "[key]" in location
     key = tuple(str(part) for part in location if part != "[key]" and not isinstance(part, int))
     kind, context = str(error["type"]), error.get("ctx", {})
     if kind == "extra_forbidden":
-        return key, _unknown(key)
-    index = next((f"item {part + 1} " for part in location if isinstance(part, int)), "")
+        return key, _unknown_key(key)
+    if kind == "literal_error":
+        hint = did_you_mean(str(error["input"]), re.findall(r"'([^']*)'", context["expected"]))
+        return key, f"must be {context['expected']}, not {shown_value(error['input'])}{hint}"
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
-        wanted = f"must be {words} {context[bound]:,g}"
-    elif kind == "literal_error":
-        return key, f"must be {context['expected']}, not {shown_value(error['input'])}" + _near(error["input"], context)
+        expected = f"must be {words} {context[bound]:,g}"
     elif kind == "value_error":
-        wanted = str(context["error"])
+        expected = str(context["error"])
     else:
-        wanted = _WANTED.get(kind, str(error["msg"]))
-    if is_name:
-        return key, f"has a name that {wanted}"
-    if kind.endswith("too_short"):
-        return key, f"{index}{wanted}"
-    return key, f"{index}{wanted}, not {shown_value(error['input'])}"
+        expected = _EXPECTED.get(kind, str(error["msg"]))
+    if "[key]" in location:
+        return key, f"has a name that {expected}"
+    item = next((f"item {part + 1} " for part in location if isinstance(part, int)), "")
+    wrong = "" if kind.endswith("too_short") else f", not {shown_value(error['input'])}"
+    return key, f"{item}{expected}{wrong}"
 
 
-def _unknown(key: Key) -> str:
+def _unknown_key(key: Key) -> str:
     table = _type_at(key[:-1])
     names = sorted(table.model_fields) if isinstance(table, type) and issubclass(table, BaseModel) else []
-    near = did_you_mean(key[-1], names)
+    hint = did_you_mean(key[-1], names)
     if len(key) == 1:
-        return f"is no section{near or '; there are ' + ', '.join(names)}"
-    return f"is no key{near or f'; [{shown_key(key[:-1])}] has ' + ', '.join(names)}"
-
-
-def _near(value: object, context: Mapping[str, Any]) -> str:
-    return did_you_mean(str(value), str(context["expected"]).replace(" or ", ", ").replace("'", "").split(", "))
+        return f"is not a section{hint or '; there are ' + ', '.join(names)}"
+    return f"is not a key{hint or f'; [{shown_key(key[:-1])}] has ' + ', '.join(names)}"
 
 
 def shown_value(value: object) -> str:
-    """A wrong value for a message: short, and no control character in it."""
+    """A wrong value for a message: short and without control characters."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
@@ -202,10 +195,10 @@ def shown_value(value: object) -> str:
 
 
 def _variables(workers: Collection[str]) -> dict[str, Key]:
-    """The name of each variable that sets something."""
+    """The key that each variable sets, by the variable's name."""
     keys: list[Key] = []
-    for section, field in Config.model_fields.items():
-        table = _plain(field.annotation)
+    for section, info in Config.model_fields.items():
+        table = _plain(info.annotation)
         if isinstance(table, type) and issubclass(table, BaseModel):
             keys += ((section, name) for name in table.model_fields)
         else:
@@ -215,36 +208,36 @@ def _variables(workers: Collection[str]) -> dict[str, Key]:
 
 
 def _type_at(key: Key) -> Any:
-    """What type stands at a key; None where no key is."""
-    here: Any = Config
+    """The type of the value at a key; None if there is no such key."""
+    current: Any = Config
     for name in key:
-        if isinstance(here, type) and issubclass(here, BaseModel):
-            field = here.model_fields.get(name)
-            here = _plain(field.annotation) if field else None
-        elif get_origin(here) is dict:
-            here = _plain(get_args(here)[1])
+        if isinstance(current, type) and issubclass(current, BaseModel):
+            info = current.model_fields.get(name)
+            current = _plain(info.annotation) if info else None
+        elif get_origin(current) is dict:
+            current = _plain(get_args(current)[1])
         else:
             return None
-    return here
+    return current
 
 
 def _plain(annotation: Any) -> Any:
-    """A type without what is annotated to it, and without `| None`."""
+    """A type without its `Annotated` metadata and without `| None`."""
     annotation = getattr(annotation, "__origin__", annotation) if hasattr(annotation, "__metadata__") else annotation
     members = [member for member in get_args(annotation) if member is not NoneType]
     return _plain(members[0]) if NoneType in get_args(annotation) else annotation
 
 
-def _from_text(text: str, wanted: Any) -> object:
-    """A flag's or variable's text as the key's type wants it; what it can't be stays text and is refused as such."""
-    if wanted is str or wanted is None or get_origin(wanted) is Literal:
+def _from_text(text: str, expected: Any) -> object:
+    """The text of a flag or variable as the expected type; text that can't be converted is refused later, as text."""
+    if expected is str or expected is None or get_origin(expected) is Literal:
         return text
-    if wanted is bool:
+    if expected is bool:
         return _TRUTH.get(text.strip().lower(), text)
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError):
         value = text
-    if get_origin(wanted) is tuple and not isinstance(value, list):
+    if get_origin(expected) is tuple and not isinstance(value, list):
         return [part.strip() for part in text.split(",") if part.strip()]
     return value

@@ -1,19 +1,21 @@
-"""Configuration: from flags, environment and files to one frozen `Config`, and where each value came from.
+"""Loads the configuration: flags, environment and files as one frozen `Config`, and where each value came from.
 
-Precedence: flag > FLEET_* > --config > the repository's fleet.toml > the user's file > defaults. Read once;
-every adapter gets its own slice of it from `app.py`. The only file that knows where this system keeps such things.
+Precedence: flag > FLEET_* > --config > the repository's fleet.toml > the user's file > the defaults in `config.toml`.
+`fleet/app/wiring.py` gives each adapter its part. Only this module knows where this system keeps configuration files.
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 import platformdirs
 
-from fleet.layers import (
+from fleet.config.choices import choices, kept_file, kept_layer, require_secrets
+from fleet.config.layer import (
     FLAG,
     Key,
     Layer,
@@ -27,30 +29,40 @@ from fleet.layers import (
     nested,
     shown_value,
 )
-from fleet.ports import UsageError
-from fleet.settings import Config
-from fleet.toml import shown_key
-from fleet.trust import trust_problems
+from fleet.config.schema import Config
+from fleet.config.toml import read_toml, shown_key
+from fleet.config.trust import trust_problems
+from fleet.core.plans.limits import Choices
+from fleet.errors import UsageError
 
 REPOSITORY_FILE = "fleet.toml"
-_LISTED_PATHS: tuple[Key, ...] = (("box", "read_only"), ("box", "path"))
-_WORKERS_PATHS, _DEPTH = ("read_only", "path"), 3  # of [workers.NAME]
+NO_CHOICES = Choices()
+_PATHS = frozenset({"read_only", "path"})
 _STATE_DIR: Key = ("state", "dir")
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What holds, and why."""
+    """A configuration, and the origin of each value."""
 
     config: Config
     origin: dict[str, str]
     """By dotted key: `flag`, the variable, the file, or `default`."""
+    choices: Choices = NO_CHOICES
+    """What the command line and the environment set, for the run that is started with it."""
 
 
 def defaults_file() -> Path:
     """The complete, commented defaults: beside this file in an installed package, else at the project's root."""
-    packaged = Path(__file__).with_name("config.toml")
-    return packaged if packaged.is_file() else Path(__file__).parent.parent / "config.toml"
+    package = Path(__file__).parents[1]
+    packaged = package / "config.toml"
+    return packaged if packaged.is_file() else package.parent / "config.toml"
+
+
+@cache
+def default_config() -> Config:
+    """The defaults alone. `state.dir` is empty in them: only `load_config` knows the system's own place."""
+    return Config.model_validate(read_toml(defaults_file()))
 
 
 def user_file_path() -> Path:
@@ -65,126 +77,124 @@ def load_config(
     config_file: Path | None = None,
     repository: Path | None = None,
     user_file: Path | Literal["default"] | None = "default",
+    before: Choices = NO_CHOICES,
 ) -> Loaded:
-    """All sources as one. `repository` is the root of the target, `user_file` None reads no user file.
+    """All sources as one. `repository` is the root of the target; with `user_file` None no user file is read.
 
+    `before` is what was chosen for a run when it was started; flags and variables of now replace their own.
     Raises `UsageError` with every problem of every source.
     """
-    reader = _Reader()
+    reader = _Reader(environ.get("HOME") or str(Path.home()), repository)
     reader.take_file(defaults_file(), origin="default")
-    own = user_file_path() if user_file == "default" else user_file
-    if own is not None and os.path.lexists(own):
-        reader.take_file(own)
+    users = user_file_path() if user_file == "default" else user_file
+    if users is not None and os.path.lexists(users):
+        reader.take_file(users)
     if repository is not None and os.path.lexists(repository / REPOSITORY_FILE):
-        reader.take_repository(repository)
+        reader.take_file(repository / REPOSITORY_FILE, repository=repository)
+    config_file = config_file if config_file is not None else kept_file(before)
     if config_file is not None:
         reader.take_file(config_file)
-    reader.take_environment(environ)
-    reader.take(flag_layer(flags))
-    reader.stop_on_problems()
-    return reader.finished(_Places.of(environ, repository))
+    environment, problems = environment_layer(environ, reader.workers())
+    given = flag_layer(flags)
+    kept_environment, kept_flags = (kept_layer(values) for values in (before.environment, before.flags))
+    reader.take(kept_environment)
+    reader.take(environment, problems)
+    reader.take(kept_flags)
+    reader.take(given)
+    require_secrets(before, flags=given.values, environment=environment.values)
+    chosen = {**kept_environment.values, **environment.values}
+    return replace(reader.merged(), choices=choices(config_file, {**kept_flags.values, **given.values}, chosen))
 
 
 class _Reader:
     """Collects layers, the weakest first, and their problems."""
 
-    def __init__(self) -> None:
-        self.layers: list[Layer] = []
-        self.problems: list[str] = []
+    def __init__(self, home: str, repository: Path | None) -> None:
+        self._layers: list[Layer] = []
+        self._problems: list[str] = []
+        self._places = {"~": home} | ({} if repository is None else {"{repo}": str(repository.absolute())})
 
     def take(self, layer: Layer, problems: Iterable[Problem] = ()) -> None:
-        self.problems += (problem.text for problem in sorted((*problems, *layer_problems(layer))))
-        self.layers.append(layer)
+        self._problems += (problem.text for problem in sorted((*problems, *layer_problems(layer))))
+        self._layers.append(layer)
 
-    def take_file(self, path: Path, *, origin: str | None = None) -> None:
-        try:
-            self.take(file_layer(path, origin=origin))
-        except UsageError as error:
-            self.problems.append(str(error))
-
-    def take_repository(self, repository: Path) -> None:
-        path = repository / REPOSITORY_FILE
-        if not path.resolve().is_relative_to(repository.resolve()):
-            self.problems.append(f"{path}: is a link out of the repository; name the file itself with --config")
+    def take_file(self, path: Path, *, origin: str | None = None, repository: Path | None = None) -> None:
+        """Take a file; of a `repository`, only what its author may set."""
+        if repository is not None and not path.resolve().is_relative_to(repository.resolve()):
+            self._problems.append(f"{path}: is a link out of the repository; name the file itself with --config")
             return
         try:
-            layer = file_layer(path)
+            layer = file_layer(path, origin=origin)
         except UsageError as error:
-            self.problems.append(str(error))
+            self._problems.append(str(error))
         else:
-            self.take(layer, trust_problems(layer, repository, self.values()))
+            self.take(layer, trust_problems(layer, repository, self._values()) if repository is not None else ())
 
-    def take_environment(self, environ: Mapping[str, str]) -> None:
-        workers = {key[1] for key in self.values() if key[0] == "workers" and len(key) > 1}
-        layer, problems = environment_layer(environ, workers)
-        self.take(layer, problems)
+    def workers(self) -> list[str]:
+        """The names of all workers that are configured."""
+        return list(dict.fromkeys(key[1] for key in self._values() if key[0] == "workers" and len(key) > 1))
 
-    def values(self) -> dict[Key, object]:
-        return {key: value for layer in self.layers for key, value in layer.values.items()}
+    def merged(self) -> Loaded:
+        """All layers as one, with the paths in them resolved. Raises `UsageError` with every problem."""
+        self._stop_on_problems()
+        values = self._worker_defaults() | self._values()
+        for key in missing_keys(nested(values.items())):
+            self._problems.append(self._strongest_with(key[:-1]).problem(key, "is missing").text)
+        self._stop_on_problems()
+        for key in filter(_is_path_list, values):
+            values[key] = [self._resolved(key, path) for path in values[key]]
+        values[_STATE_DIR] = self._state_dir(values[_STATE_DIR])
+        self._stop_on_problems()
+        config = Config.model_validate(nested(values.items()))
+        origins = {key: origin for layer in self._layers for key, origin in layer.origins.items()}
+        return Loaded(config, {shown_key(key): origins.get(key, "default") for key, _ in flat(config.model_dump())})
 
-    def stop_on_problems(self) -> None:
-        problems = list(dict.fromkeys(self.problems))
+    def _values(self) -> dict[Key, Any]:
+        return {key: value for layer in self._layers for key, value in layer.values.items()}
+
+    def _worker_defaults(self) -> dict[Key, Any]:
+        """The defaults of every worker: those of `[workers.coder]`."""
+        coder = {key[2:]: value for key, value in self._layers[0].values.items() if key[:2] == ("workers", "coder")}
+        return {("workers", name, *key): value for name in self.workers() for key, value in coder.items()}
+
+    def _stop_on_problems(self) -> None:
+        problems = list(dict.fromkeys(self._problems))
         if len(problems) == 1:
             raise UsageError(problems[0])
         if problems:
             lines = "".join(f"\n  {problem}" for problem in problems)
             raise UsageError(f"{len(problems)} problems in the configuration:{lines}")
 
-    def finished(self, places: "_Places") -> Loaded:
-        """The layers on top of each other, whole, with the paths in them resolved."""
-        values = self.values()
-        for key in missing_keys(nested(values.items())):
-            self.problems.append(self._layer_with(key[:-1]).problem(key, "is missing").text)
-        self.stop_on_problems()
-        theirs = [key for key in values if key[0] == "workers" and key[-1] in _WORKERS_PATHS and len(key) == _DEPTH]
-        for key in (*_LISTED_PATHS, *theirs):
-            values[key] = [self._resolved(places, key, path) for path in _texts(values.get(key))]
-        values[_STATE_DIR] = self._state_dir(places, str(values.get(_STATE_DIR) or ""))
-        self.stop_on_problems()
-        config = Config.model_validate(nested(values.items()))
-        origins = {key: origin for layer in self.layers for key, origin in layer.origins.items()}
-        return Loaded(config, {shown_key(key): origins.get(key, "default") for key, _ in flat(config.model_dump())})
+    def _strongest_with(self, key: Key) -> Layer:
+        return next(layer for layer in reversed(self._layers) if any(at[: len(key)] == key for at in layer.values))
 
-    def _layer_with(self, key: Key) -> Layer:
-        return next(layer for layer in reversed(self.layers) if any(at[: len(key)] == key for at in layer.values))
-
-    def _resolved(self, places: "_Places", key: Key, path: str) -> str:
-        resolved = places.expand(path)
+    def _resolved(self, key: Key, path: str) -> str:
+        resolved = self._expanded(path)
         if not resolved.startswith(("/", "{repo}")):
             message = f"must be absolute or begin with ~/ or {{repo}}, not {shown_value(path)}"
-            self.problems.append(self._layer_with(key).problem(key, message).text)
+            self._problems.append(self._strongest_with(key).problem(key, message).text)
         return resolved
 
-    def _state_dir(self, places: "_Places", path: str) -> str:
-        if not path:
-            return str(platformdirs.user_state_path("fleet"))
-        layer = self._layer_with(_STATE_DIR)
-        if layer.origins.get(_STATE_DIR) == FLAG and not path.startswith(("~", "{repo}")):
-            path = str(Path(path).absolute())  # as every program reads a path on its command line
-        resolved = self._resolved(places, _STATE_DIR, path)
-        if resolved.startswith("{repo}"):
-            self.problems.append(layer.problem(_STATE_DIR, "begins with {repo}, and there is no repository here").text)
-        return resolved
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """What `~` and `{repo}` stand for."""
-
-    home: str
-    repository: str | None
-
-    @classmethod
-    def of(cls, environ: Mapping[str, str], repository: Path | None) -> "_Places":
-        home = environ.get("HOME") or str(Path.home())
-        return cls(home, None if repository is None else str(repository.absolute()))
-
-    def expand(self, path: str) -> str:
-        for mark, place in (("~", self.home), ("{repo}", self.repository)):
-            if place is not None and (path == mark or path.startswith(f"{mark}/")):
+    def _expanded(self, path: str) -> str:
+        """The path with the folders that `~` and `{repo}` mean."""
+        for mark, place in self._places.items():
+            if path == mark or path.startswith(f"{mark}/"):
                 return os.path.normpath(place + path.removeprefix(mark))
         return path
 
+    def _state_dir(self, path: str) -> str:
+        if not path:
+            return str(platformdirs.user_state_path("fleet"))
+        layer = self._strongest_with(_STATE_DIR)
+        if layer.origins.get(_STATE_DIR) == FLAG and not path.startswith(("~", "{repo}")):
+            path = str(Path(path).absolute())  # as every program reads a path on its command line
+        resolved = self._resolved(_STATE_DIR, path)
+        if resolved.startswith("{repo}"):
+            message = "begins with {repo}, and there is no repository here"
+            self._problems.append(layer.problem(_STATE_DIR, message).text)
+        return resolved
 
-def _texts(value: Any) -> Sequence[str]:
-    return tuple(map(str, value or ()))
+
+def _is_path_list(key: Key) -> bool:
+    """Whether it is a key of `[box]` or of `[workers.NAME]` that lists paths."""
+    return (key[0], len(key)) in {("box", 2), ("workers", 3)} and key[-1] in _PATHS

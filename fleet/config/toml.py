@@ -1,6 +1,6 @@
-"""The doorway to TOML: a file's data, or a message that names the file and the line. Also writes plans.
+"""The doorway to TOML: reads a file, or raises a message that names the file and the line. Also writes plans.
 
-What stands in a file may be hostile: it is bounded in size, must be a regular file, and is only ever data.
+The content may be hostile: its size is limited, it must be a regular file, and it is only ever data.
 Knows nothing of what the keys mean.
 """
 
@@ -14,13 +14,10 @@ from typing import Any
 
 import tomli_w
 
-from fleet.ports import UsageError
+from fleet.errors import UsageError
 
-LARGEST_FILE = 16 * 1024 * 1024
-"""Bytes. A plan of 500 long subtasks has two."""
-
-DEEPEST = 64
-"""Tables in tables. A plan has five."""
+LARGEST_FILE = 16 * 1024 * 1024  # bytes; a plan of 500 long subtasks has two million
+DEEPEST = 64  # tables in tables; a plan has five
 
 _LINE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 _HEADER = re.compile(r"^\s*\[\[?\s*(?P<key>[^\[\]#][^\[\]]*)\]\]?")
@@ -28,7 +25,7 @@ _KEY = re.compile(r"""^\s*(?P<key>(?:"[^"]*"|'[^']*'|[A-Za-z0-9_.\s-])+?)\s*="""
 
 
 def read_toml(path: Path, *, largest: int = LARGEST_FILE) -> dict[str, Any]:
-    """The data in a file. Raises `UsageError` where there is none."""
+    """The data in a file. Raises `UsageError` if it can't be read."""
     return parse_toml(read_text(path, largest=largest), name=str(path))
 
 
@@ -49,12 +46,12 @@ def parse_toml(text: str, *, name: str) -> dict[str, Any]:
 
 
 def dump_toml(data: Mapping[str, Any]) -> str:
-    """`data` as a TOML document. What is None is left out: TOML has no word for it."""
-    return tomli_w.dumps(_without_none(data), multiline_strings=True)
+    """`data` as a TOML document. It must not contain None: TOML has no such value."""
+    return tomli_w.dumps(data, multiline_strings=True)
 
 
 def read_text(path: Path, *, largest: int = LARGEST_FILE) -> str:
-    """The text of a regular file. Raises `UsageError` for everything else; never waits for a pipe."""
+    """The text of a regular file. Raises `UsageError` for anything else; never waits for a pipe."""
     try:
         with open(path, "rb", opener=_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -74,7 +71,7 @@ def read_text(path: Path, *, largest: int = LARGEST_FILE) -> str:
 
 
 def key_lines(text: str) -> dict[tuple[str, ...], int]:
-    """The line each key and table first stands in, for messages: a good guess by line, not a second parser."""
+    """The line on which each key and table first appears, for messages: a good guess by line, not a second parser."""
     lines: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), start=1):
@@ -91,20 +88,18 @@ def key_lines(text: str) -> dict[tuple[str, ...], int]:
 
 
 def shown_key(path: tuple[str, ...]) -> str:
-    """A key as one writes it in TOML, dotted."""
+    """A key as it is written in TOML, with dots."""
     return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else _quoted(part) for part in path)
 
 
 def _is_deep(data: object) -> bool:
     level = [data]
     for _ in range(DEEPEST):
-        level = [item for value in level for item in _inside(value)]
-        if not level:
-            return False
-    return True
+        level = [item for value in level for item in _items(value)]
+    return bool(level)
 
 
-def _inside(value: object) -> Iterable[object]:
+def _items(value: object) -> Iterable[object]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()
@@ -127,17 +122,9 @@ def _path_of(key: str) -> tuple[str, ...]:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Opens a pipe too, at once, so that it can be looked at and refused."""
+    """Open a pipe at once, too, so that it can be recognised and refused."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _reason(error: OSError | ValueError) -> str:
     return str(getattr(error, "strerror", None) or error).lower()
-
-
-def _without_none(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _without_none(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list | tuple):
-        return [_without_none(item) for item in value if item is not None]
-    return value

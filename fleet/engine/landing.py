@@ -1,179 +1,167 @@
-"""Landing: a probe merges a prefix of the queue onto the tip and tests the merged tree; a green one moves the branch.
+"""Carries out batches: merges a prefix of the merge queue onto the tip, tests the merged tree, and moves the branch.
 
-The branch moves only by compare-and-swap, only to a tree that passed, and one result at a time. A crash between moving
-it and recording that is mended by reading the branch: commits say whose work they are.
+The branch moves only by compare-and-swap, only to a tree that passed, and for one result at a time. A crash between
+the move and its record is repaired by reading the branch: commits name the subtask they belong to.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from anyio import CapacityLimiter, Lock, create_task_group
+from anyio import CapacityLimiter, Lock
 
-from fleet.checking import Checks
-from fleet.core import facts as f
-from fleet.core.blame import sent_back
-from fleet.core.landing import every_tree
-from fleet.core.plan import Criterion
-from fleet.core.state import RunState
-from fleet.meter import Record
-from fleet.ports import Broken, Clock, Integrator, Merged
-from fleet.together import SIDE_BY_SIDE
+from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.policy.conflict_attribution import send_back
+from fleet.core.policy.landing import every_tree
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.engine.checks import IN_A_ROW, Checks, run_side_by_side
+from fleet.engine.internal_errors import failure_of
+from fleet.ports.journal import Clock, Recorder
+from fleet.ports.worktrees import EffectError, Integrator, Merged
 
-KEPT = 1_000  # characters of what a check of a green tree printed; its log holds the rest
+OUTPUT_KEPT = 1_000  # characters of output that the journal keeps of a check on a green tree; its log holds the rest
 
 
 @dataclass(slots=True)
 class Lander:
-    """Carries out the probes of one run."""
+    """Carries out the batches of one run."""
 
-    engine: Record
+    engine: Recorder
     integrator: Integrator
     checks: Checks
     clock: Clock
     _moving: Lock = field(default_factory=Lock)
     _merging: Lock = field(default_factory=Lock)
-    _merged: dict[tuple[str, str], Merged] = field(default_factory=dict)
-    """What a commit became on a parent: a longer probe stands on the very commits of a shorter one."""
-    _ran: dict[int, Counter[str]] = field(default_factory=dict)
-    """How often each command was run for a probe."""
+    _merged: dict[tuple[Sha, Sha], Merged] = field(default_factory=dict)
+    """By tip and commit: a longer batch builds on the commits of a shorter one."""
+    _runs: dict[int, Counter[str]] = field(default_factory=dict)
+    """How often each command was run for a batch."""
 
-    async def probe(self, number: int) -> None:
+    async def test_batch(self, number: int) -> None:
         """Test one prefix of the queue, and land it if it is green."""
-        if await self._landed_before_a_crash(number):
+        if await self._record_what_landed_before_a_crash(number):
             return
         state = self.engine.state
-        probe = state.landing.probe(number)
-        if probe is None:
+        batch = state.landing.open_batch(number)
+        if batch is None:
             return
-        merged = await self._merge(state.tip, probe.members)
+        await self._test(number, state, batch.members, alone=batch.alone)
+
+    async def _test(self, number: int, state: RunState, members: Sequence[f.Member], *, alone: bool) -> None:
+        merged = await self._merge(state.tip, members)
         if not merged.landed:
-            await self._record(f.BatchTested(at=0.0, number=number, tip=state.tip, ejected=_ejected(merged)))
-        elif probe.alone:
-            await self._alone(number, state, merged)
-        elif every_tree(state, [member.subtask for member in probe.members]):
-            await self._each(number, state, merged)
+            await self._record(number, ejected=_ejected(merged))
+        elif alone:
+            await self._test_alone(number, state, merged)
+        elif every_tree(state, [member.subtask for member in members]):
+            await self._test_each_commit(number, state, merged)
         else:
-            await self._whole(number, state, merged)
+            await self._test_last_tree(number, state, merged)
 
     async def give_up(self, number: int, failure: f.Failure) -> None:
-        """The probe itself can't be carried out: its members go back."""
+        """Send back what can't be carried out at all: after an error of ours only the first member that meets it."""
+        batch = self.engine.state.landing.open_batch(number)
+        if batch is None:
+            return
+        members = batch.members
+        while failure.kind == "internal" and len(members) > 1:
+            members = members[: len(members) // 2]
+            try:
+                await self._test(number, self.engine.state, members, alone=False)
+            except Exception as error:  # noqa: BLE001 - it is tried with fewer members, and recorded with the last one
+                failure = failure_of(error, "landed the finished work")
+            else:
+                return
+        ejected = [f.Ejected(subtask=m.subtask, attempt=m.attempt, failure=failure) for m in members]
+        await self._record(number, ejected=tuple(ejected))
 
-        def facts(state: RunState) -> Sequence[f.Fact]:
-            probe = state.landing.probe(number)
-            members = probe.members if probe is not None else ()
-            ejected = tuple(f.Ejected(subtask=m.subtask, attempt=m.attempt, failure=failure) for m in members)
-            gone = f.BatchTested(at=self.clock.now(), number=number, tip=state.tip, ejected=ejected)
-            return [gone] if probe is not None else []
-
-        await self.engine.propose(facts)
-
-    async def _landed_before_a_crash(self, number: int) -> bool:
+    async def _record_what_landed_before_a_crash(self, number: int) -> bool:
         async with self._moving:
             state = self.engine.state
             landed = await self.integrator.landed_since(state.run, state.tip)
             if landed:
-                tip = await self.integrator.tip(state.run)
-                landed = (*landed[:-1], landed[-1].model_copy(update={"tested": True}))
-                await self._record(f.BatchTested(at=0.0, number=number, tip=tip, landed=landed))
+                last = _tested(landed[-1])
+                await self._record(number, tip=last.commit, landed=(*landed[:-1], last))
         return bool(landed)
 
-    async def _merge(self, tip: str, members: Sequence[f.Member]) -> Merged:
-        now, landed, conflicts = tip, list[f.Member](), list[tuple[f.Member, f.Failure]]()
+    async def _merge(self, tip: Sha, members: Sequence[f.Member]) -> Merged:
+        landed, conflicts = list[f.Member](), list[tuple[f.Member, f.Failure]]()
         async with self._merging:
             for member in members:
-                key = (now, member.commit)
+                key = (tip, member.commit)
                 if key not in self._merged:
-                    self._merged[key] = await self.integrator.merge(now, [member])
-                one = self._merged[key]
-                now = one.tip
-                landed += one.landed
-                conflicts += one.conflicts
-        return Merged(tip=now, landed=tuple(landed), conflicts=tuple(conflicts))
+                    self._merged[key] = await self.integrator.merge(tip, [member])
+                merged = self._merged[key]
+                tip = merged.tip
+                landed += merged.landed
+                conflicts += merged.conflicts
+                if conflicts and self.engine.state.policy.in_order:  # those behind it wait for it
+                    break
+        return Merged(tip=tip, landed=tuple(landed), conflicts=tuple(conflicts))
 
-    async def _whole(self, number: int, state: RunState, merged: Merged) -> None:
-        """One test for all: of the last tree, the only one the branch will ever stand at."""
-        checks = await self._test(number, state, merged.landed)
-        if failed := self._red_ones(checks):
-            await self._red(number, failed, merged.landed)
-            return
-        last = merged.landed[-1].model_copy(update={"tested": True})
-        await self._land(number, state.tip, (*merged.landed[:-1], last), _ejected(merged), checks)
+    async def _test_last_tree(self, number: int, state: RunState, merged: Merged) -> None:
+        """Test the last tree for all: it is the only one that the branch will point to."""
+        landed = merged.landed
+        checks = await self._run_checks(number, state, landed)
+        if red := self._red(checks):
+            await self._suspect(number, red, landed)
+        else:
+            await self._land(number, state.tip, (*landed[:-1], _tested(landed[-1])), _ejected(merged), checks)
 
-    async def _alone(self, number: int, state: RunState, merged: Merged) -> None:
-        """The last word on a suspect. Its tree was red once; if it passes now, it may wait for its turn again."""
-        checks = await self._test(number, state, merged.landed, sure=True)
-        failed = self._red_ones(checks)
+    async def _test_alone(self, number: int, state: RunState, merged: Merged) -> None:
+        """Reach the final verdict on a suspect whose tree was red once. If it passes now, it may queue again."""
         [member] = merged.landed
+        checks = await self._run_checks(number, state, [member], sure=True)
+        red = self._red(checks)
+        await self._record(number, red=bool(red), checks=red or checks, guilty=member.subtask if red else None)
 
-        def facts(state: RunState) -> Sequence[f.Fact]:
-            if state.landing.probe(number) is None:
-                return []
-            now = self.clock.now()
-            result = f.BatchTested(
-                at=now,
-                number=number,
-                tip=state.tip,
-                red=bool(failed),
-                checks=failed or checks,
-                gate_runs=self._gate_runs(number),
-            )
-            return [sent_back(state, member.subtask, failed, now), result] if failed else [result]
+    async def _test_each_commit(self, number: int, state: RunState, merged: Merged) -> None:
+        """Test the tree of every commit, side by side, and land what is below the first red one.
 
-        await self.engine.propose(facts)
-
-    async def _each(self, number: int, state: RunState, merged: Merged) -> None:
-        """Every commit's own tree, side by side: what stands below the first red one lands.
-
-        A commit has to pass the gate and its own criteria; where the branch stops, those of all that land with it, too.
+        A commit must pass the gate and its own criteria. The last one that lands must pass the criteria of all.
         """
         landed = merged.landed
-        results = await self._side_by_side(number, state, landed)
-        failed = [self._red_ones(checks) for checks in results]
-        green = next((index for index, checks in enumerate(failed) if checks), len(failed))
+        results = await self._check_each(number, state, landed)
+        reds = [self._red(checks) for checks in results]
+        green = next((index for index, red in enumerate(reds) if red), len(landed))
         if green == 0:
-            await self._red(number, failed[0], landed[:1])
+            await self._suspect(number, reds[0], landed[:1])
             return
-        whole = results[-1] if green == len(landed) else await self._test(number, state, landed[:green])
-        if red := self._red_ones(whole):
-            await self._red(number, red, landed[:green])
+        last = results[-1] if green == len(landed) else await self._run_checks(number, state, landed[:green])
+        if red := self._red(last):
+            await self._suspect(number, red, landed[:green])
             return
-        passed = tuple(member.model_copy(update={"tested": True}) for member in landed[:green])
+        passed = tuple(map(_tested, landed[:green]))
         below = tuple(run for checks in results[: green - 1] for run in checks)
         if green == len(landed):
-            await self._land(number, state.tip, passed, _ejected(merged), whole, proofs=below)
+            await self._land(number, state.tip, passed, _ejected(merged), last, proofs=below)
         else:
-            suspects, proofs = landed[green : green + 1], (*below, *whole)
-            await self._land(number, state.tip, passed, (), failed[green], suspects=suspects, proofs=proofs)
+            suspects, proofs = landed[green : green + 1], (*below, *last)
+            await self._land(number, state.tip, passed, (), reds[green], suspects=suspects, proofs=proofs)
 
-    async def _side_by_side(
+    async def _check_each(
         self, number: int, state: RunState, landed: Sequence[f.Member]
     ) -> list[tuple[f.CheckRun, ...]]:
-        """The checks of each commit by itself; of the last one, of all that land with it."""
-        results: dict[int, tuple[f.CheckRun, ...]] = {}
-        turns = CapacityLimiter(state.policy.slots if self.checks.rules.criteria else SIDE_BY_SIDE)
-        last = len(landed) - 1
+        """The checks of each commit by itself; on the last one, those of all that land with it."""
+        slots = CapacityLimiter(state.policy.slots if self.checks.rules.criteria else IN_A_ROW)
 
-        async def test(index: int) -> None:
-            async with turns:
-                results[index] = await self._test(
-                    number, state, landed[: index + 1] if index == last else [landed[index]]
-                )
+        async def check(members: Sequence[f.Member]) -> tuple[f.CheckRun, ...]:
+            async with slots:
+                return await self._run_checks(number, state, members)
 
-        async with create_task_group() as sides:
-            for index in range(len(landed)):
-                sides.start_soon(test, index)
-        return [results[index] for index in range(len(landed))]
+        return await run_side_by_side([*(partial(check, [member]) for member in landed[:-1]), partial(check, landed)])
 
-    def _red_ones(self, checks: Sequence[f.CheckRun]) -> tuple[f.CheckRun, ...]:
-        """What stands against a merged tree. What was red on the base already stands against nobody."""
+    def _red(self, checks: Sequence[f.CheckRun]) -> tuple[f.CheckRun, ...]:
+        """The checks that count against a merged tree. A check that was red on the base counts against no subtask."""
         before = {check.command for check in self.engine.state.red_base}
         return tuple(check for check in checks if not check.fine and check.command not in before)
 
     async def _land(
         self,
         number: int,
-        base: str,
+        base: Sha,
         landed: tuple[f.Member, ...],
         ejected: tuple[f.Ejected, ...],
         checks: tuple[f.CheckRun, ...],
@@ -185,57 +173,88 @@ class Lander:
         landed = tuple(m.model_copy(update={"tree": tree}) for m, tree in zip(landed, trees, strict=True))
         async with self._moving:
             state = self.engine.state
-            if state.landing.probe(number) is None:  # a longer one landed, or a shorter one turned out red
+            if state.landing.open_batch(number) is None:  # a longer one landed, or a shorter one turned out red
                 return
             if state.tip not in {base, *(member.commit for member in landed)}:
-                raise Broken(f.Failure(kind="infrastructure", summary="the tip moved aside while a probe was tested"))
-            new = [member for member in landed if member.subtask in state.landing.queue]
-            if not await self.integrator.advance(state.run, new=landed[-1].commit, old=state.tip):
-                raise Broken(f.Failure(kind="infrastructure", summary="the integration branch moved without us"))
-            await self._record(
-                f.BatchTested(
-                    at=0.0,
-                    number=number,
-                    tip=landed[-1].commit,
-                    landed=tuple(new),
+                raise _infrastructure("the tip moved aside while a batch was tested")
+            tip = landed[-1].commit
+            if not await self.integrator.advance(state.run, new=tip, old=state.tip):
+                raise _infrastructure("something else moved the integration branch")
+            try:
+                await self._record(
+                    number,
+                    tip=tip,
+                    landed=tuple(member for member in landed if member.subtask in state.landing.queue),
                     ejected=ejected,
                     red=bool(suspects),
-                    suspects=tuple(member.subtask for member in suspects),
+                    suspects=suspects,
                     checks=checks,
-                    proofs=tuple(run.model_copy(update={"output": run.output[-KEPT:]}) for run in proofs),
+                    proofs=tuple(run.model_copy(update={"output": run.output[-OUTPUT_KEPT:]}) for run in proofs),
                 )
-            )
+            except Exception:  # an error of ours: what can't be recorded must not have happened
+                await self.integrator.advance(state.run, new=state.tip, old=tip)
+                raise
 
-    async def _red(self, number: int, failed: tuple[f.CheckRun, ...], members: Sequence[f.Member]) -> None:
-        """Nobody is sent back yet, not even for a conflict: it may be one with the guilty."""
-        suspects = tuple(member.subtask for member in members)
-        await self._record(f.BatchTested(at=0.0, number=number, tip="", red=True, suspects=suspects, checks=failed))
+    async def _suspect(self, number: int, red: tuple[f.CheckRun, ...], members: Sequence[f.Member]) -> None:
+        """Send no member back yet, not even for a conflict: it may conflict only with the guilty one."""
+        await self._record(number, red=True, suspects=members, checks=red)
 
-    async def _record(self, result: f.BatchTested) -> None:
-        """What came of a probe, unless another one has answered it in the meantime."""
+    async def _record(
+        self,
+        number: int,
+        *,
+        tip: Sha | None = None,
+        landed: tuple[f.Member, ...] = (),
+        ejected: tuple[f.Ejected, ...] = (),
+        red: bool = False,
+        suspects: Sequence[f.Member] = (),
+        checks: tuple[f.CheckRun, ...] = (),
+        proofs: tuple[f.CheckRun, ...] = (),
+        guilty: SubtaskId | None = None,
+    ) -> None:
+        """Record the result of a batch, unless another batch has answered for it in the meantime.
+
+        `tip` is where the branch was moved to; None means that it did not move.
+        """
 
         def facts(state: RunState) -> Sequence[f.Fact]:
-            if state.landing.probe(result.number) is None:
+            if state.landing.open_batch(number) is None:
                 return []
-            now = {"at": self.clock.now(), "gate_runs": self._gate_runs(result.number)}
-            return [result.model_copy(update=now if result.landed else {**now, "tip": state.tip})]
+            ran = self._runs.get(number, Counter())
+            result = f.BatchTested(
+                at=self.clock.now(),
+                number=number,
+                tip=tip or state.tip,
+                landed=landed,
+                ejected=ejected,
+                red=red,
+                suspects=tuple(member.subtask for member in suspects),
+                checks=checks,
+                proofs=proofs,
+                gate_runs=max((ran[criterion.run or ""] for criterion in self.checks.rules.criteria), default=0),
+            )
+            return [result] if guilty is None else [send_back(state, guilty, checks, result.at), result]
 
         await self.engine.propose(facts)
 
-    def _gate_runs(self, number: int) -> int:
-        ran = self._ran.get(number, Counter())
-        return max((ran[criterion.run or ""] for criterion in self.checks.rules.criteria), default=0)
-
-    async def _test(
+    async def _run_checks(
         self, number: int, state: RunState, members: Sequence[f.Member], *, sure: bool = False
     ) -> tuple[f.CheckRun, ...]:
-        """The gate and the criteria of every member on the tree of the last of them.
+        """The gate and the criteria of every member, on the tree of the last of them.
 
-        What is red is run again only for a suspect alone: before that it decides nothing that can't be mended.
+        Red checks are repeated only for a suspect alone: before that, no red result is final.
         """
-        own: list[Criterion] = [c for member in members for c in state.spec(member.subtask).acceptance]
-        ran = self._ran.setdefault(number, Counter())
-        return await self.checks.merged(members[-1].commit, own, sure=sure, ran=ran)
+        criteria = [criterion for member in members for criterion in state.spec(member.subtask).acceptance]
+        ran = self._runs.setdefault(number, Counter())
+        return await self.checks.merged(members[-1].commit, criteria, sure=sure, ran=ran)
+
+
+def _infrastructure(summary: str) -> EffectError:
+    return EffectError(f.Failure(kind="infrastructure", summary=summary))
+
+
+def _tested(member: f.Member) -> f.Member:
+    return member.model_copy(update={"tested": True})
 
 
 def _ejected(merged: Merged) -> tuple[f.Ejected, ...]:

@@ -1,104 +1,121 @@
-"""The loop: what was reported is recorded, what follows is decided with it, and what should go on is kept going.
+"""The loop: records what was reported, decides what follows from it, and keeps the wanted effects running.
 
 Knows neither git nor models, only the core, a journal and a performer of commands.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from functools import reduce
 
 from anyio import CancelScope, Event, create_task_group, move_on_after, to_thread
-from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint_if_cancelled
 
-from fleet.core.commands import Command, TestBatch, begins, effects
-from fleet.core.decide import decide, next_wake
-from fleet.core.evolve import evolve
-from fleet.core.facts import EngineStarted, EngineStopped, Fact, WarningNoted
-from fleet.core.requests import Request, accept
-from fleet.core.state import RunState
-from fleet.ports import Clock
+from fleet.core.history.evolve import evolve
+from fleet.core.policy.approval import is_unreviewed
+from fleet.core.policy.decide import next_wake
+from fleet.core.policy.requests import Request, fact_of, request_problem
+from fleet.core.state.facts import EngineStarted, EngineStopped, Fact, WarningNoted
+from fleet.core.state.state import RunState
+from fleet.engine.bugs import Bugs
+from fleet.engine.lanes import Lanes, Perform
+from fleet.errors import FleetError
+from fleet.ports.journal import Clock, Journal
 
-INBOX_S = 0.2  # how long a request may wait to be seen
-LAST_WORDS_S = 5.0
-Answer = TypeVar("Answer")
-
-
-class Memory(Protocol):
-    """What the engine needs of a journal."""
-
-    def append(self, facts: Sequence[Fact], *, taken: Sequence[int] = ()) -> None: ...
-
-    def changed(self) -> bool: ...
-
-    def requests(self) -> list[tuple[int, Request]]: ...
+INBOX_S = 0.2  # how long a request may wait in the inbox
+LAST_FACTS_S = 5.0  # how long the last facts of a stopped engine may take
 
 
 @dataclass(slots=True)
 class _Proposal:
-    """Facts that depend on the state at the moment they are recorded."""
+    """Facts that depend on the state at the moment of recording."""
 
     facts: Callable[[RunState], Sequence[Fact]]
     recorded: Event = field(default_factory=Event)
+    error: Exception | None = None
+    """What kept these facts, and only these, from being recorded."""
 
 
 class Engine:
-    """Runs one run, from a state that was replayed from its journal."""
+    """Works on one run, starting from a state that was replayed from its journal."""
 
-    def __init__(self, state: RunState, memory: Memory, clock: Clock) -> None:
+    def __init__(self, state: RunState, journal: Journal, clock: Clock) -> None:
         self.state = state
-        self._memory = memory
+        self._journal = journal
         self._clock = clock
         self._proposals: list[_Proposal] = []
-        self._lanes: dict[Command, CancelScope] = {}
         self._awake = Event()
+        self._bugs = Bugs(clock)
         self._stops_at: float | None = None
-        """When what still runs is stopped, once the run is drained."""
+        """When work that is still running is stopped, once the run drains."""
 
     # ---- what performers use
 
     async def record(self, *facts: Fact) -> None:
-        """Returns when the facts are on disk and in the state."""
+        """Return when the facts are on disk and in the state."""
         await self.propose(lambda _: facts)
 
     async def propose(self, facts: Callable[[RunState], Sequence[Fact]]) -> None:
-        """Record what `facts` makes of the state, with nothing in between."""
+        """Record the facts that follow from the state, with nothing in between. Raises what making them raised."""
         proposal = _Proposal(facts)
         self._proposals.append(proposal)
         self._awake.set()
         await proposal.recorded.wait()
+        if proposal.error is not None:
+            raise proposal.error
 
     def note(self, *facts: Fact) -> None:
-        """Record facts with what comes next, without waiting for it: for last words of what is being stopped."""
+        """Record facts with the next transaction, without waiting for it: for lanes that are being cancelled."""
         self._proposals.append(_Proposal(lambda _: facts))
+        self._awake.set()
+
+    def _wake(self) -> None:
         self._awake.set()
 
     # ---- the loop
 
-    async def run(self, perform: Callable[[Command], Awaitable[None]], started: EngineStarted) -> RunState:
-        """Until the run has ended, or is drained. Leaving early is safe anywhere: the journal knows how to go on."""
+    async def run(self, perform: Perform, started: EngineStarted) -> RunState:
+        """Work until the run has ended or is drained. Stopping anywhere is safe: the journal knows how to continue."""
         await self._commit([_Proposal(lambda _: [started])])
+        lanes = Lanes(perform, self._bugs, on_end=self._wake)
         try:
-            async with create_task_group() as lanes:
-                while not self._finished():
-                    self._reconcile(lanes, perform)
+            async with create_task_group() as tasks:
+                while not self._finished(lanes):
+                    await checkpoint_if_cancelled()  # a commit is shielded: lanes may have been stopped during it
+                    lanes.reconcile(self.state, self._clock.now(), tasks)
                     await self._wait_changed()
                     await self._commit(self._taken())
-                lanes.cancel_scope.cancel()
+                    if self._is_stuck(lanes):
+                        await self._end()
+                tasks.cancel_scope.cancel()
         finally:
             if not self.state.ended:
-                with move_on_after(LAST_WORDS_S, shield=True):
+                with move_on_after(LAST_FACTS_S, shield=True):
                     stopped = EngineStopped(at=self._clock.now(), why="drained" if self.state.draining else "stopped")
                     await self._commit([*self._taken(), _Proposal(lambda _: [stopped])])
         return self.state
 
-    def _finished(self) -> bool:
+    def _finished(self, lanes: Lanes) -> bool:
         state, now = self.state, self._clock.now()
         if state.ended or not state.draining:
             return state.ended
-        if self._stops_at is None:  # by our own clock: the request tells the time of whoever asked
+        if self._stops_at is None:  # by our own clock: the time of the request is another process's
             self._stops_at = now + state.policy.drain_s
-        more = any(begins(state, command) for command in effects(state, now))
-        return now >= self._stops_at or not (self._lanes or more)
+        return now >= self._stops_at or not (lanes or lanes.startable(state, now))
+
+    async def _end(self) -> None:
+        """End a run in which errors of ours left nothing to do; if even that can't be recorded, stop the engine."""
+        await self._commit([_Proposal(lambda state: [self._bugs.ending(state)])])
+        if not self.state.ended:
+            raise FleetError(self._bugs.why(self.state))
+
+    def _is_stuck(self, lanes: Lanes) -> bool:
+        """Whether errors of ours have left nothing to do and nothing to wait for, so that the run would not end."""
+        state = self.state
+        if not self._bugs or state.ended or state.paused or state.draining or lanes or self._proposals:
+            return False
+        waits = self._bugs.guard("looked whom to wait for", _waits_for_people, state)
+        wake = self._bugs.guard("looked when to go on", next_wake, state, self._clock.now())
+        return wake is None and not waits and not lanes.startable(state, self._clock.now())
 
     def _taken(self) -> list[_Proposal]:
         taken, self._proposals = self._proposals, []
@@ -106,56 +123,51 @@ class Engine:
 
     async def _wait_changed(self) -> None:
         now = self._clock.now()
-        wake = next_wake(self.state, now)
-        with move_on_after(min(INBOX_S, INBOX_S if wake is None else max(0.0, wake - now))):
+        wake = self._bugs.guard("looked when to go on", next_wake, self.state, now)
+        with move_on_after(INBOX_S if wake is None else min(INBOX_S, max(0.0, wake - now))):
             await self._awake.wait()
         self._awake = Event()
 
     async def _commit(self, proposals: list[_Proposal]) -> None:
-        """One transaction: all that was proposed and requested, and all that is decided because of it."""
+        """Record, in one transaction, what was proposed and requested, and every decision that follows."""
         now, state, new = self._clock.now(), self.state, list[Fact]()
-        requests = self._memory.requests() if self._memory.changed() else []
-        waiting = [*(proposal.facts for proposal in proposals), *(_answer(request, now) for _, request in requests)]
-        for proposed in waiting:
-            for fact in proposed(state):
-                state = evolve(state, fact)
-                new.append(fact)
-        while decisions := decide(state, now):
-            for fact in decisions:
-                state = evolve(state, fact)
-                new.append(fact)
+        requests = self._bugs.guard("read the inbox", self._requests) or []
+        answers = [_Proposal(_answer(request, now)) for _, request in requests]
+        for proposal in (*proposals, *answers, _Proposal(lambda _: self._bugs.taken())):
+            try:
+                facts = tuple(proposal.facts(state))
+                state = reduce(evolve, facts, state)
+            except Exception as error:  # noqa: BLE001 - it concerns the proposer, and nobody else's facts
+                proposal.error = error
+            else:
+                new += facts
+        for answer in answers:
+            if answer.error is not None:
+                self._bugs.tell("answered a request, which is left out", answer.error)
+        decided, state = self._bugs.decide(state, now)
+        new += decided
         if new or requests:
             taken = [id_ for id_, _ in requests]
-            with CancelScope(shield=True):  # what was taken is written, whoever stops us meanwhile
-                await to_thread.run_sync(lambda: self._memory.append(new, taken=taken))
+            with CancelScope(shield=True):  # facts that were taken must be written, even if we are stopped
+                await to_thread.run_sync(lambda: self._journal.append(new, taken=taken))
         self.state = state
         for proposal in proposals:
             proposal.recorded.set()
 
-    def _reconcile(self, lanes: TaskGroup, perform: Callable[[Command], Awaitable[None]]) -> None:
-        wanted = effects(self.state, self._clock.now())
-        for command in wanted:
-            if command not in self._lanes and begins(self.state, command):
-                self._lanes[command] = CancelScope()
-                lanes.start_soon(self._lane, command, perform, name=str(command))
-        for command in self._lanes.keys() - set(wanted):
-            if (
-                self.state.cancelled or self.state.undoing is not None or isinstance(command, TestBatch)
-            ):  # another probe has answered it
-                self._lanes[command].cancel()
+    def _requests(self) -> list[tuple[int, Request]]:
+        return self._journal.requests() if self._journal.changed() else []
 
-    async def _lane(self, command: Command, perform: Callable[[Command], Awaitable[None]]) -> None:
-        try:
-            with self._lanes[command]:
-                await perform(command)
-        finally:
-            del self._lanes[command]
-            self._awake.set()
+
+def _waits_for_people(state: RunState) -> bool:
+    is_reviewed = is_unreviewed(state) and state.policy.reviewing == "human"
+    return is_reviewed or any(not question.aside for question in state.open_questions())
 
 
 def _answer(request: Request, now: float) -> Callable[[RunState], Sequence[Fact]]:
     def facts(state: RunState) -> Sequence[Fact]:
-        problem = accept(state, request)
-        return [request] if problem is None else [WarningNoted(at=now, text=f"refused: {problem}")]
+        problem = request_problem(state, request)
+        if problem is not None:
+            return [WarningNoted(at=now, text=f"refused: {problem}")]
+        return [fact_of(state, request)]
 
     return facts

@@ -1,6 +1,8 @@
-"""Reading what a run is for: an epic as text, file or standard input, or a plan file. Every mistake gets a message."""
+"""Reads what a run starts from: an epic as text, file or standard input, or a plan file. Each mistake has a message."""
 
 import json
+import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,41 +12,54 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from fleet.core.parameters import Filled, declared, fill, said, shown
-from fleet.core.plan import Plan
-from fleet.core.planfile import read_plan
-from fleet.core.rollback import missing
-from fleet.core.validate import Known, Problem
-from fleet.ports import UsageError
-from fleet.toml import dump_toml, read_text, read_toml
+from fleet.config.toml import dump_toml, read_text, read_toml
+from fleet.core.plans.parameters import Filled, fill, parameter_lines, read_parameters, value_text
+from fleet.core.plans.plan import Plan
+from fleet.core.plans.plan_file import read_plan
+from fleet.core.plans.validate import Known, Problem
+from fleet.core.policy.rollback import missing_rollback
+from fleet.errors import UsageError
 
 LONGEST_EPIC = 200_000  # characters: some 50,000 tokens, which every planner call pays for
-LONGEST_NAME = 255
+LONGEST_NAME = 1_000  # characters; a longer text is not taken for the name of a file
 LARGEST_PLAN = 20 * 1024 * 1024
 PLAN_FILES = (".toml", ".json")
 
 
 def read_epic(given: str) -> str:
-    """The epic: what `given` says, or what the file it names holds; `-` is standard input."""
+    """The epic: the given text, or the content of the file that it names; `-` is standard input."""
     epic, source = given, "the epic"
     if given == "-":
         epic, source = _stdin(), "standard input"
     elif _names_a_file(given):
-        epic, source = _file(Path(given)), given
+        epic, source = read_text(Path(given)), given
+    else:
+        _refuse_reference(given)
     if not epic.strip():
-        raise UsageError(f"{source} is empty; say in a few sentences what should be true afterwards, and how to see it")
+        raise UsageError(f"{source} is empty", hint="describe in a few sentences what should be true afterwards")
     if len(epic) > LONGEST_EPIC:
         raise UsageError(
             f"{source} is longer than {LONGEST_EPIC:,} characters; keep the goal in the epic, and put the details into "
             "files of the repository, which the planner can read"
         )
-    if "\0" in epic or any("\ud800" <= char <= "\udfff" for char in epic):  # surrogates: bytes that were no UTF-8
+    if "\0" in epic or any("\ud800" <= char <= "\udfff" for char in epic):  # surrogates: bytes that are not UTF-8
         raise UsageError(f"{source} is not UTF-8 text")
     return epic.strip()
 
 
+def _refuse_reference(given: str) -> None:
+    """Raise `UsageError` for a word that only points to an epic: a planner has no network, and would be paid for it."""
+    word = given.strip()
+    if re.fullmatch(r"[a-z][a-z+.-]*://\S+|#?\d+|[\w.-]+/[\w.-]+#\d+", word):
+        hint = "give its text: gh issue view N --json title,body -q '.title, .body' | fleet run -"
+        raise UsageError(f"{word} names an issue or a page, which the planner can't open", hint=hint)
+    if os.path.isdir(word):  # noqa: PTH112 - no error for what can't be a path
+        hint = "--repo DIR names the repository, and the epic is text or a file"
+        raise UsageError(f"{word} is a folder, not an epic", hint=hint)
+
+
 def _names_a_file(given: str) -> bool:
-    if "\n" in given or len(given) > LONGEST_NAME * 4:
+    if "\n" in given or len(given) > LONGEST_NAME:
         return False
     try:
         if Path(given).is_file():
@@ -57,44 +72,33 @@ def _names_a_file(given: str) -> bool:
 
 
 def _stdin() -> str:
-    """As UTF-8, whatever the locale says; one byte too many is enough to see that it is too long."""
-    raw = sys.stdin.buffer.read(LONGEST_EPIC * 4 + 1)
-    return raw.decode("utf-8", "surrogateescape")[: LONGEST_EPIC + 1]
-
-
-def _file(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8") as file:
-            return file.read(LONGEST_EPIC + 1)
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text") from error
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
+    """Standard input as UTF-8 in every locale, cut where it is certainly too long."""
+    return sys.stdin.buffer.read(LONGEST_EPIC * 4 + 1).decode("utf-8", "surrogateescape")
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class GivenPlan:
     """A plan that a person brings, with what belongs to it."""
 
     plan: Plan
     values: Mapping[str, JsonValue]
-    """What its parameters are set to."""
+    """The values of its parameters."""
     rollback: Plan | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What whoever runs it should know."""
-        return missing(self.plan, self.rollback)
+        """Warnings for the person who runs it."""
+        return missing_rollback(self.plan, self.rollback)
 
 
-def bring(path: Path, known: Known, given: Mapping[str, str], folders: Sequence[Path] = ()) -> Brought:
+def read_given_plan(path: Path, known: Known, given: Mapping[str, str], folders: Sequence[Path] = ()) -> GivenPlan:
     """The plan in a file with its values, and its rollback plan: beside it, or in one of `folders`."""
     plan, values = _filled(path, known, given)
-    return Brought(plan, values, load_rollback(path, plan, known, values=values, folders=folders))
+    return GivenPlan(plan, values, load_rollback(path, plan, known, values=values, folders=folders))
 
 
 def load_plan(path: Path, known: Known, given: Mapping[str, str] = MappingProxyType({})) -> Plan:
-    """The plan in a JSON or TOML file, with its values. Raises `UsageError` with every problem there is."""
+    """The plan in a JSON or TOML file, with its values. Raises `UsageError` with every problem."""
     return _filled(path, known, given)[0]
 
 
@@ -102,18 +106,20 @@ def _filled(path: Path, known: Known, given: Mapping[str, str]) -> tuple[Plan, M
     data = read_data(path)
     filled = fill(data, given)
     if not isinstance(filled, Filled):
-        raise UsageError("\n".join((listed(f"{path} can't be filled in", filled), *_takes(data))))
-    read = read_plan(filled.document, known)
-    if isinstance(read, Plan):
-        return read, filled.values
-    raise UsageError(listed(f"{path} is no plan that can run", read))
+        raise UsageError("\n".join((problem_list(f"{path} can't be filled in", filled), *_usage(data))))
+    plan = read_plan(filled.document, known)
+    if not isinstance(plan, Plan):
+        raise UsageError(problem_list(f"{path} is not a valid plan", plan))
+    return plan, filled.values
 
 
-def _takes(data: Mapping[str, Any]) -> list[str]:
-    parameters = declared(data)
+def _usage(data: Mapping[str, Any]) -> list[str]:
+    """The parameters that a plan takes."""
+    parameters = read_parameters(data)
     if isinstance(parameters, tuple):
         return []
-    return ["it takes:", *(f"  {line}" for line in said(parameters))] if parameters else ["it takes no parameters"]
+    lines = [f"  {line}" for line in parameter_lines(parameters)]
+    return ["it takes:", *lines] if lines else ["it takes no parameters"]
 
 
 def load_rollback(
@@ -124,55 +130,54 @@ def load_rollback(
     values: Mapping[str, JsonValue] = MappingProxyType({}),
     folders: Sequence[Path] = (),
 ) -> Plan | None:
-    """The plan that `rollback_plan` names, from the folder of the plan itself or one of `folders`; None without one.
+    """The plan that `rollback_plan` names, from the folder of the plan or one of `folders`; None if it names none.
 
-    What it declares of the plan's parameters has the plan's values. Raises `UsageError` where it can't run: better
-    known now than when it is needed.
+    Its parameters get the values of the plan's parameters with the same names. Raises `UsageError` if it can't run:
+    better now than when it is needed.
     """
     name = plan.rollback_plan
     if not name:
         return None
     if name != Path(name).name or name.startswith("."):
-        raise UsageError(f"{path}: rollback_plan {name!r} is the name of a plan file beside it, without a folder")
-    found = find_rollback(name, (path.parent, *folders))
-    if found is None:
+        raise UsageError(f"{path}: rollback_plan {name!r} must be the name of a plan file beside it, without a folder")
+    file = find_rollback(name, (path.parent, *folders))
+    if file is None:
         return None
-    wanted = declared(read_data(found))
-    given = {} if isinstance(wanted, tuple) else {one: shown(values[one]) for one in wanted if one in values}
-    undo = load_plan(found, known, given)
-    if twice := sorted(set(plan.ids) & set(undo.ids)):
-        raise UsageError(f"{found}: {', '.join(twice)} is in {path}, too; a rollback plan needs ids of its own")
-    return undo if undo.plan_id != Plan().plan_id else undo.model_copy(update={"plan_id": name})
+    parameters = read_parameters(read_data(file))
+    shared = () if isinstance(parameters, tuple) else parameters.keys() & values.keys()
+    rollback = load_plan(file, known, {name: value_text(values[name]) for name in shared})
+    if twice := sorted(set(plan.ids) & set(rollback.ids)):
+        raise UsageError(f"{file}: {', '.join(twice)} is in {path}, too", hint="a rollback plan needs ids of its own")
+    return rollback if rollback.plan_id != Plan().plan_id else rollback.model_copy(update={"plan_id": name})
 
 
 def find_rollback(name: str, folders: Iterable[Path]) -> Path | None:
-    places = (there / f"{name}{end}" for there in folders for end in ("", *PLAN_FILES))
-    return next((there for there in places if there.is_file()), None)
+    files = (folder / f"{name}{suffix}" for folder in folders for suffix in ("", *PLAN_FILES))
+    return next((file for file in files if file.is_file()), None)
 
 
-def listed(title: str, problems: tuple[Problem, ...]) -> str:
+def problem_list(title: str, problems: Sequence[Problem]) -> str:
     lines = "".join(f"\n  {problem}" for problem in problems)
     return f"{title}; {len(problems)} problem{'s' * (len(problems) != 1)}:{lines}"
 
 
 def read_data(path: Path) -> Mapping[str, Any]:
-    """What a JSON or TOML file holds."""
+    """The data in a JSON or TOML file."""
     if path.suffix == ".toml":
         return read_toml(path, largest=LARGEST_PLAN)
-    text = read_text(path, largest=LARGEST_PLAN)
     try:
-        data = json.loads(text)
+        data = json.loads(read_text(path, largest=LARGEST_PLAN))
     except (json.JSONDecodeError, RecursionError) as error:
         where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise UsageError(f"{path}{where}: is not JSON ({error}); a TOML file ends in .toml") from error
+        raise UsageError(f"{path}{where}: is not JSON ({error})", hint="a TOML file ends in .toml") from error
     if not isinstance(data, dict):
-        raise UsageError(f"{path}: holds no table, but {type(data).__name__}")
+        raise UsageError(f"{path}: expected a table, got {type(data).__name__}")
     return data
 
 
 def dump_plan(plan: Plan, *, toml: bool) -> str:
-    """The plan as a document that `load_plan` reads. What is at its default is left out."""
-    data = plan.model_dump(mode="json", exclude_defaults=True)
+    """The plan as a document that `load_plan` reads. Default values are omitted."""
+    data = plan.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
     data = {"plan_id": plan.plan_id, "goal": plan.goal, "version": plan.version} | data
     data["risk_level"] = plan.risk_level
     return dump_toml(data) if toml else json.dumps(data, indent=2, ensure_ascii=False) + "\n"

@@ -1,6 +1,6 @@
 """The library of plans: files in `.fleet/plans` of a repository and in the user's own folder, called by their names.
 
-A repository's shelf was filled by whoever wrote the repository, so a name that stands on both is nobody's to guess.
+The author of a repository fills its folder, so a name that is in both folders is ambiguous and must be given as a path.
 """
 
 import os
@@ -11,39 +11,22 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from fleet.config import user_file_path
-from fleet.core.ids import is_slug
-from fleet.core.nearest import did_you_mean
-from fleet.core.parameters import Parameter, declared
-from fleet.epic import PLAN_FILES, listed, read_data
+from fleet.config.load import user_file_path
+from fleet.core.base.ids import is_slug
+from fleet.core.base.nearest import did_you_mean
+from fleet.core.plans.parameters import Parameter, read_parameters
 from fleet.errors import UsageError
+from fleet.plans.input_files import PLAN_FILES, problem_list, read_data
 
-MOST = 1_000  # plans of one shelf that are looked at
-REPOSITORY_SHELF = Path(".fleet") / "plans"
+MOST = 1_000  # plans of one folder that are read
+REPOSITORY_FOLDER = Path(".fleet") / "plans"
 
 Where = Literal["repository", "user"]
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
-    """One folder of plans. `within` is what it may not lead out of."""
-
-    where: Where
-    path: Path
-    within: Path | None = None
-
-    def files(self) -> Iterator[Path]:
-        try:
-            found = sorted(self.path.iterdir())
-        except OSError:
-            return
-        plans = (path for path in found if path.suffix in PLAN_FILES and is_slug(path.stem) and path.is_file())
-        yield from islice(plans, MOST)
-
-
-@dataclass(frozen=True, slots=True)
 class Entry:
-    """A plan in the library, or what is wrong with the file."""
+    """A plan in the library, or the problem with its file."""
 
     name: str
     where: Where
@@ -55,59 +38,69 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The shelves there are: the repository's, then the user's."""
+    """The plans of a repository, if there is one, and of the user."""
 
-    shelves: tuple[Shelf, ...]
+    root: Path | None
+    """The root of the repository."""
+
+    @property
+    def places(self) -> dict[Where, Path]:
+        own = user_file_path().parent / "plans"
+        return {"user": own} if self.root is None else {"repository": self.root / REPOSITORY_FOLDER, "user": own}
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        return tuple(shelf.path for shelf in self.shelves)
+        return tuple(self.places.values())
 
     def entries(self) -> Iterator[Entry]:
-        for shelf in self.shelves:
-            for path in shelf.files():
-                yield _entry(shelf, path)
+        for where, folder in self.places.items():
+            for path in _plan_files(folder):
+                yield _entry(where, path)
 
-    def names(self) -> list[str]:
-        return [path.stem for shelf in self.shelves for path in shelf.files()]
+    def _files(self) -> list[Path]:
+        return [path for folder in self.folders for path in _plan_files(folder)]
 
     def find(self, name: str) -> Path | None:
-        """The file of the plan called `name`. Raises `UsageError` where more than one is called so."""
-        found = [path for shelf in self.shelves for path in shelf.files() if path.stem == name]
-        if len(found) > 1:
-            raise UsageError(f"{len(found)} plans are called {name}; name the file: {', '.join(map(str, found))}")
-        return found[0] if found else None
+        """The file of the plan called `name`. Raises `UsageError` if there is more than one."""
+        files = [path for path in self._files() if path.stem == name]
+        if len(files) > 1:
+            raise UsageError(
+                f"{len(files)} plans are called {name}", hint=f"name the file: {', '.join(map(str, files))}"
+            )
+        return files[0] if files else None
 
     def plan(self, given: str) -> Path:
-        """The file that a person means: a path, or a name of the library."""
+        """The file that a person means by a path or by a name of the library."""
         path = Path(given)
         if looks_like_a_file(given):
             return path
-        found = self.find(given)
-        if found is None and not path.is_file():
-            raise UsageError(f"{self.unknown(given)}; see `fleet plans list`, a file ends in .toml or .json")
-        return found or path
+        file = self.find(given)
+        if file is None and not path.is_file():
+            raise UsageError(f"{self.unknown(given)}", hint="see `fleet plans list`, a file ends in .toml or .json")
+        return file or path
 
     def unknown(self, name: str) -> str:
-        there = sorted(set(self.names()))
-        return f"no plan of the library is called {name!r}{did_you_mean(name, there)}"
+        """A message for a name that no plan has."""
+        names = sorted({path.stem for path in self._files()})
+        return f"no plan of the library is called {name!r}{did_you_mean(name, names)}"
 
     def save(self, text: str, name: str, suffix: str, *, where: Where, force: bool) -> Path:
-        """Keep a plan's document under a name. Writes nothing else, and nothing over another plan without `force`."""
+        """Save the document of a plan under a name. Another plan of this name is replaced only with `force`."""
         if not is_slug(name) or name.endswith(PLAN_FILES):
             raise UsageError(f"{name!r} can't name a plan: 1 to 64 letters, digits, dots, dashes or underscores")
-        shelf = next((shelf for shelf in self.shelves if shelf.where == where), None)
-        if shelf is None:
-            raise UsageError("there is no repository here to keep a plan in; --user keeps it in your own library")
-        there = [path for end in PLAN_FILES if os.path.lexists(path := shelf.path / f"{name}{end}")]
-        if there and not force:
-            raise UsageError(f"{there[0]} exists; --force overwrites it")
-        path = shelf.path / f"{name}{suffix}"
-        _refuse_to_leave(shelf)
+        folder = self.places.get(where)
+        if folder is None:
+            raise UsageError("there is no repository here", hint="--user saves the plan in your own library")
+        existing = [path for end in PLAN_FILES if os.path.lexists(path := folder / f"{name}{end}")]
+        if existing and not force:
+            raise UsageError(f"{existing[0]} exists", hint="--force overwrites it")
+        if where == "repository" and self.root is not None and not folder.resolve().is_relative_to(self.root.resolve()):
+            raise UsageError(f"{folder} leads out of the repository, to {folder.resolve()}", hint="nothing was written")
+        path = folder / f"{name}{suffix}"
         try:
-            shelf.path.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
             replace_text(path, text)
-            for other in there:
+            for other in existing:
                 if other != path:
                     other.unlink()
         except OSError as error:
@@ -115,45 +108,40 @@ class Library:
         return path
 
 
-def library(root: Path | None) -> Library:
-    """The library as it is for a repository (its root), or without one."""
-    own = Shelf("user", user_file_path().parent / "plans")
-    if root is None:
-        return Library((own,))
-    return Library((Shelf("repository", root / REPOSITORY_SHELF, within=root), own))
-
-
 def looks_like_a_file(given: str) -> bool:
     return "/" in given or given.endswith(PLAN_FILES)
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all; a link in its place is replaced, not followed."""
-    passing = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write a whole file or nothing. A link in its place is replaced, not followed."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with passing.open("x", encoding="utf-8") as file:
+        with temporary.open("x", encoding="utf-8") as file:
             file.write(text)
-        passing.replace(path)
+        temporary.replace(path)
     except BaseException:
         with suppress(OSError):
-            passing.unlink()
+            temporary.unlink()
         raise
 
 
-def _refuse_to_leave(shelf: Shelf) -> None:
-    """A repository can hold links, and they are not ours to follow out of it."""
-    if shelf.within is not None and not shelf.path.resolve().is_relative_to(shelf.within.resolve()):
-        raise UsageError(f"{shelf.path} leads out of the repository, to {shelf.path.resolve()}; nothing was written")
+def _plan_files(folder: Path) -> Iterator[Path]:
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError:
+        return
+    plans = (path for path in paths if path.suffix in PLAN_FILES and is_slug(path.stem) and path.is_file())
+    yield from islice(plans, MOST)
 
 
-def _entry(shelf: Shelf, path: Path) -> Entry:
+def _entry(where: Where, path: Path) -> Entry:
     try:
         data = read_data(path)
     except UsageError as error:
-        return Entry(path.stem, shelf.where, path, problem=str(error))
-    parameters = declared(data)
+        return Entry(path.stem, where, path, problem=str(error))
+    parameters = read_parameters(data)
     if isinstance(parameters, tuple):
-        return Entry(path.stem, shelf.where, path, problem=listed(str(path), parameters))
-    title = next((said for key in ("goal", "plan_id") if isinstance(said := data.get(key), str) and said.strip()), "")
-    first = next(iter(title.strip().splitlines()), "")
-    return Entry(path.stem, shelf.where, path, title=first, parameters=tuple(parameters.items()))
+        return Entry(path.stem, where, path, problem=problem_list(str(path), parameters))
+    titles = (str(data[key]).strip() for key in ("goal", "plan_id") if isinstance(data.get(key), str))
+    lines = next(filter(None, titles), "").splitlines()
+    return Entry(path.stem, where, path, title=lines[0] if lines else "", parameters=tuple(parameters.items()))

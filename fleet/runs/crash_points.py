@@ -1,7 +1,7 @@
 """Moments at which a run may be cut off: each journal write and each step that leaves something in git or on the disk.
 
-Nobody listens in a real run, and then a point costs a look at one variable. The tests of kills listen, and end the
-process at one of them (`tests/chaos/kill.py`): what a name stands for must be true of both sides of the moment.
+In a real run there is no listener, and a point costs the check of one variable. The kill tests (`chaos/kill.py`) set
+one that ends the process at a point: its name must be true both just before and just after the moment.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,14 +11,14 @@ _listener: Callable[[str], None] | None = None
 
 
 def reached(point: str) -> None:
-    """This moment has come."""
+    """Report that this moment has come."""
     if _listener is not None:
         _listener(point)
 
 
 @contextmanager
-def told(listener: Callable[[str], None]) -> Iterator[None]:
-    """Tell a listener of every point, as long as the block lasts, whatever thread reaches it."""
+def listening(listener: Callable[[str], None]) -> Iterator[None]:
+    """Call a listener at every point for as long as the block lasts, whichever thread reaches it."""
     global _listener  # noqa: PLW0603 - one process runs one run
     _listener, before = listener, _listener
     try:

@@ -1,6 +1,6 @@
-"""Follows many journals at once, for whoever counts what happens: each new fact comes with the state before and after.
+"""Follows the journals of all runs for metrics: each new fact is counted once, with the state before and after it.
 
-A journal is opened only when its files changed, so a thousand ended runs cost a thousand looks and no descriptors.
+A journal is opened only if its files have changed, so a thousand ended runs cost a thousand `stat` calls.
 """
 
 import shutil
@@ -10,107 +10,108 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleet.core.evolve import evolve
-from fleet.core.facts import Fact
-from fleet.core.state import RunState
-from fleet.folders import RunFolder
-from fleet.journal import Journal
-from fleet.ports import FleetError
+from fleet.core.history.follower import Follower, OnFact
+from fleet.core.state.facts import Fact
+from fleet.core.state.state import RunState
+from fleet.errors import FleetError
+from fleet.runs.journal import Journal
+from fleet.runs.run_folder import RunFolder
 
-OnFact = Callable[[RunState | None, Fact, RunState], None]
-Mark = tuple[int, ...]
+FileStamps = tuple[int, ...]
 
 
 @dataclass(slots=True)
-class Watched:
-    """What is known of one run."""
+class FollowedRun:
+    """One run, as far as its journal was read."""
 
     folder: RunFolder
-    seq: int = 0
-    state: RunState | None = None
-    """None for an ended run: nothing but how it ended is needed of it."""
+    counted: int = 0
+    """The number of the last counted fact."""
+    follower: Follower | None = None
+    """None for an ended run, of which only the ending is kept."""
     ending: str | None = None
-    mark: Mark = ()
-    """What its files looked like when they were read."""
+    rehearsal: bool = False
+    """Whether it only replays history: it is in none of the numbers below."""
+    stamps: FileStamps = ()
+    """The journal's files at the time they were read."""
     readable: bool = True
 
 
 @dataclass(slots=True)
-class Watching:
-    """The runs that `folders` finds, kept up to date by `refresh`."""
+class RunsFollower:
+    """The runs that `folders` lists, kept up to date by `refresh`."""
 
     folders: Callable[[], Iterable[RunFolder]]
     on_fact: OnFact
     clock: Callable[[], float] = time.time
     lag_s: float = 0.0
-    """How old the latest fact was when it was read."""
-    _runs: dict[Path, Watched] = field(default_factory=dict)
+    """The age of the latest fact when it was read."""
+    _runs: dict[Path, FollowedRun] = field(default_factory=dict)
 
     def refresh(self) -> None:
-        """Read what is new in all journals. A run that is gone is forgotten."""
-        there = {folder.path: folder for folder in self.folders()}
-        self._runs = {path: run for path, run in self._runs.items() if path in there}
-        for path, folder in there.items():
-            self._read(self._runs.setdefault(path, Watched(folder)))
+        """Read the new facts of all journals. A run whose folder was removed is dropped."""
+        folders = {folder.path: folder for folder in self.folders()}
+        self._runs = {path: run for path, run in self._runs.items() if path in folders}
+        for path, folder in folders.items():
+            self._read(self._runs.setdefault(path, FollowedRun(folder)))
 
-    def _read(self, run: Watched) -> None:
-        mark = _mark(run.folder.journal)
-        if mark == run.mark:
+    def _read(self, run: FollowedRun) -> None:
+        """Count the new facts of a run. An ended run that was reopened is read from the beginning."""
+        stamps = _stamps(run.folder.journal)
+        if stamps == run.stamps:
             return
-        try:
-            self._take(run)
-        except (FleetError, ValueError, KeyError):  # a journal of a newer fleet, or a damaged one
-            run.readable, run.mark, run.state, run.ending = False, mark, None, None
-        else:
-            run.readable, run.mark = True, mark
+        run.stamps = stamps
+        follower = run.follower or Follower()
 
-    def _take(self, run: Watched) -> None:
-        """Count the new facts of a run. Of an ended one no state was kept: where it goes on, it is read again."""
-        counted, state = run.seq, run.state
-        with Journal(run.folder.journal) as journal:
-            facts = journal.facts(counted)
-            if facts and state is None:
-                facts = journal.facts()
-        for seq, fact in facts:
-            before, state = state, evolve(state, fact)
-            if seq > counted:
-                self.on_fact(before, fact, state)
-                run.seq, self.lag_s = seq, max(0.0, self.clock() - fact.at)
+        def count(before: RunState | None, fact: Fact, after: RunState) -> None:
+            if follower.seq > run.counted:
+                run.counted, self.lag_s = follower.seq, max(0.0, self.clock() - fact.at)
+                self.on_fact(before, fact, after)
+
+        follower.on_fact = count
+        try:
+            with Journal(run.folder.journal) as journal:
+                follower.catch_up(journal)
+        except (FleetError, ValueError, KeyError):  # a journal of a newer fleet, or a damaged one
+            run.readable, run.follower, run.ending = False, None, None
+            return
+        run.readable, state = True, follower.state
         if state is not None:
-            run.ending = state.ending
-            run.state = None if state.ended else state
+            run.rehearsal = state.rehearsal is not None
+            run.ending, run.follower = state.ending, None if state.ended else follower
 
     def open(self) -> Iterator[tuple[RunState, bool]]:
-        """Runs that have not ended, and whether an engine works on them."""
+        """The runs that have not ended, each with whether an engine is running it."""
         for run in self._runs.values():
-            if run.state is not None:
-                yield run.state, run.folder.alive
+            if run.follower is not None and run.follower.state is not None and not run.rehearsal:
+                yield run.follower.state, run.folder.alive
 
     def ended(self) -> Counter[str]:
-        return Counter(run.ending for run in self._runs.values() if run.ending is not None)
+        return Counter(run.ending for run in self._runs.values() if run.ending is not None and not run.rehearsal)
 
     def unreadable(self) -> int:
         return sum(not run.readable for run in self._runs.values())
 
     def journal_bytes(self) -> int:
-        return sum(sum(run.mark[1::2]) for run in self._runs.values())
+        return sum(sum(run.stamps[1::2]) for run in self._runs.values())
 
 
 def free_bytes(path: Path) -> int:
-    here = next((folder for folder in (path, *path.parents) if folder.exists()), path)
+    """The free space on the disk of a folder that may not exist yet."""
+    existing = next((folder for folder in (path, *path.parents) if folder.exists()), path)
     try:
-        return shutil.disk_usage(here).free
+        return shutil.disk_usage(existing).free
     except OSError:
         return 0
 
 
-def _mark(journal: Path) -> Mark:
-    """When the files of a journal changed, and how large they are: pairs."""
-    found: list[int] = []
+def _stamps(journal: Path) -> FileStamps:
+    """For each file of a journal, the time of its last change and its size."""
+    stamps: list[int] = []
     for path in (journal, journal.with_name(f"{journal.name}-wal")):
         try:
             status = path.stat()
         except OSError:
             continue
-        found += (status.st_mtime_ns, status.st_size)
-    return tuple(found)
+        stamps += (status.st_mtime_ns, status.st_size)
+    return tuple(stamps)

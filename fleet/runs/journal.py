@@ -1,7 +1,7 @@
-"""The journal of a run: facts in the order they became true, and an inbox for requests. One writer; anyone may read.
+"""The journal of a run: its facts in order, and an inbox for requests. One process writes; any process may read.
 
-SQLite in WAL mode with full sync: what `append` returned from survives a kill. The writer holds a lock on a file beside
-the journal, which the kernel gives back however the writer dies.
+SQLite in WAL mode with full sync: once `append` has returned, its facts survive a kill. The writer holds a lock on a
+file beside the journal, which the kernel releases however the writer ends.
 """
 
 import fcntl
@@ -9,7 +9,7 @@ import json
 import os
 import socket
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,16 +18,14 @@ from typing import IO, Any, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from fleet.core.evolve import evolve
-from fleet.core.facts import FACT, Fact
-from fleet.core.requests import REQUEST, Request
-from fleet.core.state import RunState
-from fleet.points import reached
-from fleet.ports import FleetError
+from fleet.core.policy.requests import REQUEST, Request
+from fleet.core.state.facts import FACT, Fact
+from fleet.errors import FleetError
+from fleet.runs.crash_points import reached
 
 SCHEMA = 1
 BUSY_MS = 10_000
-LOOKS, LOOK_S = 20, 0.01  # whoever only looks who runs a run holds its lock for microseconds
+LOCK_TRIES, LOCK_RETRY_S = 20, 0.01  # a process that only asks who runs a run holds the lock for microseconds
 Row = TypeVar("Row")
 TABLES = """
 create table facts (seq integer primary key, kind text not null, body text not null);
@@ -45,7 +43,7 @@ class JournalLockedError(JournalError):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who runs a run."""
+    """The process that runs a run."""
 
     pid: int
     host: str
@@ -58,7 +56,7 @@ def _readable_errors(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         raise JournalError(f"{path}: {error}; {_advice(str(error))}") from error
     except sqlite3.DatabaseError as error:
-        raise JournalError(f"{path} is damaged ({error}); restore it from a backup of {path.parent}") from error
+        raise JournalError(f"{path} is damaged ({error})", hint=f"restore it from a backup of {path.parent}") from error
     except OSError as error:
         raise JournalError(f"{path}: {error.strerror}; {_advice((error.strerror or '').lower())}") from error
 
@@ -87,20 +85,20 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
             "`pip install --upgrade worktree-fleet`"
         )
     if version == 0:
-        raise JournalError(f"{path} is no journal of fleet's")
+        raise JournalError(f"{path} is not a fleet journal")
 
 
 class Journal:
-    """A run's journal, for reading and for requests. `writer` makes it the one that writes."""
+    """A run's journal, for reading and for requests. Only the process that holds the lock may append."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         with _readable_errors(path):
             if not path.is_file():
-                raise JournalError(f"{path}: no such run; `fleet runs` lists them")
+                raise JournalError(f"{path}: no such run", hint="`fleet runs` lists them")
             self._db = _connect(path)
             _check_schema(self._db, path)
-        self._seen = -1
+        self._version = -1
 
     @classmethod
     def create(cls, path: Path) -> "Journal":
@@ -123,11 +121,13 @@ class Journal:
     # ---- reading
 
     def facts(self, after: int = 0, limit: int = -1) -> list[tuple[int, Fact]]:
-        """The facts after number `after`, with their numbers; at most `limit` of them, where that is not negative."""
-        wanted = "select seq, body from facts where seq > ? order by seq limit ?"
-        with _readable_errors(self.path):
-            rows = self._db.execute(wanted, (after, limit)).fetchall()
+        """The facts after number `after`, with their numbers; at most `limit`, unless that is negative."""
+        rows = self._query("select seq, body from facts where seq > ? order by seq limit ?", after, limit)
         return [(seq, self._parsed(FACT, f"fact {seq}", body)) for seq, body in rows]
+
+    def _query(self, sql: str, *values: object) -> list[Any]:
+        with _readable_errors(self.path):
+            return self._db.execute(sql, values).fetchall()
 
     def _parsed(self, shape: TypeAdapter[Row], what: str, body: str) -> Row:
         try:
@@ -138,28 +138,25 @@ class Journal:
             ) from error
 
     def changed(self) -> bool:
-        """Whether another connection wrote since this was last asked. Costs microseconds."""
-        with _readable_errors(self.path):
-            version = self._db.execute("pragma data_version").fetchone()[0]
-        self._seen, before = version, self._seen
-        return bool(version != before)
+        """Whether another connection wrote since the last call. Costs microseconds."""
+        [(version,)] = self._query("pragma data_version")
+        before, self._version = self._version, int(version)
+        return self._version != before
 
     # ---- requests
 
     def ask(self, request: Request) -> None:
         """Put a request into the inbox."""
-        with _readable_errors(self.path):
-            self._db.execute("insert into inbox (body) values (?)", (request.model_dump_json(),))
+        self._query("insert into inbox (body) values (?)", request.model_dump_json())
 
     def requests(self) -> list[tuple[int, Request]]:
-        with _readable_errors(self.path):
-            rows = self._db.execute("select id, body from inbox order by id").fetchall()
+        rows = self._query("select id, body from inbox order by id")
         return [(id_, self._parsed(REQUEST, f"request {id_}", body)) for id_, body in rows]
 
     # ---- writing: only the holder of the lock may
 
     def append(self, facts: Sequence[Fact], *, taken: Iterable[int] = ()) -> None:
-        """Write facts, and forget the requests they answer, at once. When this returns, both are on disk."""
+        """Write facts and remove the requests that they answer. When this returns, both are on disk."""
         rows = [(fact.kind, fact.model_dump_json()) for fact in facts]
         reached("facts are about to be written")
         with _readable_errors(self.path):
@@ -176,85 +173,54 @@ class Journal:
         reached("facts are committed")
 
 
-def replay(facts: Iterable[tuple[int, Fact]], state: RunState | None = None) -> RunState | None:
-    """The state after `facts`."""
-    for _, fact in facts:
-        state = evolve(state, fact)
-    return state
-
-
-class View:
-    """A client's picture of a run: follows the journal from any process."""
-
-    def __init__(self, journal: Journal) -> None:
-        self.journal = journal
-        self.state: RunState | None = None
-        self.seq = 0
-
-    def refresh(self, on_fact: Callable[[RunState, Fact], None] | None = None) -> bool:
-        """Read what is new; whether anything was. `on_fact` sees each fact with the state after it."""
-        if not self.journal.changed() and self.seq:
-            return False
-        new = self.journal.facts(self.seq)
-        for seq, fact in new:
-            self.state = evolve(self.state, fact)
-            self.seq = seq
-            if on_fact is not None:
-                on_fact(self.state, fact)
-        return bool(new)
-
-
 # ---- the lock -------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Hold the engine's lock beside the journal at `path`, or say who does."""
-    with _locked(path):  # what fails inside the block is not the lock's to explain
+    """Hold the engine's lock of the journal at `path`. Raises `JournalLockedError` with the process that holds it."""
+    with _lock(path):  # errors inside the block are not the lock's to explain
         yield
 
 
-def _locked(path: Path) -> IO[str]:
-    lock = _lock_file(path)
-    try:
-        with ExitStack() as undo:
-            file = undo.enter_context(lock.open("a+"))
-            lock.chmod(0o600)
-            if not _lock_soon(file):
-                raise JournalLockedError(_held_message(path, _read_holder(file)))
-            file.seek(0)
-            file.truncate()
-            json.dump({"pid": os.getpid(), "host": socket.gethostname()}, file)
-            file.flush()
-            undo.pop_all()
-            return file
-    except OSError as error:
-        raise JournalError(f"{lock}: {error.strerror}; {_advice((error.strerror or '').lower())}") from error
+def _lock(path: Path) -> IO[str]:
+    lock = _lock_path(path)
+    with _readable_errors(lock), ExitStack() as undo:
+        file = undo.enter_context(lock.open("a+"))
+        lock.chmod(0o600)
+        if not _lock_soon(file):
+            raise JournalLockedError(locked_message(path.parent.name, _read_holder(file)))
+        file.seek(0)
+        file.truncate()
+        json.dump({"pid": os.getpid(), "host": socket.gethostname()}, file)
+        file.flush()
+        undo.pop_all()
+        return file
 
 
 def _lock_soon(file: IO[str]) -> bool:
-    """Take the lock, if nothing but a glance is in the way."""
-    for _ in range(LOOKS):
+    """Take the lock; wait for a process that only asks who holds it."""
+    for _ in range(LOCK_TRIES):
         if _try_lock(file, fcntl.LOCK_EX):
             return True
-        sleep(LOOK_S)
+        sleep(LOCK_RETRY_S)
     return False
 
 
 def holder(path: Path) -> Holder | None:
-    """Who runs the run whose journal is at `path`; None when nobody does."""
+    """The process that runs the run whose journal is at `path`; None if there is none."""
     try:
-        with _lock_file(path).open("r+") as file:
+        with _lock_path(path).open("r+") as file:
             return None if _try_lock(file, fcntl.LOCK_SH) else _read_holder(file)
     except OSError:
         return None
 
 
-def _lock_file(path: Path) -> Path:
+def _lock_path(path: Path) -> Path:
     return path.with_name("engine.lock")
 
 
-def _try_lock(file: IO[Any], how: int) -> bool:
+def _try_lock(file: IO[str], how: int) -> bool:
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -262,18 +228,17 @@ def _try_lock(file: IO[Any], how: int) -> bool:
     return True
 
 
-def _read_holder(file: IO[Any]) -> Holder:
+def _read_holder(file: IO[str]) -> Holder:
     file.seek(0)
     try:
-        said = json.loads(file.read())
-        return Holder(pid=int(said["pid"]), host=str(said["host"]))
-    except (ValueError, KeyError, TypeError):  # it has the lock and is about to say so
+        written = json.loads(file.read())
+        return Holder(pid=int(written["pid"]), host=str(written["host"]))
+    except (ValueError, KeyError, TypeError):  # it has the lock but has not written this yet
         return Holder(pid=0, host="")
 
 
-def _held_message(path: Path, who: Holder) -> str:
-    run = path.parent.name
+def locked_message(run: str, by: Holder) -> str:
     return (
-        f"{run} is run by process {who.pid} on {who.host} already; follow it with `fleet status {run}`, "
+        f"{run} is already run by process {by.pid} on {by.host}; follow it with `fleet status {run}`, "
         f"or stop it with `fleet cancel {run}`"
     )

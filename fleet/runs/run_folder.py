@@ -1,25 +1,28 @@
-"""Where runs live: one folder a run below the state directory, with its journal, its lock and its transcripts."""
+"""The folders of runs: one for each run below the state directory, with its journal, lock and transcripts."""
 
 import errno
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet.core.evolve import evolve
-from fleet.core.ids import is_slug, slug
-from fleet.core.nearest import did_you_mean
-from fleet.core.requests import accept
-from fleet.core.state import RunState
-from fleet.journal import Holder, Journal, holder, replay
-from fleet.ports import FleetError, UsageError
+from fleet.core.base.ids import is_slug, slug
+from fleet.core.base.nearest import did_you_mean
+from fleet.core.history.evolve import evolve
+from fleet.core.history.follower import Follower
+from fleet.core.policy.requests import fact_of, request_problem
+from fleet.core.state.state import RunState
+from fleet.errors import FleetError, UsageError
+from fleet.runs.journal import Holder, Journal, holder
+from fleet.runs.repository import is_same_repository
 
 JOURNAL = "journal.db"
-_FULL = "is on a full disk; free some space, or choose another place with FLEET_STATE_DIR"
-LEAST_FREE = 4 * 1024 * 1024  # bytes; less holds no journal that is written and read at once, let alone a store
+LEAST_FREE = 4 * 1024 * 1024  # bytes; a journal that is written and read at once needs that much
+FULL = {errno.ENOSPC, errno.EDQUOT}
+_FULL_MESSAGE = "is on a full disk; free some space, or choose another place with FLEET_STATE_DIR"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +44,14 @@ class RunFolder:
         return self.path / "transcripts"
 
     @property
-    def holder(self) -> Holder | None:
-        """Who runs it now."""
-        return holder(self.journal)
+    def checks(self) -> Path:
+        """The complete output of checks, one log each."""
+        return self.path / "checks"
 
     @property
-    def checks(self) -> Path:
-        """All that checks printed, one log a check."""
-        return self.path / "checks"
+    def holder(self) -> Holder | None:
+        """The process that runs it now."""
+        return holder(self.journal)
 
     @property
     def alive(self) -> bool:
@@ -56,28 +59,29 @@ class RunFolder:
         return self.holder is not None
 
     def remove(self) -> None:
-        """Forget it, for a run that came to nothing."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     def state(self) -> RunState:
+        follower = Follower()
         with Journal(self.journal) as journal:
-            state = replay(journal.facts())
-        if state is None:
-            raise FleetError(f"{self.journal} is empty: its run was stopped before it began; `fleet clean` removes it")
-        return state
+            follower.catch_up(journal)
+        if follower.state is None:
+            raise FleetError(
+                f"{self.journal} is empty: its run was stopped before it began", hint="`fleet clean` removes it"
+            )
+        return follower.state
 
-    def asked(self) -> RunState:
-        """What is true once the requests in its inbox are answered, which nobody may have looked at yet."""
+    def requested_state(self) -> RunState:
+        """The state after the requests in the inbox, even if no engine has answered them yet."""
         with Journal(self.journal) as journal:
             while True:
                 requests = journal.requests()
-                state = replay(journal.facts())
+                state = self.state()
                 if journal.requests()[: len(requests)] == requests:  # else some of them are facts by now
                     break
-        if state is None:
-            return self.state()
         for _, request in requests:
-            state = evolve(state, request) if accept(state, request) is None else state
+            if request_problem(state, request) is None:
+                state = evolve(state, fact_of(state, request))
         return state
 
 
@@ -86,7 +90,7 @@ def runs_dir(state_dir: Path) -> Path:
 
 
 def make_state_dir(state_dir: Path) -> None:
-    """The state directory, ours alone; raises `FleetError` where that can't be."""
+    """Make the state directory, readable for its owner only. Raises `FleetError` if that is impossible."""
     try:
         runs_dir(state_dir).mkdir(parents=True, exist_ok=True, mode=0o700)
         probe = runs_dir(state_dir) / f".probe-{os.getpid()}"
@@ -94,83 +98,88 @@ def make_state_dir(state_dir: Path) -> None:
         probe.unlink()
         free = shutil.disk_usage(state_dir).free
     except OSError as error:
-        raise FleetError(f"the state directory {state_dir} {_why(error)}") from error
+        why = f"can't be written ({error.strerror}); choose another place with FLEET_STATE_DIR"
+        raise FleetError(f"the state directory {state_dir} {_FULL_MESSAGE if error.errno in FULL else why}") from error
     if free < LEAST_FREE:
-        raise FleetError(f"the state directory {state_dir} {_FULL}")
+        raise FleetError(f"the state directory {state_dir} {_FULL_MESSAGE}")
 
 
-FULL = {errno.ENOSPC, errno.EDQUOT}
-
-
-def full(state_dir: Path, said: str) -> str | None:
-    """What a person should do where something failed, with these words, because the disk is full."""
+def disk_full_advice(state_dir: Path, message: str) -> str | None:
+    """What a person should do if a failure with this message means that the disk is full; None otherwise."""
     try:
         free = shutil.disk_usage(state_dir).free
     except OSError:
         return None
-    if free >= LEAST_FREE and not any(os.strerror(number) in said for number in FULL):
+    if free >= LEAST_FREE and not any(os.strerror(number) in message for number in FULL):
         return None
     return f"the disk of {state_dir} is full ({free // 2**20} MB are left): free some space there"
 
 
-def _why(error: OSError) -> str:
-    if error.errno in FULL:
-        return _FULL
-    return f"can't be written ({error.strerror}); choose another place with FLEET_STATE_DIR"
-
-
 def all_runs(state_dir: Path) -> list[RunFolder]:
-    """Every run there is, the newest last."""
+    """All runs, the newest last."""
     folder = runs_dir(state_dir)
-    found = [RunFolder(path) for path in folder.iterdir() if (path / JOURNAL).is_file()] if folder.is_dir() else []
-    return sorted(found, key=lambda run: ((run.path / JOURNAL).stat().st_ctime_ns, run.run))
+    runs = [RunFolder(path) for path in folder.iterdir() if (path / JOURNAL).is_file()] if folder.is_dir() else []
+    return sorted(runs, key=lambda run: (run.journal.stat().st_ctime_ns, run.run))
 
 
-def readable_runs(state_dir: Path) -> Iterator[tuple[RunFolder, RunState]]:
-    """The runs whose journal can be read, the most recently begun last."""
-    found = []
+def readable_runs(state_dir: Path) -> list[tuple[RunFolder, RunState]]:
+    """The runs whose journal can be read, the one that started last at the end."""
+    runs = []
     for folder in all_runs(state_dir):
-        try:
-            found.append((folder, folder.state()))
-        except FleetError:
-            continue
-    yield from sorted(found, key=lambda item: item[1].started_at)
+        with suppress(FleetError):
+            runs.append((folder, folder.state()))
+    return sorted(runs, key=lambda run: run[1].started_at)
 
 
-def find_run(state_dir: Path, name: str | None, repository: Path | None = None) -> RunFolder:
-    """The run called `name`; without a name the latest of this repository, else the latest of all."""
+def find_run(state_dir: Path, name: str) -> RunFolder:
+    """The run called `name`, or `fleet/NAME` as its branch."""
+    name = name.removeprefix("fleet/")
     runs = all_runs(state_dir)
-    if name is not None:
-        name = name.removeprefix("fleet/")
-        for run in runs:
-            if run.run == name:
-                return run
-        raise UsageError(f"no run is called {name!r}{did_you_mean(name, [run.run for run in runs])}; see `fleet runs`")
-    if not runs:
-        raise UsageError(f"there is no run yet in {state_dir}; begin one with `fleet run EPIC`")
-    begun = sorted(((first, run) for run in runs if (first := _first(run))), key=lambda item: item[0].started_at)
-    here = [run for first, run in begun if repository is not None and first.repository == str(repository)]
-    return here[-1] if here else begun[-1][1] if begun else runs[-1]
+    for run in runs:
+        if run.run == name:
+            return run
+    raise UsageError(
+        f"no run is called {name!r}{did_you_mean(name, [run.run for run in runs])}", hint="see `fleet runs --all`"
+    )
 
 
-def _first(folder: RunFolder) -> RunState | None:
-    """How a run began: enough to tell which it is, however long its journal. None where that can't be read."""
+@dataclass(frozen=True, slots=True)
+class FirstFact:
+    """A run and what its first fact says; that costs one small read of its journal."""
+
+    folder: RunFolder
+    state: RunState | None
+    """None if the journal can't be read."""
+
+    def is_of(self, repository: Path | None) -> bool:
+        """Whether it is a run of the repository with this git folder."""
+        return self.state is not None and is_same_repository(self.state.repository, repository)
+
+
+def runs_by_start(state_dir: Path) -> list[FirstFact]:
+    """All runs, the one that started last at the end; those that can't be read come first."""
+    runs = [FirstFact(folder, _first_state(folder)) for folder in all_runs(state_dir)]
+    return sorted(runs, key=lambda run: run.state.started_at if run.state is not None else 0.0)
+
+
+def _first_state(folder: RunFolder) -> RunState | None:
+    """The state after the first fact, which is enough to identify a run; None if it can't be read."""
     try:
         with Journal(folder.journal) as journal:
-            return replay(journal.facts(limit=1))
+            return next((evolve(None, fact) for _, fact in journal.facts(limit=1)), None)
     except FleetError:
         return None
 
 
 def new_run(state_dir: Path, goal: str, name: str | None) -> RunFolder:
-    """A folder for a run that does not exist yet."""
+    """The folder of a new run; it is not made yet."""
     if name is not None:
         if not is_slug(name):
             raise UsageError(f"{name!r} can't name a run: 1 to 64 letters, digits, dots, dashes or underscores")
         folder = runs_dir(state_dir) / name
         if folder.exists():
             raise UsageError(
-                f"a run called {name!r} exists; `fleet resume {name}` goes on with it, or choose another name"
+                f"a run called {name!r} exists", hint=f"choose another name, or resume it: fleet resume {name}"
             )
         return RunFolder(folder)
     words = slug(re.sub(r"^[#\s]+", "", goal))

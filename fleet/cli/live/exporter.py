@@ -1,97 +1,87 @@
-"""Serves figures for Prometheus: journals on one side, the exposition on the other, and a thread that keeps up."""
+"""Serves metrics for Prometheus: a thread keeps up with the journals, an HTTP server answers scrapes."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 
 import anyio
 
 from dashboards.metrics.collector import Exposition
-from dashboards.metrics.gauges import Picture, Seen
+from dashboards.metrics.gauges import OpenRun, RunsSnapshot
 from dashboards.metrics.server import Address, serving
 from dashboards.metrics.tally import Tally
-from fleet.folders import RunFolder
-from fleet.ports import CallGauges
-from fleet.watching import Watching, free_bytes
+from fleet.ports.agents import CallGauges
+from fleet.runs.follow import RunsFollower, free_bytes
+from fleet.runs.run_folder import RunFolder
 
-KEEP_UP_S = 1.0  # how often new facts are read, so that no scrape finds many
+READ_S = 1.0  # how often new facts are read, so that no scrape finds many
 SAMPLE_S = 0.1
 
 
-@dataclass(slots=True)
-class Live:
-    """How the calls to models were when the loop that makes them was asked last; the loop writes, a scrape reads."""
-
-    calls: CallGauges | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Exporter:
-    """Figures that are being served."""
+    """The metrics of the runs that `folders` lists. An engine in this process reports to it, as its `Watcher`."""
 
     address: Address
-    tally: Tally
-    exposition: Exposition
-    live: Live
+
+    def __init__(self, folders: Callable[[], Iterable[RunFolder]], state_dir: Path) -> None:
+        self._tally, self._state_dir = Tally(), state_dir
+        self._runs = RunsFollower(folders, self._tally.take)
+        self._gauges: Callable[[], CallGauges] | None = None
+        self._calls: CallGauges | None = None  # the event loop writes it, a scrape reads it
+        self.exposition = Exposition(self._tally, self._runs.refresh, self._snapshot)
 
     def commanded(self, seconds: float) -> None:
-        """A worker's command ended after so long."""
-        self.tally.observe("fleet_box_command_seconds", seconds)
+        """A worker's command took so long."""
+        self._tally.observe("fleet_box_command_seconds", seconds)
 
-    async def watch_calls(self, look: Callable[[], CallGauges]) -> None:
-        """Keep what `look` tells, until this is cancelled. Runs on the loop that makes the calls."""
-        while True:
-            self.live.calls = look()
-            await anyio.sleep(SAMPLE_S)
+    def watch_calls(self, gauges: Callable[[], CallGauges]) -> None:
+        self._gauges = gauges
 
     async def watch_loop(self) -> None:
-        """Measure how late the event loop is that this runs on."""
+        """Measure the delay of the event loop that this runs on, and sample the calls that it makes."""
         while True:
             due = anyio.current_time() + SAMPLE_S
             await anyio.sleep(SAMPLE_S)
-            self.tally.observe("fleet_event_loop_delay_seconds", anyio.current_time() - due)
+            self._tally.observe("fleet_event_loop_delay_seconds", anyio.current_time() - due)
+            if self._gauges is not None:
+                self._calls = self._gauges()
+
+    def _snapshot(self) -> RunsSnapshot:
+        runs = self._runs
+        return RunsSnapshot(
+            now=time.time(),
+            open=[OpenRun(state, alive) for state, alive in runs.open()],
+            ended=runs.ended(),
+            unreadable=runs.unreadable(),
+            journal_lag_s=runs.lag_s,
+            journal_bytes=runs.journal_bytes(),
+            free_bytes=free_bytes(self._state_dir),
+            calls=self._calls,
+        )
 
 
 @contextmanager
 def exporting(
-    folders: Callable[[], Iterable[RunFolder]],
-    state_dir: Path,
-    address: Address,
-    hosts: Collection[str] = (),
+    folders: Callable[[], Iterable[RunFolder]], state_dir: Path, address: Address, hosts: Collection[str] = ()
 ) -> Iterator[Exporter]:
-    """Serve the figures of the runs that `folders` finds, while the block lasts. Raises `FleetError`."""
-    tally, live = Tally(), Live()
-    watching = Watching(folders, tally.take)
-    exposition = Exposition(tally, watching.refresh, lambda: _picture(watching, state_dir, live.calls))
-    with serving(exposition, address, hosts) as there, _keeping_up(exposition):
-        yield Exporter(there, tally, exposition, live)
-
-
-def _picture(watching: Watching, state_dir: Path, calls: CallGauges | None) -> Picture:
-    return Picture(
-        now=time.time(),
-        open=[Seen(state, alive) for state, alive in watching.open()],
-        ended=watching.ended(),
-        unreadable=watching.unreadable(),
-        journal_lag_s=watching.lag_s,
-        journal_bytes=watching.journal_bytes(),
-        free_bytes=free_bytes(state_dir),
-        calls=calls,
-    )
+    """Serve the metrics of the runs that `folders` lists, while the block lasts. Raises `FleetError`."""
+    exporter = Exporter(folders, state_dir)
+    with serving(exporter.exposition, address, hosts) as exporter.address, _reading(exporter.exposition):
+        yield exporter
 
 
 @contextmanager
-def _keeping_up(exposition: Exposition) -> Iterator[None]:
+def _reading(exposition: Exposition) -> Iterator[None]:
+    """Read new facts in a thread, while the block lasts."""
     over = Event()
 
-    def keep_up() -> None:
-        while not over.wait(KEEP_UP_S):
+    def read() -> None:
+        while not over.wait(READ_S):
             exposition.catch_up()
 
-    thread = Thread(target=keep_up, name="metrics-journals", daemon=True)
+    thread = Thread(target=read, name="metrics-journals", daemon=True)
     thread.start()
     try:
         yield

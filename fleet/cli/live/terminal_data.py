@@ -1,25 +1,27 @@
-"""What the terminal UI stands on: journals and folders of runs, as its ports want them."""
+"""The runs on disk as the feeds that the terminal UI reads and sends requests to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fleet.app import Fleet
-from fleet.cli.background import Background
-from fleet.core.facts import Fact
-from fleet.core.ids import is_slug
-from fleet.core.plan import Plan
-from fleet.core.requests import Request
-from fleet.core.state import RunState
-from fleet.epic import dump_plan, load_plan
-from fleet.folders import RunFolder, all_runs, find_run
-from fleet.journal import Journal
-from fleet.ports import FleetError
-from worktrees.clean import stored_copy, stored_diff
+from fleet.app.fleet import Fleet
+from fleet.app.reopen import withdraw_cancel
+from fleet.cli.common import send_requests
+from fleet.cli.live.engine import Background
+from fleet.core.base.ids import is_slug
+from fleet.core.plans.plan import Plan
+from fleet.core.policy.requests import Request
+from fleet.core.state.facts import Fact
+from fleet.core.state.state import RunState
+from fleet.errors import FleetError
+from fleet.plans.input_files import dump_plan, load_plan
+from fleet.runs.journal import Journal
+from fleet.runs.run_folder import RunFolder, all_runs, find_run
+from worktrees.leases.gc import stored_copy, stored_diff
 
 MakeFleet = Callable[[RunState], Fleet]
-"""How to work on a run, should somebody ask for that; raises `FleetError` where that can't be."""
+"""The `Fleet` that resumes a run; raises `FleetError` if that is not possible."""
 
 
 class FolderFeed:
@@ -40,15 +42,14 @@ class FolderFeed:
     def alive(self) -> bool:
         return self._folder.alive or self._background.at_work
 
-    def read(self, after: int, limit: int) -> Sequence[tuple[int, Fact]]:
+    def facts(self, after: int, limit: int) -> Sequence[tuple[int, Fact]]:
         return self._journal.facts(after, limit)
 
     def changed(self) -> bool:
         return self._journal.changed()
 
     def ask(self, request: Request) -> None:
-        with Journal(self._folder.journal) as journal:  # a connection of its own: `changed` is about others
-            journal.ask(request)
+        send_requests(self._folder, request)  # through another connection: `changed` ignores changes by this one
 
     def last_words(self) -> str:
         return self._background.last_words()
@@ -68,15 +69,17 @@ class FolderFeed:
 
     async def copy(self, commit: str, into: Path) -> str | None:
         try:
-            there = await stored_copy(self._state_dir, self.run, commit, into)
+            is_stored = await stored_copy(self._state_dir, self.run, commit, into)
         except FleetError as error:
             return str(error)
-        return None if there else f"commit {commit[:12]} is not in the store any more"
+        return None if is_stored else f"commit {commit[:12]} is no longer in the store"
 
     def resume(self) -> str | None:
         try:
-            fleet = self._fleet(self._folder.state())
-            fleet.api_key()
+            state = self._folder.state()
+            fleet = self._fleet(state)
+            fleet.require_models_for(state)
+            withdraw_cancel(self._folder)
             self._background.start(fleet)
         except FleetError as error:
             return str(error)
@@ -85,7 +88,7 @@ class FolderFeed:
     def read_plan(self, path: Path) -> Plan | str:
         try:
             state = self._folder.state()
-            return load_plan(path, self._fleet(state).known().beside(state.plan))
+            return load_plan(path, self._fleet(state).wiring.known.beside(state.plan))
         except FleetError as error:
             return str(error)
 
@@ -94,14 +97,16 @@ class FolderFeed:
 
 
 class FolderLibrary:
-    """All runs below a state directory."""
+    """All runs of a state directory; `background` is the engine that this process started for `run`."""
 
-    def __init__(self, state_dir: Path, fleet: MakeFleet, *, own: Background | None = None, run: str = "") -> None:
+    def __init__(
+        self, state_dir: Path, fleet: MakeFleet, *, background: Background | None = None, run: str = ""
+    ) -> None:
         self._state_dir, self._fleet = state_dir, fleet
-        self._own = {run: own}
+        self._backgrounds = {run: background}
 
     def names(self) -> Sequence[str]:
         return [folder.run for folder in reversed(all_runs(self._state_dir))]
 
     def open(self, run: str) -> FolderFeed:
-        return FolderFeed(self._state_dir, find_run(self._state_dir, run), self._fleet, self._own.get(run))
+        return FolderFeed(self._state_dir, find_run(self._state_dir, run), self._fleet, self._backgrounds.get(run))

@@ -1,125 +1,123 @@
-"""Why each landed commit is there: from the epic to its landing, told by the facts of a run alone.
+"""Chains: why each landed commit is there, from the epic to its landing, by the facts of a run alone.
 
-What policy knew when an attempt began is looked up at that moment, so later versions of a plan can't be mistaken for
-it. Nothing is judged here; that is `audit.py`'s part.
+What was true when an attempt started is taken from the state of that moment, not from later ones. `audit.py` judges
+the chains.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from fleet.core import facts as f
-from fleet.core.approval import approved, stopped_by
-from fleet.core.evolve import evolve
-from fleet.core.ids import Sha, SubtaskId
-from fleet.core.plan import Subtask
-from fleet.core.state import Attempt, Review, RunState, Version
+from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.plan import Subtask
+from fleet.core.policy.approval import is_approved, objections
+from fleet.core.state import facts as f
+from fleet.core.state.state import Review, RunState, Version
+from fleet.core.state.subtask_state import Attempt
 
 Key = tuple[SubtaskId, int]
 """An attempt, by its subtask and number."""
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
-    """What held when an attempt began."""
+class AttemptStart:
+    """What was true when an attempt started."""
 
     spec: Subtask
     version: int
-    """Of the plan that was in force."""
+    """The version of the plan."""
     reviewed: bool
     """Whether the run asked for a review of its plan."""
     approval: Review | None
     rejections: tuple[Review, ...]
-    """What was said against it before."""
-    stopped: tuple[str, ...]
-    """Why the rules would not have let it pass as it began; empty where they would."""
+    objections: tuple[str, ...]
+    """Why the review rules did not approve the subtask; empty if they did."""
     versions: tuple[Version, ...]
-    awaited: bool
-    """It began although an approval was still awaited."""
+    """The versions of the plan that made or changed the subtask, or had it tried again."""
+    unapproved: bool
+    """Whether it started although an approval was pending."""
     models: frozenset[str] = frozenset()
-    """What it was told to use, and what was called in it."""
+    """The model it was given, and those that were called in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One landed commit, and all that led to it."""
+    """A landed commit, and all that led to it."""
 
     member: f.Member
     batch: int
     landed_at: float
     checks: tuple[f.CheckRun, ...]
-    """What passed on its own tree."""
-    above: tuple[f.CheckRun, ...]
-    """Of one whose own tree was not tested: what passed on the tree of the last commit that landed with it."""
-    excused: frozenset[str]
-    """Commands that were red on the base already, and so stand against nobody."""
-    silent: bool
-    """It landed in a crash: nobody wrote down what was tested."""
-    entered: bool
-    """Its candidate is among those of the batch."""
-    begun: Beginning | None
+    """The checks that ran on its own tree."""
+    later_checks: tuple[f.CheckRun, ...]
+    """If its own tree was not tested: the checks on the tree of the last commit that landed with it."""
+    red_on_base: frozenset[str]
+    """Commands that failed on the base, so that their failures do not count."""
+    unrecorded: bool
+    """Whether a crash took the record of its tests."""
+    was_candidate: bool
+    """Whether its candidate is among those of the batch."""
+    start: AttemptStart | None
     attempts: tuple[Attempt, ...]
-    versions: tuple[Version, ...]
-    """Those that made the subtask, changed it or had it tried again, up to when the attempt began."""
     area: SubtaskId | None
     split_from: SubtaskId | None
     published_at: float | None = None
 
     @property
     def attempt(self) -> Attempt | None:
-        """The one that landed."""
+        """The attempt that landed."""
         return next((attempt for attempt in self.attempts if attempt.number == self.member.attempt), None)
+
+    @property
+    def versions(self) -> tuple[Version, ...]:
+        return self.start.versions if self.start is not None else ()
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
-    """All that a journal tells of its landed commits."""
+class JournalChains:
+    """The chains of all landed commits of a journal."""
 
     state: RunState | None
     chains: tuple[Chain, ...]
     published: Sha | None
-    flaws: tuple[str, ...]
-    """Where the journal does not hold together."""
-
-
-def _reviews(state: RunState, id_: SubtaskId, *, rejected: bool) -> tuple[Review, ...]:
-    return tuple(one for one in state.reviews if id_ in one.subtasks and one.rejected is rejected)
+    problems: tuple[str, ...]
+    """Where the journal is not consistent."""
 
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads facts in their order. The only thing here that changes, and nobody else sees it."""
+    """Reads facts in their order. It changes with each, but is used in `read_facts` only."""
 
     state: RunState | None = None
-    begun: dict[Key, Beginning] = field(default_factory=dict)
+    starts: dict[Key, AttemptStart] = field(default_factory=dict)
     batches: dict[int, f.BatchFormed] = field(default_factory=dict)
     chains: list[Chain] = field(default_factory=list)
     published: Sha | None = None
     _versions: dict[SubtaskId, tuple[Version, ...]] = field(default_factory=dict)
-    """Of the plan, by the subtask they say something of."""
+    """The versions of the plan that concern each subtask."""
 
     def read(self, fact: f.Fact) -> None:
         before, self.state = self.state, evolve(self.state, fact)
-        self._revised(before, self.state, fact)
+        self._add_version(before, self.state, fact)
         match fact:
             case f.AttemptStarted() if before is not None:
-                self.begun[fact.subtask, fact.number] = self._beginning(before, fact)
-            case f.ModelCalled(subtask=str(id_), attempt=int(number)) if (id_, number) in self.begun:
-                known = self.begun[id_, number]
-                self.begun[id_, number] = replace(known, models=known.models | {fact.model})
+                self.starts[fact.subtask, fact.number] = self._start(before, fact)
+            case f.ModelCalled(subtask=str(id_), attempt=int(number)) if (id_, number) in self.starts:
+                start = self.starts[id_, number]
+                self.starts[id_, number] = replace(start, models=start.models | {fact.model})
             case f.BatchFormed():
                 self.batches[fact.number] = fact
             case f.BatchTested():
                 self.chains += [self._chain(self.state, fact, member) for member in fact.landed]
             case f.WorkLost():
-                self._lost(fact)
+                self._remove_lost(fact)
             case f.Published():
-                self._published(fact)
+                self._publish(fact)
             case _:
                 pass
 
-    def _revised(self, before: RunState | None, after: RunState, fact: f.Fact) -> None:
-        known = before.versions if before is not None else ()
-        if len(after.versions) == len(known):
+    def _add_version(self, before: RunState | None, after: RunState, fact: f.Fact) -> None:
+        if len(after.versions) == (len(before.versions) if before is not None else 0):
             return
         old = before.specs if before is not None else {}
         changed = {id_ for id_, spec in after.specs.items() if old.get(id_) is not spec and old.get(id_) != spec}
@@ -127,69 +125,67 @@ class _Reader:
         for id_ in changed | retried:
             self._versions[id_] = (*self._versions.get(id_, ()), after.versions[-1])
 
-    def _beginning(self, state: RunState, fact: f.AttemptStarted) -> Beginning:
-        approvals = _reviews(state, fact.subtask, rejected=False)
-        return Beginning(
+    def _start(self, state: RunState, fact: f.AttemptStarted) -> AttemptStart:
+        reviews = [review for review in state.reviews if fact.subtask in review.subtasks]
+        approvals = [review for review in reviews if not review.rejected]
+        has_rules = state.policy.reviewing in {"human", "auto"}
+        return AttemptStart(
             spec=state.spec(fact.subtask),
             version=state.plan.version,
-            reviewed=state.policy.review or state.policy.reviewing in {"human", "auto"},
+            reviewed=state.policy.review or has_rules,
             approval=approvals[-1] if approvals else None,
-            rejections=_reviews(state, fact.subtask, rejected=True),
-            stopped=stopped_by(state, fact.subtask) if state.policy.reviewing in {"human", "auto"} else (),
-            awaited=not approved(state, fact.subtask),
+            rejections=tuple(review for review in reviews if review.rejected),
+            objections=objections(state, fact.subtask) if has_rules else (),
             versions=self._versions.get(fact.subtask, ()),
+            unapproved=not is_approved(state, fact.subtask),
             models=frozenset({fact.model} if fact.model else ()),
         )
 
     def _chain(self, state: RunState, fact: f.BatchTested, member: f.Member) -> Chain:
-        formed = self.batches.get(fact.number)
+        batch = self.batches.get(fact.number)
+        candidates = {(one.subtask, one.attempt) for one in batch.members} if batch is not None else set()
         runs, last = (*fact.proofs, *fact.checks), fact.landed[-1]
-        own = tuple(run for run in runs if member.tree and run.tree == member.tree)
-        candidates = {(one.subtask, one.attempt) for one in formed.members} if formed is not None else set()
         subtask = state.subtasks[member.subtask]
-        begun = self.begun.get((member.subtask, member.attempt))
         return Chain(
             member=member,
             batch=fact.number,
             landed_at=fact.at,
-            checks=own,
-            above=() if member.tested else tuple(run for run in runs if last.tree and run.tree == last.tree),
-            excused=frozenset(check.command for check in state.red_base),
-            silent=not member.tree,
-            entered=(member.subtask, member.attempt) in candidates,
-            begun=begun,
+            checks=tuple(run for run in runs if member.tree and run.tree == member.tree),
+            later_checks=() if member.tested else tuple(run for run in runs if last.tree and run.tree == last.tree),
+            red_on_base=frozenset(check.command for check in state.red_base),
+            unrecorded=not member.tree,
+            was_candidate=(member.subtask, member.attempt) in candidates,
+            start=self.starts.get((member.subtask, member.attempt)),
             attempts=subtask.attempts,
-            versions=begun.versions if begun is not None else (),
             area=subtask.area,
             split_from=subtask.parent,
         )
 
-    def _lost(self, fact: f.WorkLost) -> None:
-        """What stood on commits that are gone lands again, as other commits."""
-        fallen = {*fact.again, *fact.anew}
-        self.chains = [chain for chain in self.chains if chain.member.subtask not in fallen]
+    def _remove_lost(self, fact: f.WorkLost) -> None:
+        """Remove the chains of lost commits: their subtasks land again, as other commits."""
+        lost = {*fact.again, *fact.anew}
+        self.chains = [chain for chain in self.chains if chain.member.subtask not in lost]
         if fact.unpublished or self.published in fact.commits:
             self.published = None
 
-    def _published(self, fact: f.Published) -> None:
+    def _publish(self, fact: f.Published) -> None:
         self.published = fact.tip
         tips = [index for index, chain in enumerate(self.chains) if chain.member.commit == fact.tip]
-        until = tips[-1] + 1 if tips else 0
-        for index in range(until):
+        for index in range(tips[-1] + 1 if tips else 0):
             if self.chains[index].published_at is None:
                 self.chains[index] = replace(self.chains[index], published_at=fact.at)
 
 
-def read_facts(facts: Iterable[tuple[int, f.Fact]]) -> Account:
-    """What a journal tells. It stops where a fact can't follow from those before it."""
-    reader, flaws, expected = _Reader(), list[str](), 1
+def read_facts(facts: Iterable[tuple[int, f.Fact]]) -> JournalChains:
+    """The chains of a journal. Stops at a fact that can't follow from those before it."""
+    reader, problems, expected = _Reader(), list[str](), 1
     for number, fact in facts:
         if number != expected:
-            flaws.append(f"facts {expected} to {number - 1} are missing from the journal")
+            problems.append(f"facts {expected} to {number - 1} are missing from the journal")
         expected = number + 1
         try:
             reader.read(fact)
         except (LookupError, ValueError, TypeError) as error:
-            flaws.append(f"fact {number} ({fact.kind}) does not follow from those before it: {error!r}")
+            problems.append(f"fact {number} ({fact.kind}) does not follow from those before it: {error!r}")
             break
-    return Account(reader.state, tuple(reader.chains), reader.published, tuple(flaws))
+    return JournalChains(reader.state, tuple(reader.chains), reader.published, tuple(problems))

@@ -1,6 +1,6 @@
-"""Names of things: runs, subtasks, attempts, commits, and the refs that keep commits alive.
+"""Names of runs, subtasks, attempts and commits, and of the refs that keep commits alive.
 
-Knows nothing of where a name came from. A name that a model chose is checked here before it is used anywhere.
+A name that a model chose is checked with `is_slug` before it is used anywhere.
 """
 
 import re
@@ -20,15 +20,11 @@ def is_slug(text: str) -> bool:
 
 
 def slug(text: str, *, limit: int = 24) -> str:
-    """The readable core of a title, for run names: `Add a text kit!` becomes `add-a-text-kit`."""
-    words = re.findall(r"[a-z0-9]+", text.lower())
-    short = ""
-    for word in words:
-        longer = f"{short}-{word}" if short else word
-        if len(longer) > limit:
-            break
-        short = longer
-    return short or "run"
+    """The first words of a title, for run names: `Add a text kit!` becomes `add-a-text-kit`."""
+    words = re.findall(r"[a-z0-9]+", text.lower())[:limit]
+    while words and len("-".join(words)) > limit:
+        words.pop()
+    return "-".join(words) or "run"
 
 
 def run_refs(run: str) -> str:
@@ -46,20 +42,30 @@ def tip_ref(run: str) -> str:
 
 
 def attempt_ref(run: str, subtask: str, number: int) -> str:
-    """What keeps the commit of a finished attempt alive until it is explicitly discarded."""
+    """Keeps the commit of a finished attempt alive until it is explicitly discarded."""
     return f"{run_refs(run)}/attempts/{subtask}/{number}"
 
 
 def kept_ref(run: RunId, subtask: SubtaskId, number: int) -> str:
-    """What an attempt left behind that failed before it was done: never taken for finished work."""
+    """Keeps the unfinished work of a failed attempt; it is never treated as finished work."""
     return f"{run_refs(run)}/kept/{subtask}/{number}"
 
 
+def taken_refs(run: RunId, result: Sha | None = None) -> str:
+    """The prefix of the refs of a result's copies; of all results if none is named."""
+    return f"{run_refs(run)}/taken/{result}/" if result else f"{run_refs(run)}/taken/"
+
+
+def taken_ref(run: RunId, result: Sha, onto: Sha) -> str:
+    """Keeps the copy of a result that passed on top of a commit of the user's."""
+    return f"{taken_refs(run, result)}{onto}"
+
+
 def aside_ref(run: RunId, commit: Sha) -> str:
-    """What stood on the integration branch and was not put there by the run, as far as its journal knows."""
+    """Keeps a commit that was found on the integration branch although the journal does not record it."""
     return f"{run_refs(run)}/aside/{commit}"
 
 
 def result_branch(run: str) -> str:
-    """The one branch that appears in the user's repository."""
+    """The only branch that a run creates in the user's repository."""
     return f"fleet/{run}"

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 
 def path_problem(path: str) -> str | None:
-    """Why `path` may not stand in a plan, or None."""
+    """Why a plan may not contain `path`, or None."""
     if not path.strip():
         return "is empty"
     if path.startswith(("/", "~")) or re.match(r"^[A-Za-z]:", path):
@@ -16,59 +16,65 @@ def path_problem(path: str) -> str | None:
     if "\\" in path or "\0" in path or any(ord(character) < ord(" ") for character in path):
         return f"{path!r} has a backslash or a control character"
     if any(part.lower() == ".git" for part in path.split("/")):
-        return f"{path!r} is git's own"
+        return f"{path!r} belongs to git"
     return None
 
 
-_MAYBE = ""  # stands before `**` and `/`, which it may skip: together they are `**/`
+_SKIP = ""  # precedes the tokens `**` and `/` of a `**/`, which may match nothing
 
 
 @lru_cache(maxsize=4096)
 def _compiled(pattern: str) -> tuple[tuple[str, ...], tuple[frozenset[int], ...]]:
-    """The tokens of a pattern, and for each place among them the places it reaches without reading."""
+    """The tokens of a pattern, and for each position among them the positions it reaches without reading."""
     rest = pattern.removeprefix("./")
     if rest.endswith("/"):
         rest += "**"
-    found = re.findall(r"\*\*/|\*\*|.", rest, re.DOTALL)
-    tokens = tuple(part for piece in found for part in ((_MAYBE, "**", "/") if piece == "**/" else (piece,)))
+    pieces = re.findall(r"\*\*/|\*\*|.", rest, re.DOTALL)
+    tokens = tuple(token for piece in pieces for token in ((_SKIP, "**", "/") if piece == "**/" else (piece,)))
     reached = [frozenset({len(tokens)})]
-    for place in range(len(tokens) - 1, -1, -1):  # reached[-n] is the n-th place from the end
+    for position in range(len(tokens) - 1, -1, -1):  # reached[-n] is the n-th position from the end
         free: frozenset[int] = frozenset()
-        if tokens[place] in {_MAYBE, "*", "**"}:
+        if tokens[position] in {_SKIP, "*", "**"}:
             free |= reached[-1]
-        if tokens[place] == _MAYBE:
+        if tokens[position] == _SKIP:
             free |= reached[-3]
-        reached.append(free | {place})
+        reached.append(free | {position})
     return tokens, tuple(reversed(reached))
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """All ways through the pattern at once, a character at a time: no pattern of a model's makes it slow."""
-    tokens, reached = _compiled(pattern)
-    end = len(tokens)
-    here = reached[0]
+    """Follows all ways through the pattern at once, a character at a time, so that no pattern of a model is slow."""
+    parts, reached = _compiled(pattern)
+    end = len(parts)
+    positions = reached[0]
     for character in path:
-        if end in here and character == "/":
+        if end in positions and character == "/":
             return True
-        further: set[int] = set()
-        for place in here - {end}:
-            wanted = tokens[place]
-            if wanted == "**" or (wanted == "*" and character != "/"):
-                further |= reached[place]
-            elif wanted == character or (wanted == "?" and character != "/"):
-                further |= reached[place + 1]
-        if not further:
+        following: set[int] = set()
+        for position in positions - {end}:
+            part = parts[position]
+            if part == "**" or (part == "*" and character != "/"):
+                following |= reached[position]
+            elif part == character or (part == "?" and character != "/"):
+                following |= reached[position + 1]
+        if not following:
             return False
-        here = frozenset(further)
-    return end in here
+        positions = frozenset(following)
+    return end in positions
+
+
+def folders_above(path: str) -> list[str]:
+    """`a` and `a/b`, for `a/b/c`."""
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[:length]) for length in range(1, len(parts) + 1)]
 
 
 def matches(path: str, patterns: Iterable[str]) -> bool:
-    """Whether one of the patterns names `path` or a folder above it."""
+    """Whether one of the patterns matches `path` or a folder above it."""
     return any(_matches(path, pattern) for pattern in patterns)
 
 
 def outside(paths: Iterable[str], patterns: Iterable[str]) -> tuple[str, ...]:
-    """Those of `paths` that no pattern names."""
-    wanted = tuple(patterns)
-    return tuple(path for path in paths if not matches(path, wanted))
+    """The paths that no pattern matches."""
+    reusable = tuple(patterns)
+    return tuple(path for path in paths if not matches(path, reusable))

@@ -1,44 +1,56 @@
-"""Where the conversation with a planner stands, as facts change it: the run's own planner, or that of an area.
+"""How facts change the conversation with a planner: the run's own, or an area's."""
 
-A part of history, as `queue.py` is: pure, and it means the same for ever.
-"""
+from collections.abc import Callable
 
-from dataclasses import replace
+from fleet.core.base.ids import SubtaskId
+from fleet.core.base.vector import Vector
+from fleet.core.history.replace import replace
+from fleet.core.plans.revision import Revision
+from fleet.core.state import facts as f
+from fleet.core.state.areas import Area, in_charge, is_active, planning_of
+from fleet.core.state.state import Planning, Reading, RunState
+from fleet.core.state.subtask_state import Attempt, SubtaskState
 
-from fleet.core import facts as f
-from fleet.core.areas import Area, in_charge, is_active, planning_of
-from fleet.core.ids import SubtaskId
-from fleet.core.revision import Revision
-from fleet.core.state import Planning, Reading, RunState
-
-IDLE_CALLS = frozenset({"start", "conclude"})
-"""Why the planner is called when nothing else goes on: an answer that changes nothing then leads nowhere."""
+IDLE_REASONS = frozenset({"start", "conclude"})
+"""Reasons for a call while nothing else is under way. An answer that changes nothing is then an idle call."""
 
 
-def put(state: RunState, area: Area, planning: Planning) -> RunState:
+def put_planning(state: RunState, area: Area, planning: Planning) -> RunState:
     if area is None:
         return replace(state, planning=planning)
     return replace(state, areas={**state.areas, area: planning})
 
 
-def opened(state: RunState, area: SubtaskId) -> RunState:
-    """An attempt at an area begins: with a conversation of its own."""
-    return put(state, area, Planning())
+def open_area(state: RunState, area: SubtaskId) -> RunState:
+    """Start the conversation of an attempt at an area."""
+    return put_planning(state, area, Planning())
 
 
-def called(state: RunState, fact: f.PlannerCalled) -> RunState:
+def spend_in_areas(state: RunState, subtask: SubtaskState, attempt: Attempt, dollars: float) -> RunState:
+    """Count what an attempt spent for every area that it is inside of, if the area's own attempt is not younger."""
+    area = subtask.area
+    while area is not None:
+        current = state.subtasks[area].current
+        if current is not None and attempt.started_at >= current.started_at:
+            planning = planning_of(state, area)
+            state = put_planning(state, area, replace(planning, spent=planning.spent + dollars))
+        area = state.subtasks[area].area
+    return state
+
+
+def open_call(state: RunState, fact: f.PlannerCalled) -> RunState:
     planning = planning_of(state, fact.area)
-    news = replace(planning, reading=planning.unread, unread=Reading(), told_low=bool(state.low))
-    now = replace(news, open=fact.call, why=fact.why, turn=0)
+    reading = replace(planning, reading=planning.unread, unread=Reading(), knows_low_budget=bool(state.low))
+    now = replace(reading, open=fact.call, why=fact.why, turn=0)
     if fact.area is None:
         return replace(state, planning=replace(now, calls=fact.call))
-    state = put(state, fact.area, replace(now, calls=planning.calls + 1))
-    return replace(state, planning=replace(state.planning, calls=fact.call))  # calls are numbered through the run
+    state = put_planning(state, fact.area, replace(now, calls=planning.calls + 1))
+    return replace(state, planning=replace(state.planning, calls=fact.call))  # calls are numbered across the run
 
 
-def answered(planning: Planning, revision: Revision) -> Planning:
-    """After its revision was taken."""
-    useless = not (revision.changes_plan or revision.ask or revision.finished) and planning.why in IDLE_CALLS
+def take_answer(planning: Planning, revision: Revision) -> Planning:
+    """The conversation after the planner's revision was applied."""
+    idle = not (revision.changes_plan or revision.ask or revision.finished) and planning.why in IDLE_REASONS
     return replace(
         planning,
         open=None,
@@ -46,12 +58,12 @@ def answered(planning: Planning, revision: Revision) -> Planning:
         failures=0,
         last_failure=None,
         doing="",
-        idle_calls=planning.idle_calls + 1 if useless else 0,
+        idle_calls=planning.idle_calls + 1 if idle else 0,
         synthesis=revision.synthesis if revision.finished else planning.synthesis,
     )
 
 
-def failed(state: RunState, fact: f.PlannerFailed) -> RunState:
+def fail_call(state: RunState, fact: f.PlannerFailed) -> RunState:
     planning = planning_of(state, fact.area)
     if fact.area is not None and planning.open != fact.call:  # its attempt is over
         return state
@@ -59,76 +71,79 @@ def failed(state: RunState, fact: f.PlannerFailed) -> RunState:
         planning,
         open=None,
         reading=Reading(),
-        unread=together(planning.reading, planning.unread),
+        unread=_join(planning.reading, planning.unread),
         failures=planning.failures + 1,
         last_failure=fact.failure,
         not_before=fact.not_before,
         doing="",
     )
-    return put(state, fact.area, now)
+    return put_planning(state, fact.area, now)
 
 
-def together(first: Reading, then: Reading) -> Reading:
+def _join(first: Reading, then: Reading) -> Reading:
+    reports = first.reports
+    for id_ in then.reports:
+        reports = reports.append(id_)
     return Reading(
-        reports=tuple(dict.fromkeys((*first.reports, *then.reports))),
+        reports=reports,
         answers=tuple(dict.fromkeys((*first.answers, *then.answers))),
         since=then.since if first.since is None else first.since,
         urgent=first.urgent or then.urgent,
     )
 
 
-def told(state: RunState, id_: SubtaskId, at: float, *, urgent: bool) -> RunState:
-    """Whoever is in charge of a subtask will hear of it."""
-    return _heard(state, in_charge(state, id_), Reading(reports=(id_,), since=at, urgent=urgent))
+def report_to_planner(state: RunState, id_: SubtaskId, at: float, *, urgent: bool) -> RunState:
+    """Add a subtask to what the planner in charge of it has not read."""
+    return _add_unread(state, in_charge(state, id_), Reading(reports=Vector((id_,)), since=at, urgent=urgent))
 
 
-def heard_answer(state: RunState, question: str, at: float) -> RunState:
-    """Whoever is in charge of what a question was about, or asked it, will hear the answer."""
+def report_answer(state: RunState, question: str, at: float) -> RunState:
+    """Add an answer to what the planner in charge of its subtask, or else the one that asked, has not read."""
     asked = state.questions[question]
     area = in_charge(state, asked.about) if asked.about is not None else asked.area
     area = area if area is None or is_active(state, area) else None
-    state = _heard(state, area, Reading(answers=(question,), since=at, urgent=True))
-    return put(state, area, _patient(planning_of(state, area)))
+    state = _add_unread(state, area, Reading(answers=(question,), since=at, urgent=True))
+    return put_planning(state, area, _with_patience(planning_of(state, area)))
 
 
-def _heard(state: RunState, area: Area, news: Reading) -> RunState:
+def _add_unread(state: RunState, area: Area, news: Reading) -> RunState:
     planning = planning_of(state, area)
-    return put(state, area, replace(planning, unread=together(planning.unread, news)))
+    return put_planning(state, area, replace(planning, unread=_join(planning.unread, news)))
 
 
-def handed_up(state: RunState, area: SubtaskId) -> RunState:
-    """An attempt at an area is over: its call is, and what it had not read yet is read by whoever is in charge now."""
+def close_area(state: RunState, area: SubtaskId) -> RunState:
+    """End an attempt at an area, and its open call. The planner now in charge gets what it had not read yet."""
     planning = state.areas.get(area)
     if planning is None:
         return state
-    news = together(planning.reading, planning.unread)
-    state = put(state, area, replace(_hung_up(planning), unread=Reading()))
-    return _heard(state, in_charge(state, area), news) if news else state
+    news = _join(planning.reading, planning.unread)
+    state = put_planning(state, area, replace(_without_call(planning), unread=Reading()))
+    return _add_unread(state, in_charge(state, area), news) if news else state
 
 
-def begun_anew(state: RunState) -> RunState:
-    """A run goes on that had ended: every planner gets its chances again."""
-    for area in (None, *state.areas):
-        state = put(state, area, _patient(planning_of(state, area)))
-    return state
+def renew_patience(state: RunState) -> RunState:
+    """Count every planner's failures and idle calls from zero, because an ended run continues."""
+    return _change_all(state, _with_patience)
 
 
-def _patient(planning: Planning) -> Planning:
+def _with_patience(planning: Planning) -> Planning:
     return replace(planning, idle_calls=0, failures=0, not_before=0.0)
 
 
-def with_a_new_budget(state: RunState) -> RunState:
-    """Limits were changed: when they run low, that is said again."""
-    for area in (None, *state.areas):
-        state = put(state, area, replace(planning_of(state, area), told_low=False))
-    return state
+def forget_low_budget(state: RunState) -> RunState:
+    """Inform planners again when a budget runs low, because limits were changed."""
+    return _change_all(state, lambda planning: replace(planning, knows_low_budget=False))
 
 
-def all_closed(state: RunState) -> RunState:
-    """Nobody is asked any more."""
-    state = replace(state, planning=_hung_up(state.planning))
-    return replace(state, areas={area: _hung_up(planning) for area, planning in state.areas.items()})
+def close_calls(state: RunState) -> RunState:
+    """End all open calls."""
+    return _change_all(state, _without_call)
 
 
-def _hung_up(planning: Planning) -> Planning:
+def _change_all(state: RunState, change: Callable[[Planning], Planning]) -> RunState:
+    areas = {area: change(planning) for area, planning in state.areas.items()}
+    return replace(state, planning=change(state.planning), areas=areas)
+
+
+def _without_call(planning: Planning) -> Planning:
     return replace(planning, open=None, reading=Reading(), doing="")

@@ -1,91 +1,60 @@
-"""What a check's command says by its words alone: whether it can fail, whether it can pass, which programs it wants.
+"""What the words of a check's command reveal: whether it can fail, whether it can pass, and which programs it needs.
 
-Nothing is run. Where it takes a shell to tell, nothing is said.
+Runs nothing. Finds nothing in lines that only a shell could parse.
 """
 
 import re
 import shlex
 from collections.abc import Callable
 
-from fleet.core.plan import Criterion
+from fleet.core.plans.plan import Criterion
 
-SAYS_NOTHING = frozenset({"true", ":", "echo", "printf", "pwd", "date", "whoami", "sleep"})
-ROOT_IS_THERE = (["-d", "."], ["-e", "."], ["-d", "./"], ["-d", "/"])
+ALWAYS_PASS = frozenset("true : echo printf pwd date whoami sleep".split())
+TESTS_OF_THE_ROOT = (["-d", "."], ["-e", "."], ["-d", "./"], ["-d", "/"])
 JOINS = frozenset({"&&", "||", ";", "|", "&", "|&"})
-KEYWORDS = frozenset(
-    {
-        *("if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac"),
-        *("function", "select", "set", "trap", "eval"),
-    }
-)
+KEYWORDS = frozenset("if then else elif fi for while until do done case esac function select set trap eval".split())
 BUILT_IN = frozenset(
-    {
-        *(
-            "!",
-            ".",
-            ":",
-            "[",
-            "alias",
-            "break",
-            "cd",
-            "command",
-            "continue",
-            "declare",
-            "echo",
-            "exec",
-            "exit",
-            "export",
-        ),
-        *(
-            "false",
-            "getopts",
-            "hash",
-            "kill",
-            "local",
-            "printf",
-            "pwd",
-            "read",
-            "readonly",
-            "return",
-            "shift",
-            "source",
-        ),
-        *("test", "time", "times", "true", "type", "ulimit", "umask", "unset", "wait"),
-    }
+    "! . : [ alias break cd command continue declare echo exec exit export false getopts hash kill local printf pwd "
+    "read readonly return shift source test time times true type ulimit umask unset wait".split()
 )
 SHOWN = 100  # characters of a command in a message
 
 Runs = Callable[[str], bool]
-"""Whether there is a program of this name where checks run."""
+"""Whether a program of this name exists where checks run."""
 Part = tuple[str, list[str]]
-"""A simple command, and what joins it to the one before."""
+"""What joins a simple command to the one before it, and its words."""
 
 
 def check_problem(criterion: Criterion, runs: Runs | None = None) -> str | None:
-    """Why a check proves nothing, or can't be run."""
+    """Why a check proves nothing or can't run; None if nothing is wrong."""
     parts = _parts(criterion.run or "")
     if not parts or criterion.run is None:
         return None
     shown = f"`{criterion.run.strip()[:SHOWN]}`"
     if criterion.fails_before and always_passes(criterion.run):
-        return f"{shown} passes whatever was done; name a command that fails before the work and passes after it"
+        return f"{shown} always passes; use a command that fails before the work and passes after it"
     if len(parts) == 1 and _never_passes(parts[0][1]):
         return f"{shown} can never pass"
-    missing = [words[0] for _, words in parts if runs is not None and not _is_there(words[0], runs)]
-    return f"there is no program {missing[0]!r} where checks run" if missing else None
+    missing = [words[0] for _, words in parts if runs is not None and not _exists(words[0], runs)]
+    return f"program {missing[0]!r} does not exist where checks run" if missing else None
 
 
 def always_passes(line: str) -> bool:
-    """Whether a command passes whatever was done."""
+    """Whether a command passes regardless of the work."""
     passes = False
     for join, words in _parts(line):
-        alone = _says_nothing(words)
-        passes = (passes and alone) if join == "&&" else (passes or alone) if join == "||" else alone
+        part_passes = _part_always_passes(words)
+        if join == "&&":
+            passes = passes and part_passes
+        elif join == "||":
+            passes = passes or part_passes
+        else:
+            passes = part_passes
     return passes
 
 
 def _parts(line: str) -> list[Part]:
-    """The simple commands of a line; nothing where it takes a shell to tell."""
+    """The simple commands of a line; empty if only a shell could parse it."""
     if "<<" in line or "`" in line:
         return []
     lexer = shlex.shlex(line.strip().replace("\n", " ; "), posix=True, punctuation_chars=";|&()<>{}")
@@ -95,37 +64,37 @@ def _parts(line: str) -> list[Part]:
     except ValueError:
         return []
     parts: list[Part] = [("", [])]
-    to_file = False
+    after_redirection = False
     for token in tokens:
-        if to_file:
-            to_file = False
+        if after_redirection:
+            after_redirection = False
         elif token in JOINS:
             parts.append((token, []))
-        elif set(token) <= set("<>&") and token:
-            to_file = True
-        elif parts[-1][1] or not re.fullmatch(r"\w+=.*", token, re.DOTALL):  # else a variable for this command
+        elif token and set(token) <= set("<>&"):
+            after_redirection = True
+        elif parts[-1][1] or not re.fullmatch(r"\w+=.*", token, re.DOTALL):  # skips variables set for the command
             parts[-1][1].append(token)
     parts = [(join, words) for join, words in parts if words]
-    return parts if all(_is_plain(words) for _, words in parts) else []
+    return parts if all(_is_simple(words) for _, words in parts) else []
 
 
-def _is_plain(words: list[str]) -> bool:
-    named = re.fullmatch(r"[\w.:/+\[-]+", words[0]) is not None and words[0] not in KEYWORDS
-    return named and not any(word and set(word) <= set("(){}") for word in words)
+def _is_simple(words: list[str]) -> bool:
+    is_program = re.fullmatch(r"[\w.:/+\[-]+", words[0]) is not None and words[0] not in KEYWORDS
+    return is_program and not any(word and set(word) <= set("(){}") for word in words)
 
 
-def _says_nothing(words: list[str]) -> bool:
+def _part_always_passes(words: list[str]) -> bool:
     program, rest = words[0], [word for word in words[1:] if word != "]"]
     if program in {"test", "["}:
-        return rest in ROOT_IS_THERE
+        return rest in TESTS_OF_THE_ROOT
     if program == "exit":
         return rest in ([], ["0"])
-    return program in SAYS_NOTHING or (program == "ls" and rest in ([], ["."]))
+    return program in ALWAYS_PASS or (program == "ls" and rest in ([], ["."]))
 
 
 def _never_passes(words: list[str]) -> bool:
     return words[0] == "false" or (words[0] == "exit" and words[1:] not in ([], ["0"]))
 
 
-def _is_there(program: str, runs: Runs) -> bool:
+def _exists(program: str, runs: Runs) -> bool:
     return "/" in program or program in BUILT_IN or runs(program)

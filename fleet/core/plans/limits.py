@@ -1,45 +1,58 @@
-"""The limits and choices of a run. Recorded when it starts, so that a resumed run keeps what it was given."""
+"""The limits and choices of a run. Recorded when it starts, so that a resumed run keeps them."""
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
-from fleet.core.plan import Risk, Shape
+from fleet.core.plans.plan import Risk, Shape
 
 Reviewing = Literal["human", "auto", "none"]
 
 
+class Choices(Shape):
+    """What a person chose for one run beside the files that belong to the user and to the repository."""
+
+    config_file: str | None = None
+    """The file of `--config`. It is read again when the run is resumed, as the other files are."""
+    flags: dict[str, JsonValue] = Field(default={})
+    """The keys that options of the command line set, as tables."""
+    environment: dict[str, JsonValue] = Field(default={})
+    """The keys that FLEET_* variables set, as tables."""
+    withheld: dict[str, Literal["flag", "environment"]] = Field(default={})
+    """Keys whose value may hold a secret and is not kept, and where it was set: who resumes the run gives it again."""
+
+
 class ReviewRules(Shape):
-    """What a subtask may be like to begin without a person's word."""
+    """What a subtask must be like to start without a person's approval."""
 
     max_risk: Risk = "medium"
     paths: tuple[str, ...] = ()
-    """Files that nobody may change without it."""
+    """Files whose change needs approval."""
     workers: tuple[str, ...] = ()
-    """Worker kinds that do not begin without it."""
+    """Worker kinds that need approval."""
     max_dollars: float | None = Field(default=None, gt=0)
-    """What a subtask may cost by its estimate, or else by its limit."""
+    """The most a subtask may cost, by its estimate or else by its limit."""
 
 
 class Policy(Shape):
-    """Everything `decide` weighs besides what is true. Each limit bounds something, so that every run ends."""
+    """All parameters of `decide`. Each limit bounds something, so that every run ends."""
 
     workers: int = Field(default=16, ge=1, le=1000)
-    """Attempts at once."""
+    """Attempts at the same time."""
     budget_dollars: float | None = Field(default=None, gt=0)
     budget_minutes: float | None = Field(default=None, gt=0)
     budget_tokens: int | None = Field(default=None, gt=0)
     budget_attempts: int | None = Field(default=None, gt=0)
     budget_soft: float = Field(default=0.8, gt=0, le=1)
-    """The share of a budget at which the planner is told."""
+    """The share of a budget at which the planner is informed."""
     subtask_dollars: float | None = Field(default=None, gt=0)
-    """What one subtask may cost, all its attempts together, until a human is asked."""
+    """What all attempts at one subtask may cost before a human is asked."""
     subtask_tokens: int | None = Field(default=None, gt=0)
     subtask_minutes: float | None = Field(default=None, gt=0)
     max_attempts: int = Field(default=4, ge=1, le=50)
-    """Failures of a subtask that count, until a human is asked."""
+    """Failures of a subtask that count, before a human is asked."""
     max_retries: int = Field(default=6, ge=0, le=100)
-    """Transient and infrastructure failures of a subtask, which do not count, until a human is asked."""
+    """Transient and infrastructure failures of a subtask, which do not count, before a human is asked."""
     max_depth: int = Field(default=3, ge=0, le=10)
     """Splits of splits."""
     max_subtasks: int = Field(default=500, ge=1)
@@ -49,39 +62,43 @@ class Policy(Shape):
     """Areas within areas; 0: the run's own planner plans everything."""
     max_planner_calls: int = Field(default=300, ge=1)
     max_planner_failures: int = Field(default=5, ge=1)
-    """Planner calls in a row that fail, until a human is asked."""
+    """Failed planner calls in a row before a human is asked."""
     settle_s: float = Field(default=2.0, ge=0)
-    """How long good news waits for more of it before the planner is called."""
+    """How long results are collected before the planner is called, if none is urgent."""
     backoff_first_s: float = Field(default=1.0, gt=0)
     backoff_cap_s: float = Field(default=120.0, gt=0)
     batch: int = Field(default=256, ge=1, le=500)
-    """Candidates landed at once, at most."""
+    """The most candidates that land at once."""
     slots: int = Field(default=2, ge=1, le=64)
-    """Merged trees tested side by side."""
+    """Merged trees tested in parallel."""
     every_commit: bool = False
-    """Whether the integration branch passes only commits whose own tree passed, however long that takes."""
+    """Whether the tree of every commit is tested before it lands, however long that takes."""
     every_commit_within_s: float = Field(default=60.0, ge=0)
-    """The same, as long as testing all trees of what waits to land is likely to take no longer than this."""
+    """The same, while testing the trees of all candidates is likely to take at most this long."""
+    in_order: bool = False
+    """Whether subtasks land in the order of the plan: one that is done early waits for those before it."""
+    publishes: bool = True
+    """Whether the result branch is made in the user's repository."""
     reruns: int = Field(default=1, ge=0, le=10)
-    """Red results a verdict needs besides the first. A suspect with fewer against it is tested once more, alone."""
+    """Red results a verdict needs besides the first. A suspect with fewer of them is tested once more, alone."""
     check_base: bool = False
-    """Whether there is a gate that the base has to pass before anything begins."""
+    """Whether there is a gate that the base has to pass before anything starts."""
     allow_red_base: bool = False
-    """Whether the run may begin on a base that does not."""
+    """Whether the run may start on a base that fails the gate."""
     answer_wait_s: float = Field(default=600, ge=0)
     """How long a run with nothing else to do waits for a human's answer before it ends as partial."""
     drain_s: float = Field(default=600, ge=0)
-    """How long what runs may go on once the run is drained, until it is stopped."""
+    """How long running work may continue after the run is drained."""
     ladders: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Models of workers that have several, from the one they begin with upwards."""
+    """The models of workers that have several, the first one first."""
     flat: bool = False
-    """Whether the epic is one subtask, whatever the planner makes of it."""
+    """Whether all subtasks of the planner's first revision are merged into one."""
     service_wait_s: float = Field(default=900, gt=0)
-    """How long the models' service may fail everybody before a human is asked."""
+    """How long the model service may fail for everyone before a human is asked."""
     service_lost_s: float = Field(default=43200, gt=0)
-    """How long nobody may answer that, while nothing comes through, until the run ends as partial."""
+    """How long that question may stay unanswered, while no call succeeds, before the run ends as partial."""
     review: bool = False
-    """Whether the first plan waits for a human's approval. Alone (without `reviewing`) it is how old runs said it."""
+    """Whether the first plan waits for a human's approval. Runs without `reviewing` are old and have only this."""
     reviewing: Reviewing | None = None
-    """Who lets a plan begin: a person the first one and the rules what changes it, the rules alone, or nobody asks."""
+    """`human`: a person approves the first plan, and rules its changes. `auto`: rules approve. `none`: no review."""
     rules: ReviewRules = ReviewRules()

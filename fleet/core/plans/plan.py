@@ -1,6 +1,6 @@
 """The plan: subtasks with criteria a machine can check. The public document of `fleet plan` and `fleet run --plan`.
 
-These are shapes only; whether a plan holds together is `validate.py`'s question, so that it can name every problem.
+Only the shape is checked here; `validate.py` finds every problem of a plan as a whole.
 """
 
 from collections.abc import Mapping
@@ -9,15 +9,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from fleet.core.ids import SubtaskId
+from fleet.core.base.ids import SubtaskId
 
 Risk = Literal["low", "medium", "high"]
 FailureAction = Literal["replan", "retry", "skip", "abort", "ask"]
 
 WORKER_SUCCEEDED = "worker_succeeded"
 """The named check of a step whose own exit code is the whole criterion."""
-
-
 PLANNER = "planner"
 """The worker of an area: a subtask that a planner of its own breaks down."""
 
@@ -29,7 +27,7 @@ class Shape(BaseModel):
 
 
 class Written(Shape):
-    """What a person or a model writes: a field that is null is one that was left out."""
+    """A value that a person or a model writes: a field that is null counts as left out."""
 
     @model_validator(mode="before")
     @classmethod
@@ -57,13 +55,13 @@ class Criterion(Written):
 
 
 class Estimate(Written):
-    """How large the planner thinks a subtask is."""
+    """The planner's estimate of a subtask's size."""
 
     minutes: float | None = Field(default=None, ge=0)
-    """How long a worker should need; the time of the whole plan is reckoned from these."""
+    """The time a worker should need; the time of the whole plan is calculated from these."""
     lines: int | None = Field(default=None, ge=0)
-    """How many lines should change. Very few or very many are a warning."""
-    dollars: float | None = Field(default=None, ge=0, description="Of an area: what it may cost.")
+    """How many lines should change. Very few or very many cause a warning."""
+    dollars: float | None = Field(default=None, ge=0, description="The most an area may cost.")
 
 
 class Subtask(Written):
@@ -77,12 +75,12 @@ class Subtask(Written):
     touches: tuple[str, ...] = Field(default=(), description="Patterns of the files it may change; ** crosses folders.")
     context: tuple[str, ...] = Field(default=(), description="Files the worker should read first.")
     worker: str = Field(default="coder", description="The worker kind.")
-    model: str | None = Field(default=None, description="A model other than the worker kind's own.")
-    parameters: dict[str, JsonValue] = Field(default={}, description="What the worker kind needs besides.")
+    model: str | None = Field(default=None, description="A model instead of the worker kind's own.")
+    parameters: dict[str, JsonValue] = Field(default={}, description="Further input of the worker kind.")
     risk: Risk = "low"
-    """What is at stake when it goes wrong; the rules of `[review]` go by it."""
+    """How much harm a mistake would do; the rules of `[review]` consider it."""
     estimate: Estimate = Estimate()
-    """How large it is, as far as anybody knows."""
+    """How large it is, if known."""
     failure_action: FailureAction = Field(default="replan", description="What happens when it fails.")
     not_before: datetime | None = Field(default=None, description="A time before which it must not start.")
 
@@ -91,19 +89,19 @@ class Plan(Written):
     """All subtasks of a run, in one version."""
 
     plan_id: str = "plan"
-    """A name for people; nothing rests on it."""
+    """A name for people, without further effect."""
     goal: str = ""
-    """What the plan is for: the epic, which the planner and the report go by."""
+    """The purpose of the plan: the epic, as the planner and the report use it."""
     version: int = Field(default=0, ge=0)
-    """Which it is; a file without one is version 1, and every revision is the next."""
+    """Counted from 1, the version of a file without one; each revision makes the next."""
     subtasks: tuple[Subtask, ...] = ()
-    """The order in the file means nothing; `depends_on` does."""
+    """Their order in the file has no effect; `depends_on` has."""
     rollback_plan: str | None = None
-    """The plan file that undoes what was changed, when a step fails: its name, beside this one or in the library."""
+    """The plan file that undoes the changes when a step fails: its name, beside this file or in the library."""
     risk_level: Risk = "low"
-    """Of the whole, for whoever reviews it; rules weigh the `risk` of each subtask."""
+    """The risk of the whole plan, for its review; the rules also consider the `risk` of each subtask."""
     estimated_duration: str | None = None
-    """For whoever reviews it, in words."""
+    """In words, for its review."""
 
     def subtask(self, id: SubtaskId) -> Subtask | None:  # noqa: A002 - the name the document gives it
         return next((subtask for subtask in self.subtasks if subtask.id == id), None)

@@ -1,6 +1,6 @@
-"""From a document's data to a plan: every problem at once, and the other spellings people use.
+"""Reads a plan from a document's data: finds every problem at once, and accepts the spellings of deployment plans.
 
-Reads data, not files: who opened the JSON or TOML is not known here.
+Knows nothing of files: the data may come from JSON or TOML.
 """
 
 from collections.abc import Mapping
@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from fleet.core.plan import WORKER_SUCCEEDED, Plan, Subtask
-from fleet.core.validate import Known, Problem, plan_problems
+from fleet.core.base.nearest import did_you_mean
+from fleet.core.plans.plan import WORKER_SUCCEEDED, Plan, Subtask
+from fleet.core.plans.validate import Known, Problem, plan_problems
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -18,29 +19,26 @@ _ABORTS = {"abort_deployment": "abort", "abort_run": "abort"}
 
 
 def read_plan(data: object, known: Known | None = None) -> Plan | tuple[Problem, ...]:
-    """The plan in `data`, or every reason why it is none."""
+    """The plan in `data`, or everything that is wrong with it."""
     if not isinstance(data, Mapping):
         return (Problem("", "a plan is a table with `goal` and `subtasks`"),)
     document = dict(data)
-    steps = "steps" in document
-    if steps and "subtasks" in document:
-        return (Problem("steps", "stands beside `subtasks`; they mean the same, keep one"),)
-    raw = document.pop("steps" if steps else "subtasks", ())
+    has_steps = "steps" in document
+    if has_steps and "subtasks" in document:
+        return (Problem("steps", "means the same as `subtasks`; keep one of them"),)
+    raw = document.pop("steps" if has_steps else "subtasks", ())
     if not isinstance(raw, list | tuple):
-        return (Problem("subtasks", "is a list of subtasks"),)
-    found, problems = _read_subtasks([_respelt(item) if steps else item for item in raw])
+        return (Problem("subtasks", "is not a list of subtasks"),)
+    subtasks, problems = _read_subtasks([_step_as_subtask(item) if has_steps else item for item in raw])
     head = parse(Plan, document, at="")
     if not isinstance(head, Plan):
         problems += head
         head = Plan()
-    plan = head.model_copy(update={"subtasks": tuple(found.values())})
-    problems += plan_problems(plan, known or Known(), also_ids=_ids_in(raw), places=tuple(found))
-    return tuple(dict.fromkeys(problems)) or _first_version(plan)
-
-
-def _first_version(plan: Plan) -> Plan:
-    """What a person wrote is a version, whether they counted or not: 0 is before there was any plan."""
-    return plan if plan.version else plan.model_copy(update={"version": 1})
+    version = head.version or 1  # 0 is the state before there is any plan
+    plan = head.model_copy(update={"subtasks": tuple(subtasks.values()), "version": version})
+    ids = frozenset(item["id"] for item in raw if isinstance(item, Mapping) and isinstance(item.get("id"), str))
+    problems += plan_problems(plan, known or Known(), also_ids=ids, places=tuple(subtasks))
+    return tuple(dict.fromkeys(problems)) or plan
 
 
 def parse(model: type[Model], data: object, *, at: str) -> Model | tuple[Problem, ...]:
@@ -48,19 +46,26 @@ def parse(model: type[Model], data: object, *, at: str) -> Model | tuple[Problem
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        return tuple(Problem(_joined(at, problem["loc"]), _said(problem)) for problem in error.errors())
+        names = _field_names(model)
+        return tuple(Problem(_path(at, problem["loc"]), _message(problem, names)) for problem in error.errors())
 
 
-def _said(problem: Mapping[str, Any]) -> str:
+def _field_names(model: type[BaseModel]) -> set[str]:
+    """The fields of a model and of all models inside it."""
+    schema = model.model_json_schema()
+    return {name for part in (schema, *schema.get("$defs", {}).values()) for name in part.get("properties", {})}
+
+
+def _message(problem: Mapping[str, Any], names: set[str]) -> str:
     if problem["type"] == "missing":
         return "is missing"
     if problem["type"] == "extra_forbidden":
-        return "is no field here"
+        return f"is not a field here{did_you_mean(str(problem['loc'][-1]), sorted(names))}"
     message = str(problem["msg"])
     return message[0].lower() + message[1:]
 
 
-def _joined(at: str, location: tuple[int | str, ...]) -> str:
+def _path(at: str, location: tuple[int | str, ...]) -> str:
     text = at
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -68,24 +73,20 @@ def _joined(at: str, location: tuple[int | str, ...]) -> str:
 
 
 def _read_subtasks(raw: list[Any]) -> tuple[dict[str, Subtask], tuple[Problem, ...]]:
-    """Those that can be read, by where they stand."""
+    """The valid subtasks by their place in the document, and the problems of the others."""
     subtasks: dict[str, Subtask] = {}
     problems: list[Problem] = []
     for index, item in enumerate(raw):
         place = f"subtasks[{index}]"
-        read = parse(Subtask, item, at=place)
-        if isinstance(read, Subtask):
-            subtasks[place] = read
+        subtask = parse(Subtask, item, at=place)
+        if isinstance(subtask, Subtask):
+            subtasks[place] = subtask
         else:
-            problems += read
+            problems += subtask
     return subtasks, tuple(problems)
 
 
-def _ids_in(raw: list[Any] | tuple[Any, ...]) -> frozenset[str]:
-    return frozenset(item["id"] for item in raw if isinstance(item, Mapping) and isinstance(item.get("id"), str))
-
-
-def _respelt(step: object) -> object:
+def _step_as_subtask(step: object) -> object:
     """A step of a deployment plan as a subtask: its action is the title, its success criteria a named check."""
     if not isinstance(step, Mapping):
         return step

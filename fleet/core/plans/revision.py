@@ -1,23 +1,24 @@
-"""Revisions: what a planner (or a human) changes in a plan, as pure operations on it.
+"""Revisions: the changes that a planner or a person makes to a plan, as pure operations on it.
 
-A revision is applied whole or not at all. `revise_plan` returns the new plan or every reason why not.
+A revision is applied completely or not at all. `revise_plan` returns the new plan or every problem; `revision_between`
+turns a plan that a person edited into the revision that a planner would have submitted.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from pydantic import Field, JsonValue
 
-from fleet.core.ids import SubtaskId
-from fleet.core.nearest import did_you_mean
-from fleet.core.paths import matches
-from fleet.core.plan import PLANNER, Criterion, Estimate, FailureAction, Plan, Risk, Subtask, Written
-from fleet.core.validate import Known, Problem, plan_problems
+from fleet.core.base.ids import SubtaskId
+from fleet.core.base.nearest import did_you_mean
+from fleet.core.base.paths import matches
+from fleet.core.plans.plan import PLANNER, Criterion, Estimate, FailureAction, Plan, Risk, Subtask, Written
+from fleet.core.plans.validate import Known, Problem, plan_problems
 
 
 class Change(Written):
-    """The fields of a subtask that change; what is left out stays."""
+    """The fields of a subtask that change; the others stay as they are."""
 
     id: SubtaskId
     title: str | None = None
@@ -35,8 +36,8 @@ class Change(Written):
     not_before: datetime | None = None
 
     def onto(self, subtask: Subtask) -> Subtask:
-        given = {name: getattr(self, name) for name in self.model_fields_set - {"id"}}
-        return subtask.model_copy(update={name: value for name, value in given.items() if value is not None})
+        fields = {name: getattr(self, name) for name in self.model_fields_set - {"id"}}
+        return subtask.model_copy(update={name: value for name, value in fields.items() if value is not None})
 
 
 class Split(Written):
@@ -72,7 +73,7 @@ class Ask(Written):
 
 
 class Revision(Written):
-    """What `submit_revision` takes."""
+    """The argument of `submit_revision`."""
 
     assessment: str = Field(description="What you now believe, and why the plan changes.")
     add: tuple[Subtask, ...] = ()
@@ -90,45 +91,49 @@ class Revision(Written):
 
 
 @dataclass(frozen=True, slots=True)
-class Standings:
-    """What a revision may still touch. All ids are in the plan the revision is for."""
+class SubtaskStatuses:
+    """Which subtasks a revision may change. All ids are in the plan that it revises."""
 
     open: frozenset[SubtaskId] = frozenset()
-    """Neither merged nor given up."""
+    """Neither merged, dropped nor split."""
     busy: frozenset[SubtaskId] = frozenset()
-    """Running, being verified or landing: too late to change."""
+    """Running, verifying or landing: too late to change."""
     failed: frozenset[SubtaskId] = frozenset()
-    """Waiting for the planner's decision, or for an answer."""
-    gone: frozenset[SubtaskId] = frozenset()
-    """Dropped or split: nothing new may wait for them."""
+    """Waiting for the planner's decision or for an answer."""
+    split_or_dropped: frozenset[SubtaskId] = frozenset()
+    """No other subtask may newly depend on them."""
     depth: Mapping[SubtaskId, int] = field(default_factory=dict)
-    """How many splits deep a subtask came to be."""
+    """The number of splits that led to each subtask."""
     max_depth: int = 3
     mine: frozenset[SubtaskId] | None = None
-    """Those that the planner who revises may change and build on; None: all."""
+    """The subtasks that the revising planner may change and depend on; None: all."""
     bounds: tuple[str, ...] = ()
-    """Of an area: the paths that its subtasks have to stay within."""
+    """The paths that all subtasks of the planner's area have to stay within."""
     may_delegate: bool = True
-    """Whether it may give work to planners of areas."""
+    """Whether the planner may create areas."""
+
+
+Parts = Mapping[SubtaskId, tuple[SubtaskId, ...]]
+"""The parts of each subtask that a revision splits."""
 
 
 def revise_plan(
-    plan: Plan, revision: Revision, standings: Standings, known: Known | None = None
+    plan: Plan, revision: Revision, statuses: SubtaskStatuses, known: Known | None = None
 ) -> Plan | tuple[Problem, ...]:
-    """The plan after `revision`, or every reason why it does not hold together. A plan may stay empty."""
+    """The plan after `revision`, or every problem with it. A plan may stay empty."""
     after = apply(plan, revision)
     problems = [
-        *_target_problems(plan, revision, standings),
-        *_finish_problems(revision, standings),
-        *_need_problems(after, revision, standings),
-        *_area_problems(plan, revision, standings),
+        *_target_problems(plan, revision, statuses),
+        *_finish_problems(revision, statuses),
+        *_need_problems(after, revision, statuses),
+        *_area_problems(plan, revision, statuses),
         *(plan_problems(after, known or Known(), places=_places(plan, revision)) if after.subtasks else ()),
     ]
     return tuple(dict.fromkeys(problems)) or after
 
 
 def _places(plan: Plan, revision: Revision) -> tuple[str, ...]:
-    """Where each subtask of the plan after `revision` stands in the revision, or in the plan before it."""
+    """The place of each subtask of the plan after `revision`, in the revision or in the plan before it."""
     revised = {change.id: f"revise[{index}]" for index, change in enumerate(revision.revise)}
     return (
         *(revised.get(id_, f"subtasks[{index}]") for index, id_ in enumerate(plan.ids)),
@@ -138,8 +143,8 @@ def _places(plan: Plan, revision: Revision) -> tuple[str, ...]:
 
 
 def apply(plan: Plan, revision: Revision) -> Plan:
-    """The plan after `revision`, taken at its word: history was checked when it was made."""
-    gone = {split.id: tuple(part.id for part in split.into) for split in revision.split}
+    """The plan after `revision`, without a check: a revision in the journal was checked before it was recorded."""
+    parts_of = {split.id: tuple(part.id for part in split.into) for split in revision.split}
     changes = {change.id: change for change in revision.revise}
     retries = {retry.id: retry for retry in revision.retry}
     subtasks: list[Subtask] = []
@@ -147,11 +152,12 @@ def apply(plan: Plan, revision: Revision) -> Plan:
         changed = changes[subtask.id].onto(subtask) if subtask.id in changes else subtask
         if subtask.id in retries:
             changed = _with_worker(changed, retries[subtask.id])
-        subtasks.append(changed.model_copy(update={"depends_on": _rerouted(changed.depends_on, gone)}))
+        needs = _rerouted(changed.depends_on, parts_of)
+        subtasks.append(changed if needs == changed.depends_on else changed.model_copy(update={"depends_on": needs}))
     for split in revision.split:
         parent = plan.subtask(split.id)
-        subtasks += (_child(part, parent, gone) for part in split.into)
-    subtasks += (new.model_copy(update={"depends_on": _rerouted(new.depends_on, gone)}) for new in revision.add)
+        subtasks += (_part(part, parent, parts_of) for part in split.into)
+    subtasks += (new.model_copy(update={"depends_on": _rerouted(new.depends_on, parts_of)}) for new in revision.add)
     version = plan.version + 1 if revision.changes_plan else plan.version
     return plan.model_copy(update={"subtasks": tuple(subtasks), "version": version})
 
@@ -161,94 +167,128 @@ def _with_worker(subtask: Subtask, retry: Retry) -> Subtask:
     return subtask.model_copy(update={name: value for name, value in chosen.items() if value is not None})
 
 
-def _child(part: Subtask, parent: Subtask | None, gone: Mapping[SubtaskId, tuple[SubtaskId, ...]]) -> Subtask:
+def _part(part: Subtask, parent: Subtask | None, parts_of: Parts) -> Subtask:
+    """A part of a split, with the dependencies of the split subtask as well."""
     inherited = parent.depends_on if parent else ()
-    needs = dict.fromkeys((*_rerouted(part.depends_on, gone), *_rerouted(inherited, gone)))
-    return part.model_copy(update={"depends_on": tuple(need for need in needs if need != part.id)})
+    needs = _rerouted((*part.depends_on, *inherited), parts_of)
+    return part.model_copy(update={"depends_on": tuple(need for need in dict.fromkeys(needs) if need != part.id)})
 
 
-def _rerouted(needs: tuple[SubtaskId, ...], gone: Mapping[SubtaskId, tuple[SubtaskId, ...]]) -> tuple[SubtaskId, ...]:
-    """Who needed a subtask that was split needs all its parts."""
-    if not gone:
+def _rerouted(needs: tuple[SubtaskId, ...], parts_of: Parts) -> tuple[SubtaskId, ...]:
+    """The dependencies, with all parts of a split subtask in its place."""
+    if not parts_of:
         return needs
-    return tuple(dict.fromkeys(part for need in needs for part in gone.get(need, (need,))))
+    return tuple(dict.fromkeys(part for need in needs for part in parts_of.get(need, (need,))))
 
 
-def _target_problems(plan: Plan, revision: Revision, standings: Standings) -> Iterable[Problem]:
-    ids = frozenset(plan.ids) if standings.mine is None else standings.mine
+def _target_problems(plan: Plan, revision: Revision, statuses: SubtaskStatuses) -> Iterable[Problem]:
+    ids = frozenset(plan.ids) if statuses.mine is None else statuses.mine
     seen: dict[SubtaskId, str] = {}
     for verb in ("revise", "split", "retry", "drop"):
         for index, item in enumerate(getattr(revision, verb)):
             at = f"{verb}[{index}].id"
             if item.id not in ids:
                 yield Problem(at, f"no subtask is called {item.id!r}{did_you_mean(item.id, ids)}")
-            elif item.id not in standings.open:
-                yield Problem(at, f"{item.id!r} is done with; it can't change any more")
-            elif item.id in standings.busy:
-                yield Problem(at, f"{item.id!r} is being worked on; wait for its report")
-            elif verb == "retry" and item.id not in standings.failed:
+            elif item.id not in statuses.open:
+                yield Problem(at, f"{item.id!r} is closed; it can't change any more")
+            elif item.id in statuses.busy:
+                yield Problem(at, f"{item.id!r} is in progress; wait for its report")
+            elif verb == "retry" and item.id not in statuses.failed:
                 yield Problem(at, f"{item.id!r} has not failed; there is nothing to retry")
-            elif verb == "split" and standings.depth.get(item.id, 0) >= standings.max_depth:
-                yield Problem(at, f"{item.id!r} came from {standings.max_depth} splits already; choose another way")
-            before = seen.setdefault(item.id, f"{verb}[{index}]")
-            verbs = {before.partition("[")[0], verb}
-            if before != f"{verb}[{index}]" and verbs != {"revise", "retry"}:
-                yield Problem(at, f"{item.id!r} stands under {before!r} too; choose one")
+            elif verb == "split" and statuses.depth.get(item.id, 0) >= statuses.max_depth:
+                yield Problem(at, f"{item.id!r} is already {statuses.max_depth} splits deep; choose another way")
+            first = seen.setdefault(item.id, f"{verb}[{index}]")
+            verbs = {first.partition("[")[0], verb}
+            if first != f"{verb}[{index}]" and verbs != {"revise", "retry"}:
+                yield Problem(at, f"{item.id!r} is also in {first!r}; choose one")
     for index, ask in enumerate(revision.ask):
         if ask.about is not None and ask.about not in ids | {new.id for new in revision.add}:
             yield Problem(f"ask[{index}].about", f"no subtask is called {ask.about!r}{did_you_mean(ask.about, ids)}")
 
 
-def _finish_problems(revision: Revision, standings: Standings) -> Iterable[Problem]:
+def _finish_problems(revision: Revision, statuses: SubtaskStatuses) -> Iterable[Problem]:
     if not revision.finished:
         return
     if not (revision.synthesis or "").strip():
-        yield Problem("synthesis", "is missing; `finished` comes with the outcome in a paragraph")
-    mine = standings.open if standings.mine is None else standings.open & standings.mine
-    left = sorted(mine - {drop.id for drop in revision.drop})
-    if left or revision.add or revision.split:
-        yield Problem("finished", f"is refused while a subtask is open: {', '.join(left) or 'those just added'}")
+        yield Problem("synthesis", "is missing; `finished` requires the outcome in a paragraph")
+    mine = statuses.open if statuses.mine is None else statuses.open & statuses.mine
+    still_open = sorted(mine - {drop.id for drop in revision.drop})
+    if still_open or revision.add or revision.split:
+        names = ", ".join(still_open) or "those just added"
+        yield Problem("finished", f"is refused while a subtask is open: {names}")
 
 
-def _need_problems(after: Plan, revision: Revision, standings: Standings) -> Iterable[Problem]:
+def _need_problems(after: Plan, revision: Revision, statuses: SubtaskStatuses) -> Iterable[Problem]:
     dropped = {drop.id for drop in revision.drop}
-    out = dropped | standings.gone | {split.id for split in revision.split}
+    out = dropped | statuses.split_or_dropped | {split.id for split in revision.split}
     for subtask in after.subtasks:
         for need in subtask.depends_on:
             if need in dropped and subtask.id not in out:
                 yield Problem("drop", f"{subtask.id!r} depends on {need!r}: revise it, or drop it too")
-            elif need in standings.gone and subtask.id not in out:
+            elif need in statuses.split_or_dropped and subtask.id not in out:
                 yield Problem("depends_on", f"{subtask.id!r} depends on {need!r}, which was split or dropped before")
 
 
-def _area_problems(plan: Plan, revision: Revision, standings: Standings) -> Iterable[Problem]:
-    """Each planner stays within what is its own: its subtasks, its paths, and how deep areas may be in each other."""
-    new = {made.id for made in _made(revision)}
-    for place, made in placed(revision):
-        worker = getattr(made, "worker", None)
-        if worker == PLANNER and not standings.may_delegate:
-            yield Problem(f"{place}.worker", f"{made.id!r} would be an area within an area; plan its steps yourself")
-        for need in made.depends_on or ():
-            if standings.mine is not None and need in plan.ids and need not in standings.mine | new:
-                yield Problem(f"{place}.depends_on", f"{need!r} is another planner's; depend on the area as a whole")
-        stray = [path for path in made.touches or () if standings.bounds and not matches(path, standings.bounds)]
-        if standings.bounds and made.touches == () and worker != PLANNER:
-            yield Problem(
-                f"{place}.touches", f"is empty; name what {made.id!r} changes within {', '.join(standings.bounds)}"
-            )
+def _area_problems(plan: Plan, revision: Revision, statuses: SubtaskStatuses) -> Iterable[Problem]:
+    """Where a planner exceeds its own subtasks, its area's paths, or the depth to which areas may be nested."""
+    mine = statuses.mine
+    new = {*(added.id for added in revision.add), *(part.id for split in revision.split for part in split.into)}
+    bounds = ", ".join(statuses.bounds)
+    for place, described in described_subtasks(revision):
+        worker = getattr(described, "worker", None)
+        if worker == PLANNER and not statuses.may_delegate:
+            problem = f"{described.id!r} would be an area within an area; plan its steps yourself"
+            yield Problem(f"{place}.worker", problem)
+        for need in described.depends_on or ():
+            if mine is not None and need in plan.ids and need not in mine | new:
+                yield Problem(f"{place}.depends_on", f"{need!r} has another planner; depend on the area as a whole")
+        if statuses.bounds and described.touches == () and worker != PLANNER:
+            yield Problem(f"{place}.touches", f"is empty; name what {described.id!r} changes within {bounds}")
+        stray = [path for path in described.touches or () if bounds and not matches(path, statuses.bounds)]
         if stray:
-            yield Problem(
-                f"{place}.touches", f"{', '.join(stray)}: outside of the area ({', '.join(standings.bounds)})"
-            )
+            yield Problem(f"{place}.touches", f"{', '.join(stray)}: outside of the area ({bounds})")
 
 
-def _made(revision: Revision) -> tuple[Subtask, ...]:
-    return (*revision.add, *(part for split in revision.split for part in split.into))
-
-
-def placed(revision: Revision) -> Iterable[tuple[str, Subtask | Change]]:
-    """All that is described anew, with where it stands."""
+def described_subtasks(revision: Revision) -> Iterable[tuple[str, Subtask | Change]]:
+    """Each new or changed subtask of a revision, with its place in it."""
     yield from ((f"add[{index}]", new) for index, new in enumerate(revision.add))
     for index, split in enumerate(revision.split):
         yield from ((f"split[{index}].into[{number}]", part) for number, part in enumerate(split.into))
     yield from ((f"revise[{index}]", change) for index, change in enumerate(revision.revise))
+
+
+# ---- from an edited plan --------------------------------------------------------------------------------------------
+
+CHANGEABLE = tuple(name for name in Change.model_fields if name != "id")
+
+
+def revision_between(before: Plan, after: Plan, *, why: str, without: Collection[SubtaskId] = ()) -> Revision | str:
+    """The revision that leads from `before` to `after`, or why there is none. Whether it is allowed is checked later.
+
+    `without` are subtasks of `before` that were split or dropped already: leaving them out drops nothing.
+    """
+    if before.goal != after.goal:
+        return "the goal of a run can't be changed; only its subtasks can be edited"
+    old = {subtask.id: subtask for subtask in before.subtasks}
+    new = {subtask.id: subtask for subtask in after.subtasks}
+    changes = []
+    for id_, subtask in new.items():
+        if id_ in old and subtask != old[id_]:
+            change = _change_between(old[id_], subtask)
+            if isinstance(change, str):
+                return change
+            changes.append(change)
+    return Revision(
+        assessment=why,
+        add=tuple(subtask for id_, subtask in new.items() if id_ not in old),
+        revise=tuple(changes),
+        drop=tuple(Drop(id=id_, why=why) for id_ in old if id_ not in new and id_ not in without),
+    )
+
+
+def _change_between(old: Subtask, new: Subtask) -> Change | str:
+    changed = {name: getattr(new, name) for name in CHANGEABLE if getattr(old, name) != getattr(new, name)}
+    removed = [name for name, value in changed.items() if value is None]
+    if removed:
+        return f"{new.id}: {', '.join(removed)} can be changed, but not removed"
+    return Change.model_validate({"id": new.id, **changed})

@@ -1,13 +1,14 @@
-"""Whether a plan holds together. Every problem is reported at once, each with its path in the document."""
+"""Whether a plan is valid as a whole. Every problem is reported at once, each with its path in the document."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from fleet.core.ids import SubtaskId, is_slug
-from fleet.core.nearest import did_you_mean
-from fleet.core.paths import path_problem
-from fleet.core.plan import PLANNER, WORKER_SUCCEEDED, Criterion, Plan, Subtask
+from fleet.core.base.ids import SubtaskId, is_slug
+from fleet.core.base.nearest import did_you_mean
+from fleet.core.base.paths import path_problem
+from fleet.core.plans.dependencies import find_cycle, needs_of
+from fleet.core.plans.plan import PLANNER, WORKER_SUCCEEDED, Criterion, Plan, Subtask
 
 LONGEST_TITLE = 200
 LONGEST_GOAL = 50_000
@@ -15,7 +16,7 @@ LONGEST_GOAL = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong, and where."""
+    """One problem of a document, and its place."""
 
     path: str
     message: str
@@ -26,7 +27,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the surroundings offer to a plan. `workers` and `checks` are None where nobody knows yet."""
+    """What a configuration offers to a plan. `workers` and `checks` are None while they are unknown."""
 
     max_subtasks: int = 500
     max_areas: int = 16
@@ -34,7 +35,7 @@ class Known:
     checks: frozenset[str] | None = None
 
     def beside(self, plan: Plan) -> "Known":
-        """With what a plan under way refers to: it was accepted where it was begun, whatever is configured here."""
+        """Also with the workers and checks of a running plan, which was accepted under its own configuration."""
         workers = {subtask.worker for subtask in plan.subtasks}
         named = {check.criterion for subtask in plan.subtasks for check in subtask.acceptance if check.run is None}
         return replace(
@@ -47,10 +48,10 @@ class Known:
 def plan_problems(
     plan: Plan, known: Known, *, also_ids: Collection[str] = (), places: Sequence[str] | None = None
 ) -> tuple[Problem, ...]:
-    """What is wrong with `plan`.
+    """Every problem of `plan`.
 
-    `also_ids` are ids that exist but whose subtask could not be read; `places` is where each subtask of the plan stands
-    in the document its author wrote.
+    `also_ids` are ids of subtasks that could not be read; `places` holds the place of each subtask of the plan in its
+    author's document.
     """
     if not plan.subtasks and not also_ids:
         return (Problem("subtasks", "is empty; a plan needs at least one subtask"),)
@@ -59,21 +60,24 @@ def plan_problems(
     places = places or [f"subtasks[{index}]" for index in range(len(plan.subtasks))]
     for place, subtask in zip(places, plan.subtasks, strict=True):
         problems += subtask_problems(subtask, ids, known, at=place)
-    problems += _cycle_problems(plan.subtasks)
+    if cycle := find_cycle(needs_of(plan.subtasks)):
+        problems.append(Problem("subtasks", f"depend on each other in a cycle: {' → '.join(cycle)}"))
     return tuple(problems)
 
 
 def _count_problems(plan: Plan, known: Known) -> Iterator[Problem]:
     if len(plan.subtasks) > known.max_subtasks:
-        yield Problem("subtasks", f"holds {len(plan.subtasks)}; at most {known.max_subtasks} (planner.max_subtasks)")
+        yield Problem(
+            "subtasks", f"there are {len(plan.subtasks)}; at most {known.max_subtasks} (planner.max_subtasks)"
+        )
     areas = sum(subtask.worker == PLANNER for subtask in plan.subtasks)
     if areas > known.max_areas:
         yield Problem(
-            "subtasks", f"hold {areas} areas (worker {PLANNER!r}); at most {known.max_areas} (planner.max_areas)"
+            "subtasks", f"there are {areas} areas (worker {PLANNER!r}); at most {known.max_areas} (planner.max_areas)"
         )
     for id_, count in Counter(plan.ids).items():
         if count > 1:
-            yield Problem("subtasks", f"{count} subtasks are called {id_!r}; every id must be its own")
+            yield Problem("subtasks", f"{count} subtasks are called {id_!r}; every id must be unique")
 
 
 def subtask_problems(subtask: Subtask, ids: Collection[SubtaskId], known: Known, *, at: str) -> Iterator[Problem]:
@@ -89,19 +93,21 @@ def subtask_problems(subtask: Subtask, ids: Collection[SubtaskId], known: Known,
             if problem := path_problem(path):
                 yield Problem(f"{at}.{name}[{path_index}]", problem)
     if not subtask.acceptance:
-        yield Problem(f"{at}.acceptance", f"{subtask.id!r} has no acceptance criterion; nothing could show it is done")
+        yield Problem(
+            f"{at}.acceptance", f"{subtask.id!r} has no acceptance criterion, so nothing could show that it is done"
+        )
     for index, criterion in enumerate(subtask.acceptance):
         yield from _criterion_problems(criterion, known, at=f"{at}.acceptance[{index}]")
     if known.workers is not None and subtask.worker not in known.workers | {PLANNER}:
-        there = did_you_mean(subtask.worker, known.workers) or f"; there are {', '.join(sorted(known.workers))}"
-        yield Problem(f"{at}.worker", f"no worker kind is called {subtask.worker!r}{there}")
+        hint = did_you_mean(subtask.worker, known.workers) or f"; there are {', '.join(sorted(known.workers))}"
+        yield Problem(f"{at}.worker", f"no worker kind is called {subtask.worker!r}{hint}")
 
 
 def _own_problems(subtask: Subtask, at: str) -> Iterator[Problem]:
     if not is_slug(subtask.id):
         yield Problem(f"{at}.id", f"{subtask.id!r}: 1 to 64 letters, digits, dots, dashes or underscores")
     if subtask.id == PLANNER:
-        yield Problem(f"{at}.id", f"{PLANNER!r} is the planner's own name in the logs; choose another")
+        yield Problem(f"{at}.id", f"{PLANNER!r} is the planner's name in the logs; choose another")
     if subtask.not_before is not None and subtask.not_before.tzinfo is None:
         yield Problem(f"{at}.not_before", "has no time zone; write 2026-01-31T02:00:00-05:00, or end it with Z")
 
@@ -122,29 +128,3 @@ def _criterion_problems(criterion: Criterion, known: Known, *, at: str) -> Itera
         yield Problem(at, "has neither a command (`run`) nor the name of a check")
     elif known.checks is not None and criterion.criterion not in known.checks | {WORKER_SUCCEEDED}:
         yield Problem(f"{at}.run", f"is missing, and [checks.named] has no {criterion.criterion!r}")
-
-
-def _cycle_problems(subtasks: Iterable[Subtask]) -> Iterator[Problem]:
-    cycle = find_cycle({subtask.id: subtask.depends_on for subtask in subtasks})
-    if cycle:
-        yield Problem("subtasks", f"depend on each other in a circle: {' → '.join(cycle)}")
-
-
-def find_cycle(needs: dict[SubtaskId, tuple[SubtaskId, ...]]) -> tuple[SubtaskId, ...]:
-    """One circle of dependencies, its first id repeated at its end, or nothing. Needing oneself is not counted here."""
-    done: set[SubtaskId] = set()
-    for start in needs:
-        trail: list[SubtaskId] = []
-        branches = [iter((start,))]
-        while branches:
-            id_ = next((need for need in branches[-1] if need not in done), None)
-            if id_ is None:
-                branches.pop()
-                if trail:
-                    done.add(trail.pop())
-            elif id_ in trail:
-                return (*trail[trail.index(id_) :], id_)
-            else:
-                trail.append(id_)
-                branches.append(iter(tuple(need for need in needs.get(id_, ()) if need != id_)))
-    return ()

@@ -1,39 +1,39 @@
-"""Budgets: what a run and each of its subtasks may use, what is left of it, and whether one more call fits.
+"""Budgets: what a run and each of its subtasks may use, what remains of it, and whether one more call fits.
 
-Pure. A limit is held before a call: what a call may cost at most is weighed, together with the calls under way.
+A limit is enforced before a call, by the most that this call and the calls under way may cost.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fleet.core.facts import FailureKind
-from fleet.core.ids import SubtaskId
-from fleet.core.state import RunState
-from fleet.core.usage import Cost
+from fleet.core.base.ids import SubtaskId
+from fleet.core.base.usage import Cost
+from fleet.core.state.facts import FailureKind
+from fleet.core.state.state import RunState
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One limit, and how much of it is gone."""
+    """One limit, and how much of it is used."""
 
     unit: str
     limit: float
-    gone: float
+    used: float
 
     @property
-    def spent(self) -> bool:
-        return self.gone >= self.limit
+    def is_spent(self) -> bool:
+        return self.used >= self.limit
 
     @property
-    def left(self) -> float:
-        return max(0.0, self.limit - self.gone)
+    def remaining(self) -> float:
+        return max(0.0, self.limit - self.used)
 
     def __str__(self) -> str:
         return f"${self.limit:g}" if self.unit == "dollars" else f"{self.limit:,.10g} {self.unit}"
 
 
 def run_budgets(state: RunState, now: float) -> Iterator[Budget]:
-    """The limits of a run that are set. Calls in doubt count in full: nobody knows that they cost less."""
+    """The limits of a run that are set. Calls in doubt count in full, as no one knows that they cost less."""
     policy, spent, doubt = state.policy, state.spent, state.doubt
     if policy.budget_dollars is not None:
         yield Budget("dollars", policy.budget_dollars, spent.priced_dollars + doubt.of("dollars"))
@@ -46,12 +46,11 @@ def run_budgets(state: RunState, now: float) -> Iterator[Budget]:
 
 
 def subtask_budgets(state: RunState, id_: SubtaskId, now: float) -> Iterator[Budget]:
-    """The limits of a subtask that are set, since a human last helped. How many attempts it has is the ladder's."""
+    """The limits of a subtask that are set, counted since a human last helped. The ladder limits its attempts."""
     policy, subtask = state.policy, state.subtasks[id_]
     spent = subtask.spend
     if policy.subtask_dollars is not None:
-        gone = spent.priced_dollars - subtask.forgiven.priced_dollars
-        yield Budget("dollars", policy.subtask_dollars, gone)
+        yield Budget("dollars", policy.subtask_dollars, spent.priced_dollars - subtask.forgiven.priced_dollars)
     if policy.subtask_tokens is not None:
         yield Budget("tokens", policy.subtask_tokens, spent.usage.total - subtask.forgiven.usage.total)
     if policy.subtask_minutes is not None:
@@ -60,26 +59,26 @@ def subtask_budgets(state: RunState, id_: SubtaskId, now: float) -> Iterator[Bud
 
 
 def over_budget(state: RunState, now: float) -> str | None:
-    """Which budget of the run is spent: nothing new begins."""
-    spent = (f"the budget of {budget} is spent" for budget in run_budgets(state, now) if budget.spent)
+    """Which budget of the run is spent, so that nothing new starts."""
+    spent = (f"the budget of {budget} is spent" for budget in run_budgets(state, now) if budget.is_spent)
     return next(spent, state.refused or None)
 
 
 def over_subtask_budget(state: RunState, id_: SubtaskId, now: float) -> str | None:
-    """Which budget of a subtask is spent: a human decides whether it gets more."""
+    """Which budget of a subtask is spent, so that a human decides whether it gets more."""
     budgets = subtask_budgets(state, id_, now)
-    return next((f"its budget of {budget} is spent" for budget in budgets if budget.spent), None)
+    return next((f"its budget of {budget} is spent" for budget in budgets if budget.is_spent), None)
 
 
 def low_budget(state: RunState, now: float) -> str | None:
     """Which budget of the run has reached its soft limit."""
     share = state.policy.budget_soft
-    low = (budget for budget in run_budgets(state, now) if budget.gone >= share * budget.limit)
+    low = (budget for budget in run_budgets(state, now) if budget.used >= share * budget.limit)
     return next((f"{share:.0%} of the budget of {budget} is used" for budget in low), None)
 
 
-def wakes(state: RunState, now: float) -> Iterator[float]:
-    """When time alone reaches a limit of the run, the soft one and the hard one."""
+def budget_wakes(state: RunState, now: float) -> Iterator[float]:
+    """The times at which the run reaches the soft and the hard limit of its minutes."""
     minutes = state.policy.budget_minutes
     if minutes is not None and state.engine_since is not None:
         for share in (state.policy.budget_soft, 1.0):
@@ -95,17 +94,17 @@ class Refusal:
 
     kind: FailureKind
     why: str
-    passes: bool = False
-    """It may fit yet, when the calls under way turn out cheaper than they might be."""
+    temporary: bool = False
+    """The call may still fit, if the calls under way turn out cheaper than they might be."""
 
 
 def refusal(state: RunState, now: float, cost: Cost, held: Cost, subtask: SubtaskId | None) -> Refusal | None:
-    """Why there is no room for a call of at most `cost`, where calls under way may cost `held`; None where there is."""
+    """Why a call of at most `cost` does not fit while calls under way may cost `held`; None if it fits."""
     if state.cancelled:
         return Refusal("spent", "the run is cancelled")
     policy = state.policy
-    blind = policy.budget_tokens is None and (policy.budget_dollars is not None or policy.subtask_dollars is not None)
-    if blind and cost.dollars is None:
+    in_dollars = policy.budget_dollars is not None or policy.subtask_dollars is not None
+    if in_dollars and policy.budget_tokens is None and cost.dollars is None:
         return Refusal(
             "configuration",
             "the price of this model is unknown, so a budget in dollars can't be kept: set models.prices for it, or a "
@@ -117,17 +116,46 @@ def refusal(state: RunState, now: float, cost: Cost, held: Cost, subtask: Subtas
                 return Refusal("budget", f"the subtask's {why}")
     for budget in run_budgets(state, now):
         if budget.unit == "attempts":
-            continue  # those that have begun go on
+            continue  # started attempts may continue
         if why := _too_little(budget, cost):
             return Refusal("spent", f"the run's {why}")
-        if budget.gone + held.of(budget.unit) + cost.of(budget.unit) > budget.limit:
-            return Refusal("spent", f"the run's budget of {budget} is taken by the calls under way", passes=True)
+        if budget.used + held.of(budget.unit) + cost.of(budget.unit) > budget.limit:
+            return Refusal("spent", f"the run's budget of {budget} is reserved by the calls under way", temporary=True)
     return None
 
 
+WIDENED = 0.25  # of a budget: what calls under way may take together beyond what calls usually cost
+
+
+def widening(
+    state: RunState, now: float, least: Cost, most: Cost, *, held: Cost, widened: Cost, subtask: SubtaskId | None
+) -> float:
+    """How far a call that has `least` reserved may go towards `most`: 1 if no budget stands in its way.
+
+    `held` is reserved by all calls under way, this one included; `widened` is the part of it beyond what calls usually
+    cost. Only a part of a budget goes there: it is what a crash would leave in doubt.
+    """
+    shares = [1.0]
+    for budget in run_budgets(state, now):
+        room = min(budget.limit - budget.used - held.of(budget.unit), WIDENED * budget.limit - widened.of(budget.unit))
+        shares.append(_share(room, most.of(budget.unit) - least.of(budget.unit)))
+    if subtask is not None:
+        for budget in subtask_budgets(state, subtask, now):
+            room = budget.remaining - least.of(budget.unit)
+            shares.append(_share(room, most.of(budget.unit) - least.of(budget.unit)))
+    return min(shares)
+
+
+def _share(room: float, more: float) -> float:
+    """All of it if there is room, else half of the room: other calls will want some, too."""
+    if more <= 0 or room >= more:
+        return 1.0
+    return max(0.0, room / 2 / more)
+
+
 def _too_little(budget: Budget, cost: Cost) -> str | None:
-    if budget.spent:
+    if budget.is_spent:
         return f"budget of {budget} is spent"
-    if budget.gone + cost.of(budget.unit) > budget.limit:
+    if budget.used + cost.of(budget.unit) > budget.limit:
         return f"budget of {budget} does not cover another call"
     return None

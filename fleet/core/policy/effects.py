@@ -1,14 +1,16 @@
-"""Effects: what should be going on, given what is true. The engine starts what is missing and stops what is not wanted.
+"""Effects: what should be running, given what is true. The engine starts missing effects and stops unwanted ones.
 
-Each is named by what it is about, so that the same effect is wanted before and after a crash.
+Each is identified by its subject, so that the same effect is wanted before and after a crash.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fleet.core.areas import conversations, planning_of
-from fleet.core.ids import Sha, SubtaskId
-from fleet.core.plan import PLANNER
-from fleet.core.state import RunState
+from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.plans.plan import PLANNER
+from fleet.core.state.areas import conversations, planning_of
+from fleet.core.state.state import RunState
+from fleet.core.state.subtask_state import SubtaskState
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,37 +51,44 @@ Command = CheckBase | CallPlanner | RunAttempt | VerifyAttempt | TestBatch | Pub
 
 
 def effects(state: RunState, now: float) -> tuple[Command, ...]:
-    """Everything that should be going on now."""
+    """Everything that should be running now."""
+    attempts = (effect_of(subtask) for subtask, _ in state.underway()) if not state.ended else ()
+    return (*run_effects(state, now), *(effect for effect in attempts if effect is not None))
+
+
+def run_effects(state: RunState, now: float) -> Iterator[Command]:
+    """Those that no single subtask is the subject of; there are few."""
     if state.ended:
-        return ()
-    wanted: list[Command] = []
+        return
     if base_unknown(state) and not state.cancelled:
-        wanted.append(CheckBase(state.base))
+        yield CheckBase(state.base)
     open_calls = ((planning_of(state, area).open, area) for area in conversations(state))
-    wanted += (CallPlanner(call, area) for call, area in open_calls if call is not None)
-    for subtask, attempt in state.underway():
-        if attempt.commit is None and attempt.worker == PLANNER:
-            continue  # its planner is called, and what it plans is worked on
-        if attempt.commit is None:
-            wanted.append(RunAttempt(subtask.id, attempt.number))
-        elif not attempt.verified:
-            wanted.append(VerifyAttempt(subtask.id, attempt.number))
-    wanted += (TestBatch(probe.number) for probe in state.landing.probes)
-    if unpublished(state) and state.publish_not_before <= now:
-        wanted.append(Publish(state.tip))
-    return tuple(wanted)
+    yield from (CallPlanner(call, area) for call, area in open_calls if call is not None)
+    yield from (TestBatch(batch.number) for batch in state.landing.open_batches)
+    if unpublished(state) and state.publish_not_before <= now and state.tip != state.publish_aside:
+        yield Publish(state.tip)
 
 
-def begins(state: RunState, command: Command) -> bool:
-    """Whether a command that is wanted may begin now: while a run is drained, nothing that calls a model does."""
+def effect_of(subtask: SubtaskState) -> Command | None:
+    """What should be running for a subtask of a run that has not ended."""
+    attempt = subtask.current
+    if attempt is None or (attempt.commit is None and attempt.worker == PLANNER):
+        return None  # the planner of an area is called instead
+    if attempt.commit is None:
+        return RunAttempt(subtask.id, attempt.number)
+    return VerifyAttempt(subtask.id, attempt.number) if not attempt.verified else None
+
+
+def may_start(state: RunState, command: Command) -> bool:
+    """Whether a wanted command may start now: while a run is drained, none that calls a model may."""
     return not (state.draining and isinstance(command, RunAttempt | CallPlanner))
 
 
 def base_unknown(state: RunState) -> bool:
-    """Whether nothing may begin yet, because nobody knows whether the base is good."""
+    """Whether nothing may start yet because the base is not checked."""
     return state.policy.check_base and not state.base_checked
 
 
 def unpublished(state: RunState) -> bool:
-    """Whether something landed that the user's result branch does not show yet."""
-    return state.tip != (state.published or state.base)
+    """Whether something landed that is not on the result branch yet."""
+    return state.policy.publishes and state.tip != (state.published or state.base)

@@ -2,98 +2,112 @@
 
 from collections.abc import Iterator, Sequence
 
-from fleet.core import facts as f
-from fleet.core import outages, rollback
-from fleet.core.approval import untouched
-from fleet.core.areas import conversations, planning_of
-from fleet.core.budget import over_budget
-from fleet.core.calling import IDLE_CALLS, is_idle, plan_is_done, planner_is_lost, unapproved
-from fleet.core.commands import effects, unpublished
-from fleet.core.standing import OVER, standings
-from fleet.core.state import NOT_MOVED, Question, RunState, SubtaskState
+from fleet.core.policy import outages
+from fleet.core.policy.approval import is_unreviewed
+from fleet.core.policy.budget import over_budget
+from fleet.core.policy.effects import effects, unpublished
+from fleet.core.policy.planner_policy import IDLE_CALLS, end_unapproved, has_calls_left, is_idle, plan_is_done
+from fleet.core.policy.rollback import rollback_ending
+from fleet.core.state import facts as f
+from fleet.core.state.areas import conversations, planning_of
+from fleet.core.state.state import Question, RunState
 
 PUBLISH_TRIES = 3
 
 
-def ends(state: RunState, now: float) -> Iterator[f.Fact]:
+def end_run(state: RunState, now: float) -> Iterator[f.Fact]:
     for decision in _endings(state, now):
-        yield rollback.told(state, decision)
+        yield rollback_ending(state, decision)
 
 
 def _endings(state: RunState, now: float) -> Iterator[f.Fact]:
-    where = standings(state, now)
-    if not shown(state) or (untouched(state) and state.policy.reviewing != "auto") or state.paused:
+    if not is_published(state) or (is_unreviewed(state) and state.policy.reviewing != "auto") or state.paused:
         return
     spent = over_budget(state, now)
-    if spent is None and not state.draining and (why := outages.given_up(state, now)) is not None:
+    if spent is None and not state.draining and (why := outages.given_up_reason(state, now)) is not None:
         yield f.RunEnded(at=now, ending="partial", why=why)
         return
     if any(planning_of(state, area).open is not None for area in conversations(state)):
         return
     if spent is not None:
         if not effects(state, now) and not state.landing.queue:
-            finished = bool(where) and all(standing in OVER for standing in where.values())
+            finished = bool(state.subtasks) and not state.subtasks.open
             yield f.RunEnded(at=now, ending=outcome(state) if finished else "budget", why=spent)
         return
-    if not is_idle(state, where, now) or state.draining:
-        yield from unapproved(state, where, now)
+    if not is_idle(state, now) or state.draining:
+        yield from end_unapproved(state, now)
         return
     planning = state.planning
-    if planning.synthesis is not None or plan_is_done(state, where):
+    if planning.synthesis is not None or plan_is_done(state):
         why = planning.synthesis or "everything in the plan is done"
-        more = f"{_never_green(state)}{_not_shown(state)}"
+        more = f"{_never_green(state)}{_not_published(state)}"
         yield f.RunEnded(at=now, ending=outcome(state), why=f"{why.rstrip('.')}{more}" if more else why)
     elif questions := state.open_questions():
         if now >= waits_until(state, questions):
-            ids = ", ".join(question.id for question in questions)
-            lost = planning.last_failure if planner_is_lost(state) else None
-            why = f"the planner does not answer: {lost.summary}" if lost is not None else f"nobody answered {ids}"
-            yield f.RunEnded(at=now, ending="partial", why=why)
+            why = _unanswered(state, questions)
+            yield f.RunEnded(at=now, ending="partial" if state.subtasks else "failed", why=why)
     elif not planning.unread and planning.idle_calls >= IDLE_CALLS:
         why = "the planner had nothing more to do, and did not finish"
-        yield f.RunEnded(at=now, ending=outcome(state) if where else "failed", why=why)
-    elif planning.calls >= state.policy.max_planner_calls:
-        yield f.RunEnded(
-            at=now, ending="partial", why=f"the planner was called {planning.calls} times (planner.max_calls)"
-        )
+        yield f.RunEnded(at=now, ending=outcome(state) if state.subtasks else "failed", why=why)
+    elif not has_calls_left(state):
+        called = f"the planner was called {planning.calls} times (planner.max_calls)"
+        why = called if state.has_planner else "without an API key, no planner decides what comes next"
+        yield f.RunEnded(at=now, ending="partial", why=why)
 
 
 def _never_green(state: RunState) -> str:
-    """What held nothing back because it was red on the base already, and has passed on no tree since."""
-    never = ", ".join(check.command for check in state.red_base)
-    return f". The gate never passed, neither on the base nor on anything that landed: {never}" if never else ""
+    """The commands of the gate that failed on the base and on every tree since, which is why they stopped nothing."""
+    commands = ", ".join(check.command for check in state.red_base)
+    return f". The gate never passed, neither on the base nor on anything that landed: {commands}" if commands else ""
 
 
-def _not_shown(state: RunState) -> str:
-    """Whoever looks at the result branch would miss what landed."""
+def _not_published(state: RunState) -> str:
     if not unpublished(state):
         return ""
-    why = next((told.removeprefix(NOT_MOVED) for told in reversed(state.warnings) if told.startswith(NOT_MOVED)), "")
-    return f". {state.result_branch} does not show what landed: {why}; then `fleet resume {state.run}`"
+    why = f": {state.publish_problem}" if state.publish_problem else ""
+    return f". {state.result_branch} does not show what landed{why}; fix that, then `fleet resume {state.run}`"
+
+
+def _unanswered(state: RunState, questions: Sequence[Question]) -> str:
+    """Why a run with open questions ends. Those about what an error of ours set aside have its trace."""
+    aside = [question.about or "the planner" for question in questions if question.aside]
+    asked = [question for question in questions if not question.aside]
+    reasons = list[str]()
+    lost = state.planning.last_failure
+    if lost is not None and any(question.planner for question in asked):
+        reasons.append(f"the planner does not answer: {lost.summary}")
+    elif asked:
+        reasons.append("no one answered " + ", ".join(question.id for question in asked))
+    if aside:
+        reasons.append("set aside because of an error of fleet: " + ", ".join(aside))
+    return "; ".join(reasons)
 
 
 def waits_until(state: RunState, questions: Sequence[Question]) -> float:
-    """How long a run with nothing else to do waits: for people since the last news, for a planner since it was lost.
+    """Until when a run with nothing else to do waits: for people from the last news, for a planner from its loss.
 
-    That a lost planner failed again is no news: it would put off the end for as long as it may be called.
+    Another failure of a lost planner does not count as news, or else it would put off the end with every call. What is
+    set aside because of an error of ours waits for nobody.
     """
+    questions = [question for question in questions if not question.aside]
+    if not questions:
+        return 0.0
     since = state.last_at
-    if lost := [question.asked_at for question in questions if question.planner]:
-        since = max(state.engine_since or 0.0, *lost)
+    if lost_at := [question.asked_at for question in questions if question.planner]:
+        since = max(state.engine_since or 0.0, *lost_at)
     return since + state.policy.answer_wait_s
 
 
-def shown(state: RunState) -> bool:
-    """Whether the user's result branch shows what landed, or will not in spite of trying."""
-    return not unpublished(state) or state.publish_failures >= PUBLISH_TRIES
+def is_published(state: RunState) -> bool:
+    """Whether the result branch shows what landed, or too many attempts to move it failed."""
+    gave_up = state.publish_failures >= PUBLISH_TRIES or state.tip == state.publish_aside
+    return not unpublished(state) or gave_up
 
 
 def outcome(state: RunState) -> f.Ending:
-    """Whether all landed that was tried, and shows. What the planner dropped before anyone tried it was not wanted."""
-
-    def fine(subtask: SubtaskState) -> bool:
-        return (
-            bool(subtask.parts) or subtask.landed is not None or (subtask.dropped is not None and not subtask.attempts)
-        )
-
-    return "landed" if all(map(fine, state.subtasks.values())) and not unpublished(state) else "partial"
+    """`landed` if all subtasks that were tried landed and are published. One dropped before any try is ignored."""
+    is_done = all(
+        subtask.parts or subtask.landed is not None or (subtask.dropped is not None and not subtask.attempts)
+        for subtask in state.subtasks.values()
+    )
+    return "landed" if is_done and not unpublished(state) else "partial"

@@ -1,57 +1,71 @@
-"""Order of landing: which prefixes of the queue are tested side by side. Knows neither git nor processes.
+"""Order of landing: which prefixes of the merge queue are tested in parallel. Knows neither git nor processes.
 
-It is group testing with nested groups. Where the first guilty one stands in the queue is a matter of chance; the next
-prefixes are chosen so that their results cut what may be true into equally likely parts. One test in each of c slots
-then yields log2(c + 1) bits, the most that nested tests can. When nearly everything fails that means single ones, when
-nothing fails the whole queue.
+This is group testing with nested groups. The position of the first guilty entry in the queue is random; the next
+prefixes are chosen so that their results cut the possible positions into equally likely parts. One test in each of c
+slots then yields log2(c + 1) bits, the most that nested tests can. If nearly everything fails, that means prefixes of
+one entry; if nothing fails, the whole queue.
 
-Where tests are quick, none is saved at the price of an untested commit: there is one probe at a time, and the tree of
-every commit in it is tested (docs/decisions/0025).
+While tests are quick, every commit's own tree is tested, in one batch at a time (docs/decisions/0025).
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from math import expm1, log, log1p
 
-from fleet.core.facts import Member
-from fleet.core.ids import SubtaskId
-from fleet.core.state import Landing, RunState
+from fleet.core.base.ids import SubtaskId
+from fleet.core.state.facts import Member
+from fleet.core.state.landing import Landing
+from fleet.core.state.state import RunState
 
 ASSUMED, WEIGHT = 0.05, 10.0  # the failure rate before anything is known, and how many outcomes it counts for
 RARE, COMMON = 0.001, 0.9
-START_S = 0.05  # of a test of one tree, besides the checks
-PARTS = 6  # while every tree is tested, something lands in one in so many of the time there is for that
+START_S = 0.05  # to test one tree, besides its checks
+PARTS = 6  # while every tree is tested, a batch takes at most this fraction of the time allowed for that
 
 
-def next_probes(state: RunState) -> tuple[tuple[Member, ...], ...]:
-    """The candidates of each probe to open now."""
+def next_batches(state: RunState) -> tuple[tuple[Member, ...], ...]:
+    """The candidates of each batch to form now."""
     landing, policy = state.landing, state.policy
-    most = policy.batch
+    most = min(policy.batch, in_turn(state))
     quick = not policy.every_commit and every_tree(state, landing.queue[:most])
     if quick:
-        most = soon(state, landing.queue[:most])
+        most = soon_count(state, landing.queue[:most])
     sizes = next_sizes(landing, slots=policy.slots, most=most, every_commit=policy.every_commit, together=quick)
     members = [member_of(state, id_) for id_ in landing.queue[: max(sizes, default=0)]]
     return tuple(tuple(members[:size]) for size in sizes)
 
 
+def in_turn(state: RunState) -> int:
+    """How many entries of the queue may land now. In the order of the plan, each waits for all that come before it."""
+    queue = state.landing.queue
+    if not state.policy.in_order:
+        return len(queue)
+    ahead = (id_ for id_ in state.plan.ids if not state.subtasks[id_].closed)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(queue, ahead, strict=False)))
+
+
+def waits_in_vain(state: RunState) -> bool:
+    """Whether all that is in the queue waits for something that is not."""
+    return bool(state.landing.queue) and not state.landing.open_batches and in_turn(state) == 0
+
+
 def every_tree(state: RunState, ids: Sequence[SubtaskId]) -> bool:
-    """Whether each of these commits has its own tree tested before the branch moves over it."""
+    """Whether each of these commits has its own tree tested before it lands."""
     policy = state.policy
     if policy.every_commit:
         return True
     return sum(_seconds(state, ids)) <= policy.every_commit_within_s * policy.slots
 
 
-def soon(state: RunState, ids: Sequence[SubtaskId]) -> int:
-    """How many of these to test tree by tree at one time: as few as keeps something landing every few seconds."""
+def soon_count(state: RunState, ids: Sequence[SubtaskId]) -> int:
+    """How many of these to test tree by tree at once: few enough that something lands every few seconds."""
     limit = state.policy.every_commit_within_s * state.policy.slots / PARTS
-    fit = sum(total <= limit for total in accumulate(_seconds(state, ids)))
-    return max(fit, min(state.policy.slots, len(ids)))
+    fitting = sum(total <= limit for total in accumulate(_seconds(state, ids)))
+    return max(fitting, min(state.policy.slots, len(ids)))
 
 
 def _seconds(state: RunState, ids: Sequence[SubtaskId]) -> Iterator[float]:
-    """How long the tree of each is likely to take: the gate, and its own checks."""
+    """How long the tree of each is likely to take: the gate and its own checks."""
     gate = START_S + sum(state.gate.values())
     return (gate + sum(check.seconds for check in state.subtasks[id_].attempts[-1].checks) for id_ in ids)
 
@@ -64,29 +78,29 @@ def member_of(state: RunState, id_: SubtaskId) -> Member:
 def next_sizes(
     landing: Landing, *, slots: int, most: int, every_commit: bool = False, together: bool = False
 ) -> tuple[int, ...]:
-    """How many of the queue each new probe holds. `together`: every tree is tested, and there is time for all."""
-    free, suspects, open_ = slots - len(landing.probes), len(landing.suspects), landing.prefixes
+    """How many entries each new batch holds. `together`: every tree is tested, and there is time for all."""
+    free, suspects, open_ = slots - len(landing.open_batches), len(landing.suspects), landing.prefixes
     if free <= 0 or suspects == 1 or (open_ and (suspects or every_commit)):
         return ()
     reach, rate = min(len(landing.queue), most), failure_rate(landing.outcomes)
-    if suspects:  # not all of the front of the queue are: some could not be merged
+    if suspects:  # these need not be adjacent: some entries could not be merged
         return tuple(landing.queue.index(landing.suspects[size - 1]) + 1 for size in cuts(suspects, free, rate))
     if together or every_commit:
         size = reach if together else min(free, reach)
         return (size,) if size and not open_ else ()
-    known = max((len(probe.members) for probe in open_), default=0)
-    return tuple(known + size for size in prefixes(reach - known, free, slots, rate))
+    tested = max((len(batch.members) for batch in open_), default=0)
+    return tuple(tested + size for size in prefixes(reach - tested, free, slots, rate))
 
 
 def failure_rate(outcomes: Sequence[bool]) -> float:
-    """What part of the candidates turns a tree red, as far as one can tell."""
+    """The estimated share of candidates that turn a tree red."""
     bad = len(outcomes) - sum(outcomes)
     rate = (bad + ASSUMED * WEIGHT) / (len(outcomes) + WEIGHT)
     return min(COMMON, max(RARE, rate))
 
 
 def prefixes(reach: int, free: int, slots: int, rate: float) -> tuple[int, ...]:
-    """Prefixes of a queue of which nothing is known: as long as each still tells something."""
+    """Prefixes of a queue without suspects, as long as each one's result is still informative."""
     if reach <= 0:
         return ()
     sizes = [max(1, round(log(1 - number / (slots + 1)) / log1p(-rate))) for number in range(1, free + 1)]
@@ -96,7 +110,7 @@ def prefixes(reach: int, free: int, slots: int, rate: float) -> tuple[int, ...]:
 
 
 def cuts(length: int, slots: int, rate: float) -> tuple[int, ...]:
-    """Where to cut a front of the queue into parts that are equally likely to hold its first guilty one."""
+    """Where to cut suspects into parts that are equally likely to hold the first guilty entry."""
     if slots >= length - 1:
         return tuple(range(1, length))
     stays = log1p(-rate)

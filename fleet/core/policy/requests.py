@@ -1,21 +1,21 @@
-"""Requests: what people ask of a run through its inbox, and whether that makes sense now.
+"""Requests: what people ask of a run through its inbox.
 
-A request is the fact it would become. `accept` returns it, or the reason why not.
+A request has the form of a fact. `request_problem` checks whether it may happen now; `fact_of` makes its fact.
 """
 
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
-from fleet.core import facts as f
-from fleet.core.approval import awaited, waiting
-from fleet.core.nearest import did_you_mean
-from fleet.core.plan import Plan
-from fleet.core.revision import revise_plan
-from fleet.core.rollback import is_undone
-from fleet.core.standing import for_revision, standing
-from fleet.core.state import RunState
-from fleet.core.validate import Known
+from fleet.core.base.nearest import did_you_mean
+from fleet.core.plans.plan import Plan
+from fleet.core.plans.revision import revise_plan
+from fleet.core.plans.validate import Known
+from fleet.core.policy.approval import open_for_approval, waiting_for_approval
+from fleet.core.policy.rollback import is_undone
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.core.state.status import for_revision, status_of
 
 Request = (
     f.PlanApproved
@@ -32,8 +32,22 @@ Request = (
 REQUEST: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="kind")])
 
 
-def accept(state: RunState, request: Request) -> str | None:
-    """None if `request` may happen now, or why it may not."""
+def fact_of(state: RunState, request: Request) -> Request:
+    """The fact that a request becomes. A verdict names its subtasks, so that it does not depend on later rules."""
+    match request:
+        case f.PlanApproved():
+            pending = waiting_for_approval(state)
+            ids = pending if request.subtasks is None else request.subtasks
+            left_out = tuple(id_ for id_ in pending if id_ not in ids)
+            return request.model_copy(update={"subtasks": ids, "left_out": left_out})
+        case f.PlanRejected(subtasks=None):
+            return request.model_copy(update={"subtasks": waiting_for_approval(state)})
+        case _:
+            return request
+
+
+def request_problem(state: RunState, request: Request) -> str | None:
+    """Why `request` may not happen now, or None."""
     match request:
         case f.QuestionAnswered():
             return _answer_problem(state, request)
@@ -46,8 +60,8 @@ def accept(state: RunState, request: Request) -> str | None:
             | f.Paused()
             | f.DrainRequested()
             | f.CancelRequested()
-        ) if state.ended and not _answers_late(state, request):
-            return f"{state.run} has ended already ({state.ending})"
+        ) if state.ended and not _is_late_verdict(state, request):
+            return f"{state.run} has already ended ({state.ending})"
         case f.PlanApproved() | f.PlanRejected():
             return _review_problem(state, request)
         case f.PlanRevised():
@@ -58,40 +72,40 @@ def accept(state: RunState, request: Request) -> str | None:
             return None
 
 
-def _answers_late(state: RunState, request: Request) -> bool:
-    """A word about a plan that nobody gave in time: it is kept for when the run goes on."""
-    return isinstance(request, f.PlanApproved | f.PlanRejected | f.PlanRevised) and bool(awaited(state))
+def _is_late_verdict(state: RunState, request: Request) -> bool:
+    """Whether a request is a verdict on the plan of a run that may still continue: it takes effect then."""
+    return isinstance(request, f.PlanApproved | f.PlanRejected | f.PlanRevised) and bool(open_for_approval(state))
 
 
 def _review_problem(state: RunState, request: f.PlanApproved | f.PlanRejected) -> str | None:
-    """A word about a plan is about the version that was looked at, and of a part of it only about what waits."""
+    """A verdict must be about the current version of the plan, and only about subtasks that wait."""
     verb = "approve" if isinstance(request, f.PlanApproved) else "reject"
     if not state.plan.subtasks:
         return f"there is no plan yet to {verb}"
     if request.version != state.plan.version:
-        return f"the plan is at version {state.plan.version} now, not {request.version}; look at it again"
-    waits = waiting(state)
+        return f"the plan is at version {state.plan.version} now, not {request.version}; review it again"
+    pending = waiting_for_approval(state)
     for id_ in request.subtasks or ():
-        if id_ not in waits:
-            near = did_you_mean(id_, waits) or f"; there wait {', '.join(waits) or 'none'}"
-            return f"{id_} does not wait for approval{near}"
+        if id_ not in pending:
+            hint = did_you_mean(id_, pending) or f"; pending: {', '.join(pending) or 'none'}"
+            return f"{id_} is not waiting for approval{hint}"
     if isinstance(request, f.PlanApproved) and (request.automatic or request.subtasks == ()):
-        return "that approves nothing; name what may begin"
-    if not waits:
-        return "nothing waits for approval; a subtask that may begin already is dropped by editing the plan"
+        return "this approves nothing; name at least one subtask"
+    if not pending:
+        return "nothing is waiting for approval; to drop an approved subtask, edit the plan"
     if isinstance(request, f.PlanRejected) and not request.reason.strip():
-        return "say why: the planner revises by the reason"
+        return "give a reason: the planner revises the plan by it"
     return None
 
 
 def _revision_problem(state: RunState, request: f.PlanRevised) -> str | None:
-    """A person may change the plan as the planner may; what a planner alone says is not for people."""
+    """A person may change the plan as the planner may, but neither ask questions nor finish."""
     revision = request.revision
     if request.call is not None or revision.finished or revision.ask:
-        return "a person changes subtasks; questions and the end are the planner's"
+        return "a person can change subtasks only; the planner asks questions and ends the run"
     known = Known(max_subtasks=state.policy.max_subtasks)
     after = revise_plan(state.plan, revision, for_revision(state, request.at), known)
-    return None if isinstance(after, Plan) else "the plan can't be changed so: " + "; ".join(map(str, after))
+    return None if isinstance(after, Plan) else "the change is not valid: " + "; ".join(map(str, after))
 
 
 def _answer_problem(state: RunState, request: f.QuestionAnswered) -> str | None:
@@ -99,7 +113,7 @@ def _answer_problem(state: RunState, request: f.QuestionAnswered) -> str | None:
     if question is None:
         return f"there is no question {request.question!r}{did_you_mean(request.question, state.questions)}"
     if question.answer is not None:
-        return f"{question.id} was answered already: {question.answer}"
+        return f"{question.id} is already answered: {question.answer}"
     return None if request.answer.strip() else "the answer is empty"
 
 
@@ -107,11 +121,13 @@ def _retry_problem(state: RunState, request: f.RetryRequested) -> str | None:
     if request.subtask not in state.subtasks:
         return f"no subtask is called {request.subtask!r}{did_you_mean(request.subtask, state.subtasks)}"
     if is_undone(state, request.subtask):
-        return f"{request.subtask} was rolled back; begin a new run with the plan, mended"
-    where = standing(state, request.subtask, request.at)
-    if where in {"failed", "blocked", "escalated"} or (where == "dropped" and state.subtasks[request.subtask].attempts):
+        return f"{request.subtask} was rolled back; start a new run with a corrected plan"
+    status = status_of(state, request.subtask, request.at)
+    if status in {"failed", "blocked", "escalated"}:
         return None
-    return f"{request.subtask} is {where}; only what failed can be tried again"
+    if status == "dropped" and state.subtasks[request.subtask].attempts:
+        return None
+    return f"{request.subtask} is {status}; only a failed subtask can be retried"
 
 
 def _limits_problem(request: f.LimitsChanged) -> str | None:
@@ -119,5 +135,5 @@ def _limits_problem(request: f.LimitsChanged) -> str | None:
         return "workers: 1 to 1000"
     budgets = (request.budget_dollars, request.budget_minutes, request.budget_tokens, request.budget_attempts)
     if any(value is not None and value <= 0 for value in budgets):
-        return "a budget is more than nothing"
+        return "a budget must be greater than 0"
     return None

@@ -1,8 +1,8 @@
-"""From what went wrong to a failure with evidence: what a planner needs to choose a better way."""
+"""Makes failures, with the evidence that a planner needs to choose a better way."""
 
 from collections.abc import Mapping
 
-from fleet.core.facts import CheckRun, Failure, FailureKind, Report
+from fleet.core.state.facts import CheckRun, Failure, FailureKind, Report
 
 EVIDENCE = 6_000  # characters of check output that go back to a planner
 REPORTED: Mapping[str | None, FailureKind] = {
@@ -12,17 +12,21 @@ REPORTED: Mapping[str | None, FailureKind] = {
     "environment": "tool",
     "conflict": "conflict",
 }
-"""What a worker's own word for its failure means. Its word never makes a failure free of charge."""
+"""The failure kind for each `error_kind` of a worker's report. None of them is free of charge."""
+HOW_TO_REPORT = (
+    "This is an error of fleet, not of the work: it used up no attempt, and what was finished is kept. Please report "
+    "it with this trace, `fleet --version`, and what the repository and the plan are like."
+)
 
 
 def check_failure(failed: tuple[CheckRun, ...]) -> Failure:
-    """What a planner needs to know about checks that did not pass."""
+    """The failure of an attempt whose checks did not pass."""
     names = ", ".join(check.criterion for check in failed)
     return Failure(kind="check", summary=f"does not pass: {names}", evidence=evidence(failed))
 
 
 def vacuous(passing: tuple[CheckRun, ...], base: str) -> Failure:
-    """Checks that pass before any work was done prove nothing: they go back to the planner."""
+    """The failure of checks that pass before any work was done: they prove nothing."""
     return Failure(
         kind="vacuous",
         summary="passes before any work was done: " + ", ".join(run.criterion for run in passing),
@@ -31,14 +35,20 @@ def vacuous(passing: tuple[CheckRun, ...], base: str) -> Failure:
 
 
 def red_guard(failed: tuple[CheckRun, ...], base: str) -> Failure:
-    """Guards that fail before any work was done: whoever works next would be blamed for it, or could never be done."""
+    """The failure of guards that fail before any work was done: a worker would be blamed for them or never finish."""
     names = ", ".join(check.criterion for check in failed)
-    why = f"On the base {base[:12]}, before any work was done. Mend it first, or leave the guard out."
+    why = f"On the base {base[:12]}, before any work was done. Fix it first, or leave the guard out."
     return Failure(
         kind="check",
         summary=f"a guard fails before any work was done: {names}",
         evidence=f"{evidence(failed)}\n\n{why}",
     )
+
+
+def internal_failure(step: str, error: str, trace: str) -> Failure:
+    """The failure of a step of ours that raised what nobody expected, with how to report it."""
+    summary = f"an error of fleet while it {step}: {error}"
+    return Failure(kind="internal", summary=summary, evidence=f"{trace.rstrip()}\n\n{HOW_TO_REPORT}")
 
 
 def evidence(failed: tuple[CheckRun, ...]) -> str:
@@ -47,14 +57,14 @@ def evidence(failed: tuple[CheckRun, ...]) -> str:
 
 
 def how(check: CheckRun) -> str:
-    """How a check that is red ended."""
+    """How a red check ended."""
     if check.flaky:
         return "failed, then passed when it was run again: flaky"
     return f"stopped after {check.seconds:.0f} s" if check.timed_out else f"exit code {check.exit_code}"
 
 
 def reported_failure(report: Report) -> Failure:
-    """A worker's own account of why it could not."""
+    """The failure that a worker reports itself."""
     kind = "ambiguous" if report.status == "blocked" else REPORTED.get(report.error_kind, "other")
     details = [report.error_message or "", *(f"needs: {need}" for need in report.needs)]
     advice = [f"recommends: {recommendation}" for recommendation in report.recommendations]

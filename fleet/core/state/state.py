@@ -1,131 +1,38 @@
-"""What is true of a run: causes only. Conditions such as ready or blocked are derived in `standing.py`.
+"""Everything that is true of a run. It holds causes; conditions such as ready or blocked are derived in `status.py`.
 
-All values are frozen; `evolve.py` alone makes new ones.
+All values are frozen; only `history/` makes new ones.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 from pydantic import JsonValue
 
-from fleet.core.facts import (
+from fleet.core.base.ids import QuestionId, RunId, Sha, SubtaskId
+from fleet.core.base.usage import Cost, Spend
+from fleet.core.base.vector import Vector
+from fleet.core.plans.limits import Choices, Policy
+from fleet.core.plans.plan import Plan, Subtask
+from fleet.core.state.facts import (
     CheckRun,
     Ending,
     Failure,
-    Member,
-    Remedy,
-    Report,
+    Rehearsal,
+    RehearsalNoted,
     Role,
     ServiceCondition,
-    Strategy,
+    SetupRun,
 )
-from fleet.core.ids import QuestionId, RunId, Sha, SubtaskId
-from fleet.core.incidents import Incident
-from fleet.core.plan import PLANNER, Plan, Subtask
-from fleet.core.policy import Policy
-from fleet.core.usage import NOTHING, Cost, Spend
-
-NOT_MOVED = "the result branch could not be moved: "
-"""How the warning begins that says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One try at a subtask by one worker."""
-
-    number: int
-    worker: str
-    model: str | None
-    base: Sha
-    strategy: Strategy
-    guidance: str
-    started_at: float
-    working: bool = False
-    before: tuple[CheckRun, ...] = ()
-    """What its checks said of its base."""
-    commit: Sha | None = None
-    worked: bool = False
-    """Its worker began."""
-    unchanged: bool = False
-    """It was done without changing a file: its commit is its base."""
-    kept: bool = False
-    """The commit is unfinished work: the attempt failed before it was done."""
-    paths: tuple[str, ...] = ()
-    report: Report | None = None
-    verified: bool = False
-    checks: tuple[CheckRun, ...] = ()
-    failure: Failure | None = None
-    landed: Sha | None = None
-    tested: bool = False
-    """Where it landed: whether the tree of that very commit passed, not only one further up."""
-    ended_at: float | None = None
-    spend: Spend = Spend()
-    turn: int = 0
-    doing: str = ""
-    allowance: float | None = None
-    """Of an area: what the attempt may cost, in dollars."""
-
-
-@dataclass(frozen=True, slots=True)
-class SubtaskState:
-    """What happened to one subtask."""
-
-    id: SubtaskId
-    parent: SubtaskId | None = None
-    area: SubtaskId | None = None
-    """The area whose planner made it."""
-    depth: int = 0
-    attempts: tuple[Attempt, ...] = ()
-    failure: Failure | None = None
-    """The last failure, until something is done about it."""
-    remedy: Remedy | None = None
-    """What policy chose for that failure."""
-    counted: int = 0
-    """Failures that used up an attempt, since a human last helped."""
-    retries: int = 0
-    """Failures that did not."""
-    not_before: float = 0.0
-    strategy: Strategy = "first"
-    guidance: str = ""
-    landed: Sha | None = None
-    parts: tuple[SubtaskId, ...] = ()
-    dropped: str | None = None
-    skipped: bool = False
-    question: QuestionId | None = None
-    """An open question about it."""
-    forgiven: Spend = Spend()
-    """What it had used when a human last helped: its budget begins anew there."""
-    forgiven_s: float = 0.0
-
-    @property
-    def spend(self) -> Spend:
-        """What all its attempts used."""
-        return sum((attempt.spend for attempt in self.attempts), Spend())
-
-    @property
-    def last(self) -> Attempt | None:
-        return self.attempts[-1] if self.attempts else None
-
-    @property
-    def unchanged(self) -> bool:
-        """It was done, and there was nothing to land."""
-        return self.landed is not None and self.attempts[-1].unchanged
-
-    @property
-    def current(self) -> Attempt | None:
-        """The attempt that is under way."""
-        last = self.last
-        return last if last is not None and last.ended_at is None else None
-
-    @property
-    def closed(self) -> bool:
-        """Nothing will happen to it any more, short of a human."""
-        return self.landed is not None or bool(self.parts) or self.dropped is not None or self.skipped
+from fleet.core.state.incidents import Incident
+from fleet.core.state.landing import Landing
+from fleet.core.state.subtask_state import Attempt, SubtaskState
+from fleet.core.state.subtasks import Mark, Subtasks
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something a human was asked."""
+    """A question to a human."""
 
     id: QuestionId
     about: SubtaskId | None
@@ -137,98 +44,37 @@ class Question:
     area: SubtaskId | None = None
     """The area whose planner asked."""
     planner: bool = False
-    """It is about the planner not answering."""
+    """It says that the planner does not answer."""
+    aside: bool = False
+    """What it is about is set aside because of an error of ours: the run does not wait for an answer."""
     service: str | None = None
-    """The part of the models' service it is about; it is settled when that answers again."""
+    """The model family that does not answer, or empty for all; the question is settled when it answers again."""
     answer: str | None = None
     answered_by: str | None = None
 
     @property
     def holds_all(self) -> bool:
-        """Whether it is about the whole run and nothing new begins while it is open."""
+        """Whether it concerns the whole run, so that nothing new starts while it is open."""
         return self.about is None and self.by == "fleet" and not self.planner
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """What all calls to a part of the models' service wait for."""
+    """What all calls to a model family, or to the whole service, wait for."""
 
     condition: ServiceCondition
     why: str
     since: float
-    heard: bool = True
-    """Whether anything was heard of it since a human answered a question about it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Candidates that are being merged and tested together: a prefix of the queue, or one suspect alone."""
-
-    number: int
-    members: tuple[Member, ...]
-    formed_at: float
-    alone: bool = False
-
-    def holds(self, ids: Iterable[SubtaskId]) -> bool:
-        mine = {member.subtask for member in self.members}
-        return all(id_ in mine for id_ in ids)
-
-    def without(self, gone: Collection[SubtaskId]) -> "Batch":
-        return replace(self, members=tuple(member for member in self.members if member.subtask not in gone))
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """What became of a batch. One that another batch answered was stopped, and is not among these."""
-
-    number: int
-    members: tuple[SubtaskId, ...]
-    alone: bool
-    at: float
-    seconds: float
-    landed: tuple[SubtaskId, ...]
-    ejected: tuple[SubtaskId, ...]
-    red: bool
-    suspects: tuple[SubtaskId, ...]
-    """Who may be guilty, as one knew then. Also after a green one, which clears others."""
-    failed: tuple[str, ...]
-    """The commands that were red."""
-    gate_runs: int
-
-
-@dataclass(frozen=True, slots=True)
-class Landing:
-    """The queue in front of the integration branch."""
-
-    queue: tuple[SubtaskId, ...] = ()
-    probes: tuple[Batch, ...] = ()
-    """What is being tested side by side: prefixes of the queue, and suspects that left it for a test alone."""
-    batches: int = 0
-    red: int = 0
-    suspects: tuple[SubtaskId, ...] = ()
-    """The front of the queue, where at least one of it is known to be guilty."""
-    reds: int = 0
-    """Red results in a row that all hold the guilty one: narrowing down tests it again and again."""
-    suspicion: tuple[CheckRun, ...] = ()
-    """The checks that say so."""
-    outcomes: tuple[bool, ...] = ()
-    """What became of the latest candidates: landed, or guilty of a red tree."""
-    tried: tuple[Tried, ...] = ()
-    """What was tested, in the order of its results."""
-
-    @property
-    def prefixes(self) -> tuple[Batch, ...]:
-        return tuple(probe for probe in self.probes if not probe.alone)
-
-    def probe(self, number: int) -> Batch | None:
-        return next((probe for probe in self.probes if probe.number == number), None)
+    unanswered: bool = True
+    """Whether it was reported since a person last answered a question about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the planner has not been told yet, or is being told."""
+    """News for a planner: results of subtasks and answers to questions."""
 
-    reports: tuple[SubtaskId, ...] = ()
+    reports: Vector[SubtaskId] = field(default_factory=Vector)
+    """A subtask may be in it more than once."""
     answers: tuple[QuestionId, ...] = ()
     since: float | None = None
     urgent: bool = False
@@ -239,7 +85,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """Where the conversation with the planner stands."""
+    """The conversation with a planner."""
 
     calls: int = 0
     open: int | None = None
@@ -247,46 +93,63 @@ class Planning:
     unread: Reading = Reading()
     reading: Reading = Reading()
     failures: int = 0
-    """Calls in a row that came to nothing."""
+    """Failed calls in a row."""
     last_failure: Failure | None = None
     not_before: float = 0.0
     idle_calls: int = 0
-    """Calls in a row that changed nothing while nothing else was going on."""
+    """Calls in a row that changed nothing while nothing else was under way."""
     turn: int = 0
     doing: str = ""
+    said: str = ""
+    """What its model said last."""
+    spent: float = 0.0
+    """For an area: the dollars that attempts inside of it cost since its own attempt began."""
     synthesis: str | None = None
-    told_low: bool = False
-    """It was called since a budget reached its soft limit."""
+    knows_low_budget: bool = False
+    """It was called after a budget reached its soft limit."""
+
+    @property
+    def is_aside(self) -> bool:
+        """Whether an error of ours ended the last call: no further one is made until a person says so."""
+        return bool(self.failures) and self.last_failure is not None and self.last_failure.kind == "internal"
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of the plan, and why it came to be."""
+    """A version of the plan, with its author and reason."""
 
     plan: Plan
     at: float
     by: str
     why: str
     area: SubtaskId | None = None
-    """Whose planner made it."""
+    """The area whose planner made it; None: the run's own, or a person."""
     warnings: tuple[str, ...] = ()
-    """What was noticed of it."""
+    """The linter's warnings about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """Who approved or rejected what, when and in which version."""
+    """Who approved or rejected which subtasks, when and in which version."""
 
     version: int
+    verdict: Literal["approved", "rejected"]
+    """`approved` or `rejected`."""
     subtasks: tuple[SubtaskId, ...]
+    """The subtasks that it is about."""
     by: str
+    automatic: bool
+    """Whether the rules of `[review]` decided, not a person."""
     at: float
-    rejected: bool = False
-    automatic: bool = False
+    """When, in seconds since 1970."""
     why: str = ""
 
+    @property
+    def rejected(self) -> bool:
+        return self.verdict == "rejected"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class RunState:
     """Everything that is true of a run."""
 
@@ -301,57 +164,78 @@ class RunState:
     sandbox: str
     simulated: bool
     tip: Sha
+    rehearsal: Rehearsal | None = None
+    """How history is replayed, if that is all the run does."""
+    rehearsed: tuple[RehearsalNoted, ...] = ()
+    """What the rehearsal found out."""
     base_url: str | None = None
-    """The models' service that its engine was told of on the command line."""
+    """The model service that was named on the engine's command line."""
+    choices: Choices = Choices()
     published: Sha | None = None
     publish_not_before: float = 0.0
     publish_failures: int = 0
+    publish_aside: Sha | None = None
+    """A tip that an error of ours keeps from the result branch: it is not tried again."""
+    publish_problem: str = ""
+    """Why the result branch could not be moved the last time."""
     plan: Plan = Plan()
     specs: Mapping[SubtaskId, Subtask] = field(default_factory=dict)
     """The plan's subtasks by id."""
     rollback: Plan | None = None
-    """What undoes the plan that came with the run."""
+    """The plan that undoes the one the run started with."""
     values: Mapping[str, JsonValue] = field(default_factory=dict)
-    """What the parameters of the plan that came with the run were set to."""
+    """The values of the parameters of the plan file that the run started with."""
     undoing: str | None = None
-    """Why the rollback plan runs."""
+    """Why the rollback plan runs, if it does."""
     given: bool = False
-    """The plan came with the run, not from the planner."""
+    """The run started with a plan."""
+    has_planner: bool = True
+    """Whether the engine can call the planner; it can't without an API key."""
     versions: tuple[Version, ...] = ()
-    subtasks: Mapping[SubtaskId, SubtaskState] = field(default_factory=dict)
-    landing: Landing = Landing()
+    subtasks: Subtasks = field(default_factory=Subtasks)
+    landing: Landing = field(default_factory=Landing)
+    gate_command: str | None = None
+    """The project's gate; empty: there is none. None: not recorded."""
     base_checked: bool = False
     base_failure: Failure | None = None
+    setup: SetupRun | None = None
+    """The last run of the set-up command."""
+    base_checks: tuple[CheckRun, ...] = ()
+    """The project's gate on the base, before anything was done."""
     gate: Mapping[str, float] = field(default_factory=dict)
-    """The commands of the project's gate, and how many seconds each took last."""
+    """The commands of the project's gate, with the seconds that each took last."""
     red_base: tuple[CheckRun, ...] = ()
-    """Checks that were red before anything was done, and have not passed on any tree since."""
+    """Checks that failed on the base and have not passed on any tree since."""
     planning: Planning = Planning()
     areas: Mapping[SubtaskId, Planning] = field(default_factory=dict)
-    """Where the conversation with the planner of each area stands."""
+    """The conversation with the planner of each area."""
     service: Mapping[str, Outage] = field(default_factory=dict)
-    """Parts of the models' service that don't answer: families of models, or empty for all of it."""
+    """The model families that don't answer; the key is empty for the whole service."""
     questions: Mapping[QuestionId, Question] = field(default_factory=dict)
-    incidents: tuple[Incident, ...] = ()
+    asked: tuple[QuestionId, ...] = ()
+    """The questions without an answer."""
+    incidents: Vector[Incident] = field(default_factory=Vector)
+    troubled: Mapping[SubtaskId, int] = field(default_factory=dict)
+    """The subtasks with an open incident, and its index."""
     spend: Mapping[Role, Spend] = field(default_factory=dict)
-    held: Cost = NOTHING
-    """What the calls under way may cost at most."""
-    doubt: Cost = NOTHING
-    """What calls may have cost at most that were under way when they were stopped, or when an engine died."""
+    held: Cost = Cost()
+    """The most that the calls under way may cost."""
+    doubt: Cost = Cost()
+    """The most that interrupted calls may have cost."""
     low: str = ""
-    """Which budget has reached its soft limit."""
+    """Which budget reached its soft limit, if one did."""
     refused: str = ""
-    """Why a call was refused: the budget does not cover it."""
+    """Why the budget did not cover a call, if one was refused."""
     epoch: int = 0
     active_s: float = 0.0
-    """Seconds that earlier engines worked on it."""
+    """Seconds that earlier engines worked on the run."""
     engine_since: float | None = None
     approved: int | None = None
-    """The version that a person approved last, at least in part."""
+    """The version that a person approved last, completely or in part."""
     cleared: Mapping[SubtaskId, Subtask] = field(default_factory=dict)
-    """What was approved of each subtask."""
+    """Each approved subtask, as it was approved."""
     shelved: Mapping[SubtaskId, Subtask] = field(default_factory=dict)
-    """What a person saw and did not approve: only a person can."""
+    """Each subtask that a person reviewed and did not approve, as it was then: only a person can approve it."""
     reviews: tuple[Review, ...] = ()
     paused: bool = False
     draining: bool = False
@@ -369,14 +253,9 @@ class RunState:
         return self.specs[id]
 
     @property
-    def noticed(self) -> tuple[str, ...]:
-        """What there is to say of the plan as it stands."""
+    def plan_warnings(self) -> tuple[str, ...]:
+        """The linter's warnings about the current version of the plan."""
         return self.versions[-1].warnings if self.versions else ()
-
-    @property
-    def done(self) -> int:
-        """Subtasks that are done: as commits, or without any."""
-        return self.commits + sum(subtask.unchanged for subtask in self.subtasks.values())
 
     @property
     def ended(self) -> bool:
@@ -387,12 +266,12 @@ class RunState:
         return sum(self.spend.values(), Spend())
 
     def seconds(self, now: float) -> float:
-        """How long it was worked on: time in which no engine ran does not count."""
+        """How long engines worked on the run; other time does not count."""
         until = self.ended_at if self.ended_at is not None else now
         return self.active_s + (max(0.0, until - self.engine_since) if self.engine_since is not None else 0.0)
 
     def seconds_at(self, subtask: SubtaskState, now: float) -> float:
-        """How long attempts at a subtask took; of the one under way, since this engine began."""
+        """How long the attempts at a subtask took; the one under way counts from the start of this engine."""
         since = self.engine_since if self.engine_since is not None else now
         return sum(
             attempt.ended_at - attempt.started_at
@@ -402,18 +281,19 @@ class RunState:
         )
 
     def underway(self) -> Iterator[tuple[SubtaskState, Attempt]]:
-        """Attempts that have not ended: running, being verified, landing."""
-        for subtask in self.subtasks.values():
-            if (attempt := subtask.current) is not None:
-                yield subtask, attempt
+        """Attempts that have not ended: running, verifying or landing."""
+        for id_ in self.subtasks.first(self.subtasks.marked(Mark.UNDERWAY)):
+            subtask = self.subtasks[id_]
+            yield subtask, subtask.attempts[-1]
 
     def running(self) -> list[tuple[SubtaskState, Attempt]]:
-        """Attempts that hold one of the run's worker places."""
-        return [(s, attempt) for s, attempt in self.underway() if attempt.commit is None and attempt.worker != PLANNER]
+        """Attempts that count against the number of workers."""
+        running = (self.subtasks[id_] for id_ in self.subtasks.first(self.subtasks.marked(Mark.RUNNING)))
+        return [(subtask, subtask.attempts[-1]) for subtask in running]
 
     def working(self) -> int:
-        """Agents in conversation or at work right now."""
-        return sum(attempt.working for _, attempt in self.running())
+        """The number of agents that work now."""
+        return self.subtasks.marked(Mark.WORKING).bit_count()
 
     def open_questions(self) -> list[Question]:
-        return [question for question in self.questions.values() if question.answer is None]
+        return [self.questions[id_] for id_ in self.asked]

@@ -1,31 +1,30 @@
-"""Where a subtask stands, derived from causes. The names are those of the model protocol, and `split` for people."""
+"""The status of subtasks, the phase of attempts and the progress of a run, derived from causes.
+
+These are the only definitions; every view uses them. Statuses have the names of the model protocol, and `split`.
+"""
 
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
-from fleet.core.areas import Area, depth, seen_by, waits_for_area
-from fleet.core.ids import SubtaskId
-from fleet.core.revision import Standings
-from fleet.core.state import RunState, SubtaskState
+from fleet.core.base.ids import SubtaskId
+from fleet.core.plans.plan import PLANNER
+from fleet.core.plans.revision import SubtaskStatuses
+from fleet.core.state.areas import Area, area_depth, seen_by, waits_for_area
+from fleet.core.state.state import RunState
+from fleet.core.state.subtask_state import Attempt, SubtaskState
+from fleet.core.state.subtasks import Mark, Set
 
-Standing = Literal[
-    "waiting",
-    "ready",
-    "running",
-    "verifying",
-    "landing",
-    "merged",
-    "failed",
-    "blocked",
-    "dropped",
-    "escalated",
-    "split",
-]
-BUSY: frozenset[Standing] = frozenset({"running", "verifying", "landing"})
-OVER: frozenset[Standing] = frozenset({"merged", "dropped", "split"})
+OpenStatus = Literal["waiting", "ready", "running", "verifying", "landing", "failed", "blocked", "escalated"]
+Status = Literal[OpenStatus, "merged", "dropped", "split"]
+Phase = Literal["planning", "starting", "working", "checking", "landing"]
+BUSY: frozenset[Status] = frozenset({"running", "verifying", "landing"})
+FAILED: frozenset[Status] = frozenset({"failed", "blocked", "escalated"})
+OVER: frozenset[Status] = frozenset({"merged", "dropped", "split"})
 
 
-def standing(state: RunState, id_: SubtaskId, now: float) -> Standing:
+def status_of(state: RunState, id_: SubtaskId, now: float) -> Status:
     subtask = state.subtasks[id_]
     if subtask.landed is not None:
         return "merged"
@@ -50,7 +49,7 @@ def _was_blocked(subtask: SubtaskState) -> bool:
 
 
 def satisfied(state: RunState, id_: SubtaskId) -> bool:
-    """Whether everything it depends on has landed, or was skipped on purpose, and its area is being worked on."""
+    """Whether a subtask's area is active and its dependencies have landed or were skipped on purpose."""
     if waits_for_area(state, state.subtasks[id_]):
         return False
     needs = (state.subtasks.get(need) for need in state.spec(id_).depends_on)
@@ -58,36 +57,104 @@ def satisfied(state: RunState, id_: SubtaskId) -> bool:
 
 
 def starts_at(state: RunState, id_: SubtaskId) -> float:
-    """The earliest time it may start: what the plan says, or the end of a backoff."""
+    """The earliest time a subtask may start, by the plan and by its backoff."""
     planned = state.spec(id_).not_before
     return max(state.subtasks[id_].not_before, planned.timestamp() if planned is not None else 0.0)
 
 
-def standings(state: RunState, now: float) -> dict[SubtaskId, Standing]:
-    """Of every subtask, in plan order."""
-    return {id_: standing(state, id_, now) for id_ in state.plan.ids}
+def statuses(state: RunState, now: float) -> dict[SubtaskId, Status]:
+    """The status of every subtask, in plan order."""
+    return {id_: status_of(state, id_, now) for id_ in state.plan.ids}
 
 
-def counts(state: RunState, now: float) -> dict[Standing, int]:
-    return dict(Counter(standings(state, now).values()))
+def is_refused(state: RunState) -> bool:
+    """Whether the run ended before anything was done or paid for."""
+    return state.ending == "failed" and state.spent.calls == 0 and state.commits == 0
 
 
-def gone(state: RunState) -> frozenset[SubtaskId]:
-    """What was split or dropped: nothing new may wait for it."""
+def ready(state: RunState, now: float) -> Set:
+    """The subtasks that are ready, without a look at any other."""
+    subtasks = state.subtasks
+    startable = subtasks.startable
+    early = [id_ for id_ in subtasks.first(startable & subtasks.timed) if starts_at(state, id_) > now]
+    return startable & ~subtasks.set_of(early)
+
+
+def undecided_failures(state: RunState) -> Set:
+    """The subtasks that are failed or blocked."""
+    subtasks = state.subtasks
+    busy = subtasks.marked(Mark.UNDERWAY) | subtasks.marked(Mark.ASKED)
+    return subtasks.open & subtasks.marked(Mark.FAILED) & ~busy
+
+
+def status_counts(state: RunState, now: float) -> dict[Status, int]:
+    return dict(Counter(statuses(state, now).values()))
+
+
+def _is_aside(subtask: SubtaskState) -> bool:
+    """Whether an error of ours stopped it: no planner can mend that."""
+    return subtask.failure is not None and subtask.failure.kind == "internal"
+
+
+def split_or_dropped(state: RunState) -> frozenset[SubtaskId]:
+    """The subtasks that no other subtask may newly depend on."""
     return frozenset(id_ for id_, subtask in state.subtasks.items() if subtask.parts or subtask.dropped is not None)
 
 
-def for_revision(state: RunState, now: float, area: Area = None) -> Standings:
-    """What a revision of the run's planner, or of an area's, may touch now."""
-    stand = standings(state, now)
-    return Standings(
-        open=frozenset(id_ for id_, where in stand.items() if where not in OVER),
-        busy=frozenset(id_ for id_, where in stand.items() if where in BUSY),
-        failed=frozenset(id_ for id_, where in stand.items() if where in {"failed", "blocked", "escalated"}),
-        gone=gone(state),
+def for_revision(state: RunState, now: float, area: Area = None) -> SubtaskStatuses:
+    """The subtasks that a revision of the run's planner, or of an area's planner, may change now."""
+    status = statuses(state, now)
+    return SubtaskStatuses(
+        open=frozenset(id_ for id_ in status if status[id_] not in OVER),
+        busy=frozenset(id_ for id_ in status if status[id_] in BUSY),
+        failed=frozenset(id_ for id_ in status if status[id_] in FAILED and not _is_aside(state.subtasks[id_])),
+        split_or_dropped=split_or_dropped(state),
         depth={id_: subtask.depth for id_, subtask in state.subtasks.items()},
         max_depth=state.policy.max_depth,
         mine=seen_by(state, area),
         bounds=state.spec(area).touches if area is not None else (),
-        may_delegate=depth(state, area) < state.policy.area_depth,
+        may_delegate=area_depth(state, area) < state.policy.area_depth,
     )
+
+
+# ---- how far a run is -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`done` of `total` subtasks."""
+
+    done: int
+    """Subtasks that landed, with or without a commit."""
+    total: int
+    """Subtasks that are to land: a split one counts as its parts, an area as its subtasks, a dropped one not at all."""
+
+    def __str__(self) -> str:
+        return f"{self.done} of {self.total}"
+
+
+def progress(state: RunState) -> Progress:
+    to_land = [
+        subtask
+        for subtask in state.subtasks.values()
+        if not (subtask.parts or subtask.skipped or subtask.dropped is not None)
+        and state.spec(subtask.id).worker != PLANNER
+    ]
+    return Progress(done=sum(subtask.landed is not None for subtask in to_land), total=len(to_land))
+
+
+def phase(attempt: Attempt) -> Phase:
+    """What an attempt under way is doing. An area plans until all its subtasks have landed."""
+    if attempt.commit is not None:
+        return "landing" if attempt.verified else "checking"
+    if attempt.worker == PLANNER:
+        return "planning"
+    return "working" if attempt.working else "starting"
+
+
+def agent_phases(state: RunState) -> Iterator[Phase]:
+    """What each agent of a run is doing: its planner, while it is called, and every attempt under way."""
+    if state.planning.open is not None:
+        yield "planning"
+    for _, attempt in state.underway():
+        yield phase(attempt)

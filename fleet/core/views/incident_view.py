@@ -1,111 +1,265 @@
-"""The story of an incident: what failed, with its evidence; each remedy, who chose it and what came of it; the end.
+"""Incidents as stories: the failure with its evidence, each remedy with who chose it and its result, and the end.
 
-Made of what is true of the run alone, so that the command line, the report and the screen tell the same story.
+Derived from the state alone, so that the command line, the report and the terminal UI show the same story.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from fleet.core.facts import FailureKind, Strategy
-from fleet.core.ids import Sha, SubtaskId
-from fleet.core.incidents import Chosen, Incident
-from fleet.core.state import Attempt, RunState
+from fleet.core.base.ids import QuestionId, Sha, SubtaskId
+from fleet.core.state.facts import FailureKind, Strategy
+from fleet.core.state.incidents import (
+    STRATEGIES,
+    ChosenRemedy,
+    Closing,
+    Incident,
+    Incidents,
+    recovered_by,
+    strategies_of,
+)
+from fleet.core.state.state import RunState
+from fleet.core.state.subtask_state import Attempt
 
-EVIDENCE = 1_500  # characters of what an attempt left as evidence: its end, which is where programs say what is wrong
-PARTS = 100  # attempts at the parts of a split that are told
+EVIDENCE = 1_500  # characters of an attempt's evidence: its end, where programs usually report what is wrong
+PARTS = 100  # attempts at the parts of a split, at most
 
 Outcome = Literal["failed", "landed", "done, nothing changed", "stopped", "under way"]
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
-    """An attempt in a story."""
+class RateCounts:
+    """How many of the closed incidents recovered."""
+
+    closed: int
+    recovered: int
+    """Without a human."""
+    unrecovered: int
+    rate: float | None
+    """`recovered` of `closed`; null if none closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassCounts(RateCounts):
+    """The incidents whose first failure is of one class."""
+
+    opened: int
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentCounts(RateCounts):
+    """All incidents of a run, counted."""
+
+    opened: int
+    open: int
+    by_class: Mapping[FailureKind, ClassCounts]
+    """By the class of their first failure."""
+    by_strategy: Mapping[Strategy, RateCounts]
+    """By each strategy that was chosen for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentAttempt:
+    """An attempt within an incident."""
 
     subtask: SubtaskId
     attempt: int
+    """The number of the attempt, from 1."""
     strategy: Strategy
     worker: str
     model: str | None
     outcome: Outcome
-    kind: FailureKind | None
+    """`failed`, `landed`, `done, nothing changed`, `stopped` or `under way`."""
+    class_: FailureKind | None
+    """The class of its failure; null if it did not fail."""
     summary: str
+    """Its failure in a sentence."""
     evidence: str
     commit: Sha | None
-    """What landed."""
+    """The commit that landed."""
     dollars: float | None
+    """Null if the price of a call is unknown."""
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A remedy: who chose it, and the attempts that were made of it."""
+class RemedyView:
+    """A remedy: who chose it, and the attempts that followed from it."""
 
-    chosen: Chosen
-    tries: tuple[Try, ...]
-    left_out: int = 0
-    """Attempts at parts that are not told."""
+    remedy: Strategy
+    by: str
+    """`policy`, `planner` or a person."""
+    plan_version: int | None
+    """The version of the plan, if a planner chose."""
+    why: str
+    at: float
+    """When it was chosen, in seconds since 1970."""
+    wait_s: float
+    """Seconds before the next attempt was allowed to start."""
+    attempts: tuple[IncidentAttempt, ...]
+    """The attempts that followed from it."""
+    attempts_left_out: int
+    """Further attempts at parts of a split."""
+    dollars: float | None
+    """Null if the price of an attempt is unknown."""
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
-    """From a failure to its end."""
+class TroubleView:
+    """One failure of an incident."""
 
-    incident: Incident
-    first: Try
-    """The failure it began with."""
-    steps: tuple[Step, ...]
+    attempt: int
+    """The number of the attempt, from 1."""
+    class_: FailureKind
+    """The class of the failure."""
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentView:
+    """An incident from its first failure to its end."""
+
+    number: int
+    """From 1 in each run."""
+    subtask: SubtaskId
+    class_: FailureKind
+    """The class of the first failure."""
+    opened_at: float
+    """In seconds since 1970."""
+    closed_at: float | None
+    """Null while it is open."""
+    seconds: float | None
+    """From the first failure to the end; null while it is open."""
+    recovered: bool | None
+    """Whether it recovered without a human; null while it is open."""
+    strategy: Strategy | None
+    """What recovered it, or `human`."""
+    closing: Closing | None
+    """How it closed, in a word; null while it is open."""
     end: str
-    """How it closed, or what it waits for."""
+    """How it closed, or what it waits for, in a sentence."""
+    question: QuestionId | None
+    """The question to a human that closed it."""
+    dollars: float | None
+    """The cost of all its attempts; null if a price is unknown."""
+    failure: IncidentAttempt
+    """The attempt that it began with."""
+    remedies: tuple[RemedyView, ...]
+    """The remedies, the first one first."""
+    troubles: tuple[TroubleView, ...]
+    """Every failure that belongs to it."""
 
 
-def story_of(state: RunState, incident: Incident, now: float) -> Story:
-    """Everything there is to tell of an incident."""
+def incident_views(state: RunState, now: float) -> tuple[IncidentView, ...]:
+    return tuple(incident_view(state, incident, now) for incident in state.incidents)
+
+
+def incident_view(state: RunState, incident: Incident, now: float) -> IncidentView:
     attempts = state.subtasks[incident.subtask].attempts
-    first = incident.troubles[0].attempt
-    return Story(
-        incident=incident,
-        first=_try(incident.subtask, attempts[first - 1], now),
-        steps=tuple(_step(state, incident, chosen, now) for chosen in incident.remedies),
+    failure = _attempt(incident.subtask, attempts[incident.troubles[0].attempt - 1], now)
+    remedies = tuple(_remedy(state, incident, chosen, now) for chosen in incident.remedies)
+    closed = incident.closed_at
+    return IncidentView(
+        number=incident.number,
+        subtask=incident.subtask,
+        class_=incident.kind,
+        opened_at=incident.opened_at,
+        closed_at=closed,
+        seconds=round(max(0.0, closed - incident.opened_at), 3) if closed is not None else None,
+        recovered=incident.recovered,
+        strategy=incident.strategy,
+        closing=incident.closing,
         end=_end(state, incident),
+        question=incident.question,
+        dollars=_dollars([failure, *(attempt for remedy in remedies for attempt in remedy.attempts)]),
+        failure=failure,
+        remedies=remedies,
+        troubles=tuple(TroubleView(trouble.attempt, trouble.kind, trouble.summary) for trouble in incident.troubles),
     )
 
 
-def stories(state: RunState, now: float) -> Iterator[Story]:
-    return (story_of(state, incident, now) for incident in state.incidents)
+def rate_of(incidents: Iterable[Incident]) -> RateCounts:
+    return RateCounts(*_rate(_recoveries(incidents)))
 
 
-def _step(state: RunState, incident: Incident, chosen: Chosen, now: float) -> Step:
+def incident_counts(incidents: Incidents) -> IncidentCounts:
+    """Each rate with its denominator."""
+    by_class: dict[FailureKind, list[Incident]] = {}
+    for incident in incidents:
+        by_class.setdefault(incident.kind, []).append(incident)
+    closed = [incident for incident in incidents if incident.closed_at is not None]
+    by_strategy = {
+        name: RateCounts(*_rate([recovered_by(one) == name for one in closed if name in strategies_of(one)]))
+        for name in STRATEGIES
+    }
+    return IncidentCounts(
+        *_rate(_recoveries(closed)),
+        opened=len(incidents),
+        open=len(incidents) - len(closed),
+        by_class={
+            kind: ClassCounts(*_rate(_recoveries(members)), opened=len(members)) for kind, members in by_class.items()
+        },
+        by_strategy={name: counts for name, counts in by_strategy.items() if counts.closed},
+    )
+
+
+def _recoveries(incidents: Iterable[Incident]) -> list[bool]:
+    """Whether each closed incident recovered."""
+    return [bool(incident.recovered) for incident in incidents if incident.closed_at is not None]
+
+
+def _rate(recoveries: Sequence[bool]) -> tuple[int, int, int, float | None]:
+    """The fields of `RateCounts`."""
+    closed, recovered = len(recoveries), sum(recoveries)
+    return closed, recovered, closed - recovered, round(recovered / closed, 4) if closed else None
+
+
+def _remedy(state: RunState, incident: Incident, chosen: ChosenRemedy, now: float) -> RemedyView:
     if chosen.strategy == "split":
-        tries = sorted(_of_parts(state, incident.subtask, now), key=lambda pair: pair[0])
-        return Step(chosen, tuple(told for _, told in tries[:PARTS]), left_out=max(0, len(tries) - PARTS))
-    attempts = state.subtasks[incident.subtask].attempts[chosen.after : chosen.after + 1]
-    return Step(chosen, tuple(_try(incident.subtask, attempt, now) for attempt in attempts))
+        attempts = [one for _, one in sorted(_at_parts(state, incident.subtask, now), key=lambda pair: pair[0])]
+    else:
+        following = state.subtasks[incident.subtask].attempts[chosen.after : chosen.after + 1]
+        attempts = [_attempt(incident.subtask, attempt, now) for attempt in following]
+    shown = tuple(attempts[:PARTS])
+    return RemedyView(
+        remedy=chosen.strategy,
+        by=chosen.by,
+        plan_version=chosen.version,
+        why=chosen.why,
+        at=chosen.at,
+        wait_s=round(max(0.0, chosen.not_before - chosen.at), 3),
+        attempts=shown,
+        attempts_left_out=len(attempts) - len(shown),
+        dollars=_dollars(shown),
+        seconds=round(sum(attempt.seconds for attempt in shown), 3),
+    )
 
 
-def _of_parts(state: RunState, id_: SubtaskId, now: float) -> Iterator[tuple[float, Try]]:
-    """The attempts at what a subtask was split into, and at the parts of these."""
+def _at_parts(state: RunState, id_: SubtaskId, now: float) -> Iterator[tuple[float, IncidentAttempt]]:
+    """The attempts at the parts of a split subtask, and at their parts, with their start times."""
     for part in state.subtasks[id_].parts:
         for attempt in state.subtasks[part].attempts:
-            yield attempt.started_at, _try(part, attempt, now)
-        yield from _of_parts(state, part, now)
+            yield attempt.started_at, _attempt(part, attempt, now)
+        yield from _at_parts(state, part, now)
 
 
-def _try(id_: SubtaskId, attempt: Attempt, now: float) -> Try:
+def _attempt(id_: SubtaskId, attempt: Attempt, now: float) -> IncidentAttempt:
     failure = attempt.failure
-    return Try(
+    ended = attempt.ended_at if attempt.ended_at is not None else now
+    return IncidentAttempt(
         subtask=id_,
         attempt=attempt.number,
         strategy=attempt.strategy,
         worker=attempt.worker,
         model=attempt.model,
         outcome=_outcome(attempt),
-        kind=failure.kind if failure is not None else None,
+        class_=failure.kind if failure is not None else None,
         summary=failure.summary if failure is not None else "",
         evidence=excerpt(failure.evidence) if failure is not None else "",
         commit=attempt.landed if not attempt.unchanged else None,
         dollars=attempt.spend.dollars,
-        seconds=max(0.0, (attempt.ended_at if attempt.ended_at is not None else now) - attempt.started_at),
+        seconds=round(max(0.0, ended - attempt.started_at), 3),
     )
 
 
@@ -118,7 +272,7 @@ def _outcome(attempt: Attempt) -> Outcome:
 
 
 def excerpt(evidence: str) -> str:
-    """The end of some evidence, from the beginning of a line where that is near."""
+    """The end of some evidence, from the beginning of a line if that is near."""
     text = evidence.strip()
     if len(text) <= EVIDENCE:
         return text
@@ -127,25 +281,35 @@ def excerpt(evidence: str) -> str:
     return f"…\n{tail[cut + 1 :] if 0 <= cut < EVIDENCE // 2 else tail}"
 
 
+def _dollars(attempts: Iterable[IncidentAttempt]) -> float | None:
+    """The sum of their costs; None if one is unknown."""
+    total = 0.0
+    for attempt in attempts:
+        if attempt.dollars is None:
+            return None
+        total += attempt.dollars
+    return round(total, 6)
+
+
 def _end(state: RunState, incident: Incident) -> str:
     subtask = state.subtasks[incident.subtask]
     match incident.closing:
-        case "landed" | "parts landed":
-            return (
-                "it landed" if incident.closing == "landed" else f"all of its parts landed: {', '.join(subtask.parts)}"
-            )
+        case "landed":
+            return "it landed"
+        case "parts landed":
+            return f"all of its parts landed: {', '.join(subtask.parts)}"
         case "asked":
             return _asked(state, incident)
         case "helped":
-            return "a human helped before anybody was asked"
+            return "a human helped before a question was asked"
         case "dropped":
             return f"dropped: {subtask.dropped}" if subtask.dropped is not None else "dropped"
         case "skipped":
-            return "skipped, as the plan says of it"
+            return "skipped, as its failure_action says"
         case "rolled back":
             return f"rolled back: {state.undoing}" if state.undoing is not None else "rolled back"
         case "ended":
-            return f"the run ended: {state.ending}, {state.ending_why}" if state.ended else "the run ended before that"
+            return f"the run ended: {state.ending}, {state.ending_why}" if state.ended else "the run ended first"
         case None:
             return _open(state, incident)
 
@@ -154,7 +318,7 @@ def _asked(state: RunState, incident: Incident) -> str:
     question = state.questions.get(incident.question) if incident.question is not None else None
     if question is None:
         return "a human was asked"
-    answer = "nobody has answered yet" if question.answer is None else f"{question.answered_by}: {question.answer}"
+    answer = "no answer yet" if question.answer is None else f"{question.answered_by}: {question.answer}"
     landed = "; it has landed since" if state.subtasks[incident.subtask].landed is not None else ""
     return f"a human was asked ({question.id}: {question.text}), {answer}{landed}"
 
@@ -167,71 +331,4 @@ def _open(state: RunState, incident: Incident) -> str:
         return f"open: {len(missing)} of its {len(subtask.parts)} parts have not landed"
     if (current := subtask.current) is not None:
         return f"open: attempt {current.number} is under way"
-    return "open: the planner decides" if subtask.remedy == "planner" else "open: it is tried again"
-
-
-# ---- as data --------------------------------------------------------------------------------------------------------
-
-
-def story_view(story: Story) -> dict[str, Any]:
-    """What `--json` prints of a story. Its keys are public."""
-    incident, closed = story.incident, story.incident.closed_at
-    return {
-        "number": incident.number,
-        "subtask": incident.subtask,
-        "class": incident.kind,
-        "opened_at": incident.opened_at,
-        "closed_at": incident.closed_at,
-        "seconds": round(max(0.0, closed - incident.opened_at), 3) if closed is not None else None,
-        "recovered": incident.recovered,
-        "strategy": incident.strategy,
-        "closing": incident.closing,
-        "end": story.end,
-        "question": incident.question,
-        "dollars": _dollars([story.first, *(told for step in story.steps for told in step.tries)]),
-        "failure": _try_view(story.first),
-        "remedies": [_step_view(step) for step in story.steps],
-        "troubles": [
-            {"attempt": trouble.attempt, "class": trouble.kind, "summary": trouble.summary}
-            for trouble in incident.troubles
-        ],
-    }
-
-
-def _step_view(step: Step) -> dict[str, Any]:
-    chosen = step.chosen
-    return {
-        "remedy": chosen.strategy,
-        "by": chosen.by,
-        "plan_version": chosen.version,
-        "why": chosen.why,
-        "at": chosen.at,
-        "wait_s": round(max(0.0, chosen.not_before - chosen.at), 3),
-        "attempts": [_try_view(told) for told in step.tries],
-        "attempts_left_out": step.left_out,
-        "dollars": _dollars(step.tries),
-        "seconds": round(sum(told.seconds for told in step.tries), 3),
-    }
-
-
-def _try_view(told: Try) -> dict[str, Any]:
-    return {
-        "subtask": told.subtask,
-        "attempt": told.attempt,
-        "strategy": told.strategy,
-        "worker": told.worker,
-        "model": told.model,
-        "outcome": told.outcome,
-        "class": told.kind,
-        "summary": told.summary,
-        "evidence": told.evidence,
-        "commit": told.commit,
-        "dollars": told.dollars,
-        "seconds": round(told.seconds, 3),
-    }
-
-
-def _dollars(tries: list[Try] | tuple[Try, ...]) -> float | None:
-    """What they cost together; None where that of one is not known."""
-    known = [told.dollars for told in tries if told.dollars is not None]
-    return round(sum(known), 6) if len(known) == len(tries) else None
+    return "open: waiting for the planner" if subtask.remedy == "planner" else "open: waiting for a retry"

@@ -1,15 +1,15 @@
-"""What changed between two versions of a plan, in lines a person reads."""
+"""The changes between two versions of a plan, as lines for a person."""
 
 from collections.abc import Iterator, Sequence
 
-from fleet.core.plan import Plan, Subtask
-from fleet.core.state import Version
+from fleet.core.plans.plan import Plan, Subtask
+from fleet.core.state.state import Version
 
 _SHOWN = 100  # characters of a value; the plan file has the rest
 
 
 def plan_diff(before: Plan, after: Plan) -> tuple[str, ...]:
-    """One line a change: `+ id`, `- id`, `~ id field: old → new`."""
+    """A line for each change: `+ id`, `- id`, `~ id field: old → new`."""
     return tuple(_lines(before, after))
 
 
@@ -30,18 +30,16 @@ def _lines(before: Plan, after: Plan) -> Iterator[str]:
 
 
 def spec_diff(old: Subtask, new: Subtask) -> tuple[str, ...]:
-    """One line a change of a subtask: `field: old → new`."""
-    return tuple(_changes(old, new))
-
-
-def _changes(old: Subtask, new: Subtask) -> Iterator[str]:
+    """A line for each change of a subtask: `field: old → new`."""
+    lines = []
     for name in Subtask.model_fields:
         was, is_ = getattr(old, name), getattr(new, name)
         if was == is_:
             continue
         if name == "acceptance":
             was, is_ = ([criterion.run or criterion.criterion for criterion in side] for side in (was, is_))
-        yield f"{name}: {_short(was)} → {_short(is_)}"
+        lines.append(f"{name}: {_short(was)} → {_short(is_)}")
+    return tuple(lines)
 
 
 def _short(value: object) -> str:
@@ -51,7 +49,7 @@ def _short(value: object) -> str:
 
 
 def version_diffs(versions: Sequence[Version], first: int, last: int) -> Iterator[tuple[Version, tuple[str, ...]]]:
-    """Each version after `first` up to `last`, with what it changed in the one before it."""
+    """Each version after `first` up to `last`, with its changes to the one before it."""
     before = Plan()
     for version in versions:
         if first < version.plan.version <= last:

@@ -1,46 +1,66 @@
-"""The policy as a document: what is done about which failure, what a subtask may say beforehand, and where it stops.
+"""The policy as a document: what is done about each failure, what a subtask may decide in advance, and the limits.
 
-One source for `fleet explain-policy` and, compared by a test, for docs/recovery.md.
+The only source of `fleet explain-policy` and, compared by a test, of docs/recovery.md.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from fleet.core.plan import FailureAction
-from fleet.core.policy import Policy
-from fleet.core.remedies import LADDER
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import FailureAction
+from fleet.core.policy.remedies import LADDER, Rung
 
-ACTIONS: dict[FailureAction, str] = {
-    "replan": "the planner decides, with the evidence: another approach, a split, a question, or drop it",
-    "retry": "tried again without the planner",
-    "skip": "given up; what depends on it goes on without",
+ACTIONS: Mapping[FailureAction, str] = {
+    "replan": "the planner decides, with the evidence: an alternative, a split, a question, or drop it",
+    "retry": "retried without the planner",
+    "skip": "given up; what depends on it continues without",
     "ask": "a human is asked",
     "abort": "the run ends",
 }
-"""What `failure_action` of a subtask means, where a failure counts."""
+"""The meaning of each `failure_action` of a subtask, for failures that count."""
 
 
-def explained(policy: Policy) -> dict[str, Any]:
-    """What `fleet explain-policy --json` prints. Its keys are public."""
-    return {
-        "ladder": [
-            {"kind": kind, "counts": rung.counts, "first": rung.first, "what": rung.what}
-            for kind, rung in LADDER.items()
-        ],
-        "failure_action": dict(ACTIONS),
-        "limits": [{"key": key, "limit": limit, "then": then} for key, limit, then in _limits(policy)],
-    }
+@dataclass(frozen=True, slots=True)
+class LimitView:
+    """One limit, and what happens when it is reached."""
+
+    key: str
+    """Its key in the configuration."""
+    limit: float | None
+    """Null if there is no limit."""
+    then: str
+    """What it limits, and what happens then."""
 
 
-def _limits(policy: Policy) -> tuple[tuple[str, float | None, str], ...]:
-    """Each bounds something, so that every run ends."""
-    human = "a human is asked, the rest goes on"
-    return (
+@dataclass(frozen=True, slots=True)
+class PolicyView:
+    """What is done about failures."""
+
+    ladder: tuple[Rung, ...]
+    """By class of failure."""
+    failure_action: Mapping[FailureAction, str]
+    """What each `failure_action` of a subtask means."""
+    limits: tuple[LimitView, ...]
+    """The limits that end retries, waits and spending."""
+
+
+def policy_view(policy: Policy) -> PolicyView:
+    return PolicyView(
+        ladder=tuple(LADDER.values()),
+        failure_action=ACTIONS,
+        limits=_limits(policy),
+    )
+
+
+def _limits(policy: Policy) -> tuple[LimitView, ...]:
+    human = "a human is asked, the rest continues"
+    rows = (
         ("limits.attempts", policy.max_attempts, f"failures of a subtask that count; then {human}"),
         ("limits.retries", policy.max_retries, f"failures of a subtask that do not count; then {human}"),
         ("limits.depth", policy.max_depth, "splits of splits; a deeper one is refused, and the planner chooses again"),
         ("limits.subtask_dollars", policy.subtask_dollars, f"what a subtask may cost; then {human}"),
         ("limits.subtask_tokens", policy.subtask_tokens, f"what a subtask may use; then {human}"),
-        ("limits.subtask_minutes", policy.subtask_minutes, f"how long a subtask may be worked at; then {human}"),
+        ("limits.subtask_minutes", policy.subtask_minutes, f"how long a subtask may be worked on; then {human}"),
         ("planner.max_calls", policy.max_planner_calls, f"calls of the planner in a run; then {human}"),
         ("planner.max_failures", policy.max_planner_failures, f"calls that fail in a row; then {human}"),
         (
@@ -61,10 +81,11 @@ def _limits(policy: Policy) -> tuple[tuple[str, float | None, str], ...]:
         (
             "models.give_up_after_minutes",
             policy.service_lost_s / 60,
-            "how long nobody may answer that; then the run ends as partial, with exit code 1",
+            "how long that question may stay unanswered; then the run ends as partial, with exit code 1",
         ),
         ("run.budget_dollars", policy.budget_dollars, "then no new call; what is close lands; exit code 4"),
         ("run.budget_tokens", policy.budget_tokens, "the same"),
         ("run.budget_minutes", policy.budget_minutes, "the same"),
         ("run.budget_attempts", policy.budget_attempts, "the same"),
     )
+    return tuple(LimitView(*row) for row in rows)

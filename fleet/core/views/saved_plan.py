@@ -1,81 +1,78 @@
-"""The plan of a run that is over, as one that can be run again: what worked, without what was true of that run only.
-
-A query: pure, over the state.
-"""
+"""The plan of an ended run as one that can be run again: what landed, without what was true of that run only."""
 
 from dataclasses import dataclass
 
-from fleet.core.ids import SubtaskId
-from fleet.core.plan import PLANNER, Plan, Subtask
-from fleet.core.state import RunState, SubtaskState
+from fleet.core.base.ids import SubtaskId
+from fleet.core.plans.plan import PLANNER, Plan, Subtask
+from fleet.core.state.state import RunState
+from fleet.core.state.subtask_state import SubtaskState
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A plan to keep, and what was left out of it with the reason."""
+class SavedPlan:
+    """A plan to save, and the subtasks that it leaves out, each with the reason."""
 
     plan: Plan
     left_out: tuple[tuple[SubtaskId, str], ...] = ()
 
 
-def kept(state: RunState, name: str) -> Kept | str:
-    """The plan of what landed, under a new name; or why there is none.
+def saved_plan(state: RunState, name: str) -> SavedPlan | str:
+    """The plan of what landed, under a new name, or why there is none.
 
-    A subtask that was split stands as its parts, an area as what its planner made of it. What needed something that was
-    left out needs what that one needed, so that the order stays.
+    A split subtask is replaced by its parts, an area by its subtasks. A subtask that depended on one that is left out
+    depends on that one's dependencies instead, so that the order stays.
     """
     if not state.ended:
-        return f"{state.run} has not ended; its plan is kept when one knows what of it worked"
+        return f"{state.run} has not ended; save its plan when it has"
     if state.undoing is not None:
-        return f"{state.run} was rolled back ({state.undoing}); keep the file that its plan came from, mended"
-    worked = [subtask for subtask in state.plan.subtasks if _worked(state, subtask.id)]
-    if not worked:
-        return f"nothing of {state.run} landed; there is no plan that worked"
+        return f"{state.run} was rolled back ({state.undoing}); fix the plan file it came from and save that"
+    landed = [spec for spec in state.plan.subtasks if _landed_as_work(state.subtasks[spec.id])]
+    if not landed:
+        return f"nothing of {state.run} landed, so there is no plan to save"
     plan = Plan(
         plan_id=name,
         goal=state.plan.goal or state.goal,
         version=1,
-        subtasks=tuple(_again(state, subtask) for subtask in worked),
+        subtasks=tuple(_without_history(state, spec) for spec in landed),
         rollback_plan=state.plan.rollback_plan,
         risk_level=state.plan.risk_level,
         estimated_duration=state.plan.estimated_duration,
     )
-    left = ((id_, why) for id_ in state.plan.ids if (why := _why_left_out(state.subtasks[id_])))
-    return Kept(plan, tuple(left))
+    left_out = ((id_, why) for id_ in state.plan.ids if (why := _why_left_out(state.subtasks[id_])))
+    return SavedPlan(plan, tuple(left_out))
 
 
-def _worked(state: RunState, id_: SubtaskId) -> bool:
-    """Whether it landed and stands for itself: an area's work is what it was broken down into."""
-    subtask = state.subtasks[id_]
+def _landed_as_work(subtask: SubtaskState) -> bool:
+    """Whether a subtask landed and is not an area, whose subtasks are saved instead."""
     return subtask.landed is not None and subtask.attempts[-1].worker != PLANNER
 
 
-def _again(state: RunState, spec: Subtask) -> Subtask:
-    """As it was, but for the time before which it was not to begin, which is over."""
-    wanted, area = spec.depends_on, state.subtasks[spec.id].area
+def _without_history(state: RunState, spec: Subtask) -> Subtask:
+    """The subtask without its start time, and with dependencies on saved subtasks only."""
+    needs, area = spec.depends_on, state.subtasks[spec.id].area
     while area is not None:
-        wanted, area = (*wanted, *state.spec(area).depends_on), state.subtasks[area].area
-    needs = dict.fromkeys(id_ for need in wanted for id_ in _stands_for(state, need))
-    needs.pop(spec.id, None)
-    return spec.model_copy(update={"depends_on": tuple(needs), "not_before": None})
+        needs, area = (*needs, *state.spec(area).depends_on), state.subtasks[area].area
+    saved = dict.fromkeys(id_ for need in needs for id_ in _replacements(state, need))
+    saved.pop(spec.id, None)
+    return spec.model_copy(update={"depends_on": tuple(saved), "not_before": None})
 
 
-def _stands_for(state: RunState, id_: SubtaskId) -> list[SubtaskId]:
-    """What of the kept plan has to be done where `id_` had to be."""
-    found: dict[SubtaskId, None] = {}
+def _replacements(state: RunState, id_: SubtaskId) -> list[SubtaskId]:
+    """The saved subtasks to depend on instead of `id_`."""
+    saved: dict[SubtaskId, None] = {}
     pending, seen = [id_], set[SubtaskId]()
     while pending:
-        here = pending.pop(0)
-        subtask = state.subtasks.get(here)
-        if here in seen or subtask is None:
+        current = pending.pop(0)
+        subtask = state.subtasks.get(current)
+        if current in seen or subtask is None:
             continue
-        seen.add(here)
-        inside = [one.id for one in state.subtasks.values() if one.area == here]
-        if _worked(state, here):
-            found[here] = None
+        seen.add(current)
+        if _landed_as_work(subtask):
+            saved[current] = None
         else:
-            pending += [*subtask.parts, *inside] or state.spec(here).depends_on
-    return list(found)
+            in_area = [inner.id for inner in state.subtasks.values() if inner.area == current]
+            pending += [*subtask.parts, *in_area] or state.spec(current).depends_on
+    return list(saved)
 
 
 def _why_left_out(subtask: SubtaskState) -> str | None:

@@ -1,0 +1,361 @@
+"""Creates, runs and previews runs: opens the concrete adapters and gives each its part of the configuration."""
+
+import gc
+import os
+import shutil
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
+
+from anyio import CancelScope
+from pydantic import JsonValue
+
+from agents.factory import open_agents
+from agents.models.client import is_simulated
+from fleet import __version__
+from fleet.app.capacity import capacity, workers_or_refuse
+from fleet.app.rehearse import rehearsal_policy, rehearsing, without_models
+from fleet.app.wiring import Wiring
+from fleet.config.environment import user
+from fleet.config.layer import FLAG
+from fleet.config.load import Loaded
+from fleet.config.schema import Config, as_policy
+from fleet.core.base.ids import result_branch
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.flat import flat_plan
+from fleet.core.plans.limits import Reviewing
+from fleet.core.plans.plan import Plan
+from fleet.core.plans.replay import REPLAYER
+from fleet.core.plans.validate import Known
+from fleet.core.policy.rollback import missing_rollback
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.core.state.status import is_refused
+from fleet.core.views.planner_view import planner_state
+from fleet.engine.adapters import Adapters
+from fleet.engine.briefs import planner_notes
+from fleet.engine.clock import SystemClock
+from fleet.engine.loop import Engine
+from fleet.engine.perform import Performer
+from fleet.engine.recovery import reconcile
+from fleet.errors import FleetError, UsageError
+from fleet.plans.preview import PlanPreview
+from fleet.ports.agents import PlannerBrief, Watcher
+from fleet.runs.journal import Journal, held
+from fleet.runs.run_folder import RunFolder, all_runs, disk_full_advice, make_state_dir, new_run
+from worktrees.git.program import text
+from worktrees.leases.gc import clean_run
+from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees
+from worktrees.sandbox.box import require_bubblewrap
+from worktrees.store.snapshot import Snapshot
+from worktrees.store.store import open_store
+from worktrees.store.target import Target, inspect
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a person asks for."""
+
+    goal: str
+    repository: Path
+    base: str | None = None
+    name: str | None = None
+    plan: Plan | None = None
+    rollback: Plan | None = None
+    values: Mapping[str, JsonValue] = field(default_factory=dict)
+    review: Reviewing = "none"
+    rehearsal: f.Rehearsal | None = None
+    """How history is replayed, if the plan does that."""
+    publishes: bool = True
+    """Whether the result branch is made."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What all runs of one invocation share."""
+
+    loaded: Loaded
+    environ: Mapping[str, str]
+    _targets: dict[str, Target] = field(default_factory=dict)
+    """The repository of each run that was created here: neither it nor the sandbox is checked again."""
+
+    @property
+    def config(self) -> Config:
+        return self.loaded.config
+
+    @property
+    def state_dir(self) -> Path:
+        return Path(self.config.state.dir)
+
+    @cached_property
+    def wiring(self) -> Wiring:
+        return Wiring(self.config, self.environ)
+
+    def of_run(self, state: RunState) -> "Fleet":
+        """What works on a run: a rehearsal calls no model."""
+        return self if state.rehearsal is None else Fleet(without_models(self.loaded), self.environ, self._targets)
+
+    @property
+    def rehearsal_known(self) -> Known:
+        """What the plan of a rehearsal may refer to."""
+        known = self.wiring.known
+        return replace(known, workers=(known.workers or frozenset()) | {REPLAYER})
+
+    # ---- runs
+
+    async def create(self, order: Order) -> RunFolder:
+        """Check everything that a new run needs, and write the beginning of its journal. Nothing works on it yet."""
+        target = await self._inspect(order)
+        await self._make_way(order.name)
+        self.workers_that_fit()
+        folder = new_run(self.state_dir, order.goal, order.name)
+        require_bubblewrap(self.wiring.worktrees)
+        self.wiring.require_models(_workers(order))
+        if order.publishes:
+            await _refuse_branch(target, result_branch(folder.run))
+        simulated = await is_simulated(self.config.models.base_url)
+        started = self._started(order, target, folder.run, simulated=simulated)
+        notes: list[f.Fact] = [f.WarningNoted(at=started.at, text=text) for text in self._warnings(order, target)]
+        if order.plan is not None and order.rehearsal is None and (graded := self.wiring.grade(order.plan).all):
+            notes.append(f.PlanGraded(at=started.at, version=order.plan.version, warnings=graded))
+        try:
+            with Journal.create(folder.journal) as journal:
+                journal.append([started, *notes])
+        except BaseException:
+            folder.remove()
+            raise
+        self._targets[folder.run] = target
+        return folder
+
+    def require_models_for(self, state: RunState) -> None:
+        """Raise `FleetError` if models can't be called, unless programs alone can continue this run."""
+        self.wiring.require_models(open_workers(state) if state.given else None)
+
+    async def _make_way(self, name: str | None) -> None:
+        """Remove a refused run of the name that a new run is given: nothing was done in it."""
+        folder = next((run for run in all_runs(self.state_dir) if run.run == name), None)
+        if folder is None or folder.alive:
+            return
+        with suppress(FleetError):  # a run that can't be read stays
+            if is_refused(folder.state()):
+                await clean_run(self.state_dir, folder.run, refs=True)
+                folder.remove()
+
+    async def _inspect(self, order: Order) -> Target:
+        """The repository of a new run, and the state directory made for it."""
+        if shutil.which("git") is None:
+            raise FleetError("git is not installed, or not in PATH", hint="install it: apt-get install git")
+        target = await inspect(order.repository, order.base)
+        try:
+            str(target.root).encode()
+        except UnicodeEncodeError:
+            shown = os.fsencode(target.root).decode("utf-8", "backslashreplace")
+            raise UsageError(f"the path {shown} is not UTF-8, so the journal can't name it", hint="rename it") from None
+        make_state_dir(self.state_dir)
+        return target
+
+    def _started(self, order: Order, target: Target, run: str, *, simulated: bool = False) -> f.RunStarted:
+        reviewed = {"review": order.review == "human", "reviewing": order.review}
+        policy = as_policy(self.config).model_copy(update=reviewed)
+        if order.rehearsal is not None:
+            policy = rehearsal_policy(policy, publishes=order.publishes)
+        return f.RunStarted(
+            at=time.time(),
+            run=run,
+            goal=order.goal,
+            repository=str(target.root),
+            base=target.base,
+            base_name=target.base_name,
+            result_branch=result_branch(run),
+            policy=policy,
+            plan=flat_plan(order.plan) if order.plan is not None and policy.flat else order.plan,
+            rollback=order.rollback,
+            values=dict(order.values),
+            sandbox=self.config.box.sandbox,
+            simulated=simulated,
+            choices=self.loaded.choices,
+            gate=self.config.checks.gate.strip(),
+            rehearsal=order.rehearsal,
+        )
+
+    def _warnings(self, order: Order, target: Target) -> Iterator[str]:
+        yield from target.warnings
+        if not self.config.checks.gate.strip():
+            yield "no gate: only the subtasks' own checks are run; `fleet init` looks for the project's (checks.gate)"
+        if not self.wiring.has_models:
+            yield "no API key: models can't be called, so failures go to you and not to the planner"
+        trees = self.config.worktrees
+        if trees.setup.strip() and trees.setup_network != "none":
+            yield f"the set-up command has the network (worktrees.setup_network = {trees.setup_network})"
+        if self.config.box.sandbox == "none":
+            yield "no sandbox: commands that a model wrote run as you, with your files and your network"
+        if order.plan is not None:
+            yield from missing_rollback(order.plan, order.rollback)
+
+    def workers_that_fit(self, wanted: int | None = None) -> tuple[int, str]:
+        """How many workers this machine feeds, and what limits them. Raises `FleetError` if it feeds none."""
+        wanted = as_policy(self.config).workers if wanted is None else wanted
+        free_bytes = self.wiring.worktrees.limits.free_bytes
+        supply = capacity(self.state_dir, wanted=wanted, free_bytes=free_bytes)
+        return workers_or_refuse(supply, wanted), supply.why
+
+    def _with_fewer_workers(self, state: RunState, journal: Journal) -> RunState:
+        """The state of a run with as many workers as this machine feeds. Raises `FleetError` if it feeds none."""
+        wanted = state.policy.workers
+        workers, why = self.workers_that_fit(wanted)
+        if workers == wanted:
+            return state
+        text = f"{workers} workers instead of {wanted}: {why}"
+        told = f.WarningNoted(at=time.time(), text=text)
+        lowered = f.LimitsChanged(at=time.time(), by="fleet", workers=workers)
+        journal.append([told, lowered])
+        return evolve(evolve(state, told), lowered)
+
+    async def run(self, folder: RunFolder, *, stop: CancelScope, watcher: Watcher | None = None) -> RunState:
+        """Work on a run until it has ended, is drained, or `stop` is cancelled."""
+        with held(folder.journal), Journal(folder.journal) as journal:
+            state = folder.state()
+            with stop:
+                async with self._open_adapters(folder, state, watcher) as (adapters, worktrees):
+                    state = await reconcile(state, journal, worktrees, adapters.clock.now())
+                    freeze_loaded()
+                    state = self._with_fewer_workers(_reopened(state, journal), journal)
+                    engine = Engine(state, journal, adapters.clock)
+                    played = adapters if state.rehearsal is None else await rehearsing(engine, adapters, worktrees)
+                    state = await engine.run(Performer(engine, played), self._engine_started(state))
+            return state
+
+    def _engine_started(self, state: RunState) -> f.EngineStarted:
+        return f.EngineStarted(
+            at=time.time(),
+            epoch=state.epoch + 1,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            version=__version__,
+            sandbox=self.config.box.sandbox,
+            base_url=self._named_service(),
+            choices=self.loaded.choices,
+            planner=self.wiring.has_models,
+        )
+
+    def _named_service(self) -> str | None:
+        """The value of `--base-url`, so that `fleet resume` need not repeat it. A URL with a password is not kept."""
+        url = self.config.models.base_url
+        is_named = self.loaded.origin.get("models.base_url") == FLAG
+        return url if is_named and urlsplit(url).username is None else None
+
+    @asynccontextmanager
+    async def _open_adapters(
+        self, folder: RunFolder, state: RunState, watcher: Watcher | None
+    ) -> AsyncIterator[tuple[Adapters, RunWorktrees]]:
+        target = self._targets.get(state.run)
+        if target is None:  # another process created the run
+            require_bubblewrap(self.wiring.worktrees)
+            target = await inspect(Path(state.repository), state.base)
+        on_command = watcher.commanded if watcher is not None else None
+        settings = replace(self.wiring.worktrees, check_logs=folder.checks, on_command=on_command)
+        async with (
+            open_worktrees(target, settings, state.run, state.base) as worktrees,
+            open_agents(self.wiring.agents(folder.transcripts)) as agents,
+        ):
+            if watcher is not None:
+                watcher.watch_calls(agents.gauges)
+            adapters = Adapters(
+                planner=agents.planner,
+                workers=agents.workers,
+                descriptions=agents.descriptions,
+                worktrees=worktrees,
+                commits=worktrees,
+                integrator=worktrees.integrator,
+                publisher=worktrees.publisher,
+                clock=SystemClock(),
+                gate=self.wiring.gate,
+                command_workers=self.wiring.command_workers,
+                has_program=self.wiring.has_program,
+                disk_full=partial(disk_full_advice, self.state_dir),
+            )
+            yield adapters, worktrees
+
+    async def plan_only(self, order: Order) -> Plan:
+        """The first plan of the planner. Nothing is journalled, and nothing runs."""
+        self.wiring.require_models()
+        target = await self._inspect(order)
+        store = await open_store(self.state_dir, target, target.base)
+        repository = Snapshot(store.git, target.base)
+        run = new_run(self.state_dir, order.goal, None).run
+        preview = PlanPreview(self.wiring.known, order.goal, self.wiring.grade, flat=self.config.run.flat)
+        state = evolve(None, self._started(order, target, run))
+        with TemporaryDirectory(prefix="fleet-plan-") as folder:  # there is no run to keep a transcript in
+            async with open_agents(self.wiring.agents(RunFolder(Path(folder)).transcripts)) as agents:
+                brief = PlannerBrief(
+                    run=run,
+                    call=1,
+                    epic=order.goal,
+                    state=planner_state(state, time.time()),
+                    workers=agents.descriptions,
+                    notes=await planner_notes(repository),
+                )
+                failure = await agents.planner.plan(brief, repository, preview.submit, preview)
+        if failure is not None:
+            raise FleetError(f"the planner failed: {self.explained(failure)}")
+        return preview.plan
+
+    def explained(self, failure: f.Failure) -> str:
+        """A failure of the model's service, and what to check."""
+        models, summary = self.config.models, failure.summary
+        if failure.status in {401, 403}:
+            return f"{summary}; {models.base_url} was called with the key in {models.api_key_env}"
+        if failure.kind == "configuration":
+            names = "planner.model and models.worker choose the models, --base-url the service"
+            return f"{summary} ({failure.evidence}; {models.base_url}); {names}"
+        if failure.kind == "transient":
+            return f"{summary}; check whether {models.base_url} is up, or choose another service with --base-url"
+        return summary
+
+
+def _workers(order: Order) -> frozenset[str] | None:
+    """The workers that the plans of an order name; None if the planner has to plan."""
+    if order.plan is None:
+        return None
+    plans = (order.plan, order.rollback) if order.rollback is not None else (order.plan,)
+    return frozenset(subtask.worker for plan in plans for subtask in plan.subtasks)
+
+
+def open_workers(state: RunState) -> set[str]:
+    """The workers of the subtasks that are not finished."""
+    return {spec.worker for spec in state.plan.subtasks if not state.subtasks[spec.id].closed}
+
+
+def freeze_loaded() -> None:
+    """Exempt what is loaded once from garbage collection: a full collection of it stops all calls for 100 ms."""
+    gc.collect()
+    gc.freeze()
+
+
+def _reopened(state: RunState, journal: Journal) -> RunState:
+    """The state with an ended run open again."""
+    if not state.ended:
+        return state
+    reopened = f.RunReopened(at=time.time(), by=user())
+    journal.append([reopened])
+    return evolve(state, reopened)
+
+
+async def _refuse_branch(target: Target, branch: str) -> None:
+    """Raise `UsageError` if a branch is in the way. Git stores them like files: `a` and `a/b` exclude each other."""
+    folder = branch.partition("/")[0]
+    refs = text(await target.git("for-each-ref", "--format=%(refname)", f"refs/heads/{folder}"))
+    branches = [ref.removeprefix("refs/heads/") for ref in refs.splitlines()]
+    if folder in branches:
+        why = f"so git can't create {branch!r}; rename it: git branch -m {folder} {folder}-1"
+        raise UsageError(f"{target.root} has a branch {folder!r}, {why}")
+    taken = next((name for name in branches if name == branch or name.startswith(f"{branch}/")), None)
+    if taken is not None:
+        remedy = f"choose another --name, or remove it: git branch -D {taken}"
+        raise UsageError(f"{target.root} has a branch {taken!r} already; {remedy}")

@@ -1,0 +1,241 @@
+"""Tries recipes in the box until each part of a repository has a green one.
+
+    settled = await Trials(settings, tree, ask, tell).settle(find_recipes(tree))
+
+What a try lacks is added and tried again; what needs a person's permission is asked for once. Everything that is tried
+runs as in a run: in a box, on a worktree of HEAD.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
+
+from fleet.app.tool_chains import found_in, shown_by
+from fleet.app.trial import Progress, TrialOrder, try_out
+from fleet.config.schema import Config
+from fleet.core.state.facts import CheckRun
+from fleet.core.views.init_view import TriedVerdict
+from fleet.core.views.trial_view import TrialView
+from fleet.recipes.find import Found, Part
+from fleet.recipes.recipe import Recipe, together
+from fleet.recipes.remedies import ran_nothing, remedies, wants_network
+from fleet.recipes.tree import Tree
+
+MOST_TRIES = 8  # of one part
+MOST_REMEDIES = 3  # in a row
+LARGEST_LOG = 2 * 1024 * 1024  # bytes
+
+Permission = Literal["network", "tool chain"]
+
+
+class Ask(Protocol):
+    """A question to the person: whether set-ups get the network, or the box shows a tool chain."""
+
+    def __call__(self, what: Permission, name: str, why: str) -> bool: ...
+
+
+class Tell(Protocol):
+    """What is told of each try: before it with no result, and after it with one."""
+
+    def __call__(self, tried: "Tried") -> None: ...
+
+
+class Tried(NamedTuple):
+    """One try."""
+
+    folder: str
+    recipe: Recipe
+    why: str
+    verdict: TriedVerdict | None = None
+    """None before it."""
+    trial: TrialView | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialSettings:
+    """What every try of one invocation shares."""
+
+    config: Config
+    environ: Mapping[str, str]
+    repository: Path
+    timeout_s: float
+    tool_chain_of: Callable[[str], str]
+    """The tool chain in the home that has a program which the box does not find; empty if none has."""
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What came of all tries."""
+
+    recipe: Recipe | None
+    verdict: TriedVerdict
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Trials:
+    """The tries of one repository, and what the person allowed meanwhile."""
+
+    settings: TrialSettings
+    tree: Tree
+    ask: Ask
+    tell: Tell
+    tried: list[Tried] = field(default_factory=list)
+    allowed: dict[tuple[Permission, str], bool] = field(default_factory=dict)
+
+    async def settle(self, found: Found) -> Settled:
+        """A green recipe for the whole repository, or for as many of its parts as possible."""
+        if len(found.parts) > 1:
+            whole = await self._first_green(Part("", found.whole))
+            if whole is not None:
+                return Settled(whole, self._worth((whole,)))
+        results = [(part, await self._first_green(part)) for part in found.parts]
+        green = [recipe.within(part.folder) for part, recipe in results if recipe is not None]
+        left_out = tuple(part.folder or "." for part, recipe in results if recipe is None)
+        if not green:
+            return Settled(None, "red", left_out)
+        recipe = together(green)
+        passed = ("green", "no tests")
+        if len(green) > 1 and (await self._try(Part("", ()), recipe, "all parts together")).verdict not in passed:
+            return Settled(recipe, "red", left_out)
+        return Settled(recipe, self._worth(green), left_out)
+
+    def _worth(self, recipes: Iterable[Recipe]) -> TriedVerdict:
+        """What recipes that passed are worth: those that ran no test are no proof of anything."""
+        empty = {tried.recipe.identity for tried in self.tried if tried.verdict == "no tests"}
+        return "no tests" if all(recipe.identity in empty for recipe in recipes) else "green"
+
+    async def _first_green(self, part: Part) -> Recipe | None:
+        """The first recipe that is green; else one that passes without a test."""
+        waiting = deque((recipe, recipe.why, 0) for recipe in part.recipes)
+        seen = set[tuple[object, ...]]()
+        empty: Recipe | None = None
+        tries = 0
+        while waiting and tries < MOST_TRIES:
+            recipe, why, depth = waiting.popleft()
+            if recipe.identity in seen:
+                continue
+            seen.add(recipe.identity)
+            tried = await self._try_allowed(part, recipe, why)
+            tries += tried.verdict != "not tried"
+            if tried.verdict == "green":
+                return recipe
+            if tried.verdict == "no tests":
+                empty = empty or recipe
+            elif tried.trial is not None and depth < MOST_REMEDIES:
+                found = remedies(recipe, _output(tried.trial), self._tree_of(part))
+                waiting.extendleft((each, because, depth + 1) for each, because in reversed(list(found)))
+        return empty
+
+    def _tree_of(self, part: Part) -> Tree:
+        return self.tree.at(part.folder) if part.folder else self.tree
+
+    # ---- one try
+
+    async def _try_allowed(self, part: Part, recipe: Recipe, why: str) -> Tried:
+        """Try a recipe, after asking for what it needs; again if its set-up turns out to need the network."""
+        for chain in dict.fromkeys(filter(None, map(self.settings.tool_chain_of, recipe.programs))):
+            self._may("tool chain", chain, f"{recipe.kind} needs programs of your home, which the box does not show")
+        if recipe.needs_network and not self._may("network", "", recipe.setup):
+            return self._note(Tried(part.folder, recipe, why, "not tried"))
+        tried = await self._try(part, recipe, why)
+        failed = tried.trial is not None and tried.verdict == "set-up failed" and wants_network(_output(tried.trial))
+        if failed and not self._has_network and self._may("network", "", recipe.setup):
+            return await self._try(part, recipe, f"{why}; its set-up needs the network")
+        return tried
+
+    async def _try(self, part: Part, recipe: Recipe, why: str) -> Tried:
+        whole = recipe.within(part.folder)
+        self.tell(Tried(part.folder, whole, why))
+        config = config_with(self.settings.config, whole, self.settings.repository, self.granted)
+        order = TrialOrder(self.settings.repository, timeout_s=self.settings.timeout_s)
+        trial = await try_out(config, self.settings.environ, order, self.settings.progress)
+        return self._note(Tried(part.folder, whole, why, _verdict(trial), trial))
+
+    def _note(self, tried: Tried) -> Tried:
+        self.tried.append(tried)
+        self.tell(tried)
+        return tried
+
+    # ---- permissions
+
+    @property
+    def granted(self) -> tuple[tuple[Permission, str], ...]:
+        """What the person allowed."""
+        return tuple(each for each, is_allowed in self.allowed.items() if is_allowed)
+
+    @property
+    def _has_network(self) -> bool:
+        return self.settings.config.worktrees.setup_network != "none" or ("network", "") in self.granted
+
+    def _may(self, what: Permission, name: str, why: str) -> bool:
+        """Whether something is allowed; the person is asked once."""
+        if what == "network" and self._has_network:
+            return True
+        if what == "tool chain" and name in self.settings.config.box.tool_chains:
+            return True
+        if (what, name) not in self.allowed:
+            self.allowed[what, name] = self.ask(what, name, why)
+        return self.allowed[what, name]
+
+
+def chain_of(program: str, home: Path, has_program: Callable[[str], bool]) -> str:
+    """The tool chain of the home that has a program which the box does not find; empty if none has."""
+    if has_program(program):
+        return ""
+    folders = {name: shown_by([name], home).path for name in found_in(home)}
+    return next((name for name, shown in folders.items() if any(Path(each, program).exists() for each in shown)), "")
+
+
+def config_with(
+    config: Config, recipe: Recipe, repository: Path, granted: Iterable[tuple[Permission, str]] = ()
+) -> Config:
+    """The configuration with what a recipe sets, and with what the person allowed."""
+    chains = tuple(name for what, name in granted if what == "tool chain")
+    network = "base" if ("network", "") in granted else config.worktrees.setup_network
+    places = {"{repo}": str(repository.absolute())}
+
+    def expanded(values: Iterable[str]) -> tuple[str, ...]:
+        return tuple(value.replace("{repo}", places["{repo}"], 1) for value in values)
+
+    box, trees = config.box, config.worktrees
+    variables = {name: each.value for name, each in recipe.environment.items()}
+    box = box.model_copy(
+        update={
+            "read_only": (*box.read_only, *expanded(each.value for each in recipe.read_only)),
+            "path": (*box.path, *expanded(each.value for each in recipe.path)),
+            "environment": {**box.environment, **variables},
+            "tool_chains": tuple(dict.fromkeys((*box.tool_chains, *chains))),
+        }
+    )
+    include = tuple(dict.fromkeys((*trees.include, *(each.value for each in recipe.include))))
+    trees = trees.model_copy(update={"setup": recipe.setup, "include": include, "setup_network": network})
+    checks = config.checks.model_copy(update={"gate": recipe.gate_command})
+    return config.model_copy(update={"box": box, "worktrees": trees, "checks": checks})
+
+
+def _verdict(trial: TrialView) -> TriedVerdict:
+    if trial.verdict == "green":
+        return "no tests" if ran_nothing(_output(trial)) else "green"
+    return "not possible" if trial.verdict == "no gate" else trial.verdict
+
+
+def _output(trial: TrialView) -> str:
+    """The whole output of the command that failed, or else of the gate."""
+    check = trial.failed or trial.check
+    if check is None:
+        return "" if trial.failure is None else f"{trial.failure.summary}\n{trial.failure.evidence}"
+    return _log(trial, check) or check.output
+
+
+def _log(trial: TrialView, check: CheckRun) -> str:
+    if not check.log:
+        return ""
+    try:
+        with Path(trial.logs, check.log).open("rb") as file:
+            return file.read(LARGEST_LOG).decode("utf-8", "replace")
+    except OSError:
+        return ""

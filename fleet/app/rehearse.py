@@ -1,0 +1,228 @@
+"""Rehearsals: a run that replays the repository's own last commits, free of charge, and what it shows.
+
+The plan has a subtask for each commit; the worker puts the commit's files into its worktree; everything else is a run
+like any other. History says what every landed tree has to be.
+"""
+
+import os
+import re
+import resource
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agents.workers.replay import ReplayWorker
+from fleet.config.load import Loaded
+from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import Criterion, Plan
+from fleet.core.plans.replay import REPLAYER, PastCommit, commit_of, replay_plan
+from fleet.core.policy.replay_faults import WORK_FAULTS, WorkFault
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.core.views.rehearsal_view import GateTrials, Machine, Outcome, Trial
+from fleet.engine.adapters import Adapters
+from fleet.engine.checks import Gate
+from fleet.errors import UsageError
+from fleet.ports.agents import WorkerBrief
+from fleet.ports.journal import Recorder
+from fleet.ports.worktrees import EffectError
+from worktrees.base.fs import size_of
+from worktrees.base.settings import WorktreeSettings
+from worktrees.git.program import Git
+from worktrees.leases.replay import Replay, ReplayIntegrator, ReplayWorktrees
+from worktrees.leases.run_worktrees import RunWorktrees, WorktreeLease
+from worktrees.leases.trial_worktrees import open_trial_worktrees
+from worktrees.store.line import LineCommit, commits_of, last_commits, missing_objects
+from worktrees.store.store import Store, home_of, open_store
+from worktrees.store.target import Target, inspect
+
+NOWHERE = "http://127.0.0.1:9"
+"""The model service of rehearsals, which call no model."""
+ATTEMPTS, RETRIES = 50, 100
+BACKOFF_S, BACKOFF_CAP_S = 0.1, 2.0
+TIMES = re.compile(r"(\d+)m([\d.]+)s")
+TRIED = 2_000  # characters of a gate's output that are kept
+
+
+def without_models(loaded: Loaded) -> Loaded:
+    """The configuration of a rehearsal: no model is called, so no key is needed."""
+    models = loaded.config.models.model_copy(update={"base_url": NOWHERE})
+    return replace(loaded, config=loaded.config.model_copy(update={"models": models}))
+
+
+def rehearsal_policy(policy: Policy, *, publishes: bool) -> Policy:
+    """The limits of a rehearsal: nothing costs money, and nobody is asked."""
+    return policy.model_copy(
+        update={
+            **{f"budget_{unit}": None for unit in ("dollars", "minutes", "tokens", "attempts")},
+            "in_order": True,
+            "publishes": publishes,
+            "max_attempts": ATTEMPTS,
+            "max_retries": RETRIES,
+            "backoff_first_s": BACKOFF_S,
+            "backoff_cap_s": BACKOFF_CAP_S,
+            "answer_wait_s": 0.0,
+            "flat": False,
+        }
+    )
+
+
+# ---- before the run --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The commits to be replayed, and where they begin."""
+
+    target: Target
+    head: Sha
+    base: Sha
+    plan: Plan
+    empty: int
+    """Commits that change nothing, which are left out."""
+
+
+async def read_line(state_dir: Path, repository: Path, *, last: int, protected: Sequence[str]) -> Line:
+    """The last commits of a repository as a plan. Raises `UsageError` where there is nothing to replay."""
+    target = await inspect(repository)
+    store = await open_store(state_dir, target, target.base)
+    try:
+        commits = await last_commits(store.repository, target.base, last)
+        missing = await missing_objects(store.git, commits[0].parent, target.base) if commits else 0
+    finally:
+        await store.close()
+    if not any(commit.paths for commit in commits):
+        raise UsageError(f"{target.root} has no commit to rehearse below {target.base[:12]}: it needs at least two")
+    if missing:
+        raise UsageError(
+            f"{target.root} lacks {missing} of the objects of these commits, as a partial clone does; get them with "
+            "`git fetch --refetch`, or rehearse fewer commits with --last"
+        )
+    past = [PastCommit(commit.id, commit.message, commit.paths) for commit in commits]
+    goal = f"Rehearsal: the last {len(commits)} commits of {target.base_name}"
+    plan = replay_plan(past, protected=protected, goal=goal)
+    return Line(target, target.base, commits[0].parent, plan, len(commits) - len(plan.subtasks))
+
+
+def with_given_plan(line: Line, plan: Plan, name: str) -> Line:
+    """The line with a plan of a person's, which replays commits of the same line. Raises `UsageError`."""
+    places = {commit_of(subtask): number for number, subtask in enumerate(line.plan.subtasks)}
+    for subtask in plan.subtasks:
+        if subtask.worker != REPLAYER or commit_of(subtask) not in places:
+            raise UsageError(
+                f"{name}: {subtask.id} replays no commit among the last {len(places)}; write a plan to start from "
+                "with: fleet rehearse -o plan.toml"
+            )
+    numbers = [places[commit_of(subtask)] for subtask in plan.subtasks]
+    if numbers != list(range(len(places))):
+        raise UsageError(f"{name}: a rehearsal replays all {len(places)} commits, each once, in the order of history")
+    return replace(line, plan=plan)
+
+
+async def try_gate(target: Target, settings: WorktreeSettings, gate: Gate, *, times: int) -> GateTrials:
+    """Run the gate on the target's base again and again, each time on a fresh checkout."""
+    trials = list[Trial]()
+    if not gate.criteria:
+        return GateTrials()
+    async with open_trial_worktrees(target, settings) as worktrees:
+        try:
+            for _ in range(times):
+                trials.append(await _try_once(worktrees, gate.criteria[0], target.base))
+        except EffectError as error:  # the set-up failed: it will not do better the next time
+            why = f"{error.failure.summary}\n{error.failure.evidence}"
+            trials.append(Trial(False, output=why[-TRIED:]))
+        setup_s = sum(setup.check.seconds for setup in worktrees.finished_setups())
+    return GateTrials(gate.criteria[0].run or "", tuple(trials), setup_s)
+
+
+async def _try_once(worktrees: RunWorktrees, gate: Criterion, commit: Sha) -> Trial:
+    timed = gate.model_copy(update={"run": f"(\n{gate.run}\n)\ncode=$?; echo; times; exit $code"})
+    async with worktrees.lease(commit) as lease:
+        check = await lease.check(timed)
+        disk_bytes = await size_of(lease.workspace.place.own_folder) if isinstance(lease, WorktreeLease) else 0
+    output, processor_s = _without_times(check.output)
+    return Trial(check.passed, check.seconds, processor_s, check.peak_bytes, disk_bytes, output[-TRIED:])
+
+
+def _without_times(output: str) -> tuple[str, float]:
+    """The output of a command before what the shell's `times` printed, and the seconds of processor that it says."""
+    lines = output.rstrip("\n").split("\n")
+    found = [TIMES.findall(line) for line in lines[-2:]]
+    if [len(times) for times in found] != [2, 2]:
+        return output, 0.0
+    return "\n".join(lines[:-2]), sum(60 * int(minutes) + float(rest) for line in found for minutes, rest in line)
+
+
+# ---- during the run --------------------------------------------------------------------------------------------------
+
+
+async def rehearsing(engine: Recorder, adapters: Adapters, worktrees: RunWorktrees) -> Adapters:
+    """The adapters of a run that replays history."""
+    state = engine.state
+    rehearsal = state.rehearsal or f.Rehearsal()
+
+    async def note(what: f.RehearsalNote, subtask: SubtaskId | None, text: str) -> None:
+        known = {(each.what, each.subtask, each.text) for each in engine.state.rehearsed}
+        if (what, subtask, text) not in known:
+            await engine.record(f.RehearsalNoted(at=adapters.clock.now(), what=what, subtask=subtask, text=text))
+
+    replay = Replay(rehearsal, worktrees, await _commits(worktrees.store, state.plan), state.base, note)
+
+    async def fault_of(brief: WorkerBrief) -> WorkFault | None:
+        fault = replay.fault(brief.subtask.id, brief.attempt)
+        if fault is not None:
+            await replay.report("fault", brief.subtask.id, f"attempt {brief.attempt}: {WORK_FAULTS[fault]}")
+        return fault
+
+    return replace(
+        adapters,
+        workers={**adapters.workers, REPLAYER: ReplayWorker(fault_of)},
+        worktrees=ReplayWorktrees(replay),
+        integrator=ReplayIntegrator(replay, adapters.integrator),
+    )
+
+
+async def _commits(store: Store, plan: Plan) -> Mapping[SubtaskId, LineCommit]:
+    wanted = {subtask.id: commit for subtask in plan.subtasks if (commit := commit_of(subtask)) is not None}
+    commits = await commits_of(store.repository, wanted.values())
+    with_paths = {}
+    for id_, commit in wanted.items():
+        found = commits[commit]
+        diff = await store.repository.diff(found.parent, found.id)
+        with_paths[id_] = replace(found, paths=diff.paths)
+    return with_paths
+
+
+# ---- after the run ---------------------------------------------------------------------------------------------------
+
+
+async def compare(state_dir: Path, target: Target, state: RunState) -> Outcome:
+    """How the tree that the run made compares with the one that history has."""
+    store = Store(home_of(state_dir, target))
+    last = commit_of(state.plan.subtasks[-1]) if state.plan.subtasks else None
+    try:
+        diff = await store.repository.diff(state.tip, last or state.base)
+        return Outcome(head=last or state.base, differing=diff.paths, clean=await _is_clean(target.git, state))
+    finally:
+        await store.close()
+
+
+async def _is_clean(git: Git, state: RunState) -> bool:
+    """Whether the user's repository has no branch of the rehearsal that nobody asked for."""
+    return state.policy.publishes or await git.sha(f"refs/heads/{state.result_branch}") is None
+
+
+def machine(state_dir: Path) -> Machine:
+    """What this machine has."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Machine(len(os.sched_getaffinity(0)), memory, shutil.disk_usage(state_dir).free)
+
+
+def used_processor() -> float:
+    """Seconds of processor that this process and its ended children have used."""
+    return sum(
+        usage.ru_utime + usage.ru_stime
+        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )

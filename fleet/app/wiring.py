@@ -1,0 +1,230 @@
+"""Makes the settings of each adapter from one configuration; each part is made once.
+
+Reads the prompt files that the configuration names. Whether a setting makes sense for a worker kind is checked by
+`agents/workers/registry.py`.
+"""
+
+import os
+import shlex
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from agents.models.exchange import Timeouts
+from agents.models.prices import Price
+from agents.models.service import RetryPolicy
+from agents.settings import AgentSettings, WorkerSettings
+from fleet.app.tool_chains import shown_by
+from fleet.config.load import default_config, user_file_path
+from fleet.config.schema import Config, WorkerKind
+from fleet.core.plans.lint import Grade, grade_plan
+from fleet.core.plans.plan import Criterion, Plan
+from fleet.core.plans.validate import Known
+from fleet.engine.checks import Gate
+from fleet.errors import FleetError, UsageError
+from fleet.ports.agents import Extras
+from worktrees.base.settings import MIB, BoxLimits, WorktreeSettings
+from worktrees.sandbox.environment import has_program
+from worktrees.store.signing import Signing
+
+NO_KEY = "no-key-is-needed"
+REAL_HOST = "api.anthropic.com"
+PROMPT_FILES = (".md", ".txt")
+LONGEST_PROMPT = 50_000  # characters
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """What each part of the program is given of the configuration."""
+
+    config: Config
+    environ: Mapping[str, str]
+
+    @cached_property
+    def known(self) -> Known:
+        """What plans may refer to."""
+        return Known(
+            max_subtasks=self.config.planner.max_subtasks,
+            max_areas=self.config.planner.max_areas,
+            workers=frozenset(self.config.workers),
+            checks=frozenset(self.config.checks.named),
+        )
+
+    @cached_property
+    def command_workers(self) -> frozenset[str]:
+        """The workers that are programs."""
+        return frozenset(name for name, worker in self.config.workers.items() if worker.kind == "command")
+
+    def has_program(self, name: str) -> bool:
+        """Whether checks would find a program of this name. A set-up may install any."""
+        return bool(self.config.worktrees.setup) or has_program(self.worktrees, name)
+
+    def grade(self, plan: Plan) -> Grade:
+        """What the linter finds in a plan."""
+        return grade_plan(plan, self.has_program, self.command_workers)
+
+    @cached_property
+    def api_key(self) -> str:
+        """The key for the model's service, or a placeholder."""
+        return self.environ.get(self.config.models.api_key_env, "").strip() or NO_KEY
+
+    @cached_property
+    def has_models(self) -> bool:
+        """Whether models can be called: there is a key, or the service needs none."""
+        return self.api_key != NO_KEY or urlsplit(self.config.models.base_url).hostname != REAL_HOST
+
+    def require_models(self, workers: Collection[str] | None = None) -> None:
+        """Raise `FleetError` if models can't be called. Not if all `workers` of a plan are programs."""
+        if self.has_models or (workers is not None and self.command_workers.issuperset(workers)):
+            return
+        name = self.config.models.api_key_env
+        raise FleetError(
+            f"there is no API key: set {name}, or name another service with --base-url "
+            "(`fleet simulate` starts a simulated model); a plan whose workers are all programs needs none"
+        )
+
+    @cached_property
+    def workers(self) -> dict[str, WorkerSettings]:
+        """The settings of each worker. Raises `UsageError` with the key that is wrong."""
+        default = self._worker("default", default_config().workers["coder"])
+        all_settings = {name: self._worker(f"workers.{name}", worker) for name, worker in self.config.workers.items()}
+        return {name: replace(each, changed=_changed_fields(each, default)) for name, each in all_settings.items()}
+
+    def agents(self, transcripts: Path) -> AgentSettings:
+        """The settings of the agents, which write their conversations to the folder `transcripts`."""
+        models, planner = self.config.models, self.config.planner
+        return AgentSettings(
+            base_url=models.base_url,
+            api_key=self.api_key,
+            transcripts=transcripts,
+            planner_model=planner.model,
+            worker_model=models.worker,
+            workers=self.workers,
+            max_tokens=models.max_tokens,
+            explore_turns=planner.explore_turns,
+            repairs=planner.repairs,
+            horizon=planner.horizon,
+            retry=RetryPolicy(models.retries, self.config.limits.backoff_first_s, models.retry_after_cap_s),
+            timeouts=Timeouts(models.silence_s, models.call_s),
+            fallbacks=dict(models.fallbacks),
+            prices={name: Price(**price.model_dump(exclude_none=True)) for name, price in models.prices.items()},
+            compact_at=models.compact_at,
+            compact_to=models.compact_to,
+        )
+
+    @cached_property
+    def gate(self) -> Gate:
+        checks = self.config.checks
+        gate = Criterion(
+            criterion="the project's gate", run=checks.gate, timeout_s=checks.gate_timeout_s, fails_before=False
+        )
+        return Gate(
+            criteria=(gate,) if checks.gate.strip() else (),
+            named=dict(checks.named),
+            reruns=checks.reruns,
+            expected_tests=checks.expected_tests,
+        )
+
+    @property
+    def home(self) -> Path:
+        """The home of the person who runs the fleet."""
+        return Path(self.environ.get("HOME") or Path.home())
+
+    @cached_property
+    def signing(self) -> Signing:
+        """What a person adds to the commits that they take."""
+        git = self.config.git
+        return Signing(git.sign, git.signing_key, git.signing_program, git.sign_off, git.taker)
+
+    @cached_property
+    def worktrees(self) -> WorktreeSettings:
+        box, trees, cores = self.config.box, self.config.worktrees, os.cpu_count() or 1
+        chains = shown_by(box.tool_chains, self.home)
+        return WorktreeSettings(
+            state_dir=Path(self.config.state.dir),
+            sandbox=box.sandbox,
+            read_only=tuple(map(Path, (*box.read_only, *chains.read_only))),
+            path=tuple(map(Path, (*box.path, *chains.path))),
+            environment={**chains.environment, **box.environment},
+            network=box.network,
+            syscall_filter=box.syscall_filter,
+            limits=BoxLimits(memory_bytes=box.memory_mb * MIB, disk_bytes=box.disk_mb * MIB),
+            box_commands=box.commands or 4 * cores,
+            check_slots=self.config.checks.slots or cores,
+            max_file_bytes=box.max_file_mb * MIB,
+            max_files=box.max_files,
+            expected_tests=self.config.checks.expected_tests,
+            protected=self.config.checks.protected,
+            author=self.config.git.name,
+            email=self.config.git.email,
+            lease=trees.lease,
+            setup=trees.setup,
+            setup_s=trees.setup_timeout_s,
+            setup_network=trees.setup_network,
+            lock_files=trees.lock_files,
+            include=trees.include,
+            first_port=trees.first_port,
+            ports=trees.ports,
+            max_pool_bytes=int(trees.max_gb * 1e9) if trees.max_gb else None,
+        )
+
+    def _worker(self, key: str, worker: WorkerKind) -> WorkerSettings:
+        passed = self._passed_environment(key, worker)
+        extras = Extras(
+            read_only=worker.read_only,
+            path=worker.path,
+            environment={**worker.environment, **passed},
+            network=True if worker.network else None,
+        )
+        return WorkerSettings(
+            kind=worker.kind,
+            description=worker.description,
+            models=worker.models or ((worker.model,) if worker.model else ()),
+            prompt=_prompt(key, worker.prompt),
+            tools=worker.tools,
+            command=_words(key, worker.command),
+            hosts=worker.hosts,
+            turns=worker.turns,
+            tokens=worker.tokens,
+            dollars=worker.dollars,
+            time_s=worker.time_s,
+            extras=extras,
+            secrets=tuple(passed.values()),
+        )
+
+    def _passed_environment(self, key: str, worker: WorkerKind) -> dict[str, str]:
+        missing = ", ".join(name for name in worker.pass_environment if name not in self.environ)
+        if missing:
+            raise UsageError(f"{key}.pass_environment: {missing} is not set", hint="set it, or remove it from the list")
+        return {name: self.environ[name] for name in worker.pass_environment}
+
+
+def _changed_fields(settings: WorkerSettings, default: WorkerSettings) -> frozenset[str]:
+    names = (field.name for field in fields(settings))
+    return frozenset(name for name in names if getattr(settings, name) != getattr(default, name))
+
+
+def _prompt(key: str, prompt: str) -> str:
+    """The prompt itself, or the text of the file that it names in the user's configuration folder."""
+    if "\n" in prompt or not prompt.endswith(PROMPT_FILES):
+        return prompt
+    path = user_file_path().parent / Path(prompt).expanduser()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"{key}.prompt: {path} can't be read: {why}") from error
+    if len(text) > LONGEST_PROMPT:
+        raise UsageError(
+            f"{key}.prompt: {path} has {len(text):,} characters", hint=f"at most {LONGEST_PROMPT:,} are allowed"
+        )
+    return text
+
+
+def _words(key: str, command: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(command))
+    except ValueError as error:
+        raise UsageError(f"{key}.command: {command!r} can't be split into words: {error}") from error

@@ -1,0 +1,187 @@
+"""The program: its verbs as a group of commands, its exit codes, and how errors are printed."""
+
+import json
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any, cast
+
+import typer
+import typer.core
+import typer.main
+from typer.exceptions import TyperException
+
+from fleet import __version__
+from fleet.cli import color
+from fleet.cli.root_help import VERBS, root_help
+from fleet.cli.usage_errors import missing_verb, usage_error
+from fleet.config.environment import set_default
+from fleet.core.base.nearest import did_you_mean
+from fleet.core.views.dump import dump_view
+from fleet.core.views.request_view import ErrorView, FailedView
+from fleet.errors import FleetError, UsageError
+
+BUG = 70  # EX_SOFTWARE of sysexits.h
+
+
+class InterruptedByUserError(FleetError):
+    """Ctrl-C, where the verb has no other answer to it."""
+
+    exit_code = 130
+    code = "interrupted"
+
+
+class LazyCommands(Mapping[str, Any]):
+    """The commands by name. The module of a verb is imported when its command is taken out."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _command(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(VERBS)
+
+    def __len__(self) -> int:
+        return len(VERBS)
+
+
+@cache
+def _command(name: str) -> Any:
+    module, _, attribute = VERBS[name].place.partition(":")
+    verb = getattr(import_module(f"fleet.cli.verbs.{module}"), attribute)
+    if isinstance(verb, typer.Typer):
+        group: Any = typer.main.get_group(verb)
+        group.name = name
+        _add_color(group.commands.values())
+        return group
+    single = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+    single.command(name=name)(verb)
+    command = typer.main.get_command(single)
+    _add_color([command])
+    return command
+
+
+def _choose_color(mode: str) -> str:
+    if mode not in color.MODES:
+        raise UsageError(f"--color {mode}{did_you_mean(mode, color.MODES)}", hint=f"use {', '.join(color.MODES)}")
+    color.choose(mode)
+    return mode
+
+
+def _only_color(
+    color: Annotated[
+        str,
+        typer.Option(
+            "--color",
+            metavar="|".join(color.MODES),
+            help="Colours: auto, always or never.",
+            is_eager=True,
+            expose_value=False,
+            callback=_choose_color,
+        ),
+    ] = "auto",
+) -> None:
+    """A verb with the option that all verbs have."""
+
+
+def _add_color(commands: Iterable[Any]) -> None:
+    """Give each command --color, which Typer would otherwise want as a parameter of each function."""
+    single = typer.Typer(add_completion=False)
+    single.command()(_only_color)
+    (option,) = typer.main.get_command(single).params
+    for command in commands:
+        command.params.append(option)
+
+
+class VerbGroup(typer.core.TyperGroup):
+    def __init__(self, **attrs: Any) -> None:
+        super().__init__(**attrs)
+        self.commands = cast("Any", LazyCommands())
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        del ctx
+        formatter.write(root_help(bold=color.is_wanted()))
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            raise InterruptedByUserError("interrupted") from interrupt
+
+
+app = typer.Typer(
+    cls=VerbGroup,
+    name="fleet",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fleet {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Options before a verb."""
+
+
+def run_program() -> None:
+    """Run the verb, and end with its exit code. An error is one line, and with --json an object on standard output."""
+    set_default("GIT_PYTHON_REFRESH", "quiet")  # without git, GitPython would raise when it is imported
+    arguments = sys.argv[1:]
+    as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
+    try:
+        code = app(prog_name="fleet", standalone_mode=False)
+    except BrokenPipeError:  # `fleet logs x | head`
+        sys.stderr.close()
+        sys.exit(0)
+    except FleetError as error:
+        sys.exit(_report(error, as_json=as_json))
+    except KeyboardInterrupt:
+        sys.exit(_report(InterruptedByUserError("interrupted"), as_json=as_json))
+    except TyperException as error:
+        sys.exit(_report(_usage_error(error), as_json=as_json))
+    except Exception as bug:  # noqa: BLE001 - the last one who can tell
+        traceback.print_exc()
+        sys.exit(_report(BugError(bug), as_json=as_json))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+class BugError(FleetError):
+    """An exception that nobody expected."""
+
+    exit_code = BUG
+    code = "internal"
+
+    def __init__(self, bug: Exception) -> None:
+        what = "".join(traceback.format_exception_only(bug)).strip()
+        super().__init__(f"this is a bug of fleet: {what}", hint="please report it with the lines above")
+
+
+def _usage_error(error: TyperException) -> FleetError:
+    context: Any = getattr(error, "ctx", None)
+    if type(error).__name__ != "NoArgsIsHelpError":
+        return usage_error(error)
+    sys.stderr.write(f"{error.format_message()}\n")
+    return missing_verb(context.command_path, list(context.command.commands))
+
+
+def _report(error: FleetError, *, as_json: bool) -> int:
+    """Print an error; returns the exit code."""
+    if as_json:
+        view = FailedView(ErrorView(error.code, error.message, error.hint, error.exit_code))
+        sys.stdout.write(json.dumps(dump_view(view), indent=2, ensure_ascii=False) + "\n")
+    name = "\x1b[1;31mfleet:\x1b[0m" if color.is_wanted(sys.stderr) else "fleet:"
+    sys.stderr.write(f"{name} {error}\n")
+    return error.exit_code

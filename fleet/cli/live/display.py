@@ -1,0 +1,163 @@
+"""How a run is shown while this program works on it: on a full screen, as live lines, as plain text, or not at all."""
+
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from dashboards.text.summary import refusal_lines, summary_lines
+from fleet.app.fleet import Fleet
+from fleet.cli import color
+from fleet.cli.common import configuration_of, has_terminal, run_async, show, show_json
+from fleet.cli.live.engine import Background, open_exporter, run_engine
+from fleet.cli.live.follow import RunDisplay, open_screen
+from fleet.cli.live.terminal_data import FolderLibrary
+from fleet.config import environment
+from fleet.core.history.follower import Follower
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.core.state.status import is_refused
+from fleet.core.views.dump import dump_view
+from fleet.core.views.run_view import status_view
+from fleet.errors import FleetError
+from fleet.runs.journal import Journal
+from fleet.runs.run_folder import RunFolder
+
+Plain = Annotated[bool, typer.Option("--plain", help="Lines of text, for screen readers, pipes and logs.")]
+NoTui = Annotated[bool, typer.Option("--no-tui", help="Live lines instead of a full screen.")]
+Detach = Annotated[bool, typer.Option("--detach", "-d", help="Run in the background; `fleet watch` shows it.")]
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+CONTINUES = 0  # the exit code where the run continues in the background
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """The options of the command line about output."""
+
+    plain: bool = False
+    no_tui: bool = False
+    detach: bool = False
+    as_json: bool = False
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a person can be asked."""
+        return has_terminal() and not self.as_json and not self.detach
+
+
+def work_and_show(fleet: Fleet, folder: RunFolder, display: Display) -> f.Ending | int | None:
+    """Work on a run and show it; returns how it ended, or an exit code if it continues in the background."""
+    if display.detach:
+        return _detach(fleet, folder, as_json=display.as_json)
+    if display.interactive and not display.plain and not display.no_tui and has_full_screen():
+        return _on_full_screen(fleet, folder)
+    return _in_foreground(fleet, folder, display)
+
+
+def _in_foreground(fleet: Fleet, folder: RunFolder, display: Display) -> f.Ending | None:
+    """The engine works in this process, and its events are printed."""
+    hint = "Ctrl-C lets running agents finish, then stops. Details: fleet status"
+    typer.echo(f"{folder.run}: running. {hint} {folder.run}", err=True)
+    last_shown = _last_fact(folder)
+    opened = open_screen(live=display.interactive and not display.plain, quiet=display.as_json)
+    try:
+        with open_exporter(fleet, folder) as exporter, opened as screen:
+            events = RunDisplay(folder, screen, last_shown, interactive=display.interactive)
+            run_async(lambda: run_engine(fleet, folder, exporter, STOPS, events.follow))
+            events.catch_up()
+    except FleetError:
+        _remove_unstarted(folder)
+        raise
+    return _conclude(fleet, folder, as_json=display.as_json)
+
+
+def _detach(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> int:
+    background = Background(folder)
+    background.start(fleet)
+    try:
+        background.wait_started()
+    except FleetError:
+        _remove_unstarted(folder)
+        raise
+    if as_json:
+        show_json(dump_view(status_view(folder.state(), time.time(), alive=folder.alive)))
+    else:
+        typer.echo(f"{folder.run}: running in the background; `fleet watch {folder.run}` shows it")
+    return CONTINUES
+
+
+def _on_full_screen(fleet: Fleet, folder: RunFolder) -> f.Ending | int | None:
+    """The engine works in a process of its own, so that leaving the screen does not stop it."""
+    background = Background(folder)
+    background.start(fleet)
+    open_full_screen(folder, background=background)
+    if not folder.state().ended:
+        if background.at_work or folder.alive:
+            watch, cancel = f"fleet watch {folder.run}", f"fleet cancel {folder.run}"
+            typer.echo(f"{folder.run} continues in the background: `{watch}` shows it, `{cancel}` stops it")
+            return CONTINUES
+        if error := background.last_words():
+            _remove_unstarted(folder)
+            raise FleetError(error)
+    return _conclude(fleet, folder, as_json=False)
+
+
+def _last_fact(folder: RunFolder) -> int:
+    """The number of the last fact before this engine; 0 for a run that has had no engine yet."""
+    follower = Follower()
+    with Journal(folder.journal) as journal:
+        follower.catch_up(journal)
+    return follower.seq if follower.state is not None and follower.state.epoch else 0
+
+
+def _remove_unstarted(folder: RunFolder) -> None:
+    """Delete a run that no engine ever worked on."""
+    with suppress(FleetError):
+        if folder.state().epoch == 0:
+            folder.remove()
+
+
+def _conclude(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> f.Ending | None:
+    """Print how a run ended. Of one that was refused, the reason is raised after what led to it."""
+    state, now = folder.state(), time.time()
+    if as_json:
+        show_json(dump_view(status_view(state, now, alive=False)))
+    elif is_refused(state):
+        show(["", *refusal_lines(state, f"{folder.path}/")])
+        workers = (subtask.failure for subtask in state.subtasks.values() if subtask.failure is not None)
+        failure = state.planning.last_failure or next(workers, None)
+        raise FleetError(fleet.explained(failure) if failure is not None else state.ending_why)
+    else:
+        show(["", *summary_lines(state, now)])
+    return state.ending
+
+
+def has_full_screen() -> bool:
+    """Whether the terminal can show a full screen and send keys."""
+    return has_terminal() and environment.can_move_cursor()
+
+
+def open_full_screen(
+    folder: RunFolder, *, background: Background | None = None, speed: float | None = None, light: bool = False
+) -> None:
+    """Show the terminal UI until the person leaves it."""
+    from dashboards.terminal.app import FleetApp  # noqa: PLC0415 - Textual takes as long to import as all of fleet
+
+    library = FolderLibrary(folder.path.parent.parent, _fleet_of, background=background, run=folder.run)
+    FleetApp(
+        library,
+        folder.run,
+        user=environment.user(),
+        editor_command=environment.editor(),
+        shell_command=environment.shell(),
+        colour=color.is_wanted(),
+        speed=speed,
+        light=light,
+    ).run()
+
+
+def _fleet_of(state: RunState) -> Fleet:
+    return Fleet(configuration_of(state), environment.current())

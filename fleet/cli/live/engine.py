@@ -1,0 +1,178 @@
+"""The engine of a run: in this process, or in one of its own that outlives the terminal.
+
+    python -m fleet.cli.live.engine RUN-FOLDER     the configuration, as JSON, on standard input
+
+Errors of the other process go to `engine.log` in the run's folder; facts go to the journal, as always.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import typer
+from anyio import CancelScope, create_task_group
+from pydantic import BaseModel
+
+from fleet.app.fleet import Fleet
+from fleet.cli.common import run_async, send_requests
+from fleet.cli.live.hard_stop import hard_stop
+from fleet.config.environment import current, user
+from fleet.config.load import Loaded
+from fleet.config.schema import Config
+from fleet.core.plans.limits import Choices
+from fleet.core.state.facts import DrainRequested
+from fleet.errors import FleetError
+from fleet.runs.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from fleet.cli.live.exporter import Exporter
+
+LOG = "engine.log"
+TAIL = 2_000  # characters of the log
+START_S, POLL_S = 30.0, 0.05
+
+
+async def run_engine(
+    fleet: Fleet,
+    folder: RunFolder,
+    exporter: Exporter | None,
+    stops: Sequence[signal.Signals],
+    *beside: Callable[[], Coroutine[Any, Any, None]],
+) -> None:
+    """Run the engine, with the tasks `beside` it. The first signal of `stops` drains it, the second one stops it."""
+    stop = CancelScope()
+
+    async def listen() -> None:
+        with anyio.open_signal_receiver(*stops) as signals:
+            async for _ in signals:
+                break
+            with hard_stop(stops, f"`fleet resume {folder.run}` continues it"):
+                send_requests(folder, DrainRequested(at=time.time(), by=user()))
+                async for _ in signals:
+                    stop.cancel()
+
+    async with create_task_group() as tasks:
+        tasks.start_soon(listen)
+        for task in beside:
+            tasks.start_soon(task)
+        if exporter is not None:
+            tasks.start_soon(exporter.watch_loop)
+        await fleet.run(folder, stop=stop, watcher=exporter)
+        tasks.cancel_scope.cancel()
+
+
+@contextmanager
+def open_exporter(fleet: Fleet, folder: RunFolder) -> Iterator[Exporter | None]:
+    """Serve metrics while the block lasts, if they are configured. A port that is in use does not stop the run."""
+    metrics = fleet.config.metrics
+    if not metrics.listen:
+        yield None
+        return
+    from dashboards.metrics.server import parse_address  # noqa: PLC0415 - prometheus_client is slow to import
+    from fleet.cli.live.exporter import exporting  # noqa: PLC0415
+
+    with ExitStack() as stack:
+        exporter = None
+        try:
+            address = parse_address(metrics.listen)
+            exporter = stack.enter_context(exporting(lambda: [folder], fleet.state_dir, address, metrics.hosts))
+            typer.echo(f"{folder.run}: metrics at http://{exporter.address}/metrics", err=True)
+        except FleetError as error:
+            typer.echo(f"{folder.run}: no metrics: {error}", err=True)
+        yield exporter
+
+
+# ---- in a process of its own ----------------------------------------------------------------------------------------
+
+
+class EngineInput(BaseModel):
+    """The configuration with the origin of each value, as the new process reads it."""
+
+    config: Config
+    origin: dict[str, str]
+    choices: Choices = Choices()
+
+
+class Background:
+    """The process that works on a run, as seen by the process that started it."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, fleet: Fleet) -> None:
+        """Raises `FleetError` if the process can't be started."""
+        loaded = fleet.loaded
+        given = EngineInput(config=loaded.config, origin=loaded.origin, choices=loaded.choices)
+        command = [sys.executable, "-P", "-m", "fleet.cli.live.engine", str(self._folder.path)]
+        try:
+            with (self._folder.path / LOG).open("wb") as log:
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True, cwd="/"
+                )
+            if self._process.stdin is not None:
+                with self._process.stdin as stdin:
+                    stdin.write(given.model_dump_json().encode())
+        except OSError as error:
+            raise FleetError(f"the engine can't be started: {error.strerror}") from error
+
+    @property
+    def at_work(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """End the process at once, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> None:
+        """Ask the process to stop, and wait until it has."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.terminate()  # the first one only drains the run
+            self._process.wait()
+
+    def wait_started(self) -> None:
+        """Wait until the engine runs; raises `FleetError` with its error if it fails before."""
+        until = time.monotonic() + START_S
+        while time.monotonic() < until and self.at_work and not self._folder.alive:
+            time.sleep(POLL_S)
+        if not self.at_work and (error := self.last_words()):
+            raise FleetError(error)
+
+    def last_words(self) -> str:
+        """The error that ended the process; empty if it runs or ended well."""
+        if self._process is None or self._process.poll() in {None, 0}:
+            return ""
+        try:
+            return (self._folder.path / LOG).read_text(encoding="utf-8", errors="replace").strip()[-TAIL:]
+        except OSError:
+            return ""
+
+
+def main() -> int:
+    """Run the engine until the run ends or is drained. Closing the terminal does not stop it."""
+    folder = RunFolder(Path(sys.argv[1]))
+    settings = EngineInput.model_validate_json(sys.stdin.buffer.read())
+    fleet = Fleet(Loaded(config=settings.config, origin=settings.origin, choices=settings.choices), current())
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with open_exporter(fleet, folder) as exporter:
+            run_async(lambda: run_engine(fleet, folder, exporter, (signal.SIGINT, signal.SIGTERM)))
+    except FleetError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""A run on the terminal as its journal grows, and the question whether its plan may start."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+import anyio
+import typer
+
+from dashboards.text.event_text import event_lines
+from dashboards.text.formats import clock_in
+from dashboards.text.plan_review import review_lines, waits_line
+from fleet.cli import color
+from fleet.config.environment import user
+from fleet.core.base.ids import SubtaskId
+from fleet.core.history.follower import Follower
+from fleet.core.policy.approval import awaits_approval, is_being_revised, is_unreviewed, waiting_for_approval
+from fleet.core.policy.requests import Request, request_problem
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.runs.journal import Journal
+from fleet.runs.run_folder import RunFolder
+
+TICK_S = 0.25
+YES, NO = frozenset({"y", "yes"}), frozenset({"n", "no"})
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """Where events and the state go. Nothing moves inside a `still` block."""
+
+    event: Callable[[str], None]
+    show: Callable[[RunState, float], None]
+    still: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+@contextmanager
+def open_screen(*, live: bool, quiet: bool) -> Iterator[Screen]:
+    """A live screen on a terminal; in a pipe one line for each event."""
+    if quiet:
+        yield Screen(event=lambda line: typer.echo(line, err=True), show=lambda *_: None)
+    elif live:
+        from rich.console import Console  # noqa: PLC0415 - only for a terminal
+
+        from dashboards.text.live import LiveScreen  # noqa: PLC0415
+
+        with LiveScreen(Console(highlight=False, no_color=not color.is_wanted())) as screen:
+            yield Screen(event=screen.event, show=screen.show, still=screen.still)
+    else:
+        yield Screen(event=typer.echo, show=lambda *_: sys.stdout.flush())
+
+
+class RunDisplay:
+    """Shows the journal as it grows. If a person can answer, it asks about a plan that waits for approval."""
+
+    def __init__(self, folder: RunFolder, screen: Screen, last_shown: int, *, interactive: bool) -> None:
+        self._folder, self._screen, self._interactive = folder, screen, interactive
+        self._last_shown = last_shown
+        """The number of the last fact that is not shown again."""
+        self._follower = Follower(self._show_fact)
+        self._pending: tuple[SubtaskId, ...] = ()
+        """The subtasks last shown as waiting for approval."""
+
+    async def follow(self) -> None:
+        with Journal(self._folder.journal) as journal:
+            while True:
+                self._refresh(journal)
+                state = self._follower.state
+                if self._interactive and state is not None and _needs_answer(state):
+                    with self._screen.still():
+                        await self._ask(journal)
+                await anyio.sleep(TICK_S)
+
+    def catch_up(self) -> None:
+        """Show the facts that were written since the last refresh."""
+        with Journal(self._folder.journal) as journal:
+            self._refresh(journal)
+
+    def _refresh(self, journal: Journal) -> None:
+        self._follower.catch_up(journal)
+        if (state := self._follower.state) is not None:
+            if not self._interactive:
+                self._show_pending(state)
+            self._screen.show(state, time.time())
+
+    def _show_pending(self, state: RunState) -> None:
+        """Without a terminal to ask on: print what needs approval each time something is added to it."""
+        pending = waiting_for_approval(state) if _needs_answer(state) else ()
+        if set(pending) - set(self._pending):
+            self._screen.event(f"{clock_in(state, state.last_at)}  {waits_line(state)}")
+        self._pending = pending
+
+    def _show_fact(self, _: RunState | None, fact: f.Fact, state: RunState) -> None:
+        if self._follower.seq > self._last_shown:
+            for line in event_lines(state, fact):
+                self._screen.event(line)
+
+    async def _ask(self, journal: Journal) -> None:
+        """Show the plan and ask until it is approved or rejected, here or elsewhere. Nothing starts before that."""
+        is_asked = False
+        version_shown: tuple[int, tuple[SubtaskId, ...]] | None = None
+        while (state := self._follower.state) is not None and _needs_answer(state):
+            if version_shown != (current := (state.plan.version, waiting_for_approval(state))):
+                version_shown, is_asked = current, False
+                for line in review_lines(state):
+                    self._screen.event(line)
+            if not is_asked:
+                question = "Run this plan?" if is_unreviewed(state) else "Approve these subtasks?"
+                sys.stdout.write(f"{question} Type yes or no (or: only ID…, reject WHY), then Enter: ")
+                sys.stdout.flush()
+                is_asked = True
+            with anyio.move_on_after(TICK_S):
+                await anyio.wait_readable(sys.stdin)
+                answer = sys.stdin.readline()
+                is_asked = not answer  # after the end of input, an answer can only come from elsewhere
+                _send_answer(journal, state, answer.strip())
+            await anyio.sleep(TICK_S)
+            self._follower.catch_up(journal)
+
+
+def _needs_answer(state: RunState) -> bool:
+    """Whether a person has to decide now: after the rules have, and not while the planner revises."""
+    if state.engine_since is None or state.ended or state.cancelled or state.draining:
+        return False
+    return awaits_approval(state) and not is_being_revised(state)
+
+
+def _send_answer(journal: Journal, state: RunState, answer: str) -> None:
+    """Send what was typed as a request. Anything else than a clear answer is asked again."""
+    request: Request | None = None
+    now, by, version = time.time(), user(), state.plan.version
+    word, _, rest = answer.partition(" ")
+    word, rest = word.lower(), rest.strip()
+    if answer.lower() in YES:
+        request = f.PlanApproved(at=now, version=version, by=by)
+    elif word == "only" and rest:
+        subtasks = tuple(rest.replace(",", " ").split())
+        request = f.PlanApproved(at=now, version=version, by=by, subtasks=subtasks)
+    elif word == "reject" and rest:
+        request = f.PlanRejected(at=now, version=version, by=by, reason=rest)
+    elif answer.lower() in NO and is_unreviewed(state):
+        request = f.CancelRequested(at=now, by=by)
+    elif answer.lower() in NO:  # a run that is at work is not cancelled because of some subtasks
+        sys.stdout.write("Give a reason, and the planner revises the plan: reject WHY\n")
+    if request is None:
+        return
+    if (problem := request_problem(state, request)) is not None:
+        sys.stdout.write(f"{problem}\n")
+    else:
+        journal.ask(request)

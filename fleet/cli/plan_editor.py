@@ -1,0 +1,179 @@
+"""Edits plans in a person's editor: on a copy, which is checked before the plan is changed."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from difflib import unified_diff
+from pathlib import Path
+from tempfile import mkdtemp
+from types import MappingProxyType
+from typing import TypeVar
+
+import typer
+
+from dashboards.text.plan_review import note_lines
+from dashboards.text.safe import safe, safe_block
+from fleet.app.wiring import Wiring
+from fleet.cli.common import check_request, configuration_of, has_terminal, make_request, show, show_json
+from fleet.config.environment import current, editor, user
+from fleet.config.toml import read_text
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.lint import grade_plan
+from fleet.core.plans.parameters import example_settings, read_parameters
+from fleet.core.plans.plan import Plan
+from fleet.core.plans.revision import revision_between
+from fleet.core.plans.validate import Known
+from fleet.core.state.facts import PlanRevised
+from fleet.core.state.state import RunState
+from fleet.core.state.status import split_or_dropped
+from fleet.core.views.dump import SCHEMA_VERSION
+from fleet.core.views.plan_diff import plan_diff
+from fleet.errors import UsageError
+from fleet.plans.input_files import dump_plan, load_plan, read_data
+from fleet.plans.library import replace_text
+from fleet.runs.run_folder import RunFolder
+
+Checked = TypeVar("Checked")
+
+_NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
+
+
+def revision_from(state: RunState, path: Path, settings: Mapping[str, str] = _NO_SETTINGS) -> PlanRevised | None:
+    """The revision from the run's plan to the one in a file; None if they are equal. Raises `UsageError`."""
+    wiring = Wiring(configuration_of(state, secrets=False).config, current())
+    plan = load_plan(path, wiring.known.beside(state.plan), settings)
+    plan = plan if plan.goal else plan.model_copy(update={"goal": state.plan.goal})
+    revision = revision_between(state.plan, plan, why=f"edited by {user()}", without=split_or_dropped(state))
+    if isinstance(revision, str):
+        raise UsageError(revision)
+    if not revision.changes_plan:
+        return None
+    request = PlanRevised(at=time.time(), call=None, by=user(), revision=revision)
+    check_request(state, request)
+    return request
+
+
+def edit_plan(state: RunState) -> PlanRevised | None:
+    """The revision that a person makes in an editor; None if nothing changed."""
+    return _edit(dump_plan(state.plan, toml=True), "plan.toml", lambda path: revision_from(state, path))
+
+
+def edit_run(folder: RunFolder, *, as_json: bool) -> None:
+    """Edit the plan of a run and submit it as a new version."""
+    run = folder.run
+    if not has_terminal():
+        raise UsageError(
+            f"an editor needs a terminal; write the plan with `fleet plans show fleet/{run} --json > plan.json`, "
+            f"change it, and submit it with `fleet approve {run} --plan plan.json`"
+        )
+    state = folder.requested_state()
+    if state.ended:
+        raise UsageError(f"{run} has ended", hint=f"keep its plan with `fleet plans save {run} NAME`, and edit that")
+    request = edit_plan(state)
+    if request is None:
+        _say_unchanged("the plan", run, as_json=as_json)
+        return
+    after = evolve(state, request).plan
+    if not as_json:
+        show(safe(line, limit=300) for line in plan_diff(state.plan, after))
+        show(note_lines(grade_plan(after, without=split_or_dropped(state)).all))
+    message = f"version {after.version} of the plan submitted; `fleet approve {run}` starts it"
+    make_request(folder, request, message, as_json=as_json)
+
+
+def _say_unchanged(what: str, of: str, *, as_json: bool) -> None:
+    if as_json:
+        show_json({"schema_version": SCHEMA_VERSION, "of": of, "changed": False})
+    else:
+        typer.echo(f"{what} is unchanged")
+
+
+def edit_file(path: Path, settings: Mapping[str, str], *, as_json: bool) -> None:
+    """Edit a plan file. It is written only when it is valid."""
+    if not has_terminal():
+        raise UsageError(
+            "an editor needs a terminal", hint=f"change {path} another way, then: fleet plans check {path}"
+        )
+    path = path.resolve()  # a link stays a link
+    before = read_text(path)
+
+    def check(copy: Path) -> str:
+        read_template(copy, settings)
+        return read_text(copy)
+
+    after = _edit(before, path.name, check)
+    if after is None:
+        _say_unchanged(str(path), str(path), as_json=as_json)
+        return
+    changes = unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="")
+    if not as_json:
+        typer.echo(safe_block("\n".join(changes)))
+    try:
+        replace_text(path, after)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    if as_json:
+        show_json({"schema_version": SCHEMA_VERSION, "of": str(path), "changed": True})
+    else:
+        typer.echo(f"wrote {path}")
+
+
+def read_template(path: Path, settings: Mapping[str, str]) -> Plan:
+    """The plan in a file that may have parameters. Required ones that are not set get example values.
+
+    Does not check the names of workers and checks: they depend on where the plan will run.
+    """
+    parameters = read_parameters(read_data(path))
+    examples = {} if isinstance(parameters, tuple) else example_settings(parameters)
+    examples = {name: value for name, value in examples.items() if name not in settings}
+    try:
+        return load_plan(path, Known(), {**examples, **settings})
+    except UsageError as error:
+        if not examples:
+            raise
+        values = ", ".join(f"{name}={value}" for name, value in examples.items())
+        raise UsageError(f"{error}\n(checked with {values}; override with --set)") from error
+
+
+def _edit(text: str, name: str, check: Callable[[Path], Checked]) -> Checked | None:
+    """The result of `check` on the edited text; None if it was not changed. Keeps the file of a failed edit."""
+    command = editor()
+    folder = Path(mkdtemp(prefix="fleet-plan-"))
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    is_done = False
+    try:
+        result = _edit_until_valid(command, path, text, check)
+        is_done = True
+        return result
+    finally:
+        if is_done or _holds(path, text):
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            typer.echo(f"your edit is kept in {path}", err=True)
+
+
+def _holds(path: Path, text: str) -> bool:
+    try:
+        return path.read_text(encoding="utf-8") == text
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _edit_until_valid(command: list[str], path: Path, text: str, check: Callable[[Path], Checked]) -> Checked | None:
+    while True:
+        try:
+            code = subprocess.run([*command, str(path)], check=False).returncode
+        except OSError as error:
+            raise UsageError(f"{command[0]}: {error.strerror}", hint="set EDITOR to your editor") from error
+        if code:
+            raise UsageError(f"{command[0]} ended with exit code {code}", hint="the plan is unchanged")
+        try:
+            return None if read_text(path) == text else check(path)
+        except UsageError as error:
+            if not has_terminal():
+                raise
+            typer.echo(str(error).replace(str(path), path.name), err=True)
+            if not typer.confirm("Edit it again?", default=True):
+                raise UsageError("nothing was changed") from None

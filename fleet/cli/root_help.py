@@ -1,0 +1,110 @@
+"""The text of `fleet --help`, and what each verb is about. It is literal, so that no verb has to be imported."""
+
+from typing import Literal, NamedTuple
+
+About = Literal["run", "part", "repository", "machine"]
+"""What a verb is about, which decides the options it has in common with others (docs/reference/command-line.md).
+
+`run`: RUN or --run, -C. `part` of a run, such as a subtask: --run, -C. `repository`: -C. `machine`: none of them.
+"""
+
+
+class Verb(NamedTuple):
+    """The function of a verb, and the first line of its help, which a test compares with the function's docstring."""
+
+    place: str
+    """`module:name` below `fleet.cli.verbs`."""
+    about: About
+    summary: str
+    changes: bool = False
+    """Whether it changes a run that exists. It then has --yes, and takes no other repository's run without asking."""
+
+
+GROUPS: dict[str, dict[str, Verb]] = {
+    "Work": {
+        "plan": Verb("begin:plan", "repository", "Let the planner write a plan; run nothing."),
+        "run": Verb("begin:run", "repository", "Plan an epic and work on it until it has landed."),
+        "rehearse": Verb(
+            "rehearse:rehearse", "repository", "Replay the repository's last commits as a run, free of charge."
+        ),
+        "resume": Verb("resume:resume", "run", "Resume a run that stopped.", changes=True),
+        "limits": Verb("limits:limits", "run", "Show or change the limits of a run.", changes=True),
+        "pause": Verb("act:pause", "run", "Start nothing new until `fleet resume`.", changes=True),
+        "cancel": Verb("act:cancel", "run", "Stop a run and its agents.", changes=True),
+    },
+    "Look": {
+        "watch": Verb("watch:watch", "run", "Watch a run, and act on it."),
+        "runs": Verb("look:runs", "repository", "List the runs of a repository, the latest last."),
+        "status": Verb("look:status", "run", "Show how a run is doing."),
+        "show": Verb("look:show_subtask", "part", "Show a subtask, or the incidents of a run."),
+        "logs": Verb("look:logs", "part", "Print the conversation of an attempt."),
+        "diff": Verb("look:diff", "part", "Print what an attempt changed."),
+    },
+    "Decide": {
+        "approve": Verb("review:approve", "run", "Approve the plan of a run, or some of its subtasks.", changes=True),
+        "reject": Verb("review:reject", "run", "Reject the plan of a run, or some of its subtasks.", changes=True),
+        "answer": Verb("act:answer", "part", "Answer a question that a run asks.", changes=True),
+        "retry": Verb("act:retry", "part", "Retry a failed subtask, with your guidance.", changes=True),
+    },
+    "Result": {
+        "merge": Verb("merge:merge", "run", "Take a run's result into a branch of yours.", changes=True),
+        "report": Verb("result:report", "run", "Write the report of a run."),
+        "audit": Verb("result:audit", "run", "Check every commit on a run's result branch."),
+        "commits": Verb("result:commits", "repository", "Count the fleet's commits in a repository."),
+    },
+    "Plans and settings": {
+        "plans": Verb("plans:plans", "repository", "Show, check, compare, draw, edit and save plans."),
+        "try": Verb("trial:try_command", "repository", "Try set-up and gate in the box, without a run."),
+        "init": Verb("init:init", "repository", "Find out how to test this repository, and write fleet.toml."),
+        "config": Verb("configure:config", "repository", "Show the configuration and where each value comes from."),
+        "explain-policy": Verb("configure:explain_policy", "repository", "Show how each kind of failure is handled."),
+    },
+    "This machine": {
+        "doctor": Verb("doctor:doctor", "repository", "Check this machine and show fixes."),
+        "clean": Verb("clean:clean", "machine", "Show or free the disk space that runs use."),
+        "metrics": Verb("serve:metrics", "machine", "Serve metrics of all runs for Prometheus."),
+        "simulate": Verb("serve:simulate", "machine", "Serve a simulated model that plays a script."),
+        "completion": Verb("about:completion", "machine", "Print or install the completion for a shell."),
+        "help": Verb("about:help_", "machine", "Show the help of a verb."),
+        "version": Verb("about:version", "machine", "Print the version."),
+    },
+}
+
+VERBS: dict[str, Verb] = {name: verb for verbs in GROUPS.values() for name, verb in verbs.items()}
+
+BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
+
+_ABOVE = """\
+Usage: fleet [OPTIONS] COMMAND [ARGS]...
+
+  Plan an epic, run a hundred workers in worktrees, land what is green.
+
+  Your repository is only read. The result is one new branch, fleet/RUN.
+
+Examples:
+  fleet doctor                         check this machine and show fixes
+  fleet run "Add a health endpoint"    plan it, build it, land it
+  fleet run epic.md --workers 100 --budget 20
+  fleet watch                          follow the run on the screen
+  fleet status                         how the latest run is doing
+  fleet merge                          take the result
+"""
+
+_BELOW = """
+Options:
+  --version      Print the version.
+  -h, --help     Show this message and exit.
+
+`fleet help VERB` shows a verb's options and examples. All verbs have --json and
+--color; those about a run take RUN or --run, and -C DIR for another repository.
+"""
+
+
+def root_help(*, bold: bool = False) -> str:
+    """The help; the titles of its parts are bold on a terminal."""
+    width = max(map(len, VERBS))
+    text = _ABOVE
+    for title, verbs in GROUPS.items():
+        text += f"\n{title}:\n" + "".join(f"  {name:<{width}}  {verb.summary}\n" for name, verb in verbs.items())
+    lines = (text + _BELOW).splitlines()
+    return "".join(f"{BOLD}{line}{PLAIN}\n" if bold and line.endswith(":") else f"{line}\n" for line in lines)

@@ -1,0 +1,82 @@
+"""Verbs that make a request to a run: limits, pause, cancel, retry, answer. Its engine acts on them."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from fleet.cli import common
+from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName, Yes
+from fleet.config.environment import user
+from fleet.core.state.facts import CancelRequested, Paused, QuestionAnswered, RetryRequested
+
+
+def pause(
+    run: RunArgument = None, named: RunName = None, repo: Repo = HERE, yes: Yes = False, as_json: AsJson = False
+) -> None:
+    """Start nothing new until `fleet resume`.
+
+    Running agents continue, and their work may land.
+
+    \b
+    Examples:
+      fleet pause
+      fleet pause RUN && fleet resume RUN
+    """
+    folder = common.run_to_change(run, named, repo, yes=yes)
+    common.make_request(folder, Paused(at=time.time(), by=user()), "no new agents start", as_json=as_json)
+
+
+def cancel(
+    run: RunArgument = None, named: RunName = None, repo: Repo = HERE, yes: Yes = False, as_json: AsJson = False
+) -> None:
+    """Stop a run and its agents.
+
+    What has landed stays on its branch, finished work stays in the store; `fleet resume` continues the run.
+
+    \b
+    Examples:
+      fleet cancel
+      fleet cancel RUN
+    """
+    folder = common.run_to_change(run, named, repo, yes=yes)
+    common.make_request(folder, CancelRequested(at=time.time(), by=user()), "cancelled", as_json=as_json)
+
+
+def retry(
+    subtask: Annotated[str, typer.Argument(metavar="SUBTASK", help="The id of a subtask that failed.")],
+    guidance: Annotated[str, typer.Option("--guidance", "-g", metavar="TEXT", help="What to do differently.")] = "",
+    named: RunName = None,
+    repo: Repo = HERE,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Retry a failed subtask, with your guidance.
+
+    \b
+    Examples:
+      fleet retry tokens -g "use hmac.compare_digest"
+    """
+    request = RetryRequested(at=time.time(), subtask=subtask, guidance=guidance, by=user())
+    folder = common.run_to_change(None, named, repo, yes=yes)
+    common.make_request(folder, request, f"{subtask} will be retried", as_json=as_json)
+
+
+def answer(
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The id of a question, such as q1.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Your answer, for the planner.")],
+    named: RunName = None,
+    repo: Repo = HERE,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a question that a run asks.
+
+    \b
+    Examples:
+      fleet answer q1 "Use UTC everywhere"
+    """
+    folder = common.run_to_change(None, named, repo, yes=yes)
+    known = next((id_ for id_ in folder.state().questions if id_.lower() == question.lower()), question)
+    request = QuestionAnswered(at=time.time(), question=known, answer=text, by=user())
+    common.make_request(folder, request, f"{known} answered", as_json=as_json)

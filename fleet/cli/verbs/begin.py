@@ -1,0 +1,185 @@
+"""Verbs that start or continue work: plan, run, resume."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dashboards.text.plan_review import plan_lines
+from fleet.app.fleet import Fleet, Order
+from fleet.cli import common
+from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Force, Repo, Sandbox, SetupNetwork, Yes
+from fleet.cli.live.display import Detach, Display, NoTui, Plain, work_and_show
+from fleet.cli.plan_sources import Sets, load_plan_argument
+from fleet.cli.verbs.limits import Attempts, Budget, Minutes, Tokens, Workers
+from fleet.config.environment import current
+from fleet.config.load import Loaded
+from fleet.core.plans.limits import Reviewing
+from fleet.core.state.facts import Ending
+from fleet.errors import UsageError
+from fleet.plans.input_files import GivenPlan, dump_plan, read_epic
+
+Epic = Annotated[str | None, typer.Argument(metavar="EPIC", help="The goal: text, a file, or - (standard input).")]
+Base = Annotated[
+    str | None, typer.Option(metavar="COMMIT", help="Start from this commit, branch or tag; default: HEAD.")
+]
+PlanFile = Annotated[
+    str | None, typer.Option("--plan", metavar="PLAN", help="Run this plan: a file, or a name of the library.")
+]
+REVIEWERS = "human (default on a terminal), auto (the [review] rules; default elsewhere), none"
+Review = Annotated[str | None, typer.Option(metavar="human|auto|none", help=f"Who approves the plan: {REVIEWERS}.")]
+RedBase = Annotated[bool, typer.Option("--allow-red-base", help="Continue even if the gate fails on the base.")]
+EXIT = {"landed": 0, "partial": 1, "cancelled": 1, "aborted": 1, "failed": 3, "budget": 4, None: 130}
+
+
+def plan(
+    epic: Epic = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file: .json or .toml.")
+    ] = None,
+    repo: Repo = HERE,
+    base: Base = None,
+    base_url: BaseUrl = None,
+    config: ConfigFile = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let the planner write a plan; run nothing.
+
+    \b
+    Examples:
+      fleet plan "Add a health endpoint"
+      fleet plan epic.md -o plan.toml && $EDITOR plan.toml && fleet run --plan plan.toml
+      git log -1 --format=%B | fleet plan -
+    """
+    if epic is None:
+        raise UsageError('no epic given: fleet plan "Add a health endpoint", or a file, or - for standard input')
+    if output is not None:
+        check_output(output, force=force)
+    loaded = common.configuration(repo, config, {"models.base_url": base_url})
+    _write_plan(loaded, Order(goal=read_epic(epic), repository=repo, base=base), output, as_json=as_json)
+
+
+def _write_plan(loaded: Loaded, order: Order, output: Path | None, *, as_json: bool) -> None:
+    fleet = Fleet(loaded, current())
+    typer.echo("asking the planner …", err=True)
+    plan = common.run_async(lambda: fleet.plan_only(order))
+    if output is not None:
+        common.write_file(output, dump_plan(plan, toml=output.suffix == ".toml"))
+    if as_json:
+        typer.echo(dump_plan(plan, toml=False), nl=False)
+        return
+    common.show(plan_lines(plan, fleet.wiring.grade(plan).all))
+    keep = "-o plan.toml keeps it; fleet run --plan plan.toml runs it"
+    typer.echo(f"\n{f'fleet run --plan {output}' if output else keep}", err=True)
+
+
+def check_output(output: Path, *, force: bool) -> None:
+    """Raise `UsageError` if the plan can't be written there, before the planner costs anything."""
+    if output.suffix not in {".json", ".toml"}:
+        raise UsageError(f"{output}: a plan file ends in .json or .toml")
+    common.check_output(output, force=force)
+
+
+def run(
+    epic: Epic = None,
+    plan_file: PlanFile = None,
+    sets: Sets = None,
+    repo: Repo = HERE,
+    base: Base = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="The run's name; its branch is fleet/NAME.")] = None,
+    workers: Workers = None,
+    budget: Budget = None,
+    minutes: Minutes = None,
+    tokens: Tokens = None,
+    attempts: Attempts = None,
+    base_url: BaseUrl = None,
+    sandbox: Sandbox = None,
+    setup_network: SetupNetwork = False,
+    config: ConfigFile = None,
+    allow_red_base: RedBase = False,
+    metrics: common.Metrics = None,
+    flat: Annotated[bool, typer.Option("--flat", help="One worker for the whole epic, no decomposition.")] = False,
+    plan_only: Annotated[bool, typer.Option("--plan-only", help="Only plan, as fleet plan does.")] = False,
+    review: Review = None,
+    yes: Yes = False,
+    plain: Plain = False,
+    no_tui: NoTui = False,
+    detach: Detach = False,
+    as_json: AsJson = False,
+) -> None:
+    """Plan an epic and work on it until it has landed.
+
+    The result is the branch fleet/RUN. Your checkout is not touched.
+
+    On a terminal a full screen opens; when you leave it (q), the run continues. Without it, Ctrl-C lets running agents
+    finish, a second one stops at once; `fleet resume` continues the run.
+
+    Exit codes: 0 all landed, 1 something did not, 2 usage, 3 environment, 4 budget, 130 interrupted.
+
+    \b
+    Examples:
+      fleet run "Add a health endpoint"
+      fleet run epic.md --workers 100 --budget 20 --yes --detach
+      fleet run --plan plan.toml --name health
+      fleet run --plan deploy --set version=v2.1.4
+      fleet run "Fix the typo in the README" --flat
+      fleet run epic.md --review auto
+    """
+    _check_arguments(epic, plan_file, plan_only=plan_only, sets=sets)
+    flags = {
+        "run.workers": workers,
+        "run.budget_dollars": budget,
+        "run.budget_minutes": minutes,
+        "run.budget_tokens": tokens,
+        "run.budget_attempts": attempts,
+        "models.base_url": base_url,
+        "box.sandbox": sandbox,
+        "worktrees.setup_network": "base" if setup_network else None,
+        "checks.allow_red_base": allow_red_base or None,
+        "metrics.listen": metrics,
+        "run.flat": flat or None,
+    }
+    loaded = common.configuration(repo, config, flags)
+    fleet, goal = Fleet(loaded, current()), read_epic(epic) if epic is not None else ""
+    display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json)
+    reviewing = _reviewing(review, yes=yes, by_human=display.interactive or loaded.config.run.review)
+    order = Order(goal=goal, repository=repo, base=base, name=name, review=reviewing)
+    if plan_file is not None:
+        order = _with_plan(order, load_plan_argument(fleet.wiring.known, plan_file, sets, repo), plan_file)
+    if plan_only:
+        return _write_plan(loaded, order, None, as_json=as_json)
+    folder = common.run_async(lambda: fleet.create(order))
+    raise typer.Exit(exit_code(work_and_show(fleet, folder, display)))
+
+
+def _with_plan(order: Order, loaded: GivenPlan, name: str) -> Order:
+    goal = loaded.plan.goal or f"the plan in {name}"
+    return replace(order, goal=goal, plan=loaded.plan, rollback=loaded.rollback, values=loaded.values)
+
+
+def _reviewing(review: str | None, *, yes: bool, by_human: bool) -> Reviewing:
+    """Who approves the plan. In a script no person can be asked, so the rules decide there."""
+    if review is not None and yes:
+        raise UsageError("--yes means --review none", hint="use one of them")
+    match review:
+        case "human" | "auto" | "none":
+            return review
+        case None:
+            return "none" if yes else "human" if by_human else "auto"
+        case _:
+            raise UsageError(f"--review {review}: use human, auto or none")
+
+
+def _check_arguments(epic: str | None, plan_file: str | None, *, plan_only: bool, sets: list[str] | None) -> None:
+    if (epic is None) == (plan_file is None):
+        raise UsageError('give either an epic (text, a file, or -) or --plan PLAN: fleet run "Add a health endpoint"')
+    if sets and plan_file is None:
+        raise UsageError("--set sets a parameter of a plan", hint="name the plan with --plan")
+    if plan_only and epic is None:
+        raise UsageError("--plan-only writes a plan, --plan runs one", hint="use one of them")
+
+
+def exit_code(ending: Ending | int | None) -> int:
+    return ending if isinstance(ending, int) else EXIT[ending]

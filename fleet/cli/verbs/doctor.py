@@ -1,0 +1,308 @@
+"""`fleet doctor`: tests whether this machine can run a fleet, and names a fix for each problem."""
+
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import anyio
+import typer
+
+from agents.settings import WorkerSettings
+from agents.workers.program import program_name, program_of
+from agents.workers.registry import problems_of
+from dashboards.text.formats import duration
+from dashboards.text.safe import safe
+from fleet.app.capacity import capacity
+from fleet.app.fleet import Fleet
+from fleet.app.tool_chains import found_in
+from fleet.app.trial import TrialOrder, try_out
+from fleet.cli import common
+from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox
+from fleet.config.environment import current
+from fleet.config.schema import as_policy
+from fleet.core.state.facts import CheckRun
+from fleet.core.state.failures import how
+from fleet.core.views.trial_view import TrialView
+from fleet.errors import FleetError
+from fleet.runs.run_folder import make_state_dir
+from worktrees.git.program import ask_git, text
+from worktrees.overlay.probe import choose_kind
+from worktrees.sandbox.environment import SYSTEM_PATH
+from worktrees.sandbox.seccomp import filter_program
+from worktrees.sandbox.self_test import find_sandbox_problems
+from worktrees.store.target import inspect
+
+OLDEST_GIT = (2, 39)
+LEAST_FREE_GB = 2.0
+CONNECT_S = 5.0
+SHOWN = 3  # lines of a red gate
+
+
+def doctor(
+    repo: Repo = HERE,
+    base_url: BaseUrl = None,
+    config: ConfigFile = None,
+    sandbox: Sandbox = None,
+    gate: Annotated[
+        bool, typer.Option("--try", help="Also run set-up and gate in the box, as fleet try does.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check this machine and show fixes.
+
+    \b
+    Examples:
+      fleet doctor
+      fleet doctor --try                also set-up and gate, on HEAD
+      fleet doctor --repo ../service --json
+    """
+    loaded = common.configuration(repo, config, {"box.sandbox": sandbox, "models.base_url": base_url})
+    findings = common.run_async(lambda: examine(Fleet(loaded, current()), repo, gate=gate))
+    if as_json:
+        common.show_json([asdict(finding) for finding in findings])
+    else:
+        for finding in findings:
+            common.show([f"{'ok  ' if finding.ok else 'FAIL'}  {finding.what:<12} {finding.says}"])
+            if finding.fix:
+                common.show([f"{'':<18} → {finding.fix}"])
+    raise typer.Exit(0 if all(finding.ok for finding in findings) else FleetError.exit_code)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check. Its fields are the keys of `--json`."""
+
+    what: str
+    ok: bool
+    says: str
+    fix: str = ""
+
+
+async def examine(fleet: Fleet, repository: Path, *, gate: bool = False) -> list[Finding]:
+    """Check everything that a run needs. Writes nothing but a probe file in the state directory."""
+    return [
+        Finding("python", ok=True, says=f"{sys.version.split()[0]} at {sys.executable}"),
+        await _git(),
+        await _sandbox(fleet),
+        await _model(fleet),
+        _state(fleet),
+        await _worktrees(fleet),
+        _disk(fleet),
+        _capacity(fleet),
+        await _repository(repository),
+        *_tool_chains(fleet),
+        *(await _gate_findings(fleet, repository, gate=gate)),
+        *worker_findings(fleet),
+    ]
+
+
+async def _git() -> Finding:
+    fix = "install git 2.39 or newer: apt-get install git"
+    if shutil.which("git") is None:
+        return Finding("git", ok=False, says="not found", fix=fix)
+    version = text((await ask_git("--version")).stdout).strip()
+    ok = tuple(map(int, re.findall(r"\d+", version)[:2])) >= OLDEST_GIT
+    return Finding("git", ok=ok, says=version, fix="" if ok else fix)
+
+
+async def _sandbox(fleet: Fleet) -> Finding:
+    settings = fleet.wiring.worktrees
+    if settings.sandbox == "none":
+        return Finding("sandbox", ok=True, says="NONE, as configured: commands of models run as you")
+    try:
+        problems = await find_sandbox_problems(settings)
+    except FleetError as error:
+        return Finding("sandbox", ok=False, says="not available", fix=str(error))
+    if problems:
+        fix = "see docs/sandbox.md; no run starts like this"
+        return Finding("sandbox", ok=False, says="; ".join(problems), fix=fix)
+    calls = "system calls are filtered"
+    if not settings.syscall_filter:
+        calls = "system calls are not filtered, as configured"
+    elif filter_program() is None:
+        calls = f"system calls are not filtered: no filter for {platform.machine()}"
+    says = f"bubblewrap: commands can't read, write or connect outside (tested); {calls}"
+    return Finding("sandbox", ok=True, says=says)
+
+
+async def _model(fleet: Fleet) -> Finding:
+    url = fleet.config.models.base_url
+    try:
+        fleet.wiring.require_models()
+    except FleetError as error:
+        return _without_models(fleet, error)
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        with anyio.fail_after(CONNECT_S):
+            async with await anyio.connect_tcp(host, port):
+                pass
+    except (OSError, TimeoutError):
+        return Finding("model", ok=False, says=f"{url} can't be reached", fix="check the network, or --base-url")
+    name = fleet.config.models.api_key_env
+    has_key = bool(fleet.environ.get(name, "").strip())
+    key = f"API key from {name}" if has_key else f"{name} is not set (not needed for a service on this machine)"
+    return Finding("model", ok=True, says=f"{url} is reachable; {key}; no model call made")
+
+
+def _without_models(fleet: Fleet, error: FleetError) -> Finding:
+    """Programs need no key, so where some are configured it is not missing for everything."""
+    programs, name = sorted(fleet.wiring.command_workers), fleet.config.models.api_key_env
+    if not programs:
+        return Finding("model", ok=False, says=fleet.config.models.base_url, fix=str(error))
+    says = f"{name} is not set, so no model can be called: a failure goes to you, not to the planner"
+    needless = f"not needed for fleet run --plan PLAN if all its workers are programs: {', '.join(programs)}"
+    return Finding("model", ok=True, says=says, fix=f"{needless}; for all else: {error}")
+
+
+def _tool_chains(fleet: Fleet) -> Iterator[Finding]:
+    """The tool chains in the home: which the box shows, and which it could."""
+    shown, found = fleet.config.box.tool_chains, found_in(fleet.wiring.home)
+    hidden = [name for name in found if name not in shown]
+    if shown or hidden:
+        says = f"shown in the box: {', '.join(shown) or 'none'}; in your home, not shown: {', '.join(hidden) or 'none'}"
+        wanted = ", ".join(f'"{name}"' for name in (*shown, *hidden))
+        fix = f"if the gate needs them: box.tool_chains = [{wanted}] in your own configuration" if hidden else ""
+        yield Finding("tool chains", ok=True, says=says, fix=fix)
+
+
+async def _gate_findings(fleet: Fleet, repository: Path, *, gate: bool) -> list[Finding]:
+    checks, trees = fleet.config.checks, fleet.config.worktrees
+    if not gate or not (checks.gate.strip() or trees.setup.strip()):
+        return [_gate(fleet)]
+    typer.echo("trying set-up and gate …", err=True)
+    try:
+        trial = await try_out(fleet.config, fleet.environ, TrialOrder(repository))
+    except FleetError as error:
+        return [Finding("gate", ok=False, says="not tried", fix=str(error))]
+    return [*_tried(trial), *([] if checks.gate.strip() else [_gate(fleet)])]
+
+
+def _gate(fleet: Fleet) -> Finding:
+    """Whether there is a gate; `--gate` runs it."""
+    gate = fleet.config.checks.gate.strip()
+    if not gate:
+        fix = "`fleet init` looks for a test command, or set checks.gate in fleet.toml"
+        return Finding("gate", ok=True, says="NONE: only the subtasks' own checks decide what lands", fix=fix)
+    return Finding("gate", ok=True, says=f"{safe(gate, limit=100)} (not run; --gate runs set-up and gate in the box)")
+
+
+def _tried(trial: TrialView) -> Iterator[Finding]:
+    """Set-up and gate as they were tried."""
+    fix = "; ".join(trial.advice) or "fleet try shows more"
+    if trial.setup is not None:
+        yield _command("set-up", trial.setup.check, fix)
+    if trial.check is not None:
+        yield _command("gate", trial.check, fix)
+    if trial.verdict == "not possible" and trial.failure is not None:
+        yield Finding("gate", ok=False, says=safe(trial.failure.summary, limit=200), fix=fix)
+
+
+def _command(what: str, check: CheckRun, fix: str) -> Finding:
+    causes = "".join(f" | {safe(line, limit=160)}" for line in check.causes[:SHOWN])
+    result = f"green in the box, {duration(check.seconds)}" if check.passed else f"{how(check)} in the box{causes}"
+    says = f"{safe(check.command, limit=100)}: {result}"
+    return Finding(what, ok=check.passed, says=says, fix="" if check.passed else safe(fix, limit=1000))
+
+
+def _state(fleet: Fleet) -> Finding:
+    try:
+        make_state_dir(fleet.state_dir)
+    except FleetError as error:
+        return Finding("state", ok=False, says=str(fleet.state_dir), fix=str(error))
+    return Finding("state", ok=True, says=f"{fleet.state_dir} is writable")
+
+
+async def _worktrees(fleet: Fleet) -> Finding:
+    try:
+        choice = await choose_kind(fleet.wiring.worktrees, fleet.state_dir)
+    except FleetError as error:
+        return Finding("worktrees", ok=False, says="not as configured", fix=str(error))
+    return Finding("worktrees", ok=True, says=f"{choice.kind} ({choice.why})")
+
+
+def _disk(fleet: Fleet) -> Finding:
+    path = fleet.state_dir
+    folder = next(folder for folder in (path, *path.parents) if folder.exists())
+    free = shutil.disk_usage(folder).free / 1e9
+    ok = free >= LEAST_FREE_GB
+    fix = "" if ok else "free some space (`fleet clean` helps), or choose another disk with FLEET_STATE_DIR"
+    return Finding("disk", ok=ok, says=f"{free:.1f} GB free for worktrees", fix=fix)
+
+
+def _capacity(fleet: Fleet) -> Finding:
+    wanted = as_policy(fleet.config).workers
+    supply = capacity(fleet.state_dir, wanted=wanted, free_bytes=fleet.wiring.worktrees.limits.free_bytes)
+    if supply.workers >= wanted:
+        return Finding("capacity", ok=True, says=f"open files, processes and disk are enough for {wanted} workers")
+    fits = f"enough for {max(0, supply.workers)} of {wanted} workers"
+    return Finding("capacity", ok=supply.workers > 0, says=f"{supply.why}: {fits}", fix=supply.fix)
+
+
+async def _repository(path: Path) -> Finding:
+    if shutil.which("git") is None:
+        return Finding("repository", ok=False, says=f"{path} can't be read without git")
+    try:
+        target = await inspect(path)
+    except FleetError as error:
+        return Finding("repository", ok=False, says=str(path), fix=str(error))
+    notes = f" ({'; '.join(target.warnings)})" if target.warnings else ""
+    return Finding("repository", ok=True, says=f"{target.root} at {target.base_name} {target.base[:7]}{notes}")
+
+
+# ---- workers --------------------------------------------------------------------------------------------------------
+
+
+def worker_findings(fleet: Fleet) -> Iterator[Finding]:
+    """Whether each configured worker can work here: its settings and its program."""
+    try:
+        workers = fleet.wiring.workers
+    except FleetError as error:
+        yield Finding("worker", ok=False, says="workers: not as configured", fix=str(error))
+        return
+    for name, settings in workers.items():
+        fix = "; ".join(problems_of(name, settings)) or _program_fix(name, settings, fleet)
+        yield Finding("worker", ok=not fix, says=f"{name}: {_description(settings, fleet)}", fix=fix)
+
+
+def _description(settings: WorkerSettings, fleet: Fleet) -> str:
+    parts = [settings.kind]
+    if settings.kind != "command":
+        parts.append(" → ".join(settings.models) or fleet.config.models.worker)
+    if settings.command:
+        parts.append(f"runs {settings.command[0]}")
+    elif settings.kind == "claude-code" and (program := program_of(settings)):
+        parts.append(f"runs {program}")
+    if settings.hosts:
+        parts.append(f"may fetch from {', '.join(settings.hosts)}")
+    if settings.extras.network:
+        parts.append("with network access")
+    return ", ".join(parts)
+
+
+def _program_fix(name: str, settings: WorkerSettings, fleet: Fleet) -> str:
+    """What to do about a program that the worker can't run; empty if it can."""
+    if settings.kind == "claude-code" and program_of(settings) is None:
+        return f"{program_name(settings)} is not in PATH; install it, or name it in workers.{name}.command"
+    if settings.kind != "command" or not settings.command:
+        return ""
+    program, worktrees = settings.command[0], fleet.wiring.worktrees
+    if "/" in program and not program.startswith("/"):
+        return ""  # a file of the repository
+    in_box = worktrees.sandbox != "none"
+    path = os.pathsep.join((*settings.extras.path, *map(str, worktrees.path), *SYSTEM_PATH)) if in_box else None
+    file = shutil.which(program, path=path)
+    if file is None:
+        return f"{program} is not in the box's PATH; add its folder to workers.{name}.path and read_only"
+    visible = [Path("/usr"), *(Path("/", folder) for folder in ("bin", "sbin", "lib")), *worktrees.read_only]
+    visible += map(Path, settings.extras.read_only)
+    if not in_box or any(Path(file).is_relative_to(folder) for folder in visible):
+        return ""
+    return f"{file} is not visible in the box; add its folder to workers.{name}.read_only"

@@ -1,0 +1,265 @@
+"""Verbs that only read: runs, status, show, logs, diff."""
+
+import json
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dashboards.text.color import painted_diff
+from dashboards.text.formats import counted
+from dashboards.text.incident_text import run_lines, story_lines
+from dashboards.text.plan_review import version_lines
+from dashboards.text.safe import safe_block
+from dashboards.text.tables import runs_lines, status_lines, subtask_lines
+from dashboards.text.transcript import transcript_lines
+from fleet.cli import common
+from fleet.cli.check_logs import CHECK_LOGS, check_log, log_lines
+from fleet.cli.common import HERE, AsJson, AttemptNumber, Repo, RunArgument, RunName, SubtaskId
+from fleet.core.state.state import RunState
+from fleet.core.views.dump import SCHEMA_VERSION, dump_view
+from fleet.core.views.plan_diff import version_diffs
+from fleet.core.views.run_view import StatusView, run_view, status_view
+from fleet.core.views.subtask_view import subtask_view
+from fleet.errors import FleetError, UsageError
+from fleet.runs.repository import git_folder, is_same_repository
+from fleet.runs.run_folder import RunFolder, all_runs, find_run, readable_runs, runs_dir
+from worktrees.leases.gc import stored_diff
+
+
+def runs(
+    everything: Annotated[bool, typer.Option("--all", help="The runs of all repositories.")] = False,
+    state: Annotated[
+        str | None,
+        typer.Option("--state", metavar="STATE", help="Only runs in this state, such as running or partial."),
+    ] = None,
+    last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="Only the last N of them.")] = None,
+    repo: Repo = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """List the runs of a repository, the latest last.
+
+    Outside of a repository, and with --all, those of all repositories.
+
+    \b
+    Examples:
+      fleet runs
+      fleet runs --all --last 20
+      fleet runs --json | jq -r '.[] | select(.state == "partial") | .run'
+    """
+    state_dir, now, here = common.state_dir(), time.time(), git_folder(repo)
+    readable = readable_runs(state_dir)
+    chosen = [run for run in readable if everything or here is None or is_same_repository(run[1].repository, here)]
+    views = [status_view(of, now, alive=folder.alive) for folder, of in chosen]
+    rows = [row for row in views if state is None or row.state == state][-(last or 0) :]
+    if as_json:
+        common.show_json([dump_view(row) for row in rows])
+    else:
+        common.show(runs_lines(rows) if rows else [_no_runs(views, len(readable), state)])
+    if unreadable := len(all_runs(state_dir)) - len(readable):
+        typer.echo(f"{counted(unreadable, 'run')} could not be read; `fleet status RUN` says why", err=True)
+
+
+def _no_runs(views: Sequence[StatusView], readable: int, state: str | None) -> str:
+    if views:
+        found = ", ".join(sorted({view.state for view in views}))
+        return f"no run is {state}; there are: {found}"
+    others = f"; `fleet runs --all` lists {counted(readable, 'run')} of other repositories" if readable else ""
+    return f'no runs yet; start one with: fleet run "Add a health endpoint"{others}'
+
+
+def status(run: RunArgument = None, named: RunName = None, repo: Repo = HERE, as_json: AsJson = False) -> None:
+    """Show how a run is doing.
+
+    \b
+    Examples:
+      fleet status
+      fleet status RUN --json | jq .incidents.by_strategy
+    """
+    folder = common.run_to_read(run, named, repo)
+    common.show_view(status_view(folder.state(), time.time(), alive=folder.alive), status_lines, as_json=as_json)
+
+
+def show_subtask(
+    subtask: Annotated[
+        str | None, typer.Argument(metavar="SUBTASK", help="The id of a subtask, or the name of a run.")
+    ] = None,
+    named: RunName = None,
+    repo: Repo = HERE,
+    versions: Annotated[
+        str | None,
+        typer.Option("--versions", metavar="N..M", help="Show what versions N..M of the plan changed instead."),
+    ] = None,
+    incident: Annotated[
+        int | None, typer.Option("--incident", "-i", metavar="N", help="Show incident N with its evidence instead.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a subtask, or the incidents of a run.
+
+    An incident is shown from its failure to its end: the evidence, then each remedy with who chose it, which worker
+    and model tried it, its result and its cost. --versions shows those of the plan, each with its reason.
+
+    \b
+    Examples:
+      fleet show tokens
+      fleet show tokens --run RUN --json
+      fleet show RUN                   every incident of a run, and how many recovered
+      fleet show RUN --incident 3      one of them, with its evidence
+      fleet show --versions 1..3       what the second and the third version changed
+    """
+    if versions is not None and incident is not None:
+        raise UsageError("--versions and --incident show different things", hint="use one of them")
+    folder, id_ = _find(subtask, named, repo)
+    state, now = folder.state(), time.time()
+    if versions is not None:
+        _show_versions(state, versions, as_json=as_json)
+    elif incident is not None:
+        _show_incident(state, incident, as_json=as_json)
+    elif id_ is None:
+        lines = partial(run_lines, logs=f"{folder.path}/")
+        common.show_view(run_view(state, now, alive=folder.alive), lines, as_json=as_json)
+    else:
+        view = subtask_view(state, common.find_subtask(state, id_), now, logs=f"{folder.path}/")
+        common.show_view(view, subtask_lines, as_json=as_json)
+
+
+def _find(name: str | None, run: str | None, repo: Path) -> tuple[RunFolder, str | None]:
+    """The run, and the id of a subtask in it: a name is a subtask of the latest run, or else a run."""
+    if name is None or run is not None:
+        return common.run_to_read(None, run, repo), name
+    state_dir = common.state_dir()
+    if "/" in name or not RunFolder(runs_dir(state_dir) / name).journal.is_file():
+        return common.run_to_read(None, None, repo), name
+    with suppress(FleetError):  # there is no latest run, or it can't be read
+        latest = common.run_to_read(None, None, repo)
+        if latest.state().plan.subtask(name) is not None:
+            return latest, name
+    return find_run(state_dir, name), None
+
+
+def _show_incident(state: RunState, number: int, *, as_json: bool) -> None:
+    incidents = run_view(state, time.time(), alive=False).incidents
+    incident = next((incident for incident in incidents if incident.number == number), None)
+    if incident is None:
+        numbers = f"it has {len(incidents)}, numbered from 1" if incidents else "nothing failed in it"
+        raise UsageError(f"{state.run} has no incident {number}: {numbers}")
+    common.show_view(incident, story_lines, as_json=as_json)
+
+
+def _show_versions(state: RunState, versions: str, *, as_json: bool) -> None:
+    bounds = re.fullmatch(r"(\d+)\.\.(\d+)", versions)
+    if bounds is None or int(bounds[1]) >= int(bounds[2]):
+        raise UsageError(
+            f"--versions {versions}: write two versions, the older one first, such as 1..3 (0 is before any plan)"
+        )
+    diffs = list(version_diffs(state.versions, int(bounds[1]), int(bounds[2])))
+    if not diffs:
+        raise UsageError(f"{state.run} has no such versions", hint=f"its plan is at version {state.plan.version}")
+    if as_json:
+        heads = [{"version": v.plan.version, "by": v.by, "area": v.area, "why": v.why} for v, _ in diffs]
+        common.show_json([{**head, "changes": list(lines)} for head, (_, lines) in zip(heads, diffs, strict=True)])
+    else:
+        common.show(line for version, lines in diffs for line in version_lines(version, lines))
+
+
+def logs(
+    subtask: SubtaskId,
+    named: RunName = None,
+    repo: Repo = HERE,
+    attempt: AttemptNumber = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the conversation of an attempt.
+
+    The model's messages, its tool calls and their results. In place of a subtask, `planner`: the planner's calls;
+    `gate` or `setup`: the whole output of the last run of the project's gate or of the set-up command.
+
+    \b
+    Examples:
+      fleet logs tokens
+      fleet logs tokens --attempt 1 | less
+      fleet logs planner
+      fleet logs gate --run RUN
+    """
+    folder = common.run_to_read(None, named, repo)
+    state = folder.state()
+    if subtask in CHECK_LOGS and state.plan.subtask(subtask) is None:
+        common.show_view(check_log(folder, state, subtask), log_lines, as_json=as_json)
+        return
+    if subtask != "planner":
+        common.find_subtask(state, subtask)
+    entries = list(_entries(_transcript(folder.transcripts, subtask, attempt)))
+    if as_json:
+        common.show_json(entries)
+    else:
+        common.show(transcript_lines(entries))
+
+
+def _transcript(folder: Path, subtask: str, attempt: int | None) -> Path:
+    """The file of an attempt; without a number that of the last one."""
+    if attempt is not None:
+        path = folder / f"{subtask}.{attempt}.jsonl"
+        if not path.is_file():
+            raise UsageError(
+                f"attempt {attempt} of {subtask} has no log", hint=f"`fleet show {subtask}` lists its attempts"
+            )
+        return path
+    pattern = re.compile(rf"{re.escape(subtask)}\.(\d+)\.jsonl")
+    numbers = [int(match[1]) for path in folder.glob("*.jsonl") if (match := pattern.fullmatch(path.name))]
+    if not numbers:
+        raise UsageError(f"{subtask} has no log yet: no model was called for it")
+    return folder / f"{subtask}.{max(numbers)}.jsonl"
+
+
+def _entries(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            try:
+                entry = json.loads(line)
+            except ValueError:  # a kill can cut off the last line
+                continue
+            if isinstance(entry, dict):
+                yield entry
+
+
+def diff(
+    subtask: SubtaskId,
+    named: RunName = None,
+    repo: Repo = HERE,
+    attempt: AttemptNumber = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what an attempt changed.
+
+    By default the last attempt with a commit, whether it landed or not.
+
+    \b
+    Examples:
+      fleet diff tokens
+      fleet diff tokens --attempt 1
+    """
+    folder = common.run_to_read(None, named, repo)
+    state = folder.state()
+    common.find_subtask(state, subtask)
+    commits = [
+        (a.number, a.base, a.commit)
+        for a in state.subtasks[subtask].attempts
+        if a.commit and attempt in {None, a.number}
+    ]
+    if not commits:
+        raise UsageError(f"{subtask} has no commit yet", hint=f"`fleet show {subtask}` shows its attempts")
+    number, base, commit = commits[-1]
+    patch = common.run_async(lambda: stored_diff(common.state_dir(), folder.run, base, commit))
+    if patch is None:
+        raise FleetError(f"commit {commit[:12]} is no longer in the store", hint="`fleet clean` may have deleted it")
+    if as_json:
+        found = {"subtask": subtask, "attempt": number, "base": base, "commit": commit, "diff": patch}
+        common.show_json({"schema_version": SCHEMA_VERSION, **found})
+    else:
+        common.show(safe_block(patch, lines=20_000).splitlines(), painted_diff)

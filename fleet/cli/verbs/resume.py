@@ -1,0 +1,100 @@
+"""`fleet resume`: continues a run as it began, with other limits where a person gives them."""
+
+import time
+
+import typer
+
+from fleet.app.fleet import Fleet, open_workers
+from fleet.app.reopen import withdraw_cancel
+from fleet.cli import common
+from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgument, RunName, Sandbox, SetupNetwork, Yes
+from fleet.cli.live.display import Detach, Display, NoTui, Plain, work_and_show
+from fleet.cli.verbs.begin import RedBase, exit_code
+from fleet.cli.verbs.limits import Attempts, Budget, Minutes, Tokens, Workers
+from fleet.config.environment import current, user
+from fleet.core.plans.plan import PLANNER
+from fleet.core.plans.replay import REPLAYER
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.errors import UsageError
+from fleet.runs.journal import locked_message
+
+
+def resume(
+    run: RunArgument = None,
+    named: RunName = None,
+    repo: Repo = HERE,
+    yes: Yes = False,
+    workers: Workers = None,
+    budget: Budget = None,
+    minutes: Minutes = None,
+    tokens: Tokens = None,
+    attempts: Attempts = None,
+    base_url: BaseUrl = None,
+    sandbox: Sandbox = None,
+    setup_network: SetupNetwork = False,
+    config: ConfigFile = None,
+    metrics: common.Metrics = None,
+    allow_red_base: RedBase = False,
+    plain: Plain = False,
+    no_tui: NoTui = False,
+    detach: Detach = False,
+    as_json: AsJson = False,
+) -> None:
+    """Resume a run that stopped.
+
+    A run that was paused or interrupted, or that ended before everything landed. It keeps what it was started with:
+    options, --config and FLEET_* variables; an option here replaces its own. Configuration files are read again.
+
+    \b
+    Examples:
+      fleet resume                     the latest run of this repository
+      fleet resume RUN --budget 40     a run that used up its budget
+    """
+    folder = common.run_to_change(run, named, repo, yes=yes)
+    state, holder = folder.state(), folder.holder
+    budgets = {"dollars": budget, "minutes": minutes, "tokens": tokens, "attempts": attempts}
+    limits = {f"budget_{unit}": value for unit, value in budgets.items()}
+    limits |= {"workers": workers, "allow_red_base": allow_red_base or None}
+    changed = any(value is not None for value in limits.values())
+    if holder is not None and changed:
+        options = "--workers N, --budget USD, --minutes, --tokens or --attempts"
+        raise UsageError(
+            f"{folder.run} is running, so there is nothing to resume",
+            hint=f"`fleet limits {folder.run}` with {options}",
+        )
+    now, by = time.time(), user()
+    requests: list[f.LimitsChanged | f.Unpaused] = [f.Unpaused(at=now, by=by)] if state.paused else []
+    if changed:
+        requests.append(f.LimitsChanged(at=now, by=by, **limits))
+    if holder is None and state.ending == "landed":
+        raise UsageError(f"{folder.run} has landed", hint=f"take its result with `fleet merge {folder.run}`")
+    if holder is not None and not requests:
+        raise UsageError(locked_message(folder.run, holder))
+    for request in requests:
+        common.check_request(state, request)
+    flags = {"box.sandbox": sandbox, "metrics.listen": metrics, "models.base_url": base_url}
+    flags["worktrees.setup_network"] = "base" if setup_network else None
+    fleet = Fleet(common.configuration_of(state, config, flags), current()).of_run(state)
+    _check_workers(fleet, state)
+    fleet.require_models_for(state)
+    if holder is None:
+        withdraw_cancel(folder)
+    common.send_requests(folder, *requests)
+    if holder is not None:
+        message = "continues; it is running in another process"
+        common.confirm_request(folder, requests[0].kind, message, as_json=as_json)
+        return
+    display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json)
+    raise typer.Exit(exit_code(work_and_show(fleet, folder, display)))
+
+
+def _check_workers(fleet: Fleet, state: RunState) -> None:
+    """Raise `UsageError` if unfinished subtasks name workers that are not configured here."""
+    needed = open_workers(state) - {PLANNER, REPLAYER}
+    missing = sorted(needed - (fleet.wiring.known.workers or needed))
+    if missing:
+        raise UsageError(
+            f"{state.run} still needs the worker {', '.join(missing)}, which is not configured here; "
+            f"if the run was started with --config FILE, resume it with: fleet resume {state.run} --config FILE"
+        )

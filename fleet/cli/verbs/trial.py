@@ -1,0 +1,134 @@
+"""`fleet try`: set-up and gate in the box on a commit, without a run."""
+
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Annotated
+
+import anyio
+import typer
+
+from dashboards.text.cause_text import advice_lines, cause_lines, check_lines
+from dashboards.text.formats import duration
+from dashboards.text.safe import safe
+from fleet.app.trial import TrialOrder, try_out
+from fleet.cli import common
+from fleet.cli.common import HERE, AsJson, ConfigFile, Repo, Sandbox, SetupNetwork
+from fleet.config.environment import current
+from fleet.config.load import Loaded
+from fleet.core.views.trial_view import TrialView, Verdict
+from fleet.errors import UsageError
+
+TICK_S, REMIND_S = 1.0, 30.0  # how often a person is shown the time: on a terminal, and elsewhere
+LINE = 200  # characters of a command
+SHOWN = 40  # of the time
+EXIT: dict[Verdict, int] = {"green": 0, "no gate": 0, "red": 1, "set-up failed": 3, "not possible": 3}
+
+
+def try_command(
+    command: Annotated[
+        str | None, typer.Argument(metavar="COMMAND", help="A shell command; default: the gate.")
+    ] = None,
+    repo: Repo = HERE,
+    base: Annotated[
+        str | None, typer.Option(metavar="COMMIT", help="Try this commit, branch or tag; default: HEAD.")
+    ] = None,
+    setup_network: SetupNetwork = False,
+    sandbox: Sandbox = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try set-up and gate in the box, without a run.
+
+    They run on HEAD as they do in a run: in a worktree of the commit, with the set-up command and included files,
+    without the network. With a COMMAND, it runs instead of the gate. No model is called and no key is needed.
+
+    Exit codes: 0 green, 1 red, 2 usage, 3 the set-up failed, or the box is not available.
+
+    \b
+    Examples:
+      fleet try
+      fleet try "pytest -q tests/test_api.py"
+      fleet try --setup-network         the set-up command has the network
+      fleet try "ls node_modules/.bin" --json | jq -r .check.output
+    """
+    flags = {"box.sandbox": sandbox, "worktrees.setup_network": "base" if setup_network else None}
+    loaded = common.configuration(repo, config, flags)
+    order = TrialOrder(repo, base, command)
+    trial = run_trial(loaded, order, quiet=as_json)
+    common.show_view(trial, trial_lines, as_json=as_json)
+    raise typer.Exit(EXIT[trial.verdict])
+
+
+def run_trial(loaded: Loaded, order: TrialOrder, *, quiet: bool = False) -> TrialView:
+    """Try it, and show on standard error how far it is, unless `quiet`."""
+    checks, trees = loaded.config.checks, loaded.config.worktrees
+    if order.command is None and not checks.gate.strip() and not trees.setup.strip():
+        raise UsageError(
+            "there is no gate and no set-up command here: `fleet init` looks for them, or name a command: "
+            'fleet try "make test"'
+        )
+    return common.run_async(partial(_with_progress, loaded, order, quiet=quiet))
+
+
+async def _with_progress(loaded: Loaded, order: TrialOrder, *, quiet: bool) -> TrialView:
+    clock = _Clock()
+    async with anyio.create_task_group() as tasks:
+        if not quiet:
+            tasks.start_soon(clock.tick)
+        trial = await try_out(loaded.config, current(), order, None if quiet else clock.begin)
+        tasks.cancel_scope.cancel()
+    clock.clear()
+    return trial
+
+
+class _Clock:
+    """Shows which step runs, and for how long."""
+
+    def __init__(self) -> None:
+        self._step = ""
+        self._since = time.monotonic()
+        self._is_terminal = sys.stderr.isatty()
+
+    def begin(self, step: str, command: str) -> None:
+        self.clear()
+        self._step, self._since = step, time.monotonic()
+        typer.echo(f"{step}: {safe(command, limit=LINE)} …", err=True)
+
+    async def tick(self) -> None:
+        while True:
+            await anyio.sleep(TICK_S if self._is_terminal else REMIND_S)
+            text = f"{self._step or 'worktree'}: {duration(time.monotonic() - self._since)} so far"
+            typer.echo(f"\r{text}" if self._is_terminal else text, err=True, nl=not self._is_terminal)
+
+    def clear(self) -> None:
+        if self._is_terminal:
+            typer.echo(f"\r{' ' * SHOWN}\r", err=True, nl=False)
+
+
+def trial_lines(trial: TrialView) -> Iterator[str]:
+    """The verdict first, then what was run, then what to do."""
+    yield f"{trial.verdict.upper()}  {safe(trial.base_name)} {trial.base[:7]}, {duration(trial.seconds)}"
+    yield from step_lines(trial)
+    yield from (f"  note: {safe(note)}" for note in trial.notes)
+    if trial.verdict == "no gate":
+        yield "  → no gate is configured: `fleet init` looks for a test command, or set checks.gate in fleet.toml"
+
+
+def step_lines(trial: TrialView) -> Iterator[str]:
+    """Set-up and check with their results, and what to do about a failure."""
+    if trial.setup is not None:
+        note = ", with the network" if trial.setup.network else ""
+        yield from (f"  {line}" for line in check_lines(trial.setup.check, log=_log(trial), note=note))
+    if trial.check is not None:
+        yield from (f"  {line}" for line in check_lines(trial.check, log=_log(trial)))
+    if trial.verdict == "not possible" and trial.failure is not None:
+        yield f"  {safe(trial.failure.summary, limit=LINE)}"
+        yield from (f"  {line}" for line in cause_lines(trial.causes))
+    yield from advice_lines(trial.causes)
+
+
+def _log(trial: TrialView) -> str:
+    """The log of the command that failed."""
+    return f"{trial.logs}/{trial.failed.log}" if trial.failed is not None and trial.failed.log else ""

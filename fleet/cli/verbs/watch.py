@@ -1,0 +1,91 @@
+"""The verb that watches a run: on the full screen, or as lines for screen readers, pipes and logs."""
+
+import sys
+import time
+from typing import Annotated
+
+import anyio
+import typer
+
+from dashboards.terminal.data.replay import Replay
+from dashboards.text.event_text import event_lines
+from dashboards.text.summary import summary_lines
+from dashboards.text.tables import status_lines
+from fleet.app.fleet import Fleet
+from fleet.cli import common
+from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName
+from fleet.cli.live.display import Plain, has_full_screen, open_full_screen
+from fleet.cli.live.terminal_data import FolderFeed
+from fleet.core.history.follower import Follower
+from fleet.core.state.facts import Fact
+from fleet.core.state.state import RunState
+from fleet.core.views.run_view import status_view
+from fleet.errors import FleetError, UsageError
+from fleet.runs.run_folder import RunFolder
+
+TICK_S = 0.25
+
+
+def watch(
+    run: RunArgument = None,
+    named: RunName = None,
+    repo: Repo = HERE,
+    plain: Plain = False,
+    replay: Annotated[bool, typer.Option("--replay", help="Replay the run from its journal.")] = False,
+    speed: Annotated[
+        float, typer.Option(metavar="N", help="Speed of a replay: 10 is ten times as fast as the run.")
+    ] = 1.0,
+    light: Annotated[bool, typer.Option("--light", help="Start with light colours; t changes them.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Watch a run, and act on it.
+
+    Live, finished or crashed. `q` leaves the screen, and the run continues; `?` shows every key. In a pipe, or with
+    --plain, it prints each event as a line until the run ends; with --json, each fact as a line of JSON.
+
+    \b
+    Examples:
+      fleet watch                          the latest run of this repository
+      fleet watch RUN --replay --speed 10  a finished run, replayed
+      fleet watch RUN --plain              without a screen
+    """
+    if speed <= 0:
+        raise UsageError("--speed must be greater than 0: 10 plays the run ten times as fast")
+    folder = common.run_to_read(run, named, repo)
+    replay_speed = speed if replay else None
+    if plain or as_json or not has_full_screen():
+        common.run_async(lambda: _print_events(folder, speed=replay_speed, as_json=as_json))
+    else:
+        open_full_screen(folder, speed=replay_speed, light=light)
+
+
+async def _print_events(folder: RunFolder, *, speed: float | None, as_json: bool) -> None:
+    """Print all facts, and new ones as they come, until the run ends or no engine runs it."""
+    feed: FolderFeed | Replay = FolderFeed(folder.path.parent.parent, folder, _read_only)
+    if speed is not None:
+        feed = Replay(feed, time.time, speed)
+    follower = Follower(_print_json if as_json else _print_event)
+    while True:
+        alive = feed.alive  # before reading, so that everything written until then is printed
+        follower.catch_up(feed)
+        sys.stdout.flush()
+        state = follower.state
+        if not alive or (state is not None and state.ended and speed is None):
+            break
+        await anyio.sleep(TICK_S)
+    if state is not None and not as_json:
+        now = time.time()
+        closing = summary_lines(state, now) if state.ended else status_lines(status_view(state, now, alive=False))
+        common.show(["", *closing])
+
+
+def _print_json(_: RunState | None, fact: Fact, __: RunState) -> None:
+    sys.stdout.write(fact.model_dump_json() + "\n")
+
+
+def _print_event(_: RunState | None, fact: Fact, state: RunState) -> None:
+    common.show(event_lines(state, fact))
+
+
+def _read_only(state: RunState) -> Fleet:
+    raise FleetError(f"{state.run} is open read-only")

@@ -1,0 +1,252 @@
+"""The shape of the configuration: every section and key, its type and its bounds. The defaults are in `config.toml`.
+
+One frozen tree; an unknown key is an error. A key whose default is None or `{}` has no default. Knows nothing of files,
+flags or the environment (that is `load.py`), nor of adapters: `fleet/app/wiring.py` makes their settings from it.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from fleet.core.base.ids import is_slug
+from fleet.core.plans.limits import Policy, ReviewRules
+from fleet.core.plans.plan import PLANNER, Risk
+
+
+class Section(BaseModel):
+    """A table of the configuration. Values are not converted: `"16"` is not a number."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def _one_line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must not contain a line break or a control character")
+    return text
+
+
+def _command(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("must not contain a null character")
+    return text
+
+
+def _worker_name(text: str) -> str:
+    if not is_slug(text):
+        raise ValueError("must be 1 to 64 letters, digits, dots, dashes or underscores")
+    if text == PLANNER:
+        raise ValueError("is reserved in plans for the planner of an area; choose another name")
+    return text
+
+
+Line = Annotated[str, AfterValidator(_one_line)]
+Name = Annotated[str, Field(min_length=1), AfterValidator(_one_line)]
+Command = Annotated[str, AfterValidator(_command)]
+Texts = Annotated[tuple[Name, ...], Field(strict=False)]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class Run(Section):
+    workers: int = Field(ge=1, le=1000)
+    budget_dollars: float | None = Field(default=None, gt=0)
+    budget_minutes: float | None = Field(default=None, gt=0)
+    budget_tokens: int | None = Field(default=None, gt=0)
+    budget_attempts: int | None = Field(default=None, gt=0)
+    budget_soft: float = Field(gt=0, le=1)
+    flat: bool
+    review: bool
+
+
+class Review(Section):
+    max_risk: Risk
+    paths: Texts
+    workers: Texts
+    max_dollars: float | None = Field(default=None, gt=0)
+
+
+class Planner(Section):
+    model: Name
+    horizon: int = Field(ge=1, le=1000)
+    repairs: int = Field(ge=0, le=20)
+    max_subtasks: int = Field(ge=1)
+    max_areas: int = Field(ge=0)
+    area_depth: int = Field(ge=0, le=5)
+    max_calls: int = Field(ge=1)
+    max_failures: int = Field(ge=1)
+    settle_s: float = Field(ge=0)
+    explore_turns: int = Field(ge=1, le=500)
+
+
+class Limits(Section):
+    attempts: int = Field(ge=1, le=50)
+    subtask_dollars: float | None = Field(default=None, gt=0)
+    subtask_minutes: float | None = Field(default=None, gt=0)
+    subtask_tokens: int | None = Field(default=None, gt=0)
+    retries: int = Field(ge=0, le=100)
+    depth: int = Field(ge=0, le=10)
+    backoff_first_s: float = Field(gt=0)
+    backoff_cap_s: float = Field(gt=0)
+    answer_wait_minutes: float = Field(ge=0)
+    drain_minutes: float = Field(ge=0)
+
+
+class Landing(Section):
+    batch: int = Field(ge=1, le=500)
+    slots: int = Field(ge=1, le=64)
+    every_commit: bool
+    every_commit_within_s: float = Field(ge=0)
+
+
+class Price(Section):
+    """Dollars per million tokens."""
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    cache_write: float | None = Field(default=None, ge=0)
+    cache_read: float | None = Field(default=None, ge=0)
+
+
+class Models(Section):
+    base_url: Annotated[Name, Field(pattern=r"^https?://[^/\s?#]+[^\s?#]*$")]
+    api_key_env: Variable
+    worker: Name
+    max_tokens: int = Field(ge=256, le=128_000)
+    retries: int = Field(ge=1, le=100)
+    retry_after_cap_s: float = Field(gt=0)
+    ask_after_minutes: float = Field(gt=0)
+    give_up_after_minutes: float = Field(gt=0)
+    silence_s: float = Field(gt=0)
+    call_s: float = Field(gt=0)
+    compact_at: float = Field(gt=0, le=1)
+    compact_to: float = Field(gt=0, lt=1)
+    fallbacks: dict[Name, Name] = {}
+    prices: dict[Name, Price] = {}
+
+
+class WorkerKind(Section):
+    kind: Name
+    description: Line
+    model: Name | None = None
+    models: Texts
+    prompt: Command
+    tools: Texts
+    command: Line
+    hosts: Texts
+    turns: int = Field(ge=1, le=1000)
+    tokens: int | None = Field(default=None, ge=1)
+    dollars: float | None = Field(default=None, gt=0)
+    time_s: float = Field(gt=0, le=86_400)
+    read_only: Texts
+    path: Texts
+    network: bool
+    environment: dict[Variable, Line] = {}
+    pass_environment: Annotated[tuple[Variable, ...], Field(strict=False)]
+
+
+class Checks(Section):
+    gate: Command
+    gate_timeout_s: float = Field(gt=0, le=7200)
+    slots: int = Field(ge=0, le=1000)
+    allow_red_base: bool
+    reruns: int = Field(ge=0, le=10)
+    expected_tests: bool
+    protected: Texts
+    named: dict[Name, Annotated[Command, Field(min_length=1)]] = {}
+
+
+class Box(Section):
+    sandbox: Literal["bubblewrap", "none"]
+    network: bool
+    syscall_filter: bool
+    memory_mb: int = Field(ge=64)
+    disk_mb: int = Field(ge=16)
+    read_only: Texts
+    path: Texts
+    tool_chains: Texts
+    environment: dict[Variable, Line] = {}
+    commands: int = Field(ge=0, le=10_000)
+    max_file_mb: int = Field(ge=1, le=100_000)
+    max_files: int = Field(ge=1)
+
+
+class Worktrees(Section):
+    lease: Literal["auto", "overlay", "pool"]
+    setup: Command
+    setup_timeout_s: float = Field(gt=0, le=86_400)
+    setup_network: Literal["none", "base", "all"]
+    lock_files: Texts
+    include: Texts
+    first_port: int = Field(ge=1024, le=60_000)
+    ports: int = Field(ge=1, le=1000)
+    max_gb: float = Field(ge=0)
+
+
+class Git(Section):
+    name: Line
+    email: Annotated[str, Field(pattern=r"^[^\s<>@\x00-\x1f\x7f]+@[^\s<>@\x00-\x1f\x7f]+$")]
+
+    sign: Literal["", "openpgp", "ssh", "x509"]
+    signing_key: Line
+    signing_program: Line
+    sign_off: bool
+    taker: Annotated[Line, Field(pattern=r"^$|^[^<>]+ <[^\s<>@]+@[^\s<>@]+>$")]
+
+
+class Metrics(Section):
+    listen: Annotated[Line, Field(pattern=r"^(?:\S*:)?\d{1,5}$|^$")]
+    hosts: Texts
+
+
+class State(Section):
+    dir: Line
+    max_gb: float = Field(ge=0)
+
+
+class Config(Section):
+    """The whole configuration."""
+
+    run: Run
+    review: Review
+    planner: Planner
+    limits: Limits
+    landing: Landing
+    models: Models
+    workers: dict[Annotated[str, AfterValidator(_worker_name)], WorkerKind]
+    checks: Checks
+    box: Box
+    worktrees: Worktrees
+    git: Git
+    metrics: Metrics
+    state: State
+
+
+def as_policy(config: Config) -> Policy:
+    """The limits and choices that a run records when it starts."""
+    limits, planner, checks, models = config.limits, config.planner, config.checks, config.models
+    return Policy(
+        **config.run.model_dump(),
+        **config.landing.model_dump(),
+        rules=ReviewRules.model_validate(config.review.model_dump()),
+        ladders={name: worker.models for name, worker in config.workers.items() if len(worker.models) > 1},
+        subtask_dollars=limits.subtask_dollars,
+        subtask_minutes=limits.subtask_minutes,
+        subtask_tokens=limits.subtask_tokens,
+        max_attempts=limits.attempts,
+        max_retries=limits.retries,
+        max_depth=limits.depth,
+        backoff_first_s=limits.backoff_first_s,
+        backoff_cap_s=limits.backoff_cap_s,
+        answer_wait_s=limits.answer_wait_minutes * 60,
+        drain_s=limits.drain_minutes * 60,
+        max_subtasks=planner.max_subtasks,
+        max_areas=planner.max_areas,
+        area_depth=planner.area_depth,
+        max_planner_calls=planner.max_calls,
+        max_planner_failures=planner.max_failures,
+        settle_s=planner.settle_s,
+        reruns=checks.reruns,
+        check_base=bool(checks.gate.strip() or config.worktrees.setup.strip()),
+        allow_red_base=checks.allow_red_base,
+        service_wait_s=models.ask_after_minutes * 60,
+        service_lost_s=models.give_up_after_minutes * 60,
+    )

@@ -1,0 +1,147 @@
+"""What matters in the output of a command that failed: the lines that name the cause, and what to do about it.
+
+The last lines of a log are often only a count of failures. Output is untrusted: nothing here is more than a hint to a
+person, and whoever shows a line makes it safe first.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Literal, NamedTuple
+
+CauseKind = Literal[
+    "program", "python", "node", "package", "network", "service", "read_only", "permission", "space", "memory", "file"
+]
+MOST_CAUSES, MOST_FAILURES, MOST_LAST = 4, 6, 8
+LONGEST_LINE = 300
+ENDS = 4_000  # lines that are looked at, from each end of the output
+SCANNED = 1_000  # characters of a line
+
+_ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
+_CAUSES: tuple[tuple[CauseKind, re.Pattern[str]], ...] = (
+    (
+        "program",
+        re.compile(r"sh: (?:\d+: )?([\w.+-]+): not found$|([\w.+-]+): command not found$|command not found: (\S+)$"),
+    ),
+    ("program", re.compile(r"^(?:make(?:\[\d+\])?|(?:/usr/bin/)?env): \W?([\w.+-]+)\W?: No such file or dir")),
+    ("program", re.compile(r"exec: \"([\w.+-]+)\": executable file not found|spawn ([\w.+-]+) ENOENT")),
+    ("python", re.compile(r"No module named ['\"]?([\w.]+)")),
+    ("node", re.compile(r"Cannot find (?:module|package) ['\"]([^'\"]+)")),
+    ("package", re.compile(r"no required module provides package ([^\s;]+)|can't find crate for `([^`]+)")),
+    ("package", re.compile(r"cannot load such file -- (\S+)|error: package (\S+) does not exist")),
+    (
+        "network",
+        re.compile(
+            r"EAI_AGAIN|ENOTFOUND|ENETUNREACH|[Cc]ould ?n[o']t resolve host|Temporary failure in name resolution"
+            r"|Name or service not known|[Nn]etwork is unreachable|no such host|dial tcp|getaddrinfo"
+            r"|Failed to establish a new connection|[Dd]ns error|UnknownHostException"
+        ),
+    ),
+    ("service", re.compile(r"ECONNREFUSED|[Cc]onnection refused")),
+    ("read_only", re.compile(r"EROFS|[Rr]ead-only file system")),
+    ("permission", re.compile(r"EACCES|EPERM|[Pp]ermission denied|Operation not permitted")),
+    ("space", re.compile(r"ENOSPC|No space left on device|Disk quota exceeded")),
+    ("memory", re.compile(r"ended by the sandbox:|heap out of memory|MemoryError|Cannot allocate memory|OutOfMemory")),
+    ("file", re.compile(r"(?:No such file or directory|ENOENT)(?:[:,] .*?['\"]([^'\"]+)['\"])?")),
+)
+_ANY_CAUSE = re.compile("|".join(re.sub(r"(?<!\\)\((?!\?)", "(?:", pattern.pattern) for _, pattern in _CAUSES))
+_FAILURE = re.compile(
+    r"^E\s{2,}\S|^(?:FAIL|FAILED|ERROR|not ok|--- FAIL)\b|^\s*(?:[\u2715\u2716\xd7\u25cf]|\d+\)) \S|\bpanicked at\b"
+    r"|\b[A-Z]\w*(?:Error|Exception)\b(?::|$)|^\s*(?:fatal |npm )?[Ee]rror(?:\[\w+\])?\b|^npm ERR!|^make: \*\*\*"
+)
+_CHAINS: Mapping[str, str] = {
+    **dict.fromkeys(("cargo", "rustc", "rustup", "rustfmt", "clippy-driver"), "rustup"),
+    **dict.fromkeys(("node", "npm", "npx", "corepack", "pnpm", "yarn"), "nvm"),
+    **dict.fromkeys(("uv", "uvx"), "uv"),
+    **dict.fromkeys(("java", "javac", "gradle", "mvn", "kotlinc", "sbt"), "sdkman"),
+    **dict.fromkeys(("go", "gofmt"), "go"),
+    **dict.fromkeys(("bun", "bunx"), "bun"),
+    "deno": "deno",
+    **dict.fromkeys(("ruby", "bundle", "gem", "rake"), "rbenv"),
+}
+"""The tool chain that a program of this name usually comes from, if it lives in the home."""
+_OWN = "your own configuration (~/.config/fleet/config.toml)"
+_ADVICE: Mapping[CauseKind, str] = {
+    "program": f"{{subject}} is not in the box, which shows /usr, not your home. {{chain}} in {_OWN}; a virtual "
+    "environment of the repository: box.read_only and box.path in fleet.toml",
+    "python": "the Python module {subject} is not found. Show the repository's virtual environment (box.read_only and "
+    'box.path in fleet.toml), or install it with worktrees.setup; for a src layout set PYTHONPATH = "src" in '
+    "[box.environment]",
+    "node": "the package {subject} is not installed in worktrees. Install with worktrees.setup (npm ci) and "
+    'worktrees.setup_network, or copy yours: worktrees.include = ["node_modules/"]',
+    "package": "{subject} is not there, and nothing can be downloaded in the box. Fetch it with worktrees.setup and "
+    "worktrees.setup_network",
+    "network": "commands in the box have no network. If the set-up needs it, allow it: --setup-network, or "
+    f'worktrees.setup_network = "base" in {_OWN}; checks and workers stay without',
+    "service": "services of this machine can't be reached from the box: let the command start its own",
+    "read_only": "only the worktree, /tmp and the box's own home can be written: point caches there in "
+    "[box.environment]",
+    "permission": "the box does not allow this: it has no privileges, and some system calls are blocked "
+    "(box.syscall_filter)",
+    "space": "the box's /tmp and home are small: write large files below the worktree, or raise box.disk_mb",
+    "memory": "the command needs more than the box allows: raise box.memory_mb, or let it use fewer processes",
+    "file": "a file is missing. Worktrees hold what is committed; name files that git ignores in worktrees.include",
+}
+
+
+class Cause(NamedTuple):
+    """A line that names what stopped a command."""
+
+    kind: CauseKind
+    subject: str
+    """The program, module or file that is missing, if the line says which."""
+    line: str
+
+
+def cause_of(line: str) -> Cause | None:
+    """The cause that a line names, if it does."""
+    if _ANY_CAUSE.search(line) is None:
+        return None
+    for kind, pattern in _CAUSES:
+        if match := pattern.search(line):
+            return Cause(kind, next((group for group in match.groups() if group), ""), line)
+    return None
+
+
+def key_lines(output: str) -> tuple[str, ...]:
+    """The lines that matter, in their order: causes first of all, then the first failures; else the last lines."""
+    lines = [line[:LONGEST_LINE].rstrip() for line in _lines(output)]
+    found = dict(islice(_distinct((at, line) for at, line in enumerate(lines) if cause_of(line)), MOST_CAUSES))
+    failures = ((at, line) for at, line in enumerate(lines) if at not in found and _FAILURE.search(line))
+    found |= dict(islice(_distinct(failures), MOST_FAILURES))
+    if found:
+        return tuple(found[at] for at in sorted(found))
+    return tuple([line for line in lines if line.strip()][-MOST_LAST:])
+
+
+def advice(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """What to do about the causes that these lines name, once for each."""
+    causes = [cause for cause in map(cause_of, lines) if cause is not None]
+    kinds = {cause.kind for cause in causes}
+    if kinds - {"file"}:  # a missing file often is only what follows
+        causes = [cause for cause in causes if cause.kind != "file"]
+    return tuple(dict.fromkeys(_advice(cause) for cause in causes))
+
+
+def _advice(cause: Cause) -> str:
+    subject = cause.subject or "it"
+    chain = _CHAINS.get(subject)
+    shown = (
+        f'If it is installed there: box.tool_chains = ["{chain}"]' if chain else "Show it with box.read_only and path"
+    )
+    return _ADVICE[cause.kind].format(subject=subject, chain=shown)
+
+
+def _lines(output: str) -> list[str]:
+    lines = output.splitlines()
+    if len(lines) > 2 * ENDS:
+        lines = [*lines[:ENDS], *lines[-ENDS:]]
+    return [_ESCAPE.sub("", line[:SCANNED]) for line in lines]
+
+
+def _distinct(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    seen = set[str]()
+    for at, line in lines:
+        if (text := line.strip()) not in seen:
+            seen.add(text)
+            yield at, line

@@ -1,0 +1,187 @@
+"""How facts about attempts change the state, from their start to their failure, landing or interruption."""
+
+from typing import assert_never
+
+from fleet.core.base.ids import SubtaskId
+from fleet.core.history import merge_queue, planner_history
+from fleet.core.history.replace import replace
+from fleet.core.history.subtask_history import (
+    add_failure,
+    add_remedy,
+    change_attempt,
+    give_up,
+    put_subtask,
+    recover,
+    was_helped,
+)
+from fleet.core.plans.plan import PLANNER
+from fleet.core.state import facts as f
+from fleet.core.state.incidents import POLICY, ChosenRemedy, Trouble
+from fleet.core.state.state import RunState
+from fleet.core.state.subtask_state import Attempt
+
+
+def after(state: RunState, fact: f.AttemptFact) -> RunState:
+    match fact:
+        case f.AttemptStarted():
+            return _started(state, fact)
+        case f.WorkerStarted():
+            return _worker_started(state, fact)
+        case f.AttemptCommitted() | f.AttemptUnchanged():
+            return _reported_done(state, fact)
+        case f.AttemptVerified():
+            return _verified(state, fact)
+        case f.AttemptFailed():
+            return _failed(state, fact)
+        case f.RemedyChosen():
+            return _remedied(state, fact)
+        case _:
+            assert_never(fact)
+
+
+def _started(state: RunState, fact: f.AttemptStarted) -> RunState:
+    attempt = Attempt(
+        number=fact.number,
+        worker=fact.worker,
+        model=fact.model,
+        base=fact.base,
+        strategy=fact.strategy,
+        guidance=fact.guidance,
+        started_at=fact.at,
+        allowance=fact.allowance,
+    )
+    subtask = state.subtasks[fact.subtask]
+    state = put_subtask(state, replace(subtask, attempts=(*subtask.attempts, attempt), failure=None))
+    if fact.worker == PLANNER:
+        state = planner_history.open_area(state, fact.subtask)
+    return replace(state, attempts=state.attempts + 1)
+
+
+def _worker_started(state: RunState, fact: f.WorkerStarted) -> RunState:
+    def started(attempt: Attempt) -> Attempt:
+        return replace(attempt, working=True, worked=True, before=fact.before)
+
+    state = change_attempt(state, fact.subtask, started, only=fact.number)
+    return replace(state, peak=max(state.peak, state.working()))
+
+
+def _reported_done(state: RunState, fact: f.AttemptCommitted | f.AttemptUnchanged) -> RunState:
+    def reported(attempt: Attempt) -> Attempt:
+        done = replace(attempt, working=False, report=fact.report, doing="")
+        if isinstance(fact, f.AttemptUnchanged):
+            return replace(done, commit=attempt.base, unchanged=True)
+        return replace(done, commit=fact.commit, paths=fact.paths)
+
+    return change_attempt(state, fact.subtask, reported, only=fact.number)
+
+
+def _verified(state: RunState, fact: f.AttemptVerified) -> RunState:
+    """The subtask joins the merge queue. An area, whose subtasks have landed, and a step without a change are done."""
+    id_ = fact.subtask
+    verified = change_attempt(
+        state, id_, lambda attempt: replace(attempt, verified=True, checks=fact.checks), only=fact.number
+    )
+    if verified is state:
+        return state
+    attempt = verified.subtasks[id_].attempts[-1]
+    if attempt.worker == PLANNER or attempt.unchanged:
+        member = f.Member(subtask=id_, attempt=fact.number, commit=attempt.commit or state.tip, tested=True)
+        return land(verified, member, fact.at)
+    return merge_queue.put_in_order(replace(verified, landing=merge_queue.enqueue(verified.landing, id_)))
+
+
+def _failed(state: RunState, fact: f.AttemptFailed) -> RunState:
+    def with_work(attempt: Attempt) -> Attempt:
+        return replace(
+            attempt,
+            commit=fact.commit or attempt.commit,
+            kept=attempt.kept or fact.commit is not None,
+            checks=fact.checks or attempt.checks,
+            report=fact.report or attempt.report,
+        )
+
+    current = state.subtasks[fact.subtask].current
+    if current is None or current.number != fact.number:
+        return state
+    return fail(change_attempt(state, fact.subtask, with_work), fact.subtask, fact.failure, fact.at)
+
+
+def _remedied(state: RunState, fact: f.RemedyChosen) -> RunState:
+    subtask = state.subtasks[fact.subtask]
+    match fact.remedy:
+        case "retry" | "resolve":
+            guidance = fact.guidance if fact.remedy == "resolve" else subtask.guidance
+            again = replace(subtask, failure=None, remedy=None, not_before=fact.not_before)
+            again = replace(again, strategy=fact.remedy, guidance=guidance)
+            chosen = ChosenRemedy(fact.remedy, POLICY, fact.at, after=fact.number, not_before=fact.not_before)
+            return put_subtask(add_remedy(state, subtask.id, chosen), again)
+        case "skip":
+            state = put_subtask(state, replace(subtask, skipped=True, failure=None))
+            state = give_up(state, subtask.id, "skipped", fact.at)
+            return planner_history.report_to_planner(state, subtask.id, fact.at, urgent=False)
+        case "planner":
+            state = put_subtask(state, replace(subtask, remedy="planner"))
+            return planner_history.report_to_planner(state, subtask.id, fact.at, urgent=True)
+        case _:
+            assert_never(fact.remedy)
+
+
+# ---- how an attempt ends --------------------------------------------------------------------------------------------
+
+
+def fail(state: RunState, id_: SubtaskId, failure: f.Failure, at: float) -> RunState:
+    """End the attempt under way as failed: it leaves the merge queue, and its incident opens or grows."""
+    number = state.subtasks[id_].attempts[-1].number
+    state = change_attempt(
+        state, id_, lambda attempt: replace(attempt, working=False, failure=failure, ended_at=at, doing="")
+    )
+    subtask = state.subtasks[id_]
+    counts = failure.kind not in f.FREE
+    retries = subtask.retries + (not counts and failure.kind != "spent")
+    subtask = replace(subtask, failure=failure, remedy=None, counted=subtask.counted + counts, retries=retries)
+    state = planner_history.close_area(put_subtask(state, subtask), id_)
+    if id_ in state.landing.queue or any(batch.holds((id_,)) for batch in state.landing.open_batches):
+        guilty = [id_] if failure.kind == "integration" else []
+        state = replace(state, landing=merge_queue.remove(state.landing, [id_], guilty=guilty))
+    if failure.kind == "spent":  # interrupted, not failed: there is nothing to recover from
+        return state
+    return add_failure(state, Trouble(subtask=id_, attempt=number, kind=failure.kind, summary=failure.summary), at)
+
+
+def land(state: RunState, member: f.Member, at: float) -> RunState:
+    """End the attempt under way as landed. This closes its incident, and that of a parent whose parts all landed."""
+    id_ = member.subtask
+    strategy = state.subtasks[id_].attempts[-1].strategy
+    state = change_attempt(
+        state, id_, lambda attempt: replace(attempt, landed=member.commit, tested=member.tested, ended_at=at)
+    )
+    state = put_subtask(state, replace(state.subtasks[id_], landed=member.commit, failure=None))
+    state = recover(state, id_, strategy, at, parts=False)
+    parent = state.subtasks[id_].parent
+    while parent is not None and _has_landed(state, parent):
+        how: f.Strategy = "human" if was_helped(state, _parts_below(state, parent)) else "split"
+        state = recover(state, parent, how, at, parts=True)
+        parent = state.subtasks[parent].parent
+    return planner_history.report_to_planner(state, id_, at, urgent=False)
+
+
+def stop_attempts(state: RunState, at: float) -> RunState:
+    """End all attempts under way except those in a batch under test: these may still land."""
+    members = {member.subtask for batch in state.landing.open_batches for member in batch.members}
+    for subtask, _ in list(state.underway()):
+        if subtask.id not in members:
+            state = change_attempt(state, subtask.id, lambda attempt: replace(attempt, working=False, ended_at=at))
+    return planner_history.close_calls(replace(state, landing=merge_queue.keep_only(state.landing, members)))
+
+
+def _has_landed(state: RunState, id_: SubtaskId) -> bool:
+    """Whether a subtask has landed, or all of its parts have."""
+    subtask = state.subtasks[id_]
+    if subtask.parts:
+        return all(_has_landed(state, part) for part in subtask.parts)
+    return subtask.landed is not None
+
+
+def _parts_below(state: RunState, id_: SubtaskId) -> list[SubtaskId]:
+    """The parts a subtask was split into, and their parts."""
+    return [below for part in state.subtasks[id_].parts for below in (part, *_parts_below(state, part))]

@@ -1,0 +1,114 @@
+"""How the sets of subtasks change with one subtask or with the plan. They are what they would be from scratch."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from fleet.core.base.ids import SubtaskId
+from fleet.core.base.vector import Vector
+from fleet.core.plans.dependencies import longest_chains
+from fleet.core.plans.plan import PLANNER, Subtask
+from fleet.core.state.subtask_state import SubtaskState
+from fleet.core.state.subtasks import Mark, PlannedSets, Set, Subtasks, is_same, marks_of, union
+
+
+def put(subtasks: Subtasks, subtask: SubtaskState) -> Subtasks:
+    """With another state of one subtask. Costs no more in a long run than in a short one."""
+    plan, id_ = subtasks.plan, subtask.id
+    place = plan.places[id_]
+    before, after = marks_of(subtasks.rows[place]), marks_of(subtask)
+    rows = subtasks.rows.put(place, subtask)
+    if before == after:
+        return replace(subtasks, rows=rows)
+    bit = 1 << plan.bits[id_]
+    changed = zip(subtasks.marks, before, after, strict=True)
+    marks = tuple(marked if was == is_ else marked ^ bit for marked, was, is_ in changed)
+    unmet, outside = subtasks.unmet, subtasks.outside
+    if before[Mark.DONE] != after[Mark.DONE]:
+        unmet = _unmet(plan, marks[Mark.DONE], plan.dependents.get(id_, ()), unmet)
+    if members := subtasks.made_by.get(id_):
+        outside = outside | members if _leaves_out(after) else outside & ~members
+    return replace(subtasks, rows=rows, marks=marks, unmet=unmet, outside=outside)
+
+
+def by_plan(
+    subtasks: Subtasks,
+    specs: Mapping[SubtaskId, Subtask],
+    cleared: Mapping[SubtaskId, Subtask],
+    new: Collection[SubtaskState] = (),
+) -> Subtasks:
+    """By another version of the plan, or with other approvals. New subtasks come last, as in the plan."""
+    rows = subtasks.rows
+    for subtask in new:
+        rows = rows.append(subtask)
+    return _from_scratch(rows, _planned(specs, cleared, subtasks.plan))
+
+
+def _from_scratch(rows: Vector[SubtaskState], plan: PlannedSets) -> Subtasks:
+    marks = [0] * len(Mark)
+    made_by: dict[SubtaskId, Set] = {}
+    outside: list[SubtaskId] = []
+    for subtask in rows:
+        bit, its_marks = 1 << plan.bits[subtask.id], marks_of(subtask)
+        for mark, is_marked in enumerate(its_marks):
+            if is_marked:
+                marks[mark] |= bit
+        if subtask.area is not None:
+            made_by[subtask.area] = made_by.get(subtask.area, 0) | bit
+        if _leaves_out(its_marks):
+            outside.append(subtask.id)
+    return Subtasks(
+        rows,
+        plan,
+        tuple(marks),
+        unmet=_unmet(plan, marks[Mark.DONE], list(plan.specs)),
+        made_by=made_by,
+        outside=union(made_by[area] for area in outside if area in made_by),
+    )
+
+
+def _planned(
+    specs: Mapping[SubtaskId, Subtask], cleared: Mapping[SubtaskId, Subtask], before: PlannedSets
+) -> PlannedSets:
+    if _needs_are_the_same(specs, before.specs):
+        by_bit, bits, dependents = before.by_bit, before.bits, before.dependents
+    else:
+        behind: dict[SubtaskId, list[SubtaskId]] = {id_: [] for id_ in specs}
+        for id_, spec in specs.items():
+            for need in spec.depends_on:
+                behind.setdefault(need, []).append(id_)
+        chains = longest_chains(behind)
+        by_bit = tuple(sorted(specs, key=lambda id_: -chains[id_]))
+        bits = {id_: bit for bit, id_ in enumerate(by_bit)}
+        dependents = {id_: tuple(ids) for id_, ids in behind.items()}
+    return PlannedSets(
+        specs=specs,
+        places={id_: place for place, id_ in enumerate(specs)},
+        bits=bits,
+        by_bit=by_bit,
+        dependents=dependents,
+        areas=union(1 << bits[id_] for id_, spec in specs.items() if spec.worker == PLANNER),
+        approved=union(1 << bits[id_] for id_, spec in cleared.items() if id_ in specs and is_same(spec, specs[id_])),
+        scheduled=union(1 << bits[id_] for id_, spec in specs.items() if spec.not_before is not None),
+    )
+
+
+def _needs_are_the_same(specs: Mapping[SubtaskId, Subtask], before: Mapping[SubtaskId, Subtask]) -> bool:
+    if len(specs) != len(before):
+        return False
+    pairs = ((spec, before.get(id_)) for id_, spec in specs.items())
+    return all(old is spec or (old is not None and old.depends_on == spec.depends_on) for spec, old in pairs)
+
+
+def _unmet(plan: PlannedSets, done: Set, ids: Collection[SubtaskId], unmet: Set = 0) -> Set:
+    """Which subtasks wait for one that is not done, with these looked at again."""
+    for id_ in ids:
+        needs = (plan.bits.get(need) for need in plan.specs[id_].depends_on)
+        is_met = all(bit is not None and done >> bit & 1 for bit in needs)
+        bit = 1 << plan.bits[id_]
+        unmet = unmet & ~bit if is_met else unmet | bit
+    return unmet
+
+
+def _leaves_out(marks_of_area: tuple[bool, ...]) -> bool:
+    """Whether an area's subtasks may not start, because no planner would be in charge of them."""
+    return not marks_of_area[Mark.PLANNING] and not marks_of_area[Mark.CLOSED]

@@ -1,0 +1,1 @@
+"""The plan language: plans, plan files, parameters, validation, revisions, grading, limits. Imports `base`."""

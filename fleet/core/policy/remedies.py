@@ -1,0 +1,163 @@
+"""What is done about a failure: the ladder of remedies, the ladder of models, and the choice between them.
+
+Failures that pass by themselves are retried with backoff and use up no attempt. Work that does not merge is done once
+more on the new base. The planner decides about the rest: another approach, a split, a question. Past the limits a
+human is asked.
+"""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Literal
+
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import Subtask
+from fleet.core.policy.budget import over_subtask_budget
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.core.state.subtask_state import SubtaskState
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """What is done about one class of failure."""
+
+    kind: f.FailureKind
+    """The class."""
+    counts: bool
+    """Whether such a failure counts against `limits.attempts`."""
+    first: Literal["retry", "resolve", "planner", "aside"]
+    """What is done first."""
+    what: str
+    """What kind of failure it is."""
+
+
+LADDER: dict[f.FailureKind, Rung] = {
+    rung.kind: rung
+    for rung in (
+        Rung("transient", False, "retry", "the model service: limits, overload, a broken connection or stream"),
+        Rung("infrastructure", False, "retry", "fleet's or the machine's: worktrees, boxes, disk"),
+        Rung("internal", False, "aside", "a bug of fleet, twice at the same step; the finished work stays pinned"),
+        Rung("crash", False, "retry", "a bug of an older fleet; new journals say `internal`"),
+        Rung("configuration", False, "retry", "a wrong key, an unknown model; it concerns the whole run"),
+        Rung("protocol", True, "planner", "invalid answers: no tool, malformed input, the same action again and again"),
+        Rung("tool", True, "planner", "a tool or command that the worker needs does not work"),
+        Rung("check", True, "planner", "an acceptance check failed, or a guard did on the base, before any work"),
+        Rung("vacuous", True, "planner", "an acceptance check passed before any work was done"),
+        Rung("empty", True, "planner", "reported done, but nothing changed"),
+        Rung("bounds", True, "planner", "changed files outside of its bounds, or files that may not be committed"),
+        Rung("conflict", True, "resolve", "does not merge with what landed meanwhile"),
+        Rung("integration", True, "planner", "merges, but the merged tree is red"),
+        Rung("too_complex", True, "planner", "more than one worker can do, or the conversation no longer fits"),
+        Rung("ambiguous", True, "planner", "information is missing; the worker is blocked"),
+        Rung("refusal", True, "planner", "the model refused"),
+        Rung("budget", True, "planner", "turns, time, tokens or dollars of the attempt or its subtask are spent"),
+        Rung("spent", False, "retry", "the run's budget does not cover another call; the attempt continues with more"),
+        Rung("other", True, "planner", "none of these"),
+    )
+}
+LONGEST_CLIMB = 64  # doublings; any cap is reached long before, and a float has no room for a thousand
+RESOLVE_GUIDANCE = (
+    "An earlier attempt passed its own checks, but its change does not merge with what landed since its base. The "
+    "evidence names the paths, what landed there, and what the attempt changed. Do the subtask again on this base: "
+    "keep what landed, and bring this subtask's change into it so that both do what they were meant to."
+)
+"""Guidance for the worker that makes the work fit a new base."""
+ABILITY: frozenset[f.FailureKind] = frozenset({"check", "empty", "protocol", "too_complex", "refusal", "budget"})
+"""Failures that a more able model may avoid. Wrong plans, broken machines and merges are not among them."""
+
+
+def backoff(policy: Policy, *, key: str, failures: int) -> float:
+    """Seconds to wait after the n-th failure in a row: exponential, with full jitter that `key` determines."""
+    ceiling = min(policy.backoff_cap_s, policy.backoff_first_s * 2.0 ** min(failures - 1, LONGEST_CLIMB))
+    spread = int.from_bytes(sha256(f"{key}:{failures}".encode()).digest()[:4]) / 2**32
+    return ceiling * (0.1 + 0.9 * spread)
+
+
+def model_for(policy: Policy, spec: Subtask, subtask: SubtaskState) -> str | None:
+    """The model of the next attempt: the plan's, or else a rung of the worker's ladder. None: the worker's default."""
+    ladder = policy.ladders.get(spec.worker, ())
+    if spec.model is not None or not ladder:
+        return spec.model
+    failed = sum(
+        attempt.worker == spec.worker and attempt.failure is not None and attempt.failure.kind in ABILITY
+        for attempt in subtask.attempts
+    )
+    return ladder[min(failed, len(ladder) - 1)]
+
+
+def choose_remedy(state: RunState, subtask: SubtaskState, failure: f.Failure, now: float) -> f.Fact:
+    """The decision about the failure of a subtask: a remedy, a question, or the end of the run."""
+    number, policy, rung = len(subtask.attempts), state.policy, LADDER[failure.kind]
+    action = state.spec(subtask.id).failure_action
+    wait = now + backoff(policy, key=f"{state.run}/{subtask.id}", failures=subtask.counted + subtask.retries)
+    retry = f.RemedyChosen(at=now, subtask=subtask.id, number=number, remedy="retry", not_before=wait)
+    if failure.kind == "spent":  # it continues as soon as there is a budget again
+        return retry.model_copy(update={"not_before": now})
+    if not rung.counts:
+        return _free_remedy(state, subtask, failure, retry)
+    if rung.first == "resolve" and _may_resolve(subtask, policy):
+        return retry.model_copy(update={"remedy": "resolve", "not_before": 0.0, "guidance": RESOLVE_GUIDANCE})
+    if action == "abort":
+        return f.RunEnded(at=now, ending="aborted", why=f"{subtask.id} failed: {failure.summary}")
+    if action == "skip":
+        return f.RemedyChosen(at=now, subtask=subtask.id, number=number, remedy="skip")
+    if action == "ask" or subtask.counted >= policy.max_attempts or _is_refused_again(subtask):
+        return failure_question(subtask, failure, now)
+    if (spent := over_subtask_budget(state, subtask.id, now)) is not None:
+        return failure_question(subtask, failure.model_copy(update={"summary": f"{failure.summary}; {spent}"}), now)
+    if action == "retry":
+        return retry
+    if state.undoing is not None:  # with a rollback half done, only a human decides
+        return failure_question(subtask, failure, now)
+    return f.RemedyChosen(at=now, subtask=subtask.id, number=number, remedy="planner")
+
+
+def _free_remedy(state: RunState, subtask: SubtaskState, failure: f.Failure, retry: f.RemedyChosen) -> f.Fact:
+    """The decision about a failure that uses up no attempt."""
+    if failure.kind == "internal":  # no try and no planner mends a bug; `failure_action` is about failed work
+        return aside_question(subtask, failure, retry.at)
+    if subtask.retries <= state.policy.max_retries:
+        return retry
+    if failure.kind == "transient" and state.spent.calls == 0:  # the service never answered
+        return f.RunEnded(at=retry.at, ending="failed", why=failure.summary)
+    return failure_question(subtask, failure, retry.at)
+
+
+def failure_question(subtask: SubtaskState, failure: f.Failure, now: float) -> f.QuestionAsked:
+    tries = len(subtask.attempts)
+    summary = failure.summary.rstrip(".")
+    return f.QuestionAsked(
+        at=now,
+        about=subtask.id,
+        question=f"{subtask.id} failed {tries} time{'s' * (tries != 1)}; last: {summary}. How should it continue?",
+        options=("retry with this guidance: …", "drop it"),
+        evidence=failure.evidence,
+    )
+
+
+def aside_question(subtask: SubtaskState, failure: f.Failure, now: float) -> f.QuestionAsked:
+    """Set a subtask aside after an error of ours. Nobody is waited for: only a person can take it up again."""
+    last = subtask.last
+    kept = last is not None and last.commit is not None and not last.kept
+    how = f"`fleet retry {subtask.id}` takes it up again" + (" from its finished work" if kept else "")
+    return f.QuestionAsked(
+        at=now,
+        about=subtask.id,
+        question=f"{subtask.id} is set aside: {failure.summary.rstrip('.')}. {how}.",
+        options=("retry", "drop it"),
+        evidence=failure.evidence,
+        aside=True,
+    )
+
+
+def _may_resolve(subtask: SubtaskState, policy: Policy) -> bool:
+    """Only once, and only for work that passed its own checks: a second conflict points to a problem of the plan."""
+    conflicts = [attempt for attempt in subtask.attempts if attempt.failure and attempt.failure.kind == "conflict"]
+    return len(conflicts) == 1 and conflicts[-1].verified and subtask.counted < policy.max_attempts
+
+
+def _is_refused_again(subtask: SubtaskState) -> bool:
+    """Whether a model refused twice since a human last helped: a third wording seldom helps, and each one costs."""
+    kinds = [attempt.failure.kind for attempt in subtask.attempts if attempt.failure is not None]
+    counted = [kind for kind in kinds if LADDER[kind].counts]
+    return counted[len(counted) - subtask.counted :].count("refusal") > 1

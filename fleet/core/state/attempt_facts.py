@@ -1,0 +1,96 @@
+"""Facts about attempts, from the decision to try to what policy does about a failure."""
+
+from typing import Literal
+
+from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.state.fact_parts import CheckRun, Failure, Happened, Remedy, Report, Strategy
+
+
+class AttemptStarted(Happened):
+    """The decision to try a subtask; its worker begins when a worktree is ready."""
+
+    kind: Literal["attempt_started"] = "attempt_started"
+    subtask: SubtaskId
+    number: int
+    """The attempt's number, from 1."""
+    worker: str
+    model: str | None
+    base: Sha
+    strategy: Strategy
+    guidance: str = ""
+    allowance: float | None = None
+    """What the attempt at an area may cost, in dollars."""
+
+
+class WorkerStarted(Happened):
+    """The worker has its worktree, and its checks were run on the base."""
+
+    kind: Literal["worker_started"] = "worker_started"
+    subtask: SubtaskId
+    number: int
+    before: tuple[CheckRun, ...] = ()
+    """The results of its checks on the base, without their output, so that a resumed run need not repeat them."""
+
+
+class AttemptCommitted(Happened):
+    """The worker reported done; its change is committed and pinned by a ref."""
+
+    kind: Literal["attempt_committed"] = "attempt_committed"
+    subtask: SubtaskId
+    number: int
+    commit: Sha
+    paths: tuple[str, ...]
+    report: Report
+
+
+class AttemptUnchanged(Happened):
+    """The worker reported done and changed no file, as its step may: there is nothing to commit or land."""
+
+    kind: Literal["attempt_unchanged"] = "attempt_unchanged"
+    subtask: SubtaskId
+    number: int
+    report: Report
+
+
+class AttemptVerified(Happened):
+    """The subtask's checks pass on its commit: it may land."""
+
+    kind: Literal["attempt_verified"] = "attempt_verified"
+    subtask: SubtaskId
+    number: int
+    checks: tuple[CheckRun, ...]
+
+
+class AttemptFailed(Happened):
+    """An attempt failed. The remedy is a fact of its own."""
+
+    kind: Literal["attempt_failed"] = "attempt_failed"
+    subtask: SubtaskId
+    number: int
+    failure: Failure
+    report: Report | None = None
+    commit: Sha | None = None
+    """The unfinished work that was kept, if any."""
+    checks: tuple[CheckRun, ...] = ()
+
+
+class RemedyChosen(Happened):
+    """Policy chose a remedy for a failure."""
+
+    kind: Literal["remedy_chosen"] = "remedy_chosen"
+    subtask: SubtaskId
+    number: int
+    remedy: Remedy
+    not_before: float = 0.0
+    guidance: str = ""
+
+
+AttemptFact = (
+    AttemptStarted
+    | WorkerStarted
+    | AttemptCommitted
+    | AttemptUnchanged
+    | AttemptVerified
+    | AttemptFailed
+    | RemedyChosen
+)

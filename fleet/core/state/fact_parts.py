@@ -1,0 +1,171 @@
+"""What facts are made of: failures, reports, checks, candidates. Written to the journal, so only ever added to."""
+
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.plans.plan import Shape
+
+FailureKind = Literal[
+    "transient",  # the model service: limits, overload, a broken connection or stream
+    "protocol",  # invalid answers: no tool, malformed input, an unknown stop reason
+    "tool",  # a tool or command the worker needs does not work
+    "check",  # an acceptance check failed
+    "vacuous",  # an acceptance check passed before any work was done
+    "empty",  # claimed done, nothing changed
+    "bounds",  # changed files that it may not change, or that may not be committed
+    "conflict",  # does not merge with what has landed since
+    "integration",  # merges, but the merged tree is red
+    "too_complex",
+    "ambiguous",
+    "refusal",
+    "budget",  # turns, time, tokens or dollars of the attempt or its subtask are spent
+    "spent",  # the budget of the run: the attempt was stopped and continues when it is raised
+    "infrastructure",  # ours or the machine's: worktrees, sandboxes, disk
+    "configuration",  # a wrong key, an unknown model: nothing works until a person fixes it
+    "internal",  # a bug of ours: the step is tried once more, then set aside
+    "crash",  # what a bug of ours was called in older journals
+    "other",
+]
+FREE: frozenset[FailureKind] = frozenset({"transient", "infrastructure", "internal", "crash", "configuration", "spent"})
+"""Failures that are not the subtask's fault and use up none of its attempts. This never changes."""
+Strategy = Literal["first", "retry", "resolve", "alternative", "split", "human"]
+Remedy = Literal["retry", "resolve", "planner", "skip"]
+Role = Literal["planner", "sub_planner", "worker", "resolver"]
+"""The purpose of a model call."""
+ServiceCondition = Literal[
+    "up",
+    "down",  # no answer, or every call fails
+    "limited",  # a lasting limit
+    "refused",  # the key, its rights or its credit
+]
+SetupNetwork = Literal["none", "base", "all"]
+"""Where the set-up command has the network: nowhere, on the commit a run starts from, or on every commit."""
+Ending = Literal["landed", "partial", "cancelled", "aborted", "budget", "failed"]
+
+
+RehearsalNote = Literal[
+    "by_hand",  # no worker may make this change, or it would come out different: the rehearsal made it itself
+    "red",  # the gate fails on the commit as it is in history
+    "flaky",  # the gate failed on a commit, then passed on it
+    "fault",  # a fault that the rehearsal was asked to mix in
+]
+
+
+class Rehearsal(Shape):
+    """How a rehearsal replays history."""
+
+    faults: float = Field(default=0.0, ge=0, le=1)
+    """The share of attempts in which something is made to go wrong."""
+    seed: int = 0
+    """What decides which, and how."""
+
+
+class Failure(Shape):
+    """Why something failed, with the evidence a planner needs to choose a better approach."""
+
+    kind: FailureKind
+    summary: str
+    evidence: str = ""
+    status: int | None = None
+    """The HTTP status of a service's answer, if that is the reason."""
+
+
+class Report(Shape):
+    """What a worker says it did: a claim."""
+
+    status: Literal["done", "failed", "blocked"]
+    summary: str
+    result: dict[str, JsonValue] = Field(default={})
+    error_kind: str | None = None
+    error_message: str | None = None
+    recommendations: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    discovered: tuple[str, ...] = ()
+
+
+class RanTests(Shape):
+    """The tests that a check ran, as the runner reported them. Never written to the journal: there may be many."""
+
+    ran: frozenset[str] = frozenset()
+    """Tests that finished: they passed or failed."""
+    passed: frozenset[str] = frozenset()
+    count: int | None = None
+    """How many tests finished, where the runner's summary tells their number alone; on success they all passed."""
+    failed: int = 0
+    """How many failed, or could not even be collected."""
+
+    @property
+    def number_passed(self) -> int:
+        return len(self.passed) if self.count is None else self.count - self.failed
+
+
+class CheckRun(Shape):
+    """The result of a check: run by us, in a sandbox, on a known tree."""
+
+    criterion: str
+    command: str
+    passed: bool
+    exit_code: int | None = None
+    timed_out: bool = False
+    seconds: float = 0.0
+    peak_bytes: int = 0
+    """The most memory that it was seen to use; 0 if it ended before anyone looked."""
+    output: str = ""
+    """The end of its output."""
+    flaky: bool = False
+    """It failed, then passed when it was run again on the same tree."""
+    excused: str = ""
+    """Why its failure blocks nothing, if there is a reason: a rehearsal lands what was red in history."""
+    tree: Sha = ""
+    causes: tuple[str, ...] = ()
+    """If it failed: the lines of its whole output that matter."""
+    log: str = ""
+    """The file with its whole output, below the run's folder."""
+    tests: int | None = None
+    """How many tests passed, if their runner reported it."""
+    heard: RanTests | None = Field(default=None, exclude=True, repr=False)
+    """The runner's report, for as long as results are compared with it."""
+
+    @property
+    def fine(self) -> bool:
+        """Whether it does not block a landing: it passed, is flaky, or is excused."""
+        return self.passed or self.flaky or bool(self.excused)
+
+
+class SetupRun(Shape):
+    """A run of the set-up command, which makes worktrees ready."""
+
+    commit: Sha
+    """The commit whose files it ran on."""
+    check: CheckRun
+    """The command and how it ended."""
+    network: bool = False
+    """Whether it had the network."""
+
+
+class Member(Shape):
+    """A candidate in a batch."""
+
+    subtask: SubtaskId
+    attempt: int
+    commit: Sha
+    tested: bool = False
+    """If it landed: whether the tree of this very commit passed, not only a later one."""
+    tree: Sha = ""
+    """If it landed: the tree of the commit. Empty if a crash took the record with it."""
+
+
+class Ejected(Shape):
+    """A candidate that is sent back."""
+
+    subtask: SubtaskId
+    attempt: int
+    failure: Failure
+
+
+class Happened(Shape):
+    """What all facts have: a time."""
+
+    at: float

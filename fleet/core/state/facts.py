@@ -1,0 +1,84 @@
+"""Facts: what happened in a run, past tense, in the order it is true. The journal holds nothing else.
+
+A fact that was ever written must load for ever: fields are added with defaults, never renamed or removed. Others import
+the facts and their parts from here.
+"""
+
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
+
+from fleet.core.state.attempt_facts import (
+    AttemptCommitted,
+    AttemptFact,
+    AttemptFailed,
+    AttemptStarted,
+    AttemptUnchanged,
+    AttemptVerified,
+    RemedyChosen,
+    WorkerStarted,
+)
+from fleet.core.state.fact_parts import (
+    FREE,
+    CheckRun,
+    Ejected,
+    Ending,
+    Failure,
+    FailureKind,
+    Happened,
+    Member,
+    RanTests,
+    Rehearsal,
+    RehearsalNote,
+    Remedy,
+    Report,
+    Role,
+    ServiceCondition,
+    SetupNetwork,
+    SetupRun,
+    Strategy,
+)
+from fleet.core.state.landing_facts import BatchFormed, BatchTested, LandingFact, Published, PublishFailed, WorkLost
+from fleet.core.state.people_facts import (
+    CancelRequested,
+    DrainRequested,
+    LimitsChanged,
+    Paused,
+    PeopleFact,
+    QuestionAnswered,
+    QuestionAsked,
+    RetryRequested,
+    Unpaused,
+)
+from fleet.core.state.plan_facts import (
+    PlanApproved,
+    PlanFact,
+    PlanGraded,
+    PlannerCalled,
+    PlannerFailed,
+    PlanRejected,
+    PlanRevised,
+)
+from fleet.core.state.run_facts import (
+    BaseChecked,
+    BudgetRanLow,
+    CallLost,
+    CallRefused,
+    CallsHeld,
+    EngineStarted,
+    EngineStopped,
+    ModelCalled,
+    RehearsalNoted,
+    RollbackStarted,
+    RunEnded,
+    RunFact,
+    RunReopened,
+    RunStarted,
+    ServiceChanged,
+    SetupRan,
+    WarningNoted,
+)
+
+Fact = RunFact | PlanFact | AttemptFact | LandingFact | PeopleFact
+
+FACT: TypeAdapter[Fact] = TypeAdapter(Annotated[Fact, Field(discriminator="kind")])

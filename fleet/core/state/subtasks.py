@@ -1,0 +1,196 @@
+"""The subtasks of a run, and sets of those that are closed, under way, failed, waiting for another and so on.
+
+A rule that asked every subtask for its status would cost more the longer the run is, at every step. The sets are
+changed with the subtasks instead (`history/subtask_sets.py`). `status.py` defines the same for one subtask at a time;
+a property test compares the two.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from fleet.core.base.ids import SubtaskId
+from fleet.core.base.vector import Vector
+from fleet.core.plans.plan import PLANNER, Subtask
+from fleet.core.state.subtask_state import SubtaskState
+
+Set = int
+"""A set of subtasks: a bit for each, in the order in which they should start. `&`, `|` and `& ~` mean the same as for
+other sets, an empty one is false, and a changed one is a copy of 1 kB for 10,000 subtasks."""
+
+
+class Mark(IntEnum):
+    """What is true of a subtask by itself, whatever others do."""
+
+    CLOSED = 0
+    DONE = 1
+    """It landed or was skipped on purpose: what depends on it may start."""
+    FAILED = 2
+    """It has a failure that nobody settled."""
+    ASKED = 3
+    """A question about it is open."""
+    UNDERWAY = 4
+    """An attempt has not ended."""
+    RUNNING = 5
+    """It counts against the number of workers."""
+    WORKING = 6
+    """An agent works on it."""
+    PLANNING = 7
+    """It is an area whose planner is in charge."""
+    DELAYED = 8
+    """It may not start before some time."""
+
+
+def marks_of(subtask: SubtaskState) -> tuple[bool, ...]:
+    """In the order of `Mark`."""
+    current = subtask.current
+    open_, area = current is not None and current.commit is None, current is not None and current.worker == PLANNER
+    return (
+        subtask.closed,
+        subtask.landed is not None or subtask.skipped,
+        subtask.failure is not None,
+        subtask.question is not None,
+        current is not None,
+        open_ and not area,
+        open_ and not area and current is not None and current.working,
+        open_ and area,
+        subtask.not_before > 0.0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSets:
+    """What follows from one version of the plan alone."""
+
+    specs: Mapping[SubtaskId, Subtask] = field(default_factory=dict)
+    places: Mapping[SubtaskId, int] = field(default_factory=dict)
+    """Where each subtask is in plan order."""
+    bits: Mapping[SubtaskId, int] = field(default_factory=dict)
+    """Its bit in a set."""
+    by_bit: tuple[SubtaskId, ...] = ()
+    """In the order in which they should start: the longest chain of others behind them first, so that the run ends
+    soonest."""
+    dependents: Mapping[SubtaskId, tuple[SubtaskId, ...]] = field(default_factory=dict)
+    areas: Set = 0
+    approved: Set = 0
+    """Those that are as they were approved."""
+    scheduled: Set = 0
+    """Those with a time before which the plan does not start them."""
+
+
+def is_same(one: Subtask | None, other: Subtask) -> bool:
+    """Whether a subtask is as it was; usually it is identical, which is quicker than to compare all fields."""
+    return one is other or one == other
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subtasks(Mapping[SubtaskId, SubtaskState]):
+    """The state of each subtask, in plan order. Changes give a new one that shares everything else."""
+
+    rows: Vector[SubtaskState] = field(default_factory=Vector)
+    plan: PlannedSets = PlannedSets()
+    marks: tuple[Set, ...] = (0,) * len(Mark)
+    unmet: Set = 0
+    """Those with a dependency that is neither landed nor skipped."""
+    made_by: Mapping[SubtaskId, Set] = field(default_factory=dict)
+    """The subtasks that each area's planner made."""
+    outside: Set = 0
+    """Those whose area is neither planning nor closed, so that no planner would be in charge of them."""
+
+    # ---- as a mapping
+
+    def __getitem__(self, id_: SubtaskId) -> SubtaskState:
+        return self.rows[self.plan.places[id_]]
+
+    def __iter__(self) -> Iterator[SubtaskId]:
+        return iter(self.plan.places)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def changed_since(self, before: "Subtasks") -> Iterator[SubtaskState]:
+        """The subtasks that are not as in an earlier version of the same run."""
+        return (self.rows[place] for place in self.rows.changed_since(before.rows))
+
+    # ---- sets
+
+    def marked(self, mark: Mark) -> Set:
+        return self.marks[mark]
+
+    @property
+    def all(self) -> Set:
+        return (1 << len(self.rows)) - 1
+
+    @property
+    def open(self) -> Set:
+        return self.all & ~self.marks[Mark.CLOSED]
+
+    @property
+    def waiting(self) -> Set:
+        """Those that wait or are ready: open, not under way, and nobody has to decide about them."""
+        closed, failed, asked, underway = (
+            self.marks[mark] for mark in (Mark.CLOSED, Mark.FAILED, Mark.ASKED, Mark.UNDERWAY)
+        )
+        return self.all & ~(closed | failed | asked | underway)
+
+    @property
+    def startable(self) -> Set:
+        """Those of them that only a time or an approval may hold back."""
+        return self.waiting & ~(self.unmet | self.outside)
+
+    @property
+    def timed(self) -> Set:
+        """Those that may not start before some time, by the plan or after a failure."""
+        return self.plan.scheduled | self.marks[Mark.DELAYED]
+
+    @property
+    def undecided(self) -> Set:
+        """Those that a verdict on the plan may still be about."""
+        return self.open & ~self.marks[Mark.UNDERWAY]
+
+    @property
+    def approved(self) -> Set:
+        return self.plan.approved
+
+    @property
+    def areas(self) -> Set:
+        return self.plan.areas
+
+    def members(self, area: SubtaskId) -> Set:
+        """The subtasks that an area's planner made."""
+        return self.made_by.get(area, 0)
+
+    @property
+    def in_areas(self) -> Set:
+        """The subtasks that the planner of any area made."""
+        return union(self.made_by.values())
+
+    @property
+    def in_active_areas(self) -> Set:
+        """Those of the areas whose planner is in charge."""
+        return union(self.made_by.get(area, 0) for area in self.first(self.marks[Mark.PLANNING]))
+
+    def ids(self, chosen: Set) -> list[SubtaskId]:
+        """In the order in which they should start."""
+        return list(self.first(chosen))
+
+    def first(self, chosen: Set) -> Iterator[SubtaskId]:
+        """The same, one at a time."""
+        by_bit = self.plan.by_bit
+        while chosen:
+            lowest = chosen & -chosen
+            yield by_bit[lowest.bit_length() - 1]
+            chosen ^= lowest
+
+    def in_plan_order(self, chosen: Set) -> list[SubtaskId]:
+        return sorted(self.first(chosen), key=self.plan.places.__getitem__)
+
+    def set_of(self, ids: Collection[SubtaskId]) -> Set:
+        return sum(1 << self.plan.bits[id_] for id_ in set(ids))
+
+
+def union(sets: Iterable[Set]) -> Set:
+    together = 0
+    for one in sets:
+        together |= one
+    return together

@@ -1,0 +1,180 @@
+"""Which paths of a change could turn the verdict on it: what it may not change, and what it is judged without.
+
+A subtask owns what its `touches` names. What changes a judge that it does not own is judged with the judge of its base.
+What adds tests is judged without them, too, where no criterion names them: code of a new test runs in the process of
+the old ones. What takes the name of something that a verdict imports or runs is refused.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from fleet.core.base.paths import folders_above, matches
+from fleet.core.plans.plan import Criterion
+from fleet.core.verdicts.commands import Reading
+from fleet.core.verdicts.module_names import RUNNERS, STANDARD_LIBRARY
+from fleet.core.verdicts.tests import FOLDERS, PATH_WORD, borrowed_tests, is_named, is_test
+
+CODE = re.compile(
+    r".*\.(?:pyi?|pyx|[cm]?jsx?|[cm]?tsx?|vue|go|rs|rb|php|pl|lua|sh|bash|java|kt|cs|swift|exs?|c|cc|cpp|h)"
+)
+JAVASCRIPT = re.compile(r"(.+?)\.(?:[cm]?jsx?|[cm]?tsx?)")
+SCRIPTS = ("js", "cjs", "mjs", "jsx", "ts", "cts", "mts", "tsx")
+COMPILED = re.compile(r"([^/.]+)\.(?:[\w.-]+\.)?(?:so|pyd|pyc|pyo)")
+IMPORTABLE = STANDARD_LIBRARY | RUNNERS
+SPECIAL = frozenset({"__init__", "__main__", "conftest", "setup"})
+HELPERS = frozenset(
+    "helper fixture support factory factorie fake stub mock golden expected expectation assertion matcher".split()
+)
+INSTALLED = frozenset({"node_modules", "site-packages", "dist-packages"})
+MOCKS = frozenset({"__mocks__", "__snapshots__"})
+
+
+@dataclass(frozen=True, slots=True)
+class Influence:
+    """The paths of one change that could turn its verdict."""
+
+    judges: tuple[str, ...] = ()
+    """Judges of the base that it changed or removed, although its `touches` does not name them."""
+    tests: tuple[str, ...] = ()
+    """Code that it added where tests are found."""
+    shadows: tuple[tuple[str, str], ...] = ()
+    """New paths that take the name of something else, each with what it is."""
+    noted: tuple[tuple[str, str], ...] = ()
+    """Paths that a person should look at, each with the reason."""
+
+
+def influence(
+    paths: Sequence[str], base: Collection[str], touches: Sequence[str], commands: Reading, own: Reading
+) -> Influence:
+    """What a change of these paths, on a base with these files, could turn.
+
+    `commands` is what the checks run and read in all, `own` what their own words name.
+    """
+    changed = [path for path in paths if path in base and not matches(path, touches)]
+    added = [path for path in paths if path not in base]
+    judges = {*borrowed_tests(changed, touches), *(path for path in changed if path in commands.judges)}
+    handed_over = [path for path in paths if path in base and is_test(path) and matches(path, touches)]
+    ours = {path for path in added if handed_over and matches(path, touches)}
+    return Influence(
+        judges=tuple(path for path in changed if path in judges),
+        tests=tuple(path for path in added if _joins_tests(path, base) and path not in ours),
+        shadows=tuple(
+            (path, what) for path in added if path not in touches and (what := _shadowed(path, paths, base, commands))
+        ),
+        noted=(
+            *(
+                (path, "is run or read by a check, and was changed")
+                for path in changed
+                if path in commands.feeds - judges
+            ),
+            *((path, "is loaded by a check, and is new") for path in added if path in commands.judges - own.judges),
+            *((path, "seems to help tests, and was changed") for path in changed if _helps_tests(path, judges)),
+        ),
+    )
+
+
+def _helps_tests(path: str, judges: Collection[str]) -> bool:
+    """Whether a name says so: nothing else tells what only tests import from what they test."""
+    words = re.findall(r"[A-Z]?[a-z]+", path.rpartition("/")[2].partition(".")[0])
+    return path not in judges and any(word.lower().removesuffix("s") in HELPERS for word in words)
+
+
+def naming(criteria: Sequence[Criterion], added: Iterable[str], base: Collection[str]) -> tuple[Criterion, ...]:
+    """The criteria whose command names one of these new paths itself, or a new folder above it."""
+    old = {folder for path in base for folder in folders_above(path)}
+    new = tuple(added)
+    return tuple(
+        criterion
+        for criterion in criteria
+        if (words := {w for w in PATH_WORD.findall(criterion.run or "") if w.removeprefix("./").rstrip("/") not in old})
+        and any(is_named(path, words) or _is_target_of_cargo(path, criterion.run or "") for path in new)
+    )
+
+
+def _is_target_of_cargo(path: str, command: str) -> bool:
+    """Whether `--test NAME` names a file of Rust's integration tests."""
+    folder, _, name = path.rpartition("/")
+    asked = re.findall(r"--test[ =]([\w-]+)", command)
+    return folder.rpartition("/")[2] == "tests" and name.removesuffix(".rs") in asked
+
+
+def _joins_tests(path: str, base: Collection[str]) -> bool:
+    """Whether a new file is code that a runner finds, or that tests which stood would load."""
+    *folders, name = path.split("/")
+    if MOCKS.intersection(folders):
+        return True
+    if CODE.fullmatch(name) is None:
+        return False
+    if is_test(name):
+        return True
+    if name in {"__init__.py", "conftest.py"}:
+        folder = path.rpartition("/")[0]
+        return any(
+            is_test(each) and each.rpartition("/")[0].startswith(folder) for each in base if each.endswith(".py")
+        )
+    return bool((FOLDERS - {"testing"}).intersection(folders))
+
+
+# ---- shadows -------------------------------------------------------------------------------------------------------
+
+
+def _shadowed(path: str, paths: Collection[str], base: Collection[str], commands: Reading) -> str | None:
+    """What a new path takes the name of, in words; None if nothing."""
+    folder, _, name = path.rpartition("/")
+    if INSTALLED.intersection(path.split("/")):
+        return "lies where installed packages are looked for"
+    if target := next((each for each in (*folders_above(path), path) if each in commands.targets), None):
+        return f"makes the target `{target}` of make look done"
+    if compiled := COMPILED.fullmatch(name):
+        others: Iterable[str] = (f"{_below(folder)}{compiled[1]}.py",)
+    elif (script := JAVASCRIPT.fullmatch(name)) and not name.endswith(".d.ts"):
+        others = (f"{_below(folder)}{script[1]}.{ending}" for ending in SCRIPTS)
+    else:
+        return _shadowed_module(path, paths, base)
+    namesake: str | None = next((each for each in others if each in base and each not in paths), None)
+    return f"can be loaded instead of {namesake}" if namesake else None
+
+
+def _shadowed_module(path: str, paths: Collection[str], base: Collection[str]) -> str | None:
+    """What a new module or package of Python is imported instead of."""
+    folder, module = _module(path)
+    if not module or module in SPECIAL:
+        return None
+    if path.endswith("/__init__.py"):
+        other = f"{_below(folder)}{module}.py"
+        if other in base and other not in paths:
+            return f"is imported instead of {other}"
+    elsewhere = [each for each in _import_folders(base) if each != folder]
+    if folder not in _import_folders(base) or f"{_below(folder)}__init__.py" in base:
+        return None
+    if module in IMPORTABLE:
+        return f"is imported instead of the module `{module}` that Python or a runner brings"
+    if is_test(f"{module}.py"):
+        return None
+    rival = next((found for each in elsewhere for found in _modules(each, module) if found in base), None)
+    return f"can be imported instead of {rival}" if rival and rival not in paths else None
+
+
+def _module(path: str) -> tuple[str, str]:
+    """The folder of a module or package that a path belongs to at its top, and its name."""
+    folder, _, name = path.rpartition("/")
+    if name == "__init__.py":
+        parent, _, package = folder.rpartition("/")
+        return parent, package
+    return (folder, name.removesuffix(".py")) if name.endswith(".py") else ("", "")
+
+
+def _import_folders(base: Collection[str]) -> frozenset[str]:
+    """The folders that Python looks for modules in when tests of this base run: the root, `src`, those of tests."""
+    tests = (path.rpartition("/")[0] for path in base if path.endswith(".py") and is_test(path))
+    return frozenset({"", "src", "lib", "python", *tests})
+
+
+def _modules(folder: str, module: str) -> Iterator[str]:
+    yield f"{_below(folder)}{module}.py"
+    yield f"{_below(folder)}{module}/__init__.py"
+
+
+def _below(folder: str) -> str:
+    return f"{folder}/" if folder else ""

@@ -1,0 +1,107 @@
+"""What added lines may do to the checks that judge them: for a person, before the result is taken.
+
+What a worker writes runs in the process of the tests that judge it, so no list is complete, and what looks odd does not
+prove bad faith. Such a change lands if its checks pass, and a note names it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+from fleet.core.verdicts.tests import is_test
+
+LONGEST = 2_000  # characters of a line that are looked at
+CUT = re.compile(r"^\[\.\.\. \d+ bytes left out", re.MULTILINE)
+_WRITES = (
+    r"(?:write_text|write_bytes|writeFile(?:Sync)?|WriteFile|fs::write|os\.(?:rename|replace|remove|unlink)|\.unlink\()"
+)
+_READ = r"(?:test|spec|conftest|check|expected|__file__|argv)"
+ANYWHERE: Mapping[str, re.Pattern[str]] = {
+    "ends the process that tests it": re.compile(
+        r"\b_exit\s*\(|\bos\.(?:kill\s*\(\s*os\.getpid|abort|exec\w+\s*\()|\batexit\.register|^\s*(?:exit|quit)\s*\("
+        r"|(?<!except )\b(?:sys\.exit|SystemExit)\b(?!\s*\(\s*(?:[1-9]|f?[\"']|\w*main\())"
+        r"|\bprocess\.(?:exitCode|abort|reallyExit|kill|exit\s*\((?!\s*[1-9]))|\bDeno\.exit\b"
+        r"|\bos\.Exit\s*\((?!\s*[1-9])|\bsyscall\.Exit\b|\bprocess::(?:abort|exit\s*\((?!\s*[1-9]))|\blibc::_?exit\b"
+        r"|\bSystem\.exit\s*\((?!\s*[1-9])|\.halt\s*\("
+    ),
+    "reaches into other modules or frames": re.compile(
+        r"\bsys\.(?:modules|_getframe|_current_frames|settrace|setprofile|meta_path|path_hooks|path\b)"
+        r"|\bimportlib\b(?!\.(?:resources|metadata))|\b__import__\s*\(|\binspect\.(?:stack|currentframe|getouterframes)\b"
+        r"|\bgc\.get_|\bctypes\b|\b__subclasses__\b|\bbuiltins\b|\brequire\.(?:cache|extensions)\b"
+        r"|\bModule\._(?:load|extensions|resolveFilename)\b|\bglobalThis\b|\bglobal\.\w+\s*="
+        r"|\bgo:linkname\b|\bunsafe\.Pointer\b"
+    ),
+    "detects the box": re.compile(
+        r"FLEET_|/proc/|\bbwrap\b|\bbubblewrap\b|\bgethostname\b|\bplatform\.node\b|\bos\.[hH]ostname\b|\buname\b"
+        r"|[`(\"']hostname\b|[\"'`=]/repo\b|/home/worker|\bget(?:ppid|e?uid|user|login)\b|\bprocess\.(?:ppid|getuid)\b"
+        r"|\bPYTEST_|\bGITHUB_ACTIONS\b|\b(?:JEST_WORKER_ID|NODE_TEST_CONTEXT|VITEST_\w+)\b"
+    ),
+    "hides what it runs": re.compile(
+        r"(?<![.\w])(?:exec|eval)\s*\(|\bnew Function\s*\(|\bmarshal\.loads\b|\bpickle\.loads\b"
+        r"|\bb(?:ase)?64[._]?(?:b64)?decode|\bfromhex\b|\bfromCharCode\b|\batob\s*\(|\bvm\.run\w*\s*\("
+    ),
+    "prints what a runner would": re.compile(
+        r"\bRan \S+ tests?\b|\btest result: |\bTests:? +\S+ (?:passed|failed)\b|# pass\b|--- PASS\b|\btestcase\b|junit"
+    ),
+    "writes files that checks read": re.compile(
+        rf"{_WRITES}[^\n]*{_READ}|{_READ}[^\n]*{_WRITES}|open\([^)]*{_READ}[^)]*,[^)]*[\"'][wax]\+?b?[\"']"
+    ),
+}
+IN_CODE: Mapping[str, re.Pattern[str]] = {
+    "is equal to everything": re.compile(
+        r"def __(?:eq|ne|bool|contains|lt|le|gt|ge|instancecheck)__\b.*(?:return (?:True|1)\b)"
+        r"|\b__(?:eq|ne|contains)__\s*=|[\"']__(?:eq|ne|contains)__[\"']|\bSymbol\.toPrimitive\b|\basymmetricMatch\b"
+        r"|\bvalueOf\s*\(\s*\)\s*\{"
+    ),
+    "reaches into the test runner": re.compile(
+        r"\b_?pytest\b|\bunittest\b|\btesting\.(?:Main|Testing)\b|\bnode:test\b|\b(?:jest|vitest|mocha)\b"
+        r"|\bexpect\.extend\b|\bassert\.\w+\s*=[^=]|\bcfg!?\(test\)|\bcfg\(not\(test\)\)"
+    ),
+}
+IN_TESTS: Mapping[str, re.Pattern[str]] = {
+    "changes other code when it is loaded": re.compile(
+        r"^[A-Za-z_]\w*(?:\.\w+)+\s*=[^=]|^setattr\s*\(|^\s*(?:Object\.(?:assign|defineProperty)|Reflect\.set)\s*\("
+        r"|\bprototype\.\w+\s*=[^=]|\bmodule\.exports\.\w+\s*=|\bfunc init\s*\(\s*\)"
+    ),
+    "changes the test runner": re.compile(
+        r"\b_pytest\b|\bdef pytest_\w+|\bpytest_plugins\b|\bunittest\.(?:case|TestCase|main|loader)\.\w+\s*="
+        r"|\bTestCase\.\w+\s*=|\bload_tests\b|\bfunc TestMain\b|\bassert\.\w+\s*=[^=]|\bexpect\.extend\b"
+        r"|\bglobal\.(?:expect|it|test)\b"
+    ),
+}
+DATA = re.compile(r".*\.(?:json|toml|ini|cfg|ya?ml|txt)", re.IGNORECASE)
+PROSE = re.compile(r".*\.(?:md|rst|adoc|lock|csv|svg|po)", re.IGNORECASE)
+REMOVED = re.compile(r"^\s*(?:#\[(?:tokio::)?test\]|assert(?:_eq|_ne)?!|>>> )")
+EXECUTABLE = re.compile(r".*\.(?:so|pyd|dylib|dll|node|wasm|exe|jar|class|pyc|a|o|whl|zip|egg)")
+
+
+def oddities(patch: str) -> tuple[tuple[str, str], ...]:
+    """Paths whose changed lines do something odd, each with what they do, once."""
+    cut = (("the change", "is too large to be looked over"),) if CUT.search(patch) else ()
+    return tuple(dict.fromkeys((*(found for part in _parts(patch) for found in _of_file(part)), *cut)))
+
+
+def _parts(patch: str) -> Iterator[str]:
+    yield from re.split(r"^diff --git ", patch, flags=re.MULTILINE)[1:]
+
+
+def _of_file(part: str) -> Iterator[tuple[str, str]]:
+    head = part.partition("\n")[0]
+    if re.search(r"^Binary files .* differ$|^GIT binary patch$", part, re.MULTILINE):
+        path = head.rpartition(" b/")[2]
+        if EXECUTABLE.fullmatch(path):
+            yield path, "is a program in binary form"
+        return
+    file = re.search(r"^\+\+\+ \"?b/(.*?)\"?$", part, re.MULTILINE)
+    if file is None:
+        return
+    path, lines = file[1], part[file.end() :].splitlines()
+    if PROSE.fullmatch(path):
+        return
+    patterns = {**ANYWHERE, **(IN_TESTS if is_test(path) else {} if DATA.fullmatch(path) else IN_CODE)}
+    added = [line[1:LONGEST] for line in lines if line.startswith("+")]
+    for line, below in pairwise((*added, "")):  # none if the patch only removes lines
+        text = f"{line} {below.strip()}"
+        yield from ((path, what) for what, pattern in patterns.items() if pattern.search(text))
+    if not is_test(path) and any(line.startswith("-") and REMOVED.search(line[1:LONGEST]) for line in lines):
+        yield path, "removes tests or assertions that stood in it"

@@ -1,0 +1,148 @@
+"""What files of the repository say that a command runs: Makefiles, scripts, the scripts of a package, configurations.
+
+Read from the base of a change, and only as far as their text tells without running it.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from posixpath import dirname
+
+from fleet.core.verdicts.commands import Reading, Source, reading, resolved
+
+MOST_TARGETS = 200
+RULE = re.compile(r"^([^\s#:=][^:=#]*)::?(?!=)([^#]*)")
+VARIABLE = re.compile(r"^(?:export\s+)?([\w.-]+)\s*[:?+]{0,2}=\s*(.*)$")
+INCLUDE = re.compile(r"^(?:-|s)?include\s+(.*)$")
+REFERENCE = re.compile(r"\$[({]([\w.-]+)[)}]")
+STRING = re.compile(r"\"([^\"\n]*)\"|'([^'\n]*)'")
+SETS_UP = re.compile(
+    r"\b(?:setup\w*|global\w*|testEnvironment|reporters?|transform|runner|resolver|testRunner|testSequencer|require"
+    r"|import|preset|snapshotSerializers|environment|file|spec)\b[\"']?\s*[:=]?\s*"
+    r"(\[[^\]]*\]|\{[^}]*\}|\"[^\"]*\"|'[^']*'|- \S+)"
+)
+
+
+def reading_of(source: Source, path: str, text: str) -> Reading:
+    """What the text of a source at this path says that is run and read."""
+    return READERS[source.kind](text, dirname(path), source.names)
+
+
+def _shell(text: str, folder: str, names: Sequence[str]) -> Reading:
+    """A script names files from where it is started, which is nearly always the root."""
+    del names
+    first = text.partition("\n")[0]
+    is_shell = not first.startswith("#!") or re.search(r"\b(?:ba|da|z|k|a)?sh\b", first) is not None
+    return (reading(text) | reading(text, folder)) if is_shell else Reading()
+
+
+def _make(text: str, folder: str, names: Sequence[str]) -> Reading:
+    recipes, needs, variables, included, first = _parsed_makefile(text)
+    found = Reading(judges=frozenset(resolved(folder, name) for name in included))
+    for name in included:
+        found |= Reading(sources=(Source("make", (resolved(folder, name),), tuple(names)),))
+    wanted, done = list(names or ([first] if first else [])), set[str]()
+    while wanted and len(done) < MOST_TARGETS:
+        target = wanted.pop()
+        if target in done:
+            continue
+        done.add(target)
+        wanted += needs.get(target, [])
+        found |= Reading(targets=frozenset({resolved(folder, target)}))
+        lines = (_expanded(line, variables).lstrip().lstrip("@-+") for line in recipes.get(target, []))
+        found |= reading("\n".join(lines), folder)
+    return found
+
+
+def _parsed_makefile(text: str) -> tuple[dict[str, list[str]], dict[str, list[str]], dict[str, str], list[str], str]:
+    recipes, needs, variables = dict[str, list[str]](), dict[str, list[str]](), {"MAKE": "make"}
+    included, first, current = list[str](), "", list[str]()
+    for line in text.replace("\\\n", " ").splitlines():
+        if line.startswith("\t"):
+            for target in current:
+                recipes.setdefault(target, []).append(line)
+        elif match := INCLUDE.match(line):
+            included += _expanded(match[1], variables).split()
+        elif match := VARIABLE.match(line):
+            variables[match[1]] = match[2]
+        elif match := RULE.match(line):
+            current = _expanded(match[1], variables).split()
+            before, _, recipe = _expanded(match[2], variables).partition(";")
+            first = first or next((target for target in current if not target.startswith(".")), "")
+            for target in current:
+                needs.setdefault(target, []).extend(before.replace("|", " ").split())
+                if recipe:
+                    recipes.setdefault(target, []).append(recipe)
+    return recipes, needs, variables, included, first
+
+
+def _expanded(text: str, variables: dict[str, str]) -> str:
+    for _ in range(5):  # variables may refer to others; those that refer to themselves end here
+        text = REFERENCE.sub(lambda match: variables.get(match[1], ""), text)[:100_000]
+    return text.replace("$$", "$")
+
+
+def _package(text: str, folder: str, names: Sequence[str]) -> Reading:
+    try:
+        scripts = json.loads(text).get("scripts", {})
+        lines = [scripts[name] for name in names if isinstance(scripts.get(name), str)]
+    except (ValueError, AttributeError, RecursionError):
+        return Reading()
+    return reading("\n".join(lines), folder)
+
+
+def _javascript(text: str, folder: str, names: Sequence[str]) -> Reading:
+    """What a configuration of a runner loads."""
+    del names
+    values = (value for match in SETS_UP.finditer(text) for value in _strings(match[1]))
+    return Reading(judges=frozenset(_modules(folder, values)))
+
+
+def _modules(folder: str, values: Iterable[str]) -> Iterator[str]:
+    for value in values:
+        path = resolved(folder, value)
+        yield path
+        yield from (f"{path}.{ending}" for ending in ("js", "ts", "mjs", "cjs"))
+
+
+def _pytest(text: str, folder: str, names: Sequence[str]) -> Reading:
+    """The plugins that options in a configuration load."""
+    del names
+    plugins = re.findall(r"(?:^|[\s\"',\[])-p[\s\"',=]+([A-Za-z_][\w.]*)", text)
+    return Reading(judges=frozenset(resolved(folder, f"{plugin.replace('.', '/')}.py") for plugin in plugins))
+
+
+def _tox(text: str, folder: str, names: Sequence[str]) -> Reading:
+    del names
+    blocks = re.findall(r"^commands\w*\s*=(.*(?:\n[ \t]+.*)*)", text, re.MULTILINE)
+    return reading("\n".join(blocks), folder)
+
+
+def _nox(text: str, folder: str, names: Sequence[str]) -> Reading:
+    del names
+    calls = re.findall(r"\.run(?:_always)?\(([^)]*)\)", text)
+    return reading("\n".join(" ".join(_strings(call)) for call in calls), folder)
+
+
+def _just(text: str, folder: str, names: Sequence[str]) -> Reading:
+    """All recipes: which ones a recipe needs is not worth a parser."""
+    del names
+    lines = (line.strip().lstrip("@-") for line in text.splitlines() if line[:1] in {" ", "\t"})
+    return reading("\n".join(lines), folder)
+
+
+def _strings(text: str) -> list[str]:
+    found = ["".join(pair) for pair in STRING.findall(text)]
+    return found or re.findall(r"- (\S+)", text)
+
+
+READERS: dict[str, Callable[[str, str, Sequence[str]], Reading]] = {
+    "shell": _shell,
+    "make": _make,
+    "package": _package,
+    "javascript": _javascript,
+    "pytest": _pytest,
+    "tox": _tox,
+    "nox": _nox,
+    "just": _just,
+}

@@ -1,0 +1,1 @@
+"""The state as planners, scripts and people read it. Imports `base`, `plans`, `state` and `policy`."""

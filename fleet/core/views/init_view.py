@@ -1,0 +1,69 @@
+"""The result of `fleet init`: what it tried in the box, what was green, and what it wrote."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+TriedVerdict = Literal["green", "no tests", "red", "set-up failed", "not possible", "not tried"]
+
+
+@dataclass(frozen=True, slots=True)
+class TriedView:
+    """One way to test the repository, or a part of it, and what came of it."""
+
+    folder: str
+    """The part of the repository; empty for all of it."""
+    kind: str
+    """The kind of project, in words."""
+    gate: str
+    """The command that was tried as the gate."""
+    setup: str
+    """The set-up command; empty if there is none."""
+    why: str
+    """Why this was tried: what in the repository speaks for it, or what the try before it lacked."""
+    verdict: TriedVerdict
+    """`green`; `no tests`: it passed, and said that it ran no test; `red`; `set-up failed`; `not possible`: no box
+    could be made; `not tried`: it needs something that was not allowed, or nothing was to be tried."""
+    seconds: float
+    """Of worktree, set-up and gate together."""
+    causes: tuple[str, ...]
+    """The lines of the output that matter. The repository's programs wrote them."""
+
+
+@dataclass(frozen=True, slots=True)
+class YourKey:
+    """A key that only your own configuration may set, and that the result needs."""
+
+    key: str
+    """Its dotted name."""
+    value: str | tuple[str, ...]
+    """The value that the result needs."""
+    why: str
+    """What needs it."""
+    written: bool
+    """Whether it stands in your own configuration file now."""
+
+
+@dataclass(frozen=True, slots=True)
+class InitView:
+    """What `fleet init` found, tried and wrote."""
+
+    repository: str
+    """Its root."""
+    file: str
+    """The path of the `fleet.toml`."""
+    written: bool
+    """Whether the file was written or is already as it would be written."""
+    green: bool
+    """Whether the gate in `text` was green in the box."""
+    gate: str
+    """Empty if no test command was found, or none was green."""
+    text: str
+    """The content of the file; empty if nothing was green."""
+    tried: tuple[TriedView, ...]
+    """In the order in which it was tried; with `--dry-run`, what would be tried."""
+    left_out: tuple[str, ...]
+    """Folders with tests of which nothing was green; they are not in the gate."""
+    yours: tuple[YourKey, ...]
+    """Keys of your own configuration that the result needs."""
+    notes: tuple[str, ...]
+    """What is unusual about the repository, or was left to you."""

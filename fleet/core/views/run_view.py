@@ -1,0 +1,319 @@
+"""A run for scripts and people: its status, and its incidents."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fleet.core.base.ids import QuestionId, RunId, Sha, SubtaskId
+from fleet.core.base.usage import Cost, Spend
+from fleet.core.plans.flat import is_flat
+from fleet.core.policy.approval import awaits_approval, objections, open_for_approval
+from fleet.core.policy.budget import over_budget, run_budgets
+from fleet.core.policy.outages import outage_text
+from fleet.core.policy.planner_policy import planner_is_lost
+from fleet.core.state.facts import Role, ServiceCondition
+from fleet.core.state.state import Outage, Question, Review, RunState
+from fleet.core.state.status import Progress, Status, is_refused, progress, status_counts
+from fleet.core.views.base_view import BaseView, base_view
+from fleet.core.views.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views
+from fleet.core.views.planner_view import ROUNDED
+
+ROLES: tuple[Role, ...] = ("planner", "worker")  # roles that every run has
+
+
+@dataclass(frozen=True, slots=True)
+class AgentsView:
+    """Agents at the same time."""
+
+    running: int
+    """Now; 0 if no engine runs."""
+    peak: int
+    """The most so far."""
+    limit: int
+    """The most that are allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LandingView:
+    """The batches so far."""
+
+    batches: int
+    """Batches that were formed."""
+    red: int
+    """Batches with a failed check."""
+    gate_runs: int
+    """How often the gate was run."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokensView:
+    """Calls and their tokens."""
+
+    calls: int
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetView:
+    """One limit of a run."""
+
+    limit: float
+    left: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceView:
+    """An outage of the model service, for which calls wait."""
+
+    family: str | None
+    """The model family that it concerns; null: all of them."""
+    condition: ServiceCondition
+    why: str
+    since: float
+    """When it began, in seconds since 1970."""
+    seconds: float
+    said: str
+    """The same in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionView:
+    """A question to a human."""
+
+    id: QuestionId
+    about: SubtaskId | None
+    question: str
+    options: tuple[str, ...]
+    answer: str | None
+    """Null while it is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerHealth:
+    """Whether the run's planner answers, and when it is called again if it does not."""
+
+    calls: int
+    failures_in_a_row: int
+    last_failure: str | None
+    """Why its last call failed; null if it succeeded."""
+    next_try_s: float | None
+    """Seconds until the next try."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusView:
+    """The status of a run."""
+
+    run: RunId
+    state: str
+    """`planning`, `running`, `paused`, `draining`, `awaiting approval`, `waiting for the planner`, `over budget`,
+    `interrupted`, `refused` (it ended before anything was done), or how it ended."""
+    why: str
+    """Why it ended as it did; empty before."""
+    causes: tuple[str, ...]
+    """If set-up or gate failed on the base: the lines of the output that matter."""
+    advice: tuple[str, ...]
+    """What to do about them."""
+    goal: str
+    repository: str
+    started_at: float
+    """When it was started, in seconds since 1970."""
+    plan_version: int
+    subtasks: Mapping[Status, int]
+    """How many subtasks have each status."""
+    landed: Progress
+    """How many subtasks landed, of those that are to land."""
+    agents: AgentsView
+    attempts: int
+    """Attempts that were started."""
+    commits: int
+    """Commits that landed."""
+    commits_tested: int
+    """Of these, commits whose own tree was tested."""
+    landing: LandingView
+    incidents: IncidentCounts
+    tokens: Mapping[Role, TokensView]
+    """By role: `planner`, `worker`, and `sub_planner` and `resolver` if there were any."""
+    cost_dollars: float | None
+    """Null if the price of a call is unknown."""
+    cost_by_role: Mapping[Role, float | None]
+    cost_in_doubt: Cost
+    """What interrupted calls may have cost in addition, at most."""
+    budget: Mapping[str, BudgetView]
+    """The limits that are set, by their unit: `dollars`, `tokens`, `minutes`, `attempts`."""
+    simulated: bool
+    rehearsal: bool
+    """Whether it only replays history: none of its figures is one of a real run."""
+    sandbox: str
+    seconds: float
+    """How long engines worked on it."""
+    service: tuple[ServiceView, ...]
+    """Outages of the model service, for which calls wait."""
+    questions: tuple[QuestionView, ...]
+    """Open questions."""
+    result_branch: str | None
+    """Null while nothing was published."""
+    base: Sha
+    tip: Sha
+    gate: str | None
+    """The project's gate; empty: there is none; null: not recorded."""
+    never_green: tuple[str, ...]
+    """Commands of the gate that failed on the base and on every tree since."""
+    warnings: tuple[str, ...]
+    flat: bool | None
+    """Whether the first plan has a single subtask; null before there is a plan."""
+    plan_warnings: tuple[str, ...]
+    """The linter's warnings about the plan."""
+    plan_values: Mapping[str, object]
+    """The values of the parameters of the plan file."""
+    waiting_for_approval: Mapping[SubtaskId, tuple[str, ...]]
+    """The subtasks that wait for approval, each with the rules that it breaks."""
+    reviews: tuple[Review, ...]
+    planner: PlannerHealth
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run with the story of every incident."""
+
+    run: RunId
+    state: str
+    """The same word as in a status."""
+    goal: str
+    simulated: bool
+    rehearsal: bool
+    """Whether it only replays history."""
+    subtasks: Mapping[Status, int]
+    """How many subtasks have each status."""
+    rates: IncidentCounts
+    incidents: tuple[IncidentView, ...]
+    base_check: BaseView
+    """Set-up and gate on the base."""
+
+
+def run_word(state: RunState, now: float, *, alive: bool) -> str:
+    """The status of a run as one word or two."""
+    if state.ending is not None:
+        return "refused" if is_refused(state) else state.ending
+    if not alive:
+        return "interrupted"
+    if state.draining:
+        return "draining"
+    if state.paused:
+        return "paused"
+    if awaits_approval(state) and not any(state.underway()) and state.planning.open is None:
+        return "awaiting approval"
+    if over_budget(state, now) is not None:
+        return "over budget"
+    if planner_is_lost(state) and not any(state.underway()):
+        return "waiting for the planner"
+    return "planning" if not state.plan.subtasks else "running"
+
+
+def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
+    spending, base = spend_by_role(state), base_view(state)
+    return StatusView(
+        run=state.run,
+        state=run_word(state, now, alive=alive),
+        why=state.ending_why,
+        causes=base.causes,
+        advice=base.advice,
+        goal=state.plan.goal or state.goal,
+        repository=state.repository,
+        started_at=state.started_at,
+        plan_version=state.plan.version,
+        subtasks=dict(sorted(status_counts(state, now).items())),
+        landed=progress(state),
+        agents=AgentsView(running=state.working() if alive else 0, peak=state.peak, limit=state.policy.workers),
+        attempts=state.attempts,
+        commits=state.commits,
+        commits_tested=commits_tested(state),
+        landing=LandingView(
+            batches=state.landing.batches,
+            red=state.landing.red,
+            gate_runs=sum(tried.gate_runs for tried in state.landing.tested),
+        ),
+        incidents=incident_counts(state.incidents),
+        tokens={role: tokens_view(spend) for role, spend in spending.items()},
+        cost_dollars=state.spent.dollars,
+        cost_by_role={role: spend.dollars for role, spend in spending.items()},
+        cost_in_doubt=state.doubt,
+        budget={
+            budget.unit: BudgetView(limit=budget.limit, left=round(budget.remaining, ROUNDED[budget.unit]))
+            for budget in run_budgets(state, now)
+        },
+        simulated=state.simulated,
+        rehearsal=state.rehearsal is not None,
+        sandbox=state.sandbox,
+        seconds=round(state.seconds(now), 3),
+        service=tuple(_service(scope, outage, now) for scope, outage in state.service.items()) if alive else (),
+        questions=tuple(map(question_view, state.open_questions())),
+        result_branch=state.result_branch if state.published else None,
+        base=state.base,
+        tip=state.tip,
+        gate=state.gate_command,
+        never_green=tuple(check.command for check in state.red_base),
+        warnings=tuple(state.warnings),
+        flat=is_flat(state.versions[0].plan) if state.versions else None,
+        plan_warnings=tuple(state.plan_warnings),
+        plan_values=dict(state.values),
+        waiting_for_approval={id_: tuple(objections(state, id_)) for id_ in open_for_approval(state)},
+        reviews=state.reviews,
+        planner=_planner_health(state, now),
+    )
+
+
+def run_view(state: RunState, now: float, *, alive: bool) -> RunView:
+    return RunView(
+        run=state.run,
+        state=run_word(state, now, alive=alive),
+        goal=state.plan.goal or state.goal,
+        simulated=state.simulated,
+        rehearsal=state.rehearsal is not None,
+        subtasks=dict(sorted(status_counts(state, now).items())),
+        rates=incident_counts(state.incidents),
+        incidents=incident_views(state, now),
+        base_check=base_view(state),
+    )
+
+
+def commits_tested(state: RunState) -> int:
+    """How many of the landed commits had their own tree tested, not only a later one."""
+    return sum(attempt.tested for subtask in state.subtasks.values() for attempt in subtask.attempts)
+
+
+def spend_by_role(state: RunState) -> dict[Role, Spend]:
+    return {**{role: Spend() for role in ROLES}, **state.spend}
+
+
+def tokens_view(spend: Spend) -> TokensView:
+    usage = spend.usage
+    return TokensView(spend.calls, usage.input, usage.output, usage.cache_read, usage.cache_write)
+
+
+def _planner_health(state: RunState, now: float) -> PlannerHealth:
+    planning = state.planning
+    failing = planning.last_failure
+    return PlannerHealth(
+        calls=planning.calls,
+        failures_in_a_row=planning.failures,
+        last_failure=failing.summary if failing is not None else None,
+        next_try_s=round(max(0.0, planning.not_before - now), 1) if failing is not None else None,
+    )
+
+
+def _service(scope: str, outage: Outage, now: float) -> ServiceView:
+    return ServiceView(
+        family=scope or None,
+        condition=outage.condition,
+        why=outage.why,
+        since=outage.since,
+        seconds=round(now - outage.since, 3),
+        said=outage_text(scope, outage),
+    )
+
+
+def question_view(question: Question) -> QuestionView:
+    return QuestionView(question.id, question.about, question.text, question.options, question.answer)

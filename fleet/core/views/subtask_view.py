@@ -1,0 +1,129 @@
+"""A subtask with every attempt at it, the batches that tested it, and its incidents."""
+
+from dataclasses import dataclass
+
+from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.plans.plan import Subtask
+from fleet.core.state.facts import CheckRun, Failure, Report, Strategy
+from fleet.core.state.landing import TestedBatch
+from fleet.core.state.state import RunState
+from fleet.core.state.status import Status, status_of, statuses
+from fleet.core.state.subtask_state import Attempt, SubtaskState
+from fleet.core.views.incident_view import IncidentView, incident_view
+from fleet.core.views.run_view import TokensView, tokens_view
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptView:
+    """One attempt at a subtask."""
+
+    number: int
+    worker: str
+    model: str | None
+    strategy: Strategy
+    guidance: str
+    """What the attempt was to do differently."""
+    started_at: float
+    """In seconds since 1970."""
+    ended_at: float | None
+    """In seconds since 1970; null while it is under way."""
+    seconds: float
+    base: Sha
+    commit: Sha | None
+    """What it committed; null if nothing."""
+    verified: bool
+    """Whether its checks passed on that commit."""
+    landed: Sha | None
+    """The commit that landed; null if none did."""
+    unchanged: bool
+    """Whether it finished without changing a file."""
+    tested: bool
+    """Whether the tree of its own commit was tested when it landed."""
+    paths: tuple[str, ...]
+    turns: int
+    """Turns of the conversation."""
+    said: str
+    """What its model said last: its text, or the summary of its thinking."""
+    cost_dollars: float | None
+    """Null if the price of a call is unknown."""
+    tokens: TokensView
+    report: Report | None
+    failure: Failure | None
+    checks: tuple[CheckRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskView:
+    """A subtask and its history."""
+
+    subtask: Subtask
+    """As it is in the current plan: [a subtask](plan-file.md#a-subtask)."""
+    status: Status
+    landed: Sha | None
+    """The commit that landed; null if none did."""
+    parts: tuple[SubtaskId, ...]
+    """The parts it was split into."""
+    dropped: str | None
+    """Why the planner dropped it; null if it did not."""
+    cost_dollars: float | None
+    """Null if the price of a call is unknown."""
+    tokens: TokensView
+    attempts: tuple[AttemptView, ...]
+    """Every attempt at it, the first one first."""
+    batches: tuple[TestedBatch, ...]
+    """The batches that tested it or left it a suspect."""
+    incidents: tuple[IncidentView, ...]
+
+
+def subtask_view(state: RunState, spec: Subtask, now: float, *, logs: str = "") -> SubtaskView:
+    """`logs` is put in front of the name of each check's log."""
+    subtask = state.subtasks[spec.id]
+    return SubtaskView(
+        subtask=spec,
+        status=status_of(state, spec.id, now),
+        landed=subtask.landed,
+        parts=subtask.parts,
+        dropped=subtask.dropped,
+        cost_dollars=subtask.spend.dollars,
+        tokens=tokens_view(subtask.spend),
+        attempts=tuple(attempt_view(attempt, now, logs) for attempt in subtask.attempts),
+        batches=tuple(b for b in state.landing.tested if spec.id in b.members or spec.id in b.suspects),
+        incidents=tuple(incident_view(state, one, now) for one in state.incidents if one.subtask == spec.id),
+    )
+
+
+def attempt_view(attempt: Attempt, now: float, logs: str = "") -> AttemptView:
+    """`logs` is put in front of the name of each check's log."""
+    return AttemptView(
+        number=attempt.number,
+        worker=attempt.worker,
+        model=attempt.model,
+        strategy=attempt.strategy,
+        guidance=attempt.guidance,
+        started_at=attempt.started_at,
+        ended_at=attempt.ended_at,
+        seconds=round((attempt.ended_at or now) - attempt.started_at, 3),
+        base=attempt.base,
+        commit=attempt.commit,
+        verified=attempt.verified,
+        landed=attempt.landed,
+        unchanged=attempt.unchanged,
+        tested=attempt.tested,
+        paths=attempt.paths,
+        turns=attempt.turn,
+        said=attempt.said,
+        cost_dollars=attempt.spend.dollars,
+        tokens=tokens_view(attempt.spend),
+        report=attempt.report,
+        failure=attempt.failure,
+        checks=tuple(_check(check, logs) for check in attempt.checks),
+    )
+
+
+def _check(check: CheckRun, logs: str) -> CheckRun:
+    return check.model_copy(update={"log": f"{logs}{check.log}"}) if check.log and logs else check
+
+
+def subtask_rows(state: RunState, now: float) -> list[tuple[Subtask, SubtaskState, Status]]:
+    status = statuses(state, now)
+    return [(spec, state.subtasks[spec.id], status[spec.id]) for spec in state.plan.subtasks]

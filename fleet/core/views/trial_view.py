@@ -1,0 +1,96 @@
+"""A trial: what the set-up command and the gate, or another command, did on a commit, without a run."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fleet.core.base.ids import Sha
+from fleet.core.base.output import advice, key_lines
+from fleet.core.state.facts import CheckRun, Failure, SetupRun
+
+Verdict = Literal["green", "red", "set-up failed", "no gate", "not possible"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialView:
+    """What the set-up command and the gate, or another command, did on a commit."""
+
+    repository: str
+    base: Sha
+    base_name: str
+    verdict: Verdict
+    """`green`; `red`: the command failed; `set-up failed`; `no gate`: only the set-up was tried, which passed;
+    `not possible`: no worktree or no box could be made."""
+    seconds: float
+    """All of it: worktree, set-up and command."""
+    setup: SetupRun | None
+    """Null where no set-up command is configured."""
+    check: CheckRun | None
+    """The gate or the command; null if there is none, or nothing was ready for it."""
+    failure: Failure | None
+    """Why the command could not be run."""
+    causes: tuple[str, ...]
+    """The lines of the output that matter. The repository's programs wrote them."""
+    advice: tuple[str, ...]
+    """What to do about them."""
+    logs: str
+    """The folder above the logs that `setup` and `check` name."""
+    notes: tuple[str, ...]
+    """What is unusual about the repository."""
+
+    @property
+    def is_green(self) -> bool:
+        return self.verdict == "green"
+
+    @property
+    def failed(self) -> CheckRun | None:
+        """The command that failed, if one did."""
+        return _failed(self.setup, self.check)
+
+
+def trial_view(
+    *,
+    repository: str,
+    base: Sha,
+    base_name: str,
+    seconds: float,
+    setup: SetupRun | None,
+    check: CheckRun | None,
+    failure: Failure | None,
+    logs: str,
+    notes: tuple[str, ...],
+) -> TrialView:
+    """The trial with its verdict, the lines that matter, and what to do about them."""
+    causes: tuple[str, ...] = ()
+    if (failed := _failed(setup, check)) is not None:
+        causes = failed.causes
+    elif failure is not None:
+        causes = key_lines(f"{failure.summary}\n{failure.evidence}")
+    return TrialView(
+        repository=repository,
+        base=base,
+        base_name=base_name,
+        verdict=_verdict(setup, check, failure),
+        seconds=seconds,
+        setup=setup,
+        check=check,
+        failure=failure,
+        causes=causes,
+        advice=advice(causes),
+        logs=logs,
+        notes=notes,
+    )
+
+
+def _verdict(setup: SetupRun | None, check: CheckRun | None, failure: Failure | None) -> Verdict:
+    if setup is not None and not setup.check.passed:
+        return "set-up failed"
+    if failure is not None:
+        return "not possible"
+    if check is None:
+        return "no gate"
+    return "green" if check.passed else "red"
+
+
+def _failed(setup: SetupRun | None, check: CheckRun | None) -> CheckRun | None:
+    commands = (setup.check if setup is not None else None, check)
+    return next((each for each in commands if each is not None and not each.passed), None)

@@ -1,0 +1,31 @@
+"""The adapters of a run: planner, workers, worktrees and the rest. The composition root fills them in."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from fleet.engine.checks import Gate
+from fleet.ports.agents import Planner, Worker
+from fleet.ports.journal import Clock
+from fleet.ports.worktrees import Commits, Integrator, Publisher, Worktrees
+
+
+@dataclass(frozen=True, slots=True)
+class Adapters:
+    """Everything that the engine uses of the world."""
+
+    planner: Planner
+    workers: Mapping[str, Worker]
+    descriptions: Mapping[str, str]
+    """What each worker is for."""
+    worktrees: Worktrees
+    commits: Commits
+    integrator: Integrator
+    publisher: Publisher
+    clock: Clock
+    gate: Gate
+    command_workers: frozenset[str] = frozenset()
+    """Workers that are programs: their exit code is the result, and they need not change a file."""
+    has_program: Callable[[str], bool] | None = None
+    """Whether checks would find a program of this name; None if that is unknown."""
+    disk_full: Callable[[str], str | None] = lambda _: None
+    """What to do about a full disk, if the text of a failure means that; None otherwise."""

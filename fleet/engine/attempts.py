@@ -1,0 +1,203 @@
+"""Carries out attempts at subtasks: a worker's work, its commit, and the checks on it.
+
+Only the work itself calls a model. Everything before it may be done again; what comes after it is repeated without it.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.plans.plan import Subtask
+from fleet.core.policy.effects import RunAttempt, VerifyAttempt
+from fleet.core.state import facts as f
+from fleet.core.state.failures import reported_failure
+from fleet.core.state.subtask_state import Attempt
+from fleet.engine.adapters import Adapters
+from fleet.engine.briefs import WorkerBriefs
+from fleet.engine.budget import CallMeter, Purpose, RunBudget
+from fleet.engine.change_review import review
+from fleet.engine.checks import Checks
+from fleet.engine.internal_errors import Advice, failure_of, persist, unwrapped
+from fleet.ports.agents import DrainingError, WorkerBrief
+from fleet.ports.journal import Recorder
+from fleet.ports.worktrees import Change, EffectError, Lease, Signature
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a worker left behind: its report or failure, and its commit, if one could be made."""
+
+    outcome: f.Report | f.Failure
+    committed: Change | f.Failure
+
+    @property
+    def finished(self) -> bool:
+        return isinstance(self.outcome, f.Report) and self.outcome.status == "done"
+
+
+@dataclass(slots=True)
+class Attempts:
+    """Carries out the attempts of one run."""
+
+    engine: Recorder
+    adapters: Adapters
+    budget: RunBudget
+    checks: Checks
+    briefs: WorkerBriefs
+    advice: Advice
+    give_up: Callable[[f.Failure], None]
+    """Raises if a failure means that nothing can be written any more."""
+    _spent: set[tuple[SubtaskId, int]] = field(default_factory=set)
+    """The attempts whose worker has called a model or started a program: these are not done twice."""
+
+    def may_repeat(self, command: RunAttempt) -> bool:
+        """Whether an attempt may be carried out once more after an error of ours, without paying for anything twice."""
+        return (command.subtask, command.number) not in self._spent
+
+    def current(self, subtask: SubtaskId) -> tuple[Subtask, Attempt]:
+        state = self.engine.state
+        return state.spec(subtask), state.subtasks[subtask].attempts[-1]
+
+    async def check_before_work(self, spec: Subtask, attempt: Attempt) -> tuple[f.CheckRun, ...] | None:
+        """The checks of a subtask on its base; None if they prove nothing, which ends the attempt."""
+        checks = await self.checks.before_work(spec.acceptance, attempt.base)
+        if isinstance(checks, f.Failure):
+            await self.failed(spec.id, attempt.number, checks)
+            return None
+        return checks
+
+    async def run(self, command: RunAttempt) -> None:
+        run, worktrees = self.engine.state.run, self.adapters.worktrees
+        spec, attempt = self.current(command.subtask)
+        change = await worktrees.pinned(run, spec.id, attempt.number)
+        if change is not None:  # an earlier life of this attempt got that far
+            report = f.Report(status="done", summary="finished before an interruption")
+            await self._finished(spec, attempt, _Work(report, change))
+            return
+        before = await self.check_before_work(spec, attempt)
+        if before is None:
+            return
+        work = await self._leased_work(spec, attempt, before)
+        finish = self._finished if work.finished else self._unfinished
+        await persist(partial(finish, spec, attempt, work), "recorded the work")
+
+    async def _leased_work(self, spec: Subtask, attempt: Attempt, before: tuple[f.CheckRun, ...]) -> _Work:
+        brief = await self.briefs.brief(spec, attempt, self.adapters.workers[attempt.worker])
+        work = None
+        try:
+            async with self.adapters.worktrees.lease(attempt.base) as lease:
+                started = f.WorkerStarted(at=self._now(), subtask=spec.id, number=attempt.number, before=before)
+                await self.engine.record(started)
+                work = await self._work(brief, attempt, lease)
+        except Exception as error:
+            if work is None:
+                raise
+            self.advice.leave_out(f"cleaning up after the work on {spec.id}", error)  # which is done
+        return work
+
+    async def _work(self, brief: WorkerBrief, attempt: Attempt, lease: Lease) -> _Work:
+        """Let the worker work, and commit what it changed."""
+        worker = self.adapters.workers[attempt.worker]
+        role: f.Role = "resolver" if attempt.strategy == "resolve" else "worker"
+        meter = CallMeter(self.budget, Purpose(role, subtask=brief.subtask.id, attempt=attempt.number))
+        try:
+            outcome = await worker.run(brief, lease.workspace, meter)
+        except Exception as error:
+            is_program = attempt.worker in self.adapters.command_workers
+            if isinstance(unwrapped(error), DrainingError | EffectError) or not (meter.called or is_program):
+                raise
+            outcome = failure_of(error, "ran the worker")
+        self._spent.add((brief.subtask.id, attempt.number))
+        report = outcome if isinstance(outcome, f.Report) else None
+        signature = _signature(brief, attempt, report)
+        commit = partial(lease.commit, touches=brief.subtask.touches)
+        if report is not None and report.status == "done":
+            committed = await persist(partial(commit, signature), "committed the work", check=self.give_up)
+            return _Work(report, committed)
+        kept = replace(signature, title=f"Unfinished: {signature.title}", unfinished=True)
+        return _Work(outcome, await self._keep(partial(commit, kept), brief.subtask.id))
+
+    async def _keep(self, commit: Callable[[], Awaitable[Change | f.Failure]], id_: SubtaskId) -> Change | f.Failure:
+        """Keep the change of a failed attempt, as far as that is allowed: the next attempt may use it."""
+        nothing = f.Failure(kind="other", summary="the unfinished work could not be kept")
+        try:
+            return await commit()
+        except EffectError as error:
+            return error.failure
+        except Exception as error:  # noqa: BLE001 - unfinished work is a help, not a result
+            self.advice.leave_out(f"the unfinished work of {id_}", error)
+            return nothing
+
+    async def _finished(self, spec: Subtask, attempt: Attempt, work: _Work) -> None:
+        id_, number, committed = spec.id, attempt.number, work.committed
+        report = work.outcome if isinstance(work.outcome, f.Report) else f.Report(status="done", summary="")
+        if isinstance(committed, Change):
+            commit, paths = committed.commit, committed.paths
+            fact = f.AttemptCommitted(
+                at=self._now(), subtask=id_, number=number, commit=commit, paths=paths, report=report
+            )
+            await self.engine.record(fact)
+        elif committed.kind == "empty" and self._may_change_nothing(spec, attempt):
+            await self.engine.record(f.AttemptUnchanged(at=self._now(), subtask=id_, number=number, report=report))
+        else:
+            await self.failed(id_, number, committed, report=report)
+
+    def _may_change_nothing(self, spec: Subtask, attempt: Attempt) -> bool:
+        """Whether a program did it and no check must fail before the work: then there need be no change."""
+        expects_change = any(criterion.fails_before for criterion in self.adapters.gate.resolved(spec.acceptance))
+        return attempt.worker in self.adapters.command_workers and not expects_change
+
+    async def _unfinished(self, spec: Subtask, attempt: Attempt, work: _Work) -> None:
+        """Record a failed attempt."""
+        report = work.outcome if isinstance(work.outcome, f.Report) else None
+        failure = work.outcome if isinstance(work.outcome, f.Failure) else reported_failure(work.outcome)
+        commit = work.committed.commit if isinstance(work.committed, Change) else None
+        await self.failed(spec.id, attempt.number, failure, report=report, commit=commit)
+
+    async def failed(
+        self,
+        subtask: SubtaskId,
+        number: int,
+        failure: f.Failure,
+        *,
+        report: f.Report | None = None,
+        commit: Sha | None = None,
+        checks: tuple[f.CheckRun, ...] = (),
+    ) -> None:
+        at = self._now()
+        fact = f.AttemptFailed(
+            at=at, subtask=subtask, number=number, failure=failure, report=report, commit=commit, checks=checks
+        )
+        await self.engine.record(fact)
+
+    async def verify(self, command: VerifyAttempt) -> None:
+        spec, attempt = self.current(command.subtask)
+        if attempt.commit is None:
+            return
+        change = await review(self.checks, spec, attempt, attempt.commit)
+        failure, checks = await change.verify()
+        if failure is not None:
+            await self.failed(spec.id, attempt.number, failure, checks=checks)
+            return
+        nothing: list[f.WarningNoted] = []
+        warnings = await self.advice.take(
+            f"what people should look at in {spec.id}", partial(change.warnings, self._now()), without=nothing
+        )
+        verified = f.AttemptVerified(at=self._now(), subtask=spec.id, number=attempt.number, checks=checks)
+        await self.engine.record(*warnings, verified)
+
+    def _now(self) -> float:
+        return self.adapters.clock.now()
+
+
+def _signature(brief: WorkerBrief, attempt: Attempt, report: f.Report | None) -> Signature:
+    return Signature(
+        run=brief.run,
+        subtask=brief.subtask.id,
+        attempt=attempt.number,
+        title=brief.subtask.title,
+        body=report.summary if report is not None else "",
+        worker=attempt.worker,
+        model=brief.model,
+    )

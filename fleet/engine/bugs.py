@@ -1,0 +1,101 @@
+"""Errors of ours in the loop itself: in a rule of policy, in what should be running, in a command that fails silently.
+
+What raises is left out, the operator is told once, and everything else goes on. A rule is asked again when the state
+has changed; a command is set aside. If nothing is left to do or to wait for, the run ends.
+"""
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import ParamSpec, TypeVar
+
+from fleet.core.history.evolve import evolve
+from fleet.core.policy.decide import RULES, Rule
+from fleet.core.policy.effects import Command
+from fleet.core.state.facts import Fact, RunEnded, WarningNoted
+from fleet.core.state.state import RunState
+from fleet.engine.internal_errors import TRACE, unwrapped
+from fleet.ports.journal import Clock
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+@dataclass(slots=True)
+class Bugs:
+    """The errors of ours that one engine has met."""
+
+    clock: Clock
+    _aside: set[Command] = field(default_factory=set)
+    """Commands that ended without a fact that says how it went, after all the tries that they have."""
+    _broken: dict[str, RunState] = field(default_factory=dict)
+    """The rules that raised, each with the state in which it did so last."""
+    _untold: list[Fact] = field(default_factory=list)
+    _told: dict[tuple[str, type[Exception]], str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self._told)
+
+    def tell(self, step: str, error: Exception) -> None:
+        """Tell the operator, with the trace, what was interrupted."""
+        text = f"an error of fleet while it {step}: {type(unwrapped(error)).__name__}: {unwrapped(error)}"
+        key = (step, type(unwrapped(error)))  # its text may differ each time: an address, a time
+        if key not in self._told:
+            self._told[key] = text
+            trace = "".join(traceback.format_exception(error))[-TRACE:]
+            self._untold.append(WarningNoted(at=self.clock.now(), text=text, evidence=trace))
+
+    def taken(self) -> Sequence[Fact]:
+        """What is to be told now."""
+        taken, self._untold = self._untold, []
+        return taken
+
+    def guard(
+        self, step: str, ask: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs
+    ) -> Result | None:
+        """What a function returns; None where it raises."""
+        try:
+            return ask(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - the loop outlives any one question that it asks
+            self.tell(step, error)
+            return None
+
+    def stopped(self, command: Command, error: Exception) -> None:
+        """Set a command aside that ended without a fact that says how it went."""
+        self._aside.add(command)
+        self.tell(f"carried out {command}", error)
+
+    def is_aside(self, command: Command) -> bool:
+        return command in self._aside
+
+    def decide(self, state: RunState, now: float) -> tuple[list[Fact], RunState]:
+        """Every decision that follows from a state, and the state after them. A rule that raises decides nothing."""
+        new = list[Fact]()
+        while not state.ended:
+            decided = next((found for rule in RULES if (found := self._ask(rule, state, now))), None)
+            if decided is None:
+                break
+            facts, state = decided
+            new += facts
+        return new, state
+
+    def _ask(self, rule: Rule, state: RunState, now: float) -> tuple[tuple[Fact, ...], RunState] | None:
+        name = rule.__name__.strip("_")
+        if self._broken.get(name) is state:  # it would raise again
+            return None
+        try:
+            facts = tuple(rule(state, now))
+            return (facts, reduce(evolve, facts, state)) if facts else None
+        except Exception as error:  # noqa: BLE001 - the other rules go on
+            self._broken[name] = state
+            self.tell(f"decided ({name})", error)
+            return None
+
+    def ending(self, state: RunState) -> Fact:
+        """The end of a run in which errors of ours have left nothing to do."""
+        return RunEnded(at=self.clock.now(), ending="partial" if state.commits else "failed", why=self.why(state))
+
+    def why(self, state: RunState) -> str:
+        what = "; ".join(self._told.values())
+        return f"{what}. Nothing else is left to do; report it, and go on with `fleet resume {state.run}`"

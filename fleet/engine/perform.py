@@ -1,0 +1,181 @@
+"""Carries out commands, one method each. Each records its result; none decides what happens next.
+
+Every command can be carried out twice, because a crash may come between its effect and the record. Marks in git (a
+pinned ref, the integration branch) show what the earlier life achieved.
+"""
+
+from functools import partial
+from typing import assert_never
+
+from anyio import Lock
+
+from fleet.core.base.ids import Sha
+from fleet.core.policy.effects import CallPlanner, CheckBase, Command, Publish, RunAttempt, TestBatch, VerifyAttempt
+from fleet.core.policy.remedies import backoff
+from fleet.core.state import facts as f
+from fleet.engine.adapters import Adapters
+from fleet.engine.attempts import Attempts
+from fleet.engine.briefs import WorkerBriefs
+from fleet.engine.budget import RunBudget
+from fleet.engine.checks import Checks
+from fleet.engine.internal_errors import Advice, DiskFullError, failure_of, persist, unwrapped
+from fleet.engine.landing import Lander
+from fleet.engine.planner_calls import PlannerCalls
+from fleet.ports.agents import DrainingError
+from fleet.ports.journal import Recorder
+
+STEPS: dict[type[Command], str] = {
+    CheckBase: "checked the base",
+    CallPlanner: "called the planner",
+    RunAttempt: "carried out the attempt",
+    VerifyAttempt: "checked the finished work",
+    TestBatch: "landed the finished work",
+    Publish: "moved the result branch",
+}
+"""What an error of ours interrupts, in words."""
+
+
+class Performer:
+    """Carries out the commands of one run."""
+
+    def __init__(self, engine: Recorder, adapters: Adapters) -> None:
+        self._engine = engine
+        self._adapters = adapters
+        self._budget = RunBudget(engine, adapters.clock)
+        self._advice = Advice(engine, adapters.clock)
+        self._checks = Checks(engine, adapters.worktrees, adapters.commits, adapters.clock, adapters.gate)
+        briefs = WorkerBriefs(engine, adapters.commits, self._advice)
+        self._attempts = Attempts(
+            engine, adapters, self._budget, self._checks, briefs, self._advice, self._raise_if_disk_full
+        )
+        self._publishing = Lock()
+        self._planner_calls = PlannerCalls(engine, adapters, self._budget, self._advice)
+        self._lander = Lander(engine, adapters.integrator, self._checks, adapters.clock)
+
+    async def __call__(self, command: Command) -> None:
+        step = STEPS[type(command)]
+        try:
+            try:
+                await self._persist(command, step)
+            finally:
+                await self._advice.take("the record of set-ups", self._record_setups, without=None)
+        except Exception as error:  # the fleet survives any one effect; the fact keeps the trace
+            if isinstance(unwrapped(error), DrainingError):
+                return  # nothing to record: the command is carried out when the run is resumed
+            if isinstance(unwrapped(error), DiskFullError):
+                raise
+            failure = failure_of(error, step)
+            self._raise_if_disk_full(failure)
+            await self._record_failure(command, failure)
+
+    async def _record_setups(self) -> None:
+        """Record the set-ups that the command needed, with the output of those that failed."""
+        for setup in self._adapters.worktrees.finished_setups():
+            check = setup.check if not setup.check.passed else setup.check.model_copy(update={"output": ""})
+            await self._engine.record(f.SetupRan(at=self._now(), setup=setup.model_copy(update={"check": check})))
+
+    def _raise_if_disk_full(self, failure: f.Failure) -> None:
+        """Nothing is recorded as failed on a full disk: the run stops, and a resumed run repeats the command."""
+        if failure.kind in {"infrastructure", "internal"}:
+            text = f"{failure.summary}\n{failure.evidence}"
+            advice = self._advice.take_now(
+                "the look for a full disk", partial(self._adapters.disk_full, text), without=None
+            )
+            if advice is not None:
+                raise DiskFullError(f"{advice}, then `fleet resume {self._engine.state.run}`; nothing is lost")
+
+    async def _persist(self, command: Command, step: str) -> None:
+        """Carry out a command. What calls no model is tried again; what does only as long as nothing was paid for."""
+        perform = partial(self._perform, command)
+        if not isinstance(command, RunAttempt | CallPlanner):
+            await persist(perform, step, check=self._raise_if_disk_full)
+            return
+        try:
+            await perform()
+        except Exception as error:
+            is_bug = failure_of(error, step).kind == "internal" and not isinstance(unwrapped(error), DrainingError)
+            if not is_bug or not self._may_repeat(command):
+                raise
+            await perform()
+
+    def _may_repeat(self, command: RunAttempt | CallPlanner) -> bool:
+        if isinstance(command, RunAttempt):
+            return self._attempts.may_repeat(command)
+        return self._planner_calls.may_repeat(command)
+
+    async def _perform(self, command: Command) -> None:
+        match command:
+            case CheckBase(base=base):
+                await self._check_base(base)
+            case CallPlanner():
+                await self._call_planner(command)
+            case RunAttempt():
+                await self._attempts.run(command)
+            case VerifyAttempt():
+                await self._attempts.verify(command)
+            case TestBatch(number=number):
+                await self._lander.test_batch(number)
+            case Publish(tip=tip):
+                await self._publish(tip)
+            case _:
+                assert_never(command)
+
+    async def _record_failure(self, command: Command, failure: f.Failure) -> None:
+        match command:
+            case CheckBase(base=base):
+                await self._engine.record(f.BaseChecked(at=self._now(), base=base, failure=failure))
+            case CallPlanner():
+                await self._planner_calls.failed(command, failure)
+            case RunAttempt(subtask=subtask, number=number) | VerifyAttempt(subtask=subtask, number=number):
+                await self._attempts.failed(subtask, number, failure)
+            case TestBatch(number=number):
+                await self._lander.give_up(number, failure)
+            case Publish(tip=tip):
+                await self._publish_failed(tip, failure.summary, aside=failure.kind == "internal")
+            case _:
+                assert_never(command)
+
+    def _now(self) -> float:
+        return self._adapters.clock.now()
+
+    # ---- the base
+
+    async def _check_base(self, base: Sha) -> None:
+        if not self._adapters.gate.criteria:  # then it is about the set-up
+            async with self._adapters.worktrees.lease(base):
+                pass
+        checks = await self._checks.on(base, self._adapters.gate.criteria)
+        facts: list[f.Fact] = [f.BaseChecked(at=self._now(), base=base, checks=checks)]
+        if self._engine.state.policy.allow_red_base and not all(check.fine for check in checks):
+            text = "the gate is red on the base, which is allowed: it blocks nothing until it has passed once"
+            facts.append(f.WarningNoted(at=self._now(), text=text))
+        await self._engine.record(*facts)
+
+    # ---- the planner
+
+    async def _call_planner(self, command: CallPlanner) -> None:
+        area, state = command.area, self._engine.state
+        is_new = area is not None and state.areas[area].calls == 1 and len(state.subtasks[area].attempts) == 1
+        if area is not None and is_new:  # later the checks of an area may pass because of the work on it
+            spec, attempt = self._attempts.current(area)
+            if await self._attempts.check_before_work(spec, attempt) is None:
+                return
+        await self._planner_calls.call(command)
+
+    # ---- publishing
+
+    async def _publish(self, tip: Sha) -> None:
+        """Publish one tip at a time: a push that a later one overtakes would seem to fail. Old tips are skipped."""
+        async with self._publishing:
+            if self._engine.state.tip != tip:
+                return
+            problem = await self._adapters.publisher.publish(self._engine.state.run, tip=tip)
+            if problem is None:
+                await self._engine.record(f.Published(at=self._now(), tip=tip))
+            else:
+                await self._publish_failed(tip, problem)
+
+    async def _publish_failed(self, tip: Sha, why: str, *, aside: bool = False) -> None:
+        state, now = self._engine.state, self._now()
+        wait = backoff(state.policy, key=f"{state.run}/publish", failures=state.publish_failures + 1)
+        await self._engine.record(f.PublishFailed(at=now, tip=tip, why=why, not_before=now + wait, aside=aside))

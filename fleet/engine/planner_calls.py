@@ -1,0 +1,133 @@
+"""Calls to a planner, the run's own or an area's: one call, and the revision that it submits."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from fleet.core.plans.flat import flat_revision
+from fleet.core.plans.lint import Grade, grade_revision
+from fleet.core.plans.revision import Revision, revise_plan
+from fleet.core.plans.validate import Known, Problem
+from fleet.core.policy.effects import CallPlanner
+from fleet.core.policy.remedies import backoff
+from fleet.core.state import facts as f
+from fleet.core.state.areas import conversations, planning_of
+from fleet.core.state.state import RunState
+from fleet.core.state.status import OVER, for_revision, statuses
+from fleet.core.views.planner_record import planner_record, subtask_report
+from fleet.core.views.planner_view import area_state, planner_state
+from fleet.engine.adapters import Adapters
+from fleet.engine.briefs import planner_notes
+from fleet.engine.budget import CallMeter, Purpose, RunBudget
+from fleet.engine.internal_errors import Advice
+from fleet.ports.agents import PlannerBrief
+from fleet.ports.journal import Recorder
+
+
+class PlannerCalls:
+    """Carries out the calls to planners of one run."""
+
+    def __init__(self, engine: Recorder, adapters: Adapters, budget: RunBudget, advice: Advice) -> None:
+        self._engine = engine
+        self._adapters = adapters
+        self._budget = budget
+        self._advice = advice
+        self._called: set[int] = set()
+        """The calls for which a model was asked: these are not made twice."""
+        self._reported: set[str] = set()
+        """Problems with checks that a planner has seen once: it may insist on them."""
+
+    def may_repeat(self, command: CallPlanner) -> bool:
+        """Whether a call may be made once more after an error of ours, without paying for anything twice."""
+        return command.call not in self._called
+
+    async def call(self, command: CallPlanner) -> None:
+        state, adapters, area = self._engine.state, self._adapters, command.area
+        repository = adapters.commits.at(state.tip)
+        brief = PlannerBrief(
+            run=state.run,
+            call=command.call,
+            epic=state.goal,
+            area=area_state(state, area) if area is not None else {},
+            model=state.spec(area).model if area is not None else None,
+            state=planner_state(state, adapters.clock.now(), area),
+            workers=dict(adapters.descriptions),
+            notes=await self._advice.take(
+                "the repository's notes for the planner", partial(planner_notes, repository), without={}
+            ),
+            record=planner_record(state, area),
+            report=lambda id_: subtask_report(self._engine.state, id_, area),
+        )
+        role: f.Role = "planner" if area is None else "sub_planner"
+        meter = CallMeter(self._budget, Purpose(role, call=command.call, area=area))
+        try:
+            failure = await adapters.planner.plan(brief, repository, partial(self._submit, command), meter)
+        finally:
+            if meter.called:
+                self._called.add(command.call)
+        if failure is None and _is_open(self._engine.state, command):
+            failure = f.Failure(kind="protocol", summary="the planner ended without a revision")
+        if failure is not None:
+            await self.failed(command, failure)
+
+    async def _submit(self, command: CallPlanner, revision: Revision) -> Sequence[Problem]:
+        """Judge a revision by the state at the moment of recording, so that nothing comes between the two."""
+        problems: Sequence[Problem] = ()
+
+        def facts(state: RunState) -> Sequence[f.Fact]:
+            nonlocal problems
+            accepted, problems = self._judge(state, command, revision)
+            return accepted
+
+        await self._engine.propose(facts)
+        return problems
+
+    def _judge(
+        self, state: RunState, command: CallPlanner, revision: Revision
+    ) -> tuple[Sequence[f.Fact], Sequence[Problem]]:
+        """The facts that follow from a revision, or the problems that it goes back with."""
+        if not _is_open(state, command):
+            return (), (Problem("", "this call is over; a new one has been started"),)
+        adapters, now = self._adapters, self._adapters.clock.now()
+        if state.policy.flat and not state.plan.subtasks:
+            revision = flat_revision(revision, state.goal)
+        revised = revise_plan(state.plan, revision, for_revision(state, now, command.area), self._known(state))
+        if isinstance(revised, tuple):
+            return (), revised
+        pending = [id_ for id_, status in statuses(state, now).items() if status not in OVER]
+        grade = self._advice.take_now(
+            "the linter's look at a revision",
+            lambda: grade_revision(revision, revised, pending, adapters.has_program, adapters.command_workers),
+            without=Grade(),
+        )
+        new = tuple(problem for problem in grade.errors if str(problem) not in self._reported)
+        self._reported.update(map(str, grade.errors))
+        if new:
+            return (), new
+        warnings = (*(f"{problem} (the planner insists)" for problem in grade.errors), *grade.warnings)
+        facts: list[f.Fact] = [
+            f.PlanRevised(at=now, call=command.call, by="planner", revision=revision, area=command.area)
+        ]
+        if warnings:
+            facts.append(f.PlanGraded(at=now, version=revised.version, warnings=warnings))
+        return facts, ()
+
+    def _known(self, state: RunState) -> Known:
+        return Known(
+            max_subtasks=state.policy.max_subtasks,
+            max_areas=state.policy.max_areas,
+            workers=frozenset(self._adapters.workers),
+            checks=frozenset(self._adapters.gate.named),
+        )
+
+    async def failed(self, command: CallPlanner, failure: f.Failure) -> None:
+        state, area, now = self._engine.state, command.area, self._adapters.clock.now()
+        key = f"{state.run}/planner" if area is None else f"{state.run}/{area}/planner"
+        wait = backoff(state.policy, key=key, failures=planning_of(state, area).failures + 1)
+        await self._engine.record(
+            f.PlannerFailed(at=now, call=command.call, failure=failure, not_before=now + wait, area=area)
+        )
+
+
+def _is_open(state: RunState, command: CallPlanner) -> bool:
+    """Whether the run still waits for this call."""
+    return command.area in conversations(state) and planning_of(state, command.area).open == command.call

@@ -1,0 +1,147 @@
+"""Finds the recipes of a repository: those of each project in it, and those that test everything at once.
+
+The order of candidates is the order in which they are tried: what CI runs comes first, then the commands that belong to
+a kind of project, then task runners and scripts.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from fleet.recipes.kinds import ci, go, javascript, jvm, native, others, php, python, ruby, runners, rust
+from fleet.recipes.recipe import Recipe, with_needs_of
+from fleet.recipes.tree import Tree
+
+Detect = Callable[[Tree], Iterator[Recipe]]
+
+FAMILIES: Mapping[str, Detect] = {
+    "python": python.detect,
+    "rust": rust.detect,
+    "go": go.detect,
+    "javascript": javascript.detect,
+    "jvm": jvm.detect,
+    "native": native.detect,
+    "ruby": ruby.detect,
+    "php": php.detect,
+    "others": others.detect,
+}
+MANIFESTS = re.compile(
+    r"pyproject\.toml|setup\.(?:py|cfg)|tox\.ini|pytest\.ini|requirements\.txt|manage\.py|Cargo\.toml|go\.mod|package\.json|deno\.jsonc?|pom\.xml|build\.gradle"
+    r"(?:\.kts)?|CMakeLists\.txt|meson\.build|configure\.ac|Gemfile|composer\.json|mix\.exs|[^/]+\.(?:sln|csproj)|Package\.swift"
+    r"|pubspec\.yaml|Makefile"
+)
+"""What makes a folder a project of its own."""
+LOCKS = re.compile(
+    r"(?:uv|poetry|pdm|Pipfile|Cargo|Gemfile|composer|mix|pubspec|rebar|bun|yarn)\.lock|pylock\.toml|"
+    r"package-lock\.json|npm-shrinkwrap\.json|pnpm-lock\.yaml|bun\.lockb|go\.sum|gradle\.lockfile|Package\.resolved|"
+    r"requirements[\w./-]*\.txt"
+)
+NOT_PROJECTS = re.compile(
+    r"(?:^|/)(?:node_modules|vendor|third[-_]?party|external|examples?|samples?|fixtures?|testdata|test-data|templates?|docs?|"
+    r"benchmarks?|tests?|\..*)(?:/|$)"
+)
+DEEPEST_PART = 3
+MOST_PARTS = 12
+MOST_CANDIDATES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A project in a folder of the repository, and the ways to test it, the likeliest first."""
+
+    folder: str
+    recipes: tuple[Recipe, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What detection found in a repository."""
+
+    whole: tuple[Recipe, ...] = ()
+    """Commands that test everything at once, tried first where there are several parts."""
+    parts: tuple[Part, ...] = ()
+
+
+def find_recipes(tree: Tree) -> Found:
+    lines = ci.commands(tree)
+    parts = tuple(_parts(tree))
+    needs = [part.recipes[0].within(part.folder) for part in parts]
+    tasks = [variant for recipe in runners.detect(tree) for variant in _variants(recipe, needs)]
+    if len(parts) > 1:
+        ranked = tuple(replace(part, recipes=_ranked(part.recipes, lines)) for part in parts)
+        return Found(_ranked(tasks, lines), ranked)
+    own = [recipe.within(part.folder) for part in parts for recipe in part.recipes]
+    said = {ci.words(recipe.gate) for recipe in (*own, *tasks)}
+    others = [
+        each for recipe in ci.detect(tree) if ci.words(recipe.gate) not in said for each in _variants(recipe, needs)
+    ]
+    recipes = (*_ranked((*own, *tasks), lines), *others)
+    return Found(parts=(Part("", recipes[:MOST_CANDIDATES]),) if recipes else ())
+
+
+def _variants(recipe: Recipe, needs: list[Recipe]) -> Iterator[Recipe]:
+    """A command for everything: as it is, and after the set-ups of all parts."""
+    prepared = with_needs_of(recipe, needs)
+    if prepared.needs_network and not recipe.needs_network:
+        yield recipe
+    yield prepared
+
+
+def _ranked(recipes: Iterable[Recipe], lines: tuple[tuple[str, str], ...]) -> tuple[Recipe, ...]:
+    """Each recipe once, those that CI runs first."""
+    once = dict[object, Recipe]()
+    for recipe in recipes:
+        name = ci.names(recipe, lines)
+        once.setdefault(recipe.identity, replace(recipe, why=f"{recipe.why}, and {name} runs it") if name else recipe)
+    ranked = sorted(once.values(), key=lambda recipe: not ci.names(recipe, lines))
+    return tuple(ranked[:MOST_CANDIDATES])
+
+
+# ---- the projects in a repository -----------------------------------------------------------------------------------
+
+
+def _parts(tree: Tree) -> Iterator[Part]:
+    """Each kind of project at the root, and in each folder where nothing above it covers that kind."""
+    parts = list(islice(_all_parts(tree), MOST_PARTS))
+    strong = [part for part in parts if not part.recipes[0].only_builds]
+    yield from strong or parts
+    taken = {part.folder for part in parts}
+    if "" not in taken and not any(runners.detect(tree)):
+        yield from (part for part in _parts_with_tasks(tree) if part.folder not in taken)
+
+
+def _all_parts(tree: Tree) -> Iterator[Part]:
+    covered = dict[str, list[str]]()
+    for folder in ("", *_project_folders(tree)):
+        below = tree.at(folder) if folder else tree
+        for family, detect in FAMILIES.items():
+            if any(_is_below(folder, above) for above in covered.get(family, ())):
+                continue
+            if found := tuple(islice(detect(below), MOST_CANDIDATES)):
+                locks = tuple(name for name in below.names if LOCKS.fullmatch(name))
+                yield Part(folder, tuple(replace(each, locks=locks if each.setup else ()) for each in found))
+                if family != "go" or below.has("go.work"):  # a module does not test the modules below it
+                    covered.setdefault(family, []).append(folder)
+
+
+def _parts_with_tasks(tree: Tree) -> Iterator[Part]:
+    """Folders of which a task runner says how to test them."""
+    for folder in _project_folders(tree):
+        if "/" not in folder and (found := tuple(runners.detect(tree.at(folder)))):
+            yield Part(folder, found)
+
+
+def _project_folders(tree: Tree) -> tuple[str, ...]:
+    paths = {
+        name.rpartition("/")[0]
+        for name in tree.names
+        if "/" in name and name.count("/") <= DEEPEST_PART and MANIFESTS.fullmatch(name.rpartition("/")[2])
+    }
+    return tuple(
+        sorted((path for path in paths if not NOT_PROJECTS.search(path)), key=lambda path: (path.count("/"), path))
+    )
+
+
+def _is_below(folder: str, above: str) -> bool:
+    return not above or folder == above or folder.startswith(f"{above}/")

@@ -1,0 +1,106 @@
+"""Task runners and scripts: make, just, Task, mise, and scripts that are called like tests."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+
+from fleet.recipes.recipe import MAKE_TOOLS, TOOLS, Recipe, is_command
+from fleet.recipes.tree import Tree, table
+
+TASKS = ("test", "tests", "check", "unittest", "unit", "test-unit", "ci")
+MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
+JUSTFILES = ("justfile", "Justfile", ".justfile")
+TASKFILES = ("Taskfile.yml", "Taskfile.yaml", "taskfile.yml", "Taskfile.dist.yml")
+SCRIPTS = (
+    *(
+        "test.sh",
+        "tests.sh",
+        "run_tests.sh",
+        "run-tests.sh",
+        "runtests.sh",
+        "scripts/test",
+        "scripts/test.sh",
+        "script/test",
+    ),
+    *("bin/test", "ci/test.sh", "tests/run.sh", "test/run.sh", "tests/test.sh", "test/test.sh", "tests/run_tests.sh"),
+    *("tests/runtests.sh", "runtests.py", "run_tests.py", "tests/run.py", "tests/runtests.py", "do", "t/run.sh"),
+)
+INTERPRETERS = {".py": "python3", ".sh": "sh"}
+INTERPOLATION = re.compile(r"\{\{|`|^\s*#!")
+JUST = f"{TOOLS}/just/bin"
+
+
+def detect(tree: Tree) -> Iterator[Recipe]:
+    yield from _make(tree)
+    yield from _just(tree)
+    name = tree.first(*TASKFILES)
+    for task in _keys(tree.text(name), 2):
+        yield Recipe("Task", f"task {task}", f"{name} has a task {task!r}")
+    mise = tree.first("mise.toml", ".mise.toml")
+    for task in TASKS:
+        if task in table(tree.toml(mise), "tasks"):
+            yield Recipe("mise", f"mise run {task}", f"{mise} has a task {task!r}")
+    yield from _scripts(tree)
+
+
+def _make(tree: Tree) -> Iterator[Recipe]:
+    name = tree.first(*MAKEFILES)
+    text = tree.text(name)
+    targets = {
+        word
+        for line in re.findall(r"^([A-Za-z][\w .-]{0,200}?)\s*:(?![=:])", text, re.MULTILINE)
+        for word in line.split()
+    }
+    for task in TASKS:
+        if task in targets:
+            yield Recipe("make", f"make {task}", f"{name} has a target {task!r}")
+
+
+def _just(tree: Tree) -> Iterator[Recipe]:
+    name = tree.first(*JUSTFILES)
+    for task, body in _recipes_of_just(tree.text(name)):
+        bare = Recipe("just", f"just {task}", f"{name} has a recipe {task!r}")
+        if tree.has_program("just"):
+            yield bare
+            continue
+        if body:
+            why = f"{name} has a recipe {task!r}; this is what it runs, because this machine has no just"
+            yield replace(bare, gate=body, why=why)
+        install = f"{MAKE_TOOLS} && python3 -m venv {TOOLS}/just && {JUST}/pip install -q --no-cache-dir rust-just"
+        yield replace(bare, setup=install, setup_why="this machine has no just", needs_network=True, bin=(JUST,))
+
+
+def _recipes_of_just(text: str) -> Iterator[tuple[str, str]]:
+    """The recipes that are called like tests, and what each runs, where that needs no just to be understood."""
+    blocks = dict(re.findall(r"^@?([\w-]+)\s*:(?!=)[ \t]*(?:#.*)?\n((?:[ \t]+.*(?:\n|\Z))*)", text, re.MULTILINE))
+    for task in TASKS:
+        if task in blocks:
+            lines = [line.strip().lstrip("@") for line in blocks[task].splitlines() if line.strip()]
+            plain = lines and not any(map(INTERPOLATION.search, lines)) and all(map(is_command, lines))
+            yield task, " && ".join(lines) if plain else ""
+        elif re.search(rf"^@?{re.escape(task)}\b[^:\n=]*:(?!=)", text, re.MULTILINE):
+            yield task, ""  # with parameters or dependencies
+
+
+def _keys(text: str, indent: int) -> Iterator[str]:
+    """The tasks of a Taskfile that are called like tests."""
+    for task in TASKS:
+        if re.search(rf"^ {{{indent}}}{re.escape(task)}:", text, re.MULTILINE):
+            yield task
+
+
+def _scripts(tree: Tree) -> Iterator[Recipe]:
+    for name in SCRIPTS:
+        if not tree.has(name) or (name == "do" and "test" not in tree.text(name)):
+            continue
+        first = tree.text(name).partition("\n")[0]
+        ending = f".{name.rpartition('.')[2]}"
+        words = shlex.quote(name)
+        if first.startswith("#!"):
+            program = first.removeprefix("#!").replace("/usr/bin/env", "").split() or ["sh"]
+            known = program[0].rpartition("/")[2]
+            gate = f"{known if known in {'bash', 'sh', 'python3', 'perl', 'ruby', 'node'} else 'sh'} {words}"
+        else:
+            gate = f"{INTERPRETERS.get(ending, 'sh')} {words}"
+        yield Recipe("a script", f"{gate} test" if name == "do" else gate, f"{name} is called like a test")
