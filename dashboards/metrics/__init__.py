@@ -1,1 +1,1 @@
-"""Figures for Prometheus: named in `catalog`, counted in `tally`, taken from states in `gauges`, and served."""
+"""Metrics for Prometheus: listed in `catalog`, counted in `tally`, read from states in `gauges`, served by `server`."""

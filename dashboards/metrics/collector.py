@@ -1,30 +1,30 @@
-"""Gives the tally and the gauges to Prometheus' own library, which knows how they are written down."""
+"""Gives the tally and the gauges to Prometheus' own library, which encodes them."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from threading import Lock
 from time import perf_counter
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
 from dashboards.metrics.catalog import METRICS
-from dashboards.metrics.gauges import Picture, Sample, samples
+from dashboards.metrics.gauges import RunsSnapshot, samples
 from dashboards.metrics.tally import Tally
 
-Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
+FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
 
 
-class Exposition:
-    """Answers scrapes, one at a time. `refresh` brings the tally up to date, `look` says what is true now."""
+class Exposition(Collector):
+    """Answers scrapes, one at a time. `refresh` brings the tally up to date, `look` takes a snapshot of all runs."""
 
-    def __init__(self, tally: Tally, refresh: Callable[[], None], look: Callable[[], Picture]) -> None:
+    def __init__(self, tally: Tally, refresh: Callable[[], None], look: Callable[[], RunsSnapshot]) -> None:
         self._tally, self._refresh, self._look = tally, refresh, look
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(_Collector(self._families))
+        self._registry.register(self)
         self._lock = Lock()
-        self._took = 0.0
+        self._scrape_seconds = 0.0
 
     def catch_up(self) -> None:
         """Read what is new, so that the next scrape has less to read."""
@@ -35,47 +35,22 @@ class Exposition:
         """The page in the format that `accept` asks for, and its content type."""
         encode, content_type = choose_encoder(accept)
         with self._lock:
-            began = perf_counter()
+            started_at = perf_counter()
             page: bytes = encode(self._registry)
-            self._took = perf_counter() - began
+            self._scrape_seconds = perf_counter() - started_at
         return page, content_type
 
-    def _families(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Metric]:
+        """Called by the library at each scrape."""
         self._refresh()
-        picture = self._look()
-        families = {metric.name: _family(metric.name) for metric in METRICS.values()}
-        for name, labels, value in (*samples(picture, self._tally), ("fleet_scrape_seconds", (), self._took)):
-            _add(families[name], (name, labels, value))
+        families = {m.name: FAMILIES[m.kind](m.name, m.help, labels=m.labels) for m in METRICS.values()}
+        for name, labels, value in samples(self._look(), self._tally):
+            families[name].add_metric(labels, value)
+        families["fleet_scrape_seconds"].add_metric((), self._scrape_seconds)
         for name, counter in self._tally.counters.items():
             for labels, value in counter.items():
-                _add(families[name], (name, labels, value))
-        for name, series in self._tally.histograms.items():
-            family = families[name]
-            assert isinstance(family, HistogramMetricFamily)  # noqa: S101 - as the catalogue says
-            for labels, histogram in series.items():
-                family.add_metric(labels, buckets=list(histogram.cumulative()), sum_value=histogram.sum)
+                families[name].add_metric(labels, value)
+        for name, histograms in self._tally.histograms.items():
+            for labels, histogram in histograms.items():
+                families[name].add_metric(labels, buckets=list(histogram.cumulative()), sum_value=histogram.sum)
         yield from (family for family in families.values() if family.samples)
-
-
-@dataclass(frozen=True, slots=True)
-class _Collector:
-    """What the library asks at each scrape."""
-
-    collect: Callable[[], Iterator[Metric]]
-
-
-def _family(name: str) -> Family:
-    metric = METRICS[name]
-    match metric.kind:
-        case "counter":
-            return CounterMetricFamily(name, metric.help, labels=metric.labels)
-        case "gauge":
-            return GaugeMetricFamily(name, metric.help, labels=metric.labels)
-        case "histogram":
-            return HistogramMetricFamily(name, metric.help, labels=metric.labels)
-
-
-def _add(family: Family, sample: Sample) -> None:
-    _, labels, value = sample
-    assert not isinstance(family, HistogramMetricFamily)  # noqa: S101 - as the catalogue says
-    family.add_metric(labels, float(value))

@@ -1,7 +1,7 @@
-"""What facts add up to, over all runs: counters, histograms, and when the latest things happened.
+"""Counters, histograms and recent events over all runs, counted from their facts.
 
-Counting begins with a run's first fact, so that a run that is resumed and an exporter that is started anew go on where
-the journal is. A run that is forgotten stays counted: counters only grow.
+Counting starts with a run's first fact, so that counters continue when a run is resumed or the exporter restarts. A run
+that is deleted stays counted: counters only grow.
 """
 
 import re
@@ -9,11 +9,13 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from dashboards.metrics.catalog import CALL_REASONS, METRICS, MOST_NAMES, OTHER, WINDOWS
-from fleet.core import facts as f
-from fleet.core.incidents import Incident, recovered_by, strategies_of
-from fleet.core.state import Attempt, RunState
+from fleet.core.base.vector import Vector
+from fleet.core.state import facts as f
+from fleet.core.state.incidents import Incident, recovered_by, strategies_of
+from fleet.core.state.state import RunState
 
 Labels = tuple[str, ...]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,63}")
@@ -21,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,63}")
 
 @dataclass(slots=True)
 class Histogram:
-    """How often a value fell between bounds."""
+    """How many values fell between bounds."""
 
     bounds: tuple[float, ...]
     counts: list[int] = field(default_factory=list)
@@ -35,30 +37,27 @@ class Histogram:
         self.sum += value
 
     def cumulative(self) -> Iterator[tuple[str, int]]:
-        total = 0
-        for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
-            total += count
-            yield bound, total
+        return zip((*map(str, self.bounds), "+Inf"), accumulate(self.counts), strict=True)
 
 
 @dataclass(slots=True)
 class Names:
-    """Keeps the values of a label few: names that models and configurations chose."""
+    """Limits the values of a label whose names come from models and configurations."""
 
-    known: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
 
     def of(self, name: str) -> str:
-        if name in self.known:
+        if name in self.names:
             return name
-        if len(self.known) >= MOST_NAMES or _NAME.fullmatch(name) is None:
+        if len(self.names) >= MOST_NAMES or _NAME.fullmatch(name) is None:
             return OTHER
-        self.known.add(name)
+        self.names.add(name)
         return name
 
 
 @dataclass(slots=True)
 class Recent:
-    """When something happened, as far back as the longest window."""
+    """The times at which something happened, as far back as the longest window."""
 
     times: list[float] = field(default_factory=list)
 
@@ -66,7 +65,7 @@ class Recent:
         self.times.append(at)
 
     def within(self, seconds: float, now: float) -> int:
-        self.times.sort()  # nearly sorted already: what several journals say comes in their order
+        self.times.sort()  # nearly sorted already, except that journals are read one after another
         oldest = bisect_left(self.times, now - max(WINDOWS.values()))
         del self.times[:oldest]
         return bisect_left(self.times, now + 1e-9) - bisect_left(self.times, now - seconds)
@@ -86,18 +85,26 @@ class Tally:
         self.commits = Recent()
         self.incidents: Mapping[str, Recent] = {"recovered": Recent(), "unrecovered": Recent()}
         self._workers, self._models = Names(), Names()
-        self._waiting: dict[tuple[str, str], float] = {}
         self._verified: dict[tuple[str, str], float] = {}
 
     def take(self, before: RunState | None, fact: f.Fact, after: RunState) -> None:
-        """Count one fact; `after` is the state with it."""
+        """Count one fact. `before` and `after` are the states around it."""
+        if after.rehearsal is not None:  # its figures are no work: they must not pass for any
+            self._count_rehearsal(before, fact)
+            return
         self._count("fleet_journal_facts")
         if before is None:
             self._count("fleet_runs_begun")
             return
-        self._happened(before, fact, after)
+        self._count_fact(before, fact, after)
         if after.incidents is not before.incidents:
-            self._incidents(before.incidents, after.incidents)
+            self._count_incidents(before.incidents, after.incidents)
+
+    def _count_rehearsal(self, before: RunState | None, fact: f.Fact) -> None:
+        if before is None:
+            self._count("fleet_rehearsals_begun")
+        elif isinstance(fact, f.RunEnded):
+            self._count("fleet_rehearsals_ended", fact.ending)
 
     def observe(self, name: str, value: float, *labels: str) -> None:
         series = self.histograms[name]
@@ -106,17 +113,16 @@ class Tally:
         series[labels].add(max(0.0, value))
 
     def _count(self, name: str, *labels: str, by: float = 1) -> None:
-        self.counters[name][labels] += by  # type: ignore[assignment] # dollars are no whole numbers
+        self.counters[name][labels] += by  # type: ignore[assignment] # dollars are not whole numbers
 
-    def _happened(self, before: RunState, fact: f.Fact, after: RunState) -> None:  # noqa: C901, PLR0912 - one case a fact
+    def _count_fact(self, before: RunState, fact: f.Fact, after: RunState) -> None:  # noqa: C901, PLR0912 - one case a fact
         match fact:
             case f.EngineStarted():
                 self._count("fleet_engine_starts")
-                self._forget_waits(before.run)
             case f.RunEnded():
                 self._count("fleet_runs_ended", fact.ending)
             case f.BaseChecked():
-                self._checks(fact.checks)
+                self._count_checks(fact.checks)
             case f.PlannerCalled():
                 self._count("fleet_planner_calls", _reason(fact.why))
             case f.PlannerFailed():
@@ -125,31 +131,31 @@ class Tally:
                 if before.plan.subtasks and fact.revision.changes_plan:
                     self._count("fleet_replans", _reason(before.planning.why))
             case f.ModelCalled():
-                self._model(fact)
+                self._count_call(fact)
             case f.CallLost():
                 self._count("fleet_model_calls_lost", fact.role)
             case f.AttemptStarted():
                 self._count("fleet_attempts_started", self._workers.of(fact.worker), fact.strategy)
-                self._waiting[before.run, fact.subtask] = fact.at
             case f.WorkerStarted():
-                began = self._waiting.pop((before.run, fact.subtask), None)
-                if began is not None:
-                    self.observe("fleet_attempt_wait_seconds", fact.at - began)
+                current = before.subtasks[fact.subtask].current
+                if current is not None and not current.working:  # time without an engine is not waiting
+                    since = max(current.started_at, before.engine_since or 0.0)
+                    self.observe("fleet_attempt_wait_seconds", fact.at - since)
             case f.AttemptVerified():
                 self._verified[before.run, fact.subtask] = fact.at
-                self._checks(fact.checks)
+                self._count_checks(fact.checks)
             case f.AttemptFailed():
-                self._checks(fact.checks)
-                self._ended(before, after, fact.subtask, fact.failure.kind, fact.at)
+                self._count_checks(fact.checks)
+                self._end_attempt(before, after, fact.subtask, fact.failure.kind, fact.at)
             case f.CancelRequested():
                 for subtask, _ in before.underway():
-                    self._ended(before, after, subtask.id, "stopped", fact.at)
+                    self._end_attempt(before, after, subtask.id, "stopped", fact.at)
             case f.BatchFormed():
                 self.observe("fleet_batch_size", len(fact.members))
                 if fact.alone or before.landing.suspects:
                     self._count("fleet_bisects")
             case f.BatchTested():
-                self._tested(before, fact, after)
+                self._count_batch(before, fact, after)
             case f.Published():
                 self._count("fleet_publications")
             case f.PublishFailed():
@@ -157,15 +163,10 @@ class Tally:
             case _:
                 pass
 
-    def _forget_waits(self, run: str) -> None:
-        """Time in which no engine ran was not spent on waiting for a worktree."""
-        for key in [key for key in self._waiting if key[0] == run]:
-            del self._waiting[key]
-
-    def _model(self, fact: f.ModelCalled) -> None:
+    def _count_call(self, fact: f.ModelCalled) -> None:
         who = (fact.role, self._models.of(fact.model))
         self._count("fleet_model_calls", *who)
-        for kind, tokens in fact.usage.model_dump().items():
+        for kind, tokens in fact.usage.model_dump(exclude={"cache_write_1h"}).items():  # a part of `cache_write`
             self._count("fleet_model_tokens", *who, kind, by=tokens)
         if fact.dollars is None:
             self._count("fleet_model_unpriced_calls", *who)
@@ -173,8 +174,8 @@ class Tally:
             self._count("fleet_model_cost_dollars", *who, by=fact.dollars)
         self.observe("fleet_model_call_seconds", fact.seconds, fact.role)
 
-    def _tested(self, before: RunState, fact: f.BatchTested, after: RunState) -> None:
-        self._checks(fact.checks)
+    def _count_batch(self, before: RunState, fact: f.BatchTested, after: RunState) -> None:
+        self._count_checks(fact.checks)
         if fact.checks or fact.landed or fact.red:
             self._count("fleet_gate_runs", "red" if fact.red else "green")
         for member in fact.landed:
@@ -183,34 +184,34 @@ class Tally:
             verified = self._verified.pop((before.run, member.subtask), None)
             if verified is not None:
                 self.observe("fleet_landing_seconds", fact.at - verified)
-            self._ended(before, after, member.subtask, "landed", fact.at)
+            self._end_attempt(before, after, member.subtask, "landed", fact.at)
         for out in fact.ejected:
-            self._ended(before, after, out.subtask, out.failure.kind, fact.at)
+            self._end_attempt(before, after, out.subtask, out.failure.kind, fact.at)
 
-    def _checks(self, checks: tuple[f.CheckRun, ...]) -> None:
+    def _count_checks(self, checks: tuple[f.CheckRun, ...]) -> None:
         for check in checks:
             self._count("fleet_checks", "green" if check.passed else "red")
             self.observe("fleet_check_seconds", check.seconds)
             if check.flaky:
                 self._count("fleet_flakes")
 
-    def _ended(self, before: RunState, after: RunState, id_: str, outcome: str, at: float) -> None:
-        """An attempt ended, if one was under way: a late word of an earlier one ends nothing."""
-        current = before.subtasks[id_].current
-        if current is None or _is_open(after, id_, current):
+    def _end_attempt(self, before: RunState, after: RunState, id_: str, outcome: str, at: float) -> None:
+        """Count the end of an attempt, unless the fact is a late one about an earlier attempt."""
+        current, still_open = before.subtasks[id_].current, after.subtasks[id_].current
+        if current is None or (still_open is not None and still_open.number == current.number):
             return
         self._verified.pop((before.run, id_), None)
-        self._waiting.pop((before.run, id_), None)
         worker = self._workers.of(current.worker)
         self._count("fleet_attempts", worker, outcome)
         self.observe("fleet_attempt_seconds", at - current.started_at, worker)
         if outcome == "conflict":
             self._count("fleet_conflicts")
 
-    def _incidents(self, before: tuple[Incident, ...], after: tuple[Incident, ...]) -> None:
-        for incident in after[len(before) :]:
-            self._count("fleet_incidents_opened", incident.kind)
-        for index, incident in enumerate(after):
+    def _count_incidents(self, before: Vector[Incident], after: Vector[Incident]) -> None:
+        for index in after.changed_since(before):
+            incident = after[index]
+            if index >= len(before):
+                self._count("fleet_incidents_opened", incident.kind)
             was_open = index >= len(before) or before[index].closed_at is None
             if incident.closed_at is None or not was_open:
                 continue
@@ -223,11 +224,6 @@ class Tally:
             if incident.recovered and incident.strategy is not None:
                 self._count("fleet_recoveries", incident.strategy)
                 self.observe("fleet_incident_seconds", incident.closed_at - incident.opened_at)
-
-
-def _is_open(state: RunState, id_: str, attempt: Attempt) -> bool:
-    current = state.subtasks[id_].current
-    return current is not None and current.number == attempt.number
 
 
 def _reason(why: str) -> str:

@@ -1,1 +1,1 @@
-"""The report of a run: `figures` from facts, `document` from figures, and three ways to write it down."""
+"""The report of a run: `report_data` from facts, `document` from the data, and HTML or Markdown from the document."""

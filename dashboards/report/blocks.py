@@ -1,12 +1,15 @@
-"""What a report is made of, whoever writes it down. All text in it is untrusted but for what is code of ours."""
+"""What a report is made of, in any format. All text is untrusted, except for titles, labels and column heads."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+Point = tuple[float, float]
+"""Seconds, and a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Something to be typed or looked for, as it stands."""
+    """Something to type or to search for."""
 
     text: str
 
@@ -15,25 +18,17 @@ Cell = str | Code
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """A paragraph; `quoted` where somebody else says it."""
-
+class Paragraph:
     text: str
     quoted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    label: str
-    value: str
-    note: str = ""
+    """Whether a person or a model wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The figures that come first."""
+    """The most important numbers: label, value and note."""
 
-    numbers: Sequence[Number]
+    numbers: Sequence[tuple[str, str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +37,17 @@ class Table:
     head: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     numeric: frozenset[int] = frozenset()
-    """The columns that are lined up at the right."""
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a chart: a value holds until the next."""
-
-    name: str
-    points: Sequence[tuple[float, float]]
+    """The columns that are aligned at the right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Lines over time."""
+    """Lines over time. A value holds until the next one."""
 
     title: str
-    says: str
-    """What there is to see, in a sentence: for whoever can't."""
-    lines: Sequence[Line]
+    summary: str
+    """What there is to see, in a sentence for readers who can't see it."""
+    lines: Mapping[str, Sequence[Point]]
     seconds: float
     dollars: bool = False
     marks: Sequence[float] = ()
@@ -80,7 +67,7 @@ class Bars:
     """Spans over time."""
 
     title: str
-    says: str
+    summary: str
     bars: Sequence[Bar]
     seconds: float
     left_out: int = 0
@@ -88,20 +75,20 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """What to type, each with what it does."""
+    """Commands to type, each with what it does."""
 
     commands: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Lines as they stand, folded away below a title."""
+    """Lines of text, folded below a title."""
 
     title: str
     lines: Sequence[str]
 
 
-Block = Words | Numbers | Table | Chart | Bars | Commands | Log
+Block = Paragraph | Numbers | Table | Chart | Bars | Commands | Log
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """A document as one HTML page: nothing is fetched, nothing runs, light and dark, for the screen and for paper.
 
-What comes from models, repositories and tests is escaped here, and a policy in the page says the same to the browser.
+Text from models, repositories and tests is escaped here; the page's content security policy is a second defence.
 """
 
 from collections.abc import Iterator, Sequence
@@ -8,30 +8,16 @@ from html import escape
 from itertools import count
 from typing import assert_never
 
-from dashboards.report.blocks import (
-    Bars,
-    Block,
-    Cell,
-    Chart,
-    Code,
-    Commands,
-    Document,
-    Log,
-    Number,
-    Numbers,
-    Section,
-    Table,
-    Words,
-)
+from dashboards.report import blocks
 from dashboards.report.style import STYLE
 from dashboards.report.svg import bars, chart
-from dashboards.safe import safe, safe_block
+from dashboards.text.safe import safe, safe_block
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 LINES = 60  # of one paragraph
 
 
-def page(document: Document) -> str:
+def page(document: blocks.Document) -> str:
     numbers = count(1)
     body = "".join(_section(section, numbers) for section in document.sections)
     links = "".join(
@@ -49,41 +35,39 @@ def page(document: Document) -> str:
     )
 
 
-def _section(section: Section, numbers: Iterator[int]) -> str:
-    blocks = "\n".join(_block(block, numbers) for block in section.blocks)
+def _section(section: blocks.Section, numbers: Iterator[int]) -> str:
+    content = "\n".join(_block(block, numbers) for block in section.blocks)
     title = escape(section.title)
-    return f'<section id="{section.anchor}" aria-label="{title}"><h2>{title}</h2>\n{blocks}</section>\n'
+    return f'<section id="{section.anchor}" aria-label="{title}"><h2>{title}</h2>\n{content}</section>\n'
 
 
-def _block(block: Block, numbers: Iterator[int]) -> str:
+def _block(block: blocks.Block, numbers: Iterator[int]) -> str:
     match block:
-        case Words(text=text, quoted=quoted):
+        case blocks.Paragraph(text=text, quoted=quoted):
             return f"<blockquote>{_lines(text)}</blockquote>" if quoted else f"<p>{_text(text)}</p>"
-        case Numbers(numbers=told):
-            cells = (_number(one) for one in told)
-            return f'<dl class="numbers">{"".join(cells)}</dl>'
-        case Table():
+        case blocks.Numbers():
+            items = (
+                f"<div><dt>{_text(label)}</dt><dd><b>{_text(value)}</b> <small>{_text(note)}</small></dd></div>"
+                for label, value, note in block.numbers
+            )
+            return f'<dl class="numbers">{"".join(items)}</dl>'
+        case blocks.Table():
             return _table(block)
-        case Chart():
+        case blocks.Chart():
             return chart(block, next(numbers))
-        case Bars():
+        case blocks.Bars():
             return bars(block, next(numbers))
-        case Commands(commands=commands):
+        case blocks.Commands(commands=commands):
             items = (f"<dt><code>{_text(command)}</code></dt><dd>{_text(what)}</dd>" for command, what in commands)
             return f'<dl class="commands">{"".join(items)}</dl>'
-        case Log():
+        case blocks.Log():
             lines = "\n".join(escape(safe_block(line)) for line in block.lines)
             return f"<details><summary>{_text(block.title)}</summary><pre>{lines}</pre></details>"
         case _:
             assert_never(block)
 
 
-def _number(one: Number) -> str:
-    value = f"<b>{_text(one.value)}</b> <small>{_text(one.note)}</small>"
-    return f"<div><dt>{_text(one.label)}</dt><dd>{value}</dd></div>"
-
-
-def _table(table: Table) -> str:
+def _table(table: blocks.Table) -> str:
     head = "".join(f'<th scope="col"{_side(table, index)}>{_text(name)}</th>' for index, name in enumerate(table.head))
     rows = "".join(f"<tr>{_row(table, row)}</tr>" for row in table.rows)
     caption = _text(table.caption)
@@ -93,19 +77,19 @@ def _table(table: Table) -> str:
     )
 
 
-def _row(table: Table, row: Sequence[Cell]) -> str:
-    """Its first cell says what the row is about."""
+def _row(table: blocks.Table, row: Sequence[blocks.Cell]) -> str:
+    """The first cell is the head of its row."""
     first, *rest = row
     cells = (f"<td{_side(table, index)}>{_cell(cell)}</td>" for index, cell in enumerate(rest, 1))
     return f'<th scope="row">{_cell(first)}</th>{"".join(cells)}'
 
 
-def _side(table: Table, index: int) -> str:
+def _side(table: blocks.Table, index: int) -> str:
     return ' class="number"' if index in table.numeric else ""
 
 
-def _cell(cell: Cell) -> str:
-    return f"<code>{_text(cell.text)}</code>" if isinstance(cell, Code) else _text(cell)
+def _cell(cell: blocks.Cell) -> str:
+    return f"<code>{_text(cell.text)}</code>" if isinstance(cell, blocks.Code) else _text(cell)
 
 
 def _text(untrusted: str) -> str:

@@ -1,37 +1,36 @@
-"""What a report tells, as figures: a pure function of the facts of a run. Knows nothing of how it is shown.
+"""The data of a report: a pure function of the facts of a run. Knows nothing of how it is shown.
 
-Times are seconds at work: hours in which no engine ran do not count, so a run that was resumed reads like one.
+Times are seconds at work: hours without an engine do not count, so a resumed run reads like an uninterrupted one.
 """
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from dashboards.report.reviewed import Reviewed, reviewed
-from fleet.core import facts as f
-from fleet.core.approval import awaited, stopped_by
-from fleet.core.evolve import evolve
-from fleet.core.ids import Sha, SubtaskId
-from fleet.core.incidents import STRATEGIES, Incident, Rate, Rates, rates_of
-from fleet.core.standing import OVER, Standing, standings
-from fleet.core.state import RunState
-from fleet.core.stories import stories, story_view
-from fleet.core.usage import Spend
-from fleet.core.views import commits_tested, run_word, spend_by_role
+from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.base.usage import Spend
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.limits import Reviewing
+from fleet.core.policy.approval import objections, open_for_approval, rules_text
+from fleet.core.state import facts as f
+from fleet.core.state.incidents import STRATEGIES, Incident
+from fleet.core.state.state import Review, RunState
+from fleet.core.state.status import OVER, Progress, Status, progress, statuses
+from fleet.core.views.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views, rate_of
+from fleet.core.views.run_view import QuestionView, commits_tested, question_view, run_word, spend_by_role
 
 Point = tuple[float, float]
 STEPS = (
     *(f.WorkerStarted, f.AttemptCommitted, f.AttemptFailed, f.BatchTested, f.ModelCalled, f.PlanRevised, f.RunStarted),
     *(f.EngineStarted, f.EngineStopped, f.CancelRequested, f.RunEnded),
 )
-"""The facts after which a line of the timeline may stand elsewhere."""
+"""The facts that may change a line of the timeline."""
 
 
 @dataclass(frozen=True, slots=True)
-class LandedPart:
-    """A subtask that landed, and what taking it back would mean."""
+class LandedSubtask:
+    """A subtask that landed."""
 
     id: SubtaskId
     title: str
@@ -45,21 +44,21 @@ class LandedPart:
     dollars: float | None
     at_s: float | None
     needed_by: tuple[SubtaskId, ...]
-    """What landed on top of it and builds on it."""
+    """Landed subtasks that depend on it."""
 
 
 @dataclass(frozen=True, slots=True)
-class OpenPart:
+class OpenSubtask:
     """A subtask that did not land."""
 
     id: SubtaskId
     title: str
-    standing: Standing
+    status: Status
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class IncidentSpan:
     """An incident on the timeline."""
 
     number: int
@@ -74,8 +73,8 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """What became of the attempts of one strategy."""
+class StrategyCounts:
+    """The results of the attempts of one strategy."""
 
     strategy: f.Strategy
     attempts: int
@@ -83,12 +82,12 @@ class Tried:
     recovered: int
     """Incidents that it recovered."""
     closed: int
-    """Incidents for which it was chosen, and that closed."""
+    """Closed incidents for which it was chosen."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """What became of the incidents of one class."""
+class ClassCounts:
+    """The results of the incidents of one class."""
 
     kind: f.FailureKind
     opened: int
@@ -109,13 +108,16 @@ class Spending:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Something that waits for a human."""
+class ReviewSummary:
+    """Who was to review the plan, by which rules, and what was decided."""
 
-    id: str
-    about: SubtaskId | None
-    question: str
-    options: tuple[str, ...]
+    by: Reviewing | None
+    """None: the run is older than the rules."""
+    rules: Sequence[str]
+    words: Sequence[Review]
+    """Approvals and rejections, with the time of day."""
+    waiting: Mapping[SubtaskId, Sequence[str]]
+    """What waits for approval, and why the rules do not approve it."""
 
 
 @dataclass
@@ -139,14 +141,20 @@ class Timeline:
             line = self.cost.setdefault(fact.role, [(0.0, 0.0)])
             line.append((at, line[-1][1] + (fact.dollars or 0.0)))
             return
+        landed = progress(state)
         _step(self.agents, at, 0 if state.engine_since is None else state.working())
-        _step(self.landed, at, state.done)
-        _step(self.planned, at, _planned(state))
+        _step(self.landed, at, landed.done)
+        _step(self.planned, at, landed.total)
+
+
+def _step(line: list[Point], at: float, value: float) -> None:
+    if not line or line[-1][1] != value:
+        line.append((at, float(value)))
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """Everything a report tells."""
+class ReportData:
+    """Everything in a report."""
 
     run: str
     state: str
@@ -158,8 +166,10 @@ class Figures:
     base_name: str
     tip: Sha
     branch: str | None
-    """The result branch, where something was published."""
+    """The result branch; None before anything was published."""
     simulated: bool
+    rehearsal: bool
+    """Whether the run only replayed history."""
     sandbox: str
     started_at: float
     seconds: float
@@ -168,6 +178,7 @@ class Figures:
     attempts: int
     peak: int
     workers: int
+    progress: Progress
     commits: int
     commits_tested: int
     """How many of them had their own tree tested."""
@@ -177,54 +188,29 @@ class Figures:
     closed: int
     dollars: float | None
     dollars_a_landed: float | None
-    landed: Sequence[LandedPart]
-    open: Sequence[OpenPart]
-    questions: Sequence[Asked]
-    reviewed: Reviewed
+    landed: Sequence[LandedSubtask]
+    open: Sequence[OpenSubtask]
+    questions: Sequence[QuestionView]
+    reviewed: ReviewSummary
     warnings: Sequence[str]
     red_base: Sequence[str]
-    tried: Sequence[Tried]
-    kinds: Sequence[Kind]
+    tried: Sequence[StrategyCounts]
+    kinds: Sequence[ClassCounts]
     spending: Sequence[Spending]
-    incidents: Sequence[Span]
-    stories: Sequence[dict[str, Any]]
-    """Of the incidents, from failure to end."""
+    incidents: Sequence[IncidentSpan]
+    stories: Sequence[IncidentView]
+    """The same incidents, each from its first failure to its end."""
     timeline: Timeline
 
 
-def figures(facts: Iterable[f.Fact], now: float, *, alive: bool) -> Figures | None:
-    """The report of a run; None where nothing has begun."""
-    state: RunState | None = None
-    timeline, landed_at = Timeline(), dict[SubtaskId, float]()
-    clock: list[Point] = []
-    for fact in facts:
-        state = evolve(state, fact)
-        timeline.take(fact, state)
-        clock.append((fact.at, state.seconds(fact.at)))
-        if isinstance(fact, f.BatchTested):
-            landed_at.update((member.subtask, state.seconds(fact.at)) for member in fact.landed)
+def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportData | None:
+    """The report of a run; None if it has not started."""
+    state, timeline, landed_at, clock = _fold(facts)
     if state is None:
         return None
-    return _told(state, timeline, landed_at, _Clock(sorted(clock)), now if alive else state.last_at, alive=alive)
-
-
-@dataclass(frozen=True, slots=True)
-class _Clock:
-    """From the time of a fact to seconds at work."""
-
-    pairs: Sequence[Point]
-
-    def __call__(self, at: float) -> float:
-        index = bisect_left(self.pairs, (at, 0.0))
-        return self.pairs[index][1] if index < len(self.pairs) else 0.0
-
-
-def _told(
-    state: RunState, timeline: Timeline, landed_at: dict[SubtaskId, float], clock: _Clock, now: float, *, alive: bool
-) -> Figures:
-    rates = rates_of(state.incidents)
-    dollars = state.spent.dollars
-    return Figures(
+    now = now if alive else state.last_at
+    counts, dollars = incident_counts(state.incidents), state.spent.dollars
+    return ReportData(
         run=state.run,
         state=run_word(state, now, alive=alive),
         why=state.ending_why,
@@ -236,6 +222,7 @@ def _told(
         tip=state.tip,
         branch=state.result_branch if state.published else None,
         simulated=state.simulated,
+        rehearsal=state.rehearsal is not None,
         sandbox=state.sandbox,
         started_at=state.started_at,
         seconds=state.seconds(now),
@@ -244,43 +231,57 @@ def _told(
         attempts=state.attempts,
         peak=state.peak,
         workers=state.policy.workers,
+        progress=progress(state),
         commits=state.commits,
         commits_tested=commits_tested(state),
         batches=state.landing.batches,
         red_batches=state.landing.red,
-        recovered=rates.total.recovered,
-        closed=rates.total.closed,
+        recovered=counts.recovered,
+        closed=counts.closed,
         dollars=dollars,
         dollars_a_landed=dollars / state.commits if dollars is not None and state.commits else None,
         landed=_landed(state, landed_at),
         open=_open(state, now),
-        questions=[Asked(q.id, q.about, q.text, q.options) for q in state.open_questions()],
-        reviewed=reviewed(state),
+        questions=[question_view(question) for question in state.open_questions()],
+        reviewed=_reviewed(state),
         warnings=state.warnings,
         red_base=[check.command for check in state.red_base],
-        tried=_tried(state, rates),
-        kinds=_kinds(rates),
+        tried=_tried(state, counts),
+        kinds=[ClassCounts(kind, row.opened, row.recovered, row.unrecovered) for kind, row in counts.by_class.items()],
         spending=[_spending(role, spend) for role, spend in spend_by_role(state).items()],
         incidents=[_span(incident, clock) for incident in state.incidents],
-        stories=[story_view(story) for story in stories(state, now)],
+        stories=incident_views(state, now),
         timeline=timeline,
     )
 
 
-def _landed(state: RunState, landed_at: dict[SubtaskId, float]) -> list[LandedPart]:
+def _fold(facts: Iterable[f.Fact]) -> tuple[RunState | None, Timeline, dict[SubtaskId, float], list[Point]]:
+    """The state, the timeline, when each subtask landed, and the time of each fact, both in seconds at work."""
+    state: RunState | None = None
+    timeline, landed_at, clock = Timeline(), dict[SubtaskId, float](), list[Point]()
+    for fact in facts:
+        state = evolve(state, fact)
+        timeline.take(fact, state)
+        clock.append((fact.at, state.seconds(fact.at)))
+        if isinstance(fact, f.BatchTested):
+            landed_at.update((member.subtask, clock[-1][1]) for member in fact.landed)
+    return state, timeline, landed_at, sorted(clock)
+
+
+def _landed(state: RunState, landed_at: dict[SubtaskId, float]) -> list[LandedSubtask]:
     needed: dict[SubtaskId, list[SubtaskId]] = {}
     for spec in state.plan.subtasks:
         if state.subtasks[spec.id].landed is not None:
             for need in spec.depends_on:
                 needed.setdefault(need, []).append(spec.id)
-    found = []
+    parts = []
     for spec in state.plan.subtasks:
         subtask = state.subtasks[spec.id]
         last = subtask.last
         if subtask.landed is None or last is None:
             continue
-        found.append(
-            LandedPart(
+        parts.append(
+            LandedSubtask(
                 id=spec.id,
                 title=spec.title,
                 commit=None if subtask.unchanged else subtask.landed,
@@ -294,13 +295,13 @@ def _landed(state: RunState, landed_at: dict[SubtaskId, float]) -> list[LandedPa
                 needed_by=tuple(needed.get(spec.id, ())),
             )
         )
-    return sorted(found, key=lambda part: part.at_s or 0.0)
+    return sorted(parts, key=lambda part: part.at_s or 0.0)
 
 
-def _open(state: RunState, now: float) -> list[OpenPart]:
-    where = standings(state, now)
+def _open(state: RunState, now: float) -> list[OpenSubtask]:
+    where = statuses(state, now)
     return [
-        OpenPart(spec.id, spec.title, where[spec.id], _why(state, spec.id))
+        OpenSubtask(spec.id, spec.title, where[spec.id], _why(state, spec.id))
         for spec in state.plan.subtasks
         if where[spec.id] not in OVER or where[spec.id] == "dropped"
     ]
@@ -313,29 +314,30 @@ def _why(state: RunState, id_: SubtaskId) -> str:
     failures = [attempt.failure for attempt in subtask.attempts if attempt.failure is not None]
     if failures:
         return f"{failures[-1].kind}: {failures[-1].summary}"
-    return "; ".join(("waits for approval", *stopped_by(state, id_))) if id_ in awaited(state) else ""
+    return "; ".join(("waits for approval", *objections(state, id_))) if id_ in open_for_approval(state) else ""
 
 
-def _tried(state: RunState, rates: Rates) -> list[Tried]:
+def _reviewed(state: RunState) -> ReviewSummary:
+    return ReviewSummary(
+        by=state.policy.reviewing,
+        rules=rules_text(state.policy.rules),
+        words=state.reviews,
+        waiting={id_: objections(state, id_) for id_ in open_for_approval(state)},
+    )
+
+
+def _tried(state: RunState, counts: IncidentCounts) -> list[StrategyCounts]:
     attempts, landed = Counter[f.Strategy](), Counter[f.Strategy]()
     for subtask in state.subtasks.values():
         for attempt in subtask.attempts:
             attempts[attempt.strategy] += 1
             landed[attempt.strategy] += attempt.landed is not None
     order: tuple[f.Strategy, ...] = ("first", *STRATEGIES, "human")
-    none = Rate(0, 0)
-    found = {name: rates.by_strategy.get(name, none) for name in order}
+    closed = {name: counts.by_strategy.get(name, rate_of(())) for name in order}
     return [
-        Tried(name, attempts[name], landed[name], rate.recovered, rate.closed)
-        for name, rate in found.items()
+        StrategyCounts(name, attempts[name], landed[name], rate.recovered, rate.closed)
+        for name, rate in closed.items()
         if attempts[name] or rate.closed
-    ]
-
-
-def _kinds(rates: Rates) -> list[Kind]:
-    return [
-        Kind(kind, opened=opened, recovered=rate.recovered, unrecovered=rate.closed - rate.recovered)
-        for kind, (opened, rate) in rates.by_class.items()
     ]
 
 
@@ -345,27 +347,21 @@ def _spending(role: str, spend: Spend) -> Spending:
     return Spending(role, spend.calls, read, usage.cache_read, usage.output, spend.dollars)
 
 
-def _span(incident: Incident, clock: _Clock) -> Span:
-    return Span(
+def _span(incident: Incident, clock: Sequence[Point]) -> IncidentSpan:
+    return IncidentSpan(
         number=incident.number,
         subtask=incident.subtask,
         kind=incident.kind,
         summary=incident.troubles[0].summary,
         failures=len(incident.troubles),
-        from_s=clock(incident.opened_at),
-        to_s=clock(incident.closed_at) if incident.closed_at is not None else None,
+        from_s=_seconds_at(incident.opened_at, clock),
+        to_s=_seconds_at(incident.closed_at, clock) if incident.closed_at is not None else None,
         recovered=incident.recovered,
         strategy=incident.strategy,
     )
 
 
-def _planned(state: RunState) -> int:
-    """Subtasks that are to land: a split one stands for its parts, a dropped one for nothing."""
-    return sum(
-        not (subtask.parts or subtask.skipped) and subtask.dropped is None for subtask in state.subtasks.values()
-    )
-
-
-def _step(line: list[Point], at: float, value: float) -> None:
-    if not line or line[-1][1] != value:
-        line.append((at, float(value)))
+def _seconds_at(at: float, clock: Sequence[Point]) -> float:
+    """From the time of a fact to seconds at work."""
+    index = bisect_left(clock, (at, 0.0))
+    return clock[index][1] if index < len(clock) else 0.0

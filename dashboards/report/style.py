@@ -1,12 +1,12 @@
-"""How a report looks: system fonts, the reader's choice of light or dark, and plain black on white on paper."""
+"""The style of the page: system fonts, the reader's choice of light or dark, and black on white on paper."""
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c2128; --dim: #57606a; --rule: #d0d7de; --soft: #f4f6f8;
   --c0: #0a5dc2; --c1: #0f7b46; --c2: #9a5b00; --c3: #8a2c8f; --c4: #b3261e; --good: #0f7b46; --bad: #b3261e;
   --open: #9a5b00; }
-@media (prefers-color-scheme: dark) { :root { --paper: #12161c; --ink: #e6edf3; --dim: #9aa5b1; --rule: #30363d;
-  --soft: #1b2129; --c0: #6cb0ff; --c1: #5fd39a; --c2: #f0b35a; --c3: #dc9be3; --c4: #ff8f85; --good: #5fd39a;
-  --bad: #ff8f85; --open: #f0b35a; } }
+@media screen and (prefers-color-scheme: dark) { :root { --paper: #12161c; --ink: #e6edf3; --dim: #9aa5b1;
+  --rule: #30363d; --soft: #1b2129; --c0: #6cb0ff; --c1: #5fd39a; --c2: #f0b35a; --c3: #dc9be3; --c4: #ff8f85;
+  --good: #5fd39a; --bad: #ff8f85; --open: #f0b35a; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1.5rem; max-width: 62rem; background: var(--paper); color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
@@ -36,9 +36,7 @@ svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
 .l2 { stroke: var(--c2); stroke-dasharray: 2 2; } .l3 { stroke: var(--c3); stroke-dasharray: 9 3 2 3; }
 .l4 { stroke: var(--c4); stroke-dasharray: 4 4; }
 .good { fill: var(--good); } .bad { fill: var(--bad); } .open { fill: var(--open); }
-@media print { :root { color-scheme: light; --paper: #fff; --ink: #000; --dim: #333; --rule: #999; --soft: #fff;
-  --c0: #0a5dc2; --c1: #0f7b46; --c2: #9a5b00; --c3: #8a2c8f; --c4: #b3261e; --good: #0f7b46; --bad: #b3261e;
-  --open: #9a5b00; }
+@media print { :root { color-scheme: light; --ink: #000; --dim: #333; --rule: #999; --soft: #fff; }
   body { max-width: none; padding: 0; font-size: 11pt; } nav { display: none; } .wide { overflow: visible; }
   figure, tr, blockquote, .numbers div { break-inside: avoid; } h2 { break-after: avoid; } }
 """

@@ -1,4 +1,4 @@
-"""What every full screen of the terminal UI has: a header, a list, a line for the filter and the keys below."""
+"""What every full screen of the terminal UI has: a header, tabs, a list, the filter and a footer of keys."""
 
 from __future__ import annotations
 
@@ -10,59 +10,72 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input
 
-from dashboards.terminal.banner import Banner, Button, Buttons
 from dashboards.terminal.header import header_lines
-from dashboards.terminal.lines import Line, Page, Wish
-from dashboards.terminal.listing import Listing
+from dashboards.terminal.widgets.banner import Banner, Button, Buttons
+from dashboards.terminal.widgets.lines import Page, PageOptions
+from dashboards.terminal.widgets.listing import Listing
+from dashboards.terminal.widgets.palette import Painted
 
 if TYPE_CHECKING:
     from dashboards.terminal.app import FleetApp
-    from dashboards.terminal.palette import Palette
-    from dashboards.terminal.watched import Watched
-    from fleet.core.state import RunState
+    from dashboards.terminal.data.run_follower import WatchedRun
+    from fleet.core.state.state import RunState
 
 HEADER = 4  # lines
-PARTS = 4  # that are shown something
+PARTS = 4  # widgets that are drawn: header, tabs, list, keys
+END = 10**9  # a cursor at the end of any page
+KEY_NAMES = {
+    "?": "question_mark",
+    "/": "slash",
+    "Enter": "enter",
+    "Esc": "escape",
+    "Space": "space",
+    "+": "plus",
+    "-": "minus",
+    ".": "full_stop",
+    "[": "left_square_bracket",
+    "]": "right_square_bracket",
+}
+"""What Textual calls the keys of buttons, if not by their label."""
 
 
-class View(Screen[None]):
-    """One screen over the run that is watched."""
+class BaseScreen(Screen[None]):
+    """A full screen over the current run. It has pages, numbered as their keys."""
 
     DEFAULT_CSS = """
-    View { layout: vertical; }
-    View #filter { height: 1; border: none; padding: 0 1; display: none; }
-    View.filtering #filter { display: block; }
-    View #tabs { background: $panel; }
-    View #keys { background: $panel; }
+    BaseScreen { layout: vertical; }
+    BaseScreen #filter { height: 1; border: none; padding: 0 1; display: none; }
+    BaseScreen.filtering #filter { display: block; }
+    BaseScreen #tabs { background: $panel; }
+    BaseScreen #keys { background: $panel; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(key, f"page({key})", f"Page {key}", show=False) for key in "0123456"),
+        Binding("tab", "turn(1)", "Next page", show=False, priority=True),
+        Binding("shift+tab", "turn(-1)", "Previous page", show=False, priority=True),
         Binding("slash", "filter", "Filter", show=False),
         Binding("escape", "back", "Back", show=False),
     ]
 
-    def __init__(self, palette: Palette) -> None:
+    def __init__(self, numbers: Sequence[int]) -> None:
+        """`numbers` are those of its pages, in the order of the tabs."""
         super().__init__()
-        self._palette = palette
+        self.numbers = numbers
+        self.number = 1
         self.needle = ""
-        self._ready = False
-        """Whether its parts are there to be shown something."""
 
     @property
     def fleet(self) -> FleetApp:
         return cast("FleetApp", self.app)
 
     def compose(self) -> ComposeResult:
-        yield Banner(self._palette, HEADER, id="header")
-        yield Buttons(self._palette, id="tabs")
-        yield Listing(self._palette, id="list")
-        yield Input(placeholder="words that a row must hold", id="filter")
-        yield Buttons(self._palette, id="keys")
-
-    def on_unmount(self) -> None:
-        self._ready = False
+        yield Banner(HEADER, id="header")
+        yield Buttons(id="tabs")
+        yield Listing(id="list")
+        yield Input(placeholder="show only rows with these words", id="filter")
+        yield Buttons(id="keys")
 
     def on_mount(self) -> None:
-        self._ready = True
         self.listing.focus()
         self.refresh_view()
 
@@ -76,56 +89,71 @@ class View(Screen[None]):
     def listing(self) -> Listing:
         return self.query_one("#list", Listing)
 
-    def key_here(self) -> str:
-        """What the keys that act are about: the row the cursor is on."""
+    def current_key(self) -> str:
+        """The key of the row that an action concerns: for an event or an incident, its subtask."""
         kind, colon, rest = self.listing.key.partition(":")
         return f"s{colon}{rest}" if kind[:1] in {"e", "i"} else self.listing.key
 
-    # ---- what the screens differ in
+    # ---- what each screen defines
 
-    def tabs(self, state: RunState) -> Sequence[Button]:
+    def tabs(self, run: WatchedRun, state: RunState) -> Sequence[Button]:
         raise NotImplementedError
 
-    def keys(self, watched: Watched, state: RunState) -> Sequence[Button]:
+    def keys(self, run: WatchedRun, state: RunState) -> Sequence[Button]:
         raise NotImplementedError
 
-    def page(self, watched: Watched, state: RunState, wish: Wish) -> Page:
+    def page(self, run: WatchedRun, state: RunState, options: PageOptions) -> Page:
         raise NotImplementedError
 
-    def stirs(self) -> bool:
-        """Whether something that the journal does not tell has changed."""
+    def has_news(self) -> bool:
+        """Whether something outside the journal has changed."""
         return False
+
+    def leave(self) -> None:
+        """Called by Esc where there is no filter."""
+        raise NotImplementedError
 
     # ---- drawing
 
     def refresh_view(self, *, cursor: int | None = None) -> None:
-        """Show what is true now. Costs what changed on the screen."""
-        if not self._ready or not self.size.width or len(self.query("#header, #tabs, #list, #keys")) < PARTS:
-            return  # not there yet, or about to go
-        watched = self.fleet.watched
-        state, width = watched.state, max(20, self.size.width - 2)
+        """Draw the current state; only what changed is repainted."""
+        if not self.size.width or len(self.query(Painted)) < PARTS:
+            return  # not mounted yet, or unmounting
+        run, state, width = self.fleet.watched, self.fleet.watched.state, max(20, self.size.width - 2)
+        header = self.query_one("#header", Banner)
         if state is None:
-            said = "reads the journal" if not watched.loaded else "this run has not begun"
-            self.query_one("#header", Banner).show([((f"fleet {watched.feed.run}: {said}", ""),)])
+            notice = "reading the journal" if not run.loaded else "this run has not started"
+            header.show([((f"fleet {run.feed.run}: {notice}", ""),)])
             return
-        self.query_one("#header", Banner).show(self._header(watched, state, width))
-        self.query_one("#tabs", Buttons).show_buttons(self.tabs(state))
-        self.query_one("#keys", Buttons).show_buttons(self.keys(watched, state))
+        note = str(self.fleet.replay or "")
+        header.show(header_lines(run, state, width, note=note, others=self.fleet.in_need))
+        self.query_one("#tabs", Buttons).show_buttons(self.tabs(run, state))
+        self.query_one("#keys", Buttons).show_buttons(self.keys(run, state))
         listing = self.listing
-        wish = Wish(needle=self.needle, height=listing.size.height or 24, width=listing.size.width - 3)
-        listing.show(self.page(watched, state, wish), cursor=cursor)
+        options = PageOptions(needle=self.needle, height=listing.size.height or 24, width=listing.size.width - 3)
+        listing.show(self.page(run, state, options), cursor=cursor)
 
-    def _header(self, watched: Watched, state: RunState, width: int) -> list[Line]:
-        return header_lines(watched, state, width, note=self.fleet.note(), others=self.fleet.in_need())
+    # ---- pages
 
-    def repaint(self, palette: Palette) -> None:
-        """In other colours."""
-        self._palette = palette
-        if not self._ready:
-            return
-        for banner in self.query(Banner):
-            banner.repaint(palette)
-        self.listing.repaint(palette)
+    def action_page(self, number: int) -> None:
+        if number in self.numbers:
+            self.number = number
+            self.refresh_view(cursor=self.first_row(number))
+
+    def first_row(self, number: int) -> int:
+        """Where the cursor is when a page opens."""
+        del number
+        return 0
+
+    def action_turn(self, by: int) -> None:
+        if self.listing.has_focus:
+            place = self.numbers.index(self.number) + by
+            self.action_page(self.numbers[place % len(self.numbers)])
+
+    def tab(self, number: int, title: str) -> Button:
+        """The label of a page; the current one is in brackets, because colour alone does not show it."""
+        is_current = number == self.number
+        return Button(str(number), f"[{title}]" if is_current else title, "bold" if is_current else "")
 
     # ---- the filter
 
@@ -156,22 +184,10 @@ class View(Screen[None]):
         else:
             self.leave()
 
-    def leave(self) -> None:
-        """What Esc does where there is no filter."""
-
     # ---- the mouse
 
     def on_buttons_pressed(self, message: Buttons.Pressed) -> None:
+        """Do what the key of the clicked label does."""
         message.stop()
-        self.press(message.key)
-
-    def press(self, key: str) -> None:
-        """Do what a word in the tabs or the footer says."""
-        named = {"?": "question_mark", "/": "slash", "Enter": "enter", "Esc": "escape"}
-        self.app.call_later(self.app.simulate_key, named.get(key, key))  # as the application, not as this screen
-
-
-def tab(number: int, word: str, chosen: int) -> Button:
-    """The word for a page; brackets, not colours alone, tell which one is shown."""
-    here = number == chosen
-    return Button(str(number), f"[{word}]" if here else word, "bold" if here else "")
+        key = KEY_NAMES.get(message.key, message.key)
+        self.app.call_later(self.app.simulate_key, key)  # as the application, not as this screen

@@ -1,104 +1,99 @@
-"""The lines above every page: the goal, how it is, how far, what it costs, and what needs you."""
+"""The lines above every page: the state, the goal, progress, cost, and what needs you."""
 
 from collections.abc import Sequence
 
-from rich.cells import cell_len
-
-from dashboards.figures import money
-from dashboards.terminal.incidents import recovery
-from dashboards.terminal.lines import Line, Span, bar, clipped, joined, shown, sparkline
-from dashboards.terminal.overview import Need, needs
-from dashboards.terminal.watched import Watched, commits_an_hour, landings
-from dashboards.terminal.words import age, run_span, to_land
-from fleet.core.standing import standings
-from fleet.core.state import RunState
+from dashboards.terminal.data.run_follower import WatchedRun
+from dashboards.terminal.pages.needs import Need, needs
+from dashboards.terminal.status_marks import age, marked
+from dashboards.terminal.widgets.lines import Line, Span, bar, clipped, joined, line_width
+from dashboards.text.formats import money, rate, sparkline
+from dashboards.text.safe import safe
+from fleet.core.state.state import RunState
+from fleet.core.state.status import progress
+from fleet.core.views.incident_view import rate_of
+from fleet.core.views.run_view import run_word
 
 BINS = 16
-LEAST = 16  # cells that this run's own needs keep
+LEAST = 16  # cells kept for this run's own needs
+NARROWEST_NAME = 12
 QUIET_S = 60.0
 
 
 def header_lines(
-    watched: Watched, state: RunState, width: int, *, note: str = "", others: Sequence[str] = ()
+    run: WatchedRun, state: RunState, width: int, *, note: str = "", others: Sequence[str] = ()
 ) -> list[Line]:
-    """Four lines of at most `width` cells."""
-    now = watched.now
-    asked = needs(watched, state, now)
-    goal = shown(state.plan.goal or state.goal, width)
+    """Four lines of at most `width` cells. `note` is about a replay, `others` are the other runs that need a person."""
     return [
-        _first(watched, state, now, width, note),
-        ((goal, "dim"),),
-        _figures(watched, state, now, width),
-        _with_others(_needs(asked), others, width),
+        _first(run, state, width, note),
+        ((safe(state.plan.goal or state.goal, limit=width), "dim"),),
+        _progress(run, state, width),
+        _with_others(_needs(needs(run)), others, width),
     ]
 
 
-def _first(watched: Watched, state: RunState, now: float, width: int, note: str) -> Line:
-    left: Line = (("fleet ", "dim"), (f"{shown(state.run, 40)}  ", "bold"), run_span(state, now, alive=watched.alive))
-    quiet = now - state.last_at
-    if watched.alive and quiet > QUIET_S and not state.ended and not note:
-        left += ((f"  quiet for {age(quiet)}", "warn"),)
-    marks = [(age(state.seconds(now)), "")]
-    if note:
-        marks.append((note, "accent"))
+def _first(run: WatchedRun, state: RunState, width: int, note: str) -> Line:
+    """The name and the state at the left, marks at the right. A long name is cut before a mark is left out."""
+    status: list[Span] = [marked(run_word(state, run.now, alive=run.alive))]
+    quiet = run.now - state.last_at
+    if run.alive and quiet > QUIET_S and not state.ended and not note:
+        status.append((f"  quiet for {age(quiet)}", "warn"))
+    marks: list[Line] = [((age(state.seconds(run.now)), ""),)]  # the most important one first
     if state.sandbox == "none":
-        marks.append(("NO SANDBOX", "bad"))
-    if state.simulated:
-        marks.append(("simulated model", "warn"))
-    used = sum(cell_len(text) for text, _ in left)
-    kept = _that_fit(marks, width - used - 2)
-    right = joined([(mark,) for mark in reversed(kept)], width, "  ")
-    used += sum(cell_len(text) for text, _ in right)
-    return (*left, (" " * max(2, width - used), ""), *right)
+        marks.append((("NO SANDBOX", "bad"),))
+    if note:
+        marks.append(((note, "accent"),))
+    if state.rehearsal is not None:
+        marks.append((("REHEARSAL", "warn"),))
+    elif state.simulated:
+        marks.append((("simulated model", "warn"),))
+    room = width - line_width(tuple(status)) - sum(line_width(mark) + 2 for mark in marks) - len("fleet   ")
+    name = safe(state.run, limit=max(NARROWEST_NAME, min(40, room)))
+    left: Line = (("fleet ", "dim"), (f"{name}  ", "bold"), *status)
+    right = joined(marks, width - line_width(left) - 2, "  ")[::-1]
+    return (*left, (" " * max(2, width - line_width(left) - line_width(right)), ""), *right)
 
 
-def _that_fit(marks: list[Span], width: int) -> list[Span]:
-    """The first ones; what they say matters in this order."""
-    kept: list[Span] = []
-    for mark in marks:
-        width -= cell_len(mark[0]) + 2
-        if width >= -2:  # noqa: PLR2004 - the gap before the first
-            kept.append(mark)
-    return kept
-
-
-def _figures(watched: Watched, state: RunState, now: float, width: int) -> Line:
-    total = to_land(state, standings(state, now))
+def _progress(run: WatchedRun, state: RunState, width: int) -> Line:
+    landed = progress(state)
     size = 24 if width >= 120 else 12 if width >= 100 else 6  # noqa: PLR2004 - sizes of terminals
-    speed = commits_an_hour(watched)
-    hourly = "" if speed is None else f"{speed:,.0f} commits/h {sparkline(landings(watched, BINS))}"
+    incidents = rate_of(state.incidents)
+    recovered: Line = (("recovered ", "dim"), (rate(incidents.recovered, incidents.closed), "bold"))
     parts: list[Line] = [
-        (("landed ", "dim"), (bar(state.commits, total, size), "good"), (f" {state.commits}/{total}", "bold")),
-        (("agents ", "dim"), (f"{state.working() if watched.alive else 0}/{state.policy.workers}", "bold")),
+        (
+            ("landed ", "dim"),
+            (bar(landed.done, landed.total, size), "good"),
+            (f" {landed.done}/{landed.total}", "bold"),
+        ),
+        (("agents ", "dim"), (f"{run.working}/{state.policy.workers}", "bold")),
         (("spent ", "dim"), (_money(state), "bold")),
-        (("recovered ", "dim"), (recovery(state), "bold")),
+        recovered if incidents.closed else (("no failures yet", "dim"),),
     ]
-    if hourly:
-        parts.append(((hourly, ""),))
+    speed = run.commits_an_hour()
+    if speed is not None:
+        parts.append(((f"{speed:,.0f} commits/h {sparkline(run.landings(BINS))}", ""),))
     return joined(parts, width)
 
 
 def _money(state: RunState) -> str:
-    limit = state.policy.budget_dollars
-    minutes = state.policy.budget_minutes
-    of = f" of ${limit:g}" if limit is not None else ""
+    dollars, minutes = state.policy.budget_dollars, state.policy.budget_minutes
+    limit = f" of ${dollars:g}" if dollars is not None else ""
     until = f", {minutes:g} min" if minutes is not None else ""
-    return f"{money(state.spent.dollars)}{of}{until}"
+    return f"{money(state.spent.dollars)}{limit}{until}"
+
+
+def _needs(needed: Sequence[Need]) -> Line:
+    if not needed:
+        return (("nothing needs you", "dim"),)
+    first = needed[0]
+    more = f"  (and {len(needed) - 1} more)" if len(needed) > 1 else ""
+    return ((f"NEEDS YOU {len(needed)}: {first.text}", "warn"), (f"  → {first.how}{more}", "bold"))
 
 
 def _with_others(line: Line, others: Sequence[str], width: int) -> Line:
-    """Other runs that need somebody stand at the right, whatever this one needs."""
+    """Add other runs that need a person at the right."""
     if not others:
         return line
-    which = shown(others[0], 24) if len(others) == 1 else f"{len(others)} other runs"
-    said: Line = ((f"  {which} need{'s' * (len(others) == 1)} you", "warn"), ("  → 0", "bold"))
-    room = width - sum(cell_len(text) for text, _ in said)
-    return (*clipped(line, room), *said) if room > LEAST else line
-
-
-def _needs(asked: list[Need]) -> Line:
-    if not asked:
-        return (("nothing needs you", "dim"),)
-    first = asked[0]
-    more = f"  (and {len(asked) - 1} more)" if len(asked) > 1 else ""
-    return ((f"NEEDS YOU {len(asked)}: ", "warn"), (f"{first.text}", "warn"), (f"  → {first.how}{more}", "bold"))
+    text = f"{safe(others[0], limit=24)} needs you" if len(others) == 1 else f"{len(others)} other runs need you"
+    right: Line = ((f"  {text}", "warn"), ("  → 0", "bold"))
+    room = width - line_width(right)
+    return (*clipped(line, room), *right) if room > LEAST else line

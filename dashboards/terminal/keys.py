@@ -1,86 +1,61 @@
-"""Every key, in one place: the help, the footer and the document are made of this."""
+"""Every key, in one place: the help, the command palette and docs/terminal.md show these tables."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A key, a word for the footer and a sentence for the help."""
-
-    key: str
-    word: str
-    says: str
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    title: str
-    keys: tuple[Key, ...]
-
-
-MOVE = Group(
-    "Moving",
-    (
-        Key("↑↓ jk", "", "the row above, the row below"),
-        Key("PgUp PgDn", "", "a page up or down; Ctrl-U and Ctrl-D do the same"),
-        Key("g G", "", "the first row, the last row; at its end a page follows what is new"),
-        Key("Enter", "open", "open what the cursor is on: a subtask, a question, a run, a version of the plan"),
-        Key("Esc", "back", "back; on a page: the filter goes"),
-        Key("Tab", "next page", "the next page; Shift-Tab the one before"),
-        Key("0 … 6", "", "runs, overview, agents, plan, landing, incidents, events"),
-        Key("/", "filter", "only rows that hold these words; Enter keeps the filter, Esc drops it"),
-        Key("o", "order", "agents: the next order: busy ones first, then by column, as the arrow in the head says"),
-    ),
-)
-ACT = Group(
-    "Acting: each of these is a request; the run finds it in its inbox, now or when it goes on",
-    (
-        Key("a", "answer", "answer the question under the cursor, or the first that is open"),
-        Key("A", "approve", "let what waits for you begin: all of it, or the subtask under the cursor"),
-        Key("X", "reject", "say no to it, and why; the planner revises"),
-        Key("E", "edit plan", "edit the plan in $EDITOR; what comes back is checked before anything changes"),
-        Key("r", "retry", "try the subtask under the cursor again, with your guidance"),
-        Key("P", "pause", "begin nothing new; once more: go on"),
-        Key("W", "workers", "how many agents may be busy at once"),
-        Key("B", "budget", "what the run may cost in all, in dollars"),
-        Key("R", "resume", "work on a run that nobody works on"),
-        Key("C", "cancel", "stop the run and what it is doing; asks first"),
-        Key("D", "drain", "let what runs finish, then stop; asks first"),
-    ),
-)
-SUBTASK = Group(
-    "A subtask",
-    (
-        Key("1 … 4", "", "its story, its conversation as it goes on, its diff, its checks with their logs"),
-        Key("[ ]", "attempt", "the attempt before, the next one"),
-        Key("s", "shell", "a shell in a copy of what the attempt committed"),
-        Key("e", "editor", "$EDITOR in such a copy"),
-    ),
-)
-REPLAY = Group(
-    "A replay",
-    (
-        Key("Space", "pause", "pause, and go on"),
-        Key(".", "step", "to the next fact"),
-        Key("+ -", "speed", "twice as fast, half as fast"),
-        Key("< >", "jump", "ten seconds back, ten seconds on"),
-    ),
-)
-REST = Group(
-    "The screen",
-    (
-        Key("q", "leave", "leave; the run goes on without you"),
-        Key("Ctrl-C", "", "ask whether to leave, drain or cancel"),
-        Key("t", "light/dark", "light or dark"),
-        Key("Ctrl-P", "commands", "every command, by name"),
-        Key("?", "help", "this"),
-    ),
-)
-GROUPS = (MOVE, ACT, SUBTASK, REPLAY, REST)
+ACTIONS: Mapping[str, tuple[str, str]] = {
+    "a": ("answer", "answer the question under the cursor, or the first open one"),
+    "A": ("approve", "approve what waits for you: all of it, or the subtask under the cursor"),
+    "X": ("reject", "reject it with a reason; the planner revises it"),
+    "E": ("edit", "edit the plan in $EDITOR; the result is validated before anything changes"),
+    "r": ("retry", "retry the subtask under the cursor, with your guidance"),
+    "P": ("pause", "start no new agents; press again to unpause"),
+    "W": ("workers", "set the maximum number of agents"),
+    "B": ("budget", "set the maximum cost of the run in USD"),
+    "R": ("resume", "resume an interrupted run"),
+    "C": ("cancel", "cancel the run and stop its agents; asks for confirmation"),
+    "D": ("drain", "let running agents finish, then stop; asks for confirmation"),
+}
+"""Keys that send requests, each with the name of its action."""
+GROUPS: Mapping[str, Mapping[str, str]] = {
+    "Moving": {
+        "↑↓ jk": "the row above, the row below",
+        "PgUp PgDn": "a page up or down; Ctrl-U and Ctrl-D do the same",
+        "g G": "the first row, the last row; at its end, a page follows new rows",
+        "Enter": "open the row: a subtask, a question, a run, a version of the plan",
+        "Esc": "back; on a page: clear the filter",
+        "Tab": "the next page; Shift-Tab: the previous one",
+        "0 … 6": "runs, overview, agents, plan, landing, incidents, events",
+        "/": "show only rows with these words; Enter keeps the filter, Esc clears it",
+        "o": "agents: change the order: busy ones first, or by the column with the arrow",
+    },
+    "Actions: each sends a request to the run's inbox, which it reads now or when it resumes": {
+        key: meaning for key, (_, meaning) in ACTIONS.items()
+    },
+    "A subtask": {
+        "1 … 4": "its story, its conversation, its diff, its checks with their logs",
+        "[ ]": "the previous attempt, the next one",
+        "s": "open a shell in a copy of the attempt's commit",
+        "e": "open $EDITOR in such a copy",
+    },
+    "A replay": {
+        "Space": "pause or play",
+        ".": "to the next fact",
+        "+ -": "twice as fast, half as fast",
+        "< >": "ten seconds back, ten seconds forward",
+    },
+    "The screen": {
+        "q": "leave; the run continues without you",
+        "Ctrl-C": "leave, drain or cancel: asks which",
+        "t": "switch between light and dark",
+        "Ctrl-P": "find any command by name",
+        "?": "show this help",
+    },
+}
 
 
 def help_text() -> str:
-    lines = []
-    for group in GROUPS:
-        lines += [group.title, *(f"  {key.key:<10} {key.says}" for key in group.keys), ""]
-    return "\n".join(lines).rstrip()
+    groups = (
+        "\n".join((title, *(f"  {key:<10} {meaning}" for key, meaning in keys.items())))
+        for title, keys in GROUPS.items()
+    )
+    return "\n\n".join(groups)

@@ -1,6 +1,31 @@
-"""Numbers as people read them."""
+"""Numbers and lists as people read them."""
 
-from fleet.core.usage import Spend
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from fleet.core.base.usage import Spend
+from fleet.core.state.state import Planning, RunState
+from fleet.core.state.subtask_state import Attempt
+
+SPARKS = "▁▂▃▄▅▆▇█"
+
+
+class Kind(Protocol):
+    """What says of itself whether it is a real run."""
+
+    @property
+    def simulated(self) -> bool: ...
+
+    @property
+    def rehearsal(self) -> object: ...
+
+
+def kind_mark(run: Kind) -> str:
+    """What a person has to know before believing a figure of this run; empty for a real one."""
+    if run.rehearsal:
+        return "  (rehearsal: no model)"
+    return "  (simulated model)" if run.simulated else ""
 
 
 def duration(seconds: float) -> str:
@@ -11,11 +36,41 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
+def clock_in(state: RunState, at: float) -> str:
+    """When in the run something happened: minutes and seconds since it started."""
+    minutes, seconds = divmod(int(max(0.0, at - state.started_at)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:3}:{seconds:02}"
+
+
+def moment(at: float) -> str:
+    """A time of day with its date, as the clock of this machine shows it."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """A small chart in one line of text; empty where nothing is above zero."""
+    top = max(values, default=0)
+    return "".join(SPARKS[round(value / top * (len(SPARKS) - 1))] for value in values) if top > 0 else ""
+
+
 def count(number: int) -> str:
     for limit, size, unit in ((999_950, 1_000_000, "M"), (10_000, 1000, "k")):
         if number >= limit:
             return f"{number / size:.1f}{unit}"
     return f"{number:,}"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 batch`, `2 batches`: the number with its noun."""
+    plural = "" if number == 1 else "es" if noun.endswith(("ch", "s")) else "s"
+    return f"{count(number)} {noun}{plural}"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """`a, b and 3 more`: at most so many names."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def money(dollars: float | None) -> str:
@@ -30,7 +85,7 @@ def rate(recovered: int, closed: int) -> str:
 
 
 def untested(commits: int, tested: int) -> str:
-    """What to add to a number of commits, where not each had its own tree tested (`landing.every_commit`)."""
+    """The addition to a number of commits whose trees were not all tested (`landing.every_commit`)."""
     rest = commits - tested
     return f"; {count(rest)} of them tested only together with the next" if rest > 0 else ""
 
@@ -40,3 +95,8 @@ def tokens(spend: Spend) -> str:
     read = usage.input + usage.cache_read + usage.cache_write
     cached = f", {usage.cache_read / read:.0%} from cache" if read else ""
     return f"{count(read)} in{cached}, {count(usage.output)} out, {count(spend.calls)} calls"
+
+
+def activity_of(agent: Attempt | Planning) -> str:
+    """What an agent is doing, and what it said about it."""
+    return f"{agent.doing}  {agent.said}".strip() if agent.doing else ""

@@ -1,4 +1,4 @@
-"""A run on a terminal while it goes on: a few lines that change, above them the events as they happen."""
+"""A running run on a terminal: events scroll by, and a few lines below them show its current state."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,22 +10,22 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dashboards.figures import duration, money, rate
-from dashboards.safe import safe
-from dashboards.words import waiting_line
-from fleet.core.incidents import rate_of
-from fleet.core.outages import in_words
-from fleet.core.plan import PLANNER
-from fleet.core.standing import standings
-from fleet.core.state import Attempt, RunState
-from fleet.core.views import run_word
+from dashboards.text.event_text import waiting_line
+from dashboards.text.formats import activity_of, duration, kind_mark, money, rate
+from dashboards.text.safe import safe
+from fleet.core.policy.outages import outage_text
+from fleet.core.state.state import RunState
+from fleet.core.state.status import phase, progress
+from fleet.core.views.incident_view import rate_of
+from fleet.core.views.run_view import run_word
 
-AGENTS = 8  # rows of agents; the rest is a number
+AGENTS = 8  # rows of agents; the others are counted
+QUESTIONS = 3
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class LiveScreen:
-    """Events scroll by; the state stays at the bottom. All text from outside is shown as text, never as markup."""
+    """The lines at the bottom of the terminal. Text from outside is shown as text, never as markup."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -41,7 +41,7 @@ class LiveScreen:
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Without the lines that change, so that a person can be asked something."""
+        """Hides the lines that change while a person is asked something."""
         self._live.stop()
         try:
             yield
@@ -56,51 +56,41 @@ class LiveScreen:
         self._live.update(self._screen(state, now), refresh=True)
 
     def _screen(self, state: RunState, now: float) -> RenderableType:
-        where = standings(state, now)
-        total = sum(where[id_] not in {"split", "dropped"} for id_ in where if id_ not in state.areas)
+        landed = progress(state)
         spinner = SPINNER[self._ticks % len(SPINNER)]
-        simulated = "  simulated model" if state.simulated else ""
+        mark = kind_mark(state)
         unsafe = "  NO SANDBOX" if state.sandbox == "none" else ""
-        head = Text(f"{spinner} {safe(state.run)}  {run_word(state, now, alive=True)}{simulated}{unsafe}", style="bold")
+        head = Text(f"{spinner} {safe(state.run)}  {run_word(state, now, alive=True)}{mark}{unsafe}", style="bold")
         bar = Table.grid(padding=(0, 1))
-        landed = Text(f"{state.done} of {total} landed")
-        bar.add_row(ProgressBar(total=max(1, total), completed=state.done, width=40), landed)
-        rows: list[RenderableType] = [head, bar, Text(_figures(state, now)), *self._agents(state, now)]
+        bar.add_row(ProgressBar(total=max(1, landed.total), completed=landed.done, width=40), Text(f"{landed} landed"))
+        rows: list[RenderableType] = [head, bar, Text(_totals(state, now)), *self._agents(state, now)]
         for scope, outage in state.service.items():
-            waits = waiting_line(in_words(scope, outage), now - outage.since)
+            waits = waiting_line(outage_text(scope, outage), now - outage.since)
             rows.append(Text(f"! {waits}", style="bold yellow"))
-        if questions := state.open_questions():
-            texts = (f"? {q.id}: {safe(q.text, limit=240)}  →  fleet answer {q.id} TEXT" for q in questions[:3])
-            rows += [Text(text, style="bold yellow") for text in texts]
+        for q in state.open_questions()[:QUESTIONS]:
+            text = f"? {q.id}: {safe(q.text, limit=240)}  →  fleet answer {q.id} TEXT"
+            rows.append(Text(text, style="bold yellow"))
         return Group(*rows)
 
     def _agents(self, state: RunState, now: float) -> Iterable[Text]:
         planning = state.planning
         if planning.open is not None:
-            yield _row(f"  {'planner':<18} {safe(planning.why)}  {safe(planning.doing, limit=60)}", style="cyan")
+            text = f"  {'planner':<18} {safe(planning.why)}  {safe(activity_of(planning), limit=100)}"
+            yield _one_line(text, style="cyan")
         busy = list(state.underway())
         for subtask, attempt in busy[:AGENTS]:
-            doing = f"turn {attempt.turn}  {safe(attempt.doing, limit=60)}" if attempt.turn else ""
+            activity = f"turn {attempt.turn}  {safe(activity_of(attempt), limit=100)}" if attempt.turn else ""
             age = duration(now - attempt.started_at)
-            yield _row(f"  {safe(subtask.id, limit=18):<18} {_phase(attempt):<9}{age:>6}  {doing}")
+            yield _one_line(f"  {safe(subtask.id, limit=18):<18} {phase(attempt):<9}{age:>6}  {activity}")
         if len(busy) > AGENTS:
             yield Text(f"  … and {len(busy) - AGENTS} more")
 
 
-def _row(text: str, *, style: str = "") -> Text:
-    """One line, whatever the width of the terminal."""
+def _one_line(text: str, *, style: str = "") -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
-def _phase(attempt: Attempt) -> str:
-    if attempt.worker == PLANNER and attempt.commit is None:
-        return "planning"
-    if attempt.commit is not None:
-        return "landing" if attempt.verified else "checking"
-    return "working" if attempt.working else "starting"
-
-
-def _figures(state: RunState, now: float) -> str:
+def _totals(state: RunState, now: float) -> str:
     recovered = rate_of(state.incidents)
     return (
         f"agents {state.working()}/{state.policy.workers}   recovered {rate(recovered.recovered, recovered.closed)}   "

@@ -1,14 +1,16 @@
-"""A plan's dependencies in text: lines for a terminal, Mermaid for files. A plan is hostile text."""
+"""The dependencies of a plan: as lines for a terminal, as Mermaid and DOT for files. A plan is untrusted text."""
 
-from dashboards.safe import safe
-from fleet.core.estimates import waves
-from fleet.core.plan import Plan
+from collections.abc import Callable, Mapping
+
+from dashboards.text.safe import safe
+from fleet.core.plans.dependencies import waves
+from fleet.core.plans.plan import Plan
 
 TITLE = 40
 
 
 def graph_lines(plan: Plan) -> list[str]:
-    """By waves: each begins when what it needs of those before it has landed."""
+    """The subtasks in waves: a subtask depends only on those of earlier waves."""
     lines = []
     for number, wave in enumerate(waves(plan), start=1):
         lines.append(f"wave {number}")
@@ -20,15 +22,30 @@ def graph_lines(plan: Plan) -> list[str]:
 
 
 def mermaid(plan: Plan) -> str:
+    nodes = [f'  {name}["{_escaped(label, "#{};")}"]' for name, label in _nodes(plan)]
+    edges = [f"  {need} --> {name}" for need, name in _edges(plan)]
+    return "\n".join(["graph LR", *nodes, *edges]) + "\n"
+
+
+def dot(plan: Plan) -> str:
+    nodes = [f'  {name} [label="{_escaped(label, "&#{};")}"];' for name, label in _nodes(plan)]
+    edges = [f"  {need} -> {name};" for need, name in _edges(plan)]
+    return "\n".join(["digraph plan {", "  rankdir=LR;", "  node [shape=box];", *nodes, *edges, "}"]) + "\n"
+
+
+FORMATS: Mapping[str, Callable[[Plan], str]] = {".mmd": mermaid, ".dot": dot, ".gv": dot}
+"""The formats of a graph by the suffix of its file."""
+
+
+def _nodes(plan: Plan) -> list[tuple[str, str]]:
+    return [(f"n{number}", f"{s.id}: {safe(s.title, limit=TITLE)}") for number, s in enumerate(plan.subtasks)]
+
+
+def _edges(plan: Plan) -> list[tuple[str, str]]:
     names = {id_: f"n{number}" for number, id_ in enumerate(plan.ids)}
-    lines = ["graph LR"]
-    for spec in plan.subtasks:
-        label = _plain(f"{spec.id}: {safe(spec.title, limit=TITLE)}")
-        lines.append(f'  {names[spec.id]}["{label}"]')
-    lines += [f"  {names[need]} --> {names[spec.id]}" for spec in plan.subtasks for need in spec.depends_on]
-    return "\n".join(lines) + "\n"
+    return [(names[need], names[spec.id]) for spec in plan.subtasks for need in spec.depends_on]
 
 
-def _plain(text: str) -> str:
-    """As Mermaid's own character codes: nothing in a label is markup."""
-    return "".join(one if one.isalnum() or one in " .,:-_/" else f"#{ord(one)};" for one in text)
+def _escaped(label: str, code: str) -> str:
+    """Replaces what could be markup by character codes."""
+    return "".join(char if char.isalnum() or char in " .,:-_/" else code.format(ord(char)) for char in label)

@@ -1,4 +1,4 @@
-"""Hostile text made fit for a terminal: no control characters, no escapes, no direction tricks, no endless lines."""
+"""Untrusted text made safe to show: without control characters, escapes, direction tricks and endless lines."""
 
 import unicodedata
 
@@ -6,22 +6,21 @@ LINE = 2_000  # characters of one line
 
 
 def safe(text: object, *, limit: int = LINE) -> str:
-    """`text` on one line, with everything a terminal could act on made visible or gone."""
-    words = "".join(_shown(character) for character in str(text)[: limit * 4])
-    line = " ".join(words.split())
+    """`text` on one line, without anything that a terminal acts on."""
+    line = " ".join("".join(map(_safe_character, str(text)[: limit * 4])).split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def safe_block(text: str, *, lines: int = 400) -> str:
-    """Several lines, each made safe; the head and the tail of what is too long."""
+    """Several lines, each made safe; only the first and last ones of a long text."""
     rows = text.splitlines()
     if len(rows) > lines:
         half = lines // 2
         rows = [*rows[:half], f"… {len(rows) - 2 * half} lines left out …", *rows[-half:]]
-    return "\n".join("".join(_shown(character) for character in row[:LINE]) for row in rows)
+    return "\n".join("".join(map(_safe_character, row[:LINE])) for row in rows)
 
 
-def _shown(character: str) -> str:
+def _safe_character(character: str) -> str:
     if character in "\t\n\r":
         return "    " if character == "\t" else " "
     category = unicodedata.category(character)

@@ -1,68 +1,66 @@
-"""A conversation as a person reads it: who said what, what was run, what came back. All of it is untrusted text."""
+"""A conversation as text: messages, tool calls and their results. All of it is untrusted."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from dashboards.safe import safe, safe_block
+from dashboards.text.safe import safe, safe_block
 
 LINES = 60  # of one message
+PROGRAMS = ("output", "report")  # what a worker that is a program printed, and its report
 
 
 def transcript_lines(entries: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """The entries of a transcript file, in order."""
+    """The lines of the entries of a transcript file."""
     for entry in entries:
-        yield from _entry(entry)
+        yield from _entry_lines(entry)
 
 
-def _entry(entry: Mapping[str, Any]) -> Iterator[str]:
+def _entry_lines(entry: Mapping[str, Any]) -> Iterator[str]:
     event = safe(entry.get("event", "?"))
     content = entry.get("content", entry.get("blocks"))
-    head = {
-        name: value for name, value in entry.items() if name not in {"event", "content", "blocks", "tools", "system"}
-    }
-    details = "  ".join(f"{safe(name)}={safe(_short(value), limit=120)}" for name, value in head.items())
+    texts = [text for name in PROGRAMS if isinstance(text := entry.get(name), str) and text]
+    shown_elsewhere = {"event", "content", "blocks", "tools", "system", *PROGRAMS}
+    values = {name: _text(value) for name, value in entry.items() if name not in shown_elsewhere}
+    details = "  ".join(f"{safe(name)}={safe(value, limit=120)}" for name, value in values.items())
     yield f"── {event}  {details}".rstrip()
+    for text in texts:
+        yield from _message_lines(text)
     if isinstance(content, str):
-        yield from _block(content)
+        yield from _message_lines(content)
     elif isinstance(content, list):
         for block in content:
-            yield from _part(block) if isinstance(block, dict) else _block(str(block))
+            yield from _block_lines(block) if isinstance(block, dict) else _message_lines(str(block))
 
 
-def _short(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _part(block: Mapping[str, Any]) -> Iterator[str]:
+def _block_lines(block: Mapping[str, Any]) -> Iterator[str]:
     match block.get("type"):
         case "text":
-            yield from _block(str(block.get("text", "")))
+            yield from _message_lines(str(block.get("text", "")))
         case "tool_use":
             yield f"   → {safe(block.get('name'))}"
-            yield from _block(_arguments(block.get("input")))
+            arguments = block.get("input")
+            if isinstance(arguments, dict):
+                arguments = "\n".join(f"{name}: {_text(value)}" for name, value in arguments.items())
+            yield from _message_lines(str(arguments))
         case "tool_result":
             yield f"   ← {'error' if block.get('is_error') else 'result'}"
-            yield from _block(_inner(block.get("content")))
+            result = block.get("content")
+            if isinstance(result, list):
+                result = "\n".join(
+                    str(part.get("text", "")) if isinstance(part, dict) else str(part) for part in result
+                )
+            yield from _message_lines(str(result or ""))
+        case "thinking" if str(block.get("thinking") or "").strip():  # the summary: what the model says
+            yield "   thinks"
+            yield from _message_lines(str(block["thinking"]))
         case kind:
             yield f"   ({safe(kind)})"
 
 
-def _inner(content: object) -> str:
-    """What a tool answered: text, or blocks of it."""
-    if not isinstance(content, list):
-        return str(content or "")
-    return "\n".join(str(part.get("text", "")) if isinstance(part, dict) else str(part) for part in content)
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _arguments(arguments: object) -> str:
-    if not isinstance(arguments, dict):
-        return str(arguments)
-    return "\n".join(
-        f"{name}: {value if isinstance(value, str) else json.dumps(value)}" for name, value in arguments.items()
-    )
-
-
-def _block(text: str) -> Iterator[str]:
-    for line in safe_block(text, lines=LINES).splitlines():
-        yield f"     {line}"
+def _message_lines(text: str) -> Iterator[str]:
+    yield from (f"     {line}" for line in safe_block(text, lines=LINES).splitlines())

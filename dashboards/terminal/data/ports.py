@@ -1,73 +1,69 @@
-"""What the terminal UI needs of the world: runs to read from and to ask something of. It opens no journal itself."""
+"""What the terminal UI needs from outside: runs to read and to send requests to. It opens no journal itself."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from fleet.core.facts import Fact
-from fleet.core.plan import Plan
-from fleet.core.requests import Request
+from fleet.core.history.follower import FactSource
+from fleet.core.plans.plan import Plan
+from fleet.core.policy.requests import Request
 
 
-class Feed(Protocol):
-    """One run: what its journal says, and its inbox."""
+class FactFeed(FactSource, Protocol):
+    """The facts of a run, as they are written or as they are replayed."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether a process is running it."""
+        ...
+
+
+class Feed(FactFeed, Protocol):
+    """One run: its journal, its inbox, and its files."""
 
     @property
     def run(self) -> str: ...
 
-    @property
-    def alive(self) -> bool:
-        """Whether a process works on it now."""
-        ...
-
-    def read(self, after: int, limit: int) -> Sequence[tuple[int, Fact]]:
-        """The facts after number `after`, with their numbers; at most `limit`."""
-        ...
-
-    def changed(self) -> bool:
-        """Whether there may be something new since this was last asked."""
-        ...
-
     def ask(self, request: Request) -> None:
-        """Put a request into the inbox. It was found to make sense before."""
+        """Put a request into the inbox. The caller has checked that it is valid."""
         ...
 
     def last_words(self) -> str:
-        """What an engine in the background said before it stopped; empty where there is none."""
+        """The last output of an engine in the background; empty if there is none."""
         ...
 
     def transcript(self, name: str, number: int) -> Path:
-        """The file of a conversation, whether it exists or not."""
+        """The file of a conversation; it may not exist."""
         ...
 
     def log(self, name: str) -> Path:
-        """The file of all that a check printed."""
+        """The file with a check's output; it may not exist."""
         ...
 
     async def diff(self, base: str, commit: str) -> str | None:
-        """The patch between two commits; None where they are not kept any more."""
+        """The patch between two commits; None if they are no longer in the store."""
         ...
 
     async def copy(self, commit: str, into: Path) -> str | None:
-        """Check `commit` out into an empty folder, or say why that can't be."""
+        """Check `commit` out into an empty folder; return an error message if that fails."""
         ...
 
     def resume(self) -> str | None:
-        """Begin to work on it in the background, or say why that can't be."""
+        """Resume the run in the background; return an error message if that fails."""
         ...
 
     def read_plan(self, path: Path) -> Plan | str:
-        """The plan in a file, or what is wrong with it."""
+        """The plan in a file, or an error message."""
         ...
 
     def write_plan(self, plan: Plan, path: Path) -> None: ...
 
 
 class Library(Protocol):
-    """All runs there are."""
+    """All runs of a state directory."""
 
     def names(self) -> Sequence[str]:
-        """The latest first."""
+        """The names of all runs, the latest first."""
         ...
 
     def open(self, run: str) -> Feed: ...

@@ -1,14 +1,16 @@
-"""All runs at once: what each is at, and which of them needs somebody."""
+"""All runs: the state of each, and how many things it needs from a person."""
 
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from dashboards.figures import money
-from dashboards.terminal.lines import Column, Line, Page, Span, Wish, head, matches, row, shown, widths
-from dashboards.terminal.overview import needs
-from dashboards.terminal.watched import Watched
-from dashboards.terminal.words import age, run_span, to_land
-from fleet.core.standing import standings
+from dashboards.terminal.data.run_follower import FollowedRun
+from dashboards.terminal.pages.needs import needs
+from dashboards.terminal.status_marks import age, marked
+from dashboards.terminal.widgets.lines import Column, Page, PageOptions, Span, matches, table_page
+from dashboards.text.formats import money
+from dashboards.text.safe import safe
+from fleet.core.state.status import progress
+from fleet.core.views.run_view import run_word
 
 COLUMNS = (
     Column("run", 22, grows=2),
@@ -23,36 +25,29 @@ COLUMNS = (
 )
 
 
-def runs_page(runs: Sequence[Watched], wish: Wish) -> Page:
-    if wish.needle:
-        runs = [run for run in runs if matches(wish.needle, run.feed.run, run.state.goal if run.state else "")]
-
-    def draw(index: int, width: int) -> Line:
-        return row(COLUMNS, widths(COLUMNS, width), _cells(runs[index]))
-
-    return Page(
-        keys=[f"run:{run.feed.run}" for run in runs],
-        draw=draw,
-        head=lambda width: head(COLUMNS, widths(COLUMNS, width)),
-        empty="nothing matches" if wish.needle else "there are no runs",
+def runs_page(runs: Sequence[FollowedRun], options: PageOptions) -> Page:
+    runs = [run for run in runs if matches(options.needle, run.feed.run, run.state.goal if run.state else "")]
+    return table_page(
+        COLUMNS,
+        [f"run:{run.feed.run}" for run in runs],
+        lambda index: _cells(runs[index]),
+        empty=options.no_rows("No runs."),
     )
 
 
-def _cells(run: Watched) -> tuple[Span, ...]:
+def _cells(run: FollowedRun) -> Sequence[Span]:
     state = run.state
-    if state is None:
-        return ((shown(run.feed.run), ""), ("… is read", "dim"), *((("", ""),) * (len(COLUMNS) - 2)))
-    now = run.now
-    asked = len(needs(run, state, now))
-    total = to_land(state, standings(state, now))
+    if state is None or not run.loaded:
+        return ((safe(run.feed.run), ""), ("loading…", "dim"), *((("", ""),) * (len(COLUMNS) - 2)))
+    count, landed = len(needs(run)), progress(state)
     return (
-        (shown(state.run), ""),
-        run_span(state, now, alive=run.alive),
-        (f"! {asked}" if asked else "", "warn"),
-        (f"{state.commits}/{total}", ""),
-        (str(state.working()) if run.alive else "", ""),
+        (safe(state.run), ""),
+        ("rehearsal", "warn") if state.rehearsal is not None else marked(run_word(state, run.now, alive=run.alive)),
+        (f"! {count}" if count else "", "warn"),
+        (f"{landed.done}/{landed.total}", ""),
+        (str(run.working) if run.alive else "", ""),
         (money(state.spent.dollars), "dim"),
-        (age(state.seconds(now)), "dim"),
-        (shown(PurePath(state.repository).name), "dim"),
-        (shown(state.goal), "dim"),
+        (age(state.seconds(run.now)), "dim"),
+        (safe(PurePath(state.repository).name), "dim"),
+        (safe(state.goal, limit=300), "dim"),
     )

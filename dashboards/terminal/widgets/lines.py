@@ -1,51 +1,49 @@
-"""Lines as plain data: pieces of text with a tone each, and columns that fit a width.
+"""Lines as plain data: pieces of text with a tone each, columns that fit a width, and pages of such lines.
 
-Knows neither Textual nor markup of any kind; what comes from outside was made safe before it gets here.
+Knows neither Textual nor markup of any kind; text from outside was made safe before it gets here.
 """
 
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from rich.cells import cell_len, set_cell_size
-
-from dashboards.safe import safe
 
 Span = tuple[str, str]
 """Text, and its tone: a name such as `good` or `dim`, never a colour."""
 Line = tuple[Span, ...]
+Rows = Sequence[tuple[str, Line]]
+"""Lines with their keys; a line whose key is empty can't be selected."""
+BLANK: tuple[str, Line] = ("", ())
 
 BLOCKS = "▏▎▍▌▋▊▉█"
 NARROWEST = 3
-SPARKS = "▁▂▃▄▅▆▇█"
 
 
-def fit(text: str, width: int) -> str:
+def fit(text: str, width: int, *, to_right: bool = False) -> str:
     """`text` in exactly `width` cells, cut with an ellipsis."""
     if width <= 0:
         return ""
-    size = len(text) if text.isascii() else cell_len(text)
-    if size <= width:
-        return text + " " * (width - size)
-    return f"{set_cell_size(text, width - 1)}…"
+    missing = width - _cells(text)
+    if missing < 0:
+        return f"{set_cell_size(text, width - 1)}…"
+    return " " * missing + text if to_right else text + " " * missing
 
 
-def right(text: str, width: int) -> str:
-    size = len(text) if text.isascii() else cell_len(text)
-    return " " * (width - size) + text if size < width else fit(text, width)
+def _cells(text: str) -> int:
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def line_width(line: Line) -> int:
+    return sum(_cells(text) for text, _ in line)
 
 
 def bar(done: int, total: int, width: int) -> str:
-    """How much of the whole is done."""
+    """A bar of `width` cells, filled as far as the work is done."""
     eighths = round(width * 8 * done / total) if total else 0
     full, rest = divmod(min(eighths, width * 8), 8)
     part = BLOCKS[rest - 1] if rest else ""
     return ("█" * full + part).ljust(width, "░")
-
-
-def sparkline(counts: Sequence[int]) -> str:
-    top = max(counts, default=0)
-    return "".join(SPARKS[min(7, count * 8 // (top + 1))] if count else "▁" for count in counts) if top else ""
 
 
 def joined(parts: Iterable[Line], width: int, gap: str = "   ") -> Line:
@@ -53,7 +51,7 @@ def joined(parts: Iterable[Line], width: int, gap: str = "   ") -> Line:
     line: list[Span] = []
     used = 0
     for part in parts:
-        size = sum(cell_len(text) for text, _ in part) + (len(gap) if line else 0)
+        size = line_width(part) + (len(gap) if line else 0)
         if used + size > width:
             break
         line += [(gap, ""), *part] if line else part
@@ -62,127 +60,146 @@ def joined(parts: Iterable[Line], width: int, gap: str = "   ") -> Line:
 
 
 def clipped(line: Line, width: int) -> Line:
-    """A line in exactly so many cells."""
-    spans, left = [], width
+    """A line in exactly `width` cells."""
+    spans, room = [], width
     for text, tone in line:
-        if left <= 0:
+        if room <= 0:
             break
         size = cell_len(text)
-        spans.append((text if size <= left else set_cell_size(text, left), tone))
-        left -= min(size, left)
-    return (*spans, (" " * left, ""))
+        spans.append((text if size <= room else set_cell_size(text, room), tone))
+        room -= min(size, room)
+    return (*spans, (" " * room, ""))
 
 
-def wrapped(text: str, width: int) -> list[str]:
-    """`text` in lines of at most so many characters, where its words allow it."""
-    lines, line = [], ""
-    for word in text.split():
-        if line and len(line) + 1 + len(word) > max(20, width):
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-    return [*lines, line]
-
-
-def hanging(line: str, width: int) -> str:
-    """A line of text, what goes on below it set in a little further than it began."""
-    lead = line[: len(line) - len(line.lstrip())]
-    return "\n".join(textwrap.wrap(line, max(20, width), subsequent_indent=f"{lead}  "))
+def wrapped(line: str, width: int) -> list[str]:
+    """A line of text in several; the continuation lines are indented a little more than the first one."""
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.wrap(line, max(20, width), subsequent_indent=f"{indent}  ", break_long_words=False) or [""]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: the smallest width it makes sense at; `spare` ones go first where there is no room."""
+    """A column of a table. Where there is no room, the columns with the highest `spare` are left out first."""
 
     title: str
     width: int
+    """The smallest width at which it makes sense."""
     spare: int = 0
     grows: int = 0
-    """How much of the room that is left it takes, beside other growing ones."""
+    """Its share of the room that remains, beside other growing columns."""
     to_right: bool = False
 
 
 def widths(columns: Sequence[Column], total: int) -> list[int]:
     """The width of each column, 0 for one that is left out."""
-    shown = {index: column.width for index, column in enumerate(columns)}
-    while len(shown) > 1 and sum(shown.values()) + len(shown) - 1 > total:
-        victim = max(shown, key=lambda index: (columns[index].spare, index))
+    sizes = {index: column.width for index, column in enumerate(columns)}
+    while len(sizes) > 1 and sum(sizes.values()) + len(sizes) - 1 > total:
+        victim = max(sizes, key=lambda index: (columns[index].spare, index))
         if not columns[victim].spare:
             break
-        del shown[victim]
-    while sum(shown.values()) + len(shown) - 1 > total and max(shown.values()) > NARROWEST:
-        shown[max(shown, key=lambda index: shown[index])] -= 1
-    left = total - sum(shown.values()) - (len(shown) - 1)
-    growing = {index: columns[index].grows for index in shown if columns[index].grows}
-    shares = sum(growing.values())
-    for index, share in growing.items() if left > 0 else ():
-        shown[index] += left * share // shares
-    return [shown.get(index, 0) for index in range(len(columns))]
+        del sizes[victim]
+    while sum(sizes.values()) + len(sizes) - 1 > total and max(sizes.values()) > NARROWEST:
+        sizes[max(sizes, key=lambda index: sizes[index])] -= 1
+    room = max(0, total - sum(sizes.values()) - (len(sizes) - 1))
+    shares = sum(columns[index].grows for index in sizes)
+    for index in sizes:
+        if columns[index].grows:
+            sizes[index] += room * columns[index].grows // shares
+    return [sizes.get(index, 0) for index in range(len(columns))]
 
 
-def row(columns: Sequence[Column], sizes: Sequence[int], cells: Sequence[Span]) -> Line:
-    shown_cells = [cell for cell in zip(columns, sizes, cells, strict=True) if cell[1]]
-    last = len(shown_cells) - 1
+def table_row(columns: Sequence[Column], width: int, cells: Sequence[Span]) -> Line:
+    """One row of a table, in at most `width` cells of the screen."""
+    sizes = widths(columns, width)
+    visible = [cell for cell in zip(columns, sizes, cells, strict=True) if cell[1]]
     return tuple(
-        ((right if column.to_right else fit)(text, size) + " " * (place < last), tone)
-        for place, (column, size, (text, tone)) in enumerate(shown_cells)
+        (fit(text, size, to_right=column.to_right) + " " * (place < len(visible)), tone)
+        for place, (column, size, (text, tone)) in enumerate(visible, 1)
     )
 
 
-def head(columns: Sequence[Column], sizes: Sequence[int], mark: str = "") -> Line:
-    titles = [(f"{column.title}{'↓' * (column.title == mark)}", "head") for column in columns]
-    return row(columns, sizes, titles)
+def table_head(columns: Sequence[Column], width: int, sorted_by: str = "") -> Line:
+    titles = [(f"{column.title}{'↓' * (column.title == sorted_by)}", "head") for column in columns]
+    return table_row(columns, width, titles)
 
 
 def matches(needle: str, *texts: str) -> bool:
     """Whether every word of `needle` is in one of `texts`."""
-    hay = "\n".join(texts).lower()
-    return all(word in hay for word in needle.lower().split())
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """What a list shows: a key for each row (empty: it can't be chosen), and how to draw a row that is in sight."""
-
-    keys: Sequence[str]
-    draw: Callable[[int, int], Line]
-    """Index and width."""
-    head: Callable[[int], Line] | None = None
-    """The line that stays above, for a width."""
-    empty: str = ""
-    """What stands there when there are no rows."""
-    tail: bool = False
-    """Whether it follows its end while one stands there, as logs do."""
-    flows: bool = False
-    """Whether it is read, not chosen from: keys move the text, and there is no cursor."""
-
-
-def reading(lines: Sequence[Line], *, empty: str = "", tail: bool = False) -> Page:
-    """A page that is read, of lines that are there already."""
-    return Page(keys=range_keys(len(lines)), draw=lambda index, _: lines[index], empty=empty, tail=tail, flows=True)
-
-
-def range_keys(count: int) -> Sequence[str]:
-    """Keys for rows that nothing can be done with but be looked at."""
-    return ("-",) * count
+    words = needle.lower().split()
+    return not words or all(word in "\n".join(texts).lower() for word in words)
 
 
 def heading(text: str, more: str = "") -> Line:
     return ((f"{text}  ", "head"), (more, "dim"))
 
 
-def shown(text: object, limit: int = 500) -> str:
-    """Text from outside, on one line and harmless."""
-    return safe(text, limit=limit)
-
-
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """How the person wants to see a page."""
+class PageOptions:
+    """How the person wants to see a page, and how much room there is."""
 
     needle: str = ""
+    """Only rows with these words are shown."""
     order: str = ""
     height: int = 24
     width: int = 80
-    open: frozenset[str] = field(default_factory=frozenset)
+    opened: frozenset[str] = frozenset()
+    """The keys of rows that are shown in full."""
+
+    def no_rows(self, reason: str) -> str:
+        """What to show instead of rows."""
+        return "No matches." if self.needle else reason
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a list shows: a key for each row, and a function that draws a row once it is in sight."""
+
+    keys: Sequence[str]
+    draw: Callable[[int, int], Line]
+    """Takes the index of a row and a width."""
+    head: Callable[[int], Line] | None = None
+    """The line that stays above the rows, for a width."""
+    empty: str = ""
+    """Shown when there are no rows."""
+    tail: bool = False
+    """Whether the page follows its end while the cursor is there, as logs do."""
+    is_text: bool = False
+    """Whether keys scroll the page as text; it has no cursor then."""
+
+
+def page_of(rows: Rows, empty: str = "") -> Page:
+    """A page of lines that are drawn already."""
+    return Page(keys=[key for key, _ in rows], draw=lambda index, _: rows[index][1], empty=empty)
+
+
+def text_page(lines: Sequence[Line], *, empty: str = "", tail: bool = False) -> Page:
+    """A page to read."""
+    return replace(page_of([("-", line) for line in lines], empty), tail=tail, is_text=True)
+
+
+def table_page(
+    columns: Sequence[Column],
+    keys: Sequence[str],
+    cells: Callable[[int], Sequence[Span]],
+    *,
+    above: Rows = (),
+    below: Rows = (),
+    sorted_by: str = "",
+    empty: str = "",
+) -> Page:
+    """A table whose rows are drawn once they are in sight, with lines above and below them."""
+
+    def draw(index: int, width: int) -> Line:
+        if index < len(above):
+            return above[index][1]
+        number = index - len(above)
+        if number < len(keys):
+            return table_row(columns, width, cells(number))
+        return below[number - len(keys)][1]
+
+    return Page(
+        keys=[*(key for key, _ in above), *keys, *(key for key, _ in below)],
+        draw=draw,
+        head=lambda width: table_head(columns, width, sorted_by),
+        empty=empty,
+    )

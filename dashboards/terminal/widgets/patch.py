@@ -1,4 +1,4 @@
-"""A patch as coloured lines. Each line is looked at when it comes into sight, so that a long patch costs nothing."""
+"""A patch as coloured lines. A line is coloured only once it is in sight, so that a long patch opens at once."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -8,8 +8,8 @@ from operator import itemgetter
 from rich.style import Style
 from rich.syntax import Syntax, SyntaxTheme
 
-from dashboards.safe import safe_block
-from dashboards.terminal.lines import Line, Page, range_keys
+from dashboards.terminal.widgets.lines import Line, Page
+from dashboards.text.safe import safe_block
 
 LONGEST = 400  # characters of a line that are coloured; the rest stays plain
 LINES = 50_000
@@ -21,7 +21,7 @@ TONES = {
     "Function": "name",
     "Class": "name",
 }
-"""By the last part of a token's name that is listed here."""
+"""The tone of a token, by the last part of its name that is listed here."""
 
 
 class Tones(SyntaxTheme):
@@ -43,15 +43,15 @@ def patch_page(patch: str) -> Page:
     files = _files(lines)
     coloured = _colouring()
     return Page(
-        keys=range_keys(len(lines)),
+        keys=("-",) * len(lines),
         draw=lambda index, _: coloured(lines[index], files[index]),
-        empty="nothing was changed",
-        flows=True,
+        empty="No changes.",
+        is_text=True,
     )
 
 
 def _files(lines: Sequence[str]) -> list[str]:
-    """The name of the file that each line belongs to; empty above the first hunk of each."""
+    """The file that each line belongs to; empty for the lines above a file's first hunk."""
     names, name, in_hunk = [], "", False
     for line in lines:
         if line.startswith("diff --git "):
@@ -95,6 +95,6 @@ def _tokens(code: str, file: str, *, removed: bool) -> Line:
 
 @lru_cache(maxsize=256)
 def _syntax(name: str) -> Syntax | None:
-    """What colours a file of this name; None where nothing is known about it."""
+    """The highlighter for a file of this name; None for an unknown kind of file."""
     lexer = Syntax.guess_lexer(name)
     return None if lexer == "default" else Syntax("", lexer, theme=Tones(), tab_size=4)

@@ -1,0 +1,304 @@
+"""What a person can do to a run: each action puts a request into its inbox. Destructive ones ask for confirmation."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from textual.app import App, SuspendNotSupported
+
+from dashboards.terminal.base_screen import BaseScreen
+from dashboards.terminal.data.replay import Replay
+from dashboards.terminal.data.run_follower import WatchedRun
+from dashboards.terminal.widgets.dialogs import ChoiceDialog, Dialog, InputDialog, TextDialog, text_width
+from dashboards.terminal.widgets.lines import wrapped
+from dashboards.text.plan_review import review_lines
+from dashboards.text.safe import safe, safe_block
+from fleet.core.base.ids import SubtaskId
+from fleet.core.plans.plan import Plan
+from fleet.core.plans.revision import revision_between
+from fleet.core.policy.approval import awaits_approval, waiting_for_approval
+from fleet.core.policy.requests import Request, request_problem
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.core.state.status import split_or_dropped
+
+EVIDENCE = 60  # lines
+
+
+class Actions(App[None]):
+    """The part of the application that sends requests."""
+
+    clock: Callable[[], float]
+    user: str
+    editor_command: Sequence[str]
+    """The command line of the person's editor."""
+    shell_command: Sequence[str]
+    program: Callable[[Sequence[str], Path | None], int]
+    watched: WatchedRun
+    replay: Replay | None
+
+    def _state(self) -> RunState | None:
+        """The run to send a request to; None, with a notice, in a replay."""
+        if self.replay is not None:
+            self._note("a replay takes no requests")
+            return None
+        return self.watched.state
+
+    def _note(self, text: str) -> None:
+        self.notify(text, markup=False)
+
+    def _warn(self, problem: str) -> None:
+        self.notify(safe(problem), severity="warning", markup=False)
+
+    def ask(self, request: Request, done: str) -> None:
+        """Put a request into the inbox, if it is valid now."""
+        state = self._state()
+        if state is None:
+            return
+        problem = request_problem(state, request)
+        if problem is not None:
+            self._warn(problem)
+            return
+        self.watched.feed.ask(request)
+        self._note(done if self.watched.alive else f"{done}; no process is running it: R resumes it")
+
+    def _open(self, dialog: Dialog, act: Callable[[str], None]) -> None:
+        """Show a dialog, and call `act` with its result unless it was closed."""
+        self.push_screen(dialog, lambda result: act(result) if result is not None else None)
+
+    def _current(self, kind: str) -> str:
+        """The id under the cursor, if the row is a subtask (`s`) or a question (`q`)."""
+        key = self.screen.current_key() if isinstance(self.screen, BaseScreen) else ""
+        return key.removeprefix(f"{kind}:") if key.startswith(f"{kind}:") else ""
+
+    # ---- questions
+
+    def action_answer(self, id_: str = "") -> None:
+        state = self._state()
+        if state is None:
+            return
+        question = state.questions.get(id_ or self._current_question(state))
+        if question is None or question.answer is not None:
+            self._note("there is no open question")
+            return
+        number = question.id
+
+        def answer(text: str) -> None:
+            request = f.QuestionAnswered(at=self.clock(), question=number, answer=text, by=self.user)
+            self.ask(request, f"{number} answered")
+
+        title, evidence = f"{number}: {safe(question.text, limit=600)}", safe_block(question.evidence, lines=EVIDENCE)
+        self._open(InputDialog(title, evidence, options=tuple(map(safe, question.options))), answer)
+
+    def _current_question(self, state: RunState) -> str:
+        """The question under the cursor, or the first open one."""
+        subtask = state.subtasks.get(self._current("s"))
+        about = subtask.question if subtask is not None else None
+        return self._current("q") or about or next((question.id for question in state.open_questions()), "")
+
+    # ---- the plan
+
+    def _awaiting(self) -> RunState | None:
+        """The run, if its plan waits for approval."""
+        state = self._state()
+        if state is not None and not awaits_approval(state):
+            self._note("no plan waits for approval")
+            return None
+        return state
+
+    def action_approve(self) -> None:
+        state = self._awaiting()
+        if state is None:
+            return
+        version, part = state.plan.version, self._part(state)
+
+        def approve(key: str) -> None:
+            only = part if key == "o" else None
+            request = f.PlanApproved(at=self.clock(), version=version, by=self.user, subtasks=only)
+            self.ask(request, f"plan version {version} approved{_for(only)}")
+
+        choices = {"y": "approve"} if part is None else {"y": "approve all", "o": f"only {part[0]}"}
+        self._open(ChoiceDialog(f"Approve plan version {version}?", self._review(state), choices), approve)
+
+    def action_reject(self) -> None:
+        state = self._awaiting()
+        if state is None:
+            return
+        part = self._part(state)
+        if part is None:
+            self._ask_reason(state, None)
+            return
+        choices = {"a": f"all {len(waiting_for_approval(state))}", "o": f"only {part[0]}"}
+        dialog = ChoiceDialog("Reject what?", self._review(state), choices, no="nothing")
+        self._open(dialog, lambda key: self._ask_reason(state, part if key == "o" else None))
+
+    def _ask_reason(self, state: RunState, part: tuple[SubtaskId] | None) -> None:
+        version = state.plan.version
+
+        def reject(reason: str) -> None:
+            request = f.PlanRejected(at=self.clock(), version=version, by=self.user, reason=reason, subtasks=part)
+            self.ask(request, f"plan version {version} rejected{_for(part)}; the planner revises it")
+
+        title = f"Reject plan version {version}{_for(part)}: what should change?"
+        self._open(InputDialog(title, self._review(state, part)), reject)
+
+    def _review(self, state: RunState, part: tuple[SubtaskId] | None = None) -> str:
+        """What waits for approval, wrapped for a dialog."""
+        width = text_width(self.size.width)
+        return "\n".join(piece for line in review_lines(state, part) for piece in wrapped(line, width))
+
+    def _part(self, state: RunState) -> tuple[SubtaskId] | None:
+        """The subtask under the cursor, if it waits for approval and is not the only one."""
+        id_, ids = self._current("s"), waiting_for_approval(state)
+        return (id_,) if id_ in ids and len(ids) > 1 else None
+
+    def action_edit(self) -> None:
+        state = self._state()
+        if state is None:
+            return
+        if not state.plan.subtasks or state.ended:
+            self._note("there is no plan to edit")
+            return
+        with TemporaryDirectory(prefix="fleet-plan-") as folder:
+            path = Path(folder) / "plan.toml"
+            self.watched.feed.write_plan(state.plan, path)
+            if not self.outside([*self.editor_command, str(path)], None):
+                return
+            edited = self.watched.feed.read_plan(path)
+        problem = edited if isinstance(edited, str) else self._submit_edit(state, edited)
+        if problem is not None:
+            self.push_screen(TextDialog("Plan not changed", safe_block(problem)))
+
+    def _submit_edit(self, state: RunState, edited: Plan) -> str | None:
+        """Request the edited plan; return what is wrong with it."""
+        revision = revision_between(state.plan, edited, why=f"edited by {self.user}", without=split_or_dropped(state))
+        if isinstance(revision, str):
+            return revision
+        if not revision.changes_plan:
+            self._note("the plan is unchanged")
+            return None
+        request = f.PlanRevised(at=self.clock(), call=None, by=self.user, revision=revision)
+        problem = request_problem(state, request)
+        if problem is None:
+            self.ask(request, "plan changed")
+        return problem
+
+    # ---- the run
+
+    def action_retry(self) -> None:
+        state = self._state()
+        if state is None:
+            return
+        question = state.questions.get(self._current("q"))
+        id_ = self._current("s") or (question.about if question is not None else None)
+        if not id_:
+            self._warn("first select a subtask that failed")
+            return
+        problem = request_problem(state, f.RetryRequested(at=self.clock(), subtask=id_, guidance="", by=self.user))
+        if problem is not None:
+            self._warn(problem)
+            return
+
+        def retry(guidance: str) -> None:
+            request = f.RetryRequested(at=self.clock(), subtask=id_, guidance=guidance, by=self.user)
+            self.ask(request, f"retry of {safe(id_)} requested")
+
+        failure = state.subtasks[id_].failure
+        text = f"{failure.kind}: {failure.summary}\n{failure.evidence}" if failure else ""
+        title = f"Retry {safe(id_)}: guidance for the next attempt"
+        self._open(InputDialog(title, safe_block(text, lines=EVIDENCE), may_be_empty=True), retry)
+
+    def action_pause(self) -> None:
+        state = self._state()
+        if state is None:
+            return
+        if state.paused:
+            self.ask(f.Unpaused(at=self.clock(), by=self.user), "unpaused")
+        else:
+            self.ask(f.Paused(at=self.clock(), by=self.user), "paused: running agents finish, no new ones start")
+
+    def action_cancel(self) -> None:
+        text = "Running agents are stopped. Landed commits stay on their branch, finished work stays in the store."
+        self._confirm("Cancel this run?", text, f.CancelRequested, "cancelled")
+
+    def action_drain(self) -> None:
+        text = "Running agents finish, no new ones start. Then the run stops; `fleet resume` continues it."
+        self._confirm("Drain this run?", text, f.DrainRequested, "draining")
+
+    def _confirm(self, title: str, text: str, request: type[f.CancelRequested | f.DrainRequested], done: str) -> None:
+        if self._state() is not None:
+            dialog = ChoiceDialog(title, text, {"y": "yes"})
+            self._open(dialog, lambda _: self.ask(request(at=self.clock(), by=self.user), done))
+
+    def action_stop(self) -> None:
+        """Ask what Ctrl-C should mean: it can mean several things."""
+        if isinstance(self.screen, ChoiceDialog):
+            return
+        state = self.watched.state
+        text, choices = "l  leave: the run continues without you", {"l": "leave"}
+        if state is not None and not state.ended and self.replay is None:
+            text += "\nd  drain: running agents finish, then the run stops\nc  cancel: running agents are stopped now"
+            choices |= {"d": "drain", "c": "cancel"}
+        actions = {"l": self.exit, "d": self.action_drain, "c": self.action_cancel}
+        self._open(ChoiceDialog("Leave, drain or cancel?", text, choices, no="stay"), lambda key: actions[key]())
+
+    def action_workers(self) -> None:
+        state = self._state()
+        if state is not None:
+            text, value = "If you lower it, running agents finish.", str(state.policy.workers)
+            self._ask_limit("Maximum number of agents (1 to 1000)", text, value, "workers", int)
+
+    def action_budget(self) -> None:
+        state = self._state()
+        if state is not None:
+            limit = state.policy.budget_dollars
+            text, value = f"Spent so far: ${state.spent.priced_dollars:.2f}", "" if limit is None else f"{limit:g}"
+            self._ask_limit("Total budget (USD)", text, value, "budget_dollars", float)
+
+    def _ask_limit(self, title: str, text: str, value: str, name: str, number: Callable[[str], float]) -> None:
+        def change(entered: str) -> None:
+            try:
+                limit = {name: number(entered.lstrip("$ "))}
+                request = f.LimitsChanged.model_validate({"at": self.clock(), "by": self.user, **limit})
+            except ValueError:
+                self._warn(f"{entered} is not a number")
+                return
+            self.ask(request, f"{name.partition('_')[0]}: {limit[name]:g}")
+
+        self._open(InputDialog(title, text, value=value), change)
+
+    def action_resume(self) -> None:
+        state = self._state()
+        if state is None:
+            return
+        if self.watched.alive:
+            self._note("the run is running already")
+            return
+        if state.paused:
+            self.ask(f.Unpaused(at=self.clock(), by=self.user), "unpaused")
+        problem = self.watched.feed.resume()
+        if problem is not None:
+            self._warn(problem)
+        else:
+            self._note("resumed in the background")
+
+    # ---- other programs
+
+    def outside(self, command: Sequence[str], folder: Path | None) -> bool:
+        """Give the terminal to a program until it ends; return False, with a notice, if that fails."""
+        try:
+            with self.suspend():
+                code = self.program(command, folder)
+        except SuspendNotSupported:
+            self._warn("this terminal can't run another program")
+            return False
+        except OSError as error:
+            self._warn(f"{command[0]}: {error.strerror}; set EDITOR or SHELL")
+            return False
+        if code:
+            self._note(f"{safe(command[0])} ended with exit code {code}")
+        return True
+
+
+def _for(part: tuple[SubtaskId] | None) -> str:
+    return "" if part is None else f" for {part[0]}"

@@ -1,0 +1,1 @@
+"""What the terminal UI reads: followed runs, replays, transcripts, and the ports they come through."""

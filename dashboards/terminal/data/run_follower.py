@@ -1,0 +1,188 @@
+"""Runs as the terminal UI follows them: the state of a run, and the events and batches that its state no longer holds.
+
+Facts are read in slices, so that the screen reacts to keys while a long journal loads.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+from dashboards.terminal.data.ports import FactFeed, Feed, Library
+from dashboards.text.event_text import event_text
+from fleet.core.history.follower import Follower, OnFact
+from fleet.core.state import facts as f
+from fleet.core.state.landing import Batch
+from fleet.core.state.state import RunState
+from fleet.errors import FleetError
+
+EVENTS = 20_000  # kept in memory; `fleet watch --plain` prints all of them
+BATCHES = 2_000
+RUNS = 30  # the latest ones are followed
+
+
+class FollowedRun:
+    """The state of one run, as far as its journal was read."""
+
+    def __init__(
+        self, feed: Feed, clock: Callable[[], float], *, facts: FactFeed | None = None, on_fact: OnFact | None = None
+    ) -> None:
+        self.feed = feed
+        self.clock = clock
+        self._facts = facts or feed
+        self._follower = Follower(on_fact)
+        self.alive = False
+        """Whether a process was running it when someone last looked."""
+
+    @property
+    def state(self) -> RunState | None:
+        return self._follower.state
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the journal was read to its end."""
+        return self._follower.loaded
+
+    @property
+    def now(self) -> float:
+        """The current time; in a run that no process is running, the time of its last fact: nothing grows older."""
+        if self.alive or self.state is None:
+            return self.clock()
+        return self.state.last_at
+
+    @property
+    def working(self) -> int:
+        """How many agents are at work."""
+        return self.state.working() if self.alive and self.state is not None else 0
+
+    def catch_up(self, seconds: float) -> bool:
+        """Read new facts for at most `seconds`; return whether there were any."""
+        until = perf_counter() + seconds
+        return self._follower.catch_up(self._facts, lambda: perf_counter() <= until)
+
+    def look(self) -> None:
+        """See whether a process is running it."""
+        self.alive = self._facts.alive
+
+
+class OtherRuns:
+    """All runs but the current one, which are read a little at a time. A run that can't be read is left out."""
+
+    def __init__(self, library: Library, clock: Callable[[], float]) -> None:
+        self._library, self._clock = library, clock
+        self._runs: dict[str, FollowedRun | None] = {}
+        """The latest first; None for a run that can't be read."""
+        self._turn = 0
+
+    def look(self, seconds: float, *, but: str) -> None:
+        """Continue where the last look ended, for about `seconds`. `but` is the current run."""
+        until = perf_counter() + seconds
+        names = [name for name in self._library.names()[:RUNS] if name != but]
+        self._runs = {name: self._runs[name] if name in self._runs else self._open(name) for name in names}
+        for _ in names:
+            name = names[self._turn % len(names)]
+            self._read(name, until - perf_counter())
+            if perf_counter() >= until:
+                break
+            self._turn += 1
+
+    def _open(self, name: str) -> FollowedRun | None:
+        try:
+            return FollowedRun(self._library.open(name), self._clock)
+        except FleetError:
+            return None
+
+    def _read(self, name: str, seconds: float) -> None:
+        run = self._runs[name]
+        if run is not None:
+            try:
+                run.look()
+                run.catch_up(seconds)
+            except FleetError:
+                self._runs[name] = None
+
+    def readable(self) -> list[FollowedRun]:
+        """The runs that can be read, the latest first."""
+        return [run for run in self._runs.values() if run is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, as one line of text."""
+
+    number: int
+    at: float
+    text: str
+    tone: str
+    about: str | None
+    """The subtask it is about."""
+    is_routine: bool
+    """Whether it happens to every subtask; the overview leaves it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class TestedBatch:
+    """A batch that was tested, and its result."""
+
+    result: f.BatchTested
+    batch: Batch | None
+
+
+class WatchedRun(FollowedRun):
+    """A run with its events and its batches."""
+
+    def __init__(self, feed: Feed, clock: Callable[[], float], *, facts: FactFeed | None = None) -> None:
+        super().__init__(feed, clock, facts=facts, on_fact=self._take)
+        self.events: deque[Event] = deque(maxlen=EVENTS)
+        self.batches: deque[TestedBatch] = deque(maxlen=BATCHES)
+        self._landed_at: list[float] = []
+        self._event_count = 0
+
+    def events_about(self, subtask: str) -> list[Event]:
+        return [event for event in self.events if event.about == subtask]
+
+    def commits_an_hour(self) -> float | None:
+        """How fast work lands, over the time the run was at work; None before the first commit."""
+        seconds = self.state.seconds(self.now) if self.state is not None else 0.0
+        return len(self._landed_at) * 3600 / seconds if self._landed_at and seconds > 0 else None
+
+    def landings(self, bins: int) -> list[int]:
+        """How many subtasks landed in each of `bins` equal parts of the time since the start."""
+        counts = [0] * bins
+        if self.state is not None:
+            started_at = self.state.started_at
+            span = max(self.now - started_at, self.state.last_at - started_at, 1e-9)
+            for at in self._landed_at:
+                counts[min(bins - 1, max(0, int((at - started_at) / span * bins)))] += 1
+        return counts
+
+    def _take(self, before: RunState | None, fact: f.Fact, after: RunState) -> None:
+        if isinstance(fact, f.ModelCalled):  # by far the most frequent fact, and never an event
+            return
+        if isinstance(fact, f.BatchTested):
+            self._landed_at += [fact.at] * len(fact.landed)
+            batch = before.landing.open_batch(fact.number) if before is not None else None
+            self.batches.append(TestedBatch(fact, batch))
+        about = getattr(fact, "subtask", None) or getattr(fact, "about", None)
+        for line in (event_text(after, fact) or "").splitlines():
+            self._event_count += 1
+            event = Event(self._event_count, fact.at, line, _tone(fact, line), about, _is_routine(fact))
+            self.events.append(event)
+
+
+def _is_routine(fact: f.Fact) -> bool:
+    return isinstance(fact, f.AttemptCommitted) or (isinstance(fact, f.AttemptStarted) and fact.strategy == "first")
+
+
+def _tone(fact: f.Fact, line: str) -> str:
+    match fact:
+        case f.AttemptFailed() | f.PlannerFailed() | f.PublishFailed() | f.EngineStopped():
+            return "bad"
+        case f.BatchTested():
+            return "good" if fact.landed and line.startswith("landed") else "bad"
+        case f.RunEnded():
+            return "good" if fact.ending == "landed" else "bad"
+        case f.QuestionAsked() | f.WarningNoted():
+            return "warn"
+        case _:
+            return "warn" if line.startswith("QUESTION") else ""

@@ -1,0 +1,128 @@
+"""The main screen: the pages over one run, and the list of all runs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from dashboards.terminal.base_screen import END, BaseScreen
+from dashboards.terminal.data.run_follower import WatchedRun
+from dashboards.terminal.pages.agents import ORDERS, agents_page
+from dashboards.terminal.pages.incidents import incidents_page
+from dashboards.terminal.pages.landing import landing_page
+from dashboards.terminal.pages.needs import needs
+from dashboards.terminal.pages.overview import events_page, overview_page
+from dashboards.terminal.pages.plan import plan_page
+from dashboards.terminal.pages.runs import runs_page
+from dashboards.terminal.widgets.banner import Button
+from dashboards.terminal.widgets.lines import Page, PageOptions
+from dashboards.terminal.widgets.listing import Listing
+from fleet.core.state.state import RunState
+
+ROOMY = 100  # cells: from this width on the tabs have numbers
+RUNS, OVERVIEW, AGENTS, PLAN, LANDING, INCIDENTS, EVENTS = range(7)
+PAGES: dict[int, Callable[[WatchedRun, RunState, PageOptions], Page]] = {
+    OVERVIEW: overview_page,
+    AGENTS: agents_page,
+    PLAN: plan_page,
+    LANDING: landing_page,
+    INCIDENTS: incidents_page,
+    EVENTS: events_page,
+}
+
+
+class MainScreen(BaseScreen):
+    """The pages. Each keeps its own cursor."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("o", "order", "Order", show=False)]
+
+    def __init__(self) -> None:
+        super().__init__((*PAGES, RUNS))
+        self._order = "busy"
+        self._cursors: dict[int, int] = {}
+        self._opened: frozenset[str] = frozenset()
+
+    # ---- pages
+
+    def page(self, run: WatchedRun, state: RunState, options: PageOptions) -> Page:
+        if self.number == RUNS:
+            return runs_page(self.fleet.all_runs(), options)
+        return PAGES[self.number](run, state, replace(options, order=self._order, opened=self._opened))
+
+    def tabs(self, run: WatchedRun, state: RunState) -> Sequence[Button]:
+        open_incidents = sum(incident.closed_at is None for incident in state.incidents)
+        titles = {
+            OVERVIEW: "Overview",
+            AGENTS: f"Agents {run.working or ''}",
+            PLAN: f"Plan v{state.plan.version}" if state.plan.version else "Plan",
+            LANDING: f"Landing {len(state.landing.queue) or ''}",
+            INCIDENTS: f"Incidents {open_incidents} open" if open_incidents else "Incidents",
+            EVENTS: "Events",
+            RUNS: "Runs",
+        }
+        is_roomy = self.size.width >= ROOMY
+        return [
+            self.tab(number, (title if is_roomy else title.partition(" ")[0]).strip())
+            for number, title in titles.items()
+        ]
+
+    def keys(self, run: WatchedRun, state: RunState) -> Sequence[Button]:
+        needed = {need.key.partition(":")[0] for need in needs(run)}
+        buttons = []
+        if "q" in needed:
+            buttons.append(Button("a", "answer", "warn"))
+        if "approve" in needed:
+            buttons += [Button("A", "approve", "warn"), Button("X", "reject", "warn"), Button("E", "edit plan", "warn")]
+        if "resume" in needed:
+            buttons.append(Button("R", "resume", "warn"))
+        buttons += [Button("?", "help"), Button("q", "leave"), Button("Enter", "open"), Button("/", "filter")]
+        if self.number == AGENTS:
+            buttons.append(Button("o", "order"))
+        if self.fleet.replay is not None:
+            buttons += [Button("Space", "pause"), Button(".", "step"), Button("+", "faster"), Button("-", "slower")]
+        elif not state.ended:
+            buttons += [Button("P", "unpause" if state.paused else "pause"), Button("W", "workers")]
+            buttons += [Button("B", "budget"), Button("C", "cancel")]
+        return buttons
+
+    def leave(self) -> None:
+        if self.number != OVERVIEW:
+            self.action_page(OVERVIEW)
+
+    def action_page(self, number: int) -> None:
+        self._cursors[self.number] = self.listing.cursor
+        super().action_page(number)
+
+    def first_row(self, number: int) -> int:
+        return END if number == EVENTS else self._cursors.get(number, 0)
+
+    def action_order(self) -> None:
+        names = list(ORDERS)
+        self._order = names[(names.index(self._order) + 1) % len(names)]
+        self.refresh_view(cursor=0)
+
+    # ---- opening
+
+    async def on_listing_chosen(self, message: Listing.Chosen) -> None:
+        kind, _, rest = message.key.partition(":")
+        if kind.startswith("i"):
+            self.fleet.open_incident(int(kind[1:]))
+            return
+        match "s" if kind.startswith("e") else kind:
+            case "s":
+                self.fleet.open_subtask(rest)
+            case "planner":
+                self.fleet.open_subtask("planner")
+            case "v":
+                self._opened ^= {message.key}
+                self.refresh_view()
+            case "run":
+                self.fleet.switch(rest)
+                self.action_page(OVERVIEW)
+            case "q":
+                self.fleet.action_answer(rest)
+            case "approve" | "resume" | "budget" | "pause":
+                await self.app.run_action(kind)
+            case _:
+                pass

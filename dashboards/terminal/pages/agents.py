@@ -1,0 +1,119 @@
+"""The table of agents: each with its subtask and what it is doing now."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dashboards.terminal.data.run_follower import WatchedRun
+from dashboards.terminal.status_marks import age, marked, model_name
+from dashboards.terminal.widgets.lines import Column, Page, PageOptions, Span, matches, table_page
+from dashboards.text.formats import activity_of, count, money
+from dashboards.text.safe import safe
+from fleet.core.base.usage import Spend
+from fleet.core.plans.plan import PLANNER
+from fleet.core.state.state import Planning, RunState
+from fleet.core.state.status import Phase, phase
+from fleet.core.state.subtask_state import Attempt, SubtaskState
+
+COLUMNS = (
+    Column("state", 10),
+    Column("subtask", 16, grows=2),
+    Column("model", 10, spare=2),
+    Column("turn", 5, spare=1, to_right=True),
+    Column("doing", 14, grows=5),
+    Column("tokens", 7, spare=3, to_right=True),
+    Column("cost", 8, spare=4, to_right=True),
+    Column("age", 6, to_right=True),
+)
+PHASE_ORDER: dict[Phase, int] = {"landing": 0, "checking": 1, "working": 2, "starting": 3, "planning": 4}
+ORDERS: dict[str, Callable[[SubtaskState, Attempt], object]] = {
+    "busy": lambda _, attempt: (attempt.commit is not None, attempt.started_at),
+    "age": lambda _, attempt: attempt.started_at,
+    "subtask": lambda subtask, _: subtask.id,
+    "state": lambda _, attempt: (PHASE_ORDER[phase(attempt)], attempt.started_at),
+    "turn": lambda _, attempt: -attempt.turn,
+    "tokens": lambda _, attempt: -attempt.spend.usage.total,
+    "cost": lambda _, attempt: -attempt.spend.priced_dollars,
+    "model": lambda _, attempt: attempt.model or "",
+    "doing": lambda _, attempt: attempt.doing,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An attempt under way."""
+
+    subtask: SubtaskState
+    attempt: Attempt
+
+
+def agents(run: WatchedRun, state: RunState, options: PageOptions) -> list[Agent | None]:
+    """The planner (None) first, then the attempts under way in the wanted order. A run without a process has none."""
+    if not run.alive:
+        return []
+    busy = [
+        Agent(subtask, attempt)
+        for subtask, attempt in state.underway()
+        if matches(options.needle, subtask.id, attempt.doing, attempt.model or "", phase(attempt), attempt.worker)
+    ]
+    key = ORDERS[options.order or "busy"]
+    busy.sort(key=lambda agent: key(agent.subtask, agent.attempt))  # type: ignore[arg-type,return-value] # one kind each
+    has_planner = state.planning.open is not None and matches(options.needle, "planner")
+    return [None, *busy] if has_planner else [*busy]
+
+
+def agents_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page:
+    rows = agents(run, state, options)
+    return table_page(
+        COLUMNS,
+        [agent_key(agent) for agent in rows],
+        lambda index: agent_cells(state, rows[index], run.now),
+        sorted_by=options.order or "busy",
+        empty=options.no_rows("No agents running."),
+    )
+
+
+def agent_key(agent: Agent | None) -> str:
+    return "planner" if agent is None else f"s:{agent.subtask.id}"
+
+
+def agent_cells(state: RunState, agent: Agent | None, now: float) -> Sequence[Span]:
+    if agent is None:
+        planner, spend = state.planning, state.spend.get("planner", Spend())
+        name, doing = f"planner #{planner.open}", _planning(planner)
+        return _cells(marked("planning"), name, doing, turn=planner.turn, spend=spend)
+    subtask, attempt = agent.subtask, agent.attempt
+    name = safe(subtask.id) if attempt.number == 1 else f"{safe(subtask.id)} #{attempt.number}"
+    mark, doing, turn = marked(phase(attempt)), _doing(attempt), attempt.turn
+    if attempt.worker == PLANNER:
+        area = state.areas.get(subtask.id, Planning())
+        name, turn = f"{name} (area)", area.turn
+        is_busy = area.open is not None
+        mark = marked("planning") if is_busy else ("○ waiting", "dim")
+        doing = _planning(area) if is_busy else "its subtasks are under way"
+    model, seconds = attempt.model or "", now - attempt.started_at
+    return _cells(mark, name, doing, turn=turn, spend=attempt.spend, model=model, seconds=seconds)
+
+
+def _cells(
+    mark: Span, name: str, doing: str, *, turn: int, spend: Spend, model: str = "", seconds: float | None = None
+) -> Sequence[Span]:
+    return (
+        mark,
+        (name, ""),
+        (safe(model_name(model)), "dim"),
+        (str(turn or ""), "dim"),
+        (safe(doing, limit=200).replace("str_replace_based_edit_tool", "edit"), ""),
+        (count(spend.usage.total) if spend.calls else "", "dim"),
+        (money(spend.dollars) if spend.calls else "", "dim"),
+        (age(seconds) if seconds is not None else "", ""),
+    )
+
+
+def _doing(attempt: Attempt) -> str:
+    if attempt.commit is not None:
+        return "waiting to land" if attempt.verified else "running its checks"
+    return activity_of(attempt) or ("waiting for model" if attempt.working else "preparing worktree")
+
+
+def _planning(planner: Planning) -> str:
+    return activity_of(planner) or f"waiting for model ({planner.why})"

@@ -1,0 +1,85 @@
+"""Incidents: open ones first, each with its failure and how it recovered."""
+
+from collections.abc import Sequence
+
+from dashboards.terminal.data.run_follower import WatchedRun
+from dashboards.terminal.status_marks import age
+from dashboards.terminal.widgets.lines import Column, Line, Page, PageOptions, Rows, Span, joined, matches, table_page
+from dashboards.text.formats import clock_in, rate
+from dashboards.text.incident_text import STRATEGIES, outcome, story_lines
+from dashboards.text.safe import safe
+from fleet.core.state.incidents import Incident
+from fleet.core.state.state import RunState
+from fleet.core.state.status import statuses
+from fleet.core.views.incident_view import RateCounts, incident_counts, incident_view
+
+COLUMNS = (
+    Column("state", 15),
+    Column("since", 7, spare=3, to_right=True),
+    Column("subtask", 16, grows=1),
+    Column("class", 11, spare=2),
+    Column("what happened", 16, grows=5),
+    Column("how", 18, spare=1),
+    Column("took", 6, spare=4, to_right=True),
+)
+
+
+def incidents_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page:
+    incidents = [
+        incident
+        for incident in sorted(state.incidents, key=lambda each: (each.closed_at is not None, -each.opened_at))
+        if matches(options.needle, incident.subtask, incident.kind, *(t.summary for t in incident.troubles))
+    ]
+    where = statuses(state, run.now)
+
+    def cells(index: int) -> Sequence[Span]:
+        incident = incidents[index]
+        return _cells(state, incident, run.now, where.get(incident.subtask, ""))
+
+    return table_page(
+        COLUMNS,
+        [f"i{incident.number}:{incident.subtask}" for incident in incidents],
+        cells,
+        above=() if options.needle else _rates(state, options.width),
+        empty=options.no_rows("No failures."),
+    )
+
+
+def _rates(state: RunState, width: int) -> Rows:
+    """The share that recovered, by class and by remedy: as many as fit, each with the number of closed incidents."""
+    counts = incident_counts(state.incidents)
+    by_class: dict[str, RateCounts] = {kind: row for kind, row in counts.by_class.items() if row.closed}
+    by_remedy = {STRATEGIES[name]: row for name, row in counts.by_strategy.items()}
+    rows = []
+    for title, group in (("recovered by class ", by_class), ("recovered by remedy", by_remedy)):
+        parts: list[Line] = [((title, "dim"),)]
+        parts += [((f"{name} ", "dim"), (rate(each.recovered, each.closed), "bold")) for name, each in group.items()]
+        if group:
+            rows.append(("", joined(parts, width)))
+    return rows
+
+
+def _cells(state: RunState, incident: Incident, now: float, status: str) -> Sequence[Span]:
+    earlier = len(incident.troubles) - 1
+    more = f" (+{earlier} before)" if earlier else ""
+    if incident.closed_at is None:
+        mark, how = ("✘ open", "bad"), f"now {status}"
+    else:
+        mark = ("✔ recovered", "good") if incident.recovered else ("? not recovered", "warn")
+        how = outcome(incident.recovered, incident.strategy)
+    return (
+        mark,
+        (clock_in(state, incident.opened_at), "dim"),
+        (safe(incident.subtask), ""),
+        (incident.kind, ""),
+        (safe(incident.troubles[-1].summary, limit=300) + more, ""),
+        (how, "dim"),
+        (age((incident.closed_at or now) - incident.opened_at), "dim"),
+    )
+
+
+def story_text(state: RunState, number: int, now: float) -> tuple[str, str]:
+    """The story of an incident: its title and its text."""
+    incident = next(incident for incident in state.incidents if incident.number == number)
+    title, *lines = story_lines(incident_view(state, incident, now))
+    return title, "\n".join(lines)

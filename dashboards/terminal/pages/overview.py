@@ -1,0 +1,127 @@
+"""The overview: what needs you, the agents, the merge queue, the latest events. And the page of all events."""
+
+from collections.abc import Sequence
+
+from dashboards.terminal.data.run_follower import Event, WatchedRun
+from dashboards.terminal.pages.agents import COLUMNS, agent_cells, agent_key, agents
+from dashboards.terminal.pages.needs import needs
+from dashboards.terminal.widgets.lines import (
+    BLANK,
+    Line,
+    Page,
+    PageOptions,
+    Rows,
+    clipped,
+    heading,
+    matches,
+    page_of,
+    table_head,
+    table_row,
+    wrapped,
+)
+from dashboards.text.formats import clock_in, counted
+from dashboards.text.safe import safe
+from fleet.core.state.state import RunState
+from fleet.core.state.status import is_refused, status_counts
+from fleet.core.views.base_view import base_view
+
+LEAST = 3  # agents, and events
+WIDE = 150  # cells: from this width on, agents and events are side by side
+
+
+def overview_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page:
+    rows: list[tuple[str, Line]] = []
+    needed = needs(run)
+    if needed:
+        rows.append(("", (("NEEDS YOU  ", "warn"), (f"{len(needed)}", "warn"))))
+        rows += [
+            (need.key, ((f" ! {need.text}", "warn"), (f"  → {need.how}", "bold")))
+            for need in needed[: options.height // 3]
+        ]
+        rows.append(BLANK)
+    if state.ended:
+        rows += [*_ending(state, options.width), BLANK]
+    events = [event for event in run.events if not event.is_routine and matches(options.needle, event.text)]
+    if options.width >= WIDE:
+        return page_of([*rows, *_side_by_side(run, state, options, options.height - len(rows), events)])
+    room = max(2 * LEAST, options.height - len(rows) - 5)
+    rows += _agents(run, state, options, max(LEAST, room * 3 // 5 if events else room), options.width)
+    rows += [BLANK, ("", _landing(state, run.now)), BLANK]
+    return page_of([*rows, *_events(state, events, max(LEAST, options.height - len(rows) - 1))])
+
+
+def _side_by_side(run: WatchedRun, state: RunState, options: PageOptions, height: int, events: Sequence[Event]) -> Rows:
+    """On a wide screen: agents at the left, events at the right."""
+    height, width = max(2 * LEAST, height), options.width * 3 // 5
+    left = list(_agents(run, state, options, height - 4, width))
+    left += [BLANK] * (height - 1 - len(left)) + [("", _landing(state, run.now))]
+    right = [line for _, line in _events(state, events, height - 1)]
+    right += [()] * (height - len(right))
+    return [
+        (key, (*clipped(line, width), (" │ ", "dim"), *beside))
+        for (key, line), beside in zip(left[:height], right, strict=True)
+    ]
+
+
+def _agents(run: WatchedRun, state: RunState, options: PageOptions, most: int, width: int) -> Rows:
+    busy = agents(run, state, options)
+    more = f"{len(busy) - most} more: press 2" if len(busy) > most else ""
+    title = ("", heading(f"AGENTS {run.working} of {state.policy.workers}", more))
+    if not busy:
+        return [title, ("", (("  No agents running.", "dim"),))]
+    rows = [(agent_key(agent), table_row(COLUMNS, width, agent_cells(state, agent, run.now))) for agent in busy[:most]]
+    return [title, ("", table_head(COLUMNS, width)), *rows]
+
+
+def _landing(state: RunState, now: float) -> Line:
+    landing = state.landing
+    parts = [f"{len(landing.queue)} queued", f"testing {counted(len(landing.open_batches), 'batch')}"]
+    if landing.suspects:
+        parts.append(f"red: {counted(len(landing.suspects), 'suspect')}")
+    counts = status_counts(state, now)
+    rest = [f"{counts[name]} {name}" for name in ("ready", "waiting", "failed", "blocked") if counts.get(name)]
+    return (
+        ("LANDING  ", "head"),
+        (", ".join(parts), "bad" if landing.suspects else ""),
+        (f"   PLAN  {', '.join(rest)}" if rest else "", "dim"),
+    )
+
+
+def _events(state: RunState, events: Sequence[Event], most: int) -> Rows:
+    newest = list(events)[-most:]
+    rows = [(_event_key(state, event), event_line(state, event)) for event in reversed(newest)]
+    return [("", heading("RECENT EVENTS", "newest first")), *rows]
+
+
+def _event_key(state: RunState, event: Event) -> str:
+    """Unique for each event, so that the cursor stays on it; after the colon the subtask that it opens."""
+    return f"e{event.number}:{event.about if event.about in state.subtasks else ''}"
+
+
+def event_line(state: RunState, event: Event) -> Line:
+    return ((f"{clock_in(state, event.at)}  ", "dim"), (event.text, event.tone))
+
+
+def events_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page:
+    """All events, the newest at the end."""
+    events = [event for event in run.events if matches(options.needle, event.text)]
+    return Page(
+        keys=[_event_key(state, event) for event in events],
+        draw=lambda index, _: event_line(state, events[index]),
+        empty=options.no_rows("No events yet."),
+        tail=True,
+    )
+
+
+def _ending(state: RunState, width: int) -> Rows:
+    is_good, word = state.ending == "landed", "refused" if is_refused(state) else state.ending
+    rows: list[tuple[str, Line]] = [("", ((f"ENDED {'✔' if is_good else '✘'} {word}", "good" if is_good else "bad"),))]
+    rows += [("", ((line, ""),)) for line in wrapped(f"  {safe(state.ending_why, limit=600)}", width - 4)]
+    if is_refused(state):
+        base = base_view(state)
+        lines = [*(f"  | {safe(line, limit=200)}" for line in base.causes), *(f"  → {line}" for line in base.advice)]
+        rows += [("", ((part, ""),)) for line in lines for part in wrapped(safe(line, limit=600), width - 4)]
+    if state.published:
+        take = f"fleet merge {safe(state.run)}"
+        rows.append(("", (("  take the result: ", "dim"), (take, "bold"))))
+    return rows

@@ -1,0 +1,164 @@
+"""The screen of one subtask: its story, its conversation, its diff, its checks. The planner has the first two."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import ClassVar
+
+from textual import work
+from textual.binding import Binding, BindingType
+
+from dashboards.terminal.base_screen import END, BaseScreen
+from dashboards.terminal.data.run_follower import WatchedRun
+from dashboards.terminal.data.transcript_tail import TranscriptTail
+from dashboards.terminal.pages.story import check_lines, planner_lines, story_lines
+from dashboards.terminal.widgets.banner import Button
+from dashboards.terminal.widgets.lines import Page, PageOptions, matches, text_page
+from dashboards.terminal.widgets.patch import patch_page
+from dashboards.text.safe import safe
+from fleet.core.state.state import RunState
+from fleet.core.state.status import phase
+from fleet.core.state.subtask_state import Attempt
+
+STORY, CONVERSATION, DIFF, CHECKS = range(1, 5)
+TITLES = {STORY: "Story", CONVERSATION: "Conversation", DIFF: "Diff", CHECKS: "Checks"}
+
+
+class SubtaskScreen(BaseScreen):
+    """One subtask, or the planner."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left_square_bracket", "attempt(-1)", "Previous attempt", show=False),
+        Binding("right_square_bracket", "attempt(1)", "Next attempt", show=False),
+        Binding("s", "shell", "Shell", show=False),
+        Binding("e", "editor", "Editor", show=False),
+        Binding("q", "back", "Back", show=False),
+    ]
+
+    def __init__(self, id_: str) -> None:
+        self.is_planner = id_ == "planner"
+        super().__init__((STORY, CONVERSATION) if self.is_planner else tuple(TITLES))
+        self.subtask = id_
+        self._chosen: int | None = None
+        """The attempt that is shown; None: the last one."""
+        self._conversation: tuple[int, TranscriptTail] | None = None
+        self._patch: tuple[str, Page] | None = None
+
+    def current_key(self) -> str:
+        return f"s:{self.subtask}"
+
+    def _count(self, state: RunState) -> int:
+        return state.planning.calls if self.is_planner else len(state.subtasks[self.subtask].attempts)
+
+    def _attempt_number(self, state: RunState) -> int:
+        count = self._count(state)
+        return count if self._chosen is None else max(1, min(self._chosen, count))
+
+    def _attempt(self, state: RunState) -> Attempt | None:
+        attempts = () if self.is_planner else state.subtasks[self.subtask].attempts
+        return attempts[self._attempt_number(state) - 1] if attempts else None
+
+    # ---- pages
+
+    def page(self, run: WatchedRun, state: RunState, options: PageOptions) -> Page:
+        attempt = self._attempt(state)
+        if self.number == CONVERSATION:
+            return self._conversation_page(run, state)
+        if self.number == DIFF:
+            return self._diff_page(run, attempt)
+        if self.number == CHECKS:
+            checks = check_lines(run, attempt) if attempt is not None else []
+            return text_page(checks, empty="No check has run yet.")
+        lines = planner_lines(state) if self.is_planner else story_lines(run, state, self.subtask)
+        lines = [line for line in lines if matches(options.needle, *(text for text, _ in line))]
+        return text_page(lines, empty="No matches.")
+
+    def _conversation_page(self, run: WatchedRun, state: RunState) -> Page:
+        number = self._attempt_number(state)
+        if self._conversation is None or self._conversation[0] != number:
+            self._conversation = number, TranscriptTail(run.feed.transcript(self.subtask, number))
+            self._conversation[1].catch_up()
+        return self._conversation[1].page()
+
+    def has_news(self) -> bool:
+        return self.number == CONVERSATION and self._conversation is not None and self._conversation[1].catch_up()
+
+    def _diff_page(self, run: WatchedRun, attempt: Attempt | None) -> Page:
+        if attempt is None or attempt.commit is None:
+            return text_page((), empty="No commit yet.")
+        if self._patch is None or self._patch[0] != attempt.commit:
+            self._patch = attempt.commit, text_page((), empty="…")
+            self._read_patch(run, attempt.base, attempt.commit)
+        return self._patch[1]
+
+    @work(exclusive=True, group="patch")
+    async def _read_patch(self, run: WatchedRun, base: str, commit: str) -> None:
+        patch = await run.feed.diff(base, commit)
+        page = patch_page(patch) if patch is not None else text_page((), empty="The commit is no longer in the store.")
+        self._patch = commit, page
+        self.refresh_view()
+
+    # ---- around the page
+
+    def tabs(self, run: WatchedRun, state: RunState) -> Sequence[Button]:
+        del run
+        tabs = [self.tab(number, TITLES[number]) for number in self.numbers]
+        return [*tabs, Button("", f" {safe(self.subtask, limit=40)}: {self._which(state)}", "accent")]
+
+    def _which(self, state: RunState) -> str:
+        count, attempt = self._count(state), self._attempt(state)
+        if not count:
+            return "no attempt yet"
+        number = f"{'call' if self.is_planner else 'attempt'} {self._attempt_number(state)} of {count}"
+        if attempt is None:
+            return number
+        ending = "landed" if attempt.landed else "ended"
+        return f"{number}, {phase(attempt) if attempt.ended_at is None else ending}"
+
+    def keys(self, run: WatchedRun, state: RunState) -> Sequence[Button]:
+        del run
+        subtask = state.subtasks.get(self.subtask)
+        buttons = [Button("Esc", "back")]
+        if subtask is not None and subtask.question is not None:
+            buttons.append(Button("a", "answer", "warn"))
+        if subtask is not None and subtask.failure is not None:
+            buttons.append(Button("r", "retry", "warn"))
+        buttons += [Button("[", "previous attempt"), Button("]", "next")]
+        if not self.is_planner:
+            buttons += [Button("s", "shell"), Button("e", "editor")]
+        return [*buttons, Button("?", "help")]
+
+    # ---- actions
+
+    def leave(self) -> None:
+        self.app.pop_screen()
+
+    def first_row(self, number: int) -> int:
+        return END if number == CONVERSATION else 0
+
+    def action_attempt(self, by: int) -> None:
+        state = self.fleet.watched.state
+        if state is not None and self._count(state):
+            self._chosen = max(1, min(self._attempt_number(state) + by, self._count(state)))
+            self.action_page(self.number)
+
+    def action_shell(self) -> None:
+        self._open_copy(self.fleet.shell_command)
+
+    def action_editor(self) -> None:
+        self._open_copy([*self.fleet.editor_command, "."])
+
+    @work(exclusive=True, group="copy")
+    async def _open_copy(self, command: Sequence[str]) -> None:
+        """Run a program in a copy of what the attempt committed."""
+        state = self.fleet.watched.state
+        attempt = self._attempt(state) if state is not None else None
+        if attempt is None or attempt.commit is None:
+            self.notify("no commit yet; a running sandbox can't be entered from outside", markup=False)
+            return
+        with TemporaryDirectory(prefix=f"fleet-{self.subtask[:40]}-") as folder:
+            problem = await self.fleet.watched.feed.copy(attempt.commit, Path(folder))
+            if problem is not None:
+                self.notify(safe(problem), severity="warning", markup=False)
+                return
+            self.fleet.outside(command, Path(folder))

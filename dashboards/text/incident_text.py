@@ -1,0 +1,107 @@
+"""Incidents as lines of text: the failure, each remedy with its choice and its result, the end."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from dashboards.text.cause_text import base_lines
+from dashboards.text.formats import counted, duration, kind_mark, money, rate
+from dashboards.text.safe import safe, safe_block
+from fleet.core.state.facts import Strategy
+from fleet.core.views.incident_view import IncidentAttempt, IncidentCounts, IncidentView, RateCounts, RemedyView
+from fleet.core.views.run_view import RunView
+
+BRIEF, FULL = 6, 24  # lines of evidence
+TEXT = 300
+STRATEGIES: Mapping[Strategy, str] = {
+    "first": "first try",
+    "retry": "retry",
+    "resolve": "conflict fix",
+    "alternative": "alternative",
+    "split": "split",
+    "human": "human",
+}
+"""The name of each strategy, wherever a person reads it."""
+
+
+def run_lines(view: RunView, *, logs: str = "") -> Iterator[str]:
+    """What `fleet show RUN` prints: the recovery rates, the base and every incident."""
+    yield f"{safe(view.run)}  {view.state}{kind_mark(view)}"
+    yield f"  goal       {safe(view.goal, limit=100)}"
+    subtasks = ", ".join(f"{count} {name}" for name, count in view.subtasks.items())
+    yield f"  subtasks   {subtasks or 'none planned yet'}"
+    yield from rates_lines(view.rates)
+    if base := list(base_lines(view.base_check, logs=logs)):
+        yield from ("", "On the base, before anything was done", *(f"  {line}" for line in base))
+    for story in view.incidents:
+        yield ""
+        yield from story_lines(story, evidence=BRIEF)
+
+
+def rates_lines(rates: IncidentCounts) -> Iterator[str]:
+    """Recovery rates, each with its denominator: in all, by class of failure, by remedy."""
+    open_ = f", {rates.open} open" if rates.open else ""
+    yield f"  recovered  {rate(rates.recovered, rates.closed)}{open_}"
+    yield from _rows("by class", ((kind, row.opened, row) for kind, row in rates.by_class.items()))
+    yield from _rows("by remedy", ((STRATEGIES[name], 0, row) for name, row in rates.by_strategy.items()))
+
+
+def _rows(title: str, rows: Iterable[tuple[str, int, RateCounts]]) -> Iterator[str]:
+    for place, (name, opened, row) in enumerate(rows):
+        share = rate(row.recovered, row.closed) if row.closed else f"none of {opened} closed yet"
+        yield f"  {title if not place else '':<9}  {name:<22} {share}"
+
+
+def story_lines(story: IncidentView, *, evidence: int = FULL) -> Iterator[str]:
+    """One incident from its failure to its end."""
+    first = story.failure
+    how = headline(story.recovered, story.strategy, story.seconds)
+    yield f"Incident {story.number}  {safe(story.subtask)}  {story.class_}: {how}"
+    yield f"  attempt {first.attempt}   {_worker(first)}"
+    yield from _result_lines(first, evidence)
+    for remedy in story.remedies:
+        yield from _remedy_lines(remedy, evidence)
+    attempts = 1 + sum(len(remedy.attempts) + remedy.attempts_left_out for remedy in story.remedies)
+    cost = f"({counted(attempts, 'attempt')}, {money(story.dollars)})"
+    yield f"  end         {safe(story.end, limit=2 * TEXT)}  {cost}"
+
+
+def outcome(recovered: bool | None, strategy: Strategy | None) -> str:
+    """How an incident ended, in a word or two."""
+    if recovered is None or strategy is None:
+        return "open" if recovered is None else "given up"
+    if recovered:
+        return STRATEGIES[strategy]
+    return "human asked" if strategy == "human" else "given up"
+
+
+def headline(recovered: bool | None, strategy: Strategy | None, seconds: float | None) -> str:
+    """How an incident ended, and how long it took."""
+    if seconds is None:
+        return "open"
+    how = outcome(recovered, strategy)
+    return f"recovered after {duration(seconds)}: {how}" if recovered else f"{how} after {duration(seconds)}"
+
+
+def _remedy_lines(remedy: RemedyView, evidence: int) -> Iterator[str]:
+    version = f" (plan version {remedy.plan_version})" if remedy.plan_version is not None else ""
+    wait = f", after {remedy.wait_s:.1f} s" if remedy.wait_s else ""
+    why = f": {safe(remedy.why, limit=TEXT)}" if remedy.why else ""
+    yield f"  chosen      by the {safe(remedy.by, limit=40)}{version}: {STRATEGIES[remedy.remedy]}{wait}{why}"
+    for attempt in remedy.attempts:
+        part = f"{safe(attempt.subtask)} " if remedy.remedy == "split" else ""
+        yield f"  attempt {attempt.attempt}   {part}{_worker(attempt)}"
+        yield from _result_lines(attempt, evidence)
+    if remedy.attempts_left_out:
+        yield f"  … and {remedy.attempts_left_out} more attempts"
+
+
+def _worker(attempt: IncidentAttempt) -> str:
+    model = f" ({safe(attempt.model, limit=60)})" if attempt.model else ""
+    return f"{safe(attempt.worker, limit=40)}{model}, {duration(attempt.seconds)}, {money(attempt.dollars)}"
+
+
+def _result_lines(attempt: IncidentAttempt, evidence: int) -> Iterator[str]:
+    commit = f" as {safe(attempt.commit[:7])}" if attempt.commit else ""
+    failure = f", {attempt.class_}: {safe(attempt.summary, limit=TEXT)}" if attempt.class_ else ""
+    yield f"    {attempt.outcome}{commit}{failure}"
+    if evidence:
+        yield from (f"    | {line}" for line in safe_block(attempt.evidence, lines=evidence).splitlines())

@@ -1,0 +1,165 @@
+"""A plan as its reviewer sees it: pending subtasks and why they need approval, notes, risk, time and cost.
+
+In the middle of a run that is only what is pending, and how it differs from what was approved or rejected before.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
+
+from dashboards.text.formats import counted, listed
+from dashboards.text.safe import safe
+from fleet.core.plans.estimates import plan_estimate
+from fleet.core.plans.parameters import value_text
+from fleet.core.plans.plan import PLANNER, Plan, Subtask
+from fleet.core.policy.approval import is_unreviewed, objections, waiting_for_approval
+from fleet.core.state.state import Review, RunState, Version
+from fleet.core.views.plan_diff import plan_diff, spec_diff
+
+TITLE = 70
+NOTES = 12  # notes on a plan
+NAMES = 6  # patterns or subtasks in a line
+CHANGES = 8  # changes of a subtask
+INDENT = f"  {'':<20}   "
+
+
+def review_lines(state: RunState, only: Collection[str] | None = None) -> list[str]:
+    """What a person needs in order to approve or reject everything that is pending, or the subtasks in `only`."""
+    pending, total = waiting_for_approval(state), len(state.plan.subtasks)
+    values = value_lines(state.values)
+    if not pending:
+        estimate = estimate_lines(state.plan)
+        return [*plan_lines(state.plan, state.plan_warnings), *estimate, *values, "Nothing is waiting for approval."]
+    specs = [state.spec(id_) for id_ in pending if only is None or id_ in only]
+    lines = [plan_head(state.plan), *_latest_version(state)]
+    for spec in specs:
+        lines += [*step_lines(spec), *(f"{INDENT}{line}" for line in _details(state, spec))]
+    lines += [
+        *note_lines(state.plan_warnings),
+        *estimate_lines(state.plan.model_copy(update={"subtasks": tuple(specs)})),
+    ]
+    if state.rollback is not None:
+        lines += [f"  {safe(step.id):<20} {safe(step.title, limit=TITLE)}" for step in state.rollback.subtasks]
+    if len(specs) < len(pending):
+        scope = f"Selected: {len(specs)} of {len(pending)} pending subtasks; the others stay pending."
+    else:
+        rest = "nothing starts until then" if len(pending) == total else "the others keep running"
+        scope = f"Waiting for approval: {len(pending)} of {counted(total, 'subtask')}; {rest}."
+    return [*lines, *values, scope]
+
+
+def waits_line(state: RunState) -> str:
+    """What is pending and why, and the commands that decide; where no one can be asked."""
+    pending, run = waiting_for_approval(state), safe(state.run)
+    if is_unreviewed(state) and len(pending) == len(state.plan.subtasks):
+        subject = "the plan"
+    else:
+        reasons = {id_: _reason(state, state.spec(id_)) for id_ in pending}
+        subject = listed([f"{safe(id_)} ({why})" if why else safe(id_) for id_, why in reasons.items()], NAMES)
+    return f"WAITING for your approval: {subject}  →  fleet approve {run}, or fleet reject {run} -m WHY"
+
+
+def estimate_lines(plan: Plan) -> list[str]:
+    """The plan's risk, time and cost. What has no estimate is unknown, never zero."""
+    estimate, total = plan_estimate(plan), len(plan.subtasks)
+    risks = ", ".join(f"{count} {risk}" for risk, count in estimate.risks.items())
+    overall = f"; overall: {plan.risk_level}" if plan.risk_level != "low" else ""
+    time = f"{safe(plan.estimated_duration, limit=100)} (as the plan says)" if plan.estimated_duration else "unknown"
+    if estimate.timed:
+        critical = f"{estimate.longest:g} on the critical path"
+        time = f"{estimate.minutes:g} minutes of work, {critical}{_coverage(estimate.timed, total)}"
+    cost = f"${estimate.dollars:.2f}{_coverage(estimate.priced, total)}" if estimate.priced else "unknown"
+    rollback = [f"Rollback: {safe(plan.rollback_plan, limit=200)}"] if plan.rollback_plan else []
+    return [f"Risk: {risks}{overall}", f"Time: {time}", f"Cost: {cost}", *rollback]
+
+
+def _coverage(known: int, total: int) -> str:
+    return f" (estimated for {known} of {total} subtasks)" if known < total else ""
+
+
+def value_lines(values: Mapping[str, object]) -> list[str]:
+    """The values of the plan's parameters."""
+    return [f"Set: {safe(name)} = {safe(value_text(value), limit=200)}" for name, value in values.items()]
+
+
+def _latest_version(state: RunState) -> Iterator[str]:
+    """The reason of the latest version; until something of the plan is approved, also its changes."""
+    if not state.versions:
+        return
+    last = state.versions[-1]
+    yield f"  by {safe(last.by)}: {safe(last.why, limit=400)}"
+    if is_unreviewed(state) and len(state.versions) > 1:
+        changes = plan_diff(state.versions[-2].plan, last.plan)
+        yield from (f"    {safe(line, limit=240)}" for line in changes[:CHANGES])
+
+
+def _details(state: RunState, spec: Subtask) -> Iterator[str]:
+    """What a pending subtask may do, its changes since the last review, and why it needs approval."""
+    facts = [f"risk {spec.risk}", f"worker {safe(spec.worker)}"]
+    if spec.touches:
+        facts.append(f"may change {listed([safe(pattern) for pattern in spec.touches], NAMES)}")
+    facts += [f"{safe(name, limit=40)} = {safe(value, limit=80)}" for name, value in spec.parameters.items()]
+    if spec.estimate.minutes is not None:
+        facts.append(f"{spec.estimate.minutes:g} min")
+    if spec.estimate.dollars is not None:
+        facts.append(f"${spec.estimate.dollars:.2f}")
+    yield ", ".join(facts)
+    if spec.goal.strip() not in {"", spec.title.strip()}:
+        yield f"goal: {safe(spec.goal, limit=200)}"
+    review = _last_review(state, spec.id)
+    was_rejected = review is not None and review.rejected
+    before = (state.shelved if was_rejected else state.cleared).get(spec.id)
+    if before is not None and before != spec:
+        since = f"since it was {'rejected' if was_rejected else 'approved'}"
+        yield from (f"{since}: {safe(line, limit=240)}" for line in spec_diff(before, spec)[:CHANGES])
+    if why := _reason(state, spec):
+        yield f"needs approval: {why}"
+    elif not is_unreviewed(state):
+        yield "needs approval"
+
+
+def _reason(state: RunState, spec: Subtask) -> str:
+    """Why a subtask needs approval; empty where that is not about this subtask."""
+    review = _last_review(state, spec.id)
+    if state.shelved.get(spec.id) == spec and review is not None and review.rejected:
+        return f"was rejected in this form by {safe(review.by)}: {safe(review.why, limit=200)}"
+    return "; ".join(map(safe, objections(state, spec.id)))
+
+
+def _last_review(state: RunState, id_: str) -> Review | None:
+    return next((review for review in reversed(state.reviews) if id_ in review.subtasks), None)
+
+
+# ---- plans and versions ---------------------------------------------------------------------------------------------
+
+
+def plan_lines(plan: Plan, notes: Sequence[str] = ()) -> list[str]:
+    rollback = f"  rolled back by {safe(plan.rollback_plan, limit=TITLE)} if a step fails"
+    steps = chain.from_iterable(map(step_lines, plan.subtasks))
+    return [plan_head(plan), *steps, *([rollback] if plan.rollback_plan else []), *note_lines(notes)]
+
+
+def plan_head(plan: Plan) -> str:
+    return f"Plan: {safe(plan.goal, limit=200)}  (version {plan.version}, {counted(len(plan.subtasks), 'subtask')})"
+
+
+def step_lines(subtask: Subtask) -> list[str]:
+    """A subtask with its dependencies and its checks."""
+    after = f"  after {', '.join(map(safe, subtask.depends_on))}" if subtask.depends_on else ""
+    after += "  (an area: a sub-planner breaks it down)" if subtask.worker == PLANNER else ""
+    after += f"  not before {subtask.not_before:%Y-%m-%d %H:%M %Z}" if subtask.not_before is not None else ""
+    after += f"  if it fails: {subtask.failure_action}" if subtask.failure_action != "replan" else ""
+    checks = [f"{INDENT}check: {safe(c.run or c.criterion, limit=100)}" for c in subtask.acceptance]
+    return [f"  {safe(subtask.id):<20} {safe(subtask.title, limit=TITLE)}{after}", *checks]
+
+
+def note_lines(warnings: Sequence[str]) -> list[str]:
+    """The linter's notes on a plan."""
+    more = [f"  … and {len(warnings) - NOTES} more"] if len(warnings) > NOTES else []
+    return [*(f"  note: {safe(text, limit=240)}" for text in warnings[:NOTES]), *more]
+
+
+def version_lines(version: Version, changes: Sequence[str]) -> list[str]:
+    """A version of a plan with its author, its reason and its changes."""
+    author = f"{version.by} of {version.area}" if version.area is not None else version.by
+    head = f"version {version.plan.version}, by {safe(author)}: {safe(version.why, limit=400)}"
+    return [head, *(f"  {safe(line, limit=300)}" for line in changes or ("(only the worker)",))]

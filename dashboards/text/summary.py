@@ -1,0 +1,127 @@
+"""The end of a run on one screen: the subtasks, the incidents, the totals, and the commands that come next."""
+
+from collections.abc import Iterator
+
+from dashboards.text.cause_text import base_lines
+from dashboards.text.formats import counted, duration, kind_mark, money, rate, tokens, untested
+from dashboards.text.incident_text import outcome
+from dashboards.text.safe import safe
+from fleet.core.policy.approval import open_for_approval
+from fleet.core.policy.outages import outage_text
+from fleet.core.state.facts import Role
+from fleet.core.state.incidents import Incident
+from fleet.core.state.state import RunState
+from fleet.core.views.base_view import base_view
+from fleet.core.views.incident_view import rate_of
+from fleet.core.views.run_view import commits_tested, run_word, spend_by_role
+from fleet.core.views.subtask_view import subtask_rows
+
+TITLE = 58
+ROLES: dict[Role, str] = {
+    "planner": "planner",
+    "sub_planner": "sub-planners",
+    "worker": "workers",
+    "resolver": "resolvers",
+}
+STATUS_SIGNS = {"merged": "✔", "split": "⑂", "dropped": "-", "failed": "✘", "blocked": "✘", "escalated": "?"}
+
+
+def summary_lines(state: RunState, now: float, *, alive: bool = False) -> list[str]:
+    label = kind_mark(state)
+    lines = [
+        f"{run_word(state, now, alive=alive).upper()}  {safe(state.run)}{label}",
+        safe(state.plan.goal or state.goal, limit=110),
+    ]
+    if state.ending_why:
+        lines.append(safe(state.ending_why, limit=400))
+    lines += ["", "Subtasks", *_subtask_lines(state, now)]
+    if state.incidents:
+        lines += ["", "Failures and recovery", *map(_incident_line, state.incidents)]
+    commands = _next_commands(state)
+    width = max(len(command) for command, _ in commands)
+    steps = [f"  {command:<{width}}  {purpose}" for command, purpose in commands]
+    return [*lines, "", "Totals", *_total_lines(state, now), "", "Next steps", *steps]
+
+
+def refusal_lines(state: RunState, logs: str) -> list[str]:
+    """A run that ended before anything was done: what failed, what to do about it, and what to look at."""
+    run, base = safe(state.run), list(base_lines(base_view(state), logs=logs))
+    commands = [("fleet try", "set-up and gate again, without a run")] if base else []
+    for name, check in (("setup", state.setup), ("gate", state.base_checks)):
+        if check:
+            commands.append((f"fleet logs {name} --run {run}", "the whole output"))
+    commands.append((f"fleet show {run}", "this again; the run is kept"))
+    commands.append((f"fleet resume {run}", "start it again with the configuration as it is then"))
+    width = max(len(command) for command, _ in commands)
+    steps = [f"  {command:<{width}}  {purpose}" for command, purpose in commands]
+    return [f"REFUSED  {run}", *(f"  {line}" for line in base), "", "Next steps", *steps]
+
+
+def _subtask_lines(state: RunState, now: float) -> Iterator[str]:
+    rows = subtask_rows(state, now)
+    width = min(TITLE, max((len(safe(spec.title, limit=TITLE)) for spec, _, _ in rows), default=0))
+    for spec, subtask, status in rows:
+        note = f"  {len(subtask.attempts)} attempts" if len(subtask.attempts) > 1 else ""
+        if subtask.parts:
+            note = f"  into {', '.join(map(safe, subtask.parts))}"
+        note += "  no file changed" if subtask.unchanged else ""
+        sha = f"  {safe(subtask.landed[:7])}" if subtask.landed and not subtask.unchanged else ""
+        title = f"{safe(spec.id):<18} {safe(spec.title, limit=TITLE):<{width}}"
+        yield f"  {STATUS_SIGNS.get(status, '·')} {title} {status}{sha}{note}"
+
+
+def _incident_line(incident: Incident) -> str:
+    first = incident.troubles[0]
+    more = f" (+{len(incident.troubles) - 1} more)" if len(incident.troubles) > 1 else ""
+    sign = "·" if incident.recovered is None else "✔" if incident.recovered else "✘"
+    how = outcome(incident.recovered, incident.strategy)
+    return f"  {sign} {safe(incident.subtask):<18} {incident.kind}: {safe(first.summary, limit=60)}{more}  →  {how}"
+
+
+def _total_lines(state: RunState, now: float) -> Iterator[str]:
+    incidents, landed = rate_of(state.incidents), state.commits
+    batches = f"{counted(state.landing.batches, 'batch')} ({state.landing.red} red)"
+    yield f"  recovered without a human  {rate(incidents.recovered, incidents.closed)}"
+    yield f"  commits landed             {landed} in {batches}{untested(landed, commits_tested(state))}"
+    yield f"  agents at once             {state.peak} at the peak, {state.policy.workers} allowed"
+    yield f"  attempts                   {state.attempts}"
+    for role, spend in spend_by_role(state).items():
+        yield f"  {ROLES[role]:<26} {tokens(spend)}, {money(spend.dollars)}"
+    yield f"  cost                       {_cost(state)}"
+    yield f"  time                       {duration(state.seconds(now))}"
+    if state.red_base and landed:
+        gate = ", ".join(safe(check.command, limit=70) for check in state.red_base)
+        yield f"  gate                       NEVER GREEN: {gate}; red on the base and on everything that landed"
+    yield from (f"  WAITING                    {safe(outage_text(*out), limit=200)}" for out in state.service.items())
+    if state.gate_command == "":
+        yield "  gate                       NONE: only the subtasks' own checks were run"
+    if state.sandbox == "none":
+        yield "  sandbox                    NONE: commands ran with your permissions"
+
+
+def _cost(state: RunState) -> str:
+    cost, doubt = money(state.spent.dollars), state.doubt
+    if state.commits and state.spent.dollars:
+        cost += f", {money(state.spent.dollars / state.commits)} per landed subtask"
+    if state.simulated:
+        cost += " (simulated: priced as if real)"
+    if doubt.calls:
+        cost += f", and up to {money(doubt.dollars)} more for {counted(doubt.calls, 'interrupted call')}"
+    return cost
+
+
+def _next_commands(state: RunState) -> list[tuple[str, str]]:
+    run, branch = safe(state.run), safe(state.result_branch)
+    commands = [(f"fleet show SUBTASK --run {run}", "attempts, checks and failures of one subtask")]
+    if state.published:
+        commands = [
+            (f"git log --oneline {safe(state.base[:7])}..{branch}", "the result branch in your repository"),
+            (f"fleet merge {run}", "take it into the branch you are on"),
+            *commands,
+        ]
+    if state.ending != "landed":
+        if pending := open_for_approval(state):
+            commands.append((f"fleet approve {run}", f"approve {safe(', '.join(pending), limit=60)}"))
+        commands += [(f"fleet answer {q.id} TEXT --run {run}", safe(q.text, limit=70)) for q in state.open_questions()]
+        commands.append((f"fleet resume {run}", "continue the run"))
+    return commands

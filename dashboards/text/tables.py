@@ -1,0 +1,196 @@
+"""Answers of the command line as plain text: runs, a status, a subtask, the policy, commits."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from dashboards.text.event_text import waiting_line
+from dashboards.text.formats import count, counted, duration, kind_mark, listed, moment, money, untested
+from dashboards.text.incident_text import rates_lines, story_lines
+from dashboards.text.safe import safe, safe_block
+from fleet.core.audit.attribution import CommitsView
+from fleet.core.state.facts import CheckRun
+from fleet.core.state.landing import TestedBatch
+from fleet.core.views.limits_view import LimitsView
+from fleet.core.views.policy_document import PolicyView
+from fleet.core.views.run_view import StatusView
+from fleet.core.views.subtask_view import AttemptView, SubtaskView
+
+NAMES = 8  # subtasks in a line
+NAME, TEXT = 40, 300
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows with aligned columns."""
+    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))] if rows else []
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+# ---- runs -----------------------------------------------------------------------------------------------------------
+
+
+def runs_lines(rows: Sequence[StatusView]) -> list[str]:
+    head = ("RUN", "STARTED", "STATE", "LANDED", "COST", "TIME", "REPOSITORY", "GOAL")
+    cells = [
+        (
+            safe(row.run),
+            moment(row.started_at),
+            f"{row.state}{' (rehearsal)' if row.rehearsal else ''}",
+            f"{row.landed.done} of {row.landed.total}",
+            money(row.cost_dollars),
+            duration(row.seconds),
+            safe(row.repository),
+            safe(row.goal, limit=50),
+        )
+        for row in rows
+    ]
+    return columns([head, *cells])
+
+
+def status_lines(status: StatusView) -> list[str]:
+    agents, subtasks = status.agents, status.subtasks
+    lines = [
+        f"{safe(status.run)}  {status.state}{kind_mark(status)}",
+        f"  goal       {safe(status.goal, limit=100)}",
+        f"  subtasks   {', '.join(f'{number} {name}' for name, number in subtasks.items()) or 'none planned yet'}",
+        f"  agents     {agents.running} running, {agents.peak} at the peak, {agents.limit} allowed",
+        f"  attempts   {status.attempts}",
+        f"  commits    {status.commits}{untested(status.commits, status.commits_tested)}",
+        *rates_lines(status.incidents),
+        f"  cost       {money(status.cost_dollars)}",
+        f"  time       {duration(status.seconds)}",
+        f"  branch     {safe(status.result_branch or 'nothing landed yet')}",
+    ]
+    if status.why:
+        lines.append(f"  because    {safe(status.why, limit=TEXT)}")
+    if status.state == "refused":
+        lines += [f"             | {safe(line, limit=TEXT)}" for line in status.causes]
+        lines.append(f"  more       fleet show {safe(status.run)}; set-up and gate again, without a run: fleet try")
+    lines += [f"  WAITING    {waiting_line(wait.said, wait.seconds)}" for wait in status.service]
+    if status.sandbox == "none":
+        lines.append("  sandbox    NONE: commands run with your permissions")
+    lines += [f"  note       {safe(text)}" for text in status.warnings]
+    if waiting := status.waiting_for_approval:
+        names = [f"{safe(id_)} ({'; '.join(map(safe, why))})" if why else safe(id_) for id_, why in waiting.items()]
+        lines.append(f"  APPROVAL   needed for {listed(names, NAMES)}  →  fleet approve {safe(status.run)}")
+    for question in status.questions:
+        lines.append(
+            f"  QUESTION   {question.id}: {safe(question.question, limit=200)}  →  fleet answer {question.id} TEXT"
+        )
+    return lines
+
+
+def limits_lines(view: LimitsView) -> list[str]:
+    rows = [("workers", str(view.workers), "")]
+    for unit, budget in view.budgets.items():
+        shown = partial(_amount, unit)
+        rows.append((unit, shown(budget.limit), "" if budget.left is None else f"{shown(budget.left)} left"))
+    idle = "" if view.alive or not view.changed else "; no process runs it: `fleet resume` applies them"
+    head = f"{safe(view.run)}: limits{' requested' if view.changed else ''}{idle}"
+    return [head, *(f"  {row}" for row in columns(rows))]
+
+
+def _amount(unit: str, value: float | None) -> str:
+    if value is None:
+        return "no limit"
+    return money(value) if unit == "dollars" else f"{value:,.10g}"
+
+
+def policy_lines(policy: PolicyView) -> list[str]:
+    ladder = [(rung.kind, "yes" if rung.counts else "no", rung.first, rung.what) for rung in policy.ladder]
+    limits = [(row.key, "none" if row.limit is None else f"{row.limit:g}", row.then) for row in policy.limits]
+    return [
+        *columns([("FAILURE", "COUNTS", "FIRST", "MEANING"), *ladder]),
+        "",
+        *columns([("FAILURE_ACTION", "WHAT HAPPENS"), *policy.failure_action.items()]),
+        "",
+        *columns([("LIMIT", "VALUE", "WHAT IT LIMITS, AND WHAT HAPPENS THEN"), *limits]),
+    ]
+
+
+# ---- a subtask ------------------------------------------------------------------------------------------------------
+
+
+def subtask_lines(view: SubtaskView) -> list[str]:
+    spec = view.subtask
+    lines = [f"{safe(spec.id)}  {view.status}  {safe(spec.title)}", f"  {safe(spec.goal, limit=600)}"]
+    if spec.depends_on:
+        lines.append(f"  after   {', '.join(map(safe, spec.depends_on))}")
+    if spec.not_before:
+        lines.append(f"  not before {safe(spec.not_before)}")
+    if spec.touches:
+        lines.append(f"  touches {', '.join(map(safe, spec.touches))}")
+    lines += [f"  check   {safe(c.run or c.criterion)}  ({safe(c.criterion)})" for c in spec.acceptance]
+    if view.parts:
+        lines.append(f"  split into {', '.join(map(safe, view.parts))}")
+    for attempt in view.attempts:
+        lines += _attempt_lines(attempt)
+    lines += map(_batch_line, view.batches)
+    for story in view.incidents:
+        lines += story_lines(story, evidence=0)  # the attempts above have it
+    return lines
+
+
+def _attempt_lines(attempt: AttemptView) -> list[str]:
+    failure, report = attempt.failure, attempt.report
+    end = f"failed: {failure.kind}" if failure else "open"
+    if attempt.landed:
+        end = "done, no file changed" if attempt.unchanged else f"landed as {safe(attempt.landed[:7])}"
+        end += "" if attempt.tested else ", tested only together with the next"
+    worker = safe(attempt.worker) + (f" ({safe(attempt.model)})" if attempt.model else "")
+    spent = f"{counted(attempt.turns, 'turn')}  {duration(attempt.seconds)}  {money(attempt.cost_dollars)}"
+    lines = [f"Attempt {attempt.number}  {worker}  {attempt.strategy}  {spent}  {end}"]
+    if attempt.guidance:
+        lines.append(f"  guidance  {safe(attempt.guidance, limit=TEXT)}")
+    if attempt.said:
+        lines.append(f"  said      {safe(attempt.said, limit=TEXT)}")
+    if report:
+        lines.append(f"  reported  {report.status}: {safe(report.summary, limit=TEXT)}")
+    if attempt.paths:
+        lines.append(f"  changed   {', '.join(map(safe, attempt.paths[:12]))}")
+    lines += map(_check_line, attempt.checks)
+    if failure:
+        lines.append(f"  failure   {safe(failure.summary, limit=TEXT)}")
+        lines += [f"    {line}" for line in safe_block(failure.evidence, lines=24).splitlines()]
+    return lines
+
+
+def _check_line(check: CheckRun) -> str:
+    verdict = "passed" if check.passed else "FLAKY " if check.flaky else "FAILED"
+    log = f"  {safe(check.log)}" if check.log else ""
+    return f"  {verdict}    {safe(check.command)}  {duration(check.seconds)}{log}"
+
+
+def _batch_line(batch: TestedBatch) -> str:
+    """A batch that the subtask was tested in, and its result."""
+    size = "alone" if len(batch.members) == 1 else f"of {len(batch.members)}"
+    result = f"landed {len(batch.landed)}" if batch.landed else "red" if batch.red else "nothing landed"
+    suspects = [safe(id_) for id_ in batch.suspects]
+    if len(suspects) == 1:
+        result += f", caused by {suspects[0]}"
+    elif suspects:
+        result += f", bisecting {len(suspects)} suspects: {listed(suspects, NAMES)}"
+    if batch.sent_back:
+        result += f", sent back: {listed([safe(id_) for id_ in batch.sent_back], NAMES)}"
+    return f"Batch {batch.number}  {size}  {result}  ({counted(batch.gate_runs, 'run')} of the gate)"
+
+
+# ---- commits --------------------------------------------------------------------------------------------------------
+
+
+def commits_lines(view: CommitsView) -> list[str]:
+    """The fleet's commits of a repository by week. The names of models and workers are what commits claim."""
+    if not view.commits:
+        return [f"none of {count(view.all_commits)} commits has the trailer Fleet-Run"]
+    rows: list[tuple[str, ...]] = [("WEEK", "COMMITS", "REVERTED", "MODEL", "WORKER")]
+    for week in view.weeks:
+        rows.append((week.week, str(week.commits), _share(week.reverted, week.commits), "", ""))
+        for by in week.by:
+            model, worker = safe(by.model, limit=NAME), safe(by.worker, limit=NAME)
+            rows.append(("", str(by.commits), _share(by.reverted, by.commits), model, worker))
+    commits = f"{count(view.commits)} of {count(view.all_commits)} commits have the trailers of a run"
+    reverted = f"reverted later: {_share(view.reverted, view.commits)}"
+    return [*columns(rows), "", f"{commits}, from {counted(view.runs, 'run')}; {reverted}"]
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%} ({part} of {whole})" if part else "0"
