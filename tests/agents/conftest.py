@@ -1,10 +1,10 @@
-"""A model that says what a test scripts, over real HTTP; a desk in a real folder; a repository of a few files."""
+"""A scripted model over real HTTP, a workspace in a real folder, a repository of a few files."""
 
 import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
 from random import Random
@@ -14,20 +14,33 @@ import anyio
 import pytest
 from aiohttp import web
 
-from agents.minds import Minds, open_minds, patience_of
-from agents.models.answer import Answer, CallFault, Request
+from agents.factory import Agents, open_agents
+from agents.models.answer import Answer, CallFault, OnBegin, Quotas, Request
 from agents.models.calls import Caller
-from agents.models.claude import Claude, Line, open_claude
-from agents.settings import MindSettings
-from fleet.core.facts import Failure, ServiceCondition
-from fleet.core.plan import Criterion, Subtask
-from fleet.core.usage import Cost
-from fleet.ports import NO_EXTRAS, CommandResult, DeskError, Extras, ModelUse, ServiceNews, WorkerBrief
+from agents.models.client import Client, open_client
+from agents.models.exchange import Timeouts
+from agents.models.service import RetryPolicy
+from agents.settings import AgentSettings, WorkerSettings
+from fleet.app.wiring import Wiring
+from fleet.config.load import default_config
+from fleet.core.base.usage import Cost
+from fleet.core.plans.plan import Criterion, Subtask
+from fleet.core.state.facts import Failure, ServiceCondition
+from fleet.ports.agents import (
+    NO_EXTRAS,
+    CommandResult,
+    Extras,
+    ModelUse,
+    ServiceNotice,
+    WaitRules,
+    WorkerBrief,
+    WorkspaceError,
+)
 
 Body = dict[str, Any]
 Reply = Callable[[web.Request], Awaitable[web.StreamResponse]]
 KEY = "sk-test-0123456789"
-SEEDED = Random(1)  # noqa: S311 - jitter is no secret
+SEEDED = Random(1)  # noqa: S311 - jitter needs no secrecy
 
 
 @pytest.fixture
@@ -37,7 +50,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The SDK merges these into every call, whatever it is told."""
+    """The SDK merges these into every call, whatever its arguments."""
     monkeypatch.delenv("ANTHROPIC_CUSTOM_HEADERS", raising=False)
     monkeypatch.delenv("ANTHROPIC_LOG", raising=False)
 
@@ -51,15 +64,15 @@ def events(
     """A message as the service streams it."""
     usage = {"input_tokens": 10, "output_tokens": 1, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 5}
     start = {"id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": [], "usage": usage}
-    told: list[tuple[str, Body]] = [("message_start", {"message": start})]
+    stream: list[tuple[str, Body]] = [("message_start", {"message": start})]
     for index, block in enumerate(blocks):
         empty, deltas = _pieces(block)
-        told.append(("content_block_start", {"index": index, "content_block": empty}))
-        told += [("content_block_delta", {"index": index, "delta": delta}) for delta in deltas]
-        told.append(("content_block_stop", {"index": index}))
-    told.append(("message_delta", {"delta": {"stop_reason": stop}, "usage": {"output_tokens": 20}}))
-    told.append(("message_stop", {}))
-    return [(name, {"type": name, **data}) for name, data in told]
+        stream.append(("content_block_start", {"index": index, "content_block": empty}))
+        stream += [("content_block_delta", {"index": index, "delta": delta}) for delta in deltas]
+        stream.append(("content_block_stop", {"index": index}))
+    stream.append(("message_delta", {"delta": {"stop_reason": stop}, "usage": {"output_tokens": 20}}))
+    stream.append(("message_stop", {}))
+    return [(name, {"type": name, **data}) for name, data in stream]
 
 
 def _pieces(block: Body) -> tuple[Body, list[Body]]:
@@ -85,14 +98,14 @@ def use(tool: str, given: Body | None = None, *, id: str = "toolu_1", raw: str |
     return block if raw is None else {**block, "raw": raw}
 
 
-def sse(told: Sequence[tuple[str, Body]], *, then: str = "end", headers: dict[str, str] | None = None) -> Reply:
-    """Streams events; `then` the stream ends, hangs, or goes on with pings."""
+def sse(events: Sequence[tuple[str, Body]], *, then: str = "end", headers: dict[str, str] | None = None) -> Reply:
+    """Streams events; `then` the stream ends, hangs, or continues with pings."""
 
     async def reply(request: web.Request) -> web.StreamResponse:
-        said = {"content-type": "text/event-stream", "request-id": "req_1", **(headers or {})}
-        response = web.StreamResponse(headers=said)
+        all_headers = {"content-type": "text/event-stream", "request-id": "req_1", **(headers or {})}
+        response = web.StreamResponse(headers=all_headers)
         await response.prepare(request)
-        for name, data in told:
+        for name, data in events:
             await response.write(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode())
         while then != "end":
             await anyio.sleep(0.02)
@@ -127,7 +140,7 @@ def raw(body: bytes, *, status: int = 200, kind: str = "text/html") -> Reply:
 
 @dataclass
 class Script:
-    """What the model will say, and what it was asked. The last reply is repeated."""
+    """The replies of the model, and the requests it got. The last reply is repeated."""
 
     replies: list[Reply] = field(default_factory=list)
     asked: list[Body] = field(default_factory=list)
@@ -164,52 +177,72 @@ async def model() -> AsyncIterator[Script]:
     await runner.cleanup()
 
 
-def settings_for(script: Script, folder: Path, **changes: Any) -> MindSettings:
-    quick = {"backoff_first_s": 0.001, "backoff_cap_s": 0.002, "pause_s": 0.001, "retries": 3}
-    return MindSettings(base_url=script.url, api_key=KEY, transcripts=folder / "transcripts", **{**quick, **changes})
+def settings_for(script: Script, folder: Path, **changes: Any) -> AgentSettings:
+    """The product's defaults, except that no retry waits."""
+    product = Wiring(default_config(), {"ANTHROPIC_API_KEY": KEY}).agents(folder / "transcripts")
+    retry = RetryPolicy(changes.pop("retries", 3), 0.001, 60, backoff_cap_s=0.002, pause_s=0.001)
+    return replace(product, base_url=script.url, retry=retry, **changes)
+
+
+def worker_settings(**changes: Any) -> WorkerSettings:
+    """The product's defaults, except for these."""
+    product = Wiring(default_config(), {}).workers["coder"]
+    return replace(product, **changes, changed=frozenset(changes))
 
 
 @asynccontextmanager
-async def minds_for(script: Script, folder: Path, **changes: Any) -> AsyncIterator[Minds]:
-    async with open_minds(settings_for(script, folder, **changes), chance=SEEDED) as minds:
-        yield minds
+async def agents_for(script: Script, folder: Path, **changes: Any) -> AsyncIterator[Agents]:
+    async with open_agents(settings_for(script, folder, **changes), chance=SEEDED) as agents:
+        yield agents
 
 
 @asynccontextmanager
-async def client_for(script: Script, *, silence_s: float = 5, call_s: float = 10) -> AsyncIterator[Claude]:
-    async with open_claude(script.url, KEY, Line(connect_s=5, silence_s=silence_s, call_s=call_s)) as claude:
-        yield claude
+async def client_for(script: Script, *, silence_s: float = 5, call_s: float = 10) -> AsyncIterator[Client]:
+    async with open_client(script.url, KEY, Timeouts(connect_s=5, silence_s=silence_s, call_s=call_s)) as client:
+        yield client
 
 
-class Nobody:
+def ignore(_: Quotas) -> None:
+    """An answer began, and the test does not need to know."""
+
+
+class NoModel:
     """The model of a caller that only passes calls on."""
 
-    async def ask(self, request: Request) -> Answer | CallFault:
-        raise AssertionError(request)
+    async def ask(self, request: Request, on_begin: OnBegin) -> Answer | CallFault:
+        raise AssertionError(request, on_begin)
 
 
-def caller_for(settings: MindSettings) -> Caller:
-    return Caller(Nobody(), patience_of(settings), settings.prices, chance=SEEDED)
+def unopened_client(settings: AgentSettings) -> Client:
+    """A client for tests without a call."""
+    return Client(AsyncExitStack(), settings.base_url, settings.api_key, settings.timeouts)
+
+
+def caller_for(settings: AgentSettings) -> Caller:
+    return Caller(NoModel(), settings.retry, settings.prices, chance=SEEDED)
 
 
 # ---- the surroundings ----
 
 
 @dataclass
-class Purse:
+class FakeMeter:
     """A meter that allows so many calls."""
 
     calls: int = 1000
     uses: list[ModelUse] = field(default_factory=list)
     reserved: list[Cost] = field(default_factory=list)
+    widened: list[Cost] = field(default_factory=list)
+    share: float = 1.0
+    """How far it has room beyond what a call usually costs."""
     released: list[bool] = field(default_factory=list)
     answered_before: bool = False
-    """Whether a model ever answered: what fails then is waited for."""
-    news: list[ServiceNews] = field(default_factory=list)
-    said: int = 0
-    """Words of a human."""
+    """Whether a model ever answered: only then do calls wait for the service."""
+    notices: list[ServiceNotice] = field(default_factory=list)
+    answers: int = 0
+    """How often a human answered a question about the whole run."""
     drained: bool = False
-    """Whether nothing may wait any more."""
+    """Whether the run is draining."""
 
     def may_call(self) -> bool:
         return len(self.uses) < self.calls
@@ -219,28 +252,32 @@ class Purse:
         self.reserved.append(cost)
         return None if self.may_call() else Failure(kind="spent", summary="the budget is spent")
 
+    async def widen(self, most: Cost) -> float:
+        self.widened.append(most)
+        return self.share
+
     async def used(self, use: ModelUse) -> None:
         self.uses.append(use)
 
     def release(self, *, lost: bool = False) -> None:
         self.released.append(lost)
 
-    def waits_for(self, condition: ServiceCondition) -> bool:
-        return condition == "limited" or self.answered_before
+    @property
+    def service(self) -> "FakeMeter":
+        return self
 
-    def words(self) -> int:
-        return self.said
+    def rules(self) -> WaitRules:
+        conditions: frozenset[ServiceCondition] = frozenset({"limited", "down", "refused"})
+        waits_for = conditions if self.answered_before else frozenset[ServiceCondition]({"limited"})
+        return WaitRules(waits_for, self.drained, self.answers)
 
-    def may_wait(self) -> bool:
-        return not self.drained
-
-    async def noticed(self, news: ServiceNews) -> None:
-        self.news.append(news)
+    async def report(self, notice: ServiceNotice) -> None:
+        self.notices.append(notice)
 
 
 @dataclass
-class FolderDesk:
-    """A desk in a folder, without a box: the tests are the only ones who work here."""
+class FolderWorkspace:
+    """A workspace in a folder, without a box: only tests work in it."""
 
     folder: Path
     commands: list[str] = field(default_factory=list)
@@ -262,7 +299,7 @@ class FolderDesk:
         try:
             return self._inside(path).read_bytes()
         except OSError as error:
-            raise DeskError(f"{path}: {error.strerror}") from error
+            raise WorkspaceError(f"{path}: {error.strerror}") from error
 
     async def write(self, path: str, data: bytes) -> None:
         file = self._inside(path)
@@ -272,13 +309,13 @@ class FolderDesk:
     async def list(self, path: str) -> Sequence[str]:
         folder = self._inside(path)
         if not folder.is_dir():
-            raise DeskError(f"{path}: no such folder")
+            raise WorkspaceError(f"{path}: no such folder")
         return [f"{item.name}/" if item.is_dir() else item.name for item in sorted(folder.iterdir())]
 
     def _inside(self, path: str) -> Path:
         full = (self.folder / path).resolve()
         if not full.is_relative_to(self.folder):
-            raise DeskError(f"{path} is outside the worktree")
+            raise WorkspaceError(f"{path} is outside the worktree")
         return full
 
 
@@ -293,32 +330,32 @@ class Files:
 
     async def read_file(self, path: str) -> str:
         if path not in self.files:
-            raise DeskError(f"there is no {path}")
+            raise WorkspaceError(f"there is no {path}")
         return self.files[path]
 
     async def search(self, text: str, pattern: str | None = None) -> str:
-        found = (
+        lines = (
             f"{path}:{number}: {line}"
             for path in await self.list_files(pattern)
             for number, line in enumerate(self.files[path].splitlines(), start=1)
             if text in line
         )
-        return "\n".join(found)
+        return "\n".join(lines)
 
     async def history(self, path: str | None = None, limit: int = 20) -> str:
         return f"the last {limit} commits of {path or 'everything'}"
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> FolderDesk:
+def workspace(tmp_path: Path) -> FolderWorkspace:
     folder = tmp_path / "work tree"
     folder.mkdir()
-    return FolderDesk(folder)
+    return FolderWorkspace(folder)
 
 
 @pytest.fixture
-def purse() -> Purse:
-    return Purse()
+def meter() -> FakeMeter:
+    return FakeMeter()
 
 
 @pytest.fixture

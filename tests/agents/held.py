@@ -1,7 +1,7 @@
-"""Who holds the event loop: the longest work one callback did while all others waited, in pieces of a known work.
+"""How long the event loop is held: the longest work of one callback while all others waited, in pieces of known work.
 
-Processor time, not the wall's: a busy machine takes the processor away in the middle of a callback, which is nobody's
-fault. So sleep in a blocking call is not seen here; the linter forbids those (ruff's ASYNC rules).
+Measures processor time, not wall time: a busy machine takes the processor away in the middle of a callback, and no code
+is to blame for that. So sleep in a blocking call is not seen here; the linter forbids those (ruff's ASYNC rules).
 """
 
 import asyncio

@@ -10,13 +10,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from agents.conversation import Conversation, Guards, Setting
-from agents.minds import patience_of
+from agents.conversation.guards import Guards
+from agents.conversation.loop import Conversation, ConversationSpec
 from agents.models.calls import Caller
-from agents.tools.tool import Ended, Said
+from agents.tools.tool import Finished, ToolResult
 from agents.transcripts import Transcripts
-from fleet.collector import settle
-from tests.agents.conftest import SEEDED, Purse, Script, client_for, says, settings_for, text, use
+from fleet.app.fleet import freeze_loaded
+from tests.agents.conftest import SEEDED, FakeMeter, Script, client_for, says, settings_for, text, use
 from tests.agents.held import held_loop
 
 pytestmark = pytest.mark.anyio
@@ -29,17 +29,14 @@ class Look:
     name = "look"
     declaration = {"name": "look", "description": "Look.", "input_schema": {"type": "object"}}  # noqa: RUF012
 
-    def reads_only(self, raw: Mapping[str, Any]) -> bool:
-        return bool(raw)
-
-    async def run(self, raw: Mapping[str, Any]) -> Said | Ended[str]:
-        return Said(f"{raw}\n" * 200)
+    async def run(self, raw: Mapping[str, Any]) -> ToolResult | Finished[str]:
+        return ToolResult(f"{raw}\n" * 200)
 
 
 @pytest.fixture
 def settled() -> Iterator[Callable[[], None]]:
     """As a run does before it begins; undone for the tests after this one."""
-    yield settle
+    yield freeze_loaded
     gc.unfreeze()
 
 
@@ -47,16 +44,16 @@ async def test_a_hundred_conversations_hold_it_no_longer_than_a_few_pieces_of_wo
     model: Script, tmp_path: Path, settled: Callable[[], None]
 ) -> None:
     model.will(says(text("I look."), use("look", {"path": "x" * 200})))
-    setting: Setting[str] = Setting(
+    spec: ConversationSpec[str] = ConversationSpec(
         "claude-haiku-5-5", 1000, "Look.", (Look(),), "report", Guards(turns=TURNS, seconds=600, repeats=10**6)
     )
     async with client_for(model, silence_s=60, call_s=120) as claude:
-        caller = Caller(claude, patience_of(settings_for(model, tmp_path)), {}, chance=SEEDED)
+        caller = Caller(claude, settings_for(model, tmp_path).retry, {}, chance=SEEDED)
         transcripts = Transcripts(tmp_path / "talks", secret="")
 
         async def talk(number: int) -> None:
             with transcripts.open("talk", number) as transcript:
-                await Conversation(setting, caller, Purse(), transcript).hold([f"Begin with {number}."])
+                await Conversation(spec, caller, FakeMeter(), transcript).hold([f"Begin with {number}."])
 
         await talk(TALKS)
         settled()

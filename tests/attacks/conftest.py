@@ -1,13 +1,13 @@
-"""Attacks are tried twice: where nothing holds them off, to see that they work, and then in the box.
+"""Each attack is tried twice: without any defence, to see that it works, and then in the box.
 
 Without a box the same command runs as the tests themselves do, in folders of its own; it is chosen so that it does no
-harm there. A machine without a sandbox fails these tests: nothing here is left out.
+harm there. On a machine without a sandbox these tests fail: none of them is skipped.
 """
 
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,16 +18,15 @@ from tests.worktrees.conftest import (
     bench,
     lease_kind,
     open_bench,
+    product_settings,
     python_shown,
     repository,
     settings,
     tmp_path,
 )
-from worktrees.box import Box, Place
-from worktrees.desk import exit_code
-from worktrees.forks import forks
-from worktrees.marks import this_manager
-from worktrees.settings import BoxLimits, HandSettings
+from worktrees.base.settings import BoxLimits, WorktreeSettings
+from worktrees.sandbox.box import Box, Place
+from worktrees.sandbox.launcher import Launcher
 
 __all__ = ["anyio_backend", "bench", "lease_kind", "open_bench", "repository", "settings", "tmp_path"]
 
@@ -37,7 +36,7 @@ PROBE_S = 50.0
 
 @dataclass(frozen=True)
 class Tried:
-    """What came of an attack."""
+    """The result of an attack."""
 
     exit_code: int
     output: str
@@ -50,10 +49,10 @@ class Tried:
 
 @dataclass(frozen=True)
 class Arena:
-    """A worktree to attack from, and beside it what must not be reached."""
+    """A worktree to attack from, and beside it the files that must not be reached."""
 
     home: Path
-    settings: HandSettings
+    settings: WorktreeSettings
 
     @property
     def tree(self) -> Path:
@@ -68,7 +67,7 @@ class Arena:
         return self.elsewhere / "secret"
 
     async def without(self, script: str, *args: object, timeout_s: float = PROBE_S) -> Tried:
-        """The attack with nothing to hold it off."""
+        """Try the attack without any defence."""
         return await self._try(replace(self.settings, sandbox="none"), script, args, timeout_s)
 
     async def within(
@@ -79,23 +78,23 @@ class Arena:
         limits: BoxLimits | None = None,
         shown: tuple[Path, ...] = (),
     ) -> Tried:
-        """The same in the box."""
+        """Try the attack in the box."""
         changed = replace(self.settings, limits=limits or BoxLimits(), read_only=(*self.settings.read_only, *shown))
         return await self._try(changed, script, args, timeout_s)
 
-    async def _try(self, settings: HandSettings, script: str, args: tuple[object, ...], timeout_s: float) -> Tried:
+    async def _try(self, settings: WorktreeSettings, script: str, args: tuple[object, ...], timeout_s: float) -> Tried:
         place = Place(self.tree, self.home / "scratch", "attack")
         argv = ("bash", "-c", script, "attack", *map(str, args))
-        with forks(this_manager()) as starter:
-            done = await Box(settings, starter=starter).run(place, argv, timeout_s=timeout_s, cap=64 * 1024)
-        return Tried(exit_code(done), done.stdout.decode("utf-8", "replace"), done.timed_out)
+        with closing(Launcher()) as launcher:
+            done = await Box(settings, starter=launcher).run(place, argv, timeout_s=timeout_s, cap=64 * 1024)
+        return Tried(done.shell_code, done.text, done.timed_out)
 
 
 @pytest.fixture
 def arena(tmp_path: Path) -> Arena:
     arena = Arena(
         tmp_path,
-        HandSettings(
+        product_settings(
             state_dir=tmp_path / "state", read_only=python_shown(), path=(Path(sys.prefix, "bin"), Path("/usr/bin"))
         ),
     )
@@ -119,7 +118,7 @@ BARE_BOX = (
     ),
     *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),  # noqa: S108 - inside
 )
-"""Bubblewrap as one would start it without having been attacked before."""
+"""Bubblewrap as a careless person would start it."""
 
 
 def bare(*argv: str) -> subprocess.CompletedProcess[bytes]:
@@ -127,7 +126,7 @@ def bare(*argv: str) -> subprocess.CompletedProcess[bytes]:
 
 
 def running(*argv: str) -> list[int]:
-    """The processes of the machine with this very command line."""
+    """The processes of the machine with exactly this command line."""
     wanted = b"".join(argument.encode() + b"\0" for argument in argv)
     return [int(pid) for pid, line in command_lines() if line == wanted]
 

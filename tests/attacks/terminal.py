@@ -1,4 +1,4 @@
-"""Started with a terminal of its own: runs a program in the box, or without one, as the manager in a terminal would."""
+"""Runs a program in the box, or without one, from a terminal of its own, as a manager in a terminal would."""
 
 import os
 import subprocess
@@ -8,18 +8,17 @@ from tempfile import TemporaryDirectory
 
 import anyio
 
-from worktrees.box import Box, Place
-from worktrees.desk import exit_code
-from worktrees.settings import HandSettings
+from tests.worktrees.conftest import product_settings
+from worktrees.sandbox.box import Box, Place
 
 
 async def boxed(home: Path, script: str) -> int:
     (home / "tree").mkdir()
-    settings = HandSettings(home, read_only=(Path(sys.prefix),), path=(Path(sys.prefix, "bin"),))
+    settings = product_settings(home, read_only=(Path(sys.prefix),), path=(Path(sys.prefix, "bin"),))
     done = await Box(settings).run(
         Place(home / "tree", home / "scratch", "terminal"), ("sh", "-c", script), timeout_s=50, cap=4096
     )
-    return exit_code(done)
+    return done.shell_code
 
 
 def main(how: str, script: str) -> int:

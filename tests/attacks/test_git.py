@@ -1,4 +1,4 @@
-"""Through git: what a worker leaves for the manager's git to run, or does to refs, objects and locks."""
+"""Through git: programs left for the manager's git to run, and changes to refs, objects and locks."""
 
 import re
 import shlex
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core.facts import Failure
-from fleet.ports import Change, Lease
+from fleet.core.state.facts import Failure
+from fleet.ports.worktrees import Change, Lease
 from tests.worktrees.conftest import OpenBench, fingerprint, git, make_repository
-from worktrees.git import ask_git
+from worktrees.git.program import ask_git
 
 KINDS = ("overlay", "pool")
 MINE = "git -c user.name=w -c user.email=w@localhost"
@@ -28,8 +28,8 @@ NESTED = {
 }
 
 
-async def say(lease: Lease, script: str) -> str:
-    result = await lease.desk.run(script, timeout_s=60)
+async def run(lease: Lease, script: str) -> str:
+    result = await lease.workspace.run(script, timeout_s=60)
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -47,37 +47,37 @@ async def test_23_24_25_a_repository_in_the_tree_runs_programs_of_its_own(
 ) -> None:
     marker = tmp_path / "marker"
     script = NESTED[row].format(mine=MINE, marker=marker)
-    there = make_repository(tmp_path / "plain")
-    plain(there, script)
+    project = make_repository(tmp_path / "plain")
+    plain(project, script)
     marker.unlink(missing_ok=True)
-    plain(there, "git status; git add -A; git status; git diff", ok=False)
-    assert marker.exists(), "the attack does not work where nothing holds it off"
+    plain(project, "git status; git add -A; git status; git diff", ok=False)
+    assert marker.exists(), "the attack does not work without a defence"
     marker.unlink()
-    async with open_bench(lease=kind) as bench, bench.hands.lease(bench.base) as lease:
-        await say(lease, script.replace(str(marker), "/repo/marker") + "; rm -f marker")
+    async with open_bench(lease=kind) as bench, bench.worktrees.lease(bench.base) as lease:
+        await run(lease, script.replace(str(marker), "/repo/marker") + "; rm -f marker")
         failure = await bench.commit(lease)
-        left = list(bench.settings.state_dir.rglob("marker"))
+        planted = list(bench.settings.state_dir.rglob("marker"))
     assert isinstance(failure, Failure)
     assert failure.kind == "bounds"
     assert "sub/.git: only git may use this name" in failure.evidence
-    assert (left, marker.exists()) == ([], False)
+    assert (planted, marker.exists()) == ([], False)
 
 
 async def test_26_the_worktree_s_own_git_folder_is_replaced(open_bench: OpenBench, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     script = f"rm -rf .git && git init -q . && git config core.fsmonitor 'touch {marker}; false'"
-    async with open_bench(sandbox="none", lease="pool") as bench, bench.hands.lease(bench.base) as lease:
-        await say(lease, script)
-        plain(Path(lease.desk.root), "git status")
+    async with open_bench(sandbox="none", lease="pool") as bench, bench.worktrees.lease(bench.base) as lease:
+        await run(lease, script)
+        plain(Path(lease.workspace.root), "git status")
         assert marker.exists()
         marker.unlink()
-        assert isinstance(await bench.commit(lease), Failure)  # even without a box: it is looked at before git is
+        assert isinstance(await bench.commit(lease), Failure)  # even without a box: it is inspected before git runs
         assert not marker.exists()
     for kind in KINDS:
-        async with open_bench(lease=kind) as bench, bench.hands.lease(bench.base) as lease:
-            tried = await lease.desk.run(f"echo x > mine.txt; {script}", timeout_s=20)
+        async with open_bench(lease=kind) as bench, bench.worktrees.lease(bench.base) as lease:
+            tried = await lease.workspace.run(f"echo x > mine.txt; {script}", timeout_s=20)
             assert "resource busy" in tried.output.lower()
-            assert (await lease.desk.run("mv .git away || echo x > .git", timeout_s=20)).exit_code != 0
+            assert (await lease.workspace.run("mv .git away || echo x > .git", timeout_s=20)).exit_code != 0
             change = await bench.commit(lease)
         assert isinstance(change, Change)
         assert change.paths == ("mine.txt",)
@@ -95,18 +95,18 @@ cp "$here/more" "$here/config.worktree"; echo x > mine.txt
 
 async def test_27_hooks_and_configuration_are_planted(open_bench: OpenBench, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
-    there = make_repository(tmp_path / "plain")
-    plain(there, HOOKS.format(marker=marker))
-    plain(there, "git add -A", ok=False)
+    project = make_repository(tmp_path / "plain")
+    plain(project, HOOKS.format(marker=marker))
+    plain(project, "git add -A", ok=False)
     assert marker.exists()
     marker.unlink()
     for kind in KINDS:
-        async with open_bench(lease=kind) as bench, bench.hands.lease(bench.base) as lease:
-            await say(lease, HOOKS.format(marker=marker))
+        async with open_bench(lease=kind) as bench, bench.worktrees.lease(bench.base) as lease:
+            await run(lease, HOOKS.format(marker=marker))
             assert isinstance(await bench.commit(lease), Change)
-            tip = await bench.hands.tip("r1")
-            merged = await bench.hands.merge(tip, [await bench.change("two", {kind: "1\n"})])
-            assert await bench.hands.advance("r1", new=merged.tip, old=tip)
+            tip = await bench.worktrees.integrator.tip("r1")
+            merged = await bench.worktrees.integrator.merge(tip, [await bench.change("two", {kind: "1\n"})])
+            assert await bench.worktrees.integrator.advance("r1", new=merged.tip, old=tip)
         assert not marker.exists()
 
 
@@ -124,26 +124,26 @@ async def test_28_programs_that_the_user_configured_run_on_a_worker_s_files(
     for kind in KINDS:
         async with open_bench(lease=kind) as bench:
             marker.unlink(missing_ok=True)  # to open the user's repository, its own programs may look at its own files
-            one = await bench.change("one", {"a.txt": "2\n", "b.txt": "x\n"})
-            two = await bench.change("two", {"a.txt": "3\n"})
-            await bench.hands.diff(bench.base, one.commit)
-            merged = await bench.hands.merge(bench.base, [one, two])
+            first = await bench.change("one", {"a.txt": "2\n", "b.txt": "x\n"})
+            second = await bench.change("two", {"a.txt": "3\n"})
+            await bench.worktrees.diff(bench.base, first.commit)
+            merged = await bench.worktrees.integrator.merge(bench.base, [first, second])
             assert len(merged.conflicts) == 1
         assert not marker.exists()
 
 
 async def test_29_attributes_change_how_git_merges(open_bench: OpenBench, tmp_path: Path) -> None:
-    there = make_repository(tmp_path / "plain", {"a": "1\n"})
+    project = make_repository(tmp_path / "plain", {"a": "1\n"})
     sides = f"""
         echo 'a merge=union' > .gitattributes; git add -A; {MINE} commit -qm union
         git switch -qc one; echo 2 > a; {MINE} commit -qam one; git switch -q -; echo 3 > a; {MINE} commit -qam two
         {MINE} merge -q one -m merged; cat a"""
-    assert plain(there, sides).endswith("3\n2\n")  # both, and nobody was asked
+    assert plain(project, sides).endswith("3\n2\n")  # both, without a question
     rules = {"merge": "* merge=union", "own": "* merge=ours", "hidden": "*.py -diff", "left out": "src export-ignore"}
     async with open_bench() as bench:
         for where in (".gitattributes", "src/.gitattributes"):
-            async with bench.hands.lease(bench.base) as lease:
-                await say(lease, f"printf '%s\\n' {' '.join(map(shlex.quote, rules.values()))} > {where}")
+            async with bench.worktrees.lease(bench.base) as lease:
+                await run(lease, f"printf '%s\\n' {' '.join(map(shlex.quote, rules.values()))} > {where}")
                 failure = await bench.commit(lease)
             assert isinstance(failure, Failure)
             assert (failure.kind, where in failure.evidence) == ("bounds", True)
@@ -158,10 +158,10 @@ git branch -f other HEAD; git tag -f t; echo x >> README.md; git stash -q; git w
 async def test_30_refs_are_moved_and_deleted(open_bench: OpenBench, repository: Path) -> None:
     for sandbox, kind in (("none", "pool"), ("bubblewrap", "overlay"), ("bubblewrap", "pool")):
         before = fingerprint(repository)
-        async with open_bench(sandbox=sandbox, lease=kind) as bench, bench.hands.lease(bench.base) as lease:
-            refs = await bench.hands.store.git("for-each-ref")
-            await lease.desk.run(REFS, timeout_s=20)
-            assert (await bench.hands.store.git("for-each-ref") == refs) == (sandbox == "bubblewrap")
+        async with open_bench(sandbox=sandbox, lease=kind) as bench, bench.worktrees.lease(bench.base) as lease:
+            refs = await bench.worktrees.store.git("for-each-ref")
+            await lease.workspace.run(REFS, timeout_s=20)
+            assert (await bench.worktrees.store.git("for-each-ref") == refs) == (sandbox == "bubblewrap")
         assert fingerprint(repository) == before
 
 
@@ -176,12 +176,12 @@ done; :
 
 async def test_31_objects_that_all_share_are_spoiled(open_bench: OpenBench) -> None:
     for kind in KINDS:
-        async with open_bench(lease=kind) as bench, bench.hands.lease(bench.base) as lease:
-            await lease.desk.run(SPOIL, timeout_s=20)
-            assert (await bench.hands.store.git.ask("fsck", "--strict")).exit_code == 0
-    async with open_bench(sandbox="none", lease="pool") as bench, bench.hands.lease(bench.base) as lease:
-        await lease.desk.run(SPOIL, timeout_s=20)
-        assert (await bench.hands.store.git.ask("fsck", "--strict")).exit_code != 0
+        async with open_bench(lease=kind) as bench, bench.worktrees.lease(bench.base) as lease:
+            await lease.workspace.run(SPOIL, timeout_s=20)
+            assert (await bench.worktrees.store.git.ask("fsck", "--strict")).exit_code == 0
+    async with open_bench(sandbox="none", lease="pool") as bench, bench.worktrees.lease(bench.base) as lease:
+        await lease.workspace.run(SPOIL, timeout_s=20)
+        assert (await bench.worktrees.store.git.ask("fsck", "--strict")).exit_code != 0
 
 
 LOCKS = """
@@ -192,12 +192,12 @@ mkdir -p "$common/refs/fleet"; touch "$common/refs/fleet/r1.lock"; echo x > mine
 
 
 async def test_32_locks_are_planted(open_bench: OpenBench, tmp_path: Path) -> None:
-    there = make_repository(tmp_path / "plain")
-    plain(there, LOCKS)
-    assert "index.lock" in git(there, "add", "-A", ok=False) or not git(there, "diff", "--cached", "--name-only")
+    project = make_repository(tmp_path / "plain")
+    plain(project, LOCKS)
+    assert "index.lock" in git(project, "add", "-A", ok=False) or not git(project, "diff", "--cached", "--name-only")
     for kind in KINDS:
-        async with open_bench(lease=kind) as bench, bench.hands.lease(bench.base) as lease:
-            await say(lease, LOCKS)
+        async with open_bench(lease=kind) as bench, bench.worktrees.lease(bench.base) as lease:
+            await run(lease, LOCKS)
             assert isinstance(await bench.commit(lease), Change)
             planted = [path for path in bench.settings.state_dir.rglob("*.lock") if path.parent.name != "slots"]
             assert [path for path in planted if not re.search(r"scratch/git/", str(path))] == []
@@ -221,12 +221,12 @@ async def test_33_a_submodule_is_added(open_bench: OpenBench, kind: str) -> None
             "git init -q sub; :",
             "printf '[submodule \"x\"]\\n\\tpath=x\\n\\turl=ext::sh\\n' > .gitmodules",
         ):
-            async with opened.hands.lease(opened.base) as lease:
-                await say(lease, script)
+            async with opened.worktrees.lease(opened.base) as lease:
+                await run(lease, script)
                 assert isinstance(await opened.commit(lease), Failure), script
-        async with opened.hands.lease(opened.base) as lease:
-            await say(lease, "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),sub; echo x > mine.txt")
-            assert "160000" in await say(lease, "git ls-files --stage sub")  # it worked, on the worker's own index
+        async with opened.worktrees.lease(opened.base) as lease:
+            await run(lease, "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),sub; echo x > mine.txt")
+            assert "160000" in await run(lease, "git ls-files --stage sub")  # it worked, on the worker's own index
             change = await opened.commit(lease)
             assert isinstance(change, Change)
             assert change.paths == ("mine.txt",)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.conftest import Arena, bare
-from worktrees.seccomp import MACHINES
+from worktrees.sandbox.seccomp import MACHINES
 
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 MOUNT = "mkdir -p m && mount -t tmpfs none m && echo seen > m/file && cat m/file"
@@ -44,15 +44,15 @@ sys.exit(ctypes.get_errno())'
 @pytest.mark.parametrize("attack", IN_A_NAMESPACE_OF_ITS_OWN)
 async def test_17_what_is_shown_is_changed_from_a_new_namespace(arena: Arena, attack: str) -> None:
     script = f'{" ".join(NAMESPACE)} sh -c "$1"'
-    tried = await arena.without(script, IN_A_NAMESPACE_OF_ITS_OWN[attack])
-    assert tried.output == "seen\n", tried
+    result = await arena.without(script, IN_A_NAMESPACE_OF_ITS_OWN[attack])
+    assert result.output == "seen\n", result
     assert "seen" not in (await arena.within(script, IN_A_NAMESPACE_OF_ITS_OWN[attack])).output
 
 
 @pytest.mark.parametrize("attack", NEVER)
-async def test_17_the_kernel_is_asked_for_what_nobody_in_the_box_may(arena: Arena, attack: str) -> None:
-    tried = await arena.within(NEVER[attack])
-    assert not tried.worked, tried.output
+async def test_17_the_kernel_is_asked_for_what_no_command_in_the_box_may_have(arena: Arena, attack: str) -> None:
+    result = await arena.within(NEVER[attack])
+    assert not result.worked, result.output
 
 
 async def test_17_settings_of_the_whole_machine_are_changed(arena: Arena) -> None:
@@ -75,7 +75,7 @@ async def test_17_devices_of_the_whole_machine_are_closed_to_others(arena: Arena
 
 
 def test_17_the_filter_is_there_on_this_machine() -> None:
-    """The calls themselves are tried one by one in tests/worktrees/test_seccomp.py."""
+    """The calls themselves are result one by one in tests/worktrees/sandbox/test_seccomp.py."""
     assert platform.machine() in MACHINES
 
 

@@ -1,4 +1,4 @@
-"""Living on: past the command, past its limit on time, past a polite request to end."""
+"""Processes that live on: after their command, after its time limit, after a request to end."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ import pytest
 
 from tests.attacks.conftest import Arena, command_lines, running
 
-FOREVER = "2147480"  # seconds that nobody else sleeps
+FOREVER = "2147480"  # seconds that no other process sleeps
 DAEMON = f"setsid sh -c 'echo $$ > pid; exec sleep {FOREVER}' </dev/null >/dev/null 2>&1 & until [ -s pid ]; do :; done"
 TWICE = (
     f"(setsid sh -c '(sleep {FOREVER} & echo $! > pid) &' </dev/null >/dev/null 2>&1 &); until [ -s pid ]; do :; done"
@@ -28,7 +28,7 @@ def end(*pids: int) -> None:
 async def test_8_a_process_lives_on_after_its_command(arena: Arena, script: str) -> None:
     assert (await arena.without(script)).worked
     survivor = int((arena.tree / "pid").read_text())
-    os.kill(survivor, 0)  # it is there
+    os.kill(survivor, 0)  # it exists
     end(survivor)
     (arena.tree / "pid").unlink()
     assert (await arena.within(script)).worked
@@ -42,8 +42,8 @@ def test_9_a_child_in_the_background_holds_the_output_of_a_plain_command_open() 
 
 
 async def test_9_a_child_in_the_background_holds_nothing_open_in_the_box(arena: Arena) -> None:
-    held = await arena.within(HOLDER)
-    assert (held.output, held.timed_out, held.exit_code) == ("on\n", False, 0)
+    result = await arena.within(HOLDER)
+    assert (result.output, result.timed_out, result.exit_code) == ("on\n", False, 0)
     assert running("sleep", FOREVER) == []
 
 

@@ -60,16 +60,16 @@ for file in "$1"/*/mine.txt "$1"/overlays/leases/*/upper/mine.txt; do cat "$file
 async def test_3_another_worktree_is_read_and_changed(open_bench: OpenBench, sandbox: str, kind: str) -> None:
     async with (
         open_bench(sandbox=sandbox, lease=kind) as bench,
-        bench.hands.lease(bench.base) as other,
-        bench.hands.lease(bench.base) as attacker,
+        bench.worktrees.lease(bench.base) as other,
+        bench.worktrees.lease(bench.base) as attacker,
     ):
-        await other.desk.write("mine.txt", CANARY.encode())
+        await other.workspace.write("mine.txt", CANARY.encode())
         slots = next(bench.settings.state_dir.glob("stores/*/slots/r1"))
-        seen = await attacker.desk.run(f"set -- '{slots}'; {TAKE}", timeout_s=20)
-        left = await other.desk.read("mine.txt")
+        attack = await attacker.workspace.run(f"set -- '{slots}'; {TAKE}", timeout_s=20)
+        content = await other.workspace.read("mine.txt")
     reached = sandbox == "none"
-    assert (CANARY in seen.output) == reached, seen.output
-    assert left == (b"taken\n" if reached else CANARY.encode())
+    assert (CANARY in attack.output) == reached, attack.output
+    assert content == (b"taken\n" if reached else CANARY.encode())
 
 
 async def test_4_processes_outside_are_killed(arena: Arena) -> None:
@@ -82,8 +82,8 @@ async def test_4_processes_outside_are_killed(arena: Arena) -> None:
         assert process.poll() is None
 
 
-def test_4_everything_in_sight_is_killed_where_there_is_no_namespace_between() -> None:
-    """A namespace of its own stands for the machine here: inside it nothing is held off."""
+def test_4_all_visible_processes_are_killed_without_a_namespace_between() -> None:
+    """A namespace of its own plays the machine here: inside it there is no defence."""
     script = "sleep 600 & sh -c 'kill -9 -1'; wait $!; echo $?"
     sight = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child")
     done = subprocess.run([*sight, "sh", "-c", script], capture_output=True, timeout=60, check=True)
@@ -137,9 +137,9 @@ async def test_7_a_socket_without_a_path_is_connected_to(arena: Arena) -> None:
 async def test_20_a_file_outside_is_taken_in_by_a_hard_link(arena: Arena) -> None:
     script = 'ln "$1" taken && cat taken; rm -f taken'
     assert CANARY in (await arena.without(script, arena.secret)).output
-    shown = await arena.within(script, arena.secret, shown=(arena.elsewhere,))
-    assert CANARY not in shown.output
-    assert "cross-device" in shown.output
+    result = await arena.within(script, arena.secret, shown=(arena.elsewhere,))
+    assert CANARY not in result.output
+    assert "cross-device" in result.output
 
 
 async def test_43_a_cache_that_all_workers_use_is_poisoned(arena: Arena) -> None:
@@ -156,11 +156,11 @@ async def test_43_a_cache_that_all_workers_use_is_poisoned(arena: Arena) -> None
 async def test_43_what_the_set_up_made_is_poisoned_for_the_next_worker(open_bench: OpenBench, kind: str) -> None:
     changes = {"setup": "mkdir -p node_modules/left && echo good > node_modules/left/pad.js", "lease": kind}
     async with open_bench(**changes) as bench:
-        async with bench.hands.lease(bench.base) as lease:
+        async with bench.worktrees.lease(bench.base) as lease:
             poison = (
                 "echo poison > node_modules/left/pad.js; echo more > node_modules/more.js; cat node_modules/left/pad.js"
             )
-            assert (await lease.desk.run(poison, timeout_s=20)).output == "poison\n"
-        async with bench.hands.lease(bench.base) as lease:
-            seen = await lease.desk.run("cat node_modules/left/pad.js; ls node_modules", timeout_s=20)
-            assert seen.output == "good\nleft\n"
+            assert (await lease.workspace.run(poison, timeout_s=20)).output == "poison\n"
+        async with bench.worktrees.lease(bench.base) as lease:
+            clean = await lease.workspace.run("cat node_modules/left/pad.js; ls node_modules", timeout_s=20)
+            assert clean.output == "good\nleft\n"

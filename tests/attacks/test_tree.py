@@ -1,4 +1,4 @@
-"""In the tree: files, names and amounts that the manager meets when it looks at what a worker left."""
+"""In the tree: files, names and amounts that the manager meets when it inspects what a worker left."""
 
 import os
 import shutil
@@ -8,19 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core.facts import Failure
-from fleet.core.ids import is_slug
-from fleet.core.plan import Criterion
-from fleet.ports import Change, DeskError, Lease
+from fleet.core.base.ids import is_slug
+from fleet.core.plans.plan import Criterion
+from fleet.core.state.facts import Failure
+from fleet.ports.agents import WorkspaceError
+from fleet.ports.worktrees import Change, Lease
 from tests.attacks.conftest import CANARY
-from tests.attacks.test_git import KINDS, plain, say
+from tests.attacks.test_git import KINDS, plain, run
 from tests.worktrees.conftest import OpenBench, git, make_repository
-from worktrees.slots import slots_dir
+from worktrees.store.store import slots_dir
 
 
 def on_disk(lease: Lease) -> Path:
-    """Where a lease's changed files lie for the manager."""
-    place = lease.desk.place  # type: ignore[attr-defined]
+    """The folder of a lease's changed files, as the manager sees it."""
+    place = lease.workspace.place  # type: ignore[attr-defined]
     return Path(place.overlay.upper if place.overlay else place.tree)
 
 
@@ -29,22 +30,22 @@ def create(path: bytes) -> None:
 
 
 async def refusal(open_bench: OpenBench, script: str, kind: str, **changes: object) -> str:
-    """Why the manager does not commit what a script left; empty where it does."""
-    async with open_bench(lease=kind, **changes) as bench, bench.hands.lease(bench.base) as lease:
-        await say(lease, script)
+    """Why the manager does not commit what a script did; empty where it does."""
+    async with open_bench(lease=kind, **changes) as bench, bench.worktrees.lease(bench.base) as lease:
+        await run(lease, script)
         outcome = await bench.commit(lease)
     return f"{outcome.kind} {outcome.evidence}" if isinstance(outcome, Failure) else ""
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_19_a_program_with_higher_rights_is_left(open_bench: OpenBench, kind: str) -> None:
-    async with open_bench(lease=kind) as bench, bench.hands.lease(bench.base) as lease:
-        await say(lease, "cp /bin/true tool; chmod 6755 tool")
+    async with open_bench(lease=kind) as bench, bench.worktrees.lease(bench.base) as lease:
+        await run(lease, "cp /bin/true tool; chmod 6755 tool")
         assert (on_disk(lease) / "tool").stat().st_mode & stat.S_ISUID
         change = await bench.commit(lease)
         assert isinstance(change, Change)
         assert not (on_disk(lease) / "tool").stat().st_mode & (stat.S_ISUID | stat.S_ISGID)
-        listed = await bench.hands.store.git("ls-tree", change.commit, "tool")
+        listed = await bench.worktrees.store.git("ls-tree", change.commit, "tool")
     assert listed.startswith(b"100755 ")
 
 
@@ -52,14 +53,14 @@ async def test_19_a_program_with_higher_rights_is_left(open_bench: OpenBench, ki
 async def test_21_a_link_leads_the_manager_out_of_the_tree(open_bench: OpenBench, tmp_path: Path, kind: str) -> None:
     secret = tmp_path / "secret"
     secret.write_text(CANARY, encoding="utf-8")
-    async with open_bench(lease=kind) as bench, bench.hands.lease(bench.base) as lease:
-        await say(lease, f"ln -s '{secret}' link; ln -s '{tmp_path}' folder")
+    async with open_bench(lease=kind) as bench, bench.worktrees.lease(bench.base) as lease:
+        await run(lease, f"ln -s '{secret}' link; ln -s '{tmp_path}' folder")
         assert (on_disk(lease) / "link").read_text(encoding="utf-8") == CANARY
         for path in ("link", "folder/secret"):
-            with pytest.raises(DeskError):
-                await lease.desk.read(path)
-        with pytest.raises(DeskError):
-            await lease.desk.write("link", b"overwritten")
+            with pytest.raises(WorkspaceError):
+                await lease.workspace.read(path)
+        with pytest.raises(WorkspaceError):
+            await lease.workspace.write("link", b"overwritten")
         failure = await bench.commit(lease)
     assert isinstance(failure, Failure)
     assert failure.evidence.splitlines() == [
@@ -77,8 +78,8 @@ SPECIAL = {
 @pytest.mark.parametrize("script", SPECIAL.values(), ids=SPECIAL)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_22_a_file_that_blocks_who_opens_it(open_bench: OpenBench, script: str, kind: str) -> None:
-    async with open_bench(lease=kind) as bench, bench.hands.lease(bench.base) as lease:
-        await say(lease, script)
+    async with open_bench(lease=kind) as bench, bench.worktrees.lease(bench.base) as lease:
+        await run(lease, script)
         opened = ["timeout", "0.5", "cat", str(on_disk(lease) / "special")]
         assert subprocess.run(opened, capture_output=True, check=False).returncode in {124, 1}  # noqa: ASYNC221
         failure = await bench.commit(lease)
@@ -94,13 +95,13 @@ REFUSED_NAMES = ("new\nline", "esc\x1b[31m", "bell\x07", "\u202eright", "tab\t")
 async def test_34_names_that_are_options_patterns_or_commands_elsewhere(
     open_bench: OpenBench, tmp_path: Path, kind: str
 ) -> None:
-    there = make_repository(tmp_path / "plain")
-    (there / "--dry-run").touch()
-    plain(there, "git add *")
-    assert git(there, "diff", "--cached", "--name-only") == ""  # a name was taken for an option
-    async with open_bench(lease=kind) as bench, bench.hands.lease(bench.base) as lease:
+    plain_repository = make_repository(tmp_path / "plain")
+    (plain_repository / "--dry-run").touch()
+    plain(plain_repository, "git add *")
+    assert git(plain_repository, "diff", "--cached", "--name-only") == ""  # git read a name as an option
+    async with open_bench(lease=kind) as bench, bench.worktrees.lease(bench.base) as lease:
         for name in ODD:
-            await lease.desk.write(f"odd/{name}", name.encode())
+            await lease.workspace.write(f"odd/{name}", name.encode())
         change = await bench.commit(lease)
     assert isinstance(change, Change)
     assert set(change.paths) == {f"odd/{name}" for name in ODD}
@@ -108,11 +109,11 @@ async def test_34_names_that_are_options_patterns_or_commands_elsewhere(
 
 @pytest.mark.parametrize("name", REFUSED_NAMES, ids=ascii)
 async def test_34_names_that_garble_a_list_or_a_screen(open_bench: OpenBench, tmp_path: Path, name: str) -> None:
-    there = make_repository(tmp_path / "plain")
-    (there / name).touch()
-    git(there, "add", "-A")
-    assert name in git(there, "ls-files", "-z")
-    async with open_bench() as bench, bench.hands.lease(bench.base) as lease:
+    plain_repository = make_repository(tmp_path / "plain")
+    (plain_repository / name).touch()
+    git(plain_repository, "add", "-A")
+    assert name in git(plain_repository, "ls-files", "-z")
+    async with open_bench() as bench, bench.worktrees.lease(bench.base) as lease:
         (on_disk(lease) / name).write_text("x", encoding="utf-8")
         failure = await bench.commit(lease)
     assert isinstance(failure, Failure)
@@ -120,8 +121,8 @@ async def test_34_names_that_garble_a_list_or_a_screen(open_bench: OpenBench, tm
     assert failure.evidence.isprintable()
 
 
-async def test_34_names_that_are_no_text(open_bench: OpenBench) -> None:
-    async with open_bench() as bench, bench.hands.lease(bench.base) as lease:
+async def test_34_names_that_are_not_text(open_bench: OpenBench) -> None:
+    async with open_bench() as bench, bench.worktrees.lease(bench.base) as lease:
         create(os.fsencode(on_disk(lease)) + b"/\xff\xfe")
         failure = await bench.commit(lease)
     assert isinstance(failure, Failure)
@@ -133,15 +134,15 @@ GIT_BY_ANOTHER_NAME = (".GIT", ".Git", "git~1", "GIT~2", ".git ", ".git.", ".g\u
 
 @pytest.mark.parametrize("name", GIT_BY_ANOTHER_NAME, ids=ascii)
 async def test_35_another_spelling_of_git_s_own_folder(open_bench: OpenBench, tmp_path: Path, name: str) -> None:
-    there = make_repository(tmp_path / "plain")
-    (there / "sub" / name).mkdir(parents=True)
-    (there / "sub" / name / "config").touch()
+    plain_repository = make_repository(tmp_path / "plain")
+    (plain_repository / "sub" / name).mkdir(parents=True)
+    (plain_repository / "sub" / name / "config").touch()
     unprotected = ("-c", "core.protectHFS=false", "-c", "core.protectNTFS=false")
-    git(there, *unprotected, "add", "-A", ok=False)
-    taken = name in git(there, "ls-files", "-z")
+    git(plain_repository, *unprotected, "add", "-A", ok=False)
+    taken = name in git(plain_repository, "ls-files", "-z")
     assert taken or name.casefold() == ".git"
     for kind in KINDS:
-        async with open_bench(lease=kind) as bench, bench.hands.lease(bench.base) as lease:
+        async with open_bench(lease=kind) as bench, bench.worktrees.lease(bench.base) as lease:
             (on_disk(lease) / "sub" / name).mkdir(parents=True)
             (on_disk(lease) / "sub" / name / "config").touch()
             failure = await bench.commit(lease)
@@ -150,10 +151,10 @@ async def test_35_another_spelling_of_git_s_own_folder(open_bench: OpenBench, tm
 
 
 TWINS = {
-    "one of the base": ("echo x > readme.MD", "readme.MD: is like README.md"),
-    "two new ones": ("echo x > new; echo y > New", "New: is like new"),
-    "a folder": ("mkdir SRC; echo x > SRC/two.py", "SRC: is like src"),
-    "composed letters": ("echo x > $'\\u00e9'; echo y > $'e\\u0301'", "is like"),
+    "one of the base": ("echo x > readme.MD", "readme.MD collides with README.md"),
+    "two new ones": ("echo x > new; echo y > New", "New collides with new"),
+    "a folder": ("mkdir SRC; echo x > SRC/two.py", "SRC collides with src"),
+    "composed letters": ("echo x > $'\\u00e9'; echo y > $'e\\u0301'", "collides with"),
 }
 
 
@@ -162,21 +163,23 @@ async def test_35_names_that_differ_where_a_file_system_sees_no_difference(
     open_bench: OpenBench, tmp_path: Path, twin: str
 ) -> None:
     script, says = TWINS[twin]
-    there = make_repository(tmp_path / "plain", {"README.md": "x", "src/one.py": "x"})
-    before = git(there, "ls-files").count("\n")
-    plain(there, f"LC_ALL=C.UTF-8; {script}; git add -A")
-    assert git(there, "ls-files").count("\n") > before
+    plain_repository = make_repository(tmp_path / "plain", {"README.md": "x", "src/one.py": "x"})
+    before = git(plain_repository, "ls-files").count("\n")
+    plain(plain_repository, f"LC_ALL=C.UTF-8; {script}; git add -A")
+    assert git(plain_repository, "ls-files").count("\n") > before
     for kind in KINDS:
         assert says in await refusal(open_bench, script, kind)
 
 
 async def test_35_a_repository_may_keep_the_twins_it_has(open_bench: OpenBench, tmp_path: Path) -> None:
-    there = make_repository(tmp_path / "twins", {"Makefile": "x", "makefile": "y"})
-    async with open_bench(there) as bench, bench.hands.lease(bench.base) as lease:
-        await say(lease, "echo z > makefile; echo z > other")
+    plain_repository = make_repository(tmp_path / "twins", {"Notes.txt": "x", "notes.txt": "y"})
+    async with open_bench(plain_repository) as bench, bench.worktrees.lease(bench.base) as lease:
+        await run(lease, "echo z > notes.txt; echo z > other")
         assert isinstance(await bench.commit(lease), Change)
-        await say(lease, "mv makefile MAKEFILE")
-        assert isinstance(await bench.commit(lease, "two"), Failure)
+        await run(lease, "mv notes.txt NOTES.txt")
+        failure = await bench.commit(lease, "two")
+        assert isinstance(failure, Failure)
+        assert "NOTES.txt collides with Notes.txt" in failure.evidence
 
 
 MALICIOUS = (
@@ -203,9 +206,9 @@ def test_36_a_planner_names_a_subtask_to_be_run_as_a_command(name: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_38_a_file_that_is_far_too_large(open_bench: OpenBench, tmp_path: Path, kind: str) -> None:
-    there = make_repository(tmp_path / "plain")
-    plain(there, "truncate -s 3M blob; git add blob")
-    assert git(there, "ls-files", "blob") == "blob"
+    plain_repository = make_repository(tmp_path / "plain")
+    plain(plain_repository, "truncate -s 3M blob; git add blob")
+    assert git(plain_repository, "ls-files", "blob") == "blob"
     says = await refusal(open_bench, "truncate -s 3M blob", kind, max_file_bytes=1 << 20)
     assert "blob: has 3145728 bytes; at most 1048576 are committed" in says
 
@@ -225,31 +228,31 @@ done; echo x > file; cd /repo; mkdir -p closed/more; touch closed/more/file; chm
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_39_folders_that_can_not_be_removed(open_bench: OpenBench, tmp_path: Path, kind: str) -> None:
+async def test_39_folders_that_cannot_be_removed(open_bench: OpenBench, tmp_path: Path, kind: str) -> None:
     (tmp_path / "plain").mkdir()
     plain(tmp_path / "plain", DEEP.replace("/repo", '"$OLDPWD"').split('cd "$OLDPWD"')[0])
     with pytest.raises((OSError, RecursionError)):
         shutil.rmtree(tmp_path / "plain")
     subprocess.run(["rm", "-rf", str(tmp_path / "plain")], check=True)  # noqa: ASYNC221
     async with open_bench(lease=kind) as bench:
-        folder = slots_dir(bench.hands.store, "r1")
-        async with bench.hands.lease(bench.base) as lease:
-            await say(lease, DEEP)
+        folder = slots_dir(bench.worktrees.store, "r1")
+        async with bench.worktrees.lease(bench.base) as lease:
+            await run(lease, DEEP)
             failure = await bench.commit(lease)
             assert isinstance(failure, Failure)
             assert "folders deep" in failure.evidence
-        async with bench.hands.lease(bench.base) as lease:
-            assert await say(lease, "git status --short; ls") == "README.md\nsrc\n"
+        async with bench.worktrees.lease(bench.base) as lease:
+            assert await run(lease, "git status --short; ls") == "README.md\nsrc\n"
     assert not folder.exists()
 
 
 async def test_40_a_file_that_is_needed_is_hidden_from_the_commit(open_bench: OpenBench) -> None:
     needed = Criterion(criterion="the file is there", run="grep -q 1 needed.log")
     async with open_bench() as bench:
-        async with bench.hands.lease(bench.base) as lease:
-            await say(lease, "echo 1 > needed.log; echo x > mine.txt")
-            assert (await lease.check([needed]))[0].passed  # `*.log` is ignored, and here it lies
+        async with bench.worktrees.lease(bench.base) as lease:
+            await run(lease, "echo 1 > needed.log; echo x > mine.txt")
+            assert (await lease.check(needed)).passed  # `*.log` is ignored, but in this worktree it exists
             change = await bench.commit(lease)
             assert isinstance(change, Change)
-        async with bench.hands.lease(change.commit) as clean:
-            assert not (await clean.check([needed]))[0].passed
+        async with bench.worktrees.lease(change.commit) as clean:
+            assert not (await clean.check(needed)).passed

@@ -1,4 +1,4 @@
-"""A share of `make chaos`: each level once, in small; and that the figures are what they say."""
+"""A sample of `make chaos`, each level in small; and that its figures are right."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,78 +6,79 @@ from random import Random
 
 import pytest
 
-from fleet.core.facts import FailureKind
-from tests.chaos.faults import FAULTS, LEVELS
-from tests.chaos.hopeless import COMPLEX, HOPELESS, Verdict, hopeless, within_limits
-from tests.chaos.lost import lost
-from tests.chaos.play import Played, episodes, play
-from tests.chaos.rates import by_row, hopeless_lines, planner_troubles, table, wilson, world_lines
-from tests.chaos.world import Weathered
-from tests.core.story import Story, plan_of
+from chaos.environment import Survival
+from chaos.faults import FAULTS, LEVELS
+from chaos.play import Played, episodes, play
+from chaos.rates import passing_figure, planner_faults, rate_figure, row_details, unrecoverable_figure, wilson
+from chaos.unrecoverable_runs import play_lasting_fault
+from chaos.unrecoverable_subtasks import COMPLEX, UNRECOVERABLE, Verdict, keeps_limits, play_unrecoverable
+from fleet.core.state.facts import FailureKind
+from tests.fleet.core.story import Story, plan_of
 
 SMALL = 3
-BY_CHANCE = 35  # a flaky check's row: chance, not the seed, says whether it is red
+FLAKY_ROW = 35  # chance, not the seed, decides whether its check is red
 SEED = 7
 
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Played:
-    """Some of every level, in one run."""
-    sure = [fault for fault in FAULTS if fault.row != BY_CHANCE]
-    played = [one for level in LEVELS for one in episodes(level, SMALL, SEED, sure)]
-    renamed = [
-        fault.fault.episode(f"m{index:02}", Random(index))  # noqa: S311 - it is no secret
-        for index, fault in enumerate(played)
-    ]
-    troubles = planner_troubles(LEVELS[-1], Random(SEED))  # noqa: S311 - it is no secret
-    return play(tmp_path_factory.mktemp("faults"), renamed, seed=SEED, planner_faults=troubles)
+    """Some faults of every level, in one run."""
+    certain = [fault for fault in FAULTS if fault.row != FLAKY_ROW]
+    chosen = [episode.fault for level in LEVELS for episode in episodes(level, SMALL, SEED, certain)]
+    batch = [fault.episode(f"m{index:02}", Random(index)) for index, fault in enumerate(chosen)]  # noqa: S311 - not a secret
+    faults = planner_faults(LEVELS[-1], Random(SEED))  # noqa: S311 - not a secret
+    return play(tmp_path_factory.mktemp("faults"), batch, seed=SEED, planner_faults=faults)
 
 
 def test_faults_of_every_level_are_recovered_from_without_a_human(mixed: Played) -> None:
-    assert [one.episode.fault.name for one in mixed.outcomes if not one.recovered] == []
+    assert [outcome.episode.fault.name for outcome in mixed.outcomes if not outcome.recovered] == []
     mixed.done.ended(0)
-    assert sum(one.struck for one in mixed.outcomes) >= 4 * SMALL
+    assert sum(outcome.struck for outcome in mixed.outcomes) >= 4 * SMALL
 
 
-def test_a_fault_opens_no_incident_but_those_its_row_allows(mixed: Played) -> None:
-    assert [(one.episode.fault.name, one.classes) for one in mixed.outcomes if not one.as_expected] == []
-    calls = [one for one in mixed.outcomes if one.episode.fault.level == 1 and not one.episode.fault.classes]
-    assert {one.attempts for one in calls} == {1}
+def test_a_fault_opens_only_the_incidents_that_its_row_allows(mixed: Played) -> None:
+    assert [(each.episode.fault.name, each.classes) for each in mixed.outcomes if not each.as_expected] == []
+    calls = [each for each in mixed.outcomes if each.episode.fault.level == 1 and not each.episode.fault.classes]
+    assert {outcome.attempts for outcome in calls} == {1}
 
 
-def test_what_nobody_can_do_ends_with_a_human_asked(tmp_path: Path) -> None:
-    """Those that take long, because they are split again and again, are played by `make chaos` alone."""
-    quick = [kind for kind in HOPELESS if kind != COMPLEX]
-    verdicts = hopeless(tmp_path, 1, SEED, quick)
-    assert [one for one in verdicts if not one.honest] == []
+def test_faults_without_a_remedy_end_with_a_question_to_a_human(tmp_path: Path) -> None:
+    """Only `make chaos` plays the kind that is split again and again, which takes long."""
+    quick = [kind for kind in UNRECOVERABLE if kind != COMPLEX]
+    verdicts = play_unrecoverable(tmp_path, 1, SEED, quick)
+    assert [verdict for verdict in verdicts if not verdict.honest] == []
     assert len(verdicts) == len(quick) == 9
 
 
-def test_a_run_whose_key_is_revoked_ends_with_a_human_asked_and_what_landed(tmp_path: Path) -> None:
-    """Nobody mends it, and nobody answers. `make chaos` plays this with every kind of loss."""
-    verdict = lost("the key is revoked", 0, tmp_path, SEED)
+def test_a_run_whose_key_is_revoked_ends_with_a_question_and_what_landed(tmp_path: Path) -> None:
+    """Without a new key and without an answer. `make chaos` plays this with every lasting fault."""
+    verdict = play_lasting_fault("the key is revoked", 0, tmp_path, SEED)
     assert verdict.honest, verdict
-    assert "nobody answered" in verdict.said
+    assert "no one answered" in verdict.reason
 
 
-def test_an_end_that_is_not_honest_is_told() -> None:
+def test_endings_that_are_not_honest_and_runs_that_were_harmed_miss_the_target() -> None:
     honest = Verdict("any", asked=True, landed=False, endless=False)
-    bad = [
+    wrong = [
         replace(honest, asked=False),
         replace(honest, landed=True),
         replace(honest, endless=True),
-        replace(honest, within=False),
+        replace(honest, within_limits=False),
     ]
-    assert (honest.honest, [one.honest for one in bad]) == (True, [False] * 4)
-    told = hopeless_lines([honest, *bad])
-    assert [line.startswith("  NOT AS WANTED") for line in told].count(True) == 4
-    for said in ("5 of 1 kinds", "told at once: 4", "false success: 1", "endless: 1", "past a limit: 1"):
-        assert said in told[0]
-    fine = Weathered("any", landed=True, asked=False, attempts_lost=0, said="")
-    assert "no attempt lost: 1" in world_lines([fine, replace(fine, attempts_lost=1)])[0]
+    assert (honest.honest, [verdict.honest for verdict in wrong]) == (True, [False] * 4)
+    assert unrecoverable_figure([honest])[0].met
+    figure, details = unrecoverable_figure([honest, *wrong])
+    assert (figure.met, figure.where) == (False, "1 / 5")
+    assert figure.note == "asked: 4, false success: 1, endless: 1, past a limit: 1"
+    assert [line.startswith("NOT AS WANTED") for line in details].count(True) == 4
+    unharmed = Survival("any", landed=True, asked=False, lost_attempts=0, reason="")
+    assert passing_figure([unharmed])[0].met
+    figure, details = passing_figure([unharmed, replace(unharmed, lost_attempts=1)])
+    assert (figure.met, figure.where) == (False, "1 / 2")
+    assert [line.startswith("NOT AS WANTED") for line in details].count(True) == 1
 
 
-def test_more_attempts_retries_or_calls_than_the_limits_allow_are_seen() -> None:
+def test_attempts_retries_or_calls_beyond_the_limits_are_detected() -> None:
     story = Story(plan=plan_of("a"))
     kinds: tuple[FailureKind, ...] = ("check", "transient", "transient")
     for kind in kinds:
@@ -87,9 +88,9 @@ def test_more_attempts_retries_or_calls_than_the_limits_allow_are_seen() -> None
         else:
             story.time_passes_to_the_next_wake()
     state = story.state
-    assert within_limits(state)
+    assert keeps_limits(state)
     for limit in ("max_attempts", "max_retries", "max_planner_calls", "max_subtasks"):
-        assert not within_limits(replace(state, policy=state.policy.model_copy(update={limit: 0}))), limit
+        assert not keeps_limits(replace(state, policy=state.policy.model_copy(update={limit: 0}))), limit
 
 
 @pytest.mark.parametrize(
@@ -102,10 +103,11 @@ def test_the_interval_is_wilsons(good: int, of: int, low: float, high: float) ->
 def test_the_same_seed_gives_the_same_faults() -> None:
     for level in LEVELS:
         assert episodes(level, 20, 3) == episodes(level, 20, 3)
-        assert {one.fault for one in episodes(level, 200, 3)} == {one for one in FAULTS if one.level == level}
+        assert {each.fault for each in episodes(level, 200, 3)} == {each for each in FAULTS if each.level == level}
 
 
-def test_a_rate_stands_with_its_denominator(mixed: Played) -> None:
-    (told,) = table({5: [one for one in mixed.outcomes if one.struck]})[2:]
-    assert f"/ {sum(one.struck for one in mixed.outcomes)} |" in told
-    assert all(" / " in line for line in by_row(mixed.outcomes))
+def test_a_rate_is_shown_with_its_denominator(mixed: Played) -> None:
+    struck = [outcome for outcome in mixed.outcomes if outcome.struck]
+    figure = rate_figure(5, struck)
+    assert figure.where == f"{sum(outcome.recovered for outcome in struck)} / {len(struck)}"
+    assert all(" / " in line for line in row_details(mixed.outcomes))

@@ -1,4 +1,4 @@
-"""The table of faults in the documents has a row for each, and says of it what the code and the tests say."""
+"""The table of faults in docs/reliability.md has a row for each fault and agrees with the code and the tests."""
 
 import ast
 import re
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.chaos.faults import FAULTS
-from tests.chaos.hopeless import CONFLICTED, HOPELESS
-from tests.chaos.lost import LOST
-from tests.chaos.world import WORLD
+from chaos.environment import PASSING_FAULTS
+from chaos.faults import FAULTS
+from chaos.unrecoverable_runs import LASTING_FAULTS
+from chaos.unrecoverable_subtasks import CONFLICTED, UNRECOVERABLE
 
 ROOT = Path(__file__).parents[2]
 ROWS = range(1, 65)
 NONE = "\N{EN DASH}"
-PLAYED = {"faults", "hopeless", "lost", "world"}
+PLAYED = {"faults", "unrecoverable_subtasks", "unrecoverable_runs", "environment"}
 
 
 @dataclass(frozen=True)
@@ -25,26 +25,30 @@ class Row:
 
 
 def documented() -> list[tuple[int, Row]]:
-    found = []
+    rows = []
     for line in (ROOT / "docs/reliability.md").read_text(encoding="utf-8").splitlines():
         row = re.match(r"\| (\d+) \|[^|]*\| ([^|]+) \|[^|]*\| ([^|]*) \|$", line)
         if row:
-            files, tests = re.findall(r"`(tests/[\w/]+\.py)`", row[3]), re.findall(r"`(test_\w+)`", row[3])
-            found.append((int(row[1]), Row(frozenset(row[2].split(", ")) - {NONE}, frozenset(files), tuple(tests))))
-    return found
+            files, tests = re.findall(r"`((?:tests|chaos)/[\w/]+\.py)`", row[3]), re.findall(r"`(test_\w+)`", row[3])
+            rows.append((int(row[1]), Row(frozenset(row[2].split(", ")) - {NONE}, frozenset(files), tuple(tests))))
+    return rows
 
 
-def in_code() -> dict[int, dict[str, str]]:
-    """By row: its levels, each with the file that plays it."""
-    played: dict[int, dict[str, str]] = {}
+def in_code() -> dict[int, dict[str, set[str]]]:
+    """By row: its levels, each with the files that play it."""
+    played: dict[int, dict[str, set[str]]] = {}
+
+    def add(row: int, level: str, file: str) -> None:
+        played.setdefault(row, {}).setdefault(level, set()).add(file)
+
     for fault in FAULTS:
-        played.setdefault(fault.row, {})[f"L{fault.level}"] = "faults"
-    for row in (CONFLICTED.row, *(one.row for one in HOPELESS.values())):
-        played.setdefault(row, {})["hopeless"] = "hopeless"
-    for lost in LOST.values():
-        played.setdefault(lost.row, {})["hopeless"] = "lost"
-    for event in WORLD.values():
-        played.setdefault(event.row, {})["world"] = "world"
+        add(fault.row, f"L{fault.level}", "faults")
+    for row in (CONFLICTED.row, *(subtask.row for subtask in UNRECOVERABLE.values())):
+        add(row, "unrecoverable", "unrecoverable_subtasks")
+    for run in LASTING_FAULTS.values():
+        add(run.row, "unrecoverable", "unrecoverable_runs")
+    for passing in PASSING_FAULTS.values():
+        add(passing.row, "environment", "environment")
     return played
 
 
@@ -64,11 +68,11 @@ def test_a_row_names_the_levels_and_files_that_play_it_and_no_other() -> None:
         levels = played.get(number, {})
         files = {path for path in row.files if Path(path).stem in PLAYED}
         assert (number, row.levels) == (number, frozenset(levels))
-        assert (number, files) == (number, {f"tests/chaos/{name}.py" for name in levels.values()})
+        assert (number, files) == (number, {f"chaos/{name}.py" for names in levels.values() for name in names})
 
 
 def test_every_row_is_tested_somewhere_and_what_it_names_is_there() -> None:
     for number, row in documented():
         assert row.files, f"row {number} names no file"
-        there = frozenset[str]().union(*(functions(ROOT / path) for path in row.files))
-        assert set(row.tests) <= there, f"row {number}: {set(row.tests) - there}"
+        defined = frozenset[str]().union(*(functions(ROOT / path) for path in row.files))
+        assert set(row.tests) <= defined, f"row {number}: {set(row.tests) - defined}"

@@ -1,4 +1,4 @@
-"""One suite for every kind of worker: the same story, told to each in its own way, at a real desk in a real box."""
+"""One suite for every kind of worker: the same script, put in the terms of each kind, in a real box."""
 
 import json
 import shlex
@@ -12,22 +12,31 @@ from typing import Any
 
 import pytest
 
-from agents.minds import open_minds
+from agents.factory import open_agents
 from agents.settings import WorkerSettings
-from fleet.core.facts import Failure, Report
-from fleet.core.plan import Criterion, Subtask
-from fleet.ports import Desk, Extras, WorkerBrief
-from tests.agents.conftest import SEEDED, Purse, Script, model, no_environment, says, settings_for, use
-from tests.worktrees.conftest import make_repository, python_shown, tmp_path
-from worktrees.settings import HandSettings
-from worktrees.target import inspect
-from worktrees.workshop import open_workshop
+from fleet.core.plans.plan import Criterion, Subtask
+from fleet.core.state.facts import Failure, Report
+from fleet.ports.agents import Extras, WorkerBrief, Workspace
+from tests.agents.conftest import (
+    SEEDED,
+    FakeMeter,
+    Script,
+    model,
+    no_environment,
+    says,
+    settings_for,
+    use,
+    worker_settings,
+)
+from tests.worktrees.conftest import make_repository, product_settings, python_shown, tmp_path
+from worktrees.leases.run_worktrees import open_worktrees
+from worktrees.store.target import inspect
 
 __all__ = ["model", "no_environment", "tmp_path"]  # fixtures of others
 
 Json = dict[str, Any]
 RUN = f"r-{token_hex(3)}"
-"""Processes are looked for by it: no other test's run is called like that."""
+"""The tests find processes by it: no other run has this name."""
 SECRET = "tool-key-0123456789"
 
 
@@ -38,16 +47,16 @@ def anyio_backend() -> str:
 
 @dataclass
 class Rig:
-    """How one kind is made to report something, to do something first, or to hang."""
+    """Makes a worker of one kind report something, run something first, or hang."""
 
     kind: str
     model: Script
     room: Path
-    own: Json = field(default_factory=dict)
+    changes: Json = field(default_factory=dict)
     real: Path | None = None
-    """The program itself, where a kind has one that the tests otherwise stand in for."""
+    """The real program of a kind, instead of the stand-in."""
 
-    def reports(self, said: Json | str, *, first: str = "") -> None:
+    def reports(self, report: Json | str, *, first: str = "") -> None:
         """The worker will run `first`, where its kind can run anything, and report this."""
         raise NotImplementedError
 
@@ -61,19 +70,19 @@ class Rig:
 
     @property
     def settings(self) -> WorkerSettings:
-        return WorkerSettings(kind=self.kind, **self.own)
+        return worker_settings(kind=self.kind, **self.changes)
 
 
 class ApiRig(Rig):
-    """A kind that talks to a model: the model is told what to say."""
+    """A kind that talks to a model: the script says what the model answers."""
 
     @property
     def runs_commands(self) -> bool:
         return self.kind not in {"writer", "retriever"}
 
-    def reports(self, said: Json | str, *, first: str = "") -> None:
+    def reports(self, report: Json | str, *, first: str = "") -> None:
         turns = [says(use("bash", {"command": first}))] if first and self.runs_commands else []
-        last = use("report", raw=said) if isinstance(said, str) else use("report", said)
+        last = use("report", raw=report) if isinstance(report, str) else use("report", report)
         self.model.will(*turns, says(last))
 
     def hangs(self, command: str) -> None:
@@ -81,29 +90,29 @@ class ApiRig(Rig):
 
 
 class RetrieverRig(ApiRig):
-    """Needs somebody it may ask."""
+    """Needs a host that it may ask."""
 
     @property
     def settings(self) -> WorkerSettings:
-        return WorkerSettings(**{"kind": self.kind, "hosts": ("docs.example.org",), **self.own})
+        return worker_settings(**{"kind": self.kind, "hosts": ("docs.example.org",), **self.changes})
 
 
 class CommandRig(Rig):
-    """A kind that is a program: a script that says it."""
+    """A kind that is a program: a script that reports."""
 
-    def reports(self, said: Json | str, *, first: str = "") -> None:
-        text = said if isinstance(said, str) else json.dumps(said)
+    def reports(self, report: Json | str, *, first: str = "") -> None:
+        text = report if isinstance(report, str) else json.dumps(report)
         self._script(f'{first}\nprintf %s {shlex.quote(text)} > "$FLEET_REPORT"')
 
     def hangs(self, command: str) -> None:
         self._script(command)
 
     def _script(self, text: str) -> None:
-        self.own = {"command": ("sh", "-c", text), **self.own}
+        self.changes = {"command": ("sh", "-c", text), **self.changes}
 
 
 def stand_in(folder: Path) -> Path:
-    """A program that speaks as `claude` does, in a folder of its own, since the box is shown all of that."""
+    """A program that behaves like `claude`, in a folder of its own, because the box shows the whole folder."""
     file = folder / "claude"
     folder.mkdir(exist_ok=True)
     text = Path(__file__).with_name("stand_in.py").read_text()
@@ -113,22 +122,24 @@ def stand_in(folder: Path) -> Path:
 
 
 class ClaudeCodeRig(Rig):
-    """A session of Claude Code: what the model says is the same, its tools have other names."""
+    """A session of Claude Code: the model answers the same, but the tools have other names."""
 
     @property
     def settings(self) -> WorkerSettings:
-        given = self.own.get("extras", Extras())
-        shown = replace(given, read_only=(*given.read_only, *map(str, python_shown())))
-        return WorkerSettings(**{"kind": self.kind, "command": (str(self.program()),), **self.own, "extras": shown})
+        extras = self.changes.get("extras", Extras())
+        extras = replace(extras, read_only=(*extras.read_only, *map(str, python_shown())))
+        return worker_settings(
+            **{"kind": self.kind, "command": (str(self.program()),), **self.changes, "extras": extras}
+        )
 
     def program(self) -> Path:
-        """The real one where it was named, else the stand-in."""
+        """The real program where one was named, else the stand-in."""
         return self.real or stand_in(self.room / "claude code")
 
-    def reports(self, said: Json | str, *, first: str = "") -> None:
+    def reports(self, report: Json | str, *, first: str = "") -> None:
         turns = [says(use("Bash", {"command": first}))] if first else []
         name = "StructuredOutput"
-        last = use(name, raw=said, id="toolu_2") if isinstance(said, str) else use(name, said, id="toolu_2")
+        last = use(name, raw=report, id="toolu_2") if isinstance(report, str) else use(name, report, id="toolu_2")
         self.model.will(*turns, says(last))
 
     def hangs(self, command: str) -> None:
@@ -147,18 +158,18 @@ RIGS: dict[str, type[Rig]] = {
 
 @dataclass
 class Stand:
-    """A worker of one kind at its desk."""
+    """A worker of one kind with its workspace."""
 
     rig: Rig
-    desk: Desk
-    purse: Purse
+    workspace: Workspace
+    meter: FakeMeter
     room: Path
     brief: WorkerBrief
 
     async def works(self, brief: WorkerBrief | None = None) -> Report | Failure:
         settings = settings_for(self.rig.model, self.room, workers={"it": self.rig.settings})
-        async with open_minds(settings, chance=SEEDED) as minds:
-            return await minds.workers["it"].run(brief or self.brief, self.desk, self.purse)
+        async with open_agents(settings, chance=SEEDED) as agents:
+            return await agents.workers["it"].run(brief or self.brief, self.workspace, self.meter)
 
     @property
     def transcript(self) -> str:
@@ -181,20 +192,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def real_claude_code(request: pytest.FixtureRequest) -> Path | None:
-    """Named by `make claude-code`; elsewhere there is none, and nobody looks for one."""
+    """The program that `make claude-code` names; None in other test runs."""
     named: Path | None = request.config.getoption("--claude-code", default=None)
     return named.resolve() if named else None
 
 
 @pytest.fixture
 def open_stand(tmp_path: Path, model: Script, brief: WorkerBrief, real_claude_code: Path | None) -> OpenStand:
-    """Opens one; the desk goes when the block ends."""
+    """Opens a stand; its workspace is removed when the block ends."""
 
     @asynccontextmanager
     async def opened(kind: str) -> AsyncIterator[Stand]:
         target = await inspect(make_repository(tmp_path / "project"))
-        hands = HandSettings(state_dir=tmp_path / "state")
-        async with open_workshop(target, hands, RUN, target.base) as workshop, workshop.lease(target.base) as lease:
-            yield Stand(RIGS[kind](kind, model, tmp_path, real=real_claude_code), lease.desk, Purse(), tmp_path, brief)
+        settings = product_settings(tmp_path / "state")
+        async with (
+            open_worktrees(target, settings, RUN, target.base) as worktrees,
+            worktrees.lease(target.base) as lease,
+        ):
+            yield Stand(
+                RIGS[kind](kind, model, tmp_path, real=real_claude_code), lease.workspace, FakeMeter(), tmp_path, brief
+            )
 
     return opened

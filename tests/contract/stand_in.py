@@ -37,8 +37,18 @@ def blocks(stream: str) -> list[dict[str, Any]]:
         if event.get("type") == "content_block_start":
             found[event["index"]] = {**event["content_block"], "raw": ""}
         elif event.get("type") == "content_block_delta":
-            found[event["index"]]["raw"] += next(value for key, value in event["delta"].items() if key != "type")
+            kind, value = next((key, value) for key, value in event["delta"].items() if key != "type")
+            if kind == "signature":
+                found[event["index"]]["signature"] = value
+            else:
+                found[event["index"]]["raw"] += value
     return list(found.values())
+
+
+def said_again(block: dict[str, Any]) -> dict[str, Any]:
+    """What is no tool call goes back as it came."""
+    text = {name: block["raw"] for name in ("text", "thinking") if name in block}
+    return {name: value for name, value in block.items() if name != "raw"} | text
 
 
 def say(**line: Any) -> None:
@@ -61,7 +71,10 @@ def main() -> None:
     for flag in ("--max-budget-usd", "--tools", "--append-system-prompt", "--permission-mode"):
         parser.add_argument(flag)
     flags = parser.parse_args()
-    tools = [{"name": "Bash"}, {"name": "StructuredOutput", "input_schema": json.loads(flags.json_schema)}]
+    tools = [
+        {"name": "Bash", "input_schema": {"type": "object"}},
+        {"name": "StructuredOutput", "input_schema": json.loads(flags.json_schema)},
+    ]
     messages: list[dict[str, Any]] = [{"role": "user", "content": sys.stdin.read()}]
     say(type="system", subtype="init", model=flags.model, tools=[tool["name"] for tool in tools])
     while True:
@@ -73,8 +86,8 @@ def main() -> None:
         content = []
         results = []
         for block in said:
-            if block["type"] == "text":
-                content.append({"type": "text", "text": block["raw"]})
+            if block["type"] != "tool_use":
+                content.append(said_again(block))
                 continue
             try:
                 given = json.loads(block["raw"] or "{}")

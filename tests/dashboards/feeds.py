@@ -1,43 +1,43 @@
-"""Runs in memory, as the terminal UI wants them: a feed that tells given facts, and remembers what was asked."""
+"""Runs in memory for the terminal UI: a feed of given facts, which keeps the requests that it receives."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleet.core.facts import Fact
-from fleet.core.plan import Plan
-from fleet.core.planfile import read_plan
-from fleet.core.requests import Request
-from fleet.epic import dump_plan, read_data
-from fleet.ports import FleetError
+from fleet.core.plans.plan import Plan
+from fleet.core.plans.plan_file import read_plan
+from fleet.core.policy.requests import Request
+from fleet.core.state.facts import Fact
+from fleet.errors import FleetError
+from fleet.plans.input_files import dump_plan, read_data
 
 
 @dataclass
-class Told:
+class MemoryFeed:
     """A run that consists of these facts."""
 
-    facts: Sequence[Fact]
+    recorded: Sequence[Fact]
     run: str = "r"
     alive: bool = True
     folder: Path = Path("nowhere")
     patch: str | None = None
-    words: str = ""
-    asked: list[Request] = field(default_factory=list)
-    resumed: int = 0
-    told: int = 0
+    output: str = ""
+    requests: list[Request] = field(default_factory=list)
+    resume_count: int = 0
+    read_count: int = 0
 
-    def read(self, after: int, limit: int) -> Sequence[tuple[int, Fact]]:
-        self.told = len(self.facts)
-        return list(enumerate(self.facts, 1))[after:][: limit if limit >= 0 else None]
+    def facts(self, after: int, limit: int) -> Sequence[tuple[int, Fact]]:
+        self.read_count = len(self.recorded)
+        return list(enumerate(self.recorded, 1))[after:][: limit if limit >= 0 else None]
 
     def changed(self) -> bool:
-        return self.told != len(self.facts)
+        return self.read_count != len(self.recorded)
 
     def ask(self, request: Request) -> None:
-        self.asked.append(request)
+        self.requests.append(request)
 
     def last_words(self) -> str:
-        return self.words
+        return self.output
 
     def transcript(self, name: str, number: int) -> Path:
         return self.folder / f"{name}.{number}.jsonl"
@@ -54,7 +54,7 @@ class Told:
         return None
 
     def resume(self) -> str | None:
-        self.resumed += 1
+        self.resume_count += 1
         return None
 
     def read_plan(self, path: Path) -> Plan | str:
@@ -69,13 +69,13 @@ class Told:
 
 
 @dataclass
-class Shelf:
+class MemoryLibrary:
     """A library of such runs."""
 
-    feeds: Sequence[Told]
+    feeds: Sequence[MemoryFeed]
 
     def names(self) -> Sequence[str]:
         return [feed.run for feed in self.feeds]
 
-    def open(self, run: str) -> Told:
+    def open(self, run: str) -> MemoryFeed:
         return next(feed for feed in self.feeds if feed.run == run)

@@ -8,8 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fleet.core.evolve import evolve
-from fleet.core.facts import (
+from fleet.core.base.usage import Cost
+from fleet.core.history.evolve import evolve
+from fleet.core.state.facts import (
     FACT,
     AttemptUnchanged,
     BaseChecked,
@@ -21,15 +22,17 @@ from fleet.core.facts import (
     Fact,
     PlanGraded,
     PlanRejected,
+    RehearsalNoted,
     Report,
     RollbackStarted,
     ServiceChanged,
+    SetupRan,
+    SetupRun,
     WorkLost,
 )
-from fleet.core.state import RunState
-from fleet.core.usage import Cost
+from fleet.core.state.state import RunState
 
-EVERY_KIND = Path(__file__).parents[1] / "core" / "journals" / "v1.jsonl"
+EVERY_KIND = Path(__file__).parents[1] / "fleet" / "core" / "journals" / "v1.jsonl"
 CLIPBOARD, RED, CLEAR = "\x1b]52;c;aGk=\x07", "\x1b[31m", "\x9b2J"
 HOSTILE = f"{CLIPBOARD}{RED}{CLEAR}\x00\x08\r\n\t\x0b\x85\u2028\u202e\u2066\u200b\ufeff\U000e0041[bold]x[/nope]"
 
@@ -50,11 +53,19 @@ LATER: tuple[Fact, ...] = (
         base="b" * 40,
         checks=(CheckRun(criterion="the gate", command="make test", passed=False, exit_code=2, output="1 failed"),),
     ),
+    SetupRan(
+        at=0,
+        setup=SetupRun(
+            commit="b" * 40,
+            check=CheckRun(criterion="the set-up", command="npm ci", passed=False, exit_code=1, causes=("EAI_AGAIN",)),
+            network=True,
+        ),
+    ),
     CallsHeld(at=0, cost=Cost(calls=2, tokens=2000, dollars=0.2)),
     CallLost(at=0, role="planner", model="m", cost=Cost(calls=1, tokens=1000, dollars=0.1)),
     BudgetRanLow(at=0, why="80% of the budget of $5 is used"),
     CallRefused(at=0, why="the run's budget of $5 does not cover another call"),
-    PlanGraded(at=0, version=1, warnings=("app.py is hot: 8 subtasks change it",)),
+    PlanGraded(at=0, version=1, warnings=("app.py is contended by 8 subtasks",)),
     ServiceChanged(at=0, scope="opus", condition="limited", why="HTTP 429 rate_limit_error: slow down", status=429),
     PlanRejected(at=0, version=1, by="ada", reason="too wide"),
 )
@@ -63,6 +74,7 @@ LATEST: tuple[Fact, ...] = (
     AttemptUnchanged(at=0, subtask="schema", number=1, report=Report(status="done", summary="kept in auth.db")),
     WorkLost(at=0, tip="b" * 40, commits=("1" * 40,), again=("schema",), unpublished=True),
     RollbackStarted(at=0, why="deploy failed: 503"),
+    RehearsalNoted(at=0, what="by_hand", subtask="schema", text="adds a submodule: vendor/x"),
 )
 """More of them, that are about subtasks. They come too late to change what the run is."""
 
@@ -89,10 +101,10 @@ def hostile_run() -> RunState:
 
 
 def _hostile_fact(fact: Fact) -> Fact:
-    """Each text with poison behind it, but where only known words or our own numbers may stand."""
+    """The fact with poison at the end of each text, except where only known values are valid or a verdict changes."""
     data = json.loads(fact.model_dump_json())
     for path in list(_texts(data)):
-        if path[-1] == "kind" or (fact.kind == "question_answered" and path == ("question",)):
+        if path[-1] in {"kind", "excused"} or (fact.kind == "question_answered" and path == ("question",)):
             continue
         poisoned = _with_poison(data, path)
         try:

@@ -1,4 +1,4 @@
-"""What the command line prints about runs, statuses, subtasks and conversations: right, harmless and bounded."""
+"""What the command line prints about runs, statuses, subtasks and conversations: right, harmless, bounded."""
 
 import json
 import time
@@ -8,23 +8,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboards import words
-from dashboards.figures import count, duration, money, rate
 from dashboards.report.document import document
-from dashboards.report.figures import figures
 from dashboards.report.markdown import markdown
-from dashboards.summary import summary_lines
-from dashboards.tables import columns, runs_lines, status_lines, subtask_lines
-from dashboards.terminal.landing import landing_page
-from dashboards.terminal.lines import Wish
-from dashboards.terminal.watched import Watched
-from dashboards.transcript import transcript_lines
-from fleet.core import facts as f
-from fleet.core.policy import Policy
-from fleet.core.views import status, subtask_view
-from tests.core.story import Story, plan_of
-from tests.dashboards.feeds import Told
+from dashboards.report.report_data import report_data
+from dashboards.terminal.data.run_follower import WatchedRun
+from dashboards.terminal.pages.landing import landing_page
+from dashboards.terminal.widgets.lines import PageOptions
+from dashboards.text import event_text
+from dashboards.text.formats import count, duration, money, rate
+from dashboards.text.summary import summary_lines
+from dashboards.text.tables import columns, runs_lines, status_lines, subtask_lines
+from dashboards.text.transcript import transcript_lines
+from fleet.core.plans.limits import Policy
+from fleet.core.state import facts as f
+from fleet.core.views.dump import dump_view
+from fleet.core.views.run_view import status_view
+from fleet.core.views.subtask_view import subtask_view
+from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import HOSTILE, hostile_run, problems
+from tests.fleet.core.pretend import replayed
+from tests.fleet.core.story import Story, plan_of
 
 NOW = 1_700_002_010.0
 
@@ -48,37 +51,39 @@ def test_the_summary_says_what_landed_what_failed_and_what_to_do_next() -> None:
     story = finished()
     text = "\n".join(summary_lines(story.state, story.now))
     assert text.startswith("PARTIAL  r")
-    for said in (
+    for wanted in (
         "api                transient",
-        "retried",
-        "a human was asked",
+        "→  retry",
+        "→  human asked",
         "50% (1 of 2)",
         "2 in 2 batches (0 red)",
         "$0.5000",
         "git log --oneline base..fleet/r",
-        "fleet merge r --into BRANCH",
+        "fleet merge r",
         "fleet answer q1 TEXT",
         "fleet resume r",
     ):
-        assert said in text, said
+        assert wanted in text, wanted
 
 
 def test_a_simulated_run_without_a_sandbox_says_so_in_its_summary() -> None:
     story = Story(plan=plan_of("a"))
     story.landed("a")
     first = story.facts[0].model_copy(update={"simulated": True, "sandbox": "none"})
-    text = "\n".join(summary_lines(_replayed([first, *story.facts[1:]]), 0))
+    state = replayed([first, *story.facts[1:]])
+    assert state is not None
+    text = "\n".join(summary_lines(state, 0))
     assert "simulated model" in text
     assert "NONE" in text
 
 
-def test_a_gate_that_never_passed_stands_in_the_summary() -> None:
+def test_a_gate_that_never_passed_is_in_the_summary() -> None:
     story = Story(Policy(check_base=True, allow_red_base=True), plan_of("a"))
     red = f.CheckRun(criterion="the gate", command="make test", passed=False, exit_code=2)
     story.happens(f.BaseChecked(at=0, base="base", checks=(red,)))
     story.landed("a")
     assert "NEVER GREEN: make test" in "\n".join(summary_lines(story.state, story.now))
-    assert status(story.state, story.now, alive=False)["never_green"] == ["make test"]
+    assert status_view(story.state, story.now, alive=False).never_green == ("make test",)
 
 
 def test_an_unknown_price_is_never_shown_as_nothing() -> None:
@@ -90,7 +95,7 @@ def test_an_unknown_price_is_never_shown_as_nothing() -> None:
 def test_the_summary_of_a_run_that_never_planned_is_a_summary() -> None:
     story = Story()
     story.planner_fails("configuration")
-    assert "FAILED  r" in summary_lines(story.state, 0)
+    assert "REFUSED  r" in summary_lines(story.state, 0)
 
 
 @pytest.mark.parametrize("alive", [True, False])
@@ -99,26 +104,28 @@ def test_the_summary_of_a_hostile_run_is_harmless(*, alive: bool) -> None:
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_commits_that_were_not_tested_by_themselves_are_counted_wherever_landing_is_told(*, alone: bool) -> None:
-    """`b` and `c` land together, on the tree of `c`: that each commit passes may give way, and then it is said."""
+def test_commits_that_were_not_tested_by_themselves_are_counted_in_every_view_of_landing(*, alone: bool) -> None:
+    """`b` and `c` land together, on the tree of `c`: the views count commits without a test of their own."""
     story = Story(Policy(every_commit_within_s=0, slots=1), plan_of("a", "b", "c"))
     story.work_is_done("a", "b", "c")
     members: tuple[f.Member, ...] = ()
-    while story.state.landing.probes:
-        [probe] = story.state.landing.probes
+    while story.state.landing.open_batches:
+        [probe] = story.state.landing.open_batches
         last = len(probe.members) - 1
         members = tuple(m.model_copy(update={"tested": alone or n == last}) for n, m in enumerate(probe.members))
         story.happens(f.BatchTested(at=story.now, number=probe.number, tip=f"tip-{probe.number}", landed=members))
     story.is_published()
-    told = figures(story.facts, story.now, alive=False)
-    assert told is not None
-    page = landing_page(Watched(Told(story.facts, alive=True), lambda: story.now), story.state, story.now, Wish())
+    data = report_data(story.facts, story.now, alive=False)
+    assert data is not None
+    page = landing_page(WatchedRun(MemoryFeed(story.facts, alive=True), lambda: story.now), story.state, PageOptions())
     places = {
-        "status": "\n".join(status_lines(status(story.state, story.now, alive=True))),
+        "status": "\n".join(status_lines(status_view(story.state, story.now, alive=True))),
         "summary": "\n".join(summary_lines(story.state, story.now)),
-        "report": markdown(document(told)),
+        "report": markdown(document(data)),
         "page": "".join(text for text, _ in page.draw(0, 0)),
-        "lines": "\n".join(line for fact in story.facts if (line := words.said(story.state, fact)) is not None),
+        "lines": "\n".join(
+            line for fact in story.facts if (line := event_text.event_text(story.state, fact)) is not None
+        ),
     }
     wanted = "1 of them tested only together with the next"
     assert {place for place, text in places.items() if wanted in text} == (set() if alone else set(places))
@@ -129,7 +136,7 @@ def test_commits_that_were_not_tested_by_themselves_are_counted_wherever_landing
 
 def test_the_status_of_a_hostile_run_is_harmless() -> None:
     state = hostile_run()
-    view = status(state, NOW, alive=True)
+    view = status_view(state, NOW, alive=True)
     assert problems(status_lines(view)) == []
     assert problems(runs_lines([view, view])) == []
     for spec in state.plan.subtasks:
@@ -139,7 +146,7 @@ def test_the_status_of_a_hostile_run_is_harmless() -> None:
 def test_a_status_names_its_questions_and_its_warnings() -> None:
     story = finished()
     story.happens(f.RunReopened(at=0, by="ada"), f.WarningNoted(at=0, text="mind this"))
-    text = "\n".join(status_lines(status(story.state, 0, alive=True)))
+    text = "\n".join(status_lines(status_view(story.state, 0, alive=True)))
     assert "QUESTION   q1: docs failed 1 time" in text
     assert "note       mind this" in text
 
@@ -150,13 +157,13 @@ def test_a_subtask_shows_its_checks_its_failure_and_its_incident() -> None:
     red = f.Failure(kind="check", summary="red", evidence="line 1\nline 2")
     story.happens(f.AttemptFailed(at=1, subtask="a", number=1, failure=red, checks=(check,)))
     text = "\n".join(subtask_lines(subtask_view(story.state, story.state.spec("a"), 1)))
-    for said in (
+    for wanted in (
         "FAILED    make test",
         "failure   red",
         "    line 2",
-        "Incident 1  a  check: not recovered without a human",
+        "Incident 1  a  check: human asked",
     ):
-        assert said in text
+        assert wanted in text
 
 
 def test_huge_evidence_is_shown_by_its_ends() -> None:
@@ -233,7 +240,7 @@ entries_ = st.fixed_dictionaries(
 
 @given(st.lists(entries_, max_size=3))
 @settings(max_examples=300)
-def test_whatever_stands_in_a_conversation_it_is_shown_harmlessly(entries: list[dict[str, Any]]) -> None:
+def test_any_text_in_a_conversation_is_shown_harmlessly(entries: list[dict[str, Any]]) -> None:
     assert problems(transcript_lines(entries)) == []
 
 
@@ -243,7 +250,7 @@ def test_a_huge_conversation_is_bounded_a_message_at_a_time() -> None:
     assert max(map(len, transcript_lines([{"event": "e", "content": "x" * 10**7}]))) < 2100
 
 
-# ---- figures ---------------------------------------------------------------------------------------------------------
+# ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -274,14 +281,35 @@ def test_rates_have_a_denominator() -> None:
     assert rate(0, 0) == "no failures"
 
 
-def test_looking_at_a_large_run_is_quick() -> None:
+def test_views_of_a_large_run_are_short() -> None:
     """Bounded by work, not by time: a thousand subtasks are a thousand lines and no more."""
     story = Story(Policy(workers=1), plan_of(*(f"s{number}" for number in range(1000))))
     assert len(summary_lines(story.state, time.time())) < 1040
-    assert len(json.dumps(status(story.state, 0, alive=True))) < 5000
+    assert len(json.dumps(dump_view(status_view(story.state, 0, alive=True)))) < 5000
 
 
-def _replayed(facts: list[f.Fact]) -> Any:
-    from fleet.journal import replay  # noqa: PLC0415 - one test looks at a changed beginning
+def test_the_output_of_a_program_keeps_its_lines() -> None:
+    entry = {"event": "command", "line": "make", "exit_code": 2, "output": "one\ntwo", "report": ""}
+    assert list(transcript_lines([entry])) == ["── command  line=make  exit_code=2", "     one", "     two"]
 
-    return replay(enumerate(facts))
+
+def test_a_run_without_a_gate_says_so_in_its_summary() -> None:
+    story = Story(plan=plan_of("a"))
+    story.landed("a")
+    first = story.facts[0].model_copy(update={"gate": ""})
+    state = replayed([first, *story.facts[1:]])
+    assert state is not None
+    assert any(line.startswith("  gate") and "NONE" in line for line in summary_lines(state, 0))
+    assert status_view(state, 0, alive=False).gate == ""
+
+
+def test_why_the_base_was_refused_is_the_set_ups_cause_or_the_gates() -> None:
+    story = Story(Policy(check_base=True))
+    check = f.CheckRun(criterion="set-up", command="npm ci", passed=False, exit_code=1, causes=("EAI_AGAIN",))
+    story.happens(f.SetupRan(at=0, setup=f.SetupRun(commit="base", check=check)))
+    story.happens(
+        f.BaseChecked(at=0, base="base", failure=f.Failure(kind="configuration", summary="the set-up failed"))
+    )
+    view = status_view(story.state, 0, alive=False)
+    assert (view.state, view.causes) == ("refused", ("EAI_AGAIN",))
+    assert "worktrees.setup_network" in view.advice[0]

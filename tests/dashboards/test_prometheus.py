@@ -1,4 +1,4 @@
-"""What is shipped for Prometheus and Grafana, looked at by Prometheus itself; and a real scrape of real journals."""
+"""The files for Prometheus and Grafana, checked by Prometheus itself, and a real scrape of real journals."""
 
 import json
 import re
@@ -13,12 +13,13 @@ from urllib.parse import quote
 
 import pytest
 
-from dashboards.metrics.catalog import series_names
+from dashboards.metrics.catalog import METRICS
 from dashboards.metrics.server import Address
-from fleet.cli.exporter import exporting
-from fleet.folders import RunFolder, all_runs
-from fleet.journal import Journal
-from tests.core.story import Story, plan_of
+from fleet.cli.live.exporter import exporting
+from fleet.runs.journal import Journal
+from fleet.runs.run_folder import RunFolder, all_runs
+from tests.dashboards.metrics.test_metrics import series_of
+from tests.fleet.core.story import Story, plan_of
 from tests.tools import ROOT, environment, run_tool, tool
 
 SHIPPED = ROOT / "dashboards" / "prometheus"
@@ -28,22 +29,22 @@ _NAME = re.compile(r"\b(?:fleet_[a-z0-9_]+|fleet:[a-z0-9_:]+)\b")
 
 
 def rules(word: str) -> list[str]:
-    """The names of what is recorded, or of the alerts; promtool has seen to it that the file is one."""
+    """The names of all recorded series, or of all alerts; promtool checks that the file is valid."""
     return re.findall(rf"- {word}: (\S+)", (SHIPPED / "rules.yml").read_text(encoding="utf-8"))
 
 
 def expressions() -> dict[str, str]:
     """Each expression of the Grafana dashboard, by panel, with its variables filled in."""
-    found: dict[str, str] = {}
+    panels: dict[str, str] = {}
     for panel in json.loads(GRAFANA.read_text(encoding="utf-8"))["panels"]:
         for target in panel.get("targets", ()):
-            told = target["expr"].replace("$instance", ".*").replace("$job", "fleet")
-            assert "$" not in told
-            found[f"{panel['title']} {target['refId']}"] = told
-    return found
+            expression = target["expr"].replace("$instance", ".*").replace("$job", "fleet")
+            assert "$" not in expression
+            panels[f"{panel['title']} {target['refId']}"] = expression
+    return panels
 
 
-def test_promtool_takes_the_rules_and_the_configuration(tmp_path: Path) -> None:
+def test_promtool_accepts_the_rules_and_the_configuration(tmp_path: Path) -> None:
     for arguments in (("check", "rules", "rules.yml"), ("check", "config", "prometheus.yml")):
         done = run_tool("promtool", *arguments[:2], str(SHIPPED / arguments[2]), home=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -67,8 +68,8 @@ def test_every_expression_of_the_dashboard_is_valid(tmp_path: Path) -> None:
     assert f"{len(given)} rules found" in done.stdout
 
 
-def test_rules_and_dashboard_name_only_what_is_there() -> None:
-    known = {*series_names(), *rules("record")}
+def test_rules_and_dashboard_use_only_existing_metrics() -> None:
+    known = {*rules("record"), *(name for metric in METRICS.values() for name in series_of(metric))}
     named = set(_NAME.findall((SHIPPED / "rules.yml").read_text(encoding="utf-8")))
     shown = {name for expr in expressions().values() for name in _NAME.findall(expr)}
     assert len(named) > 10
@@ -102,7 +103,7 @@ def keep(state_dir: Path, run: str, story: Story) -> None:
 
 @pytest.fixture
 def state_dir(tmp_path: Path) -> Path:
-    """Two runs of today: three incidents closed, of which a human had to help with one, and four commits."""
+    """Two runs of today: three closed incidents, one of them with a person's help, and four commits."""
     now = time.time() - 600
     first = Story(plan=plan_of("api", "docs", "site"), now=now)
     for id_ in ("api", "docs"):
@@ -155,11 +156,10 @@ def ask(server: Address, query: str) -> list[Any]:
     with closing(connection):
         connection.request("GET", f"/api/v1/query?query={quote(query)}")
         answer = connection.getresponse()
-        said = answer.read()
-    if answer.status != 200:  # it is only starting
+        body = answer.read()
+    if answer.status != 200:  # it is still starting
         return []
-    told = json.loads(said)
-    result: list[Any] = told["data"]["result"]
+    result: list[Any] = json.loads(body)["data"]["result"]
     return result
 
 
@@ -173,7 +173,7 @@ def answer(server: Address, query: str) -> float:
     return float(value)
 
 
-def test_prometheus_tells_recovery_and_the_commits_of_the_week(state_dir: Path, tmp_path: Path) -> None:
+def test_prometheus_knows_the_recovery_and_the_commits_of_the_week(state_dir: Path, tmp_path: Path) -> None:
     with (
         exporting(lambda: all_runs(state_dir), state_dir, Address("127.0.0.1", 0)) as exporter,
         prometheus(exporter.address, tmp_path) as server,
@@ -186,7 +186,7 @@ def test_prometheus_tells_recovery_and_the_commits_of_the_week(state_dir: Path, 
         assert answer(server, 'up{job="fleet"}') == 1
 
 
-def test_promtool_takes_the_page_as_prometheus_would(state_dir: Path, tmp_path: Path) -> None:
+def test_promtool_accepts_the_page(state_dir: Path, tmp_path: Path) -> None:
     with exporting(lambda: all_runs(state_dir), state_dir, Address("127.0.0.1", 0)) as exporter:
         page, _ = exporter.exposition.scrape("")
     done = subprocess.run(

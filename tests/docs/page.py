@@ -5,9 +5,9 @@
     ● running  again  ...
     ```
 
-`$` begins a command and `>` goes on with it; the lines below are what it prints: `...` alone is any lines, within a
+`$` begins a command and `>` continues it; the lines below are what it prints: `...` alone is any lines, within a
 line anything. Without lines below, what it prints is not compared. Shas, times, dollars and the widths of columns may
-differ. A command has to end with 0, unless the next one is `echo $?`. Comments that nobody sees set the stage:
+differ. A command has to end with 0, unless the next one is `echo $?`. Comments, which readers don't see, set the stage:
 
     <!-- stage: project=greeter model=tutorial -->         at the top: a fresh project, a model, variables
     <!-- stage: after=greeter -->                          or a project with a run that landed, only to look at
@@ -51,7 +51,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class NotRun:
-    """A block that is only looked at, and why."""
+    """A block that is only parsed, and why."""
 
     line: int
     why: str
@@ -142,7 +142,7 @@ _VARIABLE = (
 _ANY = re.compile("|".join(f"({shown})" for shown, _ in _VARIABLE))
 
 
-def fits(shown: tuple[str, ...], printed: str) -> bool:
+def matches(shown: tuple[str, ...], printed: str) -> bool:
     """Whether a document shows what was printed."""
     pattern = "".join(r"(?:.*\n)*?" if line.strip() == "..." else rf"{_pattern(line)}\s*\n" for line in shown)
     lines = "".join(f"{line.rstrip()}\n" for line in printed.rstrip().splitlines())

@@ -14,17 +14,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.docs.page import Command, File, fits
+from tests.docs.page import Command, File, matches
 
 PATIENCE_S = 180.0
 """How long a command may take that should end; a machine with much to do is slow, not wrong."""
 PORTS = ("8080", "9464")
 """Ports that pages name. Here they are others, which are free."""
+KILLED = re.compile(r"^bash: line \d+: +\d+ Killed .*\n", re.MULTILINE)
+"""The note about a killed job, which bash prints with whichever later command it notices it in."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What came of a command."""
+class Result:
+    """The result of a command."""
 
     code: int
     printed: str
@@ -65,37 +67,37 @@ class Shell:
         finally:
             os.close(self._answers)
 
-    def does(self, command: Command) -> Said:
+    def run(self, command: Command) -> Result:
         """Run a command to its end; one that ends in `&` until it has printed what is shown."""
         self._count += 1
         text, out = self.room / f"{self._count}.command", self.room / f"{self._count}.printed"
         text.write_text(self._with_ports(command.text), encoding="utf-8")
-        self._tell(f"{text}\n{out}\n")
+        self._send(f"{text}\n{out}\n")
         code = int(self._answer(command))
         if command.text.rstrip().endswith("&") and command.shown:
-            _wait(lambda: fits(command.shown, self._printed(out)))
-        return Said(code, self._printed(out))
+            _wait(lambda: matches(command.shown, self._printed(out)))
+        return Result(code, self._printed(out))
 
-    def writes(self, file: File) -> None:
-        """Write a file where the shell stands."""
+    def write(self, file: File) -> None:
+        """Write a file in the shell's folder."""
         (self.here / file.name).write_text(self._with_ports(file.text), encoding="utf-8")
 
     @property
     def here(self) -> Path:
         return Path(f"/proc/{self._process.pid}/cwd").resolve()
 
-    def _tell(self, text: str) -> None:
+    def _send(self, text: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(text.encode())
         self._process.stdin.flush()
 
     def _answer(self, command: Command) -> str:
         ready, _, _ = select.select([self._answers], [], [], PATIENCE_S)
-        assert ready, f"line {command.line}: it goes on and on: {command.text}"
+        assert ready, f"line {command.line}: it does not end: {command.text}"
         return os.read(self._answers, 100).decode()
 
     def _printed(self, out: Path) -> str:
-        text = out.read_text(encoding="utf-8", errors="replace")
+        text = KILLED.sub("", out.read_text(encoding="utf-8", errors="replace"))
         for shown, real in self.ports.items():
             text = re.sub(rf"\b{real}\b", shown, text)
         return text

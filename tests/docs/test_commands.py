@@ -11,9 +11,9 @@ from types import MappingProxyType
 import pytest
 from anyio.from_thread import BlockingPortal
 
-from fleet.epic import read_data
-from fleet.folders import all_runs
-from tests.docs.page import Command, File, Page, fits, parse_page, read_page
+from fleet.plans.input_files import read_data
+from fleet.runs.run_folder import all_runs
+from tests.docs.page import Command, File, Page, matches, parse_page, read_page
 from tests.docs.shell import Shell
 from tests.e2e.conftest import Serve, served
 from tests.e2e.stage import Stage
@@ -39,20 +39,20 @@ def name(page: Page) -> str:
 @pytest.mark.parametrize("page", PLAYED, ids=name)
 def test_what_a_page_shows_is_so(page: Page, tmp_path: Path, model: Serve, after_the_tutorial: Stage) -> None:
     staged = dict(page.stage)
-    stage = after_the_tutorial if staged.get("after") == "greeter" else furnished(staged, tmp_path, model)
+    stage = after_the_tutorial if staged.get("after") == "greeter" else make_stage(staged, tmp_path, model)
     steps: list[Command | File | None] = [*page.steps, None]
-    with Shell(tmp_path, stage.environment, where=place(staged, stage)) as shell:
+    with Shell(tmp_path, stage.environment, where=start_folder(staged, stage)) as shell:
         for step, following in pairwise(steps):
             match step:
                 case File():
-                    shell.writes(step)
+                    shell.write(step)
                 case Command():
-                    said = shell.does(step)
+                    result = shell.run(step)
                     asked = isinstance(following, Command) and following.text == "echo $?"
-                    report = f"{name(page)}:{step.line}: $ {step.text}\nexit code {said.code}\n{said.printed}"
-                    assert said.code == 0 or asked, report
+                    report = f"{name(page)}:{step.line}: $ {step.text}\nexit code {result.code}\n{result.printed}"
+                    assert result.code == 0 or asked, report
                     shown = "\n".join(step.shown)
-                    assert not step.shown or fits(step.shown, said.printed), f"{report}\n--- shown:\n{shown}"
+                    assert not step.shown or matches(step.shown, result.printed), f"{report}\n--- shown:\n{shown}"
     assert [folder.run for folder in all_runs(stage.state) if folder.alive] == []
 
 
@@ -60,12 +60,12 @@ def test_what_a_page_shows_is_so(page: Page, tmp_path: Path, model: Serve, after
 def after_the_tutorial(tmp_path_factory: pytest.TempPathFactory, portal: BlockingPortal) -> Stage:
     """A project with a run that landed, for all the pages that only look at one."""
     with served(portal) as model:
-        stage = furnished({"project": "greeter", "model": "tutorial"}, tmp_path_factory.mktemp("after"), model)
+        stage = make_stage({"project": "greeter", "model": "tutorial"}, tmp_path_factory.mktemp("after"), model)
         stage.fleet("run", str(TUTORIAL / "epic.md"), "--name", "greeter", "--yes", at=stage.room / "greeter").ended(0)
     return stage
 
 
-def furnished(staged: Mapping[str, str], room: Path, model: Serve) -> Stage:
+def make_stage(staged: Mapping[str, str], room: Path, model: Serve) -> Stage:
     """What a page says is there: a project, a model, the environment. `fleet` is in the PATH, and little else."""
     bin_, home = room / "bin", room / "home"
     bin_.mkdir()
@@ -76,19 +76,19 @@ def furnished(staged: Mapping[str, str], room: Path, model: Serve) -> Stage:
     if "model" in staged:
         stage = stage.with_(FLEET_MODELS_BASE_URL=model(dict(read_data(MODELS[staged["model"]]))))
     if "project" in staged:
-        copied(TUTORIAL / "project", room / staged["project"], stage)
+        copy_project(TUTORIAL / "project", room / staged["project"], stage)
     return stage.with_(**{key: value for key, value in staged.items() if key.isupper()})
 
 
-def place(staged: Mapping[str, str], stage: Stage) -> Path:
-    """Where the reader stands: in the project, in a checkout of this one, or at home."""
+def start_folder(staged: Mapping[str, str], stage: Stage) -> Path:
+    """The reader's folder: in the project, in a checkout of this one, or at home."""
     if staged.get("at") == "checkout":
         return ROOT
     project = staged.get("project") or staged.get("after")
     return stage.room / project if project else stage.room / "home"
 
 
-def copied(project: Path, to: Path, stage: Stage) -> None:
+def copy_project(project: Path, to: Path, stage: Stage) -> None:
     shutil.copytree(project, to)
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "A greeter"]):
         subprocess.run(["git", *command], cwd=to, env=stage.environment, check=True)
@@ -97,8 +97,8 @@ def copied(project: Path, to: Path, stage: Stage) -> None:
 # ---- what is not run ------------------------------------------------------------------------------------------------
 
 
-def test_what_is_not_run_is_told() -> None:
-    """Told with `pytest -rP`, so that whoever wonders sees what is not run, and why."""
+def test_commands_that_are_not_run_are_listed() -> None:
+    """`pytest -rP` prints them, with the reason of each."""
     played = sum(isinstance(step, Command) for page in PAGES for step in page.steps)
     left = [(page, block) for page in PAGES if "reference" not in name(page) for block in page.not_run]
     for page, block in left:
@@ -154,7 +154,7 @@ def test_a_page_is_read_as_it_is_meant() -> None:
     ],
 )
 def test_what_differs_from_run_to_run_may_differ(shown: str, printed: str) -> None:
-    assert fits(tuple(shown.splitlines()), printed)
+    assert matches(tuple(shown.splitlines()), printed)
 
 
 @pytest.mark.parametrize(
@@ -168,15 +168,15 @@ def test_what_differs_from_run_to_run_may_differ(shown: str, printed: str) -> No
     ],
 )
 def test_what_is_not_so_is_seen(shown: str, printed: str) -> None:
-    assert not fits(tuple(shown.splitlines()), printed)
+    assert not matches(tuple(shown.splitlines()), printed)
 
 
 def test_a_shell_keeps_its_place_and_its_variables(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     with Shell(tmp_path, {"PATH": "/usr/bin:/bin"}, where=tmp_path) as shell:
-        said = [shell.does(Command(1, text)) for text in ("cd there; export A=b", "echo $A; pwd; false", "echo $?")]
-        shell.writes(File(1, "c.txt", "8080"))
-    assert [one.code for one in said] == [0, 1, 0]
-    assert said[1].printed == f"b\n{tmp_path / 'there'}\n"
-    assert said[2].printed == "1\n"
+        results = [shell.run(Command(1, text)) for text in ("cd there; export A=b", "echo $A; pwd; false", "echo $?")]
+        shell.write(File(1, "c.txt", "8080"))
+    assert [each.code for each in results] == [0, 1, 0]
+    assert results[1].printed == f"b\n{tmp_path / 'there'}\n"
+    assert results[2].printed == "1\n"
     assert (tmp_path / "there" / "c.txt").read_text() == shell.ports["8080"]

@@ -4,12 +4,13 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import typer.main
 
-from fleet.cli.verbs import app
+from fleet.cli.entry import app
 from tests.docs.page import Command, parse_page
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
@@ -29,7 +30,7 @@ class Shown:
         return f"{self.path}: {' '.join(self.words)}"
 
 
-def shown_in(path: str, text: str) -> Iterator[Shown]:
+def commands_in(path: str, text: str) -> Iterator[Shown]:
     """Each `fleet …` and `make …` at the beginning of a piece of shell or of inline code."""
     page = parse_page(Path(path), text)
     blocks = [step.text for step in page.steps if isinstance(step, Command)] + [left.text for left in page.not_run]
@@ -37,7 +38,7 @@ def shown_in(path: str, text: str) -> Iterator[Shown]:
     yield from (shown for piece in INLINE.findall(FENCED.sub("", text)) for shown in _in_shell(path, piece))
 
 
-def problem_of(shown: Shown) -> str | None:
+def problem_with(shown: Shown) -> str | None:
     """Why there is no such command."""
     program, *rest = shown.words
     if program == "make":
@@ -60,8 +61,13 @@ def _in_shell(path: str, text: str) -> Iterator[Shown]:
                 yield Shown(path, tuple(found[program:]))
 
 
+@cache
+def _root() -> Any:
+    return typer.main.get_command(app)
+
+
 def _problem(words: list[str]) -> str | None:
-    command: Any = typer.main.get_command(app)
+    command: Any = _root()
     rest = list(words)
     while group(command):
         verb = rest.pop(0) if rest else ""

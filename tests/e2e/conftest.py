@@ -20,8 +20,10 @@ Serve = Callable[[Json], str]
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path)
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path)
+    yield stage
+    stage.kill_engines()
 
 
 @pytest.fixture

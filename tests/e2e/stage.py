@@ -1,4 +1,4 @@
-"""What the end-to-end tests stand on: `fleet` as a child with a clean environment, small repositories, scripts.
+"""The basis of the end-to-end tests: `fleet` as a child with a clean environment, small repositories, scripts.
 
 Everything is real but the model. How a run works is not known here, only how to start one and how to look at it.
 """
@@ -15,11 +15,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import token_hex
+from tempfile import TemporaryFile
 from typing import Any, TypeVar
 
-from fleet.core.state import RunState
-from fleet.folders import RunFolder
-from fleet.ports import FleetError
+from fleet.core.state.state import RunState
+from fleet.errors import FleetError
+from fleet.runs.run_folder import RunFolder
+from tests.e2e.warm import WarmProcess, can_be_warm, start_fleet
 from tests.worktrees.conftest import fingerprint, git
 
 Json = dict[str, Any]
@@ -47,7 +49,7 @@ class Done:
     err: str
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return self.out + self.err
 
     @property
@@ -56,13 +58,13 @@ class Done:
 
     def ended(self, code: int) -> "Done":
         """Itself, if it ended with this exit code and without a traceback."""
-        assert "Traceback" not in self.said, self._report()
+        assert "Traceback" not in self.output, self._report()
         assert self.code == code, self._report()
         return self
 
     def says(self, *parts: str) -> "Done":
         for part in parts:
-            assert part in self.said, f"{part!r} is not in:\n{self._report()}"
+            assert part in self.output, f"{part!r} is not in:\n{self._report()}"
         return self
 
     def _report(self) -> str:
@@ -84,7 +86,7 @@ class Stage:
 
     @property
     def environment(self) -> dict[str, str]:
-        """All that a child is given: nothing of whoever runs the tests."""
+        """All that a child is given: nothing of the person who runs the tests."""
         home = self.room / "home"
         home.mkdir(exist_ok=True)
         ours = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "NO_COLOR": "1"}
@@ -100,7 +102,39 @@ class Stage:
 
     def fleet(self, *arguments: str, at: Path | None = None, given: str | bytes = b"") -> Done:
         """A verb, to its end."""
-        return self.run([sys.executable, "-m", "fleet", *arguments], at=at, given=given)
+        if not can_be_warm(self.environment):
+            return self.run([sys.executable, "-m", "fleet", *arguments], at=at, given=given)
+        with TemporaryFile() as stdin, TemporaryFile() as out, TemporaryFile() as err:
+            stdin.write(given.encode() if isinstance(given, str) else given)
+            stdin.seek(0)
+            streams = (stdin.fileno(), out.fileno(), err.fileno())
+            process = start_fleet(*arguments, cwd=at or self.room, environment=self.environment, streams=streams)
+            try:
+                code = process.wait(PATIENCE_S)
+            finally:
+                process.kill()
+            out.seek(0)
+            err.seek(0)
+            texts = [file.read().decode("utf-8", "replace") for file in (out, err)]
+        return Done(" ".join(("fleet", *arguments)), code, *texts)
+
+    def start(
+        self, *arguments: str, streams: tuple[int, int, int], at: Path | None = None, **more: str
+    ) -> "WarmProcess | subprocess.Popen[bytes]":
+        """A verb in a process group of its own: a fork of a warm interpreter where that is the same."""
+        environment, folder = self.environment | more, at or self.room
+        if can_be_warm(environment):
+            return start_fleet(*arguments, cwd=folder, environment=environment, streams=streams, new_session=True)
+        stdin, out, err = streams
+        return subprocess.Popen(
+            [sys.executable, "-m", "fleet", *arguments],
+            cwd=folder,
+            env=environment,
+            stdin=stdin,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
 
     def run(self, command: Sequence[str], *, at: Path | None = None, given: str | bytes = b"") -> Done:
         done = subprocess.run(
@@ -117,21 +151,12 @@ class Stage:
 
     @contextmanager
     def going(self, *arguments: str, at: Path | None = None) -> Iterator["Going"]:
-        """A verb that goes on while the block lasts, in a process group of its own."""
-        command = [sys.executable, "-m", "fleet", *arguments]
+        """A verb that runs while the block lasts, in a process group of its own."""
         log = self.room / f"{arguments[0]}-{time.monotonic_ns()}.log"
-        with log.open("wb") as file:
-            process = subprocess.Popen(
-                command,
-                cwd=at or self.room,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        with log.open("wb") as file, Path(os.devnull).open("rb") as nothing:
+            process = self.start(*arguments, at=at, streams=(nothing.fileno(), file.fileno(), file.fileno()))
         try:
-            yield Going(process, " ".join(command), log)
+            yield Going(process, " ".join(("fleet", *arguments)), log)
         finally:
             if process.poll() is None:
                 process.kill()
@@ -164,8 +189,16 @@ class Stage:
         return wait_for(wanted, going)
 
     def status(self, run: str) -> Json:
-        said: Json = self.fleet("status", run, "--json").ended(0).json
-        return said
+        view: Json = self.fleet("status", run, "--json").ended(0).json
+        return view
+
+    def kill_engines(self) -> None:
+        """End every run that still has an engine: a test that failed leaves none behind."""
+        for run in self.runs:
+            holder = self.folder(run).holder
+            if holder is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(holder.pid, signal.SIGKILL)
 
     def nothing_runs(self, run: str) -> None:
         """No process of a run, no worktree, no lock held."""
@@ -182,7 +215,7 @@ class Stage:
 class Going:
     """A verb that is at it."""
 
-    process: subprocess.Popen[bytes]
+    process: WarmProcess | subprocess.Popen[bytes]
     command: str
     log: Path
 
@@ -197,10 +230,10 @@ class Going:
     def done(self) -> Done:
         """Wait for its end."""
         code = self.process.wait(PATIENCE_S)
-        return Done(self.command, code, self.said, "")
+        return Done(self.command, code, self.output, "")
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
 
@@ -212,8 +245,8 @@ def wait_for(look: Callable[[], Found | None], going: Going | None = None) -> Fo
         found = look()
         if found:
             return found
-        assert not over, f"it ended before that:\n{going.said if going else ''}"
-        assert time.monotonic() < until, f"it did not happen:\n{going.said if going else ''}"
+        assert not over, f"it ended before that:\n{going.output if going else ''}"
+        assert time.monotonic() < until, f"it did not happen:\n{going.output if going else ''}"
         time.sleep(0.02)
 
 
@@ -283,7 +316,7 @@ def wrong(id_: str) -> Json:
 
 
 def script(*subtasks: Json, steps: Sequence[Json] = (), workers: Mapping[str, Any] | None = None, **more: Any) -> Json:
-    """A planner that plans these subtasks, and workers that solve what nothing else is said about."""
+    """A planner that plans these subtasks, and workers that solve what has no script of its own."""
     played: Json = {one["id"]: [solve(one["id"])] for one in subtasks} | dict(workers or {})
     start = {"when": {"start": True}, "revision": {"assessment": "This is what is to be done.", "add": list(subtasks)}}
     return {

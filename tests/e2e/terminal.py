@@ -6,7 +6,6 @@ import pty
 import signal
 import struct
 import subprocess
-import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,15 +13,16 @@ from dataclasses import dataclass, field
 from threading import Thread
 
 from tests.e2e.stage import PATIENCE_S, Stage, wait_for
+from tests.e2e.warm import WarmProcess
 
 SIZE = (30, 110)  # rows, columns
 
 
 @dataclass
 class Terminal:
-    """A `fleet` that thinks a person sits in front of it."""
+    """A `fleet` on a terminal."""
 
-    process: subprocess.Popen[bytes]
+    process: WarmProcess | subprocess.Popen[bytes]
     master: int
     seen: bytearray = field(default_factory=bytearray)
 
@@ -40,7 +40,7 @@ class Terminal:
         wait_for(lambda: self.text.count(words) >= times)
 
     def close(self) -> None:
-        """As when the window is closed: whoever is in its session is told to hang up."""
+        """Send the session the signal that closing the window sends."""
         os.killpg(self.process.pid, signal.SIGHUP)
         self.process.wait(PATIENCE_S)
 
@@ -56,15 +56,7 @@ class Terminal:
 def at_a_terminal(stage: Stage, *arguments: str) -> Iterator[Terminal]:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *SIZE, 0, 0))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fleet", *arguments],
-        cwd=stage.room,
-        env=stage.environment | {"TERM": "xterm"},
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
-    )
+    process = stage.start(*arguments, streams=(slave, slave, slave), TERM="xterm")
     os.close(slave)
     terminal = Terminal(process, master)
     reader = Thread(target=terminal.read)

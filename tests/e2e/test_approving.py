@@ -1,4 +1,4 @@
-"""What waits for a person's word does not run, and what does not wait goes on: seen by a worker that leaves a trace.
+"""Subtasks that need approval do not run, the others do: seen by a worker that leaves a trace.
 
 Off a terminal; what is asked and typed on one is `test_review.py`'s part.
 """
@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from fleet.core.state.status import progress
 from tests.e2e.conftest import Serve
-from tests.e2e.stage import Json, Stage, landed, script, solve, subtask
+from tests.e2e.stage import Json, Stage, landed, script, solve, subtask, wait_for
 from tests.e2e.terminal import at_a_terminal
 
 RUN = "r"
-NOBODY = "http://127.0.0.1:9"
+NO_SERVICE = "http://127.0.0.1:9"
 WORKER = """
 [workers.step]
 kind = "command"
@@ -37,7 +38,7 @@ def trace() -> Iterator[tuple[str, list[str]]]:
             self.end_headers()
 
         def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - its name in the library
-            """Nobody reads it."""
+            """Discards the output."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Visit) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -56,7 +57,7 @@ def order(stage: Stage, repository: Path, trace: tuple[str, list[str]]) -> tuple
         {"id": "three", "action": "three", "worker": "step", "depends_on": ["one"]},
     ]
     plan.write_text(json.dumps({"goal": "Leave traces", "steps": steps}), encoding="utf-8")
-    given = ("--plan", str(plan), "--config", str(config), "--base-url", NOBODY, "--repo", str(repository))
+    given = ("--plan", str(plan), "--config", str(config), "--base-url", NO_SERVICE, "--repo", str(repository))
     return ("run", "--name", RUN, *given)
 
 
@@ -64,17 +65,17 @@ def awaiting(stage: Stage, *ids: str) -> bool:
     return tuple(stage.status(RUN)["waiting_for_approval"]) == ids
 
 
-def test_by_the_rules_a_risky_step_waits_while_the_rest_goes_on(
+def test_by_the_rules_a_risky_step_waits_while_the_rest_continues(
     stage: Stage, order: tuple[str, ...], trace: tuple[str, list[str]]
 ) -> None:
     with stage.going(*order) as going:
-        stage.wait(RUN, lambda state: state.done == 2, going)
+        stage.wait(RUN, lambda state: progress(state).done == 2, going)
         assert trace[1] == ["one", "three"]
-        stage.fleet("status", RUN).ended(0).says("two (its risk is high) waits for it", f"fleet approve {RUN}")
+        stage.fleet("status", RUN).ended(0).says("needed for two (its risk is high)", f"fleet approve {RUN}")
         assert stage.status(RUN)["state"] == "awaiting approval"
-        stage.fleet("approve", RUN).ended(0).says("waits: its risk is high", "plan version 1 approved")
-        said = going.done().ended(0).says("approved by the review rules (one, three)", "approved by")
-        said.says(f"WAITS for your approval: two (its risk is high)  →  fleet approve {RUN}")
+        stage.fleet("approve", RUN).ended(0).says("needs approval: its risk is high", "plan version 1 approved")
+        done = going.done().ended(0).says("approved by the review rules (one, three)", "approved by")
+        done.says(f"WAITING for your approval: two (its risk is high)  →  fleet approve {RUN}")
     assert trace[1] == ["one", "three", "two"]
 
 
@@ -82,19 +83,20 @@ def test_nothing_runs_before_a_person_says_so_and_of_a_part_only_that_part(
     stage: Stage, order: tuple[str, ...], trace: tuple[str, list[str]]
 ) -> None:
     with stage.going(*order, "--review", "human") as going:
+        wait_for(lambda: "WAITING for your approval: the plan" in going.output, going)
         stage.wait(RUN, lambda _: awaiting(stage, "one", "two", "three"), going)
         shown = stage.fleet("approve", RUN, "--dry-run", "--json").ended(0).json
         assert (shown["done"], shown["subtasks"]) == (False, ["one", "two", "three"])
-        stage.fleet("approve", RUN, "--only", "four").ended(2).says("four does not wait for approval")
+        stage.fleet("approve", RUN, "--only", "four").ended(2).says("four is not waiting for approval")
         assert (awaiting(stage, "one", "two", "three"), trace[1]) == (True, [])
         part = stage.fleet("approve", RUN, "--only", "two", "--json").ended(0).json
         assert (part["done"], part["subtasks"], part["waiting"]) == (True, ["two"], {"one": [], "three": []})
-        stage.wait(RUN, lambda state: state.done == 1, going)
+        stage.wait(RUN, lambda state: progress(state).done == 1, going)
         assert (awaiting(stage, "one", "three"), trace[1]) == (True, ["two"])
         stage.fleet("approve", RUN, "--yes").ended(0)
-        going.done().ended(0).says("WAITS for your approval: the plan", "LANDED")
+        going.done().ended(0).says("WAITING for your approval: the plan", "LANDED")
     assert trace[1] == ["two", "one", "three"]
-    stage.fleet("approve", RUN).ended(2).says("has ended already (landed)")
+    stage.fleet("approve", RUN).ended(2).says("has already ended (landed)")
 
 
 def test_without_a_review_nothing_waits(stage: Stage, order: tuple[str, ...], trace: tuple[str, list[str]]) -> None:
@@ -102,17 +104,16 @@ def test_without_a_review_nothing_waits(stage: Stage, order: tuple[str, ...], tr
     assert sorted(trace[1]) == ["one", "three", "two"]
 
 
-def test_what_nobody_approved_in_time_can_be_approved_later(
+def test_a_plan_that_was_not_approved_in_time_can_be_approved_later(
     stage: Stage, order: tuple[str, ...], trace: tuple[str, list[str]]
 ) -> None:
     brief = stage.with_(FLEET_LIMITS_ANSWER_WAIT_MINUTES="0.01")
-    brief.fleet(*order).ended(1).says("PARTIAL", "nobody approved two", f"fleet approve {RUN}")
+    brief.fleet(*order).ended(1).says("PARTIAL", "no one approved two", f"fleet approve {RUN}")
     assert trace[1] == ["one", "three"]
     brief.fleet("report", RUN).ended(0).says(f"fleet approve {RUN}", "its risk is high")
     brief.fleet("approve", RUN).ended(0).says(f"fleet resume {RUN}")
-    brief.fleet("resume", RUN).ended(2).says("needs the worker step, which is not configured here", "--config FILE")
-    going = brief.fleet("resume", RUN, "--config", str(stage.room / "fleet.toml")).ended(0).says("LANDED")
-    assert "WAITS" not in going.said
+    going = brief.fleet("resume", RUN).ended(0).says("LANDED")
+    assert "WAITING for your" not in going.output
     assert trace[1] == ["one", "three", "two"]
 
 
@@ -122,15 +123,15 @@ def test_on_a_terminal_approve_shows_the_plan_and_takes_only_a_clear_yes(
     with stage.going(*order, "--review", "human") as going:
         stage.wait(RUN, lambda _: awaiting(stage, "one", "two", "three"), going)
         with at_a_terminal(stage, "approve", RUN) as terminal:
-            terminal.shows("Let this begin? [y/N]")
+            terminal.shows("Approve this? [y/N]")
             terminal.types("\n")
             terminal.ended(1)
         assert "risk high, worker step" in terminal.text
-        assert "Waits for approval: 3 of 3 subtasks; nothing begins before." in terminal.text
+        assert "Waiting for approval: 3 of 3 subtasks; nothing starts until then." in terminal.text
         assert "nothing was approved" in terminal.text
         assert (awaiting(stage, "one", "two", "three"), trace[1]) == (True, [])
         with at_a_terminal(stage, "approve", RUN) as terminal:
-            terminal.shows("Let this begin? [y/N]")
+            terminal.shows("Approve this? [y/N]")
             terminal.types("y\n")
             terminal.ended(0)
         going.done().ended(0)
@@ -144,8 +145,8 @@ def test_a_rejected_plan_goes_back_to_the_planner_and_what_it_revised_is_approve
     asked = ("run", "Write", "--name", RUN, "--base-url", url, "--repo", str(repository), "--review", "human")
     with stage.going(*asked) as going:
         stage.wait(RUN, lambda _: awaiting(stage, "one", "two"), going)
-        stage.fleet("reject", RUN).ended(2).says("say why")
-        stage.fleet("reject", RUN, "-m", "two needs more care").ended(0).says("rejected; the planner is told")
+        stage.fleet("reject", RUN).ended(2).says("give a reason")
+        stage.fleet("reject", RUN, "-m", "two needs more care").ended(0).says("rejected; the planner will revise it")
         stage.wait(RUN, lambda state: state.plan.version == 2, going)
         assert stage.look(RUN).attempts == 0  # type: ignore[union-attr]
         shown = stage.fleet("approve", RUN).ended(0)
@@ -158,7 +159,7 @@ def test_a_rejected_plan_goes_back_to_the_planner_and_what_it_revised_is_approve
         [no] = approval["rejections"]
         assert (no["version"], no["why"], no["by"]) == (1, "two needs more care", approval["by"])
     page = stage.fleet("report", RUN, "--html").ended(0).out
-    assert "Who let it begin" in page
+    assert "Approvals" in page
     assert page.index("two needs more care") < page.index(">approved<")
 
 
@@ -172,23 +173,22 @@ def test_in_the_middle_of_a_run_a_small_revision_flows_and_a_risky_one_waits(
     with stage.going(*asked) as going:
         stage.wait(RUN, lambda _: awaiting(stage, "one"), going)
         stage.fleet("approve", RUN).ended(0)
-        stage.wait(RUN, lambda state: state.commits == 2, going)
+        stage.wait(RUN, lambda state: state.published and landed(repository, RUN) == ["one", "small"], going)
         assert awaiting(stage, "risky")
-        assert landed(repository, RUN) == ["one", "small"]
         shown = stage.fleet("approve", RUN).ended(0)
-        shown.says("risky", "1 of 3 subtasks; the rest goes on without it")
-        assert "small" not in shown.said
-        going.done().ended(0).says("WAITS for your approval: risky (its risk is high)", "LANDED")
+        shown.says("risky", "1 of 3 subtasks; the others keep running")
+        assert "small" not in shown.output
+        going.done().ended(0).says("WAITING for your approval: risky (its risk is high)", "LANDED")
     assert landed(repository, RUN) == ["one", "small", "risky"]
     [one, small, risky] = [commit["approval"] for commit in audited(stage)]
     assert (small["by"], small["automatic"], small["stopped_by"]) == ("the review rules", True, [])
     assert (risky["automatic"], risky["stopped_by"], risky["version"]) == (False, ["its risk is high"], 2)
     assert (one["automatic"], one["version"], risky["by"]) == (False, 1, one["by"])
     stage.fleet("audit", RUN).says(
-        "the first plan by a person", "(max_risk medium)", "the rules stop it: its risk is high"
+        "a person approves the first plan", "(max_risk medium)", "the rules stop it: its risk is high"
     )
 
 
 def audited(stage: Stage) -> list[Json]:
-    told: Json = stage.fleet("audit", RUN, "--json").ended(0).json
-    return list(told["commits"])
+    view: Json = stage.fleet("audit", RUN, "--json").ended(0).json
+    return list(view["commits"])

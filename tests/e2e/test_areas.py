@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fleet.core.state import RunState
+from fleet.core.state.state import RunState
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Json, Stage, landed, script, solve, subtask
 from tests.worktrees.conftest import git
@@ -41,11 +41,11 @@ def by_call(state: RunState) -> set[str | None]:
 
 def test_areas_are_planned_by_planners_of_their_own_and_land(stage: Stage, repository: Path, model: Serve) -> None:
     done = stage.fleet("run", "Build it", "--name", "house", "--base-url", model(WIDE), "--yes", at=repository)
-    done.ended(0).says("walls gets a planner of its own", "walls is done: walls: Write north, Write south.", "5 of 5")
+    done.ended(0).says("walls started planning", "walls is done: walls: Write north, Write south.", "5 of 5")
     order = landed(repository, "house")
     assert sorted(order) == ["beam", "door", "north", "south", "tile"]
     assert set(order[:2]) == {"north", "south"}
-    stage.fleet("audit", "house").ended(0).says("by planner of the area walls", "the audit holds: 5 commits")
+    stage.fleet("audit", "house").ended(0).says("by planner of the area walls", "audit passed: 5 commits")
     state = stage.look("house")
     assert state is not None
     assert by_call(state) == {None, "walls", "roof"}
@@ -53,7 +53,7 @@ def test_areas_are_planned_by_planners_of_their_own_and_land(stage: Stage, repos
     assert state.subtasks["south"].attempts[1].strategy == "alternative"
 
 
-def test_a_manager_that_is_killed_while_an_area_is_planned_goes_on_with_it(
+def test_a_manager_that_is_killed_while_an_area_is_planned_continues_it(
     stage: Stage, repository: Path, model: Serve
 ) -> None:
     slow = {**WIDE, "planner": {**WIDE["planner"], "pace": {"think_s": 0.6}}}

@@ -39,12 +39,12 @@ def test_each_commit_has_its_chain_and_git_agrees(gated: Stage, repository: Path
         gated.fleet("approve", NAME).ended(0)
         going.done().ended(0)
     with untouched(repository):
-        told: Json = gated.fleet("audit", NAME, "--json").ended(0).json
-    commits = told["commits"]
+        view: Json = gated.fleet("audit", NAME, "--json").ended(0).json
+    commits = view["commits"]
     listed = git(repository, "log", "--reverse", "--format=%H %T", "main..fleet/r").splitlines()
     assert [f"{one['commit']} {one['tree']}" for one in commits] == listed
     assert [one["landing"]["tree"] for one in commits] == [line.split()[1] for line in listed]
-    assert (told["epic"], told["holds"], told["simulated"], told["problems"]) == ("Write", True, True, [])
+    assert (view["epic"], view["holds"], view["simulated"], view["problems"]) == ("Write", True, True, [])
     for one, id_ in zip(commits, ("one", "two"), strict=True):
         assert (one["subtask"]["id"], one["problems"]) == (id_, [])
         assert one["plan"][0]["why"] == "This is what is to be done."
@@ -53,31 +53,32 @@ def test_each_commit_has_its_chain_and_git_agrees(gated: Stage, repository: Path
         assert ran[GATE]["output"] == "all is well\n"
         assert {run["tree"] for run in ran.values()} == {one["tree"]}
     failed, landed = commits[1]["attempts"]
-    assert (failed["failure"]["kind"], failed["landed"]) == ("check", False)
-    assert (landed["guidance"], landed["landed"], landed["model"]) == ("Write the word.", True, "claude-haiku-5-5")
+    assert (failed["failure"]["kind"], failed["landed"]) == ("check", None)
+    assert (landed["guidance"], landed["landed"]) == ("Write the word.", commits[1]["commit"])
+    assert landed["model"] == "claude-haiku-5-5"
     assert commits[1]["plan"][-1]["why"] == "It was a slip."
     shown = gated.fleet("audit", NAME).ended(0)
-    shown.says("(simulated model)", "version 1 by", "FAILED   grep -qx two two.txt", "| all is well", "the audit holds")
+    shown.says("(simulated model)", "version 1 by", "FAILED   grep -qx two two.txt", "| all is well", "audit passed")
 
 
-def test_whatever_is_changed_afterwards_is_refused_with_what_does_not_hold(
+def test_whatever_is_changed_afterwards_is_reported_as_a_problem(
     gated: Stage, repository: Path, order: tuple[str, ...]
 ) -> None:
     gated.fleet(*order, "--yes").ended(0)
     journal = gated.folder(NAME).journal
 
-    def refused(*said: str) -> None:
-        gated.fleet("audit", NAME).ended(1).says("the audit does not hold", *said)
+    def refused(*messages: str) -> None:
+        gated.fleet("audit", NAME).ended(1).says("audit failed", *messages)
         assert gated.fleet("audit", NAME, "--json").ended(1).json["holds"] is False
 
-    gated.fleet("audit", NAME).ended(0).says("not reviewed", "the audit holds: 2 commits")
+    gated.fleet("audit", NAME).ended(0).says("not reviewed", "audit passed: 2 commits")
     tip, below = git(repository, "rev-parse", "fleet/r"), git(repository, "rev-parse", "fleet/r^")
     tree, message = git(repository, "rev-parse", f"{tip}^{{tree}}"), git(repository, "log", "-1", "--format=%B", tip)
 
     with moved(repository, git(repository, *AS_ADA, "commit-tree", tree, "-p", tip, "-m", "By hand")):
-        refused("By hand", "is not of this run")
+        refused("By hand", "does not belong to this run")
     with moved(repository, git(repository, *AS_ADA, "commit-tree", f"{below}^{{tree}}", "-p", below, "-m", message)):
-        refused(f"which landed as {tip[:12]}", "it was rewritten, or made up", "is not on fleet/r")
+        refused(f"which landed as {tip[:12]}", "it was rewritten or forged", "is not on fleet/r")
     with moved(repository, below):
         refused(f"landed and published as {tip[:12]}")
     with moved(repository, None):
@@ -98,13 +99,13 @@ def test_whatever_is_changed_afterwards_is_refused_with_what_does_not_hold(
     gated.fleet("audit", NAME).ended(0)
 
 
-def test_a_repository_that_moved_is_named_and_one_that_is_gone_is_said(
+def test_a_moved_repository_can_be_named_and_a_missing_one_is_reported(
     stage: Stage, repository: Path, order: tuple[str, ...]
 ) -> None:
     stage.fleet(*order, "--yes").ended(0)
     away = repository.rename(repository.with_name("elsewhere"))
-    stage.fleet("audit", NAME).ended(2).says("does not exist", "--repo")
-    stage.fleet("audit", NAME, "--repo", str(away)).ended(0).says("the audit holds: 2 commits")
+    stage.fleet("audit", NAME).ended(2).says("does not exist", "--moved-to")
+    stage.fleet("audit", NAME, "--moved-to", str(away)).ended(0).says("audit passed: 2 commits")
 
 
 @contextmanager
@@ -118,7 +119,7 @@ def moved(repository: Path, to: str | None) -> Iterator[None]:
 
 @contextmanager
 def edited(journal: Path, statement: str, *values: str) -> Iterator[None]:
-    """A journal that somebody changed, for a while."""
+    """A journal that is changed for a while."""
     with closing(sqlite3.connect(journal)) as db:
         kept = db.execute("select seq, kind, body from facts").fetchall()
         changed = db.execute(statement, values).rowcount

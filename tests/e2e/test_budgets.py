@@ -1,8 +1,8 @@
-"""Budgets as a person sees them: never passed, kept across a kill, raised, and told by role."""
+"""Budgets as a person sees them: never exceeded, kept across a kill, raised, and reported by role."""
 
 from pathlib import Path
 
-from fleet.core.plan import Plan
+from fleet.core.plans.plan import Plan
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Done, Json, Stage, landed, script, solve, subtask
 
@@ -28,7 +28,7 @@ def used(status: Json) -> int:
     return sum(role[kind] for role in status["tokens"].values() for kind in kinds)
 
 
-def test_a_budget_of_tokens_is_never_passed_and_what_was_stopped_goes_on_with_more(
+def test_a_budget_of_tokens_is_never_exceeded_and_stopped_work_continues_with_more(
     stage: Stage, repository: Path, model: Serve
 ) -> None:
     url = model(script(workers={"*": [solve("x")], **{name: [solve(name)] for name in NAMES}}))
@@ -53,7 +53,7 @@ def test_a_killed_run_knows_what_its_calls_may_have_cost(stage: Stage, repositor
         state = stage.wait("r", lambda state: state.held.calls >= len(NAMES), going)
         going.kill()
     assert state.held.dollars is not None
-    stage.fleet("resume", "r", "--base-url", url).ended(0).says("calls that were broken off")
+    stage.fleet("resume", "r", "--base-url", url).ended(0).says("interrupted call")
     status = stage.status("r")
     assert status["cost_in_doubt"]["calls"] >= len(NAMES)
     left = status["budget"]["dollars"]["left"]

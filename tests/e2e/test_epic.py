@@ -97,7 +97,9 @@ def lived_in(tmp_path: Path) -> Path:
 def test_an_epic_lands_on_a_branch_and_nothing_else_of_the_users_changes(stage: Stage, lived_in: Path) -> None:
     with simulated(stage, PLAYED) as url, untouched(lived_in):
         done = stage.fleet("run", "Write sums", "--name", "sums", "--base-url", url, "--yes", at=lived_in)
-        done.ended(0).says("note: runs on HEAD", "uncommitted changes to 2 files", "LANDED  sums   (simulated model)")
+        done.ended(0).says(
+            "note: starts from HEAD", "uncommitted changes in 2 files", "LANDED  sums  (simulated model)"
+        )
         _every_verb_that_looks_can_read_it(stage, lived_in)
     assert not (stage.room / "hook-ran").exists()
     stage.nothing_runs("sums")
@@ -168,22 +170,22 @@ def _every_verb_that_looks_can_read_it(stage: Stage, repository: Path) -> None:
 
 
 def _the_result_can_be_taken(stage: Stage, repository: Path) -> None:
-    stage.fleet("merge", "sums", "--into", "main").ended(2).says("main is checked out", "git merge fleet/sums")
+    stage.fleet("merge", "sums", "--into", "main").ended(2).says("main is checked out", "not committed")
     stage.fleet("merge", "sums", "--into", "featrue").ended(2).says("did you mean 'feature'")
     stage.fleet("merge", "sums", "--into", "feature").ended(0).says("feature is at")
     assert git(repository, "rev-parse", "feature") == git(repository, "rev-parse", "fleet/sums")
-    stage.fleet("resume", "sums").ended(2).says("sums has landed", "fleet merge sums --into BRANCH")
+    stage.fleet("resume", "sums").ended(2).says("sums has landed", "fleet merge sums")
 
 
 def _what_is_left_can_be_removed(stage: Stage, repository: Path) -> None:
     tip = git(repository, "rev-parse", "fleet/sums")
-    stage.fleet("clean", "--runs").ended(0).says("sums: ", "would go", "fleet clean --apply")
+    stage.fleet("clean", "--runs").ended(0).says("sums: ", "would be deleted", "fleet clean --apply")
     assert stage.runs == ["sums"]
-    stage.fleet("clean", "--apply", "--runs").ended(0).says("1 journal, ", "removed")
+    stage.fleet("clean", "--apply", "--runs").ended(0).says("1 journal, ", "deleted")
     assert stage.runs == []
     assert git(next((stage.state / "stores").glob("*/fleet.git")), "for-each-ref") == ""
     assert git(repository, "rev-parse", "fleet/sums") == tip
-    stage.fleet("clean", "--runs").ended(0).says("nothing was left behind")
+    stage.fleet("clean", "--runs").ended(0).says("nothing to clean")
 
 
 def test_two_runs_of_one_repository_go_on_at_once(stage: Stage, repository: Path, model: Serve) -> None:
@@ -201,8 +203,8 @@ def test_a_run_that_is_not_named_gets_a_name_and_is_the_latest(stage: Stage, rep
     epic = repository / "epic.log"
     epic.write_text("# Write one file\n\nOnly one.\n", encoding="utf-8")
     url = model(script(subtask("one"), workers={"one": [solve("one", through="bash")]}))
-    said = stage.fleet("run", str(epic), "--json", "--yes", "--base-url", url, at=repository).ended(0)
-    assert said.json["state"] == "landed"
+    done = stage.fleet("run", str(epic), "--json", "--yes", "--base-url", url, at=repository).ended(0)
+    assert done.json["state"] == "landed"
     (run,) = stage.runs
     assert run.startswith("write-one-file-only")
     assert stage.fleet("status", "--json", at=repository).json["run"] == run

@@ -1,4 +1,4 @@
-"""The deployment that is shown to newcomers: what it says of itself is looked at by itself, in the cluster's folder."""
+"""The deployment example for newcomers: each scene checks its own claims in the cluster's folder."""
 
 import sys
 from pathlib import Path
@@ -16,9 +16,9 @@ def test_the_plan_is_the_one_that_was_printed() -> None:
 
 
 @pytest.mark.parametrize("scene", ["good", "tests", "deploy", "reject"])
-def test_each_scene_comes_out_as_it_is_told(scene: str, stage: Stage) -> None:
+def test_each_scene_ends_as_described(scene: str, stage: Stage) -> None:
     stage.run([sys.executable, str(EXAMPLE / "deployment.py"), scene]).ended(0).says("✔")
 
 
 def test_a_scene_that_is_none_is_refused(stage: Stage) -> None:
-    stage.run([sys.executable, str(EXAMPLE / "deployment.py"), "goood"]).ended(2).says("there is no scene goood")
+    stage.run([sys.executable, str(EXAMPLE / "deployment.py"), "goood"]).ended(2).says("unknown scene goood")

@@ -11,8 +11,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "research" / "research.py"
 
 
 @pytest.mark.parametrize("scene", ["question", "competitors"])
-def test_each_scene_comes_out_as_it_is_told(scene: str, stage: Stage) -> None:
-    said = stage.run([sys.executable, str(EXAMPLE), scene]).ended(0).says("✔", "simulated model")
-    said.says(
-        {"question": "only with a contract", "competitors": "Read A's pricing page: not done: page not found"}[scene]
+def test_each_scene_ends_as_described(scene: str, stage: Stage) -> None:
+    done = stage.run([sys.executable, str(EXAMPLE), scene]).ended(0).says("✔", "simulated model")
+    done.says(
+        {"question": "contract required", "competitors": "Read A's pricing page: not done: page not found"}[scene]
     )

@@ -16,17 +16,19 @@ def test_a_flat_run_is_one_subtask_whatever_the_planner_makes_of_it(
     done = stage.fleet(*run, "--flat", "--plan-only", at=repository).ended(0)
     done.says("1 subtask", "grep -qx two two.txt")
     assert "flat" not in stage.runs
-    stage.fleet(*run, "--flat", "--yes", at=repository).ended(0).says("it runs flat: one worker, no decomposition")
+    stage.fleet(*run, "--flat", "--yes", at=repository).ended(0).says("flat: one worker, no decomposition")
     assert landed(repository, "flat") == ["one"]
     assert stage.status("flat")["flat"] is True
-    shown = stage.fleet("show", "--plan", "0..1", "--run", "flat").ended(0)
-    shown.says("version 1, by planner: This is what is to be done. (put together", "+ one: Write both")
-    assert stage.fleet("show", "--plan", "0..1", "--run", "flat", "--json").json[0]["changes"] == ["+ one: Write both"]
+    shown = stage.fleet("show", "--versions", "0..1", "--run", "flat").ended(0)
+    shown.says("version 1, by planner: This is what is to be done. (merged into one subtask", "+ one: Write both")
+    assert stage.fleet("show", "--versions", "0..1", "--run", "flat", "--json").json[0]["changes"] == [
+        "+ one: Write both"
+    ]
 
 
-def test_a_wrong_range_of_versions_is_told_what_to_write(stage: Stage, repository: Path, model: Serve) -> None:
+def test_a_wrong_range_of_versions_is_answered_with_an_example(stage: Stage, repository: Path, model: Serve) -> None:
     url = model(script(subtask("one")))
     stage.fleet("run", "Write one", "--name", "it", "--base-url", url, "--yes", at=repository).ended(0)
-    stage.fleet("show", "--plan", "3", "--run", "it").ended(2).says("such as 1..3")
-    stage.fleet("show", "--plan", "7..9", "--run", "it").ended(2).says("its plan is at version 1")
+    stage.fleet("show", "--versions", "3", "--run", "it").ended(2).says("such as 1..3")
+    stage.fleet("show", "--versions", "7..9", "--run", "it").ended(2).says("its plan is at version 1")
     stage.fleet("run", "x", "--plan", "p.toml", "--plan-only", at=repository).ended(2)

@@ -1,16 +1,18 @@
 """Kills, signals and requests from other processes: whatever comes between, each subtask lands exactly once."""
 
 import json
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from fleet.core.state import RunState
+from fleet.core.state.state import RunState
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Json, Stage, landed, marked, program, script, solve, subtask, untouched, wait_for
 from tests.worktrees.conftest import git
+from worktrees.base.descendants import descendants
 
 NAMES = ("one", "two", "three", "four")
 SLOW = script(
@@ -34,7 +36,7 @@ def everything_landed_once(stage: Stage, repository: Path) -> None:
     state = stage.folder(stage.run_name).state()
     tip = git(repository, "rev-parse", f"fleet/{stage.run_name}")
     assert (state.ending, state.commits, state.tip) == ("landed", len(NAMES), tip)
-    stage.fleet("audit", stage.run_name).ended(0).says(f"the audit holds: {len(NAMES)} commits")
+    stage.fleet("audit", stage.run_name).ended(0).says(f"audit passed: {len(NAMES)} commits")
     stage.nothing_runs(stage.run_name)
 
 
@@ -51,14 +53,14 @@ MOMENTS: dict[str, Callable[[RunState], object]] = {
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_run_goes_on_where_it_was(moment: str, stage: Stage, repository: Path, model: Serve) -> None:
+def test_a_killed_run_continues_where_it_was(moment: str, stage: Stage, repository: Path, model: Serve) -> None:
     """No attempt is used up by it, and nothing lands twice."""
     url = model(SLOW)
     with untouched(repository):
         with stage.going(*begin(stage, repository, url)) as going:
             stage.wait(stage.run_name, MOMENTS[moment], going)
             going.kill()
-        stage.fleet("resume", stage.run_name, "--base-url", url).ended(0).says("resumed, for the first time", "LANDED")
+        stage.fleet("resume", stage.run_name, "--base-url", url).ended(0).says("resumed for the first time", "LANDED")
     everything_landed_once(stage, repository)
     assert attempts(stage) == dict.fromkeys(NAMES, 1)
 
@@ -72,7 +74,7 @@ def test_a_run_that_is_killed_twice_still_gets_there(stage: Stage, repository: P
     with stage.going("resume", stage.run_name, "--base-url", url) as again:
         stage.wait(stage.run_name, lambda state: state.commits > 1, again)
         again.kill()
-    stage.fleet("resume", stage.run_name, "--base-url", url).ended(0).says("resumed, for the second time", "LANDED")
+    stage.fleet("resume", stage.run_name, "--base-url", url).ended(0).says("resumed for the second time", "LANDED")
     everything_landed_once(stage, repository)
     assert attempts(stage) == dict.fromkeys(NAMES, 1)
 
@@ -86,13 +88,13 @@ def test_what_a_killed_run_was_running_dies_with_it(stage: Stage, repository: Pa
     wait_for(lambda: not marked(stage.run_name))
 
 
-def test_ctrl_c_lets_workers_finish_and_a_resumed_run_goes_on(stage: Stage, repository: Path, model: Serve) -> None:
+def test_ctrl_c_lets_workers_finish_and_a_resumed_run_continues(stage: Stage, repository: Path, model: Serve) -> None:
     url = model(SLOW)
     with untouched(repository):
         with stage.going(*begin(stage, repository, url)) as going:
             stage.wait(stage.run_name, lambda state: len(state.running()) > 1, going)
             going.signal(signal.SIGINT)
-            going.done().ended(130).says("draining: nothing new begins", "stopped (drained)", "INTERRUPTED")
+            going.done().ended(130).says("draining: running agents finish", "stopped (drained)", "INTERRUPTED")
         assert sorted(landed(repository, stage.run_name)) == ["one", "two"]
         stage.nothing_runs(stage.run_name)
         stage.fleet("resume", stage.run_name, "--base-url", url).ended(0).says("LANDED")
@@ -100,7 +102,7 @@ def test_ctrl_c_lets_workers_finish_and_a_resumed_run_goes_on(stage: Stage, repo
     assert attempts(stage) == dict.fromkeys(NAMES, 1)
 
 
-def test_ctrl_c_twice_stops_at_once_and_a_resumed_run_goes_on(stage: Stage, repository: Path, model: Serve) -> None:
+def test_ctrl_c_twice_stops_at_once_and_a_resumed_run_continues(stage: Stage, repository: Path, model: Serve) -> None:
     played = json.loads(json.dumps(SLOW))
     played["workers"]["two"]["attempts"] = [{"do": "hang", "seconds": 600, "then": solve("two")}]
     url = model(played)
@@ -118,33 +120,55 @@ def test_ctrl_c_twice_stops_at_once_and_a_resumed_run_goes_on(stage: Stage, repo
     assert attempts(stage) == dict.fromkeys(NAMES, 1)
 
 
+def test_ctrl_c_twice_ends_it_although_every_helper_stands_still(stage: Stage, repository: Path, model: Serve) -> None:
+    url = model(SLOW)
+    with untouched(repository):
+        with stage.going(*begin(stage, repository, url)) as going:
+            stage.wait(stage.run_name, lambda state: len(state.running()) > 1, going)
+            helpers = descendants(of=going.process.pid)
+            for helper in helpers:
+                os.kill(helper, signal.SIGSTOP)
+            going.signal(signal.SIGINT)
+            stage.wait(stage.run_name, lambda state: state.draining, going)
+            going.signal(signal.SIGINT)
+            going.done().ended(130).says("stopped", f"fleet resume {stage.run_name}")
+        wait_for(lambda: not any(Path(f"/proc/{helper}").exists() for helper in helpers))
+        stage.nothing_runs(stage.run_name)
+        stage.fleet("resume", stage.run_name, "--base-url", url).ended(0).says("LANDED")
+    everything_landed_once(stage, repository)
+
+
 def test_a_run_has_one_engine(stage: Stage, repository: Path, model: Serve) -> None:
-    """The second is refused, and told who holds the run."""
+    """The second is refused with the process that holds the run."""
     url = model({**SLOW, "pace": {"think_s": 0.6}})  # two commands have to begin before it ends
     with stage.going(*begin(stage, repository, url)) as going:
         stage.wait(stage.run_name, lambda state: state.running(), going)
         stage.fleet("resume", stage.run_name, "--base-url", url).ended(2).says(
-            f"{stage.run_name} is run by process {going.process.pid} on", f"fleet cancel {stage.run_name}"
+            f"{stage.run_name} is already run by process {going.process.pid} on", f"fleet cancel {stage.run_name}"
         )
         stage.fleet("pause", stage.run_name).ended(0)  # so that it cannot end while the others try
         stage.fleet(*begin(stage, repository, url)).ended(2).says("exists", f"fleet resume {stage.run_name}")
         stage.fleet("clean", "--apply", "--runs").ended(0)
-        stage.fleet("resume", stage.run_name, "--workers", "2").ended(0)
+        stage.fleet("resume", stage.run_name, "--workers", "2").ended(2).says(f"`fleet limits {stage.run_name}`")
+        stage.fleet("resume", stage.run_name).ended(0)
         going.done().ended(0)
     everything_landed_once(stage, repository)
 
 
-def test_a_run_is_paused_and_goes_on_when_asked(stage: Stage, repository: Path, model: Serve) -> None:
+def test_a_run_is_paused_and_continues_on_request(stage: Stage, repository: Path, model: Serve) -> None:
     url = model(SLOW)
     with stage.going(*begin(stage, repository, url)) as going:
         stage.wait(stage.run_name, lambda state: state.running(), going)
-        stage.fleet("pause", stage.run_name).ended(0).says("nothing new begins")
+        stage.fleet("pause", stage.run_name).ended(0).says("no new agents start")
         state = stage.wait(stage.run_name, lambda state: state.paused and not list(state.underway()), going)
         assert 0 < state.commits < len(NAMES)
         assert stage.status(stage.run_name)["state"] == "paused"
-        stage.fleet("resume", stage.run_name, "--workers", "0").ended(2).says("workers: 1 to 1000")
-        stage.fleet("resume", stage.run_name, "--workers", "3").ended(0).says("asked for")
-        going.done().ended(0).says("paused by", "goes on, says", "limits changed by")
+        stage.fleet("limits", stage.run_name, "--workers", "0").ended(2).says("workers: 1 to 1000")
+        stage.fleet("limits", stage.run_name, "--workers", "3", "--until", "2999-01-01").ended(0).says(
+            "workers", "left"
+        )
+        stage.fleet("resume", stage.run_name).ended(0).says("continues")
+        going.done().ended(0).says("paused by", "unpaused by", "limits changed by", "workers 3, minutes")
     everything_landed_once(stage, repository)
     assert stage.status(stage.run_name)["agents"]["limit"] == 3
 
@@ -158,10 +182,10 @@ def test_a_cancelled_run_keeps_what_landed(stage: Stage, repository: Path, model
         going.done().ended(1).says("CANCELLED", "cancelled by")
     assert sorted(landed(repository, stage.run_name)) == ["one", "two"]
     stage.nothing_runs(stage.run_name)
-    stage.fleet("cancel", stage.run_name).ended(2).says("has ended already (cancelled)")
+    stage.fleet("cancel", stage.run_name).ended(2).says("has already ended (cancelled)")
 
 
-def test_a_closed_terminal_drains_and_a_run_without_an_engine_can_be_cancelled(
+def test_a_closed_terminal_drains_and_a_run_that_was_cancelled_without_an_engine_can_be_resumed(
     stage: Stage, repository: Path, model: Serve
 ) -> None:
     url = model(SLOW)
@@ -169,7 +193,8 @@ def test_a_closed_terminal_drains_and_a_run_without_an_engine_can_be_cancelled(
         stage.wait(stage.run_name, lambda state: state.running(), going)
         going.signal(signal.SIGHUP)
         going.done().ended(130).says("draining")
-    stage.fleet("cancel", stage.run_name).ended(0).says("nothing runs it now: `fleet resume")
-    stage.fleet("resume", stage.run_name, "--base-url", url).ended(1).says("CANCELLED")
     assert 0 < len(landed(repository, stage.run_name)) < len(NAMES)
+    stage.fleet("cancel", stage.run_name).ended(0).says("cancelled; no engine is running: `fleet resume")
     stage.nothing_runs(stage.run_name)
+    stage.fleet("resume", stage.run_name).ended(0)
+    everything_landed_once(stage, repository)

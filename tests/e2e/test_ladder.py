@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from fleet.core import facts as f
-from fleet.journal import Journal
+from fleet.core.state import facts as f
+from fleet.runs.journal import Journal
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Done, Json, Stage, landed, script, solve, subtask
 
@@ -20,8 +20,8 @@ def run(stage: Stage, repository: Path, url: str, *more: str) -> Done:
 
 
 def story(stage: Stage, number: int = 1) -> Json:
-    told: Json = stage.fleet("show", "r", "--incident", str(number), "--json").ended(0).json
-    return told
+    view: Json = stage.fleet("show", "r", "--incident", str(number), "--json").ended(0).json
+    return view
 
 
 def facts(stage: Stage) -> list[f.Fact]:
@@ -30,16 +30,14 @@ def facts(stage: Stage) -> list[f.Fact]:
 
 
 def test_a_plan_may_say_that_a_failure_is_skipped_or_tried_again(stage: Stage, repository: Path, model: Serve) -> None:
-    """Neither asks the planner. What waited for the skipped one goes on, and the run says what is missing."""
+    """Neither asks the planner. What waited for the skipped one continues, and the run says what is missing."""
     planned = (
         subtask("lint", failure_action="skip"),
         subtask("after", "lint"),
         subtask("again", failure_action="retry"),
     )
     url = model(script(*planned, workers={"lint": [NOT_YET], "again": [NOT_YET, solve("again")]}))
-    run(stage, repository, url).ended(1).says(
-        "lint is skipped, as its plan says", "again will be retried in", "PARTIAL"
-    )
+    run(stage, repository, url).ended(1).says("lint skipped, as its failure_action says", "again retries in", "PARTIAL")
     assert sorted(landed(repository, "r")) == ["after", "again"]
     assert {called.why for called in facts(stage) if isinstance(called, f.PlannerCalled)} <= {
         "start",
@@ -59,16 +57,16 @@ def test_a_plan_may_say_that_a_failure_ends_the_run(stage: Stage, repository: Pa
     run(stage, repository, url).ended(1).says("ended: aborted", "vital failed: ", "ABORTED")
     assert story(stage)["end"].startswith("the run ended: aborted, vital failed")
     assert stage.folder("r").state().commits == 0
-    stage.fleet("resume", "r", "--base-url", url, "--plain").says("goes on again")
+    stage.fleet("resume", "r", "--base-url", url, "--plain").says("reopened by")
 
 
-def test_past_its_attempts_a_human_is_asked_the_rest_goes_on_and_an_answer_is_enough(
+def test_past_its_attempts_a_human_is_asked_the_rest_continues_and_an_answer_is_enough(
     stage: Stage, repository: Path, model: Serve
 ) -> None:
-    told = {"do": "until", "guided": "the very word", "meanwhile": NOT_YET, "then": solve("hard")}
+    worker = {"do": "until", "guided": "the very word", "meanwhile": NOT_YET, "then": solve("hard")}
     names = ("one", "two", "three")
     rest = [subtask(name, *names[max(0, place - 1) : place]) for place, name in enumerate(names)]
-    url = model(script(subtask("hard"), *rest, workers={"hard": [told]}, pace={"think_s": 0.1}))
+    url = model(script(subtask("hard"), *rest, workers={"hard": [worker]}, pace={"think_s": 0.1}))
     two = stage.with_(FLEET_LIMITS_ATTEMPTS="2")
     with two.going(*order(repository, url)) as going:
         two.wait("r", lambda state: state.open_questions() and state.commits == len(names), going)
@@ -78,25 +76,25 @@ def test_past_its_attempts_a_human_is_asked_the_rest_goes_on_and_an_answer_is_en
         two.fleet("answer", "q1", "write the very word", "--run", "r").ended(0)
         going.done().ended(0).says("LANDED")
     assert sorted(landed(repository, "r")) == sorted(("hard", *names))
-    told_ = story(two)
-    assert (told_["closing"], told_["recovered"], told_["question"]) == ("asked", False, "q1")
-    assert [step["by"] for step in told_["remedies"]] == ["planner"]
-    assert "write the very word; it has landed since" in told_["end"]
+    shown = story(two)
+    assert (shown["closing"], shown["recovered"], shown["question"]) == ("asked", False, "q1")
+    assert [step["by"] for step in shown["remedies"]] == ["planner"]
+    assert "write the very word; it has landed since" in shown["end"]
 
 
 def test_past_the_planners_calls_what_is_open_goes_to_a_human(stage: Stage, repository: Path, model: Serve) -> None:
     url = model(script(subtask("hard"), subtask("easy"), workers={"hard": [NOT_YET]}))
     once = stage.with_(FLEET_PLANNER_MAX_CALLS="1", **HURRIED)
-    run(once, repository, url).ended(1).says("QUESTION q1 about hard", "nobody answered q1", "fleet answer q1 TEXT")
+    run(once, repository, url).ended(1).says("QUESTION q1 about hard", "no one answered q1", "fleet answer q1 TEXT")
     assert landed(repository, "r") == ["easy"]
     assert once.status("r")["subtasks"] == {"escalated": 1, "merged": 1}
-    assert story(once)["end"].endswith("nobody has answered yet")
+    assert story(once)["end"].endswith("no answer yet")
 
 
 def test_a_split_deeper_than_allowed_is_refused_and_ends_with_a_human(
     stage: Stage, repository: Path, model: Serve
 ) -> None:
-    """A planner that insists on it has no way on: somebody is told, and what can land does."""
+    """A planner that insists on it gets no further: a person is asked, and what can land does."""
     splits = [
         {
             "when": {"failed": whole, "kind": "too_complex"},
@@ -117,11 +115,11 @@ def test_a_split_deeper_than_allowed_is_refused_and_ends_with_a_human(
     assert story(shallow)["end"].startswith("the run ended: partial")
 
 
-def test_a_budget_that_runs_low_is_told_to_the_planner(stage: Stage, repository: Path, model: Serve) -> None:
+def test_a_budget_that_runs_low_is_reported_to_the_planner(stage: Stage, repository: Path, model: Serve) -> None:
     """At the soft limit, once, with what is left; what is planned still lands."""
     url = model(script(subtask("one"), subtask("two", "one"), subtask("three", "two")))
     soft = stage.with_(FLEET_RUN_BUDGET_SOFT="0.0001")
-    run(soft, repository, url, "--budget", "20").ended(0).says("of the budget of $20 is used: the planner is told")
+    run(soft, repository, url, "--budget", "20").ended(0).says("of the budget of $20 is used: the planner is informed")
     called = [fact for fact in facts(soft) if isinstance(fact, f.PlannerCalled)]
     assert [call.why for call in called].count("budget") == 1
     number = next(call.call for call in called if call.why == "budget")

@@ -1,33 +1,17 @@
 """A whole run that has to narrow down: one subtask breaks the gate, and two write the same file."""
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.e2e.conftest import Serve
+from tests.e2e.stage import Done, Stage
 from tests.worktrees.conftest import git, make_repository
 
 FINE = "abcefgh"
 GATE = "! grep -rq bomb --include=*.txt ."
-LIMIT_S = 120
-
-
-def fleet(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fleet", *arguments]
-    return subprocess.run(
-        command, env=environment(home), cwd=home, capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
-
-
-def environment(home: Path) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-    root = str(Path(__file__).parents[2])
-    return {**kept, "PYTHONPATH": root, "HOME": str(home), "FLEET_STATE_DIR": str(home / "state"), "LANG": "C.UTF-8"}
 
 
 def subtask(id_: str, file: str) -> dict[str, Any]:
@@ -40,9 +24,8 @@ def written(file: str, *texts: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """A repository, a plan for it, and a script for the model."""
-    make_repository(tmp_path / "repo", {"README.md": "hello\n", "same.txt": "base\n"})
+def repository(stage: Stage) -> Path:
+    """A repository, and beside it a plan and a configuration."""
     plan = {
         "plan_id": "p",
         "goal": "write them all",
@@ -54,70 +37,62 @@ def home(tmp_path: Path) -> Path:
             subtask("right", "same.txt"),
         ],
     }
+    (stage.room / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    (stage.room / "conf.toml").write_text(f"[checks]\ngate = '{GATE}'\n", encoding="utf-8")
+    return make_repository(stage.room / "repo", {"README.md": "hello\n", "same.txt": "base\n"})
+
+
+@pytest.fixture
+def url(model: Serve) -> str:
+    """The address of a model whose workers do what the plan asks for, two of them at the second attempt."""
     both = "left\nright\n"
     workers = {f"mod-{id_}": written(f"{id_}.txt", f"mod-{id_}\n") for id_ in FINE}
     workers |= {"left": written("same.txt", "left\n", both), "right": written("same.txt", "right\n", both)}
     workers["mod-d"] = written("d.txt", "mod-d bomb\n", "mod-d\n")
     pace = {"think_s": 0.02, "jitter": 0.5}
-    script = {"label": "x", "seed": 1, "pace": pace, "planner": {"steps": [], "synthesis": "done"}, "workers": workers}
-    (tmp_path / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
-    (tmp_path / "script.json").write_text(json.dumps(script), encoding="utf-8")
-    (tmp_path / "conf.toml").write_text(f"[checks]\ngate = '{GATE}'\n", encoding="utf-8")
-    return tmp_path
+    planner = {"steps": [], "synthesis": "done"}
+    return model({"label": "x", "seed": 1, "pace": pace, "planner": planner, "workers": workers})
 
 
-@pytest.fixture
-def model(home: Path) -> Iterator[str]:
-    command = [sys.executable, "-m", "fleet", "simulate", str(home / "script.json"), "--port", "0"]
-    with subprocess.Popen(command, env=environment(home), cwd=home, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield next(line for line in process.stdout if "http://" in line).split()[-1]
-        finally:
-            process.terminate()
+def begin(stage: Stage, url: str, *more: str) -> Done:
+    given = ("--plan", "plan.json", "--repo", "repo", "--config", "conf.toml", "--base-url", url, "--yes")
+    return stage.fleet("run", *given, "--name", "one", *more)
 
 
-def begin(home: Path, model: str, *more: str) -> subprocess.CompletedProcess[str]:
-    given = ("--plan", "plan.json", "--repo", "repo", "--config", "conf.toml", "--base-url", model, "--yes")
-    return fleet(home, "run", *given, "--name", "one", *more)
-
-
-def test_the_innocent_land_at_once_the_guilty_is_mended_and_a_conflict_is_resolved(home: Path, model: str) -> None:
-    done = begin(home, model)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "batches (0 red)" not in done.stdout
-    repo = home / "repo"
-    assert git(repo, "rev-list", "--count", "--merges", "fleet/one") == "0"
-    commits = git(repo, "rev-list", "main..fleet/one").split()
+def test_the_innocent_land_at_once_the_guilty_is_fixed_and_a_conflict_is_resolved(
+    stage: Stage, repository: Path, url: str
+) -> None:
+    done = begin(stage, url).ended(0)
+    assert "batches (0 red)" not in done.out
+    assert git(repository, "rev-list", "--count", "--merges", "fleet/one") == "0"
+    commits = git(repository, "rev-list", "main..fleet/one").split()
     assert len(commits) == 10
-    assert [commit for commit in commits if "bomb" in git(repo, "grep", "-h", "", commit, ok=False)] == []
-    assert git(repo, "show", "fleet/one:same.txt") == "left\nright"
-    guilty = json.loads(fleet(home, "show", "mod-d", "--run", "one", "--json").stdout)
+    assert [commit for commit in commits if "bomb" in git(repository, "grep", "-h", "", commit, ok=False)] == []
+    assert git(repository, "show", "fleet/one:same.txt") == "left\nright"
+    guilty = stage.fleet("show", "mod-d", "--run", "one", "--json").json
     assert [attempt["failure"] and attempt["failure"]["kind"] for attempt in guilty["attempts"]] == [
         "integration",
         None,
     ]
     assert [check["passed"] for check in guilty["attempts"][0]["checks"]] == [True, False]
     assert Path(guilty["attempts"][0]["checks"][1]["log"]).read_text().startswith(f"$ {GATE}\n")
-    status = json.loads(fleet(home, "status", "one", "--json").stdout)
-    rates = status["incidents"]
+    rates = stage.status("one")["incidents"]
     assert (rates["by_strategy"]["resolve"]["recovered"], rates["rate"]) == (1, 1.0)
-    audit = fleet(home, "audit", "one")
-    assert audit.returncode == 0, audit.stdout
-    assert "the audit holds: 10 commits" in audit.stdout
+    stage.fleet("audit", "one").ended(0).says("audit passed: 10 commits")
 
 
-def test_a_red_base_is_refused_before_any_call_to_a_model_and_may_be_allowed(home: Path, model: str) -> None:
-    repo = home / "repo"
-    (repo / "old.txt").write_text("bomb\n", encoding="utf-8")
-    git(repo, "add", "-A")
-    git(repo, "commit", "--quiet", "-m", "a bomb")
-    refused = begin(home, model)
-    assert refused.returncode == 3, refused.stdout + refused.stderr
-    assert f"the gate is RED on the base: {GATE}" in refused.stdout
-    assert "--allow-red-base" in refused.stderr
-    assert "planner" not in refused.stdout
-    assert " started" not in refused.stdout
-    allowed = begin(home, model, "--allow-red-base", "--name", "two")
-    assert allowed.returncode == 0, allowed.stdout + allowed.stderr
-    assert git(repo, "rev-list", "--count", "main..fleet/two") == "10"
+def test_a_red_base_is_refused_before_any_call_to_a_model_and_may_be_allowed(
+    stage: Stage, repository: Path, url: str
+) -> None:
+    (repository / "old.txt").write_text("bomb\n", encoding="utf-8")
+    git(repository, "add", "-A")
+    git(repository, "commit", "--quiet", "-m", "a bomb")
+    refused = begin(stage, url).ended(3)
+    assert f"the gate is RED on the base: {GATE}" in refused.out
+    assert "--allow-red-base" in refused.err
+    assert "planner" not in refused.out
+    assert " started: " not in refused.out
+    assert [run["state"] for run in stage.fleet("runs", "--json", at=repository).ended(0).json] == ["refused"]
+    stage.fleet("logs", "gate", "--run", "one").ended(0).says(f"$ {GATE}", "[exit code")
+    begin(stage, url, "--allow-red-base", "--name", "two").ended(0)
+    assert git(repository, "rev-list", "--count", "main..fleet/two") == "10"

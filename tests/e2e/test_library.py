@@ -14,11 +14,14 @@ goal = "Write {set:what} down"
 [parameters.what]
 help = "what to write"
 
+[parameters.file]
+default = "one.txt"
+
 [[subtasks]]
 id = "one"
 title = "Write {set:what}"
 goal = "one.txt says {set:what}."
-acceptance = [{ criterion = "it is there", run = "grep -qxF {set:what} one.txt" }]
+acceptance = [{ criterion = "it is there", run = "grep -q pwned {set:file}" }]
 """
 HOSTILE = "one'; touch /tmp/pwned #"
 
@@ -42,7 +45,7 @@ def test_a_plan_of_the_library_runs_by_its_name_with_values_and_is_reviewed_like
         stage.wait("r", lambda state: state.plan.subtasks, going)
         status = stage.status("r")
         assert status["state"] == "awaiting approval"
-        assert status["plan_values"] == {"what": HOSTILE}
+        assert status["plan_values"] == {"what": HOSTILE, "file": "one.txt"}
         assert status["plan_version"] == 1
         stage.fleet("approve", "r").ended(0).says("plan version 1 approved")
         going.done().ended(0).says("LANDED")
@@ -69,11 +72,11 @@ def test_values_are_asked_for_before_anything_runs(stage: Stage, repository: Pat
     for words, says in (
         ((), "what is missing"),
         (("--set", "waht=x"), "did you mean 'what'?"),
-        (("--set", "what=-x"), "could change what this command does"),
+        (("--set", "what=x", "--set", f"file={HOSTILE}"), "could change what this command does"),
     ):
-        said = stage.fleet("run", "--plan", "shout", *words, "--base-url", "http://127.0.0.1:9", at=repository).ended(2)
-        said.says("it takes:", says.replace("what is missing", "what: is missing"))
-    stage.fleet("run", "Write", "--set", "what=x", at=repository).ended(2).says("name it with --plan")
+        done = stage.fleet("run", "--plan", "shout", *words, "--base-url", "http://127.0.0.1:9", at=repository).ended(2)
+        done.says("it takes:", says.replace("what is missing", "what: is missing"))
+    stage.fleet("run", "Write", "--set", "what=x", at=repository).ended(2).says("name the plan with --plan")
     assert stage.runs == []
 
 

@@ -1,4 +1,4 @@
-"""Figures for Prometheus, from a run while it works and from all runs afterwards: seen from the command line."""
+"""Metrics for Prometheus, from a run while it works and from all runs afterwards, through the command line."""
 
 import re
 import signal
@@ -11,10 +11,10 @@ from tests.e2e.conftest import Serve
 from tests.e2e.stage import PATIENCE_S, Going, Stage, script, subtask, wait_for
 
 
-def figures(going: Going) -> dict[str, float]:
-    """What is served now, by series."""
-    found = wait_for(lambda: re.search(r"http://127\.0\.0\.1:(\d+)/metrics", going.said), going)
-    connection = HTTPConnection("127.0.0.1", int(found[1]), timeout=PATIENCE_S)
+def metrics(going: Going) -> dict[str, float]:
+    """The values that are served now, by series."""
+    match = wait_for(lambda: re.search(r"http://127\.0\.0\.1:(\d+)/metrics", going.output), going)
+    connection = HTTPConnection("127.0.0.1", int(match[1]), timeout=PATIENCE_S)
     with closing(connection):
         connection.request("GET", "/metrics")
         lines = connection.getresponse().read().decode().splitlines()
@@ -22,36 +22,36 @@ def figures(going: Going) -> dict[str, float]:
     return {name: float(value) for name, _, value in pairs}
 
 
-def test_a_run_serves_its_figures_and_all_runs_have_theirs_later(stage: Stage, repository: Path, model: Serve) -> None:
+def test_a_run_serves_its_metrics_and_all_runs_have_theirs_later(stage: Stage, repository: Path, model: Serve) -> None:
     plays = script(subtask("one"), subtask("two", "one"))
     slow = {**plays["workers"]["two"], "pace": {"think_s": 1.0}}
     url = model({**plays, "workers": {**plays["workers"], "two": slow}})
-    begin = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
-    with stage.going(*begin, "--metrics", "127.0.0.1:0") as going:
+    arguments = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
+    with stage.going(*arguments, "--metrics", "127.0.0.1:0") as going:
         stage.wait("r", lambda state: state.commits == 1, going)
-        live = figures(going)
+        live = metrics(going)
         assert live["fleet_commits_landed_total"] == 1
         assert live['fleet_runs{state="running"}'] == 1
         assert live["fleet_event_loop_delay_seconds_count"] > 0
         assert live["fleet_box_command_seconds_count"] > 0
         assert live['fleet_model_breaker{state="up"}'] == 1
         going.done().ended(0)
-    told = stage.fleet("commits", "--since", "1w", "--repo", str(repository), "--json").ended(0).json
-    assert (told["commits"], told["all_commits"], told["reverted_share"]) == (2, 3, 0)
+    account = stage.fleet("commits", "--since", "1w", "--repo", str(repository), "--json").ended(0).json
+    assert (account["commits"], account["all_commits"], account["reverted_share"]) == (2, 3, 0)
     stage.fleet("commits", "--repo", str(repository)).ended(0).says(
-        "2 of 3 commits are the fleet's", "claude-haiku-5-5"
+        "2 of 3 commits have the trailers of a run", "claude-haiku-5-5"
     )
     stage.fleet("commits", "--since", "soon", "--repo", str(repository)).ended(2).says("2026-11-02")
-    account = stage.fleet("report", "r", "--json").ended(0).json
-    assert [part["id"] for part in account["landed"]] == ["one", "two"]
-    assert account["simulated"]
+    report = stage.fleet("report", "r", "--json").ended(0).json
+    assert [part["id"] for part in report["landed"]] == ["one", "two"]
+    assert report["simulated"]
     stage.fleet("report", "r").ended(0).says("# Run r", "The model was simulated")
     stage.fleet("report", "r", "-o", "report.html").ended(0).says("wrote report.html")
     assert (stage.room / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     stage.fleet("report", "r", "-o", "report.pdf").ended(2).says("--html, --markdown or --json")
-    stage.fleet("report", "r", "--html", "--json").ended(2).says("choose one")
+    stage.fleet("report", "r", "--html", "--json").ended(2).says("use one of them")
     with stage.going("metrics", "--listen", "127.0.0.1:0") as going:
-        later = figures(going)
+        later = metrics(going)
         assert later["fleet_commits_landed_total"] == 2
         assert later['fleet_runs{state="landed"}'] == 1
         assert later['fleet_recent_commits{window="1w"}'] == 2
@@ -66,8 +66,8 @@ def test_a_port_that_is_taken_costs_a_run_its_metrics_and_nothing_else(
 ) -> None:
     url = model(script(subtask("one")))
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        there = f"127.0.0.1:{taken.getsockname()[1]}"
-        begin = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
-        stage.fleet(*begin, "--metrics", there).ended(0).says("no metrics", "choose another port")
-        stage.fleet("metrics", "--listen", there).ended(3).says("choose another port")
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        arguments = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
+        stage.fleet(*arguments, "--metrics", address).ended(0).says("no metrics", "choose another port")
+        stage.fleet("metrics", "--listen", address).ended(3).says("choose another port")
     stage.fleet("metrics", "--listen", "here").ended(2).says("127.0.0.1:9464")

@@ -1,4 +1,4 @@
-"""Repositories that are not the usual kind: each is worked on, and what is odd about it is said."""
+"""Repositories that are not the usual kind: each can be worked on, and a warning names what is odd about it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_pointers_of_large_files(stage: Stage, repository: Path, url: str) -> No
     git(repository, "add", "-A")
     git(repository, "commit", "--quiet", "-m", "pointers")
     with untouched(repository):
-        run(stage, repository, url).says("files kept by Git LFS are seen as pointers")
+        run(stage, repository, url).says("files in Git LFS appear as pointers")
     assert content(repository, "r", "data.bin") + "\n" == pointer
     assert git(repository, "diff", "--name-only", "main", "fleet/r") == "one.txt"
 
@@ -70,29 +70,29 @@ def elsewhere() -> Iterator[Path]:
 
 
 def test_the_state_on_another_drive(stage: Stage, repository: Path, url: str, elsewhere: Path) -> None:
-    there = stage.with_(FLEET_STATE_DIR=str(elsewhere / "state"))
+    moved_stage = stage.with_(FLEET_STATE_DIR=str(elsewhere / "state"))
     with untouched(repository):
-        run(there, repository, url)
+        run(moved_stage, repository, url)
     assert landed(repository, "r") == ["one"]
-    there.nothing_runs("r")
+    moved_stage.nothing_runs("r")
 
 
 def test_paths_with_spaces_and_letters_of_all_kinds(stage: Stage, url: str) -> None:
     room = stage.room / "mö rê 'quoted\" $HOME ünï ✓"
     repository = make_repository(room / "repository ü", {"README.md": "x\n", "ein tür.txt": "x\n"})
-    there = stage.with_(FLEET_STATE_DIR=str(room / "state ö"), HOME=str(room))
+    moved_stage = stage.with_(FLEET_STATE_DIR=str(room / "state ö"), HOME=str(room))
     with untouched(repository):
-        run(there, repository, url)
+        run(moved_stage, repository, url)
     assert landed(repository, "r") == ["one"]
-    assert there.status("r")["repository"] == str(repository)
-    there.nothing_runs("r")
+    assert moved_stage.status("r")["repository"] == str(repository)
+    moved_stage.nothing_runs("r")
 
 
 def test_a_path_that_is_no_unicode_is_refused_in_words(stage: Stage, url: str) -> None:
     name = b"caf\xe9".decode("utf-8", "surrogateescape")
     repository = make_repository(stage.room / name)
-    said = stage.fleet("run", "Write", "--base-url", url, "--yes", at=repository).ended(2)
-    said.says("is not UTF-8", "rename")
+    done = stage.fleet("run", "Write", "--base-url", url, "--yes", at=repository).ended(2)
+    done.says("is not UTF-8", "rename")
     assert stage.runs == []
 
 
@@ -100,6 +100,8 @@ def test_a_linked_worktree_and_a_folder_within(stage: Stage, repository: Path, u
     linked = stage.room / "linked"
     git(repository, "worktree", "add", "--quiet", "-b", "side", str(linked))
     (linked / "deep").mkdir()
-    run(stage, linked / "deep", url).says("began on side")
+    run(stage, linked / "deep", url).says("started on side")
     assert landed(repository, "r", "side") == ["one"]
-    stage.fleet("merge", "r", "--into", "side", at=linked).ended(2).says("side is checked out in", "linked")
+    stage.fleet("merge", "r", at=linked / "deep").ended(0).says("side is at")
+    assert (linked / "one.txt").read_text(encoding="utf-8") == "one\n"
+    assert git(linked, "status", "--porcelain") == git(repository, "status", "--porcelain") == ""

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fleet.core.plan import Criterion, Plan
-from fleet.core.planfile import read_plan
-from fleet.core.validate import Known
+from fleet.core.plans.plan import Criterion, Plan
+from fleet.core.plans.plan_file import read_plan
+from fleet.core.plans.validate import Known
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Stage, landed, script, subtask, untouched
 
@@ -41,8 +41,8 @@ def test_a_plan_that_was_written_runs_as_it_was_written(
 
 def test_a_plan_for_scripts_is_the_document_itself(stage: Stage, repository: Path, model: Serve) -> None:
     url = model(script(subtask("one")))
-    said = stage.fleet("plan", "-", "--json", "--base-url", url, at=repository, given="Write one").ended(0)
-    plan = read_plan(said.json, Known(workers=frozenset({"coder"})))
+    done = stage.fleet("plan", "-", "--json", "--base-url", url, at=repository, given="Write one").ended(0)
+    plan = read_plan(done.json, Known(workers=frozenset({"coder"})))
     assert isinstance(plan, Plan)
     assert (plan.goal, plan.version, plan.ids) == ("Write one", 1, ("one",))
     assert stage.runs == []
@@ -58,7 +58,7 @@ def test_a_plan_waits_for_approval_where_that_is_wanted(stage: Stage, repository
         going.done().ended(0).says("plan version 1 approved by", "LANDED")
 
 
-def test_the_printed_deployment_plan_loads_as_it_stands() -> None:
+def test_the_printed_deployment_plan_loads_unchanged() -> None:
     plan = read_plan(json.loads(DEPLOYMENT.read_text(encoding="utf-8")))
     assert isinstance(plan, Plan), plan
     assert (plan.plan_id, plan.goal) == (
@@ -84,9 +84,9 @@ def test_the_printed_deployment_plan_loads_as_it_stands() -> None:
 
 
 def test_the_deployment_plan_says_what_the_configuration_lacks_for_it(stage: Stage, repository: Path) -> None:
-    """Loading is one thing; to run it, somebody must say what its workers and its named check are."""
-    said = stage.fleet("run", "--plan", str(DEPLOYMENT), "--base-url", "http://127.0.0.1:9", at=repository).ended(2)
-    said.says("deployment.json is no plan that can run", "subtasks[0].worker", "test-runner", "all_tests_pass")
+    """It loads, but it runs only where its workers and its named check are configured."""
+    done = stage.fleet("run", "--plan", str(DEPLOYMENT), "--base-url", "http://127.0.0.1:9", at=repository).ended(2)
+    done.says("deployment.json is not a valid plan", "subtasks[0].worker", "test-runner", "all_tests_pass")
     assert stage.runs == []
 
 
@@ -125,19 +125,19 @@ def test_every_problem_of_a_plan_is_listed_with_its_path(stage: Stage, repositor
     path = stage.room / "plan.json"
     path.write_text(json.dumps(BROKEN), encoding="utf-8")
     with untouched(repository):
-        said = stage.fleet("run", "--plan", str(path), "--base-url", "http://127.0.0.1:9", at=repository).ended(2)
-    said.says(
-        f"{path} is no plan that can run",
-        "owner: is no field here",
+        done = stage.fleet("run", "--plan", str(path), "--base-url", "http://127.0.0.1:9", at=repository).ended(2)
+    done.says(
+        f"{path} is not a valid plan",
+        "owner: is not a field here",
         "nowhere",
-        "subtasks: depend on each other in a circle: a → c → b → a",
+        "subtasks: depend on each other in a cycle: a → c → b → a",
         "subtasks: 2 subtasks are called 'd'",
         "subtasks[4].acceptance",
         "subtasks[5].touches[0]",
         "subtasks[5].touches[1]",
         "subtasks[6].goal",
         "subtasks[7].worker: no worker kind is called 'codre'; did you mean 'coder'?",
-        "subtasks[8].urgency: is no field here",
+        "subtasks[8].urgency: is not a field here",
     )
     assert stage.runs == []
 
@@ -146,11 +146,11 @@ def test_every_problem_of_a_plan_is_listed_with_its_path(stage: Stage, repositor
     ("name", "text", "says"),
     [
         ("plan.json", "{", "plan.json:1: is not JSON"),
-        ("plan.json", "[]", "holds no table"),
+        ("plan.json", "[]", "expected a table, got list"),
         ("plan.toml", "goal = ", "plan.toml:1"),
         ("plan.toml", 'goal = "x"', "subtasks: is empty"),
         ("plan.json", '{"subtasks": [], "steps": []}', "keep one"),
-        ("plan.json", '{"subtasks": 7}', "is a list"),
+        ("plan.json", '{"subtasks": 7}', "is not a list"),
         ("plan.json", "[" * 100_000, "is not JSON"),
     ],
 )
@@ -176,9 +176,9 @@ def test_where_a_plan_is_to_be_written_is_looked_at_before_the_planner_is_paid(s
         (str(stage.room / "x.toml"), "is a folder"),
         ("plan.yaml", ".json or .toml"),
     ):
-        said = stage.fleet("plan", "Write", "-o", output, "--base-url", "http://127.0.0.1:9", at=repository).ended(2)
-        said.says(says)
-        assert "asking the planner" not in said.said
+        done = stage.fleet("plan", "Write", "-o", output, "--base-url", "http://127.0.0.1:9", at=repository).ended(2)
+        done.says(says)
+        assert "asking the planner" not in done.output
 
 
 def test_problems_have_paths() -> None:

@@ -15,8 +15,8 @@ def run(stage: Stage, repository: Path, url: str, *more: str) -> Done:
 def incident(stage: Stage, subtask_: str) -> Json:
     """The only incident of a subtask."""
     (found,) = stage.fleet("show", subtask_, "--run", "r", "--json").ended(0).json["incidents"]
-    told: Json = found
-    return told
+    view: Json = found
+    return view
 
 
 def test_each_kind_of_failure_meets_its_remedy(stage: Stage, repository: Path, model: Serve) -> None:
@@ -42,14 +42,14 @@ def test_each_kind_of_failure_meets_its_remedy(stage: Stage, repository: Path, m
         )
     )
     with untouched(repository):
-        said = run(stage.with_(FLEET_MODELS_RETRIES="2"), repository, url).ended(0)
-    said.says("wrong failed, attempt 1: check", "Two parts are easier.", "busy will be retried in", "1 split")
+        done = run(stage.with_(FLEET_MODELS_RETRIES="2"), repository, url).ended(0)
+    done.says("wrong failed, attempt 1: check", "Two parts are easier.", "busy retries in", "1 split")
     assert sorted(landed(repository, "r")) == ["busy", "half", "lazy", "other", "stray", "wrong"]
     assert content(repository, "r", "README.md") == "hello"
-    stage.fleet("audit", "r").ended(0).says("split from whole", "the audit holds: 6 commits")
+    stage.fleet("audit", "r").ended(0).says("split from whole", "audit passed: 6 commits")
 
-    told = {name: incident(stage, name) for name in ("wrong", "whole", "busy", "stray", "lazy")}
-    assert {name: (one["class"], one["strategy"], one["recovered"]) for name, one in told.items()} == {
+    incidents = {name: incident(stage, name) for name in ("wrong", "whole", "busy", "stray", "lazy")}
+    assert {name: (one["class"], one["strategy"], one["recovered"]) for name, one in incidents.items()} == {
         "wrong": ("check", "alternative", True),
         "whole": ("too_complex", "split", True),
         "busy": ("transient", "retry", True),
@@ -67,13 +67,13 @@ def test_each_kind_of_failure_meets_its_remedy(stage: Stage, repository: Path, m
     assert rates["by_class"]["check"] == {"opened": 1, "closed": 1, "recovered": 1, "unrecovered": 0, "rate": 1.0}
     assert status["subtasks"] == {"merged": 6, "split": 1}
     shown = stage.fleet("show", "r").ended(0)
-    shown.says("recovered  100% (5 of 5)", "by class", "split into parts: it is two things", "all of its parts landed")
-    number = told["wrong"]["number"]
+    shown.says("recovered  100% (5 of 5)", "by class", ": split: it is two things", "all of its parts landed")
+    number = incidents["wrong"]["number"]
     stage.fleet("show", "r", "--incident", str(number)).ended(0).says(
-        "by the planner (plan version", "another approach", "exit code 1", "landed as", "recovered without a human"
+        "by the planner (plan version", ": alternative", "exit code 1", "landed as", "recovered after"
     )
     one = stage.fleet("show", "--run", "r", "--incident", str(number), "--json").ended(0).json
-    assert one == told["wrong"]
+    assert one == {"schema_version": 1, **incidents["wrong"]}
     assert [step["attempts"][0]["outcome"] for step in one["remedies"]] == ["landed"]
     stage.fleet("show", "r", "--incident", "77").ended(2).says("r has no incident 77: it has 5")
     stage.fleet("show", "wrong", "--run", "r").ended(0).says("FAILED    grep -qx wrong wrong.txt", "guidance")
@@ -82,7 +82,7 @@ def test_each_kind_of_failure_meets_its_remedy(stage: Stage, repository: Path, m
     stage.fleet("diff", "wrong", "--run", "r", "--attempt", "1").ended(0).says("+something else")
 
 
-def test_a_question_is_answered_while_the_rest_goes_on(stage: Stage, repository: Path, model: Serve) -> None:
+def test_a_question_is_answered_while_the_rest_continues(stage: Stage, repository: Path, model: Serve) -> None:
     url = model(script(subtask("clear"), subtask("vague"), workers={"vague": [ASKS, solve("vague")]}))
     asked = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
     with stage.going(*asked) as going:
@@ -96,21 +96,21 @@ def test_a_question_is_answered_while_the_rest_goes_on(stage: Stage, repository:
     (_, second) = stage.fleet("show", "vague", "--run", "r", "--json").ended(0).json["attempts"]
     assert "UTF-8" in second["guidance"]
     assert incident(stage, "vague")["strategy"] == "human"
-    stage.fleet("answer", "q1", "Latin-1", "--run", "r").ended(2).says("q1 was answered already: UTF-8")
+    stage.fleet("answer", "q1", "Latin-1", "--run", "r").ended(2).says("q1 is already answered: UTF-8")
 
 
-def test_what_nobody_answered_is_missing_and_an_answer_brings_it(stage: Stage, repository: Path, model: Serve) -> None:
-    """The run ends as partial, says what is missing and how to go on; answered and resumed, the rest lands."""
+def test_a_subtask_without_an_answer_is_missing_until_it_has_one(stage: Stage, repository: Path, model: Serve) -> None:
+    """The run ends as partial, says what is missing and how to continue; answered and resumed, the rest lands."""
     played = script(
         subtask("clear"), subtask("vague"), subtask("last", "vague"), workers={"vague": [ASKS, solve("vague")]}
     )
     url = model(played)
     with untouched(repository):
         done = run(stage.with_(FLEET_LIMITS_ANSWER_WAIT_MINUTES="0.001"), repository, url)
-        done.ended(1).says("PARTIAL", "nobody answered q1", "fleet answer q1 TEXT --run r", "fleet resume r")
+        done.ended(1).says("PARTIAL", "no one answered q1", "fleet answer q1 TEXT --run r", "fleet resume r")
         assert landed(repository, "r") == ["clear"]
         assert stage.status("r")["subtasks"] == {"escalated": 1, "merged": 1, "waiting": 1}
-        stage.fleet("answer", "q1", "UTF-8", "--run", "r").ended(0).says("nothing runs it now: `fleet resume r`")
+        stage.fleet("answer", "q1", "UTF-8", "--run", "r").ended(0).says("no engine is running: `fleet resume r`")
         stage.fleet("resume", "r", "--base-url", url).ended(0).says("LANDED")
     assert landed(repository, "r") == ["clear", "vague", "last"]
     stage.nothing_runs("r")
@@ -120,16 +120,16 @@ def test_a_human_gives_a_hopeless_subtask_another_try(stage: Stage, repository: 
     hopeless = subtask("hard", failure_action="ask")
     url = model(script(hopeless, workers={"hard": [{"do": "fail", "message": "no idea"}, solve("hard")]}))
     quick = stage.with_(FLEET_LIMITS_ANSWER_WAIT_MINUTES="0")
-    run(quick, repository, url).ended(1).says("QUESTION q1 about hard", "How should it go on?")
+    run(quick, repository, url).ended(1).says("QUESTION q1 about hard", "How should it continue?")
     stage.fleet("show", "hard", "--run", "r").ended(0).says("escalated", "no idea")
     stage.fleet("retry", "hrad", "--run", "r").ended(2).says("did you mean 'hard'")
-    stage.fleet("retry", "hard", "-g", "write the word", "--run", "r").ended(0).says("hard will be tried again")
+    stage.fleet("retry", "hard", "-g", "write the word", "--run", "r").ended(0).says("hard will be retried")
     stage.fleet("resume", "r", "--base-url", url).ended(0)
     assert landed(repository, "r") == ["hard"]
-    stage.fleet("retry", "hard", "--run", "r").ended(2).says("hard is merged; only what failed can be tried again")
+    stage.fleet("retry", "hard", "--run", "r").ended(2).says("hard is merged; only a failed subtask can be retried")
 
 
-def test_a_spent_budget_ends_the_run_and_more_of_it_goes_on(stage: Stage, repository: Path, model: Serve) -> None:
+def test_a_spent_budget_ends_the_run_and_a_higher_one_resumes_it(stage: Stage, repository: Path, model: Serve) -> None:
     url = model(script(subtask("one"), subtask("two", "one")))
     run(stage, repository, url, "--budget", "0.0001").ended(4).says(
         "ended: budget", "does not cover another call", "fleet resume r"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.e2e.stage import Stage
 
-NOBODY = "http://127.0.0.1:9"
+NO_SERVICE = "http://127.0.0.1:9"
 CONFIG = '[workers.step]\nkind = "command"\ncommand = "true"\n[checks.named]\nfine = "true"\n'
 
 
@@ -15,18 +15,18 @@ def test_a_program_may_leave_nothing_unless_a_check_wants_to_see_a_difference(st
     wanted = {"criterion": "it is there", "run": "test -f there"}
     step = {"goal": "g", "worker": "step"}
     steps = [
-        {"id": "told", "title": "Tell", "acceptance": [{"criterion": "fine", "fails_before": False}], **step},
+        {"id": "notify", "title": "Notify", "acceptance": [{"criterion": "fine", "fails_before": False}], **step},
         {"id": "made", "title": "Make", "acceptance": [wanted], "failure_action": "skip", **step},
     ]
     plan.write_text(json.dumps({"goal": "steps", "subtasks": steps}), encoding="utf-8")
-    asked = ("run", "--plan", str(plan), "--name", "r", "--config", str(config), "--base-url", NOBODY)
+    asked = ("run", "--plan", str(plan), "--name", "r", "--config", str(config), "--base-url", NO_SERVICE)
     stage.fleet(*asked, at=repository).ended(1).says("no file changed")
     state = stage.look("r")
     assert state is not None
-    assert state.subtasks["told"].unchanged
-    assert [check.passed for check in state.subtasks["told"].attempts[-1].checks] == [True]
+    assert state.subtasks["notify"].unchanged
+    assert [check.passed for check in state.subtasks["notify"].attempts[-1].checks] == [True]
     failure = state.subtasks["made"].attempts[-1].failure
     assert failure is not None
     assert failure.kind == "empty"
     assert (state.tip, state.published) == (state.base, None)
-    assert stage.fleet("show", "told", "--run", "r").ended(0).says("done, no file changed")
+    assert stage.fleet("show", "notify", "--run", "r").ended(0).says("done, no file changed")

@@ -1,4 +1,4 @@
-"""What opens on a terminal: a screen that a run does not depend on, whoever leaves it and however."""
+"""The screen that opens on a terminal. A run does not depend on it."""
 
 import os
 import signal
@@ -8,25 +8,25 @@ from pathlib import Path
 import anyio
 import pytest
 
-from fleet.app import Fleet
-from fleet.cli.watching import FolderLibrary
-from fleet.core.plan import Plan
-from fleet.core.state import RunState
-from fleet.epic import dump_plan
-from fleet.journal import Journal
-from fleet.ports import FleetError
-from tests.core.pretend import started
+from fleet.app.fleet import Fleet
+from fleet.cli.live.terminal_data import FolderLibrary
+from fleet.core.plans.plan import Plan
+from fleet.core.state.state import RunState
+from fleet.errors import FleetError
+from fleet.plans.input_files import dump_plan
+from fleet.runs.journal import Journal
 from tests.dashboards.hostile import CLIPBOARD
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Done, Stage, landed, script, solve, subtask, wait_for
 from tests.e2e.terminal import at_a_terminal
+from tests.fleet.core.pretend import started
 
-BEGUN = 2  # attempts
+STARTED = 2  # attempts
 
 
 @pytest.fixture
 def order(stage: Stage, repository: Path, model: Serve) -> tuple[str, ...]:
-    """A run that takes long enough to be left."""
+    """A run that is long enough to leave its screen."""
     slow = script(
         subtask("one"),
         subtask("two"),
@@ -45,15 +45,15 @@ def everything_landed(stage: Stage, repository: Path) -> None:
     stage.nothing_runs(stage.run_name)
 
 
-def test_a_plan_is_approved_on_the_screen_and_who_leaves_costs_the_run_nothing(
+def test_a_plan_is_approved_on_the_screen_and_leaving_it_does_not_affect_the_run(
     stage: Stage, repository: Path, order: tuple[str, ...]
 ) -> None:
     with at_a_terminal(stage, *order) as terminal:
         terminal.shows("A approves")
         terminal.types("A")
-        terminal.shows("Let version")
+        terminal.shows("Approve plan version")
         terminal.types("y")
-        stage.wait(stage.run_name, lambda state: state.attempts >= BEGUN)
+        stage.wait(stage.run_name, lambda state: state.attempts >= STARTED)
         terminal.types("q")
         terminal.ended(0)
         assert f"fleet watch {stage.run_name}" in terminal.text
@@ -61,7 +61,7 @@ def test_a_plan_is_approved_on_the_screen_and_who_leaves_costs_the_run_nothing(
 
 
 def test_a_plan_is_changed_by_a_file_and_then_approved(stage: Stage, order: tuple[str, ...]) -> None:
-    """Without a screen the same can be done by verbs; what does not hold together changes nothing."""
+    """Without a screen, verbs do the same; an invalid plan changes nothing."""
     stage = stage.with_(FLEET_RUN_REVIEW="true")
     stage.fleet(*order, "--detach").ended(0)
     plan = stage.wait(stage.run_name, lambda state: state.plan.subtasks).plan
@@ -89,7 +89,7 @@ def test_an_editor_is_opened_on_the_plan(stage: Stage, order: tuple[str, ...]) -
     stage = stage.with_(FLEET_RUN_REVIEW="true", EDITOR=editor)
     stage.fleet(*order, "--detach").ended(0)
     stage.wait(stage.run_name, lambda state: state.plan.subtasks)
-    stage.with_(EDITOR="false").fleet("approve", stage.run_name, "--edit").ended(2).says("as it was")
+    stage.with_(EDITOR="false").fleet("approve", stage.run_name, "--edit").ended(2).says("the plan is unchanged")
     stage.fleet("approve", stage.run_name, "--edit").ended(0).says("version 2 approved")
     state = stage.wait(stage.run_name, lambda state: state.ending)
     assert state.spec("one").title == "Write the first"
@@ -97,12 +97,12 @@ def test_an_editor_is_opened_on_the_plan(stage: Stage, order: tuple[str, ...]) -
 
 def test_closing_the_terminal_does_not_end_the_run(stage: Stage, repository: Path, order: tuple[str, ...]) -> None:
     with at_a_terminal(stage, *order, "--yes") as terminal:
-        stage.wait(stage.run_name, lambda state: state.attempts >= BEGUN)
+        stage.wait(stage.run_name, lambda state: state.attempts >= STARTED)
         terminal.close()
     everything_landed(stage, repository)
 
 
-def test_who_stays_to_the_end_is_told_how_it_ended(stage: Stage, order: tuple[str, ...]) -> None:
+def test_the_screen_shows_how_a_run_ended(stage: Stage, order: tuple[str, ...]) -> None:
     with at_a_terminal(stage, *order, "--yes") as terminal:
         terminal.shows("fleet merge")
         terminal.types("q")
@@ -110,7 +110,7 @@ def test_who_stays_to_the_end_is_told_how_it_ended(stage: Stage, order: tuple[st
         assert "LANDED" in terminal.text
 
 
-def test_a_detached_run_goes_on_alone_and_is_watched_as_text(
+def test_a_detached_run_continues_alone_and_is_watched_as_text(
     stage: Stage, repository: Path, order: tuple[str, ...]
 ) -> None:
     stage.fleet(*order, "--yes", "--detach").ended(0).says(f"fleet watch {stage.run_name}")
@@ -118,12 +118,12 @@ def test_a_detached_run_goes_on_alone_and_is_watched_as_text(
     everything_landed(stage, repository)
 
 
-def test_a_killed_run_is_resumed_from_the_screen_with_the_service_it_was_told_of(
+def test_a_killed_run_is_resumed_from_the_screen_with_the_same_service(
     stage: Stage, repository: Path, order: tuple[str, ...]
 ) -> None:
-    """Nothing but the journal knows of `--base-url` any more; without a screen it is the same."""
+    """Only the journal knows `--base-url` then; `fleet resume` uses it as well."""
     with stage.going(*order, "--yes") as going:
-        stage.wait(stage.run_name, lambda state: state.attempts >= BEGUN, going)
+        stage.wait(stage.run_name, lambda state: state.attempts >= STARTED, going)
         going.kill()
     with at_a_terminal(stage, "watch", stage.run_name) as terminal:
         terminal.shows("R resumes it")
@@ -139,13 +139,11 @@ def test_a_killed_run_is_resumed_from_the_screen_with_the_service_it_was_told_of
     everything_landed(stage, repository)
 
 
-def test_what_an_attempt_committed_can_be_looked_at_and_stood_in(
-    stage: Stage, order: tuple[str, ...], tmp_path: Path
-) -> None:
-    """By the screen's own ways to the store; nothing outside of the run's folder is read by a name from a journal."""
+def test_an_attempts_commit_can_be_inspected_in_a_copy(stage: Stage, order: tuple[str, ...], tmp_path: Path) -> None:
+    """Through the feed of the screen; a name from a journal can't reach files outside the run's folder."""
     stage.fleet(*order, "--yes").ended(0)
     folder = stage.folder(stage.run_name)
-    feed = FolderLibrary(stage.state, _nobody).open(stage.run_name)
+    feed = FolderLibrary(stage.state, _no_fleet).open(stage.run_name)
     attempt = folder.state().subtasks["one"].attempts[-1]
     assert attempt.commit is not None
     commit, copy = attempt.commit, tmp_path / "copy"
@@ -154,18 +152,18 @@ def test_what_an_attempt_committed_can_be_looked_at_and_stood_in(
     assert (copy / "one.txt").read_text() == "one\n"
     assert not (copy / ".git").exists()
     assert "+one" in (anyio.run(feed.diff, attempt.base, commit) or "")
-    assert "not in the store" in (anyio.run(feed.copy, "0" * 40, copy) or "")
+    assert "no longer in the store" in (anyio.run(feed.copy, "0" * 40, copy) or "")
     assert feed.transcript("one", 1).is_file()
     assert not feed.transcript("../../x", 1).exists()
     assert feed.log(attempt.checks[0].log).is_file()
     assert not feed.log("../journal.db").is_file()
 
 
-def _nobody(state: RunState) -> Fleet:
-    raise FleetError(f"nobody works on {state.run} here")
+def _no_fleet(state: RunState) -> Fleet:
+    raise FleetError(f"{state.run} can't be resumed here")
 
 
-def test_a_run_that_can_not_begin_says_why_and_leaves_nothing(stage: Stage) -> None:
+def test_a_run_that_can_not_start_explains_why_and_leaves_nothing(stage: Stage) -> None:
     folder = stage.folder("lost")
     with Journal.create(folder.journal) as journal:
         journal.append([started().model_copy(update={"run": "lost", "repository": str(stage.room / "gone")})])

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.tables import status_lines
+from dashboards.text.tables import status_lines
+from fleet.core.views.run_view import status_view
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Json, Stage, landed, script, subtask
 
@@ -19,14 +20,14 @@ def test_an_outage_is_waited_for_shown_and_costs_no_attempt(stage: Stage, reposi
     url = model(script(*(subtask(name) for name in names), pace=PACE, weather=[spell]))
     asked = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
     with stage.going(*asked) as going:
-        stage.wait("r", lambda state: state.service, going)
+        state = stage.wait("r", lambda state: state.service, going)
         status = stage.status("r")  # asked once: on a busy machine the weather is fair again before a second one begins
         (wait,) = status["service"]
         assert (wait["condition"], wait["family"]) == ("down", None)
-        shown = "\n".join(status_lines(status))
-        for said in ("WAITING", "the models' service does not answer", "HTTP 529"):
-            assert said in shown
-        going.done().ended(0).says("WAITING: the models' service does not answer", "answers again", "LANDED")
+        shown = "\n".join(status_lines(status_view(state, time.time(), alive=True)))
+        for part in ("WAITING", "the models' service does not answer", "HTTP 529"):
+            assert part in shown
+        going.done().ended(0).says("WAITING: the models' service does not answer", "is back", "LANDED")
     assert sorted(landed(repository, "r")) == names
     status = stage.status("r")
     assert (status["attempts"], status["incidents"]["opened"]) == (4, 0)
@@ -34,7 +35,7 @@ def test_an_outage_is_waited_for_shown_and_costs_no_attempt(stage: Stage, reposi
 
 @pytest.mark.parametrize("spell", [{"status": 529}, {"status": 429, "retry_after": 3600}], ids=["outage", "limit"])
 def test_one_signal_is_enough_while_calls_wait(stage: Stage, repository: Path, model: Serve, spell: Json) -> None:
-    """SIGTERM: what waits for the service is not called any more, uses no attempt, and goes on after a resume."""
+    """SIGTERM: what waits for the service is not called any more, uses no attempt, and continues after a resume."""
     names = ["one", "two", "three"]
     asked = script(*(subtask(name) for name in names), pace=PACE)
     url = model({**asked, "weather": [{"from_s": 0.9, "to_s": 600.0, **spell}]})
@@ -64,13 +65,13 @@ def test_a_refused_key_in_the_middle_of_a_run_waits_for_a_human_and_loses_nothin
         assert "refuses us" in question.text
         began = state.last_at
         stage.wait("r", lambda _: time.time() > began + 6, going)
-        stage.fleet("answer", question.id, "mended", "--run", "r").ended(0)
-        going.done().ended(0).says("QUESTION q1", "answers again", "LANDED")
+        stage.fleet("answer", question.id, "fixed", "--run", "r").ended(0)
+        going.done().ended(0).says("QUESTION q1", "is back", "LANDED")
     assert sorted(landed(repository, "r")) == names
     assert stage.status("r")["attempts"] == 3
 
 
-def test_a_refused_key_that_nobody_mends_ends_the_run_and_resume_lands_the_rest_without_an_answer(
+def test_a_refused_key_that_is_not_replaced_ends_the_run_and_resume_lands_the_rest_without_an_answer(
     stage: Stage, repository: Path, model: Serve
 ) -> None:
     names = [f"part{number}" for number in range(3)]
@@ -78,7 +79,7 @@ def test_a_refused_key_that_nobody_mends_ends_the_run_and_resume_lands_the_rest_
     refusing = model(script(*(subtask(name) for name in names), pace=PACE, weather=[spell]))
     asked = ("run", "Write", "--name", "r", "--base-url", refusing, "--repo", str(repository), "--yes")
     quick = stage.with_(FLEET_LIMITS_ANSWER_WAIT_MINUTES="0.02")
-    quick.fleet(*asked).ended(1).says("PARTIAL", "nobody answered q1, and every call waits", "fleet resume r")
+    quick.fleet(*asked).ended(1).says("PARTIAL", "no one answered q1, and every call waits", "fleet resume r")
     answering = model(script(*(subtask(name) for name in names)))
     stage.fleet("resume", "r", "--base-url", answering).ended(0).says("LANDED")
     assert sorted(landed(repository, "r")) == names

@@ -1,5 +1,6 @@
-"""The examples of docs/workers.md as they stand there, all in one run, and a session of Claude Code in another."""
+"""The examples of docs/workers.md as the page shows them, all in one run, and a session of Claude Code in another."""
 
+import json
 import os
 import re
 import sys
@@ -31,7 +32,7 @@ AGENT = """#!/bin/sh
 [ "$1" = exec ] && [ -n "$OPENAI_API_KEY" ] || exit 9
 for last; do :; done
 file=${last#Do what }; file=${file% says.}
-grep -q '"id": "codex"' "$file" && echo codex > codex.txt
+grep -q '"id":"codex"' "$file" && echo codex > codex.txt
 """
 
 
@@ -42,7 +43,7 @@ def examples() -> dict[str, str]:
 
 
 def furnished(stage: Stage, claude: Path, *, workers: str) -> Stage:
-    """The stage of somebody who has these workers, the files that they name, and the programs."""
+    """The stage of a user who has these workers, the files that they name, and the programs."""
     own = stage.room / "home" / ".config" / "fleet"
     own.mkdir(parents=True)
     (own / "senior.md").write_text("Take your time.\n")
@@ -62,7 +63,7 @@ def claude(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[str]:
-    """A host on loopback with one file to fetch."""
+    """A host on loopback with step file to fetch."""
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / "retriever.txt").write_text("retriever\n")
@@ -83,38 +84,51 @@ def test_every_example_of_the_document_works(
     stage: Stage, tmp_path: Path, claude: Path, site: str, model: Serve
 ) -> None:
     repository = make_repository(tmp_path / "work", {"README.md": "hello\n", "tools/changelog.py": CHANGELOG})
-    made = examples()
-    made["retriever"] = re.sub(r"hosts = .*", f'hosts = ["{site}"]', made["retriever"])
-    there = furnished(stage, claude, workers="\n".join(made.values()))
+    workers = examples()
+    workers["retriever"] = re.sub(r"hosts = .*", f'hosts = ["{site}"]', workers["retriever"])
+    furnished_stage = furnished(stage, claude, workers="\n".join(workers.values()))
     written = {"touches": ["CHANGES.txt"], "parameters": {"version": "1.2"}}
     plan = [
         subtask(name, run="grep -q '^1.2: ' CHANGES.txt", worker=name, **written)
         if name == "changelog"
         else subtask(name, worker=name)
-        for name in made
+        for name in workers
     ]
     fetched = {"do": "fetch", "files": {"retriever.txt": f"http://{site}/retriever.txt"}}
     url = model(script(*plan, workers={"retriever": [fetched]}, api_key=KEY))
-    there.fleet("run", "Write them", "--name", "r", "--base-url", url, at=repository).ended(0).says("LANDED")
-    assert set(landed(repository, "r")) == set(made)
+    furnished_stage.fleet("run", "Write them", "--name", "r", "--base-url", url, at=repository).ended(0).says("LANDED")
+    assert set(landed(repository, "r")) == set(workers)
     assert content(repository, "r", "CHANGES.txt") == "1.2: Write changelog"
-    assert there.look("r") is not None
-    for path in (there.state / "runs" / "r").rglob("*.jsonl"):
+    assert furnished_stage.look("r") is not None
+    for path in (furnished_stage.state / "runs" / "r").rglob("*.jsonl"):
         assert "another-key-0123" not in path.read_text()
+
+
+def test_a_run_of_commands_loads_no_client_of_a_model(stage: Stage, repository: Path) -> None:
+    config = repository.parent / "config.toml"
+    config.write_text("[workers.step]\nkind = 'command'\ncommand = 'sh -c \"echo step > step.txt\"'\n")
+    plan = repository.parent / "plan.json"
+    plan.write_text(json.dumps({"goal": "Write it", "subtasks": [subtask("step", worker="step")]}))
+    verbose = stage.with_(PYTHONPROFILEIMPORTTIME="1")
+    nowhere = ("--base-url", "http://127.0.0.1:9")
+    done = verbose.fleet("run", "--plan", str(plan), "--config", str(config), *nowhere, at=repository)
+    done.ended(0).says("LANDED", "agents.workers.command")
+    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.err.splitlines()}
+    assert loaded & {"anthropic", "httpx2", "aiohttp"} == set()
 
 
 def test_a_session_of_claude_code_works_and_is_paid_for(
     stage: Stage, repository: Path, claude: Path, model: Serve
 ) -> None:
-    one = subtask("claude", worker="claude", failure_action="retry")
+    step = subtask("claude", worker="claude", failure_action="retry")
     url = model(
         script(
-            one, workers={"claude": [{"do": "wrong", "files": {"claude.txt": "no\n"}}, solve("claude")]}, api_key=KEY
+            step, workers={"claude": [{"do": "wrong", "files": {"claude.txt": "no\n"}}, solve("claude")]}, api_key=KEY
         )
     )
-    there = furnished(stage, claude, workers=examples()["claude"])
-    there.fleet("run", "Write it", "--name", "r", "--base-url", url, at=repository).ended(0).says("LANDED")
-    state = there.look("r")
+    furnished_stage = furnished(stage, claude, workers=examples()["claude"])
+    furnished_stage.fleet("run", "Write it", "--name", "r", "--base-url", url, at=repository).ended(0).says("LANDED")
+    state = furnished_stage.look("r")
     assert state is not None
     first, second = state.subtasks["claude"].attempts
     assert first.failure is not None
@@ -123,6 +137,6 @@ def test_a_session_of_claude_code_works_and_is_paid_for(
     for attempt in (first, second):
         assert attempt.spend.calls >= 2
         assert attempt.spend.dollars
-    said = (there.state / "runs" / "r" / "transcripts" / "claude.2.jsonl").read_text()
-    assert '"StructuredOutput"' in said
-    assert KEY not in said
+    transcript = (furnished_stage.state / "runs" / "r" / "transcripts" / "claude.2.jsonl").read_text()
+    assert '"StructuredOutput"' in transcript
+    assert KEY not in transcript

@@ -1,18 +1,18 @@
-"""The demo's script: its plan holds together, its troubles happen, and the run it makes comes to its end."""
+"""The demo's script: its plan is consistent, its faults happen, and its run ends."""
 
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from agents.simulated.behaviours import Http, Trouble
-from agents.simulated.planner import _seen, revise
+from agents.simulated.behaviours import Fault, Http
+from agents.simulated.planner import read_subtasks, revise
 from agents.simulated.script import Script, parse_script
 from examples.demo import scenario
 from examples.demo.library import LARGE, SMALL, library
-from fleet.core.plan import Plan
-from fleet.core.planfile import read_plan
-from fleet.core.revision import Revision, Standings, revise_plan
+from fleet.core.plans.plan import Plan
+from fleet.core.plans.plan_file import read_plan
+from fleet.core.plans.revision import Revision, SubtaskStatuses, revise_plan
 
 OUTCOMES = {"wrong": "check", "claim": "empty", "stray": "bounds", "too_complex": "too_complex", "ask": "ambiguous"}
 SIZES = pytest.mark.parametrize("size", [SMALL, LARGE])
@@ -23,7 +23,7 @@ def scripted(size: int) -> Script:
 
 
 @SIZES
-def test_the_whole_plan_holds_together(size: int) -> None:
+def test_the_whole_plan_is_consistent(size: int) -> None:
     plan = read_plan(scenario.plan(library(size)))
     assert isinstance(plan, Plan)
     assert len(plan.subtasks) == size
@@ -41,9 +41,9 @@ def test_the_first_revision_fits_into_one_answer() -> None:
     assert len(revision.model_dump_json(exclude_unset=True)) / 4 < 16_000
 
 
-def test_a_share_of_the_large_demo_meets_trouble() -> None:
-    troubled = [worker for worker in scripted(LARGE).workers.values() if worker.attempts[0].do != "solve"]
-    assert 0.1 < len(troubled) / LARGE < 0.25
+def test_a_share_of_the_large_demo_meets_faults() -> None:
+    faulty = [worker for worker in scripted(LARGE).workers.values() if worker.attempts[0].do != "solve"]
+    assert 0.1 < len(faulty) / LARGE < 0.25
 
 
 class Rehearsal:
@@ -65,20 +65,20 @@ class Rehearsal:
                 return revision
             self.apply(revision)
             self.work()
-        raise AssertionError("it never ends")
+        raise AssertionError("it does not end")
 
     def revision(self) -> Revision:
         state = {"subtasks": list(self.seen.values()), "questions": self.questions}
-        return Revision.model_validate(revise(self.script.planner, tuple(_seen(state))))
+        return Revision.model_validate(revise(self.script.planner, read_subtasks(state)))
 
     def apply(self, revision: Revision) -> None:
         statuses = {id_: item["status"] for id_, item in self.seen.items()}
-        standings = Standings(
+        known = SubtaskStatuses(
             open=frozenset(id_ for id_, status in statuses.items() if status != "merged"),
             failed=frozenset(id_ for id_, status in statuses.items() if status in {"failed", "blocked"}),
-            gone=frozenset(self.split),
+            split_or_dropped=frozenset(self.split),
         )
-        plan = revise_plan(self.plan, revision, standings)
+        plan = revise_plan(self.plan, revision, known)
         assert isinstance(plan, Plan), plan
         self.plan = plan
         for split in revision.split:
@@ -110,7 +110,7 @@ class Rehearsal:
         item["attempts"] += 1
         behaviour = attempts[min(item["attempts"], len(attempts)) - 1]
         self.happened[behaviour.do] += 1
-        while isinstance(behaviour, Trouble):
+        while isinstance(behaviour, Fault):
             if isinstance(behaviour, Http):
                 return  # transient: it waits, and is tried again without the planner
             assert behaviour.then is not None
@@ -123,7 +123,7 @@ class Rehearsal:
 
 
 @SIZES
-def test_everything_lands_in_the_end_and_every_way_of_recovery_is_needed(size: int) -> None:
+def test_everything_lands_in_the_end_and_every_remedy_is_needed(size: int) -> None:
     rehearsal = Rehearsal(size)
     end = rehearsal.rehearse()
     assert end.synthesis

@@ -1,12 +1,12 @@
-"""The demo's surroundings: what it hands to `fleet`, and what it reads from it."""
+"""What the demo passes to `fleet`, and what it reads from its output."""
 
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from examples.demo.fleet_cli import DemoFailed, Fleet, open_questions
-from examples.demo.story import configuration, prepare_folder, read_wishes
+from examples.demo.fleet_cli import DemoError, Fleet, open_questions
+from examples.demo.story import configuration, prepare_folder, read_options
 
 
 def test_nothing_of_the_users_environment_reaches_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,14 +31,14 @@ def test_only_unanswered_questions_are_open() -> None:
 
 
 def test_a_folder_to_keep_must_be_empty(tmp_path: Path) -> None:
-    assert prepare_folder(read_wishes(["--keep", str(tmp_path / "new")])).is_dir()
+    assert prepare_folder(read_options(["--keep", str(tmp_path / "new")])).is_dir()
     (tmp_path / "mine").write_text("precious")
-    with pytest.raises(DemoFailed, match="not empty"):
-        prepare_folder(read_wishes(["--keep", str(tmp_path)]))
+    with pytest.raises(DemoError, match="not empty"):
+        prepare_folder(read_options(["--keep", str(tmp_path)]))
     assert (tmp_path / "mine").exists()
 
 
 def test_the_number_of_workers_follows_the_size() -> None:
-    assert read_wishes([]).workers == 16
-    assert read_wishes(["--subtasks", "120"]).workers == 120
-    assert read_wishes(["--workers", "3"]).workers == 3
+    assert read_options([]).workers == 16
+    assert read_options(["--subtasks", "120"]).workers == 120
+    assert read_options(["--workers", "3"]).workers == 3

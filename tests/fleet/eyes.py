@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fleet.core.ids import Sha
-from fleet.ports import DeskError
+from fleet.core.base.ids import Sha
+from fleet.ports.agents import WorkspaceError
 
 
 @dataclass
@@ -19,7 +19,7 @@ class FakeRepository:
 
     async def read_file(self, path: str) -> str:
         if path not in self.files:
-            raise DeskError(f"{path} does not exist")
+            raise WorkspaceError(f"{path} does not exist")
         return self.files[path]
 
     async def search(self, text: str, pattern: str | None = None) -> str:

@@ -13,38 +13,33 @@ from typing import Any
 from anyio import Event, create_task_group, fail_after, sleep
 from anyio.lowlevel import checkpoint
 
-from fleet.checking import Gate
-from fleet.core import facts as f
-from fleet.core.evolve import evolve
-from fleet.core.ids import Sha
-from fleet.core.plan import Criterion, Plan
-from fleet.core.policy import Policy
-from fleet.core.requests import Request
-from fleet.core.revision import Revision
-from fleet.core.state import RunState
-from fleet.core.usage import Usage
-from fleet.core.validate import Problem
-from fleet.engine import Engine
-from fleet.perform import Performer
-from fleet.ports import (
+from fleet.core.base.ids import Sha
+from fleet.core.base.usage import Cost, Usage
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import Criterion, Plan
+from fleet.core.plans.revision import Revision
+from fleet.core.plans.validate import Problem
+from fleet.core.policy.requests import Request
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.engine.adapters import Adapters
+from fleet.engine.checks import Gate
+from fleet.engine.loop import Engine
+from fleet.engine.perform import Performer
+from fleet.ports.agents import (
     NO_EXTRAS,
-    Broken,
-    Change,
     CommandResult,
-    Desk,
     Extras,
-    Merged,
     Meter,
     ModelUse,
     PlannerBrief,
     Repository,
-    Signature,
-    Tell,
     WorkerBrief,
-    nobody,
+    Workspace,
 )
-from fleet.world import World
-from tests.core.pretend import started
+from fleet.ports.worktrees import Change, EffectError, Merged, Signature
+from tests.fleet.core.pretend import started
 from tests.fleet.eyes import FakeRepository
 
 BASE = "base"
@@ -67,15 +62,17 @@ class FakeMemory:
     inbox: dict[int, Request] = field(default_factory=dict)
     before_append: Callable[[], None] = lambda: None
     asked: int = 0
+    _seen: int = -1
 
     def append(self, facts: Sequence[f.Fact], *, taken: Iterable[int] = ()) -> None:
         self.before_append()
         self.appends.append(list(facts))
         for id_ in taken:
-            del self.inbox[id_]
+            self.inbox.pop(id_, None)
 
     def changed(self) -> bool:
-        return bool(self.inbox)
+        self._seen, before = self.asked, self._seen
+        return self._seen != before
 
     def requests(self) -> list[tuple[int, Request]]:
         return sorted(self.inbox.items())
@@ -118,18 +115,18 @@ class FakeWorktrees:
 
     git: FakeGit
     red: set[str] = field(default_factory=set)
+    unchanged: set[str] = field(default_factory=set)
+    """Subtasks whose attempts change nothing."""
     notes: str = ""
     broken_checks: Counter[str] = field(default_factory=Counter)
     """How often checks of a commit fail because of the machine."""
     checked: list[tuple[Sha, str]] = field(default_factory=list)
+    setups: list[f.SetupRun] = field(default_factory=list)
     out: int = 0
-    about: list[tuple[str, ...]] = field(default_factory=list)
-    """What each lease was asked to show at least."""
 
     @asynccontextmanager
-    async def lease(self, base: Sha, about: Sequence[str] = ()) -> AsyncIterator["FakeLease"]:
+    async def lease(self, base: Sha) -> AsyncIterator["FakeLease"]:
         self.out += 1
-        self.about.append(tuple(about))
         try:
             yield FakeLease(self, base)
         finally:
@@ -143,7 +140,11 @@ class FakeWorktrees:
         return f"{base}..{commit}"
 
     async def tree(self, commit: Sha) -> Sha:
-        return f"tree of {commit}"
+        return f"tree of {sorted(self.git.holds[commit])}"
+
+    def finished_setups(self) -> tuple[f.SetupRun, ...]:
+        finished, self.setups = tuple(self.setups), []
+        return finished
 
     async def restored(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
         raise AssertionError(commit, base, paths)
@@ -160,23 +161,16 @@ class FakeLease:
     base: Sha
 
     @property
-    def desk(self) -> Desk:
+    def workspace(self) -> Workspace:
         return FakeDesk()
 
-    async def check(
-        self, criteria: Iterable[Criterion], tell: Tell = nobody, *, believe_red: bool = False
-    ) -> tuple[f.CheckRun, ...]:
-        del believe_red
+    async def check(self, criterion: Criterion) -> f.CheckRun:
         await checkpoint()
         world = self.worktrees
         if world.broken_checks[self.base] > 0:
             world.broken_checks[self.base] -= 1
-            raise Broken(f.Failure(kind="infrastructure", summary="no room for a box"))
-        runs = []
-        for criterion in criteria:
-            runs.append(self._run(criterion))
-            tell(runs[-1])
-        return tuple(runs)
+            raise EffectError(f.Failure(kind="infrastructure", summary="no room for a box"))
+        return self._run(criterion)
 
     def _run(self, criterion: Criterion) -> f.CheckRun:
         command = criterion.run or ""
@@ -194,6 +188,8 @@ class FakeLease:
 
     async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | f.Failure:
         git, key = self.worktrees.git, (signature.subtask, signature.attempt)
+        if signature.subtask in self.worktrees.unchanged:
+            return f.Failure(kind="empty", summary="nothing was changed")
         name = git.commit(f"c-{key[0]}-{key[1]}", git.holds[self.base] | {signature.subtask})
         change = Change(commit=name, paths=tuple(touches) or (f"{key[0]}.py",))
         if not signature.unfinished:
@@ -202,7 +198,7 @@ class FakeLease:
 
 
 class FakeDesk:
-    """A place nobody uses: fake workers only talk."""
+    """A workspace that fake workers never use."""
 
     root = "/work"
 
@@ -235,23 +231,27 @@ class FakeIntegrator:
             if member.subtask in self.conflicting:
                 conflicts.append((member, f.Failure(kind="conflict", summary="does not merge")))
                 continue
+            if member.subtask in self.git.holds[tip]:
+                conflicts.append((member, f.Failure(kind="empty", summary="is there already")))
+                continue
             tip = self.git.commit(f"{tip}+{member.subtask}", self.git.holds[tip] | {member.subtask})
             landed.append(member.model_copy(update={"commit": tip}))
         return Merged(tip=tip, landed=tuple(landed), conflicts=tuple(conflicts))
 
     async def advance(self, run: str, *, new: Sha, old: Sha) -> bool:
-        if await self.tip(run) != old:
+        del run
+        if self.git.branch[-1][0] != old:
             return False
+        tips = [tip for tip, _ in self.git.branch]
+        if new in tips:  # back, because the move could not be recorded
+            self.git.branch[tips.index(new) + 1 :] = []
+            return True
         names = new.removeprefix(old).strip("+").split("+")
         for name in names:
             tip, _ = self.git.branch[-1]
             attempt = max(number for subtask, number in self.git.pins if subtask == name)
             self.git.branch.append((f"{tip}+{name}", f.Member(subtask=name, attempt=attempt, commit=f"{tip}+{name}")))
         return True
-
-    async def tip(self, run: str) -> Sha:
-        del run
-        return self.git.branch[-1][0]
 
     async def landed_since(self, run: str, old: Sha) -> tuple[f.Member, ...]:
         del run
@@ -275,7 +275,7 @@ USE = ModelUse(model="m", usage=Usage(input=10, output=1), dollars=0.01, seconds
 def finishes(brief: PlannerBrief) -> Revision:
     """Finished when everything is; until then everything is fine."""
     done = all(subtask["status"] in {"merged", "dropped"} for subtask in brief.state["subtasks"])
-    return FINISH if done else Revision(assessment="go on")
+    return FINISH if done else Revision(assessment="continue")
 
 
 @dataclass
@@ -295,6 +295,7 @@ class FakePlanner:
     ) -> f.Failure | None:
         del repository
         self.briefs.append(brief)
+        await meter.reserve("m", Cost())
         await meter.used(USE)
         answer = self.plans(brief)
         if isinstance(answer, Revision):
@@ -311,6 +312,8 @@ class FakeWorker:
     model: str | None = "m"
     slow: set[str] = field(default_factory=set)
     briefs: list[WorkerBrief] = field(default_factory=list)
+    paid: Counter[str] = field(default_factory=Counter)
+    """How often each subtask's model was called."""
     may_call: list[bool] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
     _gate: Event = field(default_factory=Event)
@@ -318,9 +321,11 @@ class FakeWorker:
     def release(self) -> None:
         self._gate.set()
 
-    async def run(self, brief: WorkerBrief, desk: Desk, meter: Meter) -> f.Report | f.Failure:
+    async def run(self, brief: WorkerBrief, desk: Workspace, meter: Meter) -> f.Report | f.Failure:
         del desk
         self.briefs.append(brief)
+        await meter.reserve("m", Cost())
+        self.paid[brief.subtask.id] += 1
         await meter.used(USE)
         self.may_call.append(meter.may_call())
         if brief.subtask.id in self.slow:
@@ -368,13 +373,15 @@ class FakeFleet:
                 await engine.run(Performer(engine, self.world()), epoch)
         return engine.state
 
-    def world(self) -> World:
-        return World(
+    def world(self) -> Adapters:
+        return Adapters(
             planner=self.planner,
             workers={"coder": self.worker},
             descriptions={"coder": "writes code"},
             worktrees=self.worktrees,
+            commits=self.worktrees,
             integrator=self.integrator,
+            publisher=self.integrator,
             clock=self.clock,
             gate=self.gate,
         )

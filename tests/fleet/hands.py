@@ -1,17 +1,19 @@
 """Hands made of paper, for tests of the loop: commits are texts, merging appends, a check asks the test."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate, islice
 
-from fleet.core import facts as f
-from fleet.core.decide import decide
-from fleet.core.evolve import evolve
-from fleet.core.paths import matches
-from fleet.core.plan import Criterion, Plan, Subtask
-from fleet.core.policy import Policy
-from fleet.core.state import RunState
-from fleet.ports import Change, Desk, Merged, Repository, Signature, Tell, nobody
+from fleet.core.base.paths import matches
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import Criterion, Plan, Subtask
+from fleet.core.policy.decide import decide
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.ports.agents import Repository, Workspace
+from fleet.ports.worktrees import Change, Merged, Signature
 
 Verdict = Callable[[str, str, int], bool]
 """Whether a command passes on a tree, the n-th time it is run there."""
@@ -72,18 +74,11 @@ class PaperLease:
     hands: "PaperHands"
 
     @property
-    def desk(self) -> Desk:
-        raise AssertionError("nobody works here")
+    def workspace(self) -> Workspace:
+        raise AssertionError("no worker runs here")
 
-    async def check(
-        self, criteria: Iterable[Criterion], tell: Tell = nobody, *, believe_red: bool = False
-    ) -> tuple[f.CheckRun, ...]:
-        del believe_red
-        runs = []
-        for criterion in criteria:
-            runs.append(self.hands.ask(self.tree, criterion))
-            tell(runs[-1])
-        return tuple(runs)
+    async def check(self, criterion: Criterion) -> f.CheckRun:
+        return self.hands.ask(self.tree, criterion)
 
     async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | f.Failure:
         raise AssertionError(signature, touches)
@@ -99,6 +94,7 @@ class PaperHands:
     leases: int = 0
     clashes: set[str] = field(default_factory=set)
     files: tuple[str, ...] = ()
+    setups: list[f.SetupRun] = field(default_factory=list)
 
     def ask(self, tree: str, criterion: Criterion) -> f.CheckRun:
         command = criterion.run or ""
@@ -108,7 +104,7 @@ class PaperHands:
         return f.CheckRun(criterion=criterion.criterion, command=command, passed=passed, heard=heard)
 
     @asynccontextmanager
-    async def lease(self, base: str, about: Sequence[str] = ()) -> AsyncIterator[PaperLease]:  # noqa: ARG002
+    async def lease(self, base: str) -> AsyncIterator[PaperLease]:
         self.leases += 1
         yield PaperLease(await self.tree(base), self)
 
@@ -120,6 +116,10 @@ class PaperHands:
 
     async def diff(self, base: str, commit: str) -> str:
         return f"from {base} to {commit}"
+
+    def finished_setups(self) -> tuple[f.SetupRun, ...]:
+        finished, self.setups = tuple(self.setups), []
+        return finished
 
     async def restored(self, commit: str, base: str, paths: Sequence[str]) -> str:
         raise AssertionError(commit, base, paths)
@@ -134,6 +134,9 @@ class PaperHands:
             if member.subtask in self.clashes:
                 conflicts.append((member, f.Failure(kind="conflict", summary="clashes")))
                 continue
+            if member.subtask in tip.split():
+                conflicts.append((member, f.Failure(kind="empty", summary="is there already")))
+                continue
             tip = f"{tip} {member.subtask}"
             landed.append(member.model_copy(update={"commit": tip}))
         return Merged(tip=tip, landed=tuple(landed), conflicts=tuple(conflicts))
@@ -145,15 +148,15 @@ class PaperHands:
         self.branch = new
         return True
 
-    async def tip(self, run: str) -> str:
-        del run
-        return self.branch
-
     async def landed_since(self, run: str, old: str) -> tuple[f.Member, ...]:
         del run
         assert self.branch.startswith(old)
         names = self.branch.removeprefix(old).split()
-        return tuple(f.Member(subtask=name, attempt=1, commit=self.branch) for name in names)
+        tips = accumulate(names, "{} {}".format, initial=old)
+        return tuple(
+            f.Member(subtask=name, attempt=1, commit=tip)
+            for name, tip in zip(names, islice(tips, 1, None), strict=True)
+        )
 
     async def publish(self, run: str, *, tip: str) -> str | None:
         raise AssertionError(run, tip)

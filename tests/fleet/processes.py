@@ -12,7 +12,7 @@ LIMIT_S = 60
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Nothing of whoever runs the tests: no keys, no settings, no proxies, no home."""
+    """An environment without the keys, settings, proxies and home of the person who runs the tests."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
     return {**kept, "HOME": "/nonexistent", "PYTHONSAFEPATH": "1", **more}
 

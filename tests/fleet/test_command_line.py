@@ -5,22 +5,23 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from fleet import __version__
-from fleet.core import facts as f
-from fleet.folders import RunFolder
-from fleet.journal import Journal
-from tests.core.story import Story, plan_of
+from fleet.core.state import facts as f
+from fleet.runs.journal import Journal
+from fleet.runs.run_folder import RunFolder
 from tests.fleet.processes import LIMIT_S, clean_environment
+from tests.fleet.program import fleet, left_run
 
 VERBS = (
     ["plan"],
     ["run"],
     ["resume"],
+    ["limits"],
+    ["rehearse"],
     ["watch"],
     ["runs"],
     ["status"],
@@ -39,6 +40,7 @@ VERBS = (
     ["report"],
     ["audit"],
     ["doctor"],
+    ["try"],
     ["init"],
     ["simulate"],
     ["clean"],
@@ -51,6 +53,9 @@ VERBS = (
     ["plans", "save"],
     ["plans", "edit"],
     ["explain-policy"],
+    ["completion"],
+    ["help"],
+    ["version"],
 )
 HEAVY = {"anthropic", "textual", "git", "prometheus_client", "aiohttp"}
 LOADED = """
@@ -64,33 +69,9 @@ finally:
 """
 
 
-def fleet(
-    *arguments: str, cwd: Path, program: Sequence[str] = ("-m", "fleet"), **more: str
-) -> subprocess.CompletedProcess[str]:
-    environment = clean_environment(FLEET_STATE_DIR=str(cwd / "state"), XDG_CONFIG_HOME=str(cwd / "config"), **more)
-    return subprocess.run(
-        [sys.executable, *program, *arguments],
-        cwd=cwd,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LIMIT_S,
-    )
-
-
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
-    """A run with a question and a failure, as another process left it."""
-    folder = RunFolder(tmp_path / "state" / "runs" / "shop-1")
-    story = Story(plan=plan_of("api", "docs", failure_action="ask"))
-    story.attempt_fails("api")
-    story.landed("docs")
-    first = story.facts[0].model_copy(update={"run": "shop-1", "goal": "A shop [bold]\x1b]52;c;eA==\x07"})
-    with Journal.create(folder.journal) as journal:
-        journal.append([f.FACT.validate_python(first.model_dump()), *story.facts[1:]])
-    return folder
+    return left_run(tmp_path)
 
 
 # ---- watching as text ------------------------------------------------------------------------------------------------
@@ -120,7 +101,7 @@ def test_a_replay_as_text_tells_the_same(run: RunFolder, tmp_path: Path) -> None
 
 
 def test_the_verbs_tested_here_are_all_there_are(tmp_path: Path) -> None:
-    listed = fleet("--help", cwd=tmp_path).stdout.partition("Commands:")[2]
+    listed = fleet("--help", cwd=tmp_path).stdout.partition("\nWork:\n")[2].partition("\nOptions:\n")[0]
     assert set(re.findall(r"^  ([\w-]+)", listed, re.MULTILINE)) == {verb[0] for verb in VERBS}
 
 
@@ -194,7 +175,7 @@ def test_a_damaged_run_is_exit_code_3_with_a_word_and_no_traceback(tmp_path: Pat
     assert "Traceback" not in done.stderr
     others = fleet("runs", cwd=tmp_path)
     assert others.returncode == 0
-    assert "1 run(s) could not be read" in others.stderr
+    assert "1 run could not be read" in others.stderr
 
 
 # ---- looking ---------------------------------------------------------------------------------------------------------
@@ -202,7 +183,7 @@ def test_a_damaged_run_is_exit_code_3_with_a_word_and_no_traceback(tmp_path: Pat
 
 @pytest.mark.parametrize(
     "arguments",
-    [["runs"], ["status"], ["status", "shop-1"], ["show", "api"], ["show", "api", "--run", "shop-1"]],
+    [["runs"], ["status", "shop-1"], ["show", "api", "--run", "shop-1"], ["limits", "--run", "shop-1"]],
     ids=" ".join,
 )
 def test_what_a_verb_says_in_words_and_in_json_is_harmless(
@@ -220,19 +201,12 @@ def test_what_a_verb_says_in_words_and_in_json_is_harmless(
 
 
 def test_the_only_run_is_the_one_that_is_meant(tmp_path: Path, run: RunFolder) -> None:
-    said = json.loads(fleet("status", "--json", cwd=tmp_path).stdout)
+    done = fleet("status", "--json", cwd=tmp_path)
+    assert "is not in a git repository; this is shop-1, a run of" in done.stderr
+    said = json.loads(done.stdout)
     assert said["run"] == run.run
     assert said["state"] == "interrupted"
     assert [question["id"] for question in said["questions"]] == ["q1"]
-
-
-@pytest.mark.parametrize("no_color", ["1", "yes"])
-def test_no_colour_is_no_colour_even_on_a_terminal(tmp_path: Path, run: RunFolder, no_color: str) -> None:
-    assert run.journal.is_file()
-    for arguments in (["status"], ["--help"], ["lnad"]):
-        said = _on_a_terminal(tmp_path, arguments, NO_COLOR=no_color, TERM="xterm-256color")
-        assert said.strip()
-        assert "\x1b[" not in said
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, run: RunFolder) -> None:
@@ -243,7 +217,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, run: RunFolder) -> 
     os.close(reading)
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "fleet", "status"],
+            [sys.executable, "-m", "fleet", "status", "shop-1"],
             cwd=tmp_path,
             env=clean_environment(FLEET_STATE_DIR=str(tmp_path / "state")),
             stdin=subprocess.DEVNULL,
@@ -262,7 +236,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, run: RunFolder) -> 
 
 
 def test_a_request_waits_in_the_inbox_and_says_who_takes_it(tmp_path: Path, run: RunFolder) -> None:
-    done = fleet("answer", "q1", "use sqlite", cwd=tmp_path)
+    done = fleet("answer", "Q1", "use sqlite", "--run", "shop-1", cwd=tmp_path)
     assert done.returncode == 0
     assert "fleet resume shop-1" in done.stdout
     with Journal(run.journal) as journal:
@@ -286,64 +260,8 @@ def test_a_request_waits_in_the_inbox_and_says_who_takes_it(tmp_path: Path, run:
 def test_a_request_that_makes_no_sense_is_refused_at_once(
     tmp_path: Path, run: RunFolder, arguments: list[str], why: str
 ) -> None:
-    done = fleet(*arguments, cwd=tmp_path)
+    done = fleet(*arguments, *(() if "shop-2" in arguments else ("--run", "shop-1")), cwd=tmp_path)
     assert done.returncode == 2
     assert why in done.stderr
     with Journal(run.journal) as journal:
         assert journal.requests() == []
-
-
-# ---- completion ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_for_a_shells_completion_is_printed(tmp_path: Path, shell: str) -> None:
-    done = fleet(cwd=tmp_path, _FLEET_COMPLETE=f"source_{shell}", program=("-c", _NAMED))
-    assert done.returncode == 0
-    assert "_FLEET_COMPLETE" in done.stdout
-    assert shell == "fish" or "_fleet_completion" in done.stdout
-
-
-def test_a_shell_is_told_the_verbs_that_begin_so(tmp_path: Path) -> None:
-    asked = {"_FLEET_COMPLETE": "complete_bash", "COMP_WORDS": "fleet st", "COMP_CWORD": "1"}
-    done = fleet(cwd=tmp_path, program=("-c", _NAMED), **asked)
-    assert done.stdout.split() == ["status"]
-
-
-_NAMED = """
-import sys
-sys.argv = ["fleet", *sys.argv[1:]]
-from fleet.cli import main
-main()
-"""
-
-
-def _on_a_terminal(cwd: Path, arguments: list[str], **more: str) -> str:
-    """What a verb writes to a terminal."""
-    leader, follower = os.openpty()
-    environment = clean_environment(FLEET_STATE_DIR=str(cwd / "state"), **more)
-    try:
-        with subprocess.Popen(
-            [sys.executable, "-m", "fleet", *arguments],
-            cwd=cwd,
-            env=environment,
-            stdin=follower,
-            stdout=follower,
-            stderr=follower,
-        ) as process:
-            os.close(follower)
-            said = b""
-            while chunk := _read(leader):
-                said += chunk
-            process.wait(timeout=LIMIT_S)
-    finally:
-        os.close(leader)
-    return said.decode()
-
-
-def _read(terminal: int) -> bytes:
-    """The next bytes, or none when nobody has the other end any more."""
-    try:
-        return os.read(terminal, 65536)
-    except OSError:
-        return b""

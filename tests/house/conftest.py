@@ -3,6 +3,7 @@
 import ast
 import subprocess
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,19 +34,25 @@ def files() -> Mapping[str, str]:
 @pytest.fixture(scope="session")
 def python_files(files: Mapping[str, str]) -> Mapping[str, ast.Module]:
     """The syntax of each Python file."""
-    return {path: ast.parse(text, path) for path, text in files.items() if path.endswith(".py")}
+    return {path: _syntax(path, text) for path, text in files.items() if path.endswith(".py")}
 
 
 @pytest.fixture(scope="session")
-def product(python_files: Mapping[str, ast.Module]) -> Mapping[str, ast.Module]:
+def product(files: Mapping[str, str]) -> Mapping[str, ast.Module]:
     """The syntax of each Python file that is shipped."""
-    return {path: tree for path, tree in python_files.items() if path.startswith(PRODUCT)}
+    shipped = (path for path in files if path.startswith(PRODUCT) and path.endswith(".py"))
+    return {path: _syntax(path, files[path]) for path in shipped}
 
 
 @pytest.fixture(scope="session")
 def imports(product: Mapping[str, ast.Module]) -> Mapping[str, frozenset[str]]:
     """What each shipped file imports, anywhere in it: modules, and names that may be modules."""
     return {path: frozenset(_imported(tree)) for path, tree in product.items()}
+
+
+@cache
+def _syntax(path: str, text: str) -> ast.Module:
+    return ast.parse(text, path)
 
 
 def _imported(tree: ast.Module) -> list[str]:

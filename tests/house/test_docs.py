@@ -1,5 +1,6 @@
 """Documents say what is so: keys, commands, exit codes, tables and links are compared with the code."""
 
+import ast
 import json
 import re
 from collections.abc import Mapping
@@ -9,26 +10,28 @@ from typing import get_args
 import pytest
 import typer.main
 
-from agents.registry import WORKERS
-from agents.simulated.behaviours import Trouble, Until, Work
+from agents.simulated.behaviours import Fault, Until, Work
 from agents.simulated.script import Script, parse_script
 from agents.tools.registry import PLANNER_TOOLS
-from fleet.cli.begin import EXIT
-from fleet.cli.verbs import INTERRUPTED, app
-from fleet.config import defaults_file
-from fleet.core.explained import ACTIONS
-from fleet.core.plan import FailureAction, Plan
-from fleet.core.remedies import LADDER
-from fleet.core.revision import Revision, Standings, revise_plan
-from fleet.core.standing import Standing
+from agents.workers.registry import WORKERS
+from fleet.cli.entry import BugError, InterruptedByUserError, app
+from fleet.cli.verbs.begin import EXIT
+from fleet.config.load import defaults_file
+from fleet.core.plans.plan import FailureAction, Plan
+from fleet.core.plans.revision import Revision, SubtaskStatuses, revise_plan
+from fleet.core.policy.remedies import LADDER
+from fleet.core.state.status import Status
+from fleet.core.views.policy_document import ACTIONS
 from fleet.errors import FleetError, UsageError
-from scripts.reference import configuration, facts, plan_file
+from scripts.reference import configuration, facts, json_views, plan_file
 from scripts.reference.__main__ import PAGES
-from scripts.reference.page import renewed
-from scripts.reference.source import said_of, said_of_fields
+from scripts.reference.page import replace_marked
+from scripts.reference.source import class_doc, field_docs
 from tests.docs.page import parse_page
-from tests.docs.verbs import FENCED, INLINE, Shown, group, problem_of, shown_in
+from tests.docs.verbs import FENCED, INLINE, Shown, commands_in, group, problem_with
 
+DECISION_PARTS = ("Context", "Decision", "Consequences", "Considered")
+PRODUCT = ("fleet/", "agents/", "worktrees/", "dashboards/")
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _FILE = re.compile(r"(?:fleet|agents|worktrees|dashboards|tests|docs|examples|scripts)/[\w./-]*(?:\.\w+|/)")
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -46,21 +49,26 @@ def documents(files: Mapping[str, str]) -> Mapping[str, str]:
 
 @pytest.mark.parametrize("path", PAGES)
 def test_the_reference_says_what_the_code_says(path: str, documents: Mapping[str, str]) -> None:
-    assert documents[path] == renewed(documents[path], PAGES[path]()), f"{path} is out of date: make docs"
+    assert documents[path] == replace_marked(documents[path], PAGES[path]()), f"{path} is out of date: make docs"
 
 
 def test_every_key_of_the_configuration_is_explained() -> None:
-    told = configuration.read(defaults_file().read_text(encoding="utf-8"))
+    documented = configuration.read(defaults_file().read_text(encoding="utf-8"))
     for section, model in configuration.models().items():
         tables = {key for key in model.model_fields if f'{section}.{key}."MODEL"' in configuration.models()}
-        unsaid = [key for key in model.model_fields if key not in tables and not told[section].keys.get(key)]
+        unsaid = [key for key in model.model_fields if key not in tables and not documented[section].keys.get(key)]
         assert unsaid == [], f"config.toml says nothing above these keys of [{section}]"
 
 
 def test_every_fact_says_what_happened_and_what_its_fields_mean() -> None:
     """Below the field in its class; or in `COMMON`, where a name means the same wherever it stands."""
-    assert [kind.__name__ for kind in facts.shapes() if not said_of(kind)] == []
+    assert [kind.__name__ for kind in facts.shapes() if not class_doc(kind)] == []
     assert [f"{kind.__name__}: {row[0]}" for kind in facts.shapes() for row in facts.rows(kind) if not row[3]] == []
+
+
+def test_every_key_of_a_view_is_explained() -> None:
+    assert [view.__name__ for view in json_views.shapes() if not class_doc(view)] == []
+    assert [f"{v.__name__}: {row[0]}" for v in json_views.shapes() for row in json_views.rows(v) if not row[2]] == []
 
 
 def test_every_key_of_a_plan_is_explained() -> None:
@@ -68,7 +76,7 @@ def test_every_key_of_a_plan_is_explained() -> None:
         f"{kind.__name__}.{key}"
         for kind in plan_file.HEADINGS
         for key, field in kind.model_fields.items()
-        if not field.description and key not in said_of_fields(kind)
+        if not field.description and key not in field_docs(kind)
     ]
     assert unsaid == []
 
@@ -77,13 +85,13 @@ def test_every_key_of_a_plan_is_explained() -> None:
 
 
 def test_every_command_that_is_shown_exists_with_its_options(documents: Mapping[str, str]) -> None:
-    shown = [command for path, text in documents.items() for command in shown_in(path, text)]
+    shown = [command for path, text in documents.items() for command in commands_in(path, text)]
     assert len(shown) > 50
-    assert [f"{command}: {problem}" for command in shown if (problem := problem_of(command))] == []
+    assert [f"{command}: {problem}" for command in shown if (problem := problem_with(command))] == []
 
 
 def test_every_command_there_is_stands_in_the_readme(documents: Mapping[str, str]) -> None:
-    shown = {command.words[1] for command in shown_in("README.md", documents["README.md"])}
+    shown = {command.words[1] for command in commands_in("README.md", documents["README.md"])}
     assert set(group(typer.main.get_command(app))) - shown == set()
 
 
@@ -94,20 +102,25 @@ def test_every_block_of_shell_is_run_or_says_why_not(documents: Mapping[str, str
 
 
 def test_a_wrong_command_would_be_seen() -> None:
-    assert problem_of(Shown("", ("fleet", "rnu", "EPIC"))) == "there is no verb rnu"
-    assert problem_of(Shown("", ("fleet", "config", "shwo"))) == "there is no verb shwo"
-    assert problem_of(Shown("", ("fleet", "run", "--wrokers", "3"))) == "there is no option --wrokers"
-    assert problem_of(Shown("", ("fleet", "retry", "x", "-g", "TEXT"))) is None
-    assert problem_of(Shown("", ("make", "dmeo"))) == "there is no target dmeo"
+    assert problem_with(Shown("", ("fleet", "rnu", "EPIC"))) == "there is no verb rnu"
+    assert problem_with(Shown("", ("fleet", "config", "shwo"))) == "there is no verb shwo"
+    assert problem_with(Shown("", ("fleet", "run", "--wrokers", "3"))) == "there is no option --wrokers"
+    assert problem_with(Shown("", ("fleet", "retry", "x", "-g", "TEXT"))) is None
+    assert problem_with(Shown("", ("make", "dmeo"))) == "there is no target dmeo"
     text = 'run `fleet run "a b" --yes  # now` or\n```console\n$ true && fleet x &\n```\n'
-    assert [str(shown) for shown in shown_in("a.md", text)] == ["a.md: fleet x", "a.md: fleet run a b --yes"]
+    assert [str(shown) for shown in commands_in("a.md", text)] == ["a.md: fleet x", "a.md: fleet run a b --yes"]
 
 
 def test_the_exit_codes_of_the_readme_are_those_of_the_code(documents: Mapping[str, str]) -> None:
     part = documents["README.md"].partition("| exit code |")[2]
-    told = {int(row[0]) for row in _rows(part) if row[0].isdigit()}
+    documented = {int(row[0]) for row in _rows(part) if row[0].isdigit()}
     codes = {code for ending, code in EXIT.items() if ending is not None}
-    assert told == codes | {UsageError.exit_code, FleetError.exit_code, INTERRUPTED}
+    assert documented == codes | {
+        UsageError.exit_code,
+        FleetError.exit_code,
+        InterruptedByUserError.exit_code,
+        BugError.exit_code,
+    }
 
 
 # ---- links ----------------------------------------------------------------------------------------------------------
@@ -145,13 +158,37 @@ def _leads(root: Path, path: str, link: str) -> bool:
     return anchor in {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
+# ---- the map of the architecture page -------------------------------------------------------------------------------
+
+
+def test_every_folder_of_the_product_has_its_row(documents: Mapping[str, str], files: Mapping[str, str]) -> None:
+    """`docs/architecture.md` has one row for each folder that holds a file, and names only files that exist in it."""
+    rows = _room_rows(documents)
+    folders = {path.rpartition("/")[0] for path in files if path.startswith(PRODUCT)}
+    assert {folder for folder, _ in rows} == folders
+    assert len(rows) == len(folders), "a folder has two rows"
+    missing = [
+        f"{folder}/{name}"
+        for folder, cell in rows
+        for name in INLINE.findall(cell)
+        if name.endswith(".py") and f"{folder}/{name}" not in files
+    ]
+    assert missing == []
+
+
+def _room_rows(documents: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Each folder of the four packages that the page names in a first column, and what is said to live there."""
+    part = documents["docs/architecture.md"].partition("## The rooms")[2].partition("### Beside the product")[0]
+    return [(row[0].strip("`/"), row[1]) for row in _rows(part)]
+
+
 # ---- tables and examples --------------------------------------------------------------------------------------------
 
 
 def test_the_ladder_of_the_document_is_the_ladder_of_the_code(documents: Mapping[str, str]) -> None:
     part = documents["docs/recovery.md"].partition("## The ladder")[2].partition("\n## ")[0]
-    told = [(row[0].strip("`"), row[1] == "yes", row[2], row[3]) for row in _rows(part)]
-    assert told == [(kind, rung.counts, rung.first, rung.what) for kind, rung in LADDER.items()]
+    documented = [(row[0].strip("`"), row[1] == "yes", row[2], row[3]) for row in _rows(part)]
+    assert documented == [(kind, rung.counts, rung.first, rung.what) for kind, rung in LADDER.items()]
 
 
 def test_what_a_subtask_may_settle_beforehand_is_what_the_code_does(documents: Mapping[str, str]) -> None:
@@ -160,15 +197,35 @@ def test_what_a_subtask_may_settle_beforehand_is_what_the_code_does(documents: M
     assert set(ACTIONS) == set(get_args(FailureAction))
 
 
-def test_every_standing_stands_in_the_glossary(documents: Mapping[str, str]) -> None:
-    entry = next(part for part in documents["docs/glossary.md"].split("\n- ") if part.startswith("**standing**"))
-    assert set(INLINE.findall(entry)) == set(get_args(Standing))
+def test_the_glossary_names_every_status(documents: Mapping[str, str]) -> None:
+    entry = next(part for part in documents["docs/glossary.md"].split("\n- ") if part.startswith("**status**"))
+    assert set(INLINE.findall(entry)) - {"Status"} == set(get_args(Status))
 
 
-def test_no_word_is_explained_twice(documents: Mapping[str, str]) -> None:
-    words = re.findall(r"^- (\*\*.*?\*\*):", documents["docs/glossary.md"], re.MULTILINE)
-    assert len(words) > 60
-    assert len(words) == len(set(words))
+def test_each_word_of_the_glossary_has_one_entry_of_one_sentence(documents: Mapping[str, str]) -> None:
+    entries = re.findall(r"^- \*\*(.*?)\*\*: (.*?)(?=\n- |\n\n)", _glossary(documents), re.MULTILINE | re.DOTALL)
+    words = [word for word, _ in entries]
+    assert len(words) > 100
+    assert sorted(words) == sorted(set(words))
+    assert [word for word, meaning in entries if not re.fullmatch(r"[^.]*(\.\w[^.]*)*\.", meaning)] == []
+
+
+def test_types_that_the_glossary_names_exist(documents: Mapping[str, str], product: Mapping[str, ast.Module]) -> None:
+    defined = {node.name for tree in product.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    defined |= {
+        target.id
+        for tree in product.values()
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    assert set(re.findall(r"\(`([A-Z]\w+)`\)", _glossary(documents))) - defined == set()
+
+
+def _glossary(documents: Mapping[str, str]) -> str:
+    """The entries, without the table of older words."""
+    return documents["docs/glossary.md"].partition("## Older words")[0]
 
 
 def test_decisions_are_numbered_without_a_gap_and_all_listed(documents: Mapping[str, str]) -> None:
@@ -179,31 +236,40 @@ def test_decisions_are_numbered_without_a_gap_and_all_listed(documents: Mapping[
     for name in records:
         text = documents[folder + name]
         assert text.startswith(f"# {name[:4]}. "), name
-        assert [part for part in ("## Context", "## Decision", "## Consequences") if part not in text] == [], name
+        assert [part for part in DECISION_PARTS if f"\n## {part}\n" not in text] == [], name
 
 
-@pytest.mark.parametrize("path", ["docs/simulated-model.md", "agents/simulated/README.md"])
-def test_the_script_that_is_shown_can_be_played(path: str, documents: Mapping[str, str]) -> None:
+def test_each_decision_has_a_status_and_the_index_says_the_same(documents: Mapping[str, str]) -> None:
+    folder = "docs/decisions/"
+    index = {row[0]: row[1] for row in _rows(documents[f"{folder}README.md"])}
+    for path in sorted(path for path in documents if path.startswith(folder) and "README" not in path):
+        record = re.match(r"# (?P<title>.*)\n\nStatus: (?P<status>(?:accepted|superseded by)\b.*)\.\n", documents[path])
+        assert record is not None, f"{path}: after the title comes `Status: accepted.` or `Status: superseded by …`"
+        status = _LINK.sub(lambda link: link[0][1:5], record["status"])
+        assert index[f"[{record['title']}]({Path(path).name})"] == status, path
+
+
+def test_the_script_that_is_shown_can_be_played(documents: Mapping[str, str]) -> None:
+    path = "docs/simulated-model.md"
     (example,) = (match[3] for match in FENCED.finditer(documents[path]) if match[2] == "json")
     script = parse_script(json.loads(example), source=path)
-    planned = revise_plan(Plan(), _all_added(script), Standings())
+    planned = revise_plan(Plan(), _all_added(script), SubtaskStatuses())
     assert isinstance(planned, Plan), planned
     unscripted = [id_ for id_ in planned.ids if script.worker(id_) not in script.workers.values()]
     assert unscripted == []
 
 
-@pytest.mark.parametrize("path", ["docs/simulated-model.md", "agents/simulated/README.md"])
-def test_every_behaviour_of_the_simulated_model_stands_in_its_table(path: str, documents: Mapping[str, str]) -> None:
-    shapes = (*get_args(Work), *get_args(Trouble), Until)
-    part = documents[path].partition("| `do` |")[2]
-    told = [name for row in _rows(part) for name in INLINE.findall(row[0])]
-    assert set(told) == {shape.model_fields["do"].default for shape in shapes}
+def test_every_behaviour_of_the_simulated_model_is_in_its_table(documents: Mapping[str, str]) -> None:
+    shapes = (*get_args(Work), *get_args(Fault), Until)
+    part = documents["docs/simulated-model.md"].partition("| `do` |")[2]
+    documented = [name for row in _rows(part) for name in INLINE.findall(row[0])]
+    assert set(documented) == {shape.model_fields["do"].default for shape in shapes}
 
 
 def test_every_key_of_a_script_stands_in_the_document(documents: Mapping[str, str]) -> None:
     part = documents["docs/simulated-model.md"].partition("## Keys")[2].partition("\n**")[0]
-    told = {name for row in _rows(part) for name in INLINE.findall(row[0])}
-    assert told == Script.model_fields.keys()
+    documented = {name for row in _rows(part) for name in INLINE.findall(row[0])}
+    assert documented == Script.model_fields.keys()
 
 
 def test_every_file_that_a_document_names_is_there(documents: Mapping[str, str], root: Path) -> None:

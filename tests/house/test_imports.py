@@ -1,4 +1,4 @@
-"""Imports point inwards, and each third-party library has one doorway."""
+"""Imports point inwards: a row for each folder. Each third-party library has one doorway."""
 
 import ast
 import re
@@ -10,78 +10,127 @@ from pathlib import Path
 
 OURS = {"fleet", "agents", "worktrees", "dashboards"}
 
-LOOP = (
-    "fleet.notes",
-    "fleet.review",
-    "fleet.asking",
-    "fleet.world",
-    "fleet.engine",
-    "fleet.meter",
-    "fleet.perform",
-    "fleet.landing",
-    "fleet.checking",
-    "fleet.together",
-)
+EVERYTHING = None
 
-# A module and what of ours it may import; the longest prefix that fits it decides. None: anything.
+# A folder and what of ours its modules may import besides each other. Every row and every name in it is held against
+# the tree: one that matches nothing fails.
 MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
-    "fleet": ("fleet",),
-    "fleet.app": None,
-    "fleet.cli": None,
-    "fleet.doctor": None,
-    "fleet.staff": ("fleet.core", "fleet.ports", "fleet.settings", "agents.settings"),
-    "fleet.tidy": None,
-    "fleet.__main__": None,
-    "fleet.core": ("fleet.core",),
-    "fleet.errors": (),
-    "fleet.ports": ("fleet.core", "fleet.errors"),
-    "fleet.engine": ("fleet.core", "fleet.ports", *LOOP, "fleet.__version__"),
-    "fleet.meter": ("fleet.core", "fleet.ports", *LOOP),
-    "fleet.notes": ("fleet.ports",),
-    "fleet.review": ("fleet.core", "fleet.ports", "fleet.checking"),
-    "fleet.asking": ("fleet.core", "fleet.ports", *LOOP),
-    "fleet.world": ("fleet.core", "fleet.ports", *LOOP),
-    "fleet.landing": ("fleet.core", "fleet.ports", *LOOP),
-    "fleet.checking": ("fleet.core", "fleet.ports", *LOOP),
-    "fleet.together": ("fleet.core", "fleet.ports"),
-    "fleet.perform": ("fleet.core", "fleet.ports", *LOOP),
-    "fleet.journal": ("fleet.core", "fleet.ports", "fleet.journal", "fleet.points"),
-    "fleet.points": (),
-    "fleet.settings": ("fleet.core",),
-    "fleet.toml": ("fleet.ports",),
-    "agents": ("agents", "fleet.core", "fleet.ports", "fleet.__version__"),
-    "worktrees": ("worktrees", "fleet.core", "fleet.points", "fleet.ports", "fleet.__version__"),
-    "dashboards": ("dashboards", "fleet.core", "fleet.ports", "fleet.__version__"),
+    "fleet": ("fleet.cli",),
+    "fleet.app": EVERYTHING,
+    "fleet.cli": EVERYTHING,
+    "fleet.cli.live": EVERYTHING,
+    "fleet.cli.verbs": EVERYTHING,
+    "fleet.config": ("fleet.core.base", "fleet.core.plans", "fleet.errors"),
+    "fleet.core": (),
+    "fleet.core.base": (),
+    "fleet.core.plans": ("fleet.core.base",),
+    "fleet.core.state": ("fleet.core.base", "fleet.core.plans"),
+    "fleet.core.history": ("fleet.core.base", "fleet.core.plans", "fleet.core.state"),
+    "fleet.core.policy": ("fleet.core.base", "fleet.core.plans", "fleet.core.state"),
+    "fleet.core.verdicts": ("fleet.core.base", "fleet.core.plans", "fleet.core.state"),
+    "fleet.core.views": ("fleet.core.base", "fleet.core.plans", "fleet.core.state", "fleet.core.policy"),
+    "fleet.core.audit": (
+        *("fleet.core.base", "fleet.core.plans", "fleet.core.state", "fleet.core.history", "fleet.core.policy"),
+        "fleet.core.views",
+    ),
+    "fleet.engine": ("fleet.core", "fleet.errors", "fleet.ports"),
+    "fleet.plans": ("fleet.config", "fleet.core", "fleet.errors", "fleet.ports"),
+    "fleet.ports": ("fleet.core",),
+    "fleet.recipes": ("fleet.config.toml", "fleet.errors", "fleet.recipes.kinds"),
+    "fleet.recipes.kinds": ("fleet.recipes",),
+    "fleet.runs": ("fleet.core", "fleet.errors"),
+    "agents": ("agents", "fleet.core", "fleet.ports"),
+    "agents.conversation": (
+        "agents.models",
+        "agents.text",
+        "agents.tools",
+        "agents.transcripts",
+        "fleet.core",
+        "fleet.ports",
+    ),
+    "agents.models": ("agents.text", "agents.transcripts", "fleet.core", "fleet.errors", "fleet.ports"),
+    "agents.simulated": ("agents.simulated.rules", "fleet.core.plans", "fleet.errors"),
+    "agents.simulated.rules": (),
+    "agents.tools": ("agents.models", "agents.text", "agents.tools.explore", "fleet.core", "fleet.ports"),
+    "agents.tools.explore": ("agents.text", "agents.tools", "fleet.core", "fleet.ports"),
+    "agents.workers": ("agents", "fleet.core", "fleet.errors", "fleet.ports"),
+    "worktrees": (),
+    "worktrees.base": ("fleet.core", "fleet.ports", "fleet.runs.crash_points"),
+    "worktrees.git": ("fleet.core", "fleet.ports", "fleet.runs.crash_points", "worktrees.base"),
+    "worktrees.changes": ("fleet.core", "worktrees.base", "worktrees.git"),
+    "worktrees.sandbox": ("fleet.core", "fleet.errors", "fleet.ports", "worktrees.base"),
+    "worktrees.store": (
+        *("fleet.core", "fleet.errors", "fleet.ports", "fleet.runs.crash_points"),
+        *("worktrees.base", "worktrees.git"),
+    ),
+    "worktrees.setup": (
+        *("fleet.core", "fleet.errors", "fleet.ports"),
+        *("worktrees.base", "worktrees.changes", "worktrees.git", "worktrees.sandbox", "worktrees.store"),
+    ),
+    "worktrees.overlay": (
+        *(
+            "fleet.core",
+            "fleet.errors",
+            "fleet.ports",
+            "fleet.runs.crash_points",
+            "worktrees.base",
+            "worktrees.changes",
+        ),
+        *("worktrees.git", "worktrees.sandbox", "worktrees.setup", "worktrees.store"),
+    ),
+    "worktrees.pool": (
+        *("fleet.core", "fleet.ports", "fleet.runs.crash_points", "worktrees.base", "worktrees.changes"),
+        *("worktrees.git", "worktrees.sandbox", "worktrees.setup", "worktrees.store"),
+    ),
+    "worktrees.leases": ("fleet.core", "fleet.errors", "fleet.ports", "worktrees"),
+    "dashboards": (),
+    "dashboards.text": ("fleet.core",),
+    "dashboards.metrics": ("fleet.__version__", "fleet.core", "fleet.errors", "fleet.ports"),
+    "dashboards.report": ("dashboards.text", "fleet.core"),
+    "dashboards.terminal": ("dashboards.terminal", "dashboards.text", "fleet.core"),
+    "dashboards.terminal.data": ("dashboards.terminal", "dashboards.text", "fleet.core", "fleet.errors"),
+    "dashboards.terminal.pages": ("dashboards.terminal", "dashboards.text", "fleet.core"),
+    "dashboards.terminal.widgets": ("dashboards.text",),
 }
-OUTERMOST = ("fleet.app", "fleet.cli", "fleet.__main__")
 
-# Where a library may be imported. `*` crosses folders here.
+# What any folder may need. The page about the architecture says so once, not in each row.
+ANYWHERE = {"fleet.__version__", "fleet.errors", "fleet.runs.crash_points"}
+
+# Where a library may be imported. `*` crosses folders here. A doorway that nobody uses fails, too.
 DOORWAYS: dict[str, tuple[str, ...]] = {
-    "aiohttp": ("agents/simulated/*", "agents/relay.py", "agents/fetching.py"),
-    "anthropic": ("agents/models/claude.py",),
-    "git": ("worktrees/reader.py",),
-    "httpx2": ("agents/models/claude.py",),
-    "platformdirs": ("fleet/config.py",),
-    "prometheus_client": ("dashboards/*",),
+    "aiohttp": ("agents/simulated/*", "agents/workers/relay.py", "agents/tools/fetch.py"),
+    "anthropic": ("agents/models/claude.py", "agents/simulated/rules/shape.py"),
+    "git": ("worktrees/git/reader.py",),
+    "httpx2": ("agents/models/claude.py", "agents/models/bounded.py"),
+    "platformdirs": ("fleet/config/load.py",),
+    "prometheus_client": ("dashboards/metrics/collector.py",),
     "rich": ("dashboards/*", "fleet/cli/*"),
-    "sqlite3": ("fleet/journal.py",),
-    "textual": ("dashboards/*",),
-    "tomli_w": ("fleet/toml.py",),
+    "sqlite3": ("fleet/runs/journal.py", "fleet/runs/quick_look.py"),  # without parsing, for completion
+    "textual": ("dashboards/terminal/*",),
+    "tomli_w": ("fleet/config/toml.py",),
     "tomllib": (
-        "fleet/toml.py",
+        "fleet/config/toml.py",
+        "fleet/cli/completion.py",
         "agents/models/prices.py",
-        "agents/simulated/script.py",
     ),  # agents may not know fleet's
-    "tree_sitter": ("agents/tools/outliner.py",),
+    "tree_sitter": ("agents/tools/explore/outliner.py",),
     "typer": ("fleet/cli/*",),
 }
 NOT_LIKE_THEIR_DISTRIBUTION = {"gitpython": "git"}
+
+# Who reads the process's environment, and why. All other modules get values.
+READS_ENVIRONMENT: dict[str, str] = {
+    "fleet/config/environment.py": "the one reader",
+    "worktrees/git/program.py": "PATH, to find git",
+    "worktrees/sandbox/launcher.py": "PATH, for the program that starts boxes",
+}
+ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv"}
 
 # What the core may use of the standard library: nothing with a file, a clock, a process or chance in it.
 PURE = {
     *("__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime", "decimal"),
     *("difflib", "enum", "fnmatch", "fractions", "functools", "graphlib", "hashlib", "heapq", "itertools", "json"),
-    *("math", "numbers", "operator", "re", "shlex", "statistics", "string", "textwrap", "types", "typing"),
+    *("math", "numbers", "operator", "posixpath", "re", "shlex", "statistics", "string", "textwrap", "types", "typing"),
     "unicodedata",
 }
 CLOCKS = {"now", "utcnow", "today"}
@@ -92,9 +141,53 @@ def test_imports_point_inwards(imports: Mapping[str, frozenset[str]]) -> None:
         f"{path} imports {name}"
         for path, names in imports.items()
         for name in sorted(names)
-        if name.partition(".")[0] in OURS and not _may_import(_module(path), name)
+        if name.partition(".")[0] in OURS and not _may_import(_folder(path), name)
     ]
     assert wrong == []
+
+
+def test_every_folder_has_a_row_and_every_row_a_folder(imports: Mapping[str, frozenset[str]]) -> None:
+    assert {_folder(path) for path in imports} == set(MAY_IMPORT)
+
+
+def test_the_architecture_page_has_the_same_rows(files: Mapping[str, str]) -> None:
+    """Its last column names what a folder may import; names that any folder may need are left out there."""
+    rooms = files["docs/architecture.md"].partition("## The rooms")[2].partition("### Beside the product")[0]
+    cells = re.findall(r"^\| `([\w/]+?)/?` \|.*\| ([^|]+) \|$", rooms, re.MULTILINE)
+    shown = {folder.replace("/", "."): cell for folder, cell in cells}
+    assert {folder: shown.get(folder) for folder in MAY_IMPORT} == {
+        folder: _row_text(row) for folder, row in MAY_IMPORT.items()
+    }
+
+
+def _row_text(row: tuple[str, ...] | None) -> str:
+    if row is EVERYTHING:
+        return "everything"
+    names = sorted(name.replace(".", "/") for name in row if name not in ANYWHERE)
+    return ", ".join(f"`{name}`" for name in names) or "nothing"
+
+
+def test_every_name_in_a_row_is_imported_there(imports: Mapping[str, frozenset[str]]) -> None:
+    unused = [
+        f"{folder}: {allowed}"
+        for folder, row in MAY_IMPORT.items()
+        for allowed in row or ()
+        if not any(_below(name, allowed) for path in imports if _folder(path) == folder for name in imports[path])
+    ]
+    assert unused == []
+
+
+def test_every_doorway_is_used(imports: Mapping[str, frozenset[str]]) -> None:
+    unused = [
+        f"{library}: {doorway}"
+        for library, doorways in DOORWAYS.items()
+        for doorway in doorways
+        if not any(
+            fnmatch(path, doorway) and library in {name.partition(".")[0] for name in names}
+            for path, names in imports.items()
+        )
+    ]
+    assert unused == []
 
 
 def test_the_core_uses_only_itself_pydantic_and_what_is_pure(imports: Mapping[str, frozenset[str]]) -> None:
@@ -123,6 +216,24 @@ def test_the_core_reads_no_clock(product: Mapping[str, ast.Module]) -> None:
     assert wrong == []
 
 
+def test_only_history_makes_states(product: Mapping[str, ast.Module]) -> None:
+    wrong = [
+        f"{path}:{node.lineno}"
+        for path, tree in product.items()
+        if not path.startswith("fleet/core/history/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _makes_a_state(node, core=path.startswith("fleet/core/state/"))
+    ]
+    assert wrong == []
+
+
+def _makes_a_state(call: ast.Call, *, core: bool) -> bool:
+    """Whether a call makes a state, or changes one: any `replace` where states are described, else one of a `state`."""
+    called = call.func.id if isinstance(call.func, ast.Name) else ""
+    changed = ast.unparse(call.args[0]) if call.args else ""
+    return called == "RunState" or (called == "replace" and (core or "state" in changed.split(".")))
+
+
 def test_each_library_has_one_doorway(imports: Mapping[str, frozenset[str]]) -> None:
     wrong = [
         f"{path} imports {library}; its doorway is {' or '.join(doorways)}"
@@ -132,6 +243,22 @@ def test_each_library_has_one_doorway(imports: Mapping[str, frozenset[str]]) -> 
         and not any(fnmatch(path, doorway) for doorway in doorways)
     ]
     assert wrong == []
+
+
+def test_one_module_reads_the_environment(product: Mapping[str, ast.Module]) -> None:
+    readers = {path for path, tree in product.items() if any(map(_names_environment, ast.walk(tree)))}
+    assert readers == set(READS_ENVIRONMENT)
+
+
+def _names_environment(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "os" and any(alias.name in ENVIRONMENT for alias in node.names)
+    return isinstance(node, ast.Attribute) and node.attr in ENVIRONMENT and ast.unparse(node.value) == "os"
+
+
+def test_a_reader_of_the_environment_would_be_seen() -> None:
+    for line in ("import os; os.environ['A']", "import os; os.getenv('A')", "from os import environ"):
+        assert any(map(_names_environment, ast.walk(ast.parse(line))))
 
 
 def test_only_declared_libraries_are_imported(root: Path, imports: Mapping[str, frozenset[str]]) -> None:
@@ -157,28 +284,24 @@ def test_imports_are_absolute(product: Mapping[str, ast.Module]) -> None:
 
 
 def test_a_wrong_import_would_be_seen() -> None:
-    assert not _may_import("fleet.core.plan", "fleet.ports.Planner")
-    assert not _may_import("fleet.engine", "worktrees.git.run")
-    assert not _may_import("fleet.engine", "fleet.config.load_config")
-    assert not _may_import("agents.coder", "worktrees.box")
-    assert not _may_import("worktrees.pool", "fleet.app")
-    assert not _may_import("fleet.config", "fleet.cli.main")
-    assert _may_import("fleet.app", "worktrees.workshop.open_workshop")
-    assert _may_import("agents.coder", "fleet.ports.Report")
+    assert not _may_import("fleet.core.plans", "fleet.ports.agents.Planner")
+    assert not _may_import("fleet.core.plans", "fleet.core.state.facts")
+    assert not _may_import("fleet.engine", "worktrees.git.program.Git")
+    assert not _may_import("fleet.engine", "fleet.config.load.load_config")
+    assert not _may_import("agents.workers", "worktrees.sandbox.box")
+    assert not _may_import("worktrees.pool", "fleet.app.fleet")
+    assert not _may_import("fleet.config", "fleet.cli.entry")
+    assert _may_import("fleet.app", "worktrees.leases.run_worktrees.open_worktrees")
+    assert _may_import("agents.workers", "fleet.ports.agents.WorkerBrief")
 
 
-def _module(path: str) -> str:
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0].replace("/", ".")
 
 
-def _may_import(module: str, name: str) -> bool:
-    rule = max((prefix for prefix in MAY_IMPORT if _below(module, prefix)), key=len)
-    allowed = MAY_IMPORT[rule]
-    if allowed is None:
-        return True
-    if any(_below(name, outer) for outer in OUTERMOST):
-        return False
-    return any(_below(name, prefix) for prefix in allowed)
+def _may_import(folder: str, name: str) -> bool:
+    allowed = MAY_IMPORT[folder]
+    return allowed is None or any(_below(name, prefix) for prefix in (folder, *allowed))
 
 
 def _below(module: str, prefix: str) -> bool:

@@ -1,4 +1,4 @@
-"""The commands of the house itself: what `make` says, and the scripts behind it."""
+"""The commands of this repository: what `make` prints, and the scripts behind it."""
 
 import os
 import re
@@ -47,14 +47,14 @@ def test_an_old_python_is_named_with_its_version(root: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("user", ["0", "1000"])
 def test_a_missing_bubblewrap_stops_nothing_and_is_named(root: Path, tmp_path: Path, user: str) -> None:
-    """Where it can't be installed: not ours to do, or the attempt fails."""
+    """If it cannot be installed: without the permission, or because apt-get fails."""
     programs(tmp_path, {"sh": None, "id": f"echo {user}", "apt-get": "exit 1"})
     done = run("/bin/sh", str(root / "scripts/bubblewrap"), cwd=tmp_path, PATH=str(tmp_path))
     assert done.returncode == 0
     assert "apt-get install -y bubblewrap" in done.stderr
 
 
-def test_bubblewrap_is_installed_where_that_is_ours_to_do(root: Path, tmp_path: Path) -> None:
+def test_root_installs_bubblewrap(root: Path, tmp_path: Path) -> None:
     programs(tmp_path, {"sh": None, "id": "echo 0", "apt-get": 'echo "$@" >>"$HOME/calls"'})
     done = run("/bin/sh", str(root / "scripts/bubblewrap"), cwd=tmp_path, PATH=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
@@ -79,7 +79,7 @@ def test_tools_are_unpacked_with_the_libraries_they_lack_and_nothing_is_installe
     real = dict.fromkeys(("sh", "awk", "cat", "mkdir", "rm", "id"))
     programs(tmp_path, {**real, "apt-get": apt, "dpkg": 'mkdir -p "$3/usr"; : >"$3/usr/$2"'})
     tools = (str(root / "scripts/tools"), str(tmp_path / "tools"), "prometheus")
-    for _ in range(2):  # the second time there is nothing to do
+    for _ in range(2):  # the second run does nothing
         done = run("/bin/sh", *tools, cwd=tmp_path, PATH=str(tmp_path))
         assert (done.returncode, done.stderr) == (0, "")
     calls = (tmp_path / "calls").read_text().splitlines()
@@ -96,6 +96,7 @@ def test_bare_keeps_keys_settings_and_proxies_from_a_command(root: Path, tmp_pat
         "https_proxy",
         "NO_PROXY",
         "MAKEFLAGS",
+        "PYTHONDONTWRITEBYTECODE",
         "GIT_DIR",
     )
     kept = {"LANG": "C.UTF-8", "KEPT": "two\nlines ANTHROPIC_NOT=a", "TERM": "dumb"}
@@ -111,12 +112,13 @@ def test_bare_passes_arguments_and_exit_codes_through(root: Path, tmp_path: Path
 
 
 def test_scripts_can_be_executed(root: Path) -> None:
-    scripts = [root / ".ci" / "run", *(path for path in (root / "scripts").iterdir() if path.is_file())]
+    files = (path for path in (root / "scripts").iterdir() if path.is_file() and path.suffix != ".py")
+    scripts = [root / ".ci" / "run", *files]
     assert [path.name for path in scripts if not os.access(path, os.X_OK)] == []
 
 
 def programs(folder: Path, bodies: dict[str, str | None]) -> None:
-    """A PATH of our own: small scripts, or the real program where there is no body."""
+    """Fill a folder for PATH: small scripts, or a link to the real program for those without a body."""
     for name, body in bodies.items():
         if body is None:
             (folder / name).symlink_to(str(shutil.which(name)))

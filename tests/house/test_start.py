@@ -1,9 +1,13 @@
-"""What a command costs before it does anything: heavy libraries stay out until they are needed."""
+"""The start of a command: heavy libraries are loaded only where they are needed."""
 
 import subprocess
 import sys
 
 import pytest
+import typer.main
+
+from fleet.cli.entry import app
+from fleet.cli.root_help import VERBS
 
 HEAVY = ("anthropic", "textual", "git", "prometheus_client", "aiohttp")
 
@@ -21,10 +25,25 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"]], ids=" ".join)
-def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
+def loaded_by(*arguments: str) -> set[str]:
     done = subprocess.run([sys.executable, "-c", _SCRIPT, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    loaded = done.stdout.splitlines()[-1].split()[1:]
+    return set(done.stdout.splitlines()[-1].split()[1:])
+
+
+@pytest.mark.parametrize("argument", ["-h", "--help", "--version"])
+def test_the_programs_own_help_loads_no_library_at_all(argument: str) -> None:
+    assert loaded_by(argument) & {*HEAVY, "typer", "pydantic", "anyio"} == set()
+
+
+def test_the_help_of_a_verb_loads_nothing_heavy() -> None:
+    loaded = loaded_by("run", "--help")
     assert "typer" in loaded
-    assert [name for name in HEAVY if name in loaded] == []
+    assert loaded & {*HEAVY} == set()
+
+
+def test_the_summary_of_each_verb_is_the_first_line_of_its_help() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined] # a group
+    assert {name: command.help.splitlines()[0] for name, command in commands.items()} == {
+        name: verb.summary for name, verb in VERBS.items()
+    }

@@ -1,4 +1,4 @@
-"""Real repositories in a temporary folder, and the hands at work on them."""
+"""Real repositories in a temporary folder, and worktrees opened on them."""
 
 import os
 import subprocess
@@ -13,13 +13,16 @@ from typing import Literal
 
 import pytest
 
-from fleet.core.facts import Failure, Member
-from fleet.ports import Change, Lease, Signature
-from worktrees.scan import scan_tree
-from worktrees.settings import HandSettings, LeaseKind
-from worktrees.slot import Slot
-from worktrees.target import Target, inspect
-from worktrees.workshop import Workshop, open_workshop
+from fleet.app.wiring import Wiring
+from fleet.config.load import default_config
+from fleet.core.state.facts import Failure, Member
+from fleet.ports.worktrees import Change, Lease, Signature
+from worktrees.base.settings import LeaseKind, WorktreeSettings
+from worktrees.changes.scan import scan_tree
+from worktrees.leases.commit import commit_changes, find_slot_changes
+from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees
+from worktrees.pool.leases import Slot
+from worktrees.store.target import Target, inspect
 
 RUN = "r1"
 
@@ -56,28 +59,27 @@ def make_repository(at: Path, files: dict[str, str] | None = None) -> Path:
 
 def fingerprint(repository: Path, *, without: str = "fleet") -> dict[str, str]:
     """Everything of a user's repository that we promise to leave alone, hashed."""
-    own = repository / ".git"
     refs = git(repository, "for-each-ref", "--format=%(objectname) %(refname)")
-    kept = [line for line in refs.splitlines() if f"refs/heads/{without}/" not in line]
-    found = {"refs": sha256("\n".join(kept).encode()).hexdigest()}
+    lines = [line for line in refs.splitlines() if f"refs/heads/{without}/" not in line]
+    digests = {"refs": sha256("\n".join(lines).encode()).hexdigest()}
     for path in sorted(repository.rglob("*")):
         name = path.relative_to(repository).as_posix()
         parts = name.split("/")
         ours = f"/heads/{without}" in f"/{name}"
         if path.is_file() and not ours and (parts[0] != ".git" or parts[1] != "objects"):
-            found[name] = sha256(path.read_bytes()).hexdigest()
-    assert (own / "HEAD").exists()
-    return found
+            digests[name] = sha256(path.read_bytes()).hexdigest()
+    assert (repository / ".git" / "HEAD").exists()
+    return digests
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A repository, and the hands opened on it."""
+    """A repository, and the worktrees opened on it."""
 
     repository: Path
     target: Target
-    settings: HandSettings
-    hands: Workshop
+    settings: WorktreeSettings
+    worktrees: RunWorktrees
 
     @property
     def base(self) -> str:
@@ -86,11 +88,19 @@ class Bench:
     async def commit(self, lease: Lease, subtask: str = "one", *, touches: tuple[str, ...] = ()) -> Change | Failure:
         return await lease.commit(sign(subtask), touches)
 
+    async def commit_slot(self, slot: Slot, base: str, *, touches: tuple[str, ...] = ()) -> Change | Failure:
+        """The same for a slot of the pool."""
+        changes = await find_slot_changes(slot, self.settings, max_files=self.settings.max_files)
+        if isinstance(changes, Failure):
+            return changes
+        store, settings = self.worktrees.store, self.settings
+        return await commit_changes(store, base, changes, signature=sign("slot"), touches=touches, settings=settings)
+
     async def change(self, subtask: str, files: dict[str, str], *, base: str | None = None) -> Member:
         """A candidate that writes these files."""
-        async with self.hands.lease(base or self.base) as lease:
+        async with self.worktrees.lease(base or self.base) as lease:
             for name, content in files.items():
-                await lease.desk.write(name, content.encode())
+                await lease.workspace.write(name, content.encode())
             change = await lease.commit(sign(subtask), ())
         assert isinstance(change, Change), change
         return Member(subtask=subtask, attempt=1, commit=change.commit)
@@ -103,7 +113,7 @@ def sign(subtask: str = "one", *, attempt: int = 1, title: str = "Do the thing",
 
 
 async def added_by_git(slot: Slot, base: str, index: Path) -> str:
-    """The tree that `git add --all` makes of a slot."""
+    """The tree that `git add --all` makes of a slot's files."""
     env = {"GIT_INDEX_FILE": str(index)}
     assert scan_tree(slot.tree, max_files=10_000) == ()  # and opened for git
     await slot.git("read-tree", base, env=env)
@@ -118,26 +128,31 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def lease_kind() -> LeaseKind | Literal["auto"]:
-    """How worktrees are leased; a module that is about both has a fixture of this name with parameters."""
+    """How worktrees are leased. A module that tests both kinds has a fixture of this name with parameters."""
     return "auto"
 
 
+def product_settings(state_dir: Path, **changes: object) -> WorktreeSettings:
+    """The default settings of the product."""
+    return replace(Wiring(default_config(), {}).worktrees, state_dir=state_dir, **changes)  # type: ignore[arg-type]
+
+
 @pytest.fixture
-def settings(tmp_path: Path, lease_kind: LeaseKind | Literal["auto"]) -> HandSettings:
-    return HandSettings(state_dir=tmp_path / "state", check_slots=2, lease=lease_kind)
+def settings(tmp_path: Path, lease_kind: LeaseKind | Literal["auto"]) -> WorktreeSettings:
+    return product_settings(tmp_path / "state", check_slots=2, lease=lease_kind)
 
 
 OpenBench = Callable[..., AbstractAsyncContextManager[Bench]]
 
 
 @pytest.fixture
-def open_bench(repository: Path, settings: HandSettings) -> OpenBench:
+def open_bench(repository: Path, settings: WorktreeSettings) -> OpenBench:
     @asynccontextmanager
     async def opened(at: Path | None = None, **changes: object) -> AsyncIterator[Bench]:
         chosen = replace(settings, **changes)  # type: ignore[arg-type]
         target = await inspect(at or repository)
-        async with open_workshop(target, chosen, RUN, target.base) as hands:
-            yield Bench(at or repository, target, chosen, hands)
+        async with open_worktrees(target, chosen, RUN, target.base) as worktrees:
+            yield Bench(at or repository, target, chosen, worktrees)
 
     return opened
 
@@ -160,7 +175,7 @@ def python_shown() -> tuple[Path, ...]:
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """In memory where there is that: some file systems take minutes to delete what git writes here."""
+    """In memory where that is possible: some file systems take minutes to delete what git writes here."""
     memory = Path("/dev/shm")  # noqa: S108 - the one other file system that every Linux has
     with TemporaryDirectory(prefix="fleet-test-", dir=memory if memory.is_dir() else None) as folder:
         yield Path(folder)

@@ -1,5 +1,6 @@
 """Random trees for the property tests: files as a dictionary, edits of them, and the same written as git objects."""
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,11 +10,11 @@ from tempfile import TemporaryDirectory
 from hypothesis import strategies as st
 
 from tests.worktrees.conftest import git
-from worktrees.message import Person
-from worktrees.objects import Node, Objects
+from worktrees.git.commit_message import Person
+from worktrees.git.object_format import EXECUTABLE, FILE, GITLINK, LINK, Node
+from worktrees.git.objects import Objects
 
-ADA = Person("Ada", "ada@example.org")
-FILE, PROGRAM, LINK = "100644", "100755", "120000"
+ADA, BOB = Person("Ada", "ada@example.org"), Person("Bob", "bob@example.org")
 Files = dict[bytes, tuple[str, bytes]]
 """Paths with mode and content."""
 Edit = Callable[[Files], None]
@@ -46,8 +47,12 @@ def paths(names: tuple[bytes, ...], depth: int = 3) -> st.SearchStrategy[bytes]:
     return st.lists(st.sampled_from(names), min_size=1, max_size=depth).map(b"/".join)
 
 
-def files(names: tuple[bytes, ...], *, most: int = 12) -> st.SearchStrategy[Files]:
-    contents = st.tuples(st.sampled_from([FILE, FILE, PROGRAM]), texts()) | st.tuples(st.just(LINK), st.just(b"goal"))
+def files(names: tuple[bytes, ...], *, most: int = 12, submodules: bool = False) -> st.SearchStrategy[Files]:
+    contents = st.tuples(st.sampled_from([FILE, FILE, EXECUTABLE]), texts()) | st.tuples(
+        st.just(LINK), st.just(b"goal")
+    )
+    if submodules:
+        contents |= st.tuples(st.just(GITLINK), st.sampled_from([b"1", b"2"]))
     listed = st.lists(st.tuples(paths(names), contents), max_size=most)
     return listed.map(_put_all)
 
@@ -81,9 +86,12 @@ def move(made: Files, old: bytes, new: bytes) -> None:
         put(made, new + path[len(old) :], content)
 
 
-def edits(names: tuple[bytes, ...], most: int = 4) -> st.SearchStrategy[list[tuple[str, bytes, bytes, str, bytes]]]:
+def edits(
+    names: tuple[bytes, ...], most: int = 4, *, submodules: bool = False
+) -> st.SearchStrategy[list[tuple[str, bytes, bytes, str, bytes]]]:
     kinds = st.sampled_from(["put", "put", "remove", "move", "move"])
-    each = st.tuples(kinds, paths(names), paths(names), st.sampled_from([FILE, FILE, PROGRAM]), texts())
+    modes = st.sampled_from([FILE, FILE, EXECUTABLE, LINK, *([GITLINK] if submodules else [])])
+    each = st.tuples(kinds, paths(names), paths(names), modes, texts())
     return st.lists(each, max_size=most)
 
 
@@ -91,6 +99,8 @@ def edited(made: Files, steps: list[tuple[str, bytes, bytes, str, bytes]]) -> Fi
     new = dict(made)
     for kind, path, other, mode, content in steps:
         match kind:
+            case "put" if mode in {LINK, GITLINK}:
+                put(new, path, (mode, content[:1] or b"1"))
             case "put":
                 put(new, path, (mode, content))
             case "remove":
@@ -124,7 +134,8 @@ def plant(objects: Objects, made: Mapping[bytes, tuple[str, bytes]]) -> str:
         if rest:
             below.setdefault(name, {})[rest] = (mode, content)
         else:
-            top[name] = (mode.encode(), bytes.fromhex(objects.put("blob", content)))
+            blob = bytes.fromhex(objects.put("blob", content))
+            top[name] = (mode.encode(), (content * len(blob))[: len(blob)] if mode == GITLINK else blob)
     for name, inside in below.items():
         top[name] = (b"40000", bytes.fromhex(plant(objects, inside)))
     return objects.put_tree(top)
@@ -142,7 +153,8 @@ def children() -> set[int]:
     return {int(pid) for path in listed for pid in path.read_text().split()}
 
 
-def ask(at: Path, *args: str, data: bytes = b"") -> tuple[int, bytes]:
+def ask(at: Path, *args: str, data: bytes = b"", env: Mapping[str, str] | None = None) -> tuple[int, bytes]:
     """Git's exit code and answer, both raw."""
-    done = subprocess.run(["git", *args], cwd=at, input=data, capture_output=True, check=False)
+    environment = {**os.environ, **(env or {})}
+    done = subprocess.run(["git", *args], cwd=at, env=environment, input=data, capture_output=True, check=False)
     return done.returncode, done.stdout

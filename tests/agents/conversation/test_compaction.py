@@ -1,19 +1,20 @@
-"""Long conversations become shorter, and stay valid: every call keeps its result, and what the model said its words."""
+"""Long conversations become shorter and stay valid: every call keeps its result, every answer its text."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agents.compaction import Room, room_for, shorten
+from agents.conversation.compaction import PromptLimits, compact, prompt_limits, without_thinking
 from agents.models.answer import Message, size
-from agents.models.prices import Price
-from fleet.core.facts import Failure, Report
-from fleet.ports import WorkerBrief
-from tests.agents.conftest import FolderDesk, Purse, Script, fails, minds_for, says, text, use
+from agents.models.prices import ModelLimits, Price
+from fleet.core.state.facts import Failure, Report
+from fleet.ports.agents import WorkerBrief
+from tests.agents.conftest import FakeMeter, FolderWorkspace, Script, agents_for, fails, says, text, use
 
 pytestmark = pytest.mark.anyio
 DONE = says(use("report", {"status": "done", "summary": "greeted"}, id="toolu_9"))
+SMALL = ModelLimits(context_tokens=200_000, output_tokens=64_000, cache_minimum_tokens=512)
 TOO_LONG = fails(400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum")
 
 
@@ -40,73 +41,88 @@ def is_valid(messages: list[Message]) -> bool:
 @pytest.mark.parametrize("share", [0.9, 0.5, 0.1, 0.0])
 def test_whatever_is_left_out_the_conversation_stays_valid_and_becomes_shorter(turns: int, share: float) -> None:
     messages = conversation(turns, "x" * 5_000)
-    made = shorten(messages, int(size(messages) * share), before_last=False)
-    assert made is not None
-    assert is_valid(made.messages)
-    assert size(made.messages) < size(messages)
-    assert made.messages[0]["content"][0] == messages[0]["content"][0]
-    said = [message for message in made.messages if message["role"] == "assistant"]
-    assert said == [message for message in messages if message["role"] == "assistant"][-len(said) :]
+    compacted = compact(messages, int(size(messages) * share), before_last=False)
+    assert compacted is not None
+    assert is_valid(compacted.messages)
+    assert size(compacted.messages) < size(messages)
+    assert compacted.messages[0]["content"][0] == messages[0]["content"][0]
+    answers = [message for message in compacted.messages if message["role"] == "assistant"]
+    assert (
+        answers
+        == [message for message in without_thinking(messages) if message["role"] == "assistant"][-len(answers) :]
+    )
 
 
 def test_old_results_lose_their_middle_first_and_the_last_turns_nothing() -> None:
     messages = conversation(20, "begin" + "x" * 5_000 + "end")
-    made = shorten(messages, int(size(messages) * 0.7), before_last=False)
-    assert made is not None
-    assert len(made.messages) == len(messages)
-    assert "characters left out" in made.messages[2]["content"][0]["content"]
-    assert made.messages[2]["content"][0]["content"].startswith("begin")
-    assert made.messages[-16:] == messages[-16:]
+    compacted = compact(messages, int(size(messages) * 0.7), before_last=False)
+    assert compacted is not None
+    assert len(compacted.messages) == len(messages)
+    assert "characters left out" in compacted.messages[2]["content"][0]["content"]
+    assert compacted.messages[2]["content"][0]["content"].startswith("begin")
+    assert compacted.messages[-16:] == without_thinking(messages)[-16:]
+
+
+def test_thinking_goes_from_every_turn_because_what_it_is_bound_to_has_changed() -> None:
+    messages = conversation(20, "x" * 5_000)
+    messages[1]["content"] = [{"type": "redacted_thinking", "data": "…"}]  # an answer of nothing else
+    messages[2]["content"] = [{"type": "text", "text": "Go on."}]
+    for share in (0.9, 0.1):
+        compacted = compact(messages, int(size(messages) * share), before_last=False)
+        assert compacted is not None
+        kinds = {block["type"] for message in compacted.messages for block in message["content"]}
+        assert kinds <= {"text", "tool_use", "tool_result"}
+        assert is_valid(compacted.messages)
 
 
 def test_then_old_turns_become_a_list_of_what_was_done() -> None:
     messages = conversation(20, "exit 1: no such table")
-    made = shorten(messages, int(size(messages) * 0.6), before_last=False)
-    assert made is not None
-    assert len(made.messages) < len(messages)
-    told = made.messages[0]["content"][-1]["text"]
-    assert "- bash(command=cat 0-1)" in told
-    assert "→ exit 1: no such table" in told
+    compacted = compact(messages, int(size(messages) * 0.6), before_last=False)
+    assert compacted is not None
+    assert len(compacted.messages) < len(messages)
+    summary = compacted.messages[0]["content"][-1]["text"]
+    assert "- bash(command=cat 0-1)" in summary
+    assert "→ exit 1: no such table" in summary
 
 
 def test_a_text_that_must_stay_last_stays_last() -> None:
     messages = conversation(20, "x" * 900)
     messages[0]["content"].append({"type": "text", "text": "<state>{}</state>"})
-    made = shorten(messages, 0, before_last=True)
-    assert made is not None
-    assert made.messages[0]["content"][-1]["text"] == "<state>{}</state>"
+    compacted = compact(messages, 0, before_last=True)
+    assert compacted is not None
+    assert compacted.messages[0]["content"][-1]["text"] == "<state>{}</state>"
 
 
 def test_what_can_not_be_shorter_is_left_alone() -> None:
-    assert shorten(conversation(0, ""), 0, before_last=False) is None
-    assert shorten(conversation(1, "ok"), 0, before_last=False) is None
+    assert compact(conversation(0, ""), 0, before_last=False) is None
+    assert compact(conversation(1, "ok"), 0, before_last=False) is None
 
 
 def test_a_model_with_a_dearer_band_has_room_up_to_it_and_others_up_to_what_they_take() -> None:
-    assert room_for("claude-haiku-5-5", 16_000, {}, at=0.5, to=0.25) == Room(50_000, 25_000)
-    assert room_for("claude-sonnet-5-5", 16_000, {}, at=0.5, to=0.25) == Room(92_000, 46_000)
+    assert prompt_limits("claude-haiku-5-5", SMALL, 16_000, {}, at=0.5, to=0.25) == PromptLimits(50_000, 25_000)
+    assert prompt_limits("claude-sonnet-5-5", SMALL, 16_000, {}, at=0.5, to=0.25) == PromptLimits(92_000, 46_000)
     even = {"claude-haiku-5-5": Price(input=1, output=1)}
-    assert room_for("claude-haiku-5-5-20260101", 16_000, even, at=0.5, to=0.25).most == 92_000
-    assert room_for("claude-haiku-5-5", 16_000, even, at=0.5, to=0.25).most == 92_000
+    assert prompt_limits("claude-haiku-5-5-20260101", SMALL, 16_000, even, at=0.5, to=0.25).maximum == 92_000
+    assert prompt_limits("claude-haiku-5-5", SMALL, 16_000, even, at=0.5, to=0.25).maximum == 92_000
 
 
 class Talk:
     """A worker's conversation with a scripted model, and its transcript."""
 
-    def __init__(self, model: Script, folder: Path, brief: WorkerBrief, desk: FolderDesk) -> None:
-        self.model, self.folder, self.brief, self.desk = model, folder, brief, desk
+    def __init__(self, model: Script, folder: Path, brief: WorkerBrief, workspace: FolderWorkspace) -> None:
+        self.model, self.folder, self.brief, self.workspace = model, folder, brief, workspace
 
     async def __call__(self, **settings: Any) -> Report | Failure:
-        async with minds_for(self.model, self.folder, **settings) as minds:
-            return await minds.workers["coder"].run(self.brief, self.desk, Purse())
+        async with agents_for(self.model, self.folder, **settings) as agents:
+            return await agents.workers["coder"].run(self.brief, self.workspace, FakeMeter())
 
-    def told(self) -> str:
+    def transcript(self) -> str:
         return (self.folder / "transcripts" / "greet.1.jsonl").read_text()
 
 
 @pytest.fixture
-def talk(model: Script, tmp_path: Path, brief: WorkerBrief, desk: FolderDesk) -> Talk:
-    return Talk(model, tmp_path, brief, desk)
+def talk(model: Script, tmp_path: Path, brief: WorkerBrief, workspace: FolderWorkspace) -> Talk:
+    return Talk(model, tmp_path, brief, workspace)
 
 
 def prints(number: int) -> dict[str, Any]:
@@ -118,8 +134,8 @@ async def test_a_prompt_that_is_refused_as_too_long_is_never_sent_again_as_it_wa
     assert isinstance(await talk(), Report)
     refused, again = (size(asked["messages"]) for asked in talk.model.asked[-2:])
     assert again < 0.6 * refused
-    assert '"event": "compacted"' in talk.told()
-    assert "prompt is too long" in talk.told()
+    assert '"event": "compacted"' in talk.transcript()
+    assert "prompt is too long" in talk.transcript()
 
 
 @pytest.mark.parametrize("status", [400, 413])
@@ -134,7 +150,7 @@ async def test_a_prompt_that_stays_too_long_is_too_complex_after_a_few_tries(tal
     assert sent == sorted(set(sent), reverse=True)
 
 
-async def test_the_end_of_the_context_makes_it_shorter_and_goes_on(talk: Talk) -> None:
+async def test_a_full_context_is_compacted_and_the_conversation_continues(talk: Talk) -> None:
     ended = says(text("half a word"), stop="model_context_window_exceeded")
     talk.model.will(*(says(prints(number)) for number in range(4)), ended, DONE)
     assert isinstance(await talk(), Report)
@@ -145,4 +161,4 @@ async def test_the_end_of_the_context_makes_it_shorter_and_goes_on(talk: Talk) -
 async def test_it_is_made_shorter_before_it_reaches_the_share_that_was_set(talk: Talk) -> None:
     talk.model.will(*(says(prints(number)) for number in range(8)), DONE)
     assert isinstance(await talk(compact_at=0.0015, compact_to=0.001), Report)
-    assert '"event": "compacted"' in talk.told()
+    assert '"event": "compacted"' in talk.transcript()

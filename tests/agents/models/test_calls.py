@@ -1,20 +1,21 @@
-"""How often one call is tried, what a failure of it is called, and what is told of it. Time is ours here."""
+"""How often one call is tried, what its failure is called, and what is reported. The clock is simulated."""
 
 from dataclasses import dataclass, field
 
 import anyio
 import pytest
 
-from agents.models.answer import Answer, CallFault, Request
-from agents.models.calls import Caller, Patience, backoff_s
+from agents.models.answer import Answer, CallFault, OnBegin, Request
+from agents.models.calls import Caller, backoff_s
+from agents.models.service import RetryPolicy
 from agents.transcripts import Transcript
-from fleet.core.facts import Failure
-from fleet.core.usage import Usage
-from tests.agents.conftest import SEEDED, Purse
+from fleet.core.base.usage import Usage
+from fleet.core.state.facts import Failure
+from tests.agents.conftest import SEEDED, FakeMeter
 from tests.agents.timeless import TIMELESS
 
 pytestmark = pytest.mark.anyio
-PATIENCE = Patience(retries=4, backoff_first_s=1, backoff_cap_s=8, retry_after_cap_s=120, pause_s=5)
+PATIENCE = RetryPolicy(retries=4, backoff_first_s=1, backoff_cap_s=8, retry_after_cap_s=120, pause_s=5)
 HAIKU, SONNET = "claude-haiku-5-5", "claude-sonnet-5-5"
 REQUEST = Request(HAIKU, 100, "", (), ())
 FINE = Answer((), "end_turn", Usage(output=1), HAIKU)
@@ -30,14 +31,15 @@ def anyio_backend() -> tuple[str, dict[str, object]]:
 class Replies:
     """A model that says these things in turn, the last one again and again."""
 
-    left: list[Answer | CallFault]
+    results: list[Answer | CallFault]
     asked: list[Request] = field(default_factory=list)
     asked_at: list[float] = field(default_factory=list)
 
-    async def ask(self, request: Request) -> Answer | CallFault:
+    async def ask(self, request: Request, on_begin: OnBegin) -> Answer | CallFault:
+        del on_begin
         self.asked.append(request)
         self.asked_at.append(anyio.current_time())
-        return self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        return self.results.pop(0) if len(self.results) > 1 else self.results[0]
 
 
 def caller_for(replies: Replies, **fallbacks: str) -> Caller:
@@ -45,14 +47,16 @@ def caller_for(replies: Replies, **fallbacks: str) -> Caller:
     return Caller(replies, PATIENCE, {}, chance=SEEDED, fallbacks=named)
 
 
-async def call(replies: Replies, purse: Purse | None = None, *, turn: int = 1, **fallbacks: str) -> Answer | Failure:
-    return await caller_for(replies, **fallbacks).call(REQUEST, purse or Purse(), Transcript(None), turn=turn)
+async def call(
+    replies: Replies, meter: FakeMeter | None = None, *, turn: int = 1, **fallbacks: str
+) -> Answer | Failure:
+    return await caller_for(replies, **fallbacks).call(REQUEST, meter or FakeMeter(), Transcript(None), turn=turn)
 
 
 async def test_a_broken_call_is_tried_again_and_what_it_used_is_reported() -> None:
-    purse = Purse()
-    assert await call(Replies([BROKEN, FINE]), purse) == FINE
-    assert [use.usage for use in purse.uses] == [Usage(input=7), Usage(output=1)]
+    meter = FakeMeter()
+    assert await call(Replies([BROKEN, FINE]), meter) == FINE
+    assert [use.usage for use in meter.uses] == [Usage(input=7), Usage(output=1)]
 
 
 async def test_after_so_many_tries_it_is_a_failure() -> None:
@@ -73,9 +77,9 @@ async def test_after_so_many_tries_it_is_a_failure() -> None:
         ("other", "other"),
     ],
 )
-async def test_what_waiting_does_not_mend_is_not_tried_again(fault: str, kind: str) -> None:
+async def test_a_fault_that_waiting_does_not_fix_is_not_retried(fault: str, kind: str) -> None:
     replies = Replies([CallFault(fault, "no", status=499)])  # type: ignore[arg-type] # the table above holds only kinds
-    failure = await call(replies, Purse())
+    failure = await call(replies, FakeMeter())
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.status) == (kind, 499)
     assert len(replies.asked) == 1
@@ -83,15 +87,15 @@ async def test_what_waiting_does_not_mend_is_not_tried_again(fault: str, kind: s
 
 async def test_no_call_without_a_budget() -> None:
     replies = Replies([FINE])
-    failure = await call(replies, Purse(calls=0))
+    failure = await call(replies, FakeMeter(calls=0))
     assert isinstance(failure, Failure)
     assert failure.kind == "spent"
     assert replies.asked == []
 
 
 async def test_a_service_that_never_answered_is_not_waited_for() -> None:
-    purse, replies = Purse(), Replies([CallFault("outage", "nobody there")])
-    failure = await call(replies, purse)
+    meter, replies = FakeMeter(), Replies([CallFault("outage", "no one answers")])
+    failure = await call(replies, meter)
     assert isinstance(failure, Failure)
     assert (failure.kind, len(replies.asked)) == ("transient", 4)
 
@@ -104,9 +108,9 @@ GONE = CallFault("gone", "HTTP 404 not_found_error: model", status=404)
 async def test_another_model_takes_the_place_of_one_that_is_gone() -> None:
     replies = Replies([GONE, FINE])
     caller = caller_for(replies, claude_haiku_5_5=SONNET)
-    assert await caller.call(REQUEST, Purse(), Transcript(None), turn=1) == FINE
+    assert await caller.call(REQUEST, FakeMeter(), Transcript(None), turn=1) == FINE
     assert [request.model for request in replies.asked] == [HAIKU, SONNET]
-    assert caller.stand_in(HAIKU) == SONNET
+    assert caller.available(HAIKU) == SONNET
 
 
 async def test_a_conversation_does_not_change_its_model_in_the_middle() -> None:

@@ -1,17 +1,17 @@
 """The model client over real HTTP: every way a call can go wrong is a fault with the right kind."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
 from aiohttp import web
 
-from agents.models.answer import Answer, CallFault, Headroom, Request, Room
-from agents.models.claude import Line, open_claude
-from fleet.core.usage import Usage
-from tests.agents.conftest import KEY, Body, Reply, Script, client_for, events, fails, raw, says, sse, text, use
+from agents.models.answer import Answer, CallFault, Quota, Quotas, Request
+from agents.models.client import open_client
+from agents.models.exchange import Timeouts
+from fleet.core.base.usage import Usage
+from tests.agents.conftest import KEY, Body, Reply, Script, client_for, events, fails, ignore, raw, says, sse, text, use
 
 pytestmark = pytest.mark.anyio
 STRICT = {"name": "report", "strict": True, "input_schema": {"type": "object"}}
@@ -22,8 +22,8 @@ REQUEST = Request(
 
 async def ask(model: Script, *replies: Reply, **line: float) -> Answer | CallFault:
     model.will(*replies)
-    async with client_for(model, **line) as claude:
-        return await claude.ask(REQUEST)
+    async with client_for(model, **line) as client:
+        return await client.ask(REQUEST, ignore)
 
 
 async def fault(model: Script, *replies: Reply, **line: float) -> CallFault:
@@ -102,20 +102,20 @@ async def test_what_the_limits_leave_is_read_from_good_answers_and_from_bad_ones
         "anthropic-ratelimit-output-tokens-remaining": "0",
     }
     result = await fault(model, fails(429, "rate_limit_error", headers={**headers, "retry-after": "2"}))
-    assert (result.headroom, result.retry_after_s) == ({"requests": Room(50, 49)}, 2)
+    assert (result.quotas, result.retry_after_s) == ({"requests": Quota(50, 49)}, 2)
 
-    heard: list[Headroom] = []
+    begun: list[Quotas] = []
     model.will(sse(events([text("ok")]), headers=headers))
-    async with client_for(model) as claude:
-        assert isinstance(await claude.ask(replace(REQUEST, begun=heard.append)), Answer)
-    assert heard == [{"requests": Room(50, 49)}]
+    async with client_for(model) as client:
+        assert isinstance(await client.ask(REQUEST, begun.append), Answer)
+    assert begun == [{"requests": Quota(50, 49)}]
 
 
 @pytest.mark.parametrize("cut", range(7))
 async def test_a_stream_that_ends_early_is_a_fault_wherever_it_ends(model: Script, cut: int) -> None:
-    told = events([use("bash", {"command": "ls"})])
-    assert len(told) == 8
-    result = await fault(model, sse(told[:cut]))
+    sent = events([use("bash", {"command": "ls"})])
+    assert len(sent) == 8
+    result = await fault(model, sse(sent[:cut]))
     assert (result.kind, result.message) == ("broken" if cut else "outage", "the stream broke off before its end")
 
 
@@ -153,8 +153,8 @@ async def test_a_reset_connection_is_a_transient_fault(model: Script) -> None:
 
 
 async def test_a_server_that_is_not_there_is_a_transient_fault() -> None:
-    async with open_claude("http://127.0.0.1:9", KEY, Line(connect_s=2, silence_s=2, call_s=2)) as claude:
-        result = await claude.ask(REQUEST)
+    async with open_client("http://127.0.0.1:9", KEY, Timeouts(connect_s=2, silence_s=2, call_s=2)) as client:
+        result = await client.ask(REQUEST, ignore)
     assert isinstance(result, CallFault)
     assert result.kind == "outage"
 
@@ -162,18 +162,18 @@ async def test_a_server_that_is_not_there_is_a_transient_fault() -> None:
 async def test_a_schema_the_service_finds_too_large_is_sent_again_without_strict(model: Script) -> None:
     refusal = fails(400, "invalid_request_error", "The compiled grammar is too large. Simplify your tool schemas.")
     model.will(refusal, says(text("ok")), says(text("ok")))
-    async with client_for(model) as claude:
-        assert isinstance(await claude.ask(REQUEST), Answer)
-        assert isinstance(await claude.ask(REQUEST), Answer)
+    async with client_for(model) as client:
+        assert isinstance(await client.ask(REQUEST, ignore), Answer)
+        assert isinstance(await client.ask(REQUEST, ignore), Answer)
     assert ["strict" in call["tools"][0] for call in model.asked] == [True, False, False]
 
 
 async def test_unknown_events_and_fields_do_no_harm(model: Script) -> None:
-    told: list[tuple[str, Body]] = events([text("ok")])
-    told.insert(1, ("news", {"type": "news", "delta": 1}))
-    told.insert(2, ("ping", {"type": "ping"}))
-    told[0][1]["message"]["extra"] = {"x": 1}
-    result = await ask(model, sse(told))
+    sent: list[tuple[str, Body]] = events([text("ok")])
+    sent.insert(1, ("novelty", {"type": "novelty", "delta": 1}))
+    sent.insert(2, ("ping", {"type": "ping"}))
+    sent[0][1]["message"]["extra"] = {"x": 1}
+    result = await ask(model, sse(sent))
     assert isinstance(result, Answer)
     assert result.text == "ok"
 
@@ -190,14 +190,21 @@ async def test_unknown_events_and_fields_do_no_harm(model: Script) -> None:
     ],
 )
 async def test_a_senseless_event_makes_the_answer_a_fault(model: Script, event: dict[str, Any]) -> None:
-    told = events([text("ok")])
-    told.insert(2, (event["type"], event))
-    assert (await fault(model, sse(told))).kind in {"broken", "outage"}
+    sent = events([text("ok")])
+    sent.insert(2, (event["type"], event))
+    assert (await fault(model, sse(sent))).kind in {"broken", "outage"}
+
+
+async def test_lines_may_end_with_a_carriage_return(model: Script) -> None:
+    lines = "".join(f"event: {name}\r\ndata: {json.dumps(data)}\r\n\r\n" for name, data in events([text("ok")]))
+    result = await ask(model, raw(lines.encode(), kind="text/event-stream"))
+    assert isinstance(result, Answer)
+    assert result.text == "ok"
 
 
 async def test_a_great_many_small_pieces_are_folded_in_good_time(model: Script) -> None:
-    told = events([use("bash", {"command": "x" * 300_000})])
-    assert len(told) > 40_000
-    result = await ask(model, sse(told), silence_s=20, call_s=20)
+    sent = events([use("bash", {"command": "x" * 300_000})])
+    assert len(sent) > 40_000
+    result = await ask(model, sse(sent), silence_s=20, call_s=20)
     assert isinstance(result, Answer)
     assert len(result.calls[0].input["command"]) == 300_000

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agents.models.faults import from_error, retry_after_s
+from agents.models.faults import fault_of, retry_after_s
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -31,14 +31,20 @@ def test_the_wait_a_server_asks_for(headers: dict[str, str], seconds: float | No
     assert retry_after_s(headers, now=NOW) == seconds
 
 
-def test_a_spent_budget_is_no_matter_of_waiting() -> None:
-    fault = from_error(
-        429, type_="rate_limit_error", code="enforced_spend_limit_reached", message="spent", headers={}, now=NOW
-    )
+def test_waiting_does_not_help_against_a_spend_limit() -> None:
+    details = {"error_code": "enforced_spend_limit_reached"}
+    document = {"error": {"type": "rate_limit_error", "message": "spent", "details": details}}
+    fault = fault_of(429, document, {}, default="", now=NOW)
     assert (fault.kind, fault.status) == ("refused", 429)
 
 
-def test_a_servers_words_are_one_short_line() -> None:
-    fault = from_error(500, type_=None, code=None, message="a\nb " * 1000, headers={}, now=NOW)
+def test_the_message_of_a_server_becomes_one_short_line() -> None:
+    fault = fault_of(500, {"error": {"message": "a\nb " * 1000}}, {}, default="", now=NOW)
     assert "\n" not in fault.message
     assert len(fault.message) < 700
+
+
+@pytest.mark.parametrize("document", [None, "<html>", [], {}, {"error": "no"}, {"error": {"message": 5}}])
+def test_a_document_without_a_message_gets_the_default_one(document: object) -> None:
+    fault = fault_of(502, document, {}, default="Bad gateway", now=NOW)
+    assert (fault.kind, fault.message) == ("outage", "HTTP 502: Bad gateway")

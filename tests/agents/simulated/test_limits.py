@@ -1,21 +1,22 @@
-"""Storms: spells in which calls fail whoever makes them, and limits that say nothing."""
+"""Fault windows, in which calls fail for every caller, and rate limits."""
 
 from datetime import UTC, datetime
 
 import anthropic
 import pytest
 
-from agents.simulated.limits import Gauge
-from agents.simulated.script import Limits, Spell
-from agents.simulated.weather import Weather
+from agents.simulated.limits import FaultSchedule, Limiter
+from agents.simulated.script import FaultWindow, Limits
 from tests.agents.simulated.conftest import WORKER_TOOLS, Connect, worker_messages
 
 CLAIM = {"workers": {"*": {"attempts": [{"do": "claim"}]}}}
 
 
 def test_a_spell_begins_and_ends_by_the_first_call_and_hits_its_share() -> None:
-    weather = Weather([Spell(from_s=1, to_s=2), Spell(from_s=5, to_s=15, share=0.3, status=500)], seed=1)
-    struck = [weather.strikes(100 + at / 100) for at in range(2000)]
+    weather = FaultSchedule(
+        [FaultWindow(from_s=1, to_s=2), FaultWindow(from_s=5, to_s=15, share=0.3, status=500)], seed=1
+    )
+    struck = [weather.fault_at(100 + at / 100) for at in range(2000)]
     assert not any(struck[:100])
     assert all(struck[100:200])
     assert not any(struck[200:500])
@@ -32,7 +33,7 @@ async def test_a_call_in_a_spell_is_answered_with_it(connect: Connect) -> None:
 
 
 def test_a_burst_is_bounded_and_headers_may_say_nothing() -> None:
-    gauge = Gauge(Limits(requests_per_minute=600, burst_s=1, named=False), now=0.0)
+    gauge = Limiter(Limits(requests_per_minute=600, burst_s=1, named=False), now=0.0)
     assert [gauge.admit(0.0, 1) is None for _ in range(12)] == [True] * 10 + [False] * 2
     assert gauge.admit(1.0, 1) is None
     assert gauge.headers(datetime.now(UTC)) == {}

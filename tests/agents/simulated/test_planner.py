@@ -5,8 +5,8 @@ from typing import Any
 import anthropic
 import pytest
 
-from fleet.core.plan import Plan
-from fleet.core.revision import Revision, Standings, revise_plan
+from fleet.core.plans.plan import Plan
+from fleet.core.plans.revision import Revision, SubtaskStatuses, revise_plan
 from tests.agents.simulated.conftest import PLANNER_TOOLS, Connect, answered, calls, planner_messages
 
 
@@ -58,7 +58,7 @@ async def test_the_planner_explores_with_what_is_offered_and_then_plans(connect:
         second = await client.ask(answered(messages, first, "a.py"), PLANNER_TOOLS)
     assert [call.name for call in calls(first)] == ["list_files"]
     revision = Revision.model_validate(calls(second)[0].input)
-    plan = revise_plan(Plan(goal="Build it"), revision, Standings())
+    plan = revise_plan(Plan(goal="Build it"), revision, SubtaskStatuses())
     assert isinstance(plan, Plan)
     assert plan.ids == ("a", "b")
 
@@ -88,7 +88,7 @@ async def test_a_step_fires_once_because_the_state_shows_that_it_did(connect: Co
     assert "1 running" in revision.assessment
 
 
-async def test_a_failure_nobody_scripted_is_tried_again_with_its_evidence(connect: Connect) -> None:
+async def test_an_unscripted_failure_is_retried_with_its_evidence(connect: Connect) -> None:
     state = {"subtasks": [seen("a", "failed", failures=[failure()]), seen("b", "running")]}
     async with connect(SCRIPT) as client:
         revision = Revision.model_validate(await client.plan(state))
@@ -159,8 +159,14 @@ async def test_the_planners_calls_can_meet_errors_once_something_is_planned(conn
 
 
 async def test_an_area_has_steps_of_its_own_and_a_synthesis_that_names_what_it_did(connect: Connect) -> None:
-    mine = {"when": {"area": "au*", "start": True}, "revision": {"assessment": "In parts.", "add": [subtask("tokens")]}}
-    script = {**SCRIPT, "planner": {**SCRIPT["planner"], "explore": [], "steps": [*SCRIPT["planner"]["steps"], mine]}}
+    for_areas = {
+        "when": {"area": "au*", "start": True},
+        "revision": {"assessment": "In parts.", "add": [subtask("tokens")]},
+    }
+    script = {
+        **SCRIPT,
+        "planner": {**SCRIPT["planner"], "explore": [], "steps": [*SCRIPT["planner"]["steps"], for_areas]},
+    }
     async with connect(script) as client:
         first = Revision.model_validate(await client.plan({"run": "r", "area": "auth", "subtasks": []}))
         other = Revision.model_validate(await client.plan({"run": "r", "area": "ui", "subtasks": []}))

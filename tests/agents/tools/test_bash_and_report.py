@@ -6,15 +6,15 @@ import pytest
 
 from agents.tools.bash import Bash
 from agents.tools.report import ReportTool
-from agents.tools.tool import BadInput, Ended, Said
-from tests.agents.conftest import FolderDesk
+from agents.tools.tool import Finished, ToolInputError, ToolOptions, ToolResult
+from tests.agents.conftest import FolderWorkspace
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def bash(desk: FolderDesk) -> Bash:
-    return Bash(desk, timeout_s=5, output_chars=1000)
+def bash(workspace: FolderWorkspace) -> Bash:
+    return Bash(workspace, ToolOptions(5, 1000))
 
 
 async def test_every_command_is_a_fresh_shell(bash: Bash) -> None:
@@ -22,27 +22,27 @@ async def test_every_command_is_a_fresh_shell(bash: Bash) -> None:
     assert (await bash.run({"command": "echo [$x]; ls"})).text == "[]\nsub\n[exit code 0]"
 
 
-async def test_a_restart_is_nothing_to_do(bash: Bash, desk: FolderDesk) -> None:
+async def test_a_restart_is_nothing_to_do(bash: Bash, workspace: FolderWorkspace) -> None:
     assert not (await bash.run({"restart": True})).is_error
-    assert desk.commands == []
+    assert workspace.commands == []
 
 
 async def test_a_failing_command_is_an_answer_and_no_error(bash: Bash) -> None:
-    assert await bash.run({"command": "echo no >&2; exit 2"}) == Said("no\n[exit code 2]")
+    assert await bash.run({"command": "echo no >&2; exit 2"}) == ToolResult("no\n[exit code 2]")
 
 
 @pytest.mark.parametrize(
     "given", [{}, {"command": ""}, {"command": 1}, {"command": "a\0b"}, {"command": "a", "cwd": "/"}]
 )
-async def test_a_command_that_is_none_is_refused(bash: Bash, given: dict[str, Any]) -> None:
-    with pytest.raises(BadInput):
+async def test_an_invalid_command_is_refused(bash: Bash, given: dict[str, Any]) -> None:
+    with pytest.raises(ToolInputError):
         await bash.run(given)
 
 
 async def test_a_report_is_kept_to_a_bearable_length() -> None:
     given = {"status": "blocked", "summary": "x" * 100_000, "needs": ["y"] * 1000, "discovered": ["z" * 100_000]}
     ended = await ReportTool().run(given)
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, Finished)
     assert len(ended.value.summary) < 9000
     assert len(ended.value.needs) == 50
     assert len(ended.value.discovered[0]) < 9000
@@ -66,6 +66,6 @@ async def test_a_report_may_say_null_where_it_has_nothing_to_say() -> None:
         {"status": "done", "summary": "x", "result": {"log": "x" * 30_000}},
     ],
 )
-async def test_a_report_that_is_none_is_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(BadInput):
+async def test_an_invalid_report_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ToolInputError):
         await ReportTool().run(given)

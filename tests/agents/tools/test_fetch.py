@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
-from agents import fetching
-from agents.fetching import Refused, fetch, host_problem, is_public
-from agents.tools.fetch import Fetch
-from agents.tools.tool import BadInput
-from tests.agents.conftest import FolderDesk
+from agents.tools.fetch import Fetch, FetchError, fetch, is_public
+from agents.tools.hosts import host_problem
+from agents.tools.tool import ToolInputError, ToolOptions
+from tests.agents.conftest import FolderWorkspace
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +52,7 @@ async def site() -> AsyncIterator[Site]:
 
 
 async def refusal(url: str, *hosts: str) -> str:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(FetchError) as caught:
         await fetch(url, hosts)
     return str(caught.value)
 
@@ -82,7 +81,7 @@ async def test_an_answer_comes_as_it_is(site: Site) -> None:
     ],
 )
 async def test_who_is_not_listed_is_not_asked(url: str) -> None:
-    assert "is not among the hosts that may be asked" in await refusal(url, "docs.example.org", "*.docs.example.org")
+    assert "is not among the allowed hosts" in await refusal(url, "docs.example.org", "*.docs.example.org")
 
 
 @pytest.mark.parametrize(
@@ -102,15 +101,15 @@ async def test_who_is_not_listed_is_not_asked(url: str) -> None:
         "",
     ],
 )
-async def test_what_two_parsers_could_read_differently_is_no_address(url: str) -> None:
-    assert "is no address that can be fetched" in await refusal(url, "docs.example.org", "evil.example")
+async def test_an_ambiguous_address_is_refused(url: str) -> None:
+    assert "is not an address that can be fetched" in await refusal(url, "docs.example.org", "evil.example")
 
 
 @pytest.mark.parametrize("to", ["http://evil.example/", "//evil.example/", "file:///etc/passwd", "http://127.0.0.1:1/"])
-async def test_a_redirect_leads_to_nobody_else(site: Site, to: str) -> None:
+async def test_a_redirect_to_an_unlisted_host_is_refused(site: Site, to: str) -> None:
     site.answers["/r"] = lambda: web.Response(status=302, headers={"location": to})
-    said = await refusal(f"{site.url}/r", site.host)
-    assert "is not among the hosts" in said or "is no address" in said
+    result = await refusal(f"{site.url}/r", site.host)
+    assert "is not among the allowed hosts" in result or "is not an address" in result
 
 
 async def test_redirects_are_followed_within_the_list_but_not_for_ever(site: Site) -> None:
@@ -126,10 +125,15 @@ async def test_redirects_are_followed_within_the_list_but_not_for_ever(site: Sit
 async def test_a_listed_name_that_leads_inside_is_not_asked(
     site: Site, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     public = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.215.14", site.port))
-    found = [public, (family, socket.SOCK_STREAM, 6, "", (address, site.port))]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_a, **_k: found)
+    is_ipv6 = ":" in address
+    private = (
+        socket.AF_INET6 if is_ipv6 else socket.AF_INET,
+        *(socket.SOCK_STREAM, 6, ""),
+        (address, site.port, 0, 0) if is_ipv6 else (address, site.port),
+    )
+    addresses = [public, private]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_a, **_k: addresses)
     assert "leads to a private address" in await refusal(
         f"http://docs.example.org:{site.port}/", f"docs.example.org:{site.port}"
     )
@@ -143,11 +147,11 @@ async def test_this_machine_is_asked_where_it_is_listed(site: Site) -> None:
 
 
 async def test_size_and_time_are_bounded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "LARGEST", 1000)
+    monkeypatch.setattr("agents.tools.fetch.LARGEST", 1000)
     site.answers["/big"] = lambda: web.Response(body=b"x" * 1001)
     assert "is larger than 1000 bytes" in await refusal(f"{site.url}/big", site.host)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setattr(fetching, "TIME_S", 0.2)
+        monkeypatch.setattr("agents.tools.fetch.TIME_S", 0.2)
         host = f"127.0.0.1:{silent.getsockname()[1]}"
         assert "it took too long" in await refusal(f"http://{host}/", host)
 
@@ -167,7 +171,7 @@ def test_the_open_network_is_public(address: str) -> None:
 @pytest.mark.parametrize(
     "address",
     [
-        "0.0.0.0",  # noqa: S104 - nobody listens
+        "0.0.0.0",  # noqa: S104 - nothing listens
         "100.64.0.1",
         "192.168.0.1",
         "224.0.0.1",
@@ -183,30 +187,35 @@ def test_everything_else_is_not(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hosts", "said"), [((), "is missing"), (("http://x",), "'http://x' is no host"), (("a.b", "*"), "'*' is no host")]
+    ("hosts", "message"),
+    [((), "is missing"), (("http://x",), "'http://x' is not a host"), (("a.b", "*"), "'*' is not a host")],
 )
-def test_a_list_that_can_not_be_used_is_told(hosts: tuple[str, ...], said: str) -> None:
-    assert said in (host_problem(hosts) or "")
+def test_an_unusable_list_of_hosts_is_an_error(hosts: tuple[str, ...], message: str) -> None:
+    assert message in (host_problem(hosts) or "")
 
 
 # ---- the tool --------------------------------------------------------------------------------------------------------
 
 
-async def test_the_tool_writes_the_answer_into_a_file_and_tells_of_it(site: Site, desk: FolderDesk) -> None:
+async def test_the_tool_writes_the_response_to_a_file_and_shows_its_beginning(
+    site: Site, workspace: FolderWorkspace
+) -> None:
     site.answers["/a"] = lambda: web.Response(text="hello " * 2000)
-    said = await Fetch(desk, (site.host,)).run({"url": f"{site.url}/a", "path": "notes/a.txt"})
-    assert (desk.folder / "notes/a.txt").read_text() == "hello " * 2000
-    assert "status 200, text/plain, 12000 bytes; written into notes/a.txt" in said.text
-    assert len(said.text) < 5000
+    result = await Fetch(workspace, ToolOptions(5, 1000, hosts=(site.host,))).run(
+        {"url": f"{site.url}/a", "path": "notes/a.txt"}
+    )
+    assert (workspace.folder / "notes/a.txt").read_text() == "hello " * 2000
+    assert "status 200, text/plain, 12000 bytes; written to notes/a.txt" in result.text
+    assert len(result.text) < 5000
 
 
-async def test_what_is_no_answer_is_told_and_not_written(site: Site, desk: FolderDesk) -> None:
-    tool = Fetch(desk, (site.host,))
-    said = await tool.run({"url": f"{site.url}/gone", "path": "a.txt"})
-    assert said.is_error
-    assert "status 404" in said.text
-    assert "not here" in said.text
+async def test_an_error_response_is_shown_and_not_written(site: Site, workspace: FolderWorkspace) -> None:
+    tool = Fetch(workspace, ToolOptions(5, 1000, hosts=(site.host,)))
+    result = await tool.run({"url": f"{site.url}/gone", "path": "a.txt"})
+    assert result.is_error
+    assert "status 404" in result.text
+    assert "not here" in result.text
     assert (await tool.run({"url": "http://evil.example/", "path": "a.txt"})).is_error
-    with pytest.raises(BadInput):
+    with pytest.raises(ToolInputError):
         await tool.run({"url": site.url})
-    assert list(desk.folder.iterdir()) == []
+    assert list(workspace.folder.iterdir()) == []

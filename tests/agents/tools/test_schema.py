@@ -9,7 +9,7 @@ from agents.tools.registry import PLANNER_TOOLS
 from agents.tools.report import ReportTool
 from agents.tools.schema import strict_schema
 from agents.tools.submit_revision import SubmitRevision
-from fleet.core.revision import Revision
+from fleet.core.plans.revision import Revision
 from tests.agents.conftest import Files
 
 SCHEMAS = [strict_schema(Revision), ReportTool().declaration["input_schema"]]

@@ -7,19 +7,27 @@ from typing import Any
 
 import pytest
 
-from agents.claude_code import ClaudeCodeWorker, last_result
-from agents.settings import WorkerSettings
 from agents.transcripts import Transcripts
-from fleet.core.facts import Failure, Report
-from fleet.ports import CommandResult, Extras, WorkerBrief
-from tests.agents.conftest import KEY, FolderDesk, Purse, Script, caller_for, settings_for
+from agents.workers.claude_code import ClaudeCodeWorker, last_result
+from fleet.core.state.facts import Failure, Report
+from fleet.ports.agents import CommandResult, Extras, WorkerBrief
+from tests.agents.conftest import (
+    KEY,
+    FakeMeter,
+    FolderWorkspace,
+    Script,
+    caller_for,
+    settings_for,
+    unopened_client,
+    worker_settings,
+)
 
 pytestmark = pytest.mark.anyio
 SUCCESS = {"type": "result", "subtype": "success", "structured_output": {"status": "done", "summary": "greeted"}}
 
 
-class ToldDesk(FolderDesk):
-    """A desk that tells what was to be run, and answers for the program."""
+class ScriptedWorkspace(FolderWorkspace):
+    """A workspace that records what it should run, and answers for the program."""
 
     answer: CommandResult = CommandResult(0, json.dumps(SUCCESS))
     extras: Extras = Extras()
@@ -32,23 +40,31 @@ class ToldDesk(FolderDesk):
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> ToldDesk:
+def workspace(tmp_path: Path) -> ScriptedWorkspace:
     program = tmp_path / "bin" / "claude"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    return ToldDesk(tmp_path)
+    return ScriptedWorkspace(tmp_path)
 
 
-async def session(told: ToldDesk, model: Script, brief: WorkerBrief, **own: Any) -> Report | Failure:
-    given = {"command": (str(told.folder / "bin" / "claude"),), **own}
-    transcripts = Transcripts(told.folder / "t", secret=KEY)
-    settings = settings_for(model, told.folder)
-    worker = ClaudeCodeWorker(WorkerSettings(kind="claude-code", **given), settings, caller_for(settings), transcripts)
-    return await worker.run(brief, told, Purse())
+async def session(workspace: ScriptedWorkspace, model: Script, brief: WorkerBrief, **own: Any) -> Report | Failure:
+    settings_of_worker = {"command": (str(workspace.folder / "bin" / "claude"),), **own}
+    transcripts = Transcripts(workspace.folder / "t", secret=KEY)
+    settings = settings_for(model, workspace.folder)
+    worker = ClaudeCodeWorker(
+        worker_settings(kind="claude-code", **settings_of_worker),
+        settings,
+        caller_for(settings),
+        unopened_client(settings),
+        transcripts,
+    )
+    return await worker.run(brief, workspace, FakeMeter())
 
 
-async def test_it_is_started_bare_with_the_limits_and_no_key(told: ToldDesk, model: Script, brief: WorkerBrief) -> None:
+async def test_it_is_started_bare_with_the_limits_and_no_key(
+    workspace: ScriptedWorkspace, model: Script, brief: WorkerBrief
+) -> None:
     own = {
         "turns": 7,
         "dollars": 1.5,
@@ -56,8 +72,8 @@ async def test_it_is_started_bare_with_the_limits_and_no_key(told: ToldDesk, mod
         "prompt": "Be brief.",
         "models": ("claude-x", "claude-y"),
     }
-    assert await session(told, model, brief, **own) == Report(status="done", summary="greeted")
-    (line,) = told.commands
+    assert await session(workspace, model, brief, **own) == Report(status="done", summary="greeted")
+    (line,) = workspace.commands
     for words in (
         "--print --output-format stream-json --verbose --model claude-x --bare --setting-sources ''",
         "--max-turns 7",
@@ -67,23 +83,27 @@ async def test_it_is_started_bare_with_the_limits_and_no_key(told: ToldDesk, mod
         "--append-system-prompt 'Be brief.'",
     ):
         assert words in line
-    environment = told.extras.environment
-    assert str(told.folder / "bin") in told.extras.read_only
+    environment = workspace.extras.environment
+    assert str(workspace.folder / "bin") in workspace.extras.read_only
     assert environment["ANTHROPIC_DEFAULT_HAIKU_MODEL"] == "claude-x"
     assert KEY not in line + repr(dict(environment))
-    assert told.extras.network is None
+    assert workspace.extras.network is None
 
 
-async def test_a_model_of_the_attempt_is_the_one(told: ToldDesk, model: Script, brief: WorkerBrief) -> None:
-    await session(told, model, replace(brief, model="claude-z"))
-    assert "--model claude-z " in told.commands[0]
+async def test_a_model_of_the_attempt_is_the_one(
+    workspace: ScriptedWorkspace, model: Script, brief: WorkerBrief
+) -> None:
+    await session(workspace, model, replace(brief, model="claude-z"))
+    assert "--model claude-z " in workspace.commands[0]
 
 
-async def test_permissions_that_are_named_are_the_ones(told: ToldDesk, model: Script, brief: WorkerBrief) -> None:
-    program = str(told.folder / "bin" / "claude")
-    await session(told, model, brief, command=(program, "--permission-mode", "acceptEdits"))
-    assert told.commands[0].count("--permission-mode acceptEdits") == 1
-    assert "--dangerously" not in told.commands[0]
+async def test_permissions_that_are_named_are_the_ones(
+    workspace: ScriptedWorkspace, model: Script, brief: WorkerBrief
+) -> None:
+    program = str(workspace.folder / "bin" / "claude")
+    await session(workspace, model, brief, command=(program, "--permission-mode", "acceptEdits"))
+    assert workspace.commands[0].count("--permission-mode acceptEdits") == 1
+    assert "--dangerously" not in workspace.commands[0]
 
 
 @pytest.mark.parametrize(
@@ -93,27 +113,37 @@ async def test_permissions_that_are_named_are_the_ones(told: ToldDesk, model: Sc
         ({"subtype": "error_max_budget_usd"}, "budget", "the session ended with error_max_budget_usd"),
         ({"subtype": "error_during_execution"}, "tool", "the session ended with error_during_execution"),
         ({"subtype": "success", "result": "I am done."}, "protocol", "the session ended without a report"),
-        ({"subtype": "success", "structured_output": {"status": "done"}}, "protocol", "the session's report is none"),
+        (
+            {"subtype": "success", "structured_output": {"status": "done"}},
+            "protocol",
+            "the session's report is invalid",
+        ),
         (None, "tool", "the session ended with exit code 3 and no result"),
     ],
 )
 async def test_an_end_without_a_report_is_a_failure(
-    told: ToldDesk, model: Script, brief: WorkerBrief, *, result: dict[str, Any] | None, kind: str, summary: str
+    workspace: ScriptedWorkspace,
+    model: Script,
+    brief: WorkerBrief,
+    *,
+    result: dict[str, Any] | None,
+    kind: str,
+    summary: str,
 ) -> None:
-    told.answer = CommandResult(3, "boom\n" + ("" if result is None else json.dumps({"type": "result", **result})))
-    failure = await session(told, model, brief)
+    workspace.answer = CommandResult(3, "boom\n" + ("" if result is None else json.dumps({"type": "result", **result})))
+    failure = await session(workspace, model, brief)
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.summary) == (kind, summary)
     assert "boom" in failure.evidence
 
 
-async def test_a_program_that_is_not_there_is_the_operators_to_mend(
-    told: ToldDesk, model: Script, brief: WorkerBrief
+async def test_a_missing_program_is_a_failure_of_the_configuration(
+    workspace: ScriptedWorkspace, model: Script, brief: WorkerBrief
 ) -> None:
-    failure = await session(told, model, brief, command=("claude-that-is-not-here",))
+    failure = await session(workspace, model, brief, command=("claude-that-is-not-here",))
     assert isinstance(failure, Failure)
     assert failure.kind == "configuration"
-    assert told.commands == []
+    assert workspace.commands == []
 
 
 @pytest.mark.parametrize("output", ["", "text", '{"type":"assistant"}', '{"type":"result"', "[" * 9000, '"result"'])

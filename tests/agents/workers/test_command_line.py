@@ -1,4 +1,4 @@
-"""Placeholders: what a model wrote stays one argument, and what can't be filled in is said to whoever can mend it."""
+"""Placeholders: what a model wrote stays one argument; errors go to the operator or to the planner."""
 
 import subprocess
 from dataclasses import replace
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.commandline import NoValue, line_problem, shell_line, values_of
-from fleet.ports import WorkerBrief
+from agents.workers.command_line import MissingValueError, line_problem, shell_line, values_of
+from fleet.ports.agents import WorkerBrief
 
 
 def filled(words: tuple[str, ...], **values: str) -> list[str]:
@@ -27,7 +27,7 @@ def test_any_value_stays_one_argument(goal: str) -> None:
     assert filled(("tool", "--goal={goal}!", "{goal}"), goal=goal) == ["tool", f"--goal={goal}!", goal]
 
 
-def test_words_are_as_they_were_written() -> None:
+def test_words_without_placeholders_stay_as_they_were_written() -> None:
     words = ("tool", "two words", "$HOME `id`", "{ goal }", "{}", '{"a": 1}', "", "--report={report}")
     assert filled(words) == ["tool", "two words", "$HOME `id`", "{ goal }", "{}", '{"a": 1}', "", "--report=/r/x"]
 
@@ -46,15 +46,17 @@ def test_parameters_of_the_plan_are_placeholders(brief: WorkerBrief) -> None:
         (
             ("tool", "{parameters.version}"),
             {"parameters.dry": "x"},
-            "wants parameters.version, .*it gives parameters.dry",
+            "needs parameters.version; this subtask sets parameters.dry",
         ),
-        (("tool", "{model}"), {}, "wants model, .*it gives none"),
+        (("tool", "{model}"), {}, "needs model; this subtask sets none"),
         (("tool", "{goal}"), {"goal": "x" * 200_000}, "too long for a command line"),
-        (("tool", "{goal}"), {"goal": "a\0b"}, "holds a NUL"),
+        (("tool", "{goal}"), {"goal": "a\0b"}, "contains a NUL"),
     ],
 )
-def test_what_a_subtask_does_not_give_is_told(words: tuple[str, ...], values: dict[str, str], message: str) -> None:
-    with pytest.raises(NoValue, match=message):
+def test_a_value_that_the_subtask_does_not_set_is_an_error(
+    words: tuple[str, ...], values: dict[str, str], message: str
+) -> None:
+    with pytest.raises(MissingValueError, match=message):
         shell_line(words, values)
 
 
@@ -69,7 +71,7 @@ def test_what_a_subtask_does_not_give_is_told(words: tuple[str, ...], values: di
         (("python3", "-c", "print('{parameters.x}')"), "inside a script would be run"),
     ],
 )
-def test_a_line_that_can_not_be_used_is_told(words: tuple[str, ...], message: str) -> None:
+def test_a_line_that_can_not_be_used_is_an_error(words: tuple[str, ...], message: str) -> None:
     assert message in (line_problem(words) or "")
 
 
@@ -81,5 +83,5 @@ def test_a_line_that_can_not_be_used_is_told(words: tuple[str, ...], message: st
         ("tool", "-c", "model={model}"),
     ],
 )
-def test_a_line_that_is_sound_is_taken(words: tuple[str, ...]) -> None:
+def test_a_usable_line_is_accepted(words: tuple[str, ...]) -> None:
     assert line_problem(words) is None

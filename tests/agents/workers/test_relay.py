@@ -1,4 +1,4 @@
-"""The way out of the box: what it lets through, what it counts, and what it never hands over."""
+"""The way out of the box: what it forwards, what it counts, and what it never hands over."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -11,15 +11,17 @@ import aiohttp
 import anyio
 import pytest
 
-from agents.allowance import Allowance
+from agents.conversation.guards import AttemptBudget
 from agents.models.calls import Caller
-from agents.relay import Relay, Terms, open_relay
+from agents.models.client import open_client
 from agents.transcripts import Transcripts
-from fleet.ports import Broken, Meter
+from agents.workers.relay import Relay, listening
+from fleet.ports.agents import Meter
+from fleet.ports.worktrees import EffectError
 from tests.agents.conftest import (
     KEY,
     Body,
-    Purse,
+    FakeMeter,
     Script,
     caller_for,
     events,
@@ -29,6 +31,7 @@ from tests.agents.conftest import (
     settings_for,
     sse,
     text,
+    unopened_client,
     use,
 )
 
@@ -39,11 +42,11 @@ ASKED = {"model": MODEL, "max_tokens": 9, "stream": True, "messages": [{"role": 
 
 @dataclass
 class Agent:
-    """Whoever is in the box."""
+    """An agent in the box."""
 
     relay: Relay
     http: aiohttp.ClientSession
-    purse: Purse
+    meter: FakeMeter
     folder: Path
 
     async def ask(
@@ -68,15 +71,15 @@ def agent(model: Script, tmp_path: Path) -> OpenAgent:
     async def opened(
         *, turns: int = 9, meter: Meter | None = None, caller: Caller | None = None, **settings: Any
     ) -> AsyncIterator[Agent]:
-        purse, socket = Purse(), tmp_path / "m.sock"
-        said = settings_for(model, tmp_path, **settings)
+        own_meter, socket = FakeMeter(), tmp_path / "m.sock"
+        product = settings_for(model, tmp_path, **settings)
         with Transcripts(tmp_path / "t", secret=KEY).open("x", 1) as transcript:
-            terms = Terms(MODEL, turns)
-            caller = caller or caller_for(said)
-            async with open_relay(socket, said, terms, caller, meter=meter or purse, transcript=transcript) as relay:
+            caller = caller or caller_for(product)
+            async with open_client(product.base_url, KEY, product.timeouts) as client:
+                relay = Relay(product, caller, client, meter or own_meter, transcript, MODEL, turns)
                 connector = aiohttp.UnixConnector(str(socket))
-                async with aiohttp.ClientSession(connector=connector) as http:
-                    yield Agent(relay, http, purse, tmp_path)
+                async with listening(relay, socket), aiohttp.ClientSession(connector=connector) as http:
+                    yield Agent(relay, http, own_meter, tmp_path)
 
     return opened
 
@@ -84,20 +87,20 @@ def agent(model: Script, tmp_path: Path) -> OpenAgent:
 async def test_an_answer_goes_through_as_it_is_with_our_key_and_is_counted(agent: OpenAgent, model: Script) -> None:
     model.will(says(text("hello"), use("Bash", {"command": "ls"})))
     async with agent() as box:
-        status, said = await box.ask()
+        status, message = await box.ask()
     assert status == 200
-    assert said == "".join(
+    assert message == "".join(
         f"event: {name}\ndata: {json.dumps(data)}\n\n"
         for name, data in events([text("hello"), use("Bash", {"command": "ls"})])
     )
     assert model.asked == [ASKED]
-    (most,) = box.purse.reserved
+    (most,) = box.meter.reserved
     assert most.tokens >= 9 + len(json.dumps(ASKED["messages"])) // 4
     (sent,) = model.headers
     assert (sent["x-api-key"], sent["anthropic-beta"]) == (KEY, "b1")
     assert "mine" not in " ".join(sent.values())
     assert "x-other" not in sent
-    (counted,) = box.purse.uses
+    (counted,) = box.meter.uses
     assert (counted.usage.input, counted.usage.output, counted.usage.cache_read) == (10, 20, 100)
     assert (counted.model, counted.doing, counted.turn) == (MODEL, "Bash ls", 1)
     assert counted.dollars is not None
@@ -105,23 +108,23 @@ async def test_an_answer_goes_through_as_it_is_with_our_key_and_is_counted(agent
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "status", "said"),
+    ("path", "body", "status", "message"),
     [
         ("/v1/files", ASKED, 404, "is not forwarded"),
         ("/v1/messages/batches", ASKED, 404, "is not forwarded"),
         ("/v1/messages/../files", ASKED, 404, "is not forwarded"),
         ("/v1/messages", {**ASKED, "model": "claude-opus-5-5"}, 400, f"works with {MODEL} and no other"),
-        ("/v1/messages", b"[]", 400, "is no JSON object"),
-        ("/v1/messages", b"{", 400, "is no JSON object"),
+        ("/v1/messages", b"[]", 400, "is not a JSON object"),
+        ("/v1/messages", b"{", 400, "is not a JSON object"),
     ],
 )
 async def test_nothing_else_goes_through(
-    agent: OpenAgent, model: Script, *, path: str, body: Body | bytes, status: int, said: str
+    agent: OpenAgent, model: Script, *, path: str, body: Body | bytes, status: int, message: str
 ) -> None:
     async with agent() as box:
         answer = await box.ask(body, path)
-    assert (answer[0], model.asked, box.purse.uses) == (status, [], [])
-    assert said in answer[1]
+    assert (answer[0], model.asked, box.meter.uses) == (status, [], [])
+    assert message in answer[1]
 
 
 async def test_only_posts_go_through(agent: OpenAgent, model: Script) -> None:
@@ -136,17 +139,17 @@ async def test_turns_and_the_budget_end_before_the_call(agent: OpenAgent, model:
         assert [(await box.ask())[0] for _ in range(3)] == [200, 200, 403]
         assert box.relay.refused is not None
         assert box.relay.refused.summary == "no report after 2 turns"
-    purse = Purse()
-    async with agent(meter=Allowance(purse, tokens=100)) as box:
+    meter = FakeMeter()
+    async with agent(meter=AttemptBudget(meter, tokens=100)) as box:
         assert [(await box.ask())[0] for _ in range(2)] == [200, 403]
         assert box.relay.refused is not None
         assert "its worker may use 100" in box.relay.refused.summary
-    assert (len(model.asked), len(purse.uses)) == (3, 1)
+    assert (len(model.asked), len(meter.uses)) == (3, 1)
 
 
 async def test_calls_go_one_at_a_time_so_that_a_limit_is_passed_by_one_at_most(agent: OpenAgent, model: Script) -> None:
     model.will(says(text("one"), stop="end_turn"))
-    async with agent(meter=Allowance(Purse(), tokens=1)) as box, anyio.create_task_group() as calls:
+    async with agent(meter=AttemptBudget(FakeMeter(), tokens=1)) as box, anyio.create_task_group() as calls:
         for _ in range(5):
             calls.start_soon(box.ask)
     assert len(model.asked) == 1
@@ -158,8 +161,8 @@ async def test_an_answer_that_breaks_off_breaks_off_and_is_paid_for(agent: OpenA
         assert (await box.ask())[0] == 200
         assert box.relay.failure is not None
         assert box.relay.failure.kind == "transient"
-    assert [use.doing for use in box.purse.uses] == ["an answer that broke off"]
-    assert box.purse.released == []
+    assert [use.doing for use in box.meter.uses] == ["an answer that broke off"]
+    assert box.meter.released == []
     assert box.transcript[-1]["event"] == "fault"
 
 
@@ -169,7 +172,7 @@ async def test_who_hangs_up_has_used_what_had_begun(agent: OpenAgent, model: Scr
         with pytest.raises(TimeoutError):
             await box.ask(timeout=aiohttp.ClientTimeout(sock_read=None, total=0.5))
         with anyio.fail_after(10):
-            while not box.purse.uses:  # noqa: ASYNC110 - nobody tells us
+            while not box.meter.uses:  # noqa: ASYNC110 - there is no event to wait for
                 await anyio.sleep(0.02)
     assert len(model.asked) == 1
 
@@ -180,7 +183,7 @@ async def test_what_was_not_streamed_is_counted_too(agent: OpenAgent, model: Scr
     model.will(raw(json.dumps({**message, "usage": usage}).encode(), kind="application/json"))
     async with agent() as box:
         assert (await box.ask({**ASKED, "stream": False}))[0] == 200
-    assert [use.usage.total for use in box.purse.uses] == [10]
+    assert [use.usage.total for use in box.meter.uses] == [10]
 
 
 @pytest.mark.parametrize(
@@ -196,36 +199,36 @@ async def test_what_the_service_refuses_is_passed_on_and_kept(
         assert answer[0] == status
         assert "no, [key]" in answer[1]
         assert box.relay.failure is not None
-        assert (box.relay.failure.kind, box.purse.uses, box.purse.released) == (kind, [], [False])
+        assert (box.relay.failure.kind, box.meter.uses, box.meter.released) == (kind, [], [False])
         assert KEY not in box.relay.failure.model_dump_json()
         assert (await box.ask())[0] == 200
         assert box.relay.failure is None
 
 
-async def test_a_limit_is_waited_for_here_and_the_agent_hears_nothing_of_it(agent: OpenAgent, model: Script) -> None:
-    """The same pace and the same door as everybody: what one call learns, all know."""
+async def test_the_relay_waits_for_a_limit_and_the_agent_does_not_notice(agent: OpenAgent, model: Script) -> None:
+    """It shares rate limiter and circuit breaker with all callers: what one call learns, all know."""
     limited = fails(429, "rate_limit_error", headers={"retry-after": "0.2"})
     model.will(limited, says(text("ok"), stop="end_turn"))
     async with agent() as box:
         assert (await box.ask())[0] == 200
         gauges = box.relay.caller.service.gauges()
     assert (gauges.calls, gauges.answers, gauges.faults, gauges.underway) == (2, 1, {"limit": 1}, 0)
-    assert (len(box.purse.uses), box.purse.released) == (1, [False])
+    assert (len(box.meter.uses), box.meter.released) == (1, [False])
     assert [line["event"] for line in box.transcript] == ["fault", "answer"]
 
 
-async def test_a_door_that_is_shut_stops_an_agent_in_the_box_as_well(agent: OpenAgent, model: Script) -> None:
+async def test_an_open_circuit_breaker_stops_an_agent_in_the_box_too(agent: OpenAgent, model: Script) -> None:
     model.will(fails(401, "authentication_error"), says(text("ok"), stop="end_turn"))
-    purse = Purse(answered_before=True)
-    async with agent(meter=purse) as box, anyio.create_task_group() as calls:
+    meter = FakeMeter(answered_before=True)
+    async with agent(meter=meter) as box, anyio.create_task_group() as calls:
         calls.start_soon(box.ask)
         with anyio.fail_after(10):
-            while not purse.news:  # noqa: ASYNC110 - nobody tells us
+            while not meter.notices:  # noqa: ASYNC110 - there is no event to wait for
                 await anyio.sleep(0.02)
         assert len(model.asked) == 1
-        purse.said += 1  # a human says that it should go now
-    assert (len(model.asked), len(purse.uses)) == (2, 1)
-    assert [news.condition for news in purse.news] == ["refused", "up"]
+        meter.answers += 1  # a human says that it should work now
+    assert (len(model.asked), len(meter.uses)) == (2, 1)
+    assert [notice.condition for notice in meter.notices] == ["refused", "up"]
 
 
 async def test_who_hangs_up_while_it_waits_makes_no_call(agent: OpenAgent, model: Script) -> None:
@@ -241,11 +244,11 @@ async def test_who_hangs_up_while_it_waits_makes_no_call(agent: OpenAgent, model
 
 async def test_a_call_that_would_wait_is_not_made_once_the_run_is_drained(agent: OpenAgent, model: Script) -> None:
     model.will(fails(429, "rate_limit_error", headers={"retry-after": "3600"}))
-    purse = Purse(drained=True)
-    async with agent(meter=purse) as box:
-        status, said = await box.ask()
+    meter = FakeMeter(drained=True)
+    async with agent(meter=meter) as box:
+        status, message = await box.ask()
         assert (status, box.relay.drained, box.relay.failure, box.relay.refused) == (403, True, None, None)
-    assert "the attempt is over" in said
+    assert "the attempt is over" in message
     assert len(model.asked) == 1
 
 
@@ -259,8 +262,10 @@ async def test_a_service_that_is_not_there_is_a_passing_fault(agent: OpenAgent, 
 
 async def test_a_socket_that_can_not_be_made_is_the_machines_fault(model: Script, tmp_path: Path) -> None:
     socket = tmp_path / ("x" * 120)
-    said, terms = settings_for(model, tmp_path), Terms(MODEL, 1)
-    with Transcripts(tmp_path / "t", secret=KEY).open("x", 1) as transcript, pytest.raises(Broken) as caught:
-        async with open_relay(socket, said, terms, caller_for(said), meter=Purse(), transcript=transcript):
-            pass
+    product = settings_for(model, tmp_path)
+    with Transcripts(tmp_path / "t", secret=KEY).open("x", 1) as transcript:
+        relay = Relay(product, caller_for(product), unopened_client(product), FakeMeter(), transcript, MODEL, 1)
+        with pytest.raises(EffectError) as caught:
+            async with listening(relay, socket):
+                pass
     assert caught.value.failure.kind == "infrastructure"

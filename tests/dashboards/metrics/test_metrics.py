@@ -1,24 +1,32 @@
-"""What facts add up to for Prometheus, and how it is written down."""
+"""The metrics that facts add up to, and how they are exposed to Prometheus."""
 
 from collections.abc import Iterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dashboards.metrics.catalog import LABELS, METRICS, MOST_NAMES, MOST_RUNS, OTHER, WINDOWS
+from dashboards.metrics.catalog import LABELS, METRICS, MOST_NAMES, MOST_RUNS, OTHER, WINDOWS, Metric
 from dashboards.metrics.collector import Exposition
-from dashboards.metrics.gauges import Picture, Seen
+from dashboards.metrics.gauges import OpenRun, RunsSnapshot
 from dashboards.metrics.tally import Names, Recent, Tally
-from fleet.core import facts as f
-from fleet.core.evolve import evolve
-from fleet.core.policy import Policy
-from fleet.core.state import RunState
-from fleet.core.usage import Usage
-from fleet.ports import CallGauges, Granted
-from tests.core.pretend import Pretend
-from tests.core.story import Story, plan_of
+from fleet.core.base.usage import Usage
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.revision import Revision
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.ports.agents import CallGauges, RemainingQuota
+from tests.fleet.core.pretend import Pretend
+from tests.fleet.core.story import Story, plan_of
 
 Values = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def series_of(metric: Metric) -> tuple[str, ...]:
+    """All names that a query may use."""
+    if metric.kind == "histogram":
+        return tuple(f"{metric.name}_{part}" for part in ("bucket", "count", "sum"))
+    return (metric.series,)
 
 
 def counted(facts: list[f.Fact], tally: Tally | None = None) -> tuple[Tally, RunState]:
@@ -30,7 +38,7 @@ def counted(facts: list[f.Fact], tally: Tally | None = None) -> tuple[Tally, Run
     return tally, state
 
 
-def page(tally: Tally, picture: Picture) -> str:
+def page(tally: Tally, picture: RunsSnapshot) -> str:
     return Exposition(tally, lambda: None, lambda: picture).scrape("")[0].decode()
 
 
@@ -41,17 +49,17 @@ def read(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
 
 
 def value(text: str, name: str, **labels: str) -> float:
-    found = [number for series, its, number in read(text) if series == name and labels.items() <= its.items()]
-    assert found, f"{name}{labels} is not there"
-    return sum(found)
+    values = [number for series, its, number in read(text) if series == name and labels.items() <= its.items()]
+    assert values, f"{name}{labels} is missing"
+    return sum(values)
 
 
 def scraped(story: Story, *, alive: bool = True, now: float | None = None, calls: CallGauges | None = None) -> str:
     tally, state = counted(story.facts)
-    open_ = [] if state.ended else [Seen(state, alive)]
+    open_ = [] if state.ended else [OpenRun(state, alive)]
     ended: dict[str, int] = {} if state.ending is None else {state.ending: 1}
     moment = story.now if now is None else now
-    return page(tally, Picture(now=moment, open=open_, ended=ended, calls=calls))
+    return page(tally, RunsSnapshot(now=moment, open=open_, ended=ended, calls=calls))
 
 
 @pytest.fixture
@@ -70,7 +78,7 @@ def story() -> Story:
     return story
 
 
-def test_agents_and_subtasks_are_counted_by_where_they_stand(story: Story) -> None:
+def test_agents_and_subtasks_are_counted_by_state(story: Story) -> None:
     story.happens(f.WorkerStarted(at=story.now, subtask="site", number=1))
     text = scraped(story)
     assert value(text, "fleet_agents", state="working") == 1
@@ -80,7 +88,20 @@ def test_agents_and_subtasks_are_counted_by_where_they_stand(story: Story) -> No
     assert value(text, "fleet_worktree_leases") == 1
 
 
-def test_of_a_run_that_nobody_runs_no_agent_is_at_work(story: Story) -> None:
+def test_an_area_is_counted_as_planning_for_as_long_as_it_lives() -> None:
+    story = Story(Policy(workers=2))
+    story.planner_answers(add=(plan_of("auth", worker="planner").subtasks[0],))
+    revision = Revision(assessment="one part", add=plan_of("login").subtasks)
+    call = story.state.areas["auth"].open
+    story.happens(f.PlanRevised(at=0, call=call, by="planner", revision=revision, area="auth"))
+    story.happens(f.WorkerStarted(at=0, subtask="login", number=1))
+    text = scraped(story)
+    assert value(text, "fleet_agents", state="planning") == 1
+    assert value(text, "fleet_agents", state="starting") == 0
+    assert value(text, "fleet_agents", state="working") == 1
+
+
+def test_an_interrupted_run_has_no_agents_at_work(story: Story) -> None:
     text = scraped(story, alive=False)
     assert value(text, "fleet_agents") == 0
     assert value(text, "fleet_agents_limit") == 0
@@ -106,7 +127,7 @@ def test_attempts_incidents_and_commits_are_counted(story: Story) -> None:
 def test_a_conflict_a_red_batch_and_a_flake_are_counted(story: Story) -> None:
     story.happens(f.WorkerStarted(at=story.now, subtask="site", number=1))
     story.work_is_done("site")
-    batch = story.state.landing.probes[0]
+    batch = story.state.landing.open_batches[0]
     out = f.Ejected(subtask="site", attempt=1, failure=f.Failure(kind="conflict", summary="clashes"))
     flake = f.CheckRun(criterion="c", command="true", passed=False, flaky=True, seconds=3)
     story.happens(
@@ -129,7 +150,7 @@ def test_tokens_and_dollars_are_counted_and_the_unknown_price_is_not_nothing(sto
     assert value(text, "fleet_run_budget_used_ratio", run="r") == 0.25
 
 
-def test_a_resumed_run_goes_on_counting_and_downtime_is_no_wait(story: Story) -> None:
+def test_a_resumed_run_continues_counting_and_downtime_is_not_a_wait(story: Story) -> None:
     before = scraped(story)
     story.happens(f.EngineStopped(at=story.now, why="stopped"))
     story.time_passes(1000)
@@ -142,13 +163,13 @@ def test_a_resumed_run_goes_on_counting_and_downtime_is_no_wait(story: Story) ->
     assert value(after, "fleet_attempt_wait_seconds_sum") < 1000
 
 
-def test_a_late_word_of_an_attempt_that_is_over_counts_for_nothing(story: Story) -> None:
+def test_a_late_fact_about_an_ended_attempt_is_not_counted(story: Story) -> None:
     late = f.AttemptFailed(at=story.now, subtask="docs", number=1, failure=f.Failure(kind="crash", summary="late"))
     story.happens(late)
     assert "crash" not in scraped(story)
 
 
-def test_what_is_cancelled_is_stopped_and_no_failure(story: Story) -> None:
+def test_a_cancelled_attempt_is_stopped_and_did_not_fail(story: Story) -> None:
     story.happens(f.CancelRequested(at=story.now, by="ada"))
     assert value(scraped(story), "fleet_attempts_total", outcome="stopped") == 1
 
@@ -168,7 +189,7 @@ def test_what_is_older_than_every_window_is_forgotten() -> None:
     assert recent.times == [2e6]
 
 
-def test_a_run_stands_still_only_where_it_should_move() -> None:
+def test_only_a_run_that_should_progress_has_a_time_of_its_last_fact() -> None:
     asks = Story(plan=plan_of("api", failure_action="ask"))
     asks.attempt_fails("api")
     text = scraped(asks)
@@ -179,9 +200,9 @@ def test_a_run_stands_still_only_where_it_should_move() -> None:
     assert "fleet_run_last_fact_timestamp_seconds{" not in scraped(works, alive=False)
 
 
-def test_live_figures_are_there_only_where_someone_knows_them(story: Story) -> None:
+def test_live_metrics_are_served_only_by_the_process_that_knows_them(story: Story) -> None:
     assert "fleet_model_breaker" not in scraped(story)
-    granted = (Granted("haiku", "input", limit_a_minute=1000, left=250),)
+    granted = (RemainingQuota("haiku", "input", limit_a_minute=1000, left=250),)
     text = scraped(story, calls=CallGauges(faults={"limit": 3}, underway=7, waiting=2, granted=granted))
     assert value(text, "fleet_model_headroom_ratio", family="haiku", limit="input") == 0.25
     assert value(text, "fleet_model_breaker", state="up") == 1
@@ -194,15 +215,17 @@ def test_live_figures_are_there_only_where_someone_knows_them(story: Story) -> N
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_happens_the_page_is_what_the_catalogue_says(seed: int) -> None:
+def test_the_page_always_matches_the_catalogue(seed: int) -> None:
     pretend = Pretend(seed, Policy(settle_s=0, max_attempts=2))
     for _ in range(300):
         if pretend.state.ended:
             break
         pretend.step()
     tally, state = counted(pretend.facts)
-    known = {name: metric for metric in METRICS.values() for name in metric.series}
-    for name, labels, _ in read(page(tally, Picture(now=pretend.now, open=[Seen(state, alive=True)], ended={}))):
+    known = {name: metric for metric in METRICS.values() for name in series_of(metric)}
+    for name, labels, _ in read(
+        page(tally, RunsSnapshot(now=pretend.now, open=[OpenRun(state, alive=True)], ended={}))
+    ):
         metric = known[name]
         assert set(labels) - {"le"} == set(metric.labels)
         for label in metric.labels:
@@ -214,7 +237,7 @@ def test_whatever_happens_the_page_is_what_the_catalogue_says(seed: int) -> None
     assert tally.counters["fleet_commits_landed"][()] == state.commits
 
 
-def test_names_that_others_chose_stay_few_and_plain() -> None:
+def test_names_from_outside_stay_few_and_plain() -> None:
     names = Names()
     given = [f"model-{number}" for number in range(3 * MOST_NAMES)]
     assert [names.of(name) for name in given][MOST_NAMES:] == [OTHER] * 2 * MOST_NAMES
@@ -232,7 +255,7 @@ def test_the_number_of_series_does_not_grow_with_the_work() -> None:
             story.happens(f.WorkerStarted(at=0, subtask=id_, number=1), fact)
         story.landed(*story.state.plan.ids[:-1])
         tally, state = counted(story.facts)
-        text = page(tally, Picture(now=0, open=[Seen(state, alive=True)] * runs, ended={}))
+        text = page(tally, RunsSnapshot(now=0, open=[OpenRun(state, alive=True)] * runs, ended={}))
         assert "task-" not in text.replace("m-task-", "")
         return len({(name, *labels.items()) for name, labels, _ in read(text)})
 

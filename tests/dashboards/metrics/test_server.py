@@ -1,4 +1,4 @@
-"""The server for scrapes: who is answered, and with what."""
+"""The server for scrapes: which requests are answered, and with what."""
 
 import socket
 from collections.abc import Iterator
@@ -8,27 +8,27 @@ from pathlib import Path
 import pytest
 
 from dashboards.metrics.collector import Exposition
-from dashboards.metrics.gauges import Picture
-from dashboards.metrics.server import AT_ONCE, Address, parse_address, serving
+from dashboards.metrics.gauges import RunsSnapshot
+from dashboards.metrics.server import MOST_CONNECTIONS, Address, parse_address, serving
 from dashboards.metrics.tally import Tally
 from fleet.errors import FleetError, UsageError
 
-PICTURE = Picture(now=0, open=[], ended={})
+SNAPSHOT = RunsSnapshot(now=0, open=[], ended={})
 LIMIT_S = 20
 
 
 def exposition() -> Exposition:
-    return Exposition(Tally(), lambda: None, lambda: PICTURE)
+    return Exposition(Tally(), lambda: None, lambda: SNAPSHOT)
 
 
 @pytest.fixture
-def there() -> Iterator[Address]:
+def server() -> Iterator[Address]:
     with serving(exposition(), Address("127.0.0.1", 0), ["fleet.example"]) as address:
         yield address
 
 
-def ask(there: Address, host: str | None, path: str = "/metrics", method: str = "GET") -> tuple[int, bytes, str]:
-    connection = HTTPConnection(there.host, there.port, timeout=LIMIT_S)
+def ask(server: Address, host: str | None, path: str = "/metrics", method: str = "GET") -> tuple[int, bytes, str]:
+    connection = HTTPConnection(server.host, server.port, timeout=LIMIT_S)
     try:
         connection.putrequest(method, path, skip_host=True)
         if host is not None:
@@ -41,8 +41,8 @@ def ask(there: Address, host: str | None, path: str = "/metrics", method: str = 
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:9464", "localhost", "LOCALHOST:1", "[::1]:9464", "fleet.example:80"])
-def test_a_scrape_that_means_us_is_answered(there: Address, host: str) -> None:
-    status, page, content_type = ask(there, host)
+def test_a_scrape_for_an_allowed_host_is_answered(server: Address, host: str) -> None:
+    status, page, content_type = ask(server, host)
     assert status == 200
     assert b"fleet_build" in page
     assert content_type.startswith("text/plain; version=")
@@ -52,37 +52,37 @@ def test_a_scrape_that_means_us_is_answered(there: Address, host: str) -> None:
     "host",
     ["evil.example", "evil.example:9464", "127.0.0.1.evil.example", "", None, "a@127.0.0.1", "10.0.0.1", "x/y", "["],
 )
-def test_a_page_that_points_its_name_at_us_gets_nothing(there: Address, host: str | None) -> None:
-    status, page, _ = ask(there, host)
+def test_a_page_whose_host_name_points_here_gets_nothing(server: Address, host: str | None) -> None:
+    status, page, _ = ask(server, host)
     assert status == 403
     assert b"fleet_" not in page
 
 
-def test_where_it_listens_for_others_any_address_is_meant_but_no_name() -> None:
+def test_on_a_public_address_any_address_is_allowed_but_no_name() -> None:
     with serving(exposition(), Address("0.0.0.0", 0)) as everywhere:  # noqa: S104 - that is what is tried
-        there = Address("127.0.0.1", everywhere.port)
-        assert ask(there, "10.0.0.1:9464")[0] == 200
-        assert ask(there, "evil.example")[0] == 403
+        server = Address("127.0.0.1", everywhere.port)
+        assert ask(server, "10.0.0.1:9464")[0] == 200
+        assert ask(server, "evil.example")[0] == 403
 
 
-def test_it_listens_on_loopback_alone(there: Address) -> None:
+def test_it_listens_on_loopback_alone(server: Address) -> None:
     listening = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
-    places = {row[1].split(":")[0] for row in listening if row[1].endswith(f":{there.port:04X}") and row[3] == "0A"}
+    places = {row[1].split(":")[0] for row in listening if row[1].endswith(f":{server.port:04X}") and row[3] == "0A"}
     assert places == {"0100007F"}
 
 
-def test_there_is_nothing_but_the_page(there: Address) -> None:
-    assert ask(there, "localhost", "/")[0] == 200
-    assert ask(there, "localhost", "/metrics/../../etc/passwd")[0] == 404
-    assert ask(there, "localhost", method="POST")[0] == 501
-    assert ask(there, "localhost", method="HEAD")[:2] == (200, b"")
+def test_only_the_page_is_served(server: Address) -> None:
+    assert ask(server, "localhost", "/")[0] == 200
+    assert ask(server, "localhost", "/metrics/../../etc/passwd")[0] == 404
+    assert ask(server, "localhost", method="POST")[0] == 501
+    assert ask(server, "localhost", method="HEAD")[:2] == (200, b"")
 
 
-def test_connections_that_say_nothing_do_not_pile_up(there: Address) -> None:
-    idle = [socket.create_connection((there.host, there.port), timeout=LIMIT_S) for _ in range(AT_ONCE + 4)]
+def test_idle_connections_do_not_pile_up(server: Address) -> None:
+    idle = [socket.create_connection((server.host, server.port), timeout=LIMIT_S) for _ in range(MOST_CONNECTIONS + 4)]
     try:
         refused = 0
-        for connection in idle[AT_ONCE:]:
+        for connection in idle[MOST_CONNECTIONS:]:
             refused += connection.recv(1) == b""
         assert refused == 4
     finally:
@@ -90,8 +90,8 @@ def test_connections_that_say_nothing_do_not_pile_up(there: Address) -> None:
             connection.close()
 
 
-def test_a_port_that_is_taken_is_said_with_what_to_do(there: Address) -> None:
-    with pytest.raises(FleetError, match="choose another port"), serving(exposition(), there):
+def test_a_taken_port_is_an_error_with_advice(server: Address) -> None:
+    with pytest.raises(FleetError, match="choose another port"), serving(exposition(), server):
         pass
 
 
@@ -110,6 +110,6 @@ def test_addresses_are_read(text: str, host: str, port: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "127.0.0.1", "example.org:80", "127.0.0.1:99999", "127.0.0.1:x", "::"])
-def test_what_is_no_address_is_refused_with_an_example(text: str) -> None:
+def test_an_invalid_address_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(UsageError, match="write it like"):
         parse_address(text)

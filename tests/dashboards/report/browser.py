@@ -1,4 +1,4 @@
-"""A real browser without a window, spoken to over its own protocol: what a page looks like, asks for, and says."""
+"""A real browser without a window, controlled over its own protocol: what a page looks like, fetches, and contains."""
 
 import json
 import re
@@ -35,29 +35,29 @@ class Page:
         await self.socket.send_json({**message, "sessionId": self.session} if self.session else message)
         with fail_after(PATIENCE_S):
             while True:
-                said = await self.socket.receive_json()
-                if said.get("id") == number:
-                    assert "error" not in said, said
-                    answer: dict[str, Any] = said["result"]
+                reply = await self.socket.receive_json()
+                if reply.get("id") == number:
+                    assert "error" not in reply, reply
+                    answer: dict[str, Any] = reply["result"]
                     return answer
-                self.events.append(said)
+                self.events.append(reply)
 
     async def open(self, url: str) -> None:
         for domain in ("Page", "Network", "Log", "Runtime"):
             await self.call(f"{domain}.enable")
         await self.call("Page.navigate", url=url)
         with fail_after(PATIENCE_S):
-            while await self.says("document.readyState") != "complete":  # noqa: ASYNC110 - the page has no event for us
+            while await self.evaluate("document.readyState") != "complete":  # noqa: ASYNC110 - the page has no event for us
                 await sleep(0.02)
 
-    async def says(self, expression: str) -> Any:
-        """What the page makes of an expression; its policy does not bind us."""
+    async def evaluate(self, expression: str) -> Any:
+        """The value of an expression in the page; its content security policy does not apply here."""
         answer = await self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
     async def looks(self, *, width: int, dark: bool = False, paper: bool = False) -> None:
-        """From now on the page is so wide, and its reader likes it so."""
+        """Set the width of the page and the preferences of its reader."""
         await self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False
         )
@@ -65,15 +65,15 @@ class Page:
         await self.call("Emulation.setEmulatedMedia", media="print" if paper else "screen", features=[scheme])
 
     def requested(self) -> list[str]:
-        """What was asked for, from anywhere."""
+        """The URLs of all requests."""
         sent = (event for event in self.events if event["method"] == "Network.requestWillBeSent")
         return [event["params"]["request"]["url"] for event in sent]
 
     def complaints(self) -> list[str]:
-        """What the browser had to say: errors, and what a policy refused."""
-        said = (event["params"] for event in self.events if event["method"] == "Log.entryAdded")
+        """What the browser logged: errors, and what a policy refused."""
+        logged = (event["params"] for event in self.events if event["method"] == "Log.entryAdded")
         thrown = (json.dumps(e["params"]) for e in self.events if e["method"] == "Runtime.exceptionThrown")
-        return [*(params["entry"]["text"] for params in said), *thrown]
+        return [*(params["entry"]["text"] for params in logged), *thrown]
 
 
 @asynccontextmanager
@@ -109,9 +109,9 @@ def _started(home: Path) -> Iterator[str]:
 def _listening(log: Path, process: subprocess.Popen[bytes]) -> str:
     until = time.monotonic() + PATIENCE_S
     while True:
-        said = log.read_text(encoding="utf-8", errors="replace")
-        if found := re.search(r"DevTools listening on (ws://\S+)", said):
+        text = log.read_text(encoding="utf-8", errors="replace")
+        if found := re.search(r"DevTools listening on (ws://\S+)", text):
             return found[1]
-        assert process.poll() is None, said
-        assert time.monotonic() < until, said
+        assert process.poll() is None, text
+        assert time.monotonic() < until, text
         time.sleep(0.05)

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from dashboards.report.document import document
-from dashboards.report.figures import figures
 from dashboards.report.page import page as written
-from fleet.core import facts as f
-from fleet.core.policy import Policy
-from tests.core.story import Story, plan_of
-from tests.dashboards.browser import Page, browser
+from dashboards.report.report_data import report_data
+from fleet.core.plans.limits import Policy
+from fleet.core.state import facts as f
+from tests.dashboards.report.browser import Page, browser
+from tests.fleet.core.story import Story, plan_of
 
 EVIL = '"><script>document.title="owned"</script><img src=http://127.0.0.1:1/x onerror=\'document.title="owned"\'>'
 
@@ -32,28 +32,28 @@ def report(tmp_path: Path) -> Path:
     story.time_passes(30)
     story.happens(f.WarningNoted(at=story.now, text=EVIL))
     story.happens(f.QuestionAsked(at=story.now, about=None, question=EVIL, options=(EVIL,)))
-    told = figures(story.facts, story.now, alive=False)
-    assert told is not None
+    data = report_data(story.facts, story.now, alive=False)
+    assert data is not None
     path = tmp_path / "report.html"
-    path.write_text(written(document(told)), encoding="utf-8")
+    path.write_text(written(document(data)), encoding="utf-8")
     return path
 
 
 async def colour(page: Page, what: str) -> str:
-    return str(await page.says(f"getComputedStyle(document.querySelector({what!r})).backgroundColor"))
+    return str(await page.evaluate(f"getComputedStyle(document.querySelector({what!r})).backgroundColor"))
 
 
 async def test_nothing_is_fetched_and_nothing_runs(report: Path, tmp_path: Path) -> None:
     async with browser(tmp_path) as page:
         await page.open(report.as_uri())
-        assert await page.says("document.title") == "Run r"
-        assert await page.says("document.scripts.length + document.images.length") == 0
-        assert await page.says("document.querySelector('main').innerText.includes('<script>')")
+        assert await page.evaluate("document.title") == "Run r"
+        assert await page.evaluate("document.scripts.length + document.images.length") == 0
+        assert await page.evaluate("document.querySelector('main').innerText.includes('<script>')")
         assert page.requested() == [report.as_uri()]
         assert page.complaints() == []
 
 
-async def test_it_is_light_dark_or_on_paper_as_its_reader_likes(report: Path, tmp_path: Path) -> None:
+async def test_it_is_light_dark_or_on_paper_as_its_reader_prefers(report: Path, tmp_path: Path) -> None:
     async with browser(tmp_path) as page:
         await page.open(report.as_uri())
         seen = {}
@@ -61,13 +61,13 @@ async def test_it_is_light_dark_or_on_paper_as_its_reader_likes(report: Path, tm
             await page.looks(width=1000, dark=dark, paper=paper)
             seen[name] = await colour(page, "body")
         assert seen == {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 22, 28)", "paper": "rgb(255, 255, 255)"}
-        assert await page.says("getComputedStyle(document.querySelector('nav')).display") == "none"
+        assert await page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
         printed = await page.call("Page.printToPDF", preferCSSPageSize=True)
         assert base64.b64decode(printed["data"]).startswith(b"%PDF")
 
 
 @pytest.mark.parametrize("dark", [False, True])
-async def test_every_text_stands_out_from_what_is_behind_it(report: Path, tmp_path: Path, *, dark: bool) -> None:
+async def test_every_text_has_enough_contrast(report: Path, tmp_path: Path, *, dark: bool) -> None:
     """WCAG AA: 4.5 to 1."""
     contrast = """(() => {
       const parse = c => c.match(/[\\d.]+/g).map(Number);
@@ -83,8 +83,8 @@ async def test_every_text_stands_out_from_what_is_behind_it(report: Path, tmp_pa
     async with browser(tmp_path) as page:
         await page.open(report.as_uri())
         await page.looks(width=1000, dark=dark)
-        assert await page.says("document.querySelectorAll('td').length") > 10
-        assert await page.says(contrast) == []
+        assert await page.evaluate("document.querySelectorAll('td').length") > 10
+        assert await page.evaluate(contrast) == []
 
 
 async def test_a_narrow_screen_scrolls_its_tables_and_nothing_else(report: Path, tmp_path: Path) -> None:
@@ -92,33 +92,33 @@ async def test_a_narrow_screen_scrolls_its_tables_and_nothing_else(report: Path,
         await page.open(report.as_uri())
         for width in (360, 800, 1600):
             await page.looks(width=width)
-            assert await page.says("document.documentElement.scrollWidth") <= width
+            assert await page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-async def test_whoever_can_not_see_it_hears_what_it_shows(report: Path, tmp_path: Path) -> None:
+async def test_a_screen_reader_gets_all_of_its_content(report: Path, tmp_path: Path) -> None:
     async with browser(tmp_path) as page:
         await page.open(report.as_uri())
         tree = (await page.call("Accessibility.getFullAXTree"))["nodes"]
-    told = [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in tree if not node.get("ignored")]
-    pictures = [name for role, name in told if role in {"image", "img"}]
-    assert pictures[0] == "Agents at work At the peak 2 agents were at work at once, first after 0 s."
+    nodes = [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in tree if not node.get("ignored")]
+    pictures = [name for role, name in nodes if role in {"image", "img"}]
+    assert pictures[0] == "Agents at work At the peak 2 agents were at work, first after 0 s."
     assert len(pictures) == 4
     assert all(pictures)
-    headings = [name for role, name in told if role == "heading"]
+    headings = [name for role, name in nodes if role == "heading"]
     assert headings[0] == "Run r"
     assert "How to undo it" in headings
-    assert ("main", "") in told
-    assert ("navigation", "Contents") in told
-    columns = [name for role, name in told if role == "columnheader"]
-    assert "takes it back, on a branch that holds it" in columns
+    assert ("main", "") in nodes
+    assert ("navigation", "Contents") in nodes
+    columns = [name for role, name in nodes if role == "columnheader"]
+    assert "command, on a branch that contains it" in columns
 
 
-async def test_the_pictures_show_what_the_figures_say(report: Path, tmp_path: Path) -> None:
+async def test_the_charts_show_the_data(report: Path, tmp_path: Path) -> None:
     drawn = "[...document.querySelectorAll('figure > svg .line')].map(e => e.getBBox()).map(b => [b.width, b.height])"
     async with browser(tmp_path) as page:
         await page.open(report.as_uri())
-        lines = await page.says(drawn)
-        bars = await page.says("[...document.querySelectorAll('figure rect')].map(e => e.getBBox().width)")
+        lines = await page.evaluate(drawn)
+        bars = await page.evaluate("[...document.querySelectorAll('figure rect')].map(e => e.getBBox().width)")
     assert len(lines) == 4
     agents, planned, landed, _ = lines
     assert agents[1] > 0

@@ -1,4 +1,4 @@
-"""What a report tells, and that what others wrote stays text in it, whatever it is written as."""
+"""The content of a report. In every format, text from others stays text."""
 
 import dataclasses
 import json
@@ -9,25 +9,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboards.report.blocks import Bar, Bars, Chart, Line
+from dashboards.report.blocks import Bar, Bars, Chart
 from dashboards.report.document import document
-from dashboards.report.figures import Figures, figures
 from dashboards.report.markdown import markdown
 from dashboards.report.page import page
-from dashboards.report.svg import MOST_POINTS, bars, chart, sparkline, thinned
-from fleet.core import facts as f
-from fleet.core.policy import Policy
-from tests.core.pretend import Pretend
-from tests.core.story import Story, plan_of
+from dashboards.report.report_data import ReportData, report_data
+from dashboards.report.svg import MOST_POINTS, bars, chart, columns, thinned
+from dashboards.text.formats import sparkline
+from fleet.core.plans.limits import Policy
+from fleet.core.state import facts as f
 from tests.dashboards.hostile import HOSTILE
+from tests.fleet.core.pretend import Pretend
+from tests.fleet.core.story import Story, plan_of
 
 VOID = {"meta", "br", "img", "input", "hr", "link", "path", "rect"}
 
 
-def told(story: Story, *, alive: bool = False) -> Figures:
-    found = figures(story.facts, story.now, alive=alive)
-    assert found is not None
-    return found
+def report_of(story: Story, *, alive: bool = False) -> ReportData:
+    data = report_data(story.facts, story.now, alive=alive)
+    assert data is not None
+    return data
 
 
 @pytest.fixture
@@ -46,80 +47,80 @@ def story() -> Story:
     return story
 
 
-def test_it_tells_what_landed_in_which_order_and_what_builds_on_it(story: Story) -> None:
-    landed = {part.id: part for part in told(story).landed}
+def test_landed_subtasks_are_in_order_with_what_builds_on_them(story: Story) -> None:
+    landed = {part.id: part for part in report_of(story).landed}
     assert list(landed) == ["api", "docs"]
     assert (landed["api"].attempts, landed["api"].strategy, landed["api"].at_s) == (2, "alternative", 30)
     assert landed["api"].needed_by == ()
     story.landed("site")
-    parts = {part.id: part for part in told(story).landed}
+    parts = {part.id: part for part in report_of(story).landed}
     assert parts["api"].needed_by == parts["docs"].needed_by == ("site",)
 
 
-def test_recovery_is_told_by_strategy_each_with_its_denominator(story: Story) -> None:
-    tried = {one.strategy: (one.landed, one.attempts, one.recovered, one.closed) for one in told(story).tried}
+def test_recovery_is_shown_by_strategy_each_with_its_denominator(story: Story) -> None:
+    tried = {one.strategy: (one.landed, one.attempts, one.recovered, one.closed) for one in report_of(story).tried}
     assert tried == {"first": (1, 3, 0, 0), "alternative": (1, 1, 1, 1)}
-    (kind,) = told(story).kinds
+    (kind,) = report_of(story).kinds
     assert (kind.kind, kind.opened, kind.recovered, kind.unrecovered) == ("check", 1, 1, 0)
-    text = markdown(document(told(story)))
-    assert r"| another approach | 100% \(1 of 1\) | 100% \(1 of 1\) |" in text
+    text = markdown(document(report_of(story)))
+    assert r"| alternative | 100% \(1 of 1\) | 100% \(1 of 1\) |" in text
 
 
-def test_every_incident_is_told_whole(story: Story) -> None:
-    (view,) = told(story).stories
-    assert [step["by"] for step in view["remedies"]] == ["planner"]
-    for text in (markdown(document(told(story))), page(document(told(story)))):
-        for said in (
+def test_every_incident_has_its_whole_story(story: Story) -> None:
+    (view,) = report_of(story).stories
+    assert [step.by for step in view.remedies] == ["planner"]
+    for text in (markdown(document(report_of(story))), page(document(report_of(story)))):
+        for wanted in (
             "red, it says",
-            "chosen      by the planner (plan version 1): another approach",
+            "chosen      by the planner (plan version 1): alternative",
             "landed as c-api",
         ):
-            assert said in text
-    assert "<details><summary>Incident 1 api check" in page(document(told(story)))
+            assert wanted in text
+    assert "<details><summary>Incident 1 api check" in page(document(report_of(story)))
 
 
 def test_lines_hold_what_was_true_and_when(story: Story) -> None:
-    line = told(story).timeline
+    line = report_of(story).timeline
     assert line.agents == [(0, 0), (0, 1), (0, 2), (10, 1), (30, 0)]
     assert (line.landed[0], line.landed[-1]) == ((0, 0), (30, 2))
     assert line.planned[-1][1] == 3
     assert line.cost["worker"] == [(0, 0), (0, 0.02), (0, 0.04)]
 
 
-def test_hours_in_which_nothing_ran_do_not_stretch_the_picture(story: Story) -> None:
+def test_hours_without_an_engine_do_not_stretch_the_charts(story: Story) -> None:
     story.happens(f.EngineStopped(at=story.now, why="stopped"))
     story.time_passes(50_000)
     story.happens(f.EngineStarted(at=story.now, epoch=2, pid=2, host="here", version="1"))
     story.time_passes(10)
     story.landed("site")
-    found = told(story)
-    assert found.seconds == 40
-    assert found.timeline.resumed == [30]
-    assert found.landed[-1].at_s == 40
-    assert found.incidents[0].to_s == 30
-    assert "resumed once" in markdown(document(found))
+    data = report_of(story)
+    assert data.seconds == 40
+    assert data.timeline.resumed == [30]
+    assert data.landed[-1].at_s == 40
+    assert data.incidents[0].to_s == 30
+    assert "resumed 1 time" in markdown(document(data))
 
 
-def test_what_needs_a_human_stands_there_with_what_to_type(story: Story) -> None:
+def test_what_needs_attention_is_listed_with_what_to_type(story: Story) -> None:
     story.attempt_fails("site")
     story.planner_answers(ask=[{"about": "site", "question": "Which colour?", "options": ["red"]}])
-    story.happens(f.RunEnded(at=story.now, ending="partial", why="nobody answered q1"))
-    text = markdown(document(told(story)))
+    story.happens(f.RunEnded(at=story.now, ending="partial", why="no one answered q1"))
+    text = markdown(document(report_of(story)))
     assert "`fleet answer q1 TEXT --run r`: Which colour?" in text
-    assert "It ended because: nobody answered q1" in text
-    assert "Nothing: all is landed" not in text
+    assert "It ended because: no one answered q1" in text
+    assert "Nothing. Everything landed" not in text
 
 
 def test_each_part_can_be_undone_and_all_of_it(story: Story) -> None:
     story.landed("site")
-    text = page(document(told(story)))
+    text = page(document(report_of(story)))
     order = [text.index(f"git revert --no-edit c-{id_}") for id_ in ("site", "docs", "api")]
     assert order == sorted(order)
     assert "git branch -D fleet/r" in text
     assert "git revert --no-edit base..fleet/r" in text
 
 
-def test_a_step_that_changed_no_file_is_done_and_is_no_commit() -> None:
+def test_a_step_that_changed_no_file_is_done_without_a_commit() -> None:
     story = Story(plan=plan_of("deploy"))
     story.happens(f.WorkerStarted(at=0, subtask="deploy", number=1))
     report = f.Report(status="done", summary="deployed")
@@ -127,53 +128,53 @@ def test_a_step_that_changed_no_file_is_done_and_is_no_commit() -> None:
         f.AttemptUnchanged(at=0, subtask="deploy", number=1, report=report),
         f.AttemptVerified(at=0, subtask="deploy", number=1, checks=()),
     )
-    text = markdown(document(told(story)))
+    text = markdown(document(report_of(story)))
     assert "| landed | **1 of 1** | subtasks; 1 of them changed no file |" in text
     assert "| Build deploy | no file changed | coder |" in text
-    assert "1 subtasks landed" in text
+    assert "1 subtask landed" in text
     assert "git revert" not in text
 
 
-def test_who_approved_what_when_and_in_which_version_is_told() -> None:
+def test_approvals_show_who_approved_what_when_and_in_which_version() -> None:
     story = Story(Policy(review=True, reviewing="human"), plan_of("api", "docs"))
-    said = {"at": 86_400.0, "version": 0, "by": "ada"}
-    story.happens(f.PlanRejected(**said, reason="docs first | <b>"))
+    decision = {"at": 86_400.0, "version": 0, "by": "ada"}
+    story.happens(f.PlanRejected(**decision, reason="docs first | <b>"))
     story.planner_answers(revise=[{"id": "api", "depends_on": ["docs"]}])
-    story.happens(f.PlanApproved(**said | {"version": 1, "subtasks": ("docs",)}))
+    story.happens(f.PlanApproved(**decision | {"version": 1, "subtasks": ("docs",)}))
     story.landed("docs")
-    found = told(story, alive=True)
-    assert [(word.rejected, word.subtasks) for word in found.reviewed.words] == [
-        (True, ("api", "docs")),
-        (False, ("docs",)),
+    data = report_of(story, alive=True)
+    assert [(review.verdict, review.subtasks) for review in data.reviewed.words] == [
+        ("rejected", ("api", "docs")),
+        ("approved", ("docs",)),
     ]
-    assert found.reviewed.waiting == {"api": ()}
-    text = markdown(document(found))
-    assert "A person looked at the first plan" in text
+    assert data.reviewed.waiting == {"api": ()}
+    text = markdown(document(data))
+    assert "A person reviewed the first plan" in text
     assert "The rules: max\\_risk = medium." in text
     assert "| 1970-01-02 00:00:00 UTC | 0 | rejected | ada | api, docs | docs first \\| &lt;b&gt; |" in text
     assert "| 1970-01-02 00:00:00 UTC | 1 | approved | ada | docs |  |" in text
-    assert "- `fleet approve r`: api: waits for a person's word" in text
+    assert "- `fleet approve r`: api: waiting for approval" in text
 
 
-def test_a_run_that_came_to_nothing_has_a_report_too() -> None:
+def test_a_run_without_results_has_a_report_too() -> None:
     story = Story()
     story.happens(f.RunEnded(at=0, ending="failed", why="no key"))
-    text = markdown(document(told(story)))
+    text = markdown(document(report_of(story)))
     assert "Nothing has landed." in text
     assert "nothing to undo" in text
-    assert figures([], 0, alive=False) is None
+    assert report_data([], 0, alive=False) is None
 
 
 def test_an_unknown_price_is_unknown(story: Story) -> None:
     story.model_is_called("site", dollars=None)
-    found = told(story)
-    assert (found.dollars, found.dollars_a_landed) == (None, None)
-    assert "unknown in all" in markdown(document(found))
+    data = report_of(story)
+    assert (data.dollars, data.dollars_a_landed) == (None, None)
+    assert "unknown in total" in markdown(document(data))
 
 
-def test_a_simulated_model_and_a_missing_sandbox_are_said_at_once(story: Story) -> None:
-    found = dataclasses.replace(told(story), simulated=True, sandbox="none")
-    for text in (markdown(document(found)), page(document(found))):
+def test_a_simulated_model_and_a_missing_sandbox_are_stated_first(story: Story) -> None:
+    data = dataclasses.replace(report_of(story), simulated=True, sandbox="none")
+    for text in (markdown(document(data)), page(document(data))):
         assert text.index("simulated") < text.index("Goal and outcome</h2>" if "<h2>" in text else "## Goal")
         assert "WITHOUT A SANDBOX" in text
 
@@ -203,7 +204,7 @@ class Reader(HTMLParser):
             assert self.open.pop() == tag
 
 
-def hostile_report(text: str) -> Figures:
+def hostile_report(text: str) -> ReportData:
     plan = plan_of("api", "docs", "site", title=text, goal=text).model_copy(update={"goal": text})
     story = Story(plan=plan)
     failure = f.Failure(kind="check", summary=text, evidence=text)
@@ -212,7 +213,7 @@ def hostile_report(text: str) -> Figures:
     story.happens(f.WarningNoted(at=2, text=text), f.QuestionAsked(at=2, about="docs", question=text))
     story.landed("site")
     story.happens(f.RunEnded(at=3, ending="partial", why=text))
-    return dataclasses.replace(told(story), synthesis=text, repository=text, base_name=text)
+    return dataclasses.replace(report_of(story), synthesis=text, repository=text, base_name=text)
 
 
 ELEMENTS = (
@@ -251,7 +252,7 @@ def test_hostile_text_makes_no_markup_of_markdown(text: str) -> None:
     whole = markdown(document(hostile_report(text)))
     fenced = re.findall(r"^```text\n(.*?)^```$", whole, flags=re.DOTALL | re.MULTILINE)
     assert 2 * len(fenced) == len(re.findall(r"^```", whole, flags=re.MULTILINE)) > 0
-    assert not any("`" in inside for inside in fenced), "what stands between fences can't close them"
+    assert not any("`" in inside for inside in fenced), "text between fences can't close them"
     written = re.sub(r"^```text\n.*?^```$", "", whole, flags=re.DOTALL | re.MULTILINE)
     assert "](" not in written
     assert "<" not in re.sub(r"`[^`\n]*`", "", written)
@@ -265,32 +266,32 @@ def test_hostile_text_makes_no_markup_of_markdown(text: str) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=60))
-def test_whatever_stands_in_it_a_report_stays_whole(text: str) -> None:
-    found = hostile_report(text)
+def test_any_text_leaves_a_report_well_formed(text: str) -> None:
+    data = hostile_report(text)
     reader = Reader()
-    written = page(document(found))
+    written = page(document(data))
     reader.feed(written)
     assert reader.open == []
-    assert "\x1b" not in written + markdown(document(found))
-    json.dumps(dataclasses.asdict(found))
+    assert "\x1b" not in written + markdown(document(data))
+    json.dumps(dataclasses.asdict(data))
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_happened_the_figures_add_up(seed: int) -> None:
+def test_the_numbers_of_any_run_add_up(seed: int) -> None:
     pretend = Pretend(seed, Policy(settle_s=0, max_attempts=2))
     for _ in range(400):
         if pretend.state.ended:
             break
         pretend.step()
-    found = figures(pretend.facts, pretend.now, alive=False)
-    assert found is not None
-    assert len(found.landed) == found.commits == sum(one.landed for one in found.tried)
-    assert sum(one.attempts for one in found.tried) == found.attempts
-    assert sum(kind.opened for kind in found.kinds) == len(found.incidents)
-    assert max((value for _, value in found.timeline.agents), default=0) <= found.workers
-    assert found.timeline.landed[-1][1] == found.commits
-    for written in (page(document(found)), markdown(document(found))):
-        assert found.run in written
+    data = report_data(pretend.facts, pretend.now, alive=False)
+    assert data is not None
+    assert len(data.landed) == data.commits == sum(one.landed for one in data.tried)
+    assert sum(one.attempts for one in data.tried) == data.attempts
+    assert sum(kind.opened for kind in data.kinds) == len(data.incidents)
+    assert max((value for _, value in data.timeline.agents), default=0) <= data.workers
+    assert data.timeline.landed[-1][1] == data.commits
+    for written in (page(document(data)), markdown(document(data))):
+        assert data.run in written
 
 
 # ---- pictures -------------------------------------------------------------------------------------------------------
@@ -306,16 +307,16 @@ def test_many_points_are_thinned_and_the_peak_stays() -> None:
 
 
 def test_a_sparkline_holds_its_value_until_the_next() -> None:
-    line = sparkline([(0, 0), (25, 4), (75, 2)], 100)
+    line = sparkline(columns([(0, 0), (25, 4), (75, 2)], 100, 48))
     assert line[0] == "▁"
     assert line[24] == "█"
     assert line[-1] == "▅"
-    assert sparkline([], 10) == ""
+    assert sparkline(columns([], 10, 48)) == ""
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.4, 59.0, 86_400.0, 4e6])
 def test_a_chart_of_any_length_has_a_few_ticks(seconds: float) -> None:
-    drawn = chart(Chart("c", "says", [Line("one", [(0, 0), (seconds, 3)])], seconds), 1)
+    drawn = chart(Chart("c", "says", {"one": [(0, 0), (seconds, 3)]}, seconds), 1)
     assert 2 <= drawn.count("<text") <= 14
     assert "nan" not in drawn
     spans = bars(Bars("b", "says", [Bar("x", 0, None, None)], seconds), 2)

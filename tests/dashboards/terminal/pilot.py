@@ -1,14 +1,14 @@
-"""What the tests of the terminal UI stand on: an application over runs in memory, and its screen as text."""
+"""The application over runs in memory, and its screen as text."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from dashboards.terminal.app import FleetApp
-from fleet.core.plan import Plan
-from fleet.core.policy import Policy
-from tests.core.story import Story, plan_of
-from tests.dashboards.feeds import Shelf, Told
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import Plan
+from tests.dashboards.feeds import MemoryFeed, MemoryLibrary
+from tests.fleet.core.story import Story, plan_of
 
 Program = Callable[[Sequence[str], Path | None], int]
 
@@ -21,19 +21,19 @@ class Clock:
 
 
 def story(policy: Policy | None = None, plan: Plan | None = None) -> Story:
-    told = Story(
+    run = Story(
         policy or Policy(workers=8, max_attempts=1),
         plan or plan_of("schema", "store needs schema", "api", "docs", "cli"),
     )
-    told.landed("schema")
-    told.attempt_fails("docs")
-    told.work_is_done("api")
-    return told
+    run.landed("schema")
+    run.attempt_fails("docs")
+    run.work_is_done("api")
+    return run
 
 
-def app_of(*feeds: Told, speed: float | None = None, program: Program | None = None) -> FleetApp:
-    given: dict[str, Any] = {} if program is None else {"program": program}
-    return FleetApp(Shelf(feeds), feeds[0].run, user="ada", clock=Clock(), speed=speed, **given)
+def app_of(*feeds: MemoryFeed, program: Program | None = None, **more: Any) -> FleetApp:
+    more |= {} if program is None else {"program": program}
+    return FleetApp(MemoryLibrary(feeds), feeds[0].run, user="ada", clock=Clock(), **more)
 
 
 def rows(app: FleetApp) -> list[str]:

@@ -1,108 +1,108 @@
-"""What is asked of a run from the screen: requests in its inbox, each made sure of where it destroys."""
+"""What a person does to a run on the screen: requests in its inbox; destructive ones are confirmed."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from dashboards.terminal.listing import Listing
-from fleet.core import facts as f
-from fleet.core.policy import Policy
-from tests.core.story import Story, plan_of
-from tests.dashboards.feeds import Told
+from dashboards.terminal.widgets.listing import Listing
+from fleet.core.plans.limits import Policy
+from fleet.core.state import facts as f
+from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.terminal.pilot import app_of, rows, screen, story
+from tests.fleet.core.story import Story, plan_of
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told(story().facts)
+def feed() -> MemoryFeed:
+    return MemoryFeed(story().facts)
 
 
-async def test_enter_on_a_question_answers_it(told: Told) -> None:
-    app = app_of(told)
+async def test_enter_on_a_question_answers_it(feed: MemoryFeed) -> None:
+    app = app_of(feed)
     async with app.run_test(size=(120, 30)) as pilot:
         assert app.screen.query_one(Listing).key == "q:q1"
         await pilot.press("enter")
         assert "docs failed 1 time" in screen(app)
         assert "docs" in screen(app)
         await pilot.press(*"utc", "enter")
-        assert [(type(r), getattr(r, "answer", "")) for r in told.asked] == [(f.QuestionAnswered, "utc")]
+        assert [(type(r), getattr(r, "answer", "")) for r in feed.requests] == [(f.QuestionAnswered, "utc")]
 
 
-async def test_a_digit_takes_an_option(told: Told) -> None:
-    app = app_of(told)
+async def test_a_digit_takes_an_option(feed: MemoryFeed) -> None:
+    app = app_of(feed)
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("a", "2", "enter")
-        [request] = told.asked
+        [request] = feed.requests
         assert isinstance(request, f.QuestionAnswered)
         assert request.answer == "drop it"
 
 
-async def test_a_cancel_needs_a_clear_yes(told: Told) -> None:
-    app = app_of(told)
+async def test_a_cancel_needs_a_clear_yes(feed: MemoryFeed) -> None:
+    app = app_of(feed)
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("C", "enter", "n")
         await pilot.press("C", "escape")
-        assert told.asked == []
+        assert feed.requests == []
         await pilot.press("C", "y")
-        assert [type(request) for request in told.asked] == [f.CancelRequested]
+        assert [type(request) for request in feed.requests] == [f.CancelRequested]
 
 
-async def test_limits_are_changed_and_nonsense_is_refused(told: Told) -> None:
-    app = app_of(told)
+async def test_limits_are_changed_and_nonsense_is_refused(feed: MemoryFeed) -> None:
+    app = app_of(feed)
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("W", *["backspace"] * 3, *"many", "enter")
         await pilot.press("W", *["backspace"] * 3, "0", "enter")
-        assert told.asked == []
+        assert feed.requests == []
         await pilot.press("W", *["backspace"] * 3, *"40", "enter")
         await pilot.press("B", *"2.5", "enter")
-        changed = [(r.workers, r.budget_dollars) for r in told.asked if isinstance(r, f.LimitsChanged)]
+        changed = [(r.workers, r.budget_dollars) for r in feed.requests if isinstance(r, f.LimitsChanged)]
         assert changed == [(40, None), (None, 2.5)]
 
 
-async def test_pause_and_go_on(told: Told) -> None:
-    app = app_of(told)
+async def test_a_run_is_paused_and_unpaused(feed: MemoryFeed) -> None:
+    app = app_of(feed)
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("P")
-        told.facts = [*told.facts, f.Paused(at=50, by="ada")]
+        feed.recorded = [*feed.recorded, f.Paused(at=50, by="ada")]
         await pilot.pause(0.3)
         assert "‖ paused" in rows(app)[0]
         await pilot.press("P")
-        assert [type(request) for request in told.asked] == [f.Paused, f.Unpaused]
+        assert [type(request) for request in feed.requests] == [f.Paused, f.Unpaused]
 
 
-async def test_retry_with_guidance_of_the_subtask_under_the_cursor(told: Told) -> None:
-    app = app_of(told)
+async def test_retry_with_guidance_of_the_subtask_under_the_cursor(feed: MemoryFeed) -> None:
+    app = app_of(feed)
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("5", "r")
-        assert "red, it says" in screen(app), "what went wrong is there to be read"
+        assert "red, it says" in screen(app), "the failure is shown"
         await pilot.press(*"try tox", "enter")
-        [request] = told.asked
+        [request] = feed.requests
         assert isinstance(request, f.RetryRequested)
         assert (request.subtask, request.guidance) == ("docs", "try tox")
 
 
-async def test_what_makes_no_sense_is_said_and_not_asked(told: Told) -> None:
-    app = app_of(told)
+async def test_an_invalid_request_is_explained_and_not_sent(feed: MemoryFeed) -> None:
+    app = app_of(feed)
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("3", "r", "A", "R")
         await pilot.pause()
-        assert told.asked == []
-        assert told.resumed == 0
+        assert feed.requests == []
+        assert feed.resume_count == 0
         assert len(app._notifications) == 3
 
 
-async def test_a_run_that_nobody_works_on_is_resumed(told: Told) -> None:
-    told.alive, told.words = False, "no key"
-    app = app_of(told)
+async def test_an_interrupted_run_is_resumed(feed: MemoryFeed) -> None:
+    feed.alive, feed.output = False, "no key"
+    app = app_of(feed)
     async with app.run_test(size=(120, 30)) as pilot:
         assert "✘ interrupted" in rows(app)[0]
-        assert "nobody works on this run: no key" in screen(app)
+        assert "interrupted: no key" in screen(app)
         await pilot.press("R")
-        assert told.resumed == 1
+        assert feed.resume_count == 1
 
 
-async def test_a_shell_opens_in_a_copy_of_what_was_committed(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_shell_opens_in_a_copy_of_what_was_committed(feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Sequence[str], str]] = []
 
     def program(command: Sequence[str], folder: Path | None) -> int:
@@ -110,8 +110,7 @@ async def test_a_shell_opens_in_a_copy_of_what_was_committed(told: Told, monkeyp
         seen.append((command, (folder / "commit").read_text()))
         return 0
 
-    monkeypatch.setenv("SHELL", "/bin/zsh")
-    app = app_of(told, program=program)
+    app = app_of(feed, program=program, shell_command=["/bin/zsh"])
     monkeypatch.setattr(app, "suspend", _no_suspend)
     async with app.run_test(size=(120, 40)) as pilot:
         app.open_subtask("api")
@@ -121,7 +120,7 @@ async def test_a_shell_opens_in_a_copy_of_what_was_committed(told: Told, monkeyp
         assert seen == [(["/bin/zsh"], "c-api")]
 
 
-class _no_suspend:  # noqa: N801 - stands in for a method
+class _no_suspend:  # noqa: N801 - replaces a method
     """The pilot has no terminal to give away."""
 
     def __enter__(self) -> None: ...
@@ -146,7 +145,7 @@ def reviewed() -> Story:
 async def test_a_plan_is_edited_and_checked_on_return(
     edit: object, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = Told(reviewed().facts)
+    feed = MemoryFeed(reviewed().facts)
 
     def program(command: Sequence[str], folder: Path | None) -> int:
         assert folder is None
@@ -154,32 +153,32 @@ async def test_a_plan_is_edited_and_checked_on_return(
         path.write_text(edit(path.read_text()))  # type: ignore[operator]
         return 0
 
-    app = app_of(told, program=program)
+    app = app_of(feed, program=program)
     monkeypatch.setattr(app, "suspend", _no_suspend)
     async with app.run_test(size=(120, 40)) as pilot:
         assert "A approves, X rejects, E edits" in screen(app)
         await pilot.press("E")
         await pilot.pause()
-        assert ("The plan was not changed" in screen(app)) == (wanted == "refused")
-        assert [type(request) for request in told.asked] == ([f.PlanRevised] if wanted == "changed" else [])
+        assert ("Plan not changed" in screen(app)) == (wanted == "refused")
+        assert [type(request) for request in feed.requests] == ([f.PlanRevised] if wanted == "changed" else [])
 
 
-def waiting_for_ada(*lines: str) -> Told:
-    return Told(Story(Policy(workers=2, review=True, reviewing="human"), plan_of(*lines)).facts)
+def waiting_for_ada(*lines: str) -> MemoryFeed:
+    return MemoryFeed(Story(Policy(workers=2, review=True, reviewing="human"), plan_of(*lines)).facts)
 
 
 async def test_a_plan_is_rejected_with_a_reason_and_not_without() -> None:
-    told = waiting_for_ada("a", "b needs a")
-    app = app_of(told)
+    feed = waiting_for_ada("a", "b needs a")
+    app = app_of(feed)
     async with app.run_test(size=(120, 40)) as pilot:
         assert "A approve  X reject  E edit plan" in rows(app)[-1]
         await pilot.press("X")
-        assert "Reject version 0: what should be different?" in screen(app)
+        assert "Reject plan version 0: what should change?" in screen(app)
         assert "check: check b" in screen(app)
         await pilot.press("enter", "escape")
-        assert told.asked == []
+        assert feed.requests == []
         await pilot.press("X", *"not b", "enter")
-        [request] = told.asked
+        [request] = feed.requests
         assert isinstance(request, f.PlanRejected)
         assert (request.version, request.reason, request.subtasks) == (0, "not b", None)
 
@@ -193,29 +192,29 @@ async def test_a_plan_is_rejected_with_a_reason_and_not_without() -> None:
         ("Xano", f.PlanRejected, None),
     ],
 )
-async def test_on_the_page_of_the_plan_a_word_may_be_about_the_subtask_under_the_cursor(
+async def test_on_the_page_of_the_plan_a_verdict_may_be_about_the_subtask_under_the_cursor(
     keys: str, kind: type[f.PlanApproved | f.PlanRejected], part: tuple[str] | None
 ) -> None:
-    told = waiting_for_ada("a", "b needs a")
-    app = app_of(told)
+    feed = waiting_for_ada("a", "b needs a")
+    app = app_of(feed)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("3", "j")
         assert sum("? approve" in row for row in rows(app)) == 2
         await pilot.press(keys[0])
         assert "only b" in screen(app)
         await pilot.press("n")
-        assert told.asked == []
+        assert feed.requests == []
         await pilot.press(*keys, *(["enter"] if kind is f.PlanRejected else []))
-        [request] = told.asked
+        [request] = feed.requests
         assert isinstance(request, kind)
         assert request.subtasks == part
 
 
 async def test_a_plan_is_approved_after_it_was_shown() -> None:
-    told = Told(reviewed().facts)
-    app = app_of(told)
+    feed = MemoryFeed(reviewed().facts)
+    app = app_of(feed)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("A")
         assert "check: check b" in screen(app)
         await pilot.press("y")
-        assert [type(request) for request in told.asked] == [f.PlanApproved]
+        assert [type(request) for request in feed.requests] == [f.PlanApproved]

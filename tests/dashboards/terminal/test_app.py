@@ -11,16 +11,16 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from dashboards.terminal.app import FleetApp
-from dashboards.terminal.listing import Listing
-from dashboards.terminal.main import Main
-from dashboards.terminal.subtask import SubtaskView
-from fleet.core import facts as f
-from fleet.core.policy import Policy
-from fleet.ports import FleetError
-from tests.core.story import Story, plan_of
-from tests.dashboards.feeds import Told
+from dashboards.terminal.main_screen import MainScreen
+from dashboards.terminal.subtask_screen import SubtaskScreen
+from dashboards.terminal.widgets.listing import Listing
+from fleet.core.plans.limits import Policy
+from fleet.core.state import facts as f
+from fleet.errors import FleetError
+from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import hostile_story, problems
 from tests.dashboards.terminal.pilot import app_of, rows, screen, story
+from tests.fleet.core.story import Story, plan_of
 
 PATCH = """diff --git a/api.py b/api.py
 --- a/api.py
@@ -33,25 +33,25 @@ PATCH = """diff --git a/api.py b/api.py
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told(story().facts)
+def feed() -> MemoryFeed:
+    return MemoryFeed(story().facts)
 
 
 SIZES = [(80, 24), (120, 40), (200, 60), (40, 12)]
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-async def test_every_page_shows_at_every_size(told: Told, size: tuple[int, int]) -> None:
-    app = app_of(told)
+async def test_every_page_shows_at_every_size(feed: MemoryFeed, size: tuple[int, int]) -> None:
+    app = app_of(feed)
     async with app.run_test(size=size) as pilot:
-        for number, word in enumerate(("run", "AGENTS", "state", "subtask", "TESTED NOW", "reco", "landed schema")):
+        for number, word in enumerate(("run", "AGENTS", "state", "subtask", "TESTING", "reco", "landed schema")):
             await pilot.press(str(number))
             assert word in screen(app), f"page {number}:\n{screen(app)}"
             assert max(map(len, rows(app))) <= size[0]
 
 
-async def test_the_header_answers_at_a_glance(told: Told) -> None:
-    app = app_of(told)
+async def test_the_header_answers_at_a_glance(feed: MemoryFeed) -> None:
+    app = app_of(feed)
     async with app.run_test(size=(120, 30)):
         top = "\n".join(rows(app)[:4])
         for word in (
@@ -66,8 +66,8 @@ async def test_the_header_answers_at_a_glance(told: Told) -> None:
             assert word in top, top
 
 
-async def test_the_filter_narrows_and_goes(told: Told) -> None:
-    app = app_of(told)
+async def test_the_filter_narrows_and_goes(feed: MemoryFeed) -> None:
+    app = app_of(feed)
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("3", "slash", *"merg", "enter")
         assert "schema" in screen(app)
@@ -77,55 +77,55 @@ async def test_the_filter_narrows_and_goes(told: Told) -> None:
         assert not app.screen.query_one("#filter", Input).has_focus
 
 
-async def test_keys_typed_into_the_filter_do_nothing_else(told: Told) -> None:
-    app = app_of(told)
+async def test_keys_typed_into_the_filter_do_nothing_else(feed: MemoryFeed) -> None:
+    app = app_of(feed)
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("slash", *"qCPy2")
         assert app.is_running
-        assert told.asked == []
+        assert feed.requests == []
         main = app.screen
-        assert isinstance(main, Main)
+        assert isinstance(main, MainScreen)
         assert main.number == 1
 
 
 async def test_the_cursor_stays_on_its_row_when_rows_come_and_go() -> None:
-    told_ = story(plan=plan_of("a", "b", "c", "docs", "api", "schema"))
-    told = Told(told_.facts)
-    app = app_of(told)
+    run = story(plan=plan_of("a", "b", "c", "docs", "api", "schema"))
+    feed = MemoryFeed(run.facts)
+    app = app_of(feed)
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("2", "g")
         listing = app.screen.query_one(Listing)
         while listing.key != "s:c":
             await pilot.press("j")
-        told_.work_is_done("a")
-        told_.batch_lands()
-        told_.batch_lands()
-        told.facts = list(told_.facts)
+        run.work_is_done("a")
+        run.batch_lands()
+        run.batch_lands()
+        feed.recorded = list(run.facts)
         await pilot.pause(0.3)
         assert listing.key == "s:c"
 
 
-async def test_a_cursor_that_nobody_moved_goes_to_what_needs_somebody() -> None:
-    told_ = Story(Policy(workers=8, max_attempts=1), plan_of("a", "b"))
-    told = Told(list(told_.facts))
-    app = app_of(told)
+async def test_a_cursor_that_was_not_moved_goes_to_what_needs_a_person() -> None:
+    run = Story(Policy(workers=8, max_attempts=1), plan_of("a", "b"))
+    feed = MemoryFeed(list(run.facts))
+    app = app_of(feed)
     async with app.run_test(size=(120, 30)) as pilot:
         assert app.screen.query_one(Listing).key == "s:a"
-        told_.attempt_fails("b")
-        told.facts = told_.facts
+        run.attempt_fails("b")
+        feed.recorded = run.facts
         await pilot.pause(0.3)
         assert app.screen.query_one(Listing).key == "q:q1"
 
 
-async def test_an_event_leads_to_its_subtask(told: Told) -> None:
-    app = app_of(told)
+async def test_an_event_leads_to_its_subtask(feed: MemoryFeed) -> None:
+    app = app_of(feed)
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("6", "enter")
-        assert isinstance(app.screen, SubtaskView)
+        assert isinstance(app.screen, SubtaskScreen)
 
 
-async def test_the_mouse_chooses_pages_and_rows(told: Told) -> None:
-    app = app_of(told)
+async def test_the_mouse_chooses_pages_and_rows(feed: MemoryFeed) -> None:
+    app = app_of(feed)
     async with app.run_test(size=(120, 30)) as pilot:
         at = rows(app)[4].index("Plan")
         await pilot.click(offset=Offset(at, 4))
@@ -135,15 +135,15 @@ async def test_the_mouse_chooses_pages_and_rows(told: Told) -> None:
         key = app.screen.query_one(Listing).key
         await pilot.click(offset=Offset(5, 8))
         await pilot.pause()
-        assert isinstance(app.screen, SubtaskView)
+        assert isinstance(app.screen, SubtaskScreen)
         assert f"s:{app.screen.subtask}" == key
 
 
-async def test_a_subtask_shows_its_story_conversation_diff_and_checks(told: Told, tmp_path: Path) -> None:
-    told.folder, told.patch = tmp_path, PATCH
+async def test_a_subtask_shows_its_story_conversation_diff_and_checks(feed: MemoryFeed, tmp_path: Path) -> None:
+    feed.folder, feed.patch = tmp_path, PATCH
     entry = {"event": "answer", "content": [{"type": "text", "text": "I look at [bold]it\x1b[31m"}]}
     (tmp_path / "api.1.jsonl").write_text(json.dumps(entry) + "\n")
-    app = app_of(told)
+    app = app_of(feed)
     async with app.run_test(size=(120, 40)) as pilot:
         app.open_subtask("api")
         await pilot.pause()
@@ -158,26 +158,26 @@ async def test_a_subtask_shows_its_story_conversation_diff_and_checks(told: Told
         await pilot.pause(0.2)
         assert 'return "yes"  # now' in screen(app)
         await pilot.press("4")
-        assert "no check has run yet" in screen(app)
+        assert "No check has run yet." in screen(app)
         assert problems(rows(app)) == []
         await pilot.press("escape")
-        assert isinstance(app.screen, Main)
+        assert isinstance(app.screen, MainScreen)
 
 
-async def test_a_replay_plays_and_takes_no_requests(told: Told) -> None:
-    told.facts = [fact.model_copy(update={"at": float(second)}) for second, fact in enumerate(told.facts)]
-    app = app_of(told, speed=10)
+async def test_a_replay_plays_and_takes_no_requests(feed: MemoryFeed) -> None:
+    feed.recorded = [fact.model_copy(update={"at": float(second)}) for second, fact in enumerate(feed.recorded)]
+    app = app_of(feed, speed=10)
     async with app.run_test(size=(120, 30)) as pilot:
         assert "REPLAY" in rows(app)[0]
         await pilot.press("P", "C", "W")
-        assert told.asked == []
+        assert feed.requests == []
         await pilot.press("space", "full_stop", "less_than_sign")
         assert "paused" in rows(app)[0]
 
 
-async def test_all_runs_are_there_to_be_switched_to(told: Told) -> None:
-    other = Told(Story(plan=plan_of("x")).facts, run="other")
-    app = app_of(told, other)
+async def test_all_runs_are_there_to_be_switched_to(feed: MemoryFeed) -> None:
+    other = MemoryFeed(Story(plan=plan_of("x")).facts, run="other")
+    app = app_of(feed, other)
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("0")
         await pilot.pause(1.2)
@@ -185,51 +185,51 @@ async def test_all_runs_are_there_to_be_switched_to(told: Told) -> None:
         assert app.watched.feed.run == "other"
 
 
-async def test_an_incident_opens_as_its_story_and_r_is_still_about_its_subtask(told: Told) -> None:
-    app = app_of(told)
+async def test_an_incident_opens_as_its_story_and_r_is_still_about_its_subtask(feed: MemoryFeed) -> None:
+    app = app_of(feed)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("5", "enter")
-        for said in ("Incident 1  docs  check", "red, it says", "a human was asked (q1"):
-            assert said in screen(app), screen(app)
+        for wanted in ("Incident 1  docs  check", "red, it says", "a human was asked (q1"):
+            assert wanted in screen(app), screen(app)
         await pilot.press("escape", "r")
         assert "Retry docs" in screen(app)
 
 
-async def test_the_header_names_another_run_that_needs_somebody(told: Told) -> None:
-    quiet = Told(Story(plan=plan_of("x")).facts, run="quiet")
-    stuck = Told(story().facts, run="stuck")
-    app = app_of(told, quiet, stuck)
+async def test_the_header_names_another_run_that_needs_a_person(feed: MemoryFeed) -> None:
+    quiet = MemoryFeed(Story(plan=plan_of("x")).facts, run="quiet")
+    stuck = MemoryFeed(story().facts, run="stuck")
+    app = app_of(feed, quiet, stuck)
     async with app.run_test(size=(120, 30)) as pilot:
-        await looked_around(app, pilot, "stuck needs you  → 0")
+        await wait_for_header(app, pilot, "stuck needs you  → 0")
         assert "NEEDS YOU 1: q1 docs" in rows(app)[3], "what this run needs comes first"
-        stopped = Told(Story(plan=plan_of("x")).facts, run="stopped", alive=False)
-        told_of = app.library.feeds  # type: ignore[attr-defined] # a shelf
-        app.library.feeds = (*told_of, stopped)  # type: ignore[attr-defined]
-        await looked_around(app, pilot, "2 other runs need you  → 0")
+        stopped = MemoryFeed(Story(plan=plan_of("x")).facts, run="stopped", alive=False)
+        feeds = app.library.feeds  # type: ignore[attr-defined] # a shelf
+        app.library.feeds = (*feeds, stopped)  # type: ignore[attr-defined]
+        await wait_for_header(app, pilot, "2 other runs need you  → 0")
 
 
-async def test_a_run_that_can_not_be_read_holds_the_header_up_for_nobody(told: Told) -> None:
-    class Damaged(Told):
-        def read(self, after: int, limit: int) -> Sequence[tuple[int, f.Fact]]:
+async def test_a_run_that_can_not_be_read_does_not_stop_the_header(feed: MemoryFeed) -> None:
+    class Damaged(MemoryFeed):
+        def facts(self, after: int, limit: int) -> Sequence[tuple[int, f.Fact]]:
             raise FleetError(f"{after}, {limit}: no journal")
 
-    app = app_of(told, Damaged([], run="damaged"), Told(story().facts, run="stuck"))
+    app = app_of(feed, Damaged([], run="damaged"), MemoryFeed(story().facts, run="stuck"))
     async with app.run_test(size=(80, 30)) as pilot:
-        await looked_around(app, pilot, "stuck needs you  → 0")
+        await wait_for_header(app, pilot, "stuck needs you  → 0")
 
 
-async def looked_around(app: FleetApp, pilot: Pilot[None], wanted: str) -> None:
-    """The other runs are read a little at each look, and the clock of these tests stands still."""
+async def wait_for_header(app: FleetApp, pilot: Pilot[None], wanted: str) -> None:
+    """The other runs are read a little at each look, and the clock of these tests does not move."""
     for _ in range(100):
-        app._looked = 0.0
+        app._looked_at = 0.0
         await pilot.pause(0.15)
         if rows(app)[3].rstrip().endswith(wanted):
             return
     raise AssertionError(rows(app)[3])
 
 
-async def test_light_dark_help_and_leaving(told: Told) -> None:
-    app = app_of(told)
+async def test_light_dark_help_and_leaving(feed: MemoryFeed) -> None:
+    app = app_of(feed)
     async with app.run_test(size=(120, 50)) as pilot:
         dark = app.export_screenshot()
         await pilot.press("t")
@@ -239,12 +239,12 @@ async def test_light_dark_help_and_leaving(told: Told) -> None:
         assert "with your guidance" in screen(app)
         await pilot.press("escape", "q")
     assert not app.is_running
-    assert told.asked == []
+    assert feed.requests == []
 
 
-async def test_without_colours_the_same_is_said(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    app = app_of(told)
+async def test_without_colours_the_same_text_is_shown(feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")  # Textual reads it, too
+    app = app_of(feed, colour=False)
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("3")
         filters = app.get_line_filters()
@@ -256,7 +256,7 @@ async def test_without_colours_the_same_is_said(told: Told, monkeypatch: pytest.
 
 
 async def test_hostile_text_is_shown_as_text() -> None:
-    app = app_of(Told([fact for _, fact in hostile_story()]))
+    app = app_of(MemoryFeed([fact for _, fact in hostile_story()]))
     async with app.run_test(size=(200, 60)) as pilot:
         for number in "1234560":
             await pilot.press(number)

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.words import plan_lines, said
-from fleet.core import facts as f
-from fleet.core.evolve import evolve
-from fleet.core.remedies import KINDS
-from fleet.core.state import RunState
-from tests.core.story import Story, plan_of
+from dashboards.text.event_text import event_text
+from dashboards.text.plan_review import plan_lines
+from fleet.core.history.evolve import evolve
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
 from tests.dashboards.hostile import every_fact, hostile_run, hostile_story, problems
+from tests.fleet.core.pretend import KINDS
+from tests.fleet.core.story import Story, plan_of
 
 SILENT = {
     "planner_called",
@@ -27,12 +28,12 @@ SILENT = {
 }
 
 
-def told() -> list[tuple[str, str | None]]:
+def event_texts() -> list[tuple[str, str | None]]:
     state: RunState | None = None
     lines: list[tuple[str, str | None]] = []
     for fact in every_fact():
         state = evolve(state, fact)
-        lines.append((fact.kind, said(state, fact)))
+        lines.append((fact.kind, event_text(state, fact)))
     return lines
 
 
@@ -41,7 +42,8 @@ def told() -> list[tuple[str, str | None]]:
     [
         ("run_started", ["shop-1a2b", "main", "bbbbbbb", "simulated"]),
         ("base_checked", ["RED", "make test", "1 failed"]),
-        ("service_changed", ["WAITING", "for opus", "because of a limit (HTTP 429", "nothing is lost"]),
+        ("setup_ran", ["npm ci", "with the network", "FAILED: exit code 1", "EAI_AGAIN"]),
+        ("service_changed", ["WAITING", "for opus", "because of a limit (HTTP 429", "no work is lost"]),
         ("attempt_unchanged", ["schema", "no file changed"]),
         ("rollback_started", ["ROLLING BACK", "deploy failed: 503"]),
         ("engine_started", ["resumed"]),
@@ -50,7 +52,7 @@ def told() -> list[tuple[str, str | None]]:
         ("plan_revised", ["plan version 1", "4 added", "a first plan"]),
         ("plan_revised", ["1 revised, 1 split, 1 question asked", "QUESTION q1: Which port?", "fleet answer q1"]),
         ("plan_revised", ["2 dropped", "less is enough"]),
-        ("plan_graded", ["note: app.py is hot"]),
+        ("plan_graded", ["note: app.py is contended by 8 subtasks"]),
         ("planner_failed", ["transient: overloaded"]),
         ("plan_approved", ["version 1", "ada"]),
         ("plan_rejected", ["version 1", "ada", "too wide"]),
@@ -58,11 +60,11 @@ def told() -> list[tuple[str, str | None]]:
         ("attempt_started", ["api started", "attempt 2", "retry"]),
         ("attempt_committed", ["schema", "1 file changed"]),
         ("attempt_failed", ["docs", "attempt 1", "empty: nothing changed"]),
-        ("remedy_chosen", ["docs is skipped"]),
-        ("remedy_chosen", ["api will be retried in 1.0 s"]),
+        ("remedy_chosen", ["docs skipped"]),
+        ("remedy_chosen", ["api retries in 1.0 s"]),
         ("batch_tested", ["landed schema (1 of 4)"]),
         ("batch_tested", ["read sent back: integration: red together"]),
-        ("work_lost", ["DAMAGE", "1 commit can't be read", "lands again (schema)", "fleet/shop-1a2b is gone"]),
+        ("work_lost", ["DAMAGE", "1 commit can't be read", "will land again (schema)", "fleet/shop-1a2b is missing"]),
         ("publish_failed", ["fleet/shop-1a2b", "is checked out"]),
         ("question_asked", ["QUESTION q2 about read", "fleet answer q2"]),
         ("question_answered", ["q1", "ada", "8080"]),
@@ -76,34 +78,34 @@ def told() -> list[tuple[str, str | None]]:
         ("run_reopened", ["ada"]),
     ],
 )
-def test_what_happened_is_said_with_what_a_person_needs(kind: str, mentions: list[str]) -> None:
-    lines = [line for happened, line in told() if happened == kind and line is not None]
+def test_an_event_mentions_what_a_person_needs(kind: str, mentions: list[str]) -> None:
+    lines = [line for happened, line in event_texts() if happened == kind and line is not None]
     assert [line for line in lines if all(mention in line for mention in mentions)]
 
 
 def test_every_kind_of_fact_has_a_line_or_is_noise() -> None:
-    kinds = {kind for kind, _ in told()}
-    spoken = {kind for kind, line in told() if line is not None}
+    kinds = {kind for kind, _ in event_texts()}
+    spoken = {kind for kind, line in event_texts() if line is not None}
     assert kinds == {fact.model_fields["kind"].default for fact in get_args(f.Fact)}
     assert kinds - spoken <= SILENT
 
 
 def test_a_line_of_a_hostile_run_is_as_harmless_as_any_other() -> None:
-    lines = [line for state, fact in hostile_story() for line in (said(state, fact) or "").split("\n")]
+    lines = [line for state, fact in hostile_story() for line in (event_text(state, fact) or "").split("\n")]
     assert problems(lines) == []
 
 
 def test_hostile_text_makes_no_line_of_its_own() -> None:
     """Else a worker could write what looks like the fleet's own words."""
-    counted = [(kind, (line or "").count("\n")) for kind, line in told()]
-    assert [(fact.kind, (said(state, fact) or "").count("\n")) for state, fact in hostile_story()] == counted
+    counted = [(kind, (line or "").count("\n")) for kind, line in event_texts()]
+    assert [(fact.kind, (event_text(state, fact) or "").count("\n")) for state, fact in hostile_story()] == counted
 
 
 @given(st.text(), st.sampled_from(KINDS))
 def test_a_failure_in_any_words_is_one_harmless_line(text: str, kind: f.FailureKind) -> None:
     story = Story(plan=plan_of("a"))
     fact = f.AttemptFailed(at=0, subtask="a", number=1, failure=f.Failure(kind=kind, summary=text, evidence=text))
-    line = said(evolve(story.state, fact), fact)
+    line = event_text(evolve(story.state, fact), fact)
     assert line is not None
     assert problems([line]) == []
     assert len(line) < 300
@@ -121,7 +123,7 @@ def test_a_huge_text_is_a_short_line(huge: str) -> None:
     state = story.state
     for fact in facts:
         state = evolve(state, fact)
-        assert len(said(state, fact) or "") < 5000
+        assert len(event_text(state, fact) or "") < 5000
 
 
 def test_a_plan_for_review_is_as_harmless_as_its_plan_is_hostile() -> None:
@@ -140,9 +142,9 @@ def test_a_plan_for_review_names_what_would_be_run() -> None:
     ]
 
 
-def test_a_plan_for_review_marks_areas_and_tells_what_was_noticed() -> None:
+def test_a_plan_for_review_marks_areas_and_lists_warnings() -> None:
     lines = plan_lines(plan_of("a", worker="planner"), [f"note {number}" for number in range(20)])
-    assert lines[1].endswith("(an area: a planner of its own breaks it down)")
+    assert lines[1].endswith("(an area: a sub-planner breaks it down)")
     assert lines[-2:] == ["  note: note 11", "  … and 8 more"]
 
 
@@ -152,4 +154,4 @@ def test_who_approves_a_plan_sees_when_it_runs_and_what_happens_when_it_fails() 
     text = "\n".join(plan_lines(plan))
     assert "not before 2026-03-01 02:00 EST" in text
     assert "if it fails: abort" in text
-    assert "undone by back, if a step fails" in text
+    assert "rolled back by back if a step fails" in text

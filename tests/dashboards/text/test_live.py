@@ -1,4 +1,4 @@
-"""The live screen: it fits the terminal whatever goes on, and shows hostile text as text."""
+"""The live screen: it always fits the terminal, and shows hostile text as text."""
 
 import re
 from io import StringIO
@@ -7,12 +7,12 @@ from itertools import pairwise
 import pytest
 from rich.console import Console
 
-from dashboards.live import AGENTS, LiveScreen
-from fleet.core import facts as f
-from fleet.core.policy import Policy
-from fleet.core.state import RunState
-from tests.core.story import Story, plan_of
+from dashboards.text.live import AGENTS, LiveScreen
+from fleet.core.plans.limits import Policy
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
 from tests.dashboards.hostile import HOSTILE, hostile_story, problems
+from tests.fleet.core.story import Story, plan_of
 
 SIZES = [(80, 24), (200, 24), (40, 10)]
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")

@@ -1,11 +1,11 @@
 """What a person is shown before a yes or a no: all of a first plan, later only what waits and what changed of it."""
 
-from dashboards.reviewing import review_lines, waits_line
-from fleet.core import facts as f
-from fleet.core.plan import Estimate
-from fleet.core.policy import Policy, Reviewing
-from tests.core.story import WHO, Story, plan_of
+from dashboards.text.plan_review import review_lines, waits_line
+from fleet.core.plans.limits import Policy, Reviewing
+from fleet.core.plans.plan import Estimate
+from fleet.core.state import facts as f
 from tests.dashboards.hostile import HOSTILE, problems
+from tests.fleet.core.story import WHO, Story, plan_of
 
 
 def story_of(*lines: str, by: Reviewing = "human") -> Story:
@@ -32,9 +32,9 @@ def test_a_first_plan_is_shown_whole_with_what_it_may_do_and_what_it_may_cost() 
         "                         risk low, worker writer, may change src/**, 10 min, $0.50",
         "                         goal: Build b.",
         "Risk: 2 low",
-        "Time: 20 minutes of work, 20 on the longest chain",
+        "Time: 20 minutes of work, 20 on the critical path",
         "Cost: $1.00",
-        "Waits for approval: 2 of 2 subtasks; nothing begins before.",
+        "Waiting for approval: 2 of 2 subtasks; nothing starts until then.",
     ]
 
 
@@ -46,22 +46,22 @@ def test_in_the_middle_of_a_run_only_what_waits_is_shown_and_how_it_differs_from
     text = "\n".join(review_lines(story.state))
     assert "by planner: It is more than it seemed." in text
     assert "since it was approved: risk: low → high" in text
-    assert "waits: its risk is high" in text
+    assert "needs approval: its risk is high" in text
     assert "Build b" not in text
-    assert text.endswith("Waits for approval: 1 of 2 subtasks; the rest goes on without it.")
+    assert text.endswith("Waiting for approval: 1 of 2 subtasks; the others keep running.")
     assert waits_line(story.state) == (
-        "WAITS for your approval: a (its risk is high)  →  fleet approve r, or fleet reject r -m WHY"
+        "WAITING for your approval: a (its risk is high)  →  fleet approve r, or fleet reject r -m WHY"
     )
 
 
 def test_what_was_rejected_is_shown_with_the_reason_until_it_is_another_one() -> None:
     story = story_of("a", "b")
     story.happens(f.PlanRejected(at=0, version=0, by=WHO, reason="too wide", subtasks=("a",)))
-    assert f"waits: was rejected as it stands, by {WHO}: too wide" in "\n".join(review_lines(story.state))
+    assert f"needs approval: was rejected in this form by {WHO}: too wide" in "\n".join(review_lines(story.state))
     story.planner_answers(revise=[{"id": "a", "goal": "Less."}])
     text = "\n".join(review_lines(story.state))
     assert "since it was rejected: goal: Build a. → Less." in text
-    assert "as it stands" not in text
+    assert "in this form" not in text
 
 
 def test_a_part_is_shown_alone_and_what_undoes_the_plan_is_shown_with_it() -> None:
@@ -72,12 +72,12 @@ def test_a_part_is_shown_alone_and_what_undoes_the_plan_is_shown_with_it() -> No
     assert lines[-3:] == [
         "Rollback: back",
         "  undo                 Build undo",
-        "This is about 1 of 2 subtasks that wait for approval; the others go on waiting.",
+        "Selected: 1 of 2 pending subtasks; the others stay pending.",
     ]
 
 
-def test_where_nothing_waits_that_is_said() -> None:
-    assert review_lines(story_of("a", by="none").state)[-1] == "Nothing waits for approval."
+def test_a_run_without_pending_subtasks_says_so() -> None:
+    assert review_lines(story_of("a", by="none").state)[-1] == "Nothing is waiting for approval."
 
 
 def test_hostile_text_steers_no_terminal() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dashboards.safe import LINE, safe, safe_block
+from dashboards.text.safe import LINE, safe, safe_block
 from tests.dashboards.hostile import HOSTILE, problems
 
 anything = st.text(st.characters()) | st.text(st.characters(categories=["Cc", "Cf", "Cs", "Co", "Zl", "Zp"]))

@@ -1,4 +1,4 @@
-"""Configuration: sources stand in their order, messages help, and a repository may not set everything."""
+"""Configuration: sources have an order, messages help, and a repository may not set everything."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.config import Loaded, load_config
-from fleet.layers import flat, nested
-from fleet.ports import UsageError
-from fleet.toml import shown_key
+from fleet.config.layer import flat, nested
+from fleet.config.load import Loaded, load_config
+from fleet.config.toml import shown_key
+from fleet.errors import UsageError
 
 Load = Callable[..., Loaded]
 
@@ -150,7 +150,7 @@ def dig(tree: object, key: tuple[str, ...]) -> object:
     return tree
 
 
-def test_variables_whose_first_word_is_no_section_are_someone_elses(load: Load) -> None:
+def test_variables_whose_first_word_is_not_a_section_are_ignored(load: Load) -> None:
     others = {"FLEET_BOX": "b1", "FLEET_DEMO_KEY": "x", "FLEET_": "x", "FLEETING": "x", "fleet_run_workers": "x"}
     assert load(environ=others) == load()
 
@@ -167,7 +167,7 @@ def test_a_flag_that_was_not_given_sets_nothing(load: Load) -> None:
 # ---- places ----------------------------------------------------------------------------------------------------------
 
 
-def test_home_and_repository_stand_for_their_folders(load: Load, tmp_path: Path) -> None:
+def test_home_and_repository_are_replaced_by_their_folders(load: Load, tmp_path: Path) -> None:
     loaded = load(user="[box]\nread_only = ['~', '~/.cache', '{repo}/.venv', '/opt']\npath = ['{repo}/.venv/bin']")
     assert loaded.config.box.read_only == ("/home/user", "/home/user/.cache", f"{tmp_path}/repo/.venv", "/opt")
     assert loaded.config.box.path == (f"{tmp_path}/repo/.venv/bin",)
@@ -179,7 +179,7 @@ def test_the_state_has_a_place_on_every_system(load: Load, tmp_path: Path, monke
     assert load(flags={"state.dir": "here"}).config.state.dir == f"{tmp_path}/here"
 
 
-def test_a_relative_folder_is_refused_where_nobody_knows_what_to(load: Load) -> None:
+def test_a_relative_folder_is_refused_if_it_has_no_base(load: Load) -> None:
     said = problem(load, config="[box]\nread_only = ['a']\n[state]\ndir = 'b'")
     assert "mine.toml:2: box.read_only must be absolute or begin with ~/ or {repo}, not 'a'" in said
     assert "mine.toml:4: state.dir must be absolute" in said
@@ -200,9 +200,9 @@ def test_a_repository_is_needed_only_where_it_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[run]\nwokers = 3", ":2: run.wokers is no key; did you mean 'workers'?"),
-        ("[landing]\nzzz = 3", ":2: landing.zzz is no key; [landing] has batch"),
-        ("x = 1\n[modles]", ":2: modles is no section; did you mean 'models'?"),
+        ("[run]\nwokers = 3", ":2: run.wokers is not a key; did you mean 'workers'?"),
+        ("[landing]\nzzz = 3", ":2: landing.zzz is not a key; [landing] has batch"),
+        ("x = 1\n[modles]", ":2: modles is not a section; did you mean 'models'?"),
         ("[run]\nworkers = 0", ":2: run.workers must be at least 1, not 0"),
         ("[run]\nworkers = 5000", ":2: run.workers must be at most 1,000, not 5000"),
         ("[run]\nworkers = '16'", ":2: run.workers must be a whole number, not '16'"),
@@ -218,12 +218,12 @@ def test_a_repository_is_needed_only_where_it_is_named(tmp_path: Path) -> None:
         ("[checks]\nprotected = 'a'", ":2: checks.protected must be a list, not 'a'"),
         ("[checks]\nprotected = ['a', 1]", ":2: checks.protected item 2 must be text, not 1"),
         ("[checks.named]\nlint = ''", ":2: checks.named.lint must not be empty"),
-        ("[git]\nemail = 'me'", ":2: git.email does not have the form it needs, not 'me'"),
-        ("[models]\nbase_url = 'ftp://x'", ":2: models.base_url does not have the form it needs, not 'ftp://x'"),
+        ("[git]\nemail = 'me'", ":2: git.email does not have the required form, not 'me'"),
+        ("[models]\nbase_url = 'ftp://x'", ":2: models.base_url does not have the required form, not 'ftp://x'"),
         ("[models.prices.a]\ninput = 1", ":1: models.prices.a.output is missing"),
         ("[workers.'a b']", 'workers."a b" has a name that must be 1 to 64 letters'),
-        ("[workers.a]\nturn = 1", ":2: workers.a.turn is no key; did you mean 'turns'?"),
-        ("[box.environment]\n'A=B' = '1'", 'box.environment."A=B" has a name that does not have the form it needs'),
+        ("[workers.a]\nturn = 1", ":2: workers.a.turn is not a key; did you mean 'turns'?"),
+        ("[box.environment]\n'A=B' = '1'", 'box.environment."A=B" has a name that does not have the required form'),
     ],
 )
 def test_a_wrong_key_or_value_is_named_with_file_line_and_what_would_be_right(
@@ -247,7 +247,7 @@ def test_all_problems_of_all_sources_come_at_once_in_their_order(load: Load) -> 
     assert first == "7 problems in the configuration:"
     expected = (
         "user.toml:1: is not valid TOML",
-        "fleet.toml:2: planner.modle is no key; did you mean 'model'?",
+        "fleet.toml:2: planner.modle is not a key; did you mean 'model'?",
         "mine.toml:2: git.email must be text",
         "mine.toml:4: run.workers must be at least 1",
         "FLEET_MODELS_BASE_ULR: sets no key of [models]; did you mean 'FLEET_MODELS_BASE_URL'?",
@@ -276,6 +276,9 @@ def test_what_a_hostile_file_says_reaches_the_terminal_harmless(load: Load) -> N
     [
         ("[box]\nsandbox = 'none'", "chooses what protects your machine"),
         ("[box]\nnetwork = true", "gives workers the network"),
+        ('[worktrees]\nsetup_network = "base"', "gives the set-up command, which it chooses, the network"),
+        ('[box]\ntool_chains = ["rustup"]', "shows workers folders of your home"),
+        ('[worktrees]\nsetup_network = "all"', "gives the set-up command, which it chooses, the network"),
         ("[box]\nread_only = ['{repo}/.venv', '/etc']", "shows workers '/etc'"),
         ("[box]\nread_only = ['~/.ssh']", "shows workers '~/.ssh'"),
         ("[box]\nread_only = ['{repo}/../other']", "shows workers '{repo}/../other'"),
@@ -287,12 +290,12 @@ def test_what_a_hostile_file_says_reaches_the_terminal_harmless(load: Load) -> N
         ("[models]\nbase_url = 'http://127.0.0.1@example.com'", "sends your key and code to"),
         ("[models]\nbase_url = 'http://localhost.example.com'", "sends your key and code to"),
         ("[models]\napi_key_env = 'AWS_SECRET_ACCESS_KEY'", "chooses which of your secrets is sent"),
-        ("[models.prices.'claude-opus-5-5']\ninput = 0\noutput = 0", "decides what your budget counts"),
+        ("[models.prices.'claude-opus-5-5']\ninput = 0\noutput = 0", "decides how your budget is counted"),
         ("[state]\ndir = '~/x'", "chooses where on your machine files are written"),
         ("[workers.x]\ncommand = 'sh -c id'", "chooses a program that a worker runs"),
-        ("[workers.x]\nprompt = 'obey'", "speaks to a worker in your name"),
-        ("[workers.x]\nhosts = ['example.com']", "decides whom a worker may ask"),
-        ("[workers.x]\nenvironment = { LD_PRELOAD = 'x' }", "sets what a worker's program is told"),
+        ("[workers.x]\nprompt = 'obey'", "instructs a worker in your name"),
+        ("[workers.x]\nhosts = ['example.com']", "decides which hosts a worker may reach"),
+        ("[workers.x]\nenvironment = { LD_PRELOAD = 'x' }", "sets variables for a worker's program"),
         ("[workers.x]\npass_environment = ['AWS_KEY']", "chooses which of your secrets a worker gets"),
         ("[workers.x]\nread_only = ['/etc']", "shows a worker files of your machine"),
         ("[workers.x]\npath = ['/tmp']", "chooses the programs that a worker runs"),
@@ -332,8 +335,11 @@ def test_a_repository_may_say_how_it_is_worked_on(load: Load, text: str) -> None
 @pytest.mark.parametrize("text", ["kind = 'coder'", "tools = ['bash']"])
 def test_a_repository_may_not_make_something_else_of_a_worker_that_was_given_more(load: Load, text: str) -> None:
     yours = "[workers.agent]\nkind = 'command'\ncommand = 'agent'\nnetwork = true"
-    assert "makes something else" in problem(load, repository=f"[workers.agent]\n{text}", user=yours)
-    assert load(repository=f"[workers.other]\n{text}", user=yours).config.workers["agent"].network
+    assert "changes what a worker does" in problem(load, repository=f"[workers.agent]\n{text}", user=yours)
+    secret = "[workers.agent.environment]\nTOKEN = 's'"
+    assert "changes what a worker does" in problem(load, repository=f"[workers.agent]\n{text}", user=secret)
+    for other in ("coder", "other"):
+        assert load(repository=f"[workers.{other}]\n{text}", user=yours).config.workers["agent"].network
 
 
 def test_paths_of_a_worker_are_resolved_like_those_of_the_box(load: Load) -> None:

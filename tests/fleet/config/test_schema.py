@@ -5,11 +5,11 @@ import re
 from annotated_types import BaseMetadata
 from pydantic import BaseModel
 
-from fleet.config import defaults_file
-from fleet.core.policy import Policy
-from fleet.layers import flat
-from fleet.settings import Checks, Config, Landing, Limits, Planner, Run, as_policy
-from fleet.toml import parse_toml, shown_key
+from fleet.config.layer import flat
+from fleet.config.load import default_config, defaults_file, load_config
+from fleet.config.schema import Checks, Config, Landing, Limits, Planner, Run, Section, as_policy
+from fleet.config.toml import parse_toml, shown_key
+from fleet.core.plans.limits import Policy
 
 
 def uncommented(text: str) -> str:
@@ -17,9 +17,14 @@ def uncommented(text: str) -> str:
     return re.sub(r"^# (?=\[?[A-Za-z0-9_.\"-]+(?:\]$| = ))", "", text, flags=re.MULTILINE)
 
 
-def test_the_complete_file_says_what_the_shape_says() -> None:
-    stated = Config.model_validate(parse_toml(defaults_file().read_text(), name="config.toml"))
-    assert stated == Config()
+def test_only_keys_without_a_default_may_be_left_out_of_the_complete_file() -> None:
+    stated = {
+        f"{shape.__name__}.{name}"
+        for shape in Section.__subclasses__()
+        for name, field in shape.model_fields.items()
+        if not field.is_required() and field.default not in (None, {})
+    }
+    assert stated == set()
 
 
 def test_the_complete_file_names_every_key_and_no_other() -> None:
@@ -29,13 +34,13 @@ def test_the_complete_file_names_every_key_and_no_other() -> None:
     tables = {key[:length] for key in named for length in range(1, len(key))}
     missing = [
         shown_key(key)
-        for key, value in flat(Config().model_dump())
+        for key, value in flat(default_config().model_dump())
         if key not in named and not (value == {} and key in tables)
     ]
     assert missing == []
 
 
-def test_every_key_of_the_complete_file_stands_below_a_comment() -> None:
+def test_every_key_of_the_complete_file_has_a_comment_above_it() -> None:
     lines = defaults_file().read_text().splitlines()
     keys = [number for number, line in enumerate(lines) if re.match(r"(# )?[a-z_]+ = ", line)]
     followers = ("backoff_cap_s", "# input", "# output", "# cache_", "# lint", "# PYTEST")
@@ -47,7 +52,7 @@ BUDGETS = ("budget_dollars", "budget_minutes", "budget_tokens", "budget_attempts
 
 
 def test_the_policy_and_the_sections_agree_in_defaults_and_bounds() -> None:
-    assert as_policy(Config()) == Policy()
+    assert as_policy(default_config()) == Policy()
     pairs: list[tuple[str, type[BaseModel], str]] = [
         *((name, Run, name) for name in ("workers", *BUDGETS, "budget_soft", "flat", "review")),
         *((f"subtask_{unit}", Limits, f"subtask_{unit}") for unit in ("dollars", "minutes", "tokens")),
@@ -67,6 +72,8 @@ def test_the_policy_and_the_sections_agree_in_defaults_and_bounds() -> None:
         "check_base",
         "ladders",
         "reviewing",
+        "in_order",
+        "publishes",
         "rules",
     }
     assert {pair[0] for pair in pairs} | apart == set(Policy.model_fields)
@@ -79,41 +86,38 @@ def bounds(model: type[BaseModel], name: str) -> list[BaseMetadata]:
 
 
 def test_every_setting_reaches_the_policy() -> None:
-    config = Config.model_validate(
-        {
-            "run": {"workers": 3, "budget_soft": 0.5, "flat": True, "review": True, **dict.fromkeys(BUDGETS, 9)},
-            "review": {"max_risk": "low"},
-            "planner": {
-                "max_subtasks": 4,
-                "max_areas": 3,
-                "area_depth": 2,
-                "max_calls": 5,
-                "max_failures": 6,
-                "settle_s": 7.0,
-            },
-            "limits": {
-                "attempts": 8,
-                "retries": 9,
-                "depth": 2,
-                "backoff_first_s": 0.5,
-                "backoff_cap_s": 11.0,
-                "subtask_dollars": 0.5,
-                "subtask_minutes": 5,
-                "subtask_tokens": 5000,
-            },
-            "landing": {"batch": 12, "slots": 3, "every_commit": True, "every_commit_within_s": 5},
-            "models": {"ask_after_minutes": 1, "give_up_after_minutes": 3},
-            "checks": {"gate": "make test", "allow_red_base": True, "reruns": 3},
-            "workers": {"coder": {"models": ["a", "b"]}, "quick": {"models": ["a"]}},
-        }
-    )
-    policy = as_policy(
-        config.model_copy(
-            update={"limits": config.limits.model_copy(update={"answer_wait_minutes": 2, "drain_minutes": 3})}
-        )
-    )
+    sections: dict[str, dict[str, object]] = {
+        "run": {"workers": 3, "budget_soft": 0.5, "flat": True, "review": True, **dict.fromkeys(BUDGETS, 9)},
+        "review": {"max_risk": "low"},
+        "planner": {
+            "max_subtasks": 4,
+            "max_areas": 3,
+            "area_depth": 2,
+            "max_calls": 5,
+            "max_failures": 6,
+            "settle_s": 7.0,
+        },
+        "limits": {
+            "attempts": 8,
+            "retries": 9,
+            "depth": 2,
+            "backoff_first_s": 0.5,
+            "backoff_cap_s": 11.0,
+            "subtask_dollars": 0.5,
+            "subtask_minutes": 5,
+            "subtask_tokens": 5000,
+            "answer_wait_minutes": 2,
+            "drain_minutes": 3,
+        },
+        "landing": {"batch": 12, "slots": 3, "every_commit": True, "every_commit_within_s": 5},
+        "models": {"ask_after_minutes": 1, "give_up_after_minutes": 3},
+        "checks": {"gate": "make test", "allow_red_base": True, "reruns": 3},
+        "workers": {"coder": {"models": ["a", "b"]}, "quick": {"models": ["a"]}},
+    }
+    flags = {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
+    policy = as_policy(load_config(environ={}, user_file=None, flags=flags).config)
     assert (policy.answer_wait_s, policy.service_wait_s, policy.service_lost_s) == (120, 60, 180)
     assert policy.drain_s == 180
     assert policy.ladders == {"coder": ("a", "b")}
     unchanged = [name for name in Policy.model_fields if getattr(policy, name) == getattr(Policy(), name)]
-    assert unchanged == ["reviewing"]  # who reviews is said by whoever begins the run
+    assert set(unchanged) == {"reviewing", "in_order", "publishes"}  # what a run is started for decides about these

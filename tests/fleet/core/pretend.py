@@ -3,23 +3,33 @@
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import get_args
 
-from fleet.core import facts as f
-from fleet.core.approval import awaits_approval
-from fleet.core.areas import Area, seen_by
-from fleet.core.blame import sent_back
-from fleet.core.commands import CallPlanner, CheckBase, Command, Publish, RunAttempt, TestBatch, VerifyAttempt, effects
-from fleet.core.decide import decide, next_wake
-from fleet.core.evolve import evolve
-from fleet.core.plan import PLANNER, Criterion, Plan, Subtask
-from fleet.core.policy import Policy
-from fleet.core.remedies import KINDS
-from fleet.core.revision import Ask, Drop, Retry, Revision, Split, revise_plan
-from fleet.core.standing import for_revision, standings
-from fleet.core.state import RunState
-from fleet.core.usage import Usage
-from fleet.core.validate import Known
+from fleet.core.base.usage import Usage
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import PLANNER, Criterion, Plan, Subtask
+from fleet.core.plans.revision import Ask, Drop, Retry, Revision, Split, revise_plan
+from fleet.core.plans.validate import Known
+from fleet.core.policy.approval import awaits_approval
+from fleet.core.policy.conflict_attribution import send_back
+from fleet.core.policy.decide import decide, next_wake
+from fleet.core.policy.effects import (
+    CallPlanner,
+    CheckBase,
+    Command,
+    Publish,
+    RunAttempt,
+    TestBatch,
+    VerifyAttempt,
+    effects,
+)
+from fleet.core.state import facts as f
+from fleet.core.state.areas import Area, seen_by
+from fleet.core.state.state import RunState
+from fleet.core.state.status import for_revision, statuses
 
+KINDS: tuple[f.FailureKind, ...] = get_args(f.FailureKind)
 KINDS_HERE = tuple(kind for kind in KINDS if kind != "configuration")
 
 
@@ -30,6 +40,14 @@ def subtask(id_: str, *needs: str) -> Subtask:
 
 def sent(members: Iterable[f.Member], failure: f.Failure) -> tuple[f.Ejected, ...]:
     return tuple(f.Ejected(subtask=m.subtask, attempt=m.attempt, failure=failure) for m in members)
+
+
+def replayed(facts: Iterable[f.Fact]) -> RunState | None:
+    """The state after these facts; None if there are none."""
+    state: RunState | None = None
+    for fact in facts:
+        state = evolve(state, fact)
+    return state
 
 
 def started(policy: Policy | None = None, plan: Plan | None = None) -> f.RunStarted:
@@ -80,7 +98,7 @@ class Pretend:
             self.record(*decisions)
 
     def step(self) -> None:
-        """One effect comes to its end, or time passes."""
+        """One effect ends, or time passes."""
         wanted = effects(self.state, self.now)
         wake = next_wake(self.state, self.now)
         if wanted and (wake is None or self.chance.random() < 0.9):
@@ -157,7 +175,7 @@ class Pretend:
 
     def land(self, number: int) -> None:
         """A probe ends, perhaps before a shorter one that began with it. What is bad makes every tree red it is in."""
-        probe = self.state.landing.probe(number)
+        probe = self.state.landing.open_batch(number)
         assert probe is not None
         if self.chance.random() < self.trouble / 10:
             lost = f.Failure(kind="infrastructure", summary="the machine is to blame")
@@ -191,7 +209,7 @@ class Pretend:
     def try_alone(self, number: int, member: f.Member) -> None:
         red = self.bad(member)
         if red:
-            self.record(sent_back(self.state, member.subtask, (), self.now))
+            self.record(send_back(self.state, member.subtask, (), self.now))
         self.record(f.BatchTested(at=self.now, number=number, tip=self.state.tip, red=red))
 
     def flakes(self) -> bool:
@@ -218,15 +236,15 @@ class Pretend:
 
     def revision(self, area: Area) -> Revision:
         seen = seen_by(self.state, area)
-        where = {id_: standing for id_, standing in standings(self.state, self.now).items() if id_ in seen}
+        where = {id_: status for id_, status in statuses(self.state, self.now).items() if id_ in seen}
         self.older = [*where]
         if not where:
             return Revision(assessment="the first steps", add=tuple(self.new(self.chance.randint(1, 6))))
-        open_ = [id_ for id_, standing in where.items() if standing not in {"merged", "dropped", "split"}]
+        open_ = [id_ for id_, status in where.items() if status not in {"merged", "dropped", "split"}]
         if not open_ and self.chance.random() < 0.7:
             return Revision(assessment="done", finished=True, synthesis="all of it")
         retry, split, drop, ask = [], [], [], []
-        for id_ in (id_ for id_, standing in where.items() if standing in {"failed", "blocked"}):
+        for id_ in (id_ for id_, status in where.items() if status in {"failed", "blocked"}):
             roll = self.chance.random()
             if roll < 0.5:
                 retry.append(Retry(id=id_, guidance="try harder"))
@@ -238,7 +256,7 @@ class Pretend:
                 ask.append(Ask(about=id_, question="how?"))
         add = self.new(self.chance.randint(1, 3)) if len(where) < 12 and self.chance.random() < 0.2 else []
         return Revision(
-            assessment="go on",
+            assessment="continue",
             add=tuple(add),
             retry=tuple(retry),
             split=tuple(split),

@@ -1,20 +1,21 @@
-"""A story about a run, told in facts: what is given, what happens, what is decided. No effect is carried out."""
+"""A story about a run, as facts: what is given, what happens, what is decided. No effect is carried out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from fleet.core import facts as f
-from fleet.core.commands import Command, effects
-from fleet.core.decide import decide, next_wake
-from fleet.core.evolve import evolve
-from fleet.core.plan import Plan
-from fleet.core.policy import Policy
-from fleet.core.revision import Revision
-from fleet.core.standing import Standing, standing
-from fleet.core.state import Attempt, RunState, SubtaskState
-from fleet.core.usage import Usage
-from tests.core.pretend import started, subtask
+from fleet.core.base.usage import Usage
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import Plan
+from fleet.core.plans.revision import Revision
+from fleet.core.policy.decide import decide, next_wake
+from fleet.core.policy.effects import Command, effects
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.core.state.status import Status, status_of
+from fleet.core.state.subtask_state import Attempt, SubtaskState
+from tests.fleet.core.pretend import started, subtask
 
 F = TypeVar("F", bound=f.Happened)
 WHO = "ada"
@@ -121,21 +122,21 @@ class Story:
 
     def batch_lands(self) -> None:
         """The oldest of the batches that are tested side by side is green."""
-        assert self.state.landing.probes, "nothing is being landed"
-        batch = self.state.landing.probes[0]
+        assert self.state.landing.open_batches, "nothing is being landed"
+        batch = self.state.landing.open_batches[0]
         self.happens(f.BatchTested(at=self.now, number=batch.number, tip=f"tip-{batch.number}", landed=batch.members))
 
     def landed(self, *ids: str) -> None:
         """The whole way of some subtasks, up to the user's branch."""
         self.work_is_done(*ids)
-        while self.state.landing.probes:
+        while self.state.landing.open_batches:
             self.batch_lands()
         self.is_published()
 
     def is_published(self) -> None:
         self.happens(f.Published(at=self.now, tip=self.state.tip))
 
-    def human_answers(self, question: str, text: str = "go on") -> None:
+    def human_answers(self, question: str, text: str = "continue") -> None:
         self.happens(f.QuestionAnswered(at=self.now, question=question, answer=text, by=WHO))
 
     # ---- then
@@ -148,11 +149,11 @@ class Story:
         assert attempt is not None, f"{id_} is not under way"
         return attempt
 
-    def standing(self, id_: str) -> Standing:
-        return standing(self.state, id_, self.now)
+    def status(self, id_: str) -> Status:
+        return status_of(self.state, id_, self.now)
 
-    def standings(self) -> dict[str, Standing]:
-        return {id_: self.standing(id_) for id_ in self.state.plan.ids}
+    def statuses(self) -> dict[str, Status]:
+        return {id_: self.status(id_) for id_ in self.state.plan.ids}
 
     def effects(self) -> tuple[Command, ...]:
         return effects(self.state, self.now)

@@ -1,14 +1,14 @@
-"""Work that is good by itself and does not fit what landed: who does what about it, and what they are told."""
+"""Work that is good by itself and does not fit what landed: who handles it, and with which evidence."""
 
 import pytest
 
-from fleet.core import facts as f
-from fleet.core.blame import blamed
-from fleet.core.decide import decide
-from fleet.core.evolve import evolve
-from fleet.core.policy import Policy
-from fleet.core.remedies import ANEW
-from fleet.core.state import RunState
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.limits import Policy
+from fleet.core.policy.conflict_attribution import integration_failure
+from fleet.core.policy.decide import decide
+from fleet.core.policy.remedies import RESOLVE_GUIDANCE
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
 from tests.fleet.hands import Book, probed, queued
 
 CLASH = f.Failure(kind="conflict", summary="does not merge with what landed: text.py", evidence="text.py")
@@ -36,7 +36,7 @@ async def test_a_conflict_is_resolved_on_the_new_base_without_the_planner() -> N
     book = await clashed(queued("a"), "a")
     assert remedies(book) == ["resolve"]
     attempt = book.state.subtasks["a"].attempts[-1]
-    assert (attempt.number, attempt.strategy, attempt.guidance) == (2, "resolve", ANEW)
+    assert (attempt.number, attempt.strategy, attempt.guidance) == (2, "resolve", RESOLVE_GUIDANCE)
     assert attempt.base == book.state.tip
     assert book.state.planning.calls == 0
 
@@ -61,7 +61,7 @@ async def test_a_resolved_conflict_counts_as_recovered_by_that() -> None:
         f.AttemptCommitted(at=2.0, subtask="a", number=2, commit="c2", paths=("a",), report=report),
         f.AttemptVerified(at=2.0, subtask="a", number=2, checks=()),
     )
-    [probe] = book.state.landing.probes
+    [probe] = book.state.landing.open_batches
     await book.record(f.BatchTested(at=3.0, number=probe.number, tip="new", landed=probe.members))
     [incident] = book.state.incidents
     assert (incident.recovered, incident.strategy) == (True, "resolve")
@@ -92,26 +92,26 @@ def red(state: RunState, output: str) -> RunState:
     """`b` is the one suspect, after `a` landed."""
     check = f.CheckRun(criterion="the gate", command="make test", passed=False, exit_code=1, output=output)
     book = probed(Book(state), 1, 2)
-    one, two = book.state.landing.probes
+    one, two = book.state.landing.open_batches
     state = evolve(book.state, f.BatchTested(at=5.0, number=two.number, tip="base", red=True, checks=(check,)))
     return evolve(state, f.BatchTested(at=6.0, number=one.number, tip="new", landed=one.members))
 
 
 @pytest.mark.parametrize("output", ["a:3: NameError", "in /repo/a line 3"])
-def test_who_is_red_on_the_tip_alone_is_told_what_landed_since_that_touches_what_fails(output: str) -> None:
+def test_a_candidate_red_on_the_tip_gets_what_landed_since_and_touches_what_fails(output: str) -> None:
     state = red(queued("ab").state, output)
     assert state.landing.suspects == ("b",)
-    failure = blamed(state, "b", state.landing.suspicion)
+    failure = integration_failure(state, "b", state.landing.suspicion)
     assert failure.kind == "integration"
-    assert failure.summary == "merged onto what landed meanwhile, it fails: the gate; it stands against a"
+    assert failure.summary == "merged onto what landed meanwhile, it fails: the gate; it conflicts with a"
     assert failure.evidence.startswith(f"$ make test\n(exit code 1)\n{output}")
-    assert failure.evidence.endswith("Landed since, that touches what fails:\n- a: Build a. built it (changed a)")
+    assert failure.evidence.endswith("Landed since, touching what fails:\n- a: Build a. built it (changed a)")
 
 
 def test_where_nothing_that_landed_is_named_all_of_it_is_listed_and_none_accused() -> None:
     state = red(queued("ab").state, "segmentation fault")
-    failure = blamed(state, "b", state.landing.suspicion)
-    assert "stands against" not in failure.summary
+    failure = integration_failure(state, "b", state.landing.suspicion)
+    assert "conflicts with" not in failure.summary
     assert "none of which touches what fails by name:\n- a: Build a." in failure.evidence
 
 

@@ -1,23 +1,23 @@
-"""How runs end: landed, partial, cancelled, over budget; and how they go on again."""
+"""How runs end: landed, partial, cancelled, over budget; and how they continue."""
 
 import pytest
 
-from fleet.core import facts as f
-from fleet.core.commands import Publish, TestBatch
-from fleet.core.decide import next_wake
-from fleet.core.policy import Policy
-from tests.core.story import Story, failure, plan_of
+from fleet.core.plans.limits import Policy
+from fleet.core.policy.decide import next_wake
+from fleet.core.policy.effects import Publish, TestBatch
+from fleet.core.state import facts as f
+from tests.fleet.core.story import Story, failure, plan_of
 
 
 def test_dollars_that_are_spent_begin_no_more_attempts_and_end_the_run() -> None:
     story = Story(Policy(workers=2, budget_dollars=0.05), plan_of("a", "b", "c"))
     story.model_is_called("a", 0.06)
     story.landed("a")
-    assert story.standings() == {"a": "merged", "b": "running", "c": "ready"}
+    assert story.statuses() == {"a": "merged", "b": "running", "c": "ready"}
     assert not story.state.ended
     story.landed("b")
     assert (story.state.ending, story.state.ending_why) == ("budget", "the budget of $0.05 is spent")
-    assert story.standing("c") == "ready"
+    assert story.status("c") == "ready"
 
 
 def test_minutes_that_are_over_end_the_run_and_time_alone_wakes_it() -> None:
@@ -27,34 +27,34 @@ def test_minutes_that_are_over_end_the_run_and_time_alone_wakes_it() -> None:
     assert (story.state.low, story.state.ended) == ("80% of the budget of 2 minutes is used", False)
     story.time_passes_to_the_next_wake()
     story.landed("a")
-    assert (story.state.ending, story.standing("b")) == ("budget", "ready")
+    assert (story.state.ending, story.status("b")) == ("budget", "ready")
 
 
-def test_a_budget_spent_by_the_last_subtask_is_no_reason_to_call_the_run_unfinished() -> None:
+def test_a_budget_spent_by_the_last_subtask_does_not_make_the_run_unfinished() -> None:
     story = Story(Policy(budget_dollars=0.05), plan_of("a"))
     story.model_is_called("a", 0.06)
     story.landed("a")
     assert story.state.ending == "landed"
 
 
-def test_a_call_whose_price_nobody_knows_does_not_count_as_free_money() -> None:
+def test_a_call_without_a_price_does_not_count_as_free() -> None:
     story = Story(Policy(budget_dollars=0.05), plan_of("a"))
     story.model_is_called("a", None)
     assert story.state.spent.dollars is None
     assert story.state.spent.unpriced == 1
 
 
-def test_a_raised_budget_lets_an_ended_run_go_on() -> None:
+def test_a_raised_budget_lets_an_ended_run_continue() -> None:
     story = Story(Policy(workers=1, budget_dollars=0.05), plan_of("a", "b"))
     story.model_is_called("a", 0.06)
     story.landed("a")
     limits = f.LimitsChanged(at=0, by="ada", budget_dollars=1)
     engine = f.EngineStarted(at=0, epoch=2, pid=2, host="here", version="1")
     story.happens(f.RunReopened(at=0, by="ada"), engine, limits)
-    assert story.standing("b") == "running"
+    assert story.status("b") == "running"
 
 
-def test_a_question_nobody_answers_ends_the_run_as_partial_after_the_rest_is_done() -> None:
+def test_a_question_no_one_answers_ends_the_run_as_partial_after_the_rest_is_done() -> None:
     story = Story(Policy(answer_wait_s=60), plan_of("a", "b", failure_action="ask"))
     story.attempt_fails("a")
     story.landed("b")
@@ -62,10 +62,10 @@ def test_a_question_nobody_answers_ends_the_run_as_partial_after_the_rest_is_don
     story.time_passes(59)
     assert not story.state.ended
     story.time_passes_to_the_next_wake()
-    assert (story.state.ending, story.state.ending_why) == ("partial", "nobody answered q1")
+    assert (story.state.ending, story.state.ending_why) == ("partial", "no one answered q1")
 
 
-def test_an_answer_after_the_end_is_read_when_the_run_goes_on() -> None:
+def test_an_answer_after_the_end_is_read_when_the_run_continues() -> None:
     story = Story(Policy(answer_wait_s=60))
     story.planner_answers(add=plan_of("a", failure_action="ask").subtasks)
     story.attempt_fails("a")
@@ -107,7 +107,7 @@ def test_a_red_batch_after_a_cancellation_is_not_taken_apart() -> None:
     assert story.state.ending == "cancelled"
 
 
-def test_a_cancelled_run_that_goes_on_does_its_work_anew() -> None:
+def test_a_cancelled_run_that_continues_does_its_work_again() -> None:
     story = Story(plan=plan_of("a"))
     story.happens(f.CancelRequested(at=0, by="ada"))
     story.happens(f.RunReopened(at=0, by="ada"))
@@ -115,7 +115,7 @@ def test_a_cancelled_run_that_goes_on_does_its_work_anew() -> None:
 
 
 @pytest.mark.parametrize("tries", [3])
-def test_a_result_branch_that_can_not_be_moved_holds_nobody_up_for_ever(tries: int) -> None:
+def test_a_result_branch_that_can_not_be_moved_does_not_keep_the_run_waiting(tries: int) -> None:
     story = Story(plan=plan_of("a"))
     story.work_is_done("a")
     story.batch_lands()
@@ -126,12 +126,12 @@ def test_a_result_branch_that_can_not_be_moved_holds_nobody_up_for_ever(tries: i
         assert story.effects() == ()
         story.time_passes(5)
     endings = [story.state.ending]
-    assert "does not show what landed: it is checked out; then `fleet resume" in story.state.ending_why
+    assert "does not show what landed: it is checked out; fix that, then `fleet resume" in story.state.ending_why
     assert story.state.warnings == ("the result branch could not be moved: it is checked out",)
     story.happens(f.RunReopened(at=story.now, by="ada"))
     assert story.effects() == (Publish("tip-1"),)
     story.is_published()
-    assert [*endings, story.state.ending] == ["partial", "landed"], "whoever looks at the branch would have missed it"
+    assert [*endings, story.state.ending] == ["partial", "landed"], "the branch would not have shown it"
 
 
 def test_what_the_planner_dropped_before_anyone_tried_it_was_not_wanted() -> None:
@@ -140,7 +140,7 @@ def test_what_the_planner_dropped_before_anyone_tried_it_was_not_wanted() -> Non
     story.attempt_fails("a", "transient")
     story.time_passes(0)
     story.happens(f.Paused(at=0, by="ada"))
-    assert story.standing("b") == "running"
+    assert story.status("b") == "running"
     story.happens(f.Unpaused(at=0, by="ada"))
     story.landed("b")
     story.time_passes(200)
@@ -212,7 +212,7 @@ def test_a_gate_that_passed_once_is_not_said_to_be_red() -> None:
     red = f.CheckRun(criterion="the gate", command="make test", passed=False, exit_code=2)
     story.happens(f.BaseChecked(at=0, base="base", checks=(red,)))
     story.work_is_done("a")
-    [probe] = story.state.landing.probes
+    [probe] = story.state.landing.open_batches
     member = probe.members[0].model_copy(update={"commit": "landed-a"})
     green = red.model_copy(update={"passed": True})
     story.happens(f.BatchTested(at=0, number=probe.number, tip="landed-a", landed=(member,), checks=(green,)))

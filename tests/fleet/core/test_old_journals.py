@@ -6,18 +6,21 @@ from typing import get_args
 
 import pytest
 
-from fleet.core.evolve import evolve
-from fleet.core.facts import FACT, Fact
-from fleet.core.plan import Plan
-from fleet.core.standing import standings
-from fleet.core.state import RunState
-from fleet.core.views import planner_state, status
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.plan import Plan
+from fleet.core.state.facts import FACT, Fact
+from fleet.core.state.state import RunState
+from fleet.core.state.status import statuses
+from fleet.core.views.planner_view import planner_state
+from fleet.core.views.run_view import status_view
 
 JOURNALS = Path(__file__).parent / "journals"
 T = 1_700_000_000.0
 SINCE = {
     *("base_checked", "calls_held", "call_lost", "call_refused", "budget_ran_low", "plan_graded"),
     *("service_changed", "attempt_unchanged", "rollback_started", "plan_rejected", "work_lost"),
+    "setup_ran",
+    "rehearsal_noted",
 }
 """Kinds that came later: no journal of the first version holds them."""
 ALL_KINDS = {fact.model_fields["kind"].default for fact in get_args(Fact)}
@@ -64,8 +67,8 @@ def test_fields_that_came_later_have_a_default() -> None:
         assert FACT.validate_python({**json.loads(bare), "kind": fact.kind}) == fact
 
 
-def test_the_old_run_stands_where_it_stood(old: RunState) -> None:
-    assert standings(old, T + 2010) == {
+def test_the_old_run_is_where_it_was(old: RunState) -> None:
+    assert statuses(old, T + 2010) == {
         "schema": "merged",
         "api": "split",
         "docs": "dropped",
@@ -103,13 +106,13 @@ def test_the_old_plan_is_what_it_was(old: RunState) -> None:
     assert isinstance(Plan.model_validate(old.plan.model_dump(mode="json")), Plan)
 
 
-def test_the_old_attempts_tell_their_story(old: RunState) -> None:
-    told = {
+def test_the_old_attempts_are_the_same(old: RunState) -> None:
+    attempts = {
         (id_, attempt.number): (attempt.strategy, attempt.failure.kind if attempt.failure else None, attempt.landed)
         for id_, subtask in old.subtasks.items()
         for attempt in subtask.attempts
     }
-    assert told == {
+    assert attempts == {
         ("schema", 1): ("first", None, "1" * 40),
         ("docs", 1): ("first", "empty", None),
         ("api", 1): ("first", "transient", None),
@@ -138,5 +141,35 @@ def test_the_old_money_is_counted(old: RunState) -> None:
 
 
 def test_an_old_run_can_be_looked_at_and_gone_on_with(old: RunState) -> None:
-    assert status(old, T + 2010, alive=True)["state"] == "running"
+    assert status_view(old, T + 2010, alive=True).state == "running"
     assert planner_state(old, T + 2010)["plan_version"] == 3
+
+
+@pytest.fixture(scope="module")
+def reviewed() -> list[RunState]:
+    """The states of a run whose verdicts on the plan do not name what they are about."""
+    state: RunState | None = None
+    states = list[RunState]()
+    for line in lines("reviews.jsonl"):
+        state = evolve(state, FACT.validate_json(line))
+        states.append(state)
+    return states
+
+
+def test_an_old_verdict_without_subtasks_is_about_all_that_waited_then(reviewed: list[RunState]) -> None:
+    verdicts = [(review.by, review.rejected, review.subtasks) for review in reviewed[-1].reviews]
+    assert verdicts == [
+        ("ada", True, ("schema", "api", "docs", "ops")),
+        ("ada", False, ("schema", "docs")),
+        ("bob", False, ("api", "ops")),  # schema was under way and docs was approved
+    ]
+    assert set(reviewed[-1].cleared) == {"schema", "api", "docs", "ops"}
+
+
+def test_what_an_old_approval_left_out_waits_for_a_person(reviewed: list[RunState]) -> None:
+    after_a_part = reviewed[5]
+    assert {id_ for id_, spec in after_a_part.shelved.items() if spec == after_a_part.spec(id_)} == {
+        *("schema", "api", "docs"),  # as they were rejected
+        "ops",  # as it was revised and then left out
+    }
+    assert set(after_a_part.cleared) == {"schema", "docs"}

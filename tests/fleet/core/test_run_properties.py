@@ -5,16 +5,25 @@ from collections.abc import Iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.core.areas import depth
-from fleet.core.audit import Branch, Commit, audited
-from fleet.core.chains import read_facts
-from fleet.core.evolve import evolve
-from fleet.core.facts import FACT, AttemptCommitted, AttemptFailed, AttemptStarted, AttemptVerified, BatchTested, Member
-from fleet.core.policy import Policy, ReviewRules
-from fleet.core.state import RunState
-from fleet.core.validate import find_cycle
-from fleet.core.views import planner_state, status
-from tests.core.pretend import Pretend
+from fleet.core.audit.audit import Branch, Commit, audit_run
+from fleet.core.audit.chains import read_facts
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.dependencies import find_cycle
+from fleet.core.plans.limits import Policy, ReviewRules
+from fleet.core.state.areas import area_depth
+from fleet.core.state.facts import (
+    FACT,
+    AttemptCommitted,
+    AttemptFailed,
+    AttemptStarted,
+    AttemptVerified,
+    BatchTested,
+    Member,
+)
+from fleet.core.state.state import RunState
+from fleet.core.views.planner_view import planner_state
+from fleet.core.views.run_view import status_view
+from tests.fleet.core.pretend import Pretend
 
 STEPS = 3_000
 policies = st.builds(
@@ -59,7 +68,7 @@ def steps(world: Pretend) -> Iterator[None]:
             return
         world.step()
         yield
-    raise AssertionError(f"no end in sight: {status(world.state, world.now, alive=True)}")
+    raise AssertionError(f"no end in sight: {status_view(world.state, world.now, alive=True)}")
 
 
 def needs_of(state: RunState) -> dict[str, tuple[str, ...]]:
@@ -70,7 +79,7 @@ def needs_of(state: RunState) -> dict[str, tuple[str, ...]]:
 @settings(max_examples=150, deadline=None)
 def test_every_run_ends_and_always_has_something_pending_until_then(world: Pretend) -> None:
     for _ in steps(world):
-        assert world.state.ended or world.pending(), status(world.state, world.now, alive=True)
+        assert world.state.ended or world.pending(), status_view(world.state, world.now, alive=True)
 
 
 @given(worlds)
@@ -83,10 +92,10 @@ def test_limits_are_never_exceeded(world: Pretend) -> None:
         assert state.planning.calls <= policy.max_planner_calls
         assert all(subtask.counted <= policy.max_attempts for subtask in state.subtasks.values())
         assert sum(id_ in state.areas for id_ in state.plan.ids) <= policy.max_areas
-        assert all(depth(state, area) <= policy.area_depth for area in state.areas)
+        assert all(area_depth(state, area) <= policy.area_depth for area in state.areas)
         assert all(subtask.depth <= policy.max_depth for subtask in state.subtasks.values())
-        assert len(state.landing.probes) <= policy.slots
-        assert all(len(probe.members) <= policy.batch for probe in state.landing.probes)
+        assert len(state.landing.open_batches) <= policy.slots
+        assert all(len(probe.members) <= policy.batch for probe in state.landing.open_batches)
 
 
 @given(worlds)
@@ -162,17 +171,17 @@ def test_replaying_the_journal_gives_the_live_state(world: Pretend) -> None:
 def test_every_incident_is_closed_when_the_run_ends_and_the_counts_add_up(world: Pretend) -> None:
     for _ in steps(world):
         planner_state(world.state, world.now)
-    view = status(world.state, world.now, alive=False)
-    incidents = view["incidents"]
-    assert incidents["recovered"] + incidents["unrecovered"] == incidents["opened"]
-    assert sum(view["subtasks"].values()) == len(world.state.subtasks)
-    if view["state"] == "landed":
-        assert set(view["subtasks"]) <= {"merged", "split", "dropped"}
+    view = status_view(world.state, world.now, alive=False)
+    incidents = view.incidents
+    assert incidents.recovered + incidents.unrecovered == incidents.opened
+    assert sum(view.subtasks.values()) == len(world.state.subtasks)
+    if view.state == "landed":
+        assert set(view.subtasks) <= {"merged", "split", "dropped"}
 
 
 @given(worlds)
 @settings(max_examples=100, deadline=None)
-def test_an_audit_accounts_for_every_run_that_nobody_tampered_with(world: Pretend) -> None:
+def test_an_audit_accounts_for_every_run_without_tampering(world: Pretend) -> None:
     for _ in steps(world):
         pass
     account = read_facts(enumerate(world.facts, 1))
@@ -184,7 +193,7 @@ def test_an_audit_accounts_for_every_run_that_nobody_tampered_with(world: Preten
             said = (world.state.run, member.subtask, member.attempt, worker, "m")
             commits.append(Commit(member.commit, "", (below,), member.subtask, *said))
             below = member.commit
-    told = audited(account, world.state, Branch(below if commits else None, tuple(commits)))
-    assert told.problems == ()
-    assert [problem for entry in told.entries for problem in entry.problems] == []
-    assert [entry.chain is not None for entry in told.entries] == [True] * len(commits)
+    audit = audit_run(account, world.state, Branch(below if commits else None, tuple(commits)))
+    assert audit.problems == ()
+    assert [problem for entry in audit.entries for problem in entry.problems] == []
+    assert [entry.chain is not None for entry in audit.entries] == [True] * len(commits)

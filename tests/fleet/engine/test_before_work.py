@@ -1,11 +1,11 @@
 """Before a worker begins: what a subtask's checks say of its base."""
 
-from fleet.checking import Gate
-from fleet.core.plan import Criterion
-from fleet.core.policy import Policy
-from tests.core.story import plan_of
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import Criterion
+from fleet.engine.checks import Gate
+from tests.fleet.core.story import plan_of
+from tests.fleet.engine.test_perform import failures
 from tests.fleet.fakes import QUICK, FakeFleet
-from tests.fleet.test_perform import failures
 
 
 async def test_a_check_that_passes_before_any_work_was_done_goes_back_without_calling_a_worker() -> None:
@@ -41,7 +41,7 @@ async def test_a_guard_that_is_red_on_the_base_goes_back_without_calling_a_worke
     assert fleet.worker.briefs == []
 
 
-async def test_a_guard_that_is_red_because_the_base_may_be_holds_nobody_back() -> None:
+async def test_a_guard_that_is_red_on_a_base_that_may_be_red_stops_no_subtask() -> None:
     guard = Criterion(criterion="nothing broke", run="guard", fails_before=False)
     own = Criterion(criterion="it works", run="check a")
     policy = Policy(**{**dict(QUICK), "check_base": True, "allow_red_base": True})
@@ -51,7 +51,7 @@ async def test_a_guard_that_is_red_because_the_base_may_be_holds_nobody_back() -
     assert fleet.worker.briefs
 
 
-async def test_a_check_of_the_base_is_run_once_for_all_who_stand_on_it() -> None:
+async def test_a_check_of_the_base_is_run_once_for_all_who_start_from_it() -> None:
     same = (Criterion(criterion="it works", run="check a"),)
     fleet = FakeFleet(plan_of("a", "b", acceptance=same, failure_action="ask"), Policy(**{**dict(QUICK), "workers": 1}))
     await fleet.run()

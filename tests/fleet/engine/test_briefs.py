@@ -1,29 +1,35 @@
-"""What a worker is told of earlier attempts, and what its verdict rests on."""
+"""What agents learn before they start: earlier attempts and the repository's notes; and what a verdict rests on."""
 
-from fleet.checking import Gate
-from fleet.core import facts as f
-from fleet.core.commands import VerifyAttempt
-from fleet.core.evolve import evolve
-from fleet.perform import Performer
-from fleet.ports import Planner
-from fleet.world import World
+from fleet.core.history.evolve import evolve
+from fleet.core.policy.effects import VerifyAttempt
+from fleet.core.state import facts as f
+from fleet.engine.adapters import Adapters
+from fleet.engine.briefs import NOTES_LIMIT, WorkerBriefs, layout, planner_notes, worker_notes
+from fleet.engine.checks import Gate
+from fleet.engine.internal_errors import Advice
+from fleet.engine.perform import Performer
+from fleet.ports.agents import Planner
+from tests.fleet.eyes import FakeRepository
+from tests.fleet.fakes import RealClock
 from tests.fleet.hands import Book, Clock, PaperHands, queued
 
 
 class Nobody:
     async def plan(self, *_: object) -> f.Failure | None:
-        raise AssertionError("nobody plans here")
+        raise AssertionError("no planner is called here")
 
 
 def performer(book: Book, hands: PaperHands | None = None) -> Performer:
     hands = hands or PaperHands()
     planner: Planner = Nobody()
-    world = World(
+    world = Adapters(
         planner=planner,
         workers={},
         descriptions={},
         worktrees=hands,
+        commits=hands,
         integrator=hands,
+        publisher=hands,
         clock=Clock(),
         gate=Gate(),
     )
@@ -39,17 +45,19 @@ def failed(kind: f.FailureKind) -> Book:
 
 async def test_work_that_did_not_merge_is_shown_beside_what_it_met() -> None:
     book = failed("conflict")
-    told = await performer(book)._told(book.state.subtasks["a"].attempts[0])
-    assert told is not None
-    assert told.evidence.startswith("both sides")
-    assert told.evidence.endswith("What that attempt changed:\n\nfrom base to base a")
-    assert len(told.evidence) < 6_000
+    shown = await WorkerBriefs(book, PaperHands(), Advice(book, RealClock())).failure_of(
+        book.state.subtasks["a"].attempts[0]
+    )
+    assert shown is not None
+    assert shown.evidence.startswith("both sides")
+    assert shown.evidence.endswith("What that attempt changed:\n\nfrom base to base a")
+    assert len(shown.evidence) < 6_000
 
 
 async def test_of_other_failures_only_their_evidence_is_shown() -> None:
     book = failed("check")
     attempt = book.state.subtasks["a"].attempts[0]
-    assert await performer(book)._told(attempt) is attempt.failure
+    assert await WorkerBriefs(book, PaperHands(), Advice(book, RealClock())).failure_of(attempt) is attempt.failure
 
 
 def finished(*paths: str) -> Book:
@@ -90,10 +98,39 @@ async def test_a_test_that_the_worker_brings_along_is_its_own() -> None:
     assert book.state.subtasks["a"].attempts[1].verified
 
 
-async def test_a_flaky_check_is_no_success_of_a_workers_own() -> None:
+async def test_a_flaky_check_of_a_worker_does_not_count_as_a_success() -> None:
     book = finished("src/a.py")
     await performer(book, PaperHands(passes=lambda _, __, time: time > 1))(VerifyAttempt("a", 2))
     failure = book.state.subtasks["a"].attempts[1].failure
     assert failure is not None
     assert failure.kind == "check"
     assert "failed, then passed when it was run again: flaky" in failure.evidence
+
+
+# ---- notes of the repository
+
+
+async def test_the_planner_reads_agents_and_one_readme_and_a_worker_agents_alone() -> None:
+    repository = FakeRepository("c", {"README.rst": "hi", "README": "old", "AGENTS.md": "x" * (NOTES_LIMIT + 1)})
+    notes = await planner_notes(repository)
+    assert list(notes) == ["AGENTS.md", "README.rst"]
+    assert notes["AGENTS.md"] == NOTES_LIMIT
+    assert len(await worker_notes(repository)) == NOTES_LIMIT
+
+
+async def test_a_repository_without_words_says_nothing() -> None:
+    assert await planner_notes(FakeRepository("c", {})) == {}
+    assert await worker_notes(FakeRepository("c", {})) == ""
+
+
+def test_a_layout_names_the_files_of_each_folder_the_shallow_ones_first() -> None:
+    paths = ["src/deep/er/c.py", "README.md", "src/b.py", "src/a.py"]
+    assert layout(paths) == "./: README.md\nsrc/: a.py b.py\nsrc/deep/er/: c.py"
+
+
+def test_a_layout_of_many_files_stays_short_and_counts_what_it_does_not_name() -> None:
+    paths = [f"part{number % 7}/folder{number % 100}/module{number}.py" for number in range(5_000)]
+    text = layout(paths, 2_000)
+    assert len(text) <= 2_000
+    assert text.endswith(" files")
+    assert layout([]) == ""

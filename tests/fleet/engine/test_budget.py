@@ -1,4 +1,4 @@
-"""The purse of a run: what calls may cost is set aside before they are made, over all conversations."""
+"""The budget of a run: what calls may cost is reserved before they are made, over all conversations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 
-from fleet.core import facts as f
-from fleet.core.evolve import evolve
-from fleet.core.policy import Policy
-from fleet.core.state import RunState
-from fleet.core.usage import Cost, Usage
-from fleet.meter import Purse
-from fleet.ports import ModelUse
-from tests.core.story import Story, plan_of
+from fleet.core.base.usage import Cost, Usage
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.limits import Policy
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.engine.budget import CallMeter, Purpose, RunBudget
+from fleet.ports.agents import ModelUse
+from tests.fleet.core.story import Story, plan_of
 
 CALL = Cost(calls=1, tokens=1000, dollars=0.10)
 USE = ModelUse(model="m", usage=Usage(input=100, output=10), dollars=0.01, seconds=1, turn=1, doing="bash")
@@ -59,7 +59,7 @@ def anyio_backend() -> str:
 
 async def test_a_call_is_counted_and_what_was_set_aside_is_free_again() -> None:
     book = ledger(budget_dollars=0.15)
-    meter = Purse(book, Noon()).meter("worker", subtask="s0", attempt=1)
+    meter = CallMeter(RunBudget(book, Noon()), Purpose("worker", subtask="s0", attempt=1))
     assert await meter.reserve("m", CALL) is None
     await meter.used(USE)
     assert await meter.reserve("m", CALL) is None
@@ -68,12 +68,12 @@ async def test_a_call_is_counted_and_what_was_set_aside_is_free_again() -> None:
 
 async def test_calls_wait_for_each_other_where_not_all_fit_and_the_limit_is_never_passed() -> None:
     book = ledger(budget_dollars=0.355)
-    purse = Purse(book, Noon())
+    budget = RunBudget(book, Noon())
     under_way, most = 0, 0
 
     async def one(number: int) -> None:
         nonlocal under_way, most
-        meter = purse.meter("worker", subtask=f"s{number}", attempt=1)
+        meter = CallMeter(budget, Purpose("worker", subtask=f"s{number}", attempt=1))
         if await meter.reserve("m", CALL) is not None:
             return
         under_way += 1
@@ -92,25 +92,25 @@ async def test_calls_wait_for_each_other_where_not_all_fit_and_the_limit_is_neve
     assert book.kinds().count("call_refused") == 1
 
 
-async def test_the_journal_always_knows_enough_and_is_not_told_of_every_call() -> None:
+async def test_the_journal_always_knows_enough_without_a_fact_for_every_call() -> None:
     book = ledger()
-    purse = Purse(book, Noon())
-    meters = [purse.meter("worker", subtask=f"s{number}", attempt=1) for number in range(20)]
+    budget = RunBudget(book, Noon())
+    meters = [CallMeter(budget, Purpose("worker", subtask=f"s{number}", attempt=1)) for number in range(20)]
     for number, meter in enumerate(meters, 1):
         await meter.reserve("m", CALL)
         assert (book.state.held.dollars or 0) >= 0.1 * number - 1e-9
     assert book.kinds().count("calls_held") < 10
-    told = len(book.facts)
+    before = len(book.facts)
     for _ in range(30):
         await meters[0].used(USE)
         await meters[0].reserve("m", CALL)
-    assert book.kinds()[told:].count("calls_held") == 0
+    assert book.kinds()[before:].count("calls_held") == 0
 
 
 async def test_fewer_calls_under_way_leave_less_in_doubt() -> None:
     book = ledger()
-    purse = Purse(book, Noon())
-    meters = [purse.meter("worker", subtask=f"s{number}", attempt=1) for number in range(20)]
+    budget = RunBudget(book, Noon())
+    meters = [CallMeter(budget, Purpose("worker", subtask=f"s{number}", attempt=1)) for number in range(20)]
     for meter in meters:
         await meter.reserve("m", CALL)
     for meter in meters:
@@ -121,7 +121,7 @@ async def test_fewer_calls_under_way_leave_less_in_doubt() -> None:
 
 async def test_a_call_that_is_stopped_under_way_is_in_doubt_and_one_that_was_refused_is_not() -> None:
     book = ledger()
-    meter = Purse(book, Noon()).meter("planner", call=1)
+    meter = CallMeter(RunBudget(book, Noon()), Purpose("planner", call=1))
     await meter.reserve("m", CALL)
     meter.release()
     assert book.state.doubt == Cost()
@@ -133,7 +133,7 @@ async def test_a_call_that_is_stopped_under_way_is_in_doubt_and_one_that_was_ref
 
 async def test_a_refusal_ends_the_run_and_costs_the_attempt_nothing() -> None:
     book = ledger(budget_dollars=0.05)
-    meter = Purse(book, Noon()).meter("worker", subtask="s0", attempt=1)
+    meter = CallMeter(RunBudget(book, Noon()), Purpose("worker", subtask="s0", attempt=1))
     failure = await meter.reserve("m", CALL)
     assert failure is not None
     assert (failure.kind, meter.may_call()) == ("spent", False)
@@ -142,8 +142,8 @@ async def test_a_refusal_ends_the_run_and_costs_the_attempt_nothing() -> None:
 
 async def test_a_subtasks_budget_stops_the_attempt_and_not_the_run() -> None:
     book = ledger(subtask_dollars=0.05)
-    purse = Purse(book, Noon())
-    meter = purse.meter("worker", subtask="s0", attempt=1)
+    budget = RunBudget(book, Noon())
+    meter = CallMeter(budget, Purpose("worker", subtask="s0", attempt=1))
     failure = await meter.reserve("m", CALL)
     assert failure is not None
-    assert (failure.kind, purse.is_open(), book.facts) == ("budget", True, [])
+    assert (failure.kind, budget.allows_calls(book.state), book.facts) == ("budget", True, [])

@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-from fleet.checking import Checks, Gate
-from fleet.core import facts as f
-from fleet.core.evolve import evolve
-from fleet.core.plan import Criterion
-from fleet.together import SIDE_BY_SIDE
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.plan import Criterion
+from fleet.core.state import facts as f
+from fleet.engine.checks import IN_A_ROW, Checks, Gate
 from tests.fleet.hands import Book, Clock, PaperHands, queued
 
 TEST = Criterion(criterion="it works", run="test")
@@ -14,14 +13,14 @@ GATE = Criterion(criterion="the gate", run="gate", fails_before=False)
 
 
 def checks(hands: PaperHands, book: Book | None = None, reruns: int = 1) -> Checks:
-    return Checks(book or queued("a"), hands, Clock(), Gate(criteria=(GATE,), reruns=reruns))
+    return Checks(book or queued("a"), hands, hands, Clock(), Gate(criteria=(GATE,), reruns=reruns))
 
 
 def red_first(_: str, __: str, time: int) -> bool:
     return time > 1
 
 
-async def test_a_tree_and_a_command_are_asked_once_whoever_commits_it() -> None:
+async def test_a_tree_and_a_command_are_run_once_for_all_commits() -> None:
     hands = PaperHands()
     asked = checks(hands)
     first = await asked.on("base a b", [TEST])
@@ -46,6 +45,21 @@ async def test_a_check_that_passes_the_second_time_is_flaky_and_no_success() -> 
     assert [note for note in book.state.warnings if "flaky: it works (test)" in note]
 
 
+async def test_a_failure_that_is_excused_when_it_is_seen_again_blocks_nothing() -> None:
+    """A rehearsal: the first run was made to fail, and the second one met what was red in history."""
+    hands = Excusing(passes=lambda *_: False)
+    asked = checks(hands)
+    [run] = await asked.on("base", [TEST])
+    assert (run.passed, run.flaky, run.excused, run.fine) == (False, False, "it was so before", True)
+    assert await asked.on("base", [TEST]) == (run,)
+
+
+class Excusing(PaperHands):
+    def ask(self, tree: str, criterion: Criterion) -> f.CheckRun:
+        run = super().ask(tree, criterion)
+        return run if len(self.ran) == 1 else run.model_copy(update={"excused": "it was so before"})
+
+
 async def test_where_nothing_is_run_again_red_is_red() -> None:
     hands = PaperHands(passes=red_first)
     [run] = await checks(hands, reruns=0).on("base", [TEST])
@@ -55,11 +69,11 @@ async def test_where_nothing_is_run_again_red_is_red() -> None:
 async def test_on_a_base_red_is_what_is_expected_and_asked_once() -> None:
     hands = PaperHands(passes=lambda *_: False)
     asked = checks(hands)
-    await asked.before("base", [TEST])
-    await asked.before("base", [TEST])
+    await asked.before_work([TEST], "base")
+    await asked.before_work([TEST], "base")
     assert len(hands.ran) == 1
     await asked.on("base", [TEST])
-    assert len(hands.ran) == 2, "seen red once is no verdict"
+    assert len(hands.ran) == 2, "seen red once is not a verdict"
     await asked.on("base", [TEST])
     assert len(hands.ran) == 2
 
@@ -86,13 +100,13 @@ async def test_a_resumed_run_knows_what_it_found_out() -> None:
     assert (run, hands.ran) == (known, [])
 
 
-async def test_a_resumed_run_knows_what_was_red_on_a_base_but_holds_it_against_nobody() -> None:
+async def test_a_resumed_run_knows_what_was_red_on_a_base_but_blames_no_subtask() -> None:
     book = queued("a")
     red = f.CheckRun(criterion="it works", command="test", passed=False, tree="base")
     book.state = evolve(book.state, f.WorkerStarted(at=2.0, subtask="a", number=1, before=(red,)))
     hands = PaperHands(passes=lambda *_: False)
     asked = checks(hands, book)
-    assert await asked.before("base", [TEST]) == (red,)
+    assert await asked.before_work([TEST], "base") == (red,)
     assert hands.ran == []
     await asked.on("base", [TEST])
     assert len(hands.ran) == 1
@@ -112,17 +126,17 @@ async def test_what_ran_out_of_time_is_asked_again() -> None:
 
 async def test_the_gate_and_the_criteria_of_the_merged_share_no_checkout_and_none_runs_twice() -> None:
     hands = PaperHands()
-    own = [TEST, TEST, GATE, *(Criterion(criterion=f"{n}", run=f"run {n}") for n in range(2 * SIDE_BY_SIDE))]
+    own = [TEST, TEST, GATE, *(Criterion(criterion=f"{n}", run=f"run {n}") for n in range(2 * IN_A_ROW))]
     runs = await checks(hands).merged("base", own, sure=False)
     commands = [run.command for run in runs]
     assert commands[:2] == ["gate", "test"]
-    assert len(commands) == len(set(commands)) == 2 + 2 * SIDE_BY_SIDE
-    assert hands.leases == 4
+    assert len(commands) == len(set(commands)) == 2 + 2 * IN_A_ROW
+    assert hands.leases == len(commands)
 
 
 async def test_without_any_check_nothing_is_checked_out() -> None:
     hands = PaperHands()
-    bare = Checks(queued("a"), hands, Clock(), Gate())
+    bare = Checks(queued("a"), hands, hands, Clock(), Gate())
     assert await bare.merged("base", [], sure=True) == ()
     assert hands.leases == 0
 
@@ -145,7 +159,7 @@ def reports(hands: PaperHands, *tests: str) -> PaperHands:
 PYTEST = Criterion(criterion="it works", run="python -m pytest")
 
 
-async def test_a_success_of_pytest_without_its_report_is_none() -> None:
+async def test_a_success_of_pytest_without_its_report_does_not_count() -> None:
     [run] = await checks(reports(PaperHands()), reruns=0).on("base", [PYTEST])
     assert (run.passed, "did not report which tests it ran" in run.output) == (False, True)
     asked = checks(reports(PaperHands()), reruns=0)
@@ -157,7 +171,7 @@ async def test_a_success_of_pytest_without_its_report_is_none() -> None:
 async def test_a_command_that_reported_once_owes_its_report_also_after_a_crash() -> None:
     asked = checks(PaperHands(), reruns=0)
     asked.worktrees = reports(PaperHands())
-    assert (await asked.on("base", [TEST]))[0].passed, "nobody knows that it could report"
+    assert (await asked.on("base", [TEST]))[0].passed, "it has never reported, so it owes nothing"
     asked.worktrees = reports(PaperHands(), "a")
     [run] = await asked.on("base a", [TEST])
     assert (run.passed, run.tests, run.heard) == (True, 1, None)
@@ -171,7 +185,7 @@ async def test_a_command_that_reported_once_owes_its_report_also_after_a_crash()
 
 async def test_tests_that_ran_on_the_base_are_missed_on_a_commit() -> None:
     asked = checks(reports(PaperHands(), "t.py::t::a", "t.py::t::b"))
-    await asked.before("base", [PYTEST])
+    await asked.before_work([PYTEST], "base")
     asked.worktrees = reports(PaperHands(), "t.py::t::b")
     await asked.on("base a", [PYTEST])
     assert await asked.lost("base a", "base", [PYTEST], changed=(), touches=()) == {"it works": ("t.py::t::a",)}

@@ -1,10 +1,10 @@
-"""A clock that is set while a run goes on."""
+"""A machine whose clock is set during a run."""
 
 import time
 
 import pytest
 
-from fleet.clock import SystemClock
+from fleet.engine.clock import SystemClock
 
 HOUR_S = 3600.0
 

@@ -1,4 +1,4 @@
-"""A disk that is full is nobody's failure: the run stops with a word, and loses nothing."""
+"""A full disk is not a failure of a subtask: the run stops with a message, and loses nothing."""
 
 import errno
 import os
@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from fleet.folders import full
-from fleet.perform import DiskFullError
-from fleet.world import World
-from tests.core.story import plan_of
+from fleet.engine.adapters import Adapters
+from fleet.engine.internal_errors import DiskFullError
+from fleet.runs.run_folder import disk_full_advice
+from tests.fleet.core.story import plan_of
 from tests.fleet.fakes import FakeFleet
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_full_disk_fails_nobody_and_stops_the_run_with_a_word() -> None:
+async def test_a_full_disk_fails_no_subtask_and_stops_the_run_with_a_message() -> None:
     """With room made, all of it is wanted again, and what was finished is not done over."""
     why: str | None = "the disk of /state is full (0 MB are left): free some space there"
 
     class Small(FakeFleet):
-        def world(self) -> World:
-            return replace(super().world(), full=lambda said: why if "no room" in said else None)
+        def world(self) -> Adapters:
+            return replace(super().world(), disk_full=lambda said: why if "no room" in said else None)
 
     fleet = Small(plan_of("a"))
     fleet.worktrees.broken_checks["c-a-1"] = 1
@@ -31,12 +31,12 @@ async def test_a_full_disk_fails_nobody_and_stops_the_run_with_a_word() -> None:
     assert [fact for fact in fleet.memory.facts if fact.kind == "attempt_failed"] == []
     why = None
     state = await fleet.run()
-    assert (state.ending, fleet.worker.tried()["a"], state.incidents) == ("landed", 1, ())
+    assert (state.ending, fleet.worker.tried()["a"], tuple(state.incidents)) == ("landed", 1, ())
 
 
 def test_a_disk_is_full_where_the_machine_says_so(tmp_path: Path) -> None:
-    assert full(tmp_path, "git failed: not a repository") is None
-    said = full(tmp_path, f"git failed: {os.strerror(errno.ENOSPC)}")
+    assert disk_full_advice(tmp_path, "git failed: not a repository") is None
+    said = disk_full_advice(tmp_path, f"git failed: {os.strerror(errno.ENOSPC)}")
     assert said is not None
     assert str(tmp_path) in said
-    assert full(tmp_path / "gone", os.strerror(errno.ENOSPC)) is None
+    assert disk_full_advice(tmp_path / "gone", os.strerror(errno.ENOSPC)) is None

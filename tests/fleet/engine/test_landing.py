@@ -5,14 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from dashboards.tables import subtask_lines
-from fleet.checking import Checks, Gate
-from fleet.core import facts as f
-from fleet.core.plan import Criterion
-from fleet.core.policy import Policy
-from fleet.core.views import status, subtask_view
-from fleet.landing import Lander
-from fleet.ports import Broken
+from dashboards.text.tables import subtask_lines
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import Criterion
+from fleet.core.state import facts as f
+from fleet.core.views.run_view import status_view
+from fleet.core.views.subtask_view import subtask_view
+from fleet.engine.checks import Checks, Gate
+from fleet.engine.landing import Lander
+from fleet.ports.worktrees import EffectError
 from tests.fleet.hands import Book, Clock, PaperHands, probed, queued
 
 GATE = Gate(criteria=(Criterion(criterion="the gate", run="gate", fails_before=False),))
@@ -20,7 +21,7 @@ GATE = Gate(criteria=(Criterion(criterion="the gate", run="gate", fails_before=F
 
 def lander(book: Book, hands: PaperHands) -> Lander:
     gate = replace(GATE, reruns=book.state.policy.reruns)
-    return Lander(book, hands, Checks(book, hands, Clock(), gate), Clock())
+    return Lander(book, hands, Checks(book, hands, hands, Clock(), gate), Clock())
 
 
 def without(*bad: str) -> PaperHands:
@@ -30,7 +31,7 @@ def without(*bad: str) -> PaperHands:
 
 async def test_a_green_probe_lands_all_and_knows_which_commit_was_tested_itself() -> None:
     book, hands = probed(queued("abc"), 3), without()
-    await lander(book, hands).probe(1)
+    await lander(book, hands).test_batch(1)
     assert hands.branch == book.state.tip == "base a b c"
     assert [(member.subtask, member.tested) for member in book.results()[0].landed] == [
         ("a", False),
@@ -43,7 +44,7 @@ async def test_a_green_probe_lands_all_and_knows_which_commit_was_tested_itself(
 
 async def test_a_red_probe_moves_nothing_and_says_whom_it_suspects() -> None:
     book, hands = probed(queued("abc"), 3), without("b")
-    await lander(book, hands).probe(1)
+    await lander(book, hands).test_batch(1)
     assert hands.branch == book.state.tip == "base"
     [result] = book.results()
     assert (result.red, result.suspects, result.landed) == (True, ("a", "b", "c"), ())
@@ -53,8 +54,8 @@ async def test_a_red_probe_moves_nothing_and_says_whom_it_suspects() -> None:
 async def test_nested_probes_narrow_down_to_the_guilty_one_and_land_the_others() -> None:
     book, hands = probed(queued("abcde"), 2, 5), without("c")
     work = lander(book, hands)
-    while probes := book.state.landing.probes:
-        await work.probe(probes[-1].number)
+    while probes := book.state.landing.open_batches:
+        await work.test_batch(probes[-1].number)
     assert hands.branch.split() == ["base", "a", "b", "d", "e"]
     attempt = book.state.subtasks["c"].attempts[0]
     assert attempt.failure is not None
@@ -62,28 +63,28 @@ async def test_nested_probes_narrow_down_to_the_guilty_one_and_land_the_others()
     assert all(book.state.subtasks[id_].landed for id_ in "abde")
 
 
-async def test_how_the_guilty_one_was_found_can_be_told_batch_by_batch() -> None:
+async def test_how_the_guilty_one_was_found_can_be_shown_batch_by_batch() -> None:
     policy = Policy(slots=1, every_commit_within_s=0)
     book, hands = probed(queued("abcdefgh", policy), 8), without("f")
     await to_the_end(book, hands)
-    told = subtask_view(book.state, book.state.spec("f"), 1.0)["batches"]
-    first, last = told[0], told[-1]
-    assert (first["red"], first["members"], first["suspects"]) == (True, list("abcdefgh"), list("abcdefgh"))
-    assert all(len(now["suspects"]) <= len(then["suspects"]) for then, now in itertools.pairwise(told))
-    assert (last["suspects"], last["landed"], last["red"]) == (["f"], ["e"], False)
+    batches = subtask_view(book.state, book.state.spec("f"), 1.0).batches
+    first, last = batches[0], batches[-1]
+    assert (first.red, first.members, first.suspects) == (True, tuple("abcdefgh"), tuple("abcdefgh"))
+    assert all(len(now.suspects) <= len(then.suspects) for then, now in itertools.pairwise(batches))
+    assert (last.suspects, last.landed, last.red) == (("f",), ("e",), False)
     gates = [command for _, command in hands.ran].count("gate")
-    assert status(book.state, 1.0, alive=False)["landing"]["gate_runs"] == gates
-    assert sum(batch["gate_runs"] for batch in told) <= gates
+    assert status_view(book.state, 1.0, alive=False).landing.gate_runs == gates
+    assert sum(batch.gate_runs for batch in batches) <= gates
     text = "\n".join(subtask_lines(subtask_view(book.state, book.state.spec("f"), 1.0)))
-    assert "Batch 1  of 8  red, one of 8 is guilty: a, b, c, d, e, f, g, h  (1 run of the gate)" in text
-    assert "f is suspected" in text
+    assert "Batch 1  of 8  red, bisecting 8 suspects: a, b, c, d, e, f, g, h  (1 run of the gate)" in text
+    assert "caused by f" in text
 
 
-async def test_a_longer_probe_stands_on_the_commits_of_a_shorter_one_that_landed_meanwhile() -> None:
+async def test_a_longer_batch_builds_on_the_commits_of_a_shorter_one_that_landed_meanwhile() -> None:
     book, hands = probed(queued("abcd"), 2, 4), without()
     work = lander(book, hands)
-    await work.probe(1)
-    await work.probe(2)
+    await work.test_batch(1)
+    await work.test_batch(2)
     assert hands.branch == book.state.tip == "base a b c d"
     assert [[member.subtask for member in result.landed] for result in book.results()] == [["a", "b"], ["c", "d"]]
 
@@ -91,8 +92,8 @@ async def test_a_longer_probe_stands_on_the_commits_of_a_shorter_one_that_landed
 async def test_a_probe_that_another_one_answered_records_nothing() -> None:
     book, hands = probed(queued("abcd"), 2, 4), without()
     work = lander(book, hands)
-    await work.probe(2)
-    await work.probe(1)
+    await work.test_batch(2)
+    await work.test_batch(1)
     assert hands.branch == "base a b c d"
     assert len(book.results()) == 1
 
@@ -101,35 +102,35 @@ async def test_what_a_crash_left_unrecorded_is_read_from_the_branch() -> None:
     book, hands = probed(queued("abcd"), 2, 4), without()
     hands.branch = "base a b"
     work = lander(book, hands)
-    await work.probe(2)
+    await work.test_batch(2)
     assert book.state.tip == "base a b"
     assert [member.subtask for member in book.results()[0].landed] == ["a", "b"]
     assert hands.ran == []
-    for probe in book.state.landing.probes:
-        await work.probe(probe.number)
+    for probe in book.state.landing.open_batches:
+        await work.test_batch(probe.number)
     assert hands.branch == book.state.tip == "base a b c d"
 
 
 async def test_a_conflict_with_what_lands_goes_back_and_the_others_land() -> None:
     book, hands = probed(queued("abc"), 3), without()
     hands.clashes = {"b"}
-    await lander(book, hands).probe(1)
+    await lander(book, hands).test_batch(1)
     assert hands.branch == "base a c"
     [result] = book.results()
     assert [(out.subtask, out.failure.kind) for out in result.ejected] == [("b", "conflict")]
 
 
-async def test_a_conflict_in_a_red_probe_sends_nobody_back_for_it_may_be_with_the_guilty() -> None:
+async def test_a_conflict_in_a_red_batch_sends_no_member_back_for_it_may_be_with_the_guilty_one() -> None:
     book, hands = probed(queued("abc"), 3), without("a")
     hands.clashes = {"b"}
-    await lander(book, hands).probe(1)
+    await lander(book, hands).test_batch(1)
     [result] = book.results()
     assert (result.ejected, result.suspects) == ((), ("a", "c"))
 
 
 async def test_where_every_commit_counts_each_tree_is_tested_and_the_branch_stops_before_a_red_one() -> None:
     book, hands = probed(queued("abcd", Policy(every_commit=True, slots=4, reruns=0)), 4), without("c")
-    await lander(book, hands).probe(1)
+    await lander(book, hands).test_batch(1)
     assert hands.branch == "base a b"
     [result] = book.results()
     assert [(member.subtask, member.tested) for member in result.landed] == [("a", True), ("b", True)]
@@ -142,10 +143,10 @@ QUICK = Policy(every_commit_within_s=60, slots=2, reruns=0)
 
 
 async def test_where_there_is_time_each_tree_is_tested_and_the_first_red_one_is_the_guilty() -> None:
-    """`c` is red by itself and mended by `d`: together they are green, one after the other they are not."""
+    """`c` is red by itself and repaired by `d`: together they are green, one after the other they are not."""
     hands = PaperHands(passes=lambda tree, command, _: command != "gate" or "c" not in tree or "d" in tree)
     book = probed(queued("abcd", QUICK), 4)
-    await lander(book, hands).probe(1)
+    await lander(book, hands).test_batch(1)
     assert hands.branch == "base a b"
     [result] = book.results()
     assert [(member.subtask, member.tested) for member in result.landed] == [("a", True), ("b", True)]
@@ -157,7 +158,7 @@ async def test_where_there_is_time_each_tree_is_tested_and_the_first_red_one_is_
 @pytest.mark.parametrize("bad", ["", "c"])
 async def test_of_each_commit_that_lands_its_tree_and_what_passed_on_it_are_recorded(bad: str) -> None:
     book, hands = probed(queued("abcd", Policy(every_commit=True, slots=4, reruns=0)), 4), without(*bad)
-    await lander(book, hands).probe(1)
+    await lander(book, hands).test_batch(1)
     [result] = book.results()
     green = {(run.tree, run.command) for run in (*result.proofs, *result.checks) if run.passed}
     assert [member.tree for member in result.landed] == ["a base", "a b base", "a b base c", "a b base c d"][
@@ -169,7 +170,7 @@ async def test_of_each_commit_that_lands_its_tree_and_what_passed_on_it_are_reco
 
 async def test_where_only_the_last_tree_is_tested_the_record_says_which_that_is() -> None:
     book, hands = probed(queued("ab", Policy(slots=1, every_commit_within_s=0)), 2), without()
-    await lander(book, hands).probe(1)
+    await lander(book, hands).test_batch(1)
     [result] = book.results()
     assert [(member.tree, member.tested) for member in result.landed] == [("a base", False), ("a b base", True)]
     assert (result.proofs, {run.tree for run in result.checks}) == ((), {"a b base"})
@@ -177,7 +178,7 @@ async def test_where_only_the_last_tree_is_tested_the_record_says_which_that_is(
 
 async def test_every_commit_passes_the_gate_and_its_own_criteria_and_the_last_one_all_of_them() -> None:
     book, hands = probed(queued("abc", QUICK), 3), without()
-    await lander(book, hands).probe(1)
+    await lander(book, hands).test_batch(1)
     assert all(member.tested for member in book.results()[0].landed)
     trees = ("a base", "a b base", "a b base c")
     assert {tree for tree, command in hands.ran if command == "gate"} == set(trees)
@@ -211,15 +212,15 @@ async def test_a_whole_that_is_red_although_each_commit_passes_is_narrowed_down(
 
 async def to_the_end(book: Book, hands: PaperHands) -> None:
     work = lander(book, hands)
-    while probes := book.state.landing.probes:
-        await work.probe(probes[0].number)
+    while probes := book.state.landing.open_batches:
+        await work.test_batch(probes[0].number)
 
 
-async def test_a_suspect_that_was_red_only_once_is_tested_once_more_while_the_queue_goes_on() -> None:
+async def test_a_suspect_that_was_red_only_once_is_tested_once_more_while_the_queue_moves() -> None:
     book, hands = probed(queued("ab"), 1), without("a")
     work = lander(book, hands)
-    await work.probe(1)
-    alone, *others = book.state.landing.probes
+    await work.test_batch(1)
+    alone, *others = book.state.landing.open_batches
     assert (alone.alone, [member.subtask for member in alone.members]) == (True, ["a"])
     assert [[member.subtask for member in other.members] for other in others] == [["b"]]
     assert book.state.subtasks["a"].attempts[0].failure is None
@@ -245,10 +246,10 @@ async def test_a_suspect_that_passes_alone_waits_for_its_turn_again_and_lands() 
 async def test_narrowing_down_has_tested_the_guilty_often_enough() -> None:
     book, hands = probed(queued("abc"), 3), without("a")
     work = lander(book, hands)
-    await work.probe(1)
-    await work.probe(book.state.landing.probes[0].number)
+    await work.test_batch(1)
+    await work.test_batch(book.state.landing.open_batches[0].number)
     assert book.state.subtasks["a"].attempts[0].failure is not None
-    assert not any(probe.alone for probe in book.state.landing.probes)
+    assert not any(probe.alone for probe in book.state.landing.open_batches)
 
 
 async def test_a_branch_that_someone_else_moved_is_not_moved_again() -> None:
@@ -260,8 +261,8 @@ async def test_a_branch_that_someone_else_moved_is_not_moved_again() -> None:
             return ()
 
     moved = Moved(branch="elsewhere", passes=hands.passes)
-    with pytest.raises(Broken, match="moved without us"):
-        await lander(book, moved).probe(1)
+    with pytest.raises(EffectError, match="something else moved the integration branch"):
+        await lander(book, moved).test_batch(1)
     assert moved.branch == "elsewhere"
     assert book.results() == []
 

@@ -5,17 +5,17 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
-from anyio import CancelScope, create_task_group, fail_after, get_cancelled_exc_class, sleep, sleep_forever
+from anyio import CancelScope, create_task_group, fail_after, from_thread, get_cancelled_exc_class, sleep, sleep_forever
 
-from fleet.core import facts as f
-from fleet.core.commands import Command, Publish, RunAttempt, TestBatch, VerifyAttempt
-from fleet.core.plan import Plan
-from fleet.core.policy import Policy
-from fleet.core.state import RunState
-from fleet.engine import Engine
-from fleet.journal import JournalError
-from tests.core.pretend import started
-from tests.core.story import plan_of
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import Plan
+from fleet.core.policy.effects import Command, Publish, RunAttempt, TestBatch, VerifyAttempt
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.engine.loop import Engine
+from fleet.runs.journal import JournalError
+from tests.fleet.core.pretend import started
+from tests.fleet.core.story import plan_of
 from tests.fleet.fakes import FakeMemory, RealClock, wait_until
 
 Perform = Callable[[Command], Awaitable[None]]
@@ -63,7 +63,7 @@ class Performing:
 
 def landed(state: RunState, number: int) -> Sequence[f.Fact]:
     """All of a batch, unless another one that was tested beside it has landed them."""
-    batch = state.landing.probe(number)
+    batch = state.landing.open_batch(number)
     fact = f.BatchTested(at=CLOCK.now(), number=number, tip=f"tip-{number}", landed=batch.members if batch else ())
     return [fact] if batch else []
 
@@ -244,7 +244,7 @@ async def test_a_cancelled_run_stops_its_workers_but_not_the_batch_that_is_landi
     assert (state.commits, state.published) == (1, "tip-1")
 
 
-async def test_an_engine_that_is_stopped_at_once_leaves_its_last_word_and_a_run_that_goes_on() -> None:
+async def test_an_engine_that_is_stopped_at_once_records_it_and_the_run_can_be_resumed() -> None:
     memory = FakeMemory()
     engine = engine_of(plan_of("a", "slow"), memory)
     performing = Performing(engine, "slow")
@@ -265,6 +265,24 @@ async def test_an_engine_that_is_stopped_at_once_leaves_its_last_word_and_a_run_
     assert state.ending == "landed"
     assert second.begun[0] == RunAttempt("slow", 1)
     assert RunAttempt("a", 1) not in second.begun
+
+
+async def test_nothing_is_begun_again_once_the_engine_is_stopped() -> None:
+    """The stop comes while facts are written: that is shielded, and what was under way ends in the meantime."""
+    memory = FakeMemory()
+    engine = engine_of(plan_of("a", "slow"), memory)
+    performing = Performing(engine, "slow")
+    with CancelScope() as stop:
+
+        def stopped_while_writing() -> None:
+            if VerifyAttempt("a", 1) in performing.begun:
+                from_thread.run_sync(stop.cancel)
+                threading.Event().wait(0.1)  # the lanes end
+
+        memory.before_append = stopped_while_writing
+        await engine.run(performing, EPOCH)
+    assert performing.stopped.count(RunAttempt("slow", 1)) == 1
+    assert performing.begun.count(RunAttempt("slow", 1)) == 1
 
 
 async def test_a_journal_that_can_not_be_written_ends_the_engine_with_its_reason() -> None:

@@ -2,17 +2,17 @@
 
 import pytest
 
-from fleet.core import facts as f
-from fleet.core.plan import Criterion
-from fleet.core.revision import Drop, Revision
-from fleet.ports import PlannerBrief
-from tests.core.pretend import subtask
+from fleet.core.plans.plan import Criterion
+from fleet.core.plans.revision import Drop, Revision
+from fleet.core.state import facts as f
+from fleet.ports.agents import PlannerBrief
+from tests.fleet.core.pretend import subtask
 from tests.fleet.fakes import FakeFleet, FakePlanner, finishes
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_check_that_proves_nothing_goes_back_once_and_then_stands_with_a_note() -> None:
+async def test_a_check_that_proves_nothing_goes_back_once_and_is_then_accepted_with_a_note() -> None:
     idle = subtask("a").model_copy(update={"acceptance": (Criterion(criterion="fine", run="true"),)})
 
     def plans(brief: PlannerBrief) -> Revision:
@@ -23,8 +23,8 @@ async def test_a_check_that_proves_nothing_goes_back_once_and_then_stands_with_a
     fleet = FakeFleet(planner=FakePlanner(plans))
     await fleet.run()
     refused, taken = fleet.planner.problems[:2]
-    assert str(refused[0]).startswith("add[0].acceptance[0].run: `true` passes whatever")
-    assert taken == []
+    assert str(refused[0]).startswith("add[0].acceptance[0].run: `true` always passes")
+    assert taken == ()
     [graded] = [fact for fact in fleet.memory.facts if isinstance(fact, f.PlanGraded)]
     assert (graded.version, graded.warnings[0].endswith("(the planner insists)")) == (1, True)
 
@@ -38,4 +38,6 @@ async def test_what_is_worth_a_word_is_noted_and_stops_nothing() -> None:
     fleet = FakeFleet(planner=FakePlanner(plans))
     state = await fleet.run()
     assert state.ending == "landed"
-    assert state.noticed == ("a and b may run at the same time and both change x.py; order them, or give it to one",)
+    assert state.plan_warnings == (
+        "a and b may run at the same time and both change x.py; order them, or assign it to one",
+    )

@@ -1,10 +1,10 @@
-"""What a run that goes on asks of git, and what follows from the answer for its subtasks."""
+"""What a resumed run asks of git, and what follows from the answer for its subtasks."""
 
-from fleet.core import facts as f
-from fleet.core.policy import Policy
-from fleet.mending import UNWRITTEN_S, loss, named
-from fleet.ports import Recovered
-from tests.core.story import Story, plan_of
+from fleet.core.plans.limits import Policy
+from fleet.core.state import facts as f
+from fleet.engine.recovery import UNWRITTEN_S, loss, named
+from fleet.ports.worktrees import RecoveredCommits
+from tests.fleet.core.story import Story, plan_of
 
 
 def halfway() -> Story:
@@ -12,7 +12,7 @@ def halfway() -> Story:
     story = Story(Policy(batch=1), plan_of("a", "b", "c", "d"))
     for id_ in ("a", "b"):
         story.work_is_done(id_)
-        [probe] = story.state.landing.probes
+        [probe] = story.state.landing.open_batches
         landed = (f.Member(subtask=id_, attempt=1, commit=f"l-{id_}", tested=True),)
         story.happens(f.BatchTested(at=0.0, number=probe.number, tip=f"l-{id_}", landed=landed))
     story.is_published()
@@ -30,47 +30,47 @@ def test_all_that_a_run_rests_on_is_named() -> None:
     assert asked.written_since == state.last_at - UNWRITTEN_S
 
 
-def test_an_engine_that_said_goodbye_leaves_no_doubt() -> None:
+def test_an_engine_that_stopped_properly_leaves_no_doubt() -> None:
     story = halfway()
     story.happens(f.EngineStopped(at=1.0, why="drained"))
     assert named(story.state).written_since is None
 
 
 def test_where_all_is_there_nothing_happened() -> None:
-    assert loss(halfway().state, Recovered("l-b"), 1.0) is None
+    assert loss(halfway().state, RecoveredCommits("l-b"), 1.0) is None
 
 
 def test_a_branch_that_went_back_brings_back_what_stood_above() -> None:
-    found = Recovered("l-a", below=frozenset({"l-a"}), gone=frozenset({"l-b"}))
+    found = RecoveredCommits("l-a", below=frozenset({"l-a"}), gone=frozenset({"l-b"}))
     fact = loss(halfway().state, found, 1.0)
     assert fact is not None
     assert (fact.tip, fact.again, fact.anew, fact.commits) == ("l-a", ("b",), (), ("l-b",))
 
 
-def test_work_that_began_on_a_tip_that_is_gone_begins_anew() -> None:
+def test_work_that_began_on_a_lost_tip_begins_again() -> None:
     story = halfway()
     story.time_passes(1.0)
     started = f.AttemptStarted(at=1.0, subtask="d", number=2, worker="coder", model=None, base="l-b", strategy="retry")
     story.happens(f.AttemptFailed(at=1.0, subtask="d", number=1, failure=f.Failure(kind="transient", summary="")))
     story.happens(started)
-    fact = loss(story.state, Recovered("l-a", below=frozenset({"l-a"}), gone=frozenset({"l-b"})), 1.0)
+    fact = loss(story.state, RecoveredCommits("l-a", below=frozenset({"l-a"}), gone=frozenset({"l-b"})), 1.0)
     assert fact is not None
     assert (fact.again, fact.anew) == (("b",), ("d",))
 
 
-def test_what_is_gone_is_done_anew_whether_it_had_landed_or_not() -> None:
-    fact = loss(halfway().state, Recovered("base", gone=frozenset({"l-b", "c-b", "c-c"})), 1.0)
+def test_lost_work_is_done_again_whether_it_had_landed_or_not() -> None:
+    fact = loss(halfway().state, RecoveredCommits("base", gone=frozenset({"l-b", "c-b", "c-c"})), 1.0)
     assert fact is not None
     assert (fact.again, fact.anew) == (("a",), ("b", "c"))
 
 
 def test_an_attempt_that_landed_may_be_gone_as_long_as_the_branch_stands() -> None:
-    fact = loss(halfway().state, Recovered("l-b", gone=frozenset({"c-a"})), 1.0)
+    fact = loss(halfway().state, RecoveredCommits("l-b", gone=frozenset({"c-a"})), 1.0)
     assert fact is not None
     assert (fact.again, fact.anew, fact.tip) == ((), (), "l-b")
 
 
 def test_a_result_branch_that_is_gone_is_noticed() -> None:
-    fact = loss(halfway().state, Recovered("l-b", shown=False), 1.0)
+    fact = loss(halfway().state, RecoveredCommits("l-b", shown=False), 1.0)
     assert fact is not None
     assert fact.unpublished

@@ -1,14 +1,14 @@
 """The gate on the base: known before anything is spent, and no reason to blame anyone afterwards."""
 
-from fleet.checking import Checks, Gate
-from fleet.core import facts as f
-from fleet.core.commands import CheckBase, effects
-from fleet.core.decide import decide
-from fleet.core.evolve import evolve
-from fleet.core.plan import Criterion
-from fleet.core.policy import Policy
-from fleet.landing import Lander
-from tests.core.pretend import started
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import Criterion
+from fleet.core.policy.decide import decide
+from fleet.core.policy.effects import CheckBase, effects
+from fleet.core.state import facts as f
+from fleet.engine.checks import Checks, Gate
+from fleet.engine.landing import Lander
+from tests.fleet.core.pretend import started
 from tests.fleet.hands import Book, Clock, PaperHands, probed, queued
 
 GATED = Policy(check_base=True)
@@ -46,11 +46,11 @@ async def test_a_red_base_ends_the_run_before_anything_is_spent_and_says_what_to
     assert book.state.ending == "failed"
     assert book.state.ending_why == (
         "the gate is red on the base main (base) before anything was done: gate (exit code 2). "
-        "Mend it, or go on with --allow-red-base"
+        "Fix it, or continue with --allow-red-base"
     )
 
 
-async def test_a_flaky_gate_is_no_red_base() -> None:
+async def test_a_flaky_gate_is_not_a_red_base() -> None:
     book = begun(GATED)
     await book.record(checked(FLAKY))
     assert kinds(book) == ["base_checked", "planner_called"]
@@ -59,7 +59,7 @@ async def test_a_flaky_gate_is_no_red_base() -> None:
 async def test_a_gate_that_can_not_be_run_ends_the_run() -> None:
     book = begun(GATED)
     await book.record(f.BaseChecked(at=1.0, base="base", failure=f.Failure(kind="infrastructure", summary="no box")))
-    assert book.state.ending_why == "the gate can't be run on the base main (base): no box"
+    assert book.state.ending_why == "nothing can be run on the base main (base): no box"
 
 
 async def test_a_run_that_is_opened_again_looks_at_its_base_again() -> None:
@@ -78,21 +78,21 @@ async def test_on_a_red_base_that_was_allowed_the_gate_holds_nothing_back_until_
     hands = PaperHands(passes=lambda tree, command, _: command != "gate" or ("b" in tree.split() and "c" not in tree))
     gate = Gate(criteria=(Criterion(criterion="the gate", run="gate", fails_before=False),), reruns=0)
     book.state = evolve(book.state, f.EngineStarted(at=1.0, epoch=1, pid=1, host="h", version="1"))
-    for probe in book.state.landing.probes:
+    for probe in book.state.landing.open_batches:
         book.state = evolve(book.state, f.BatchTested(at=1.0, number=probe.number, tip="base"))
     probed(book, 1)
-    work = Lander(book, hands, Checks(book, hands, Clock(), gate), Clock())
-    await work.probe(book.state.landing.probes[0].number)
+    work = Lander(book, hands, Checks(book, hands, hands, Clock(), gate), Clock())
+    await work.test_batch(book.state.landing.open_batches[0].number)
     assert hands.branch == "base a", "red, as the base was"
-    for probe in book.state.landing.probes:
+    for probe in book.state.landing.open_batches:
         book.state = evolve(book.state, f.BatchTested(at=1.0, number=probe.number, tip=book.state.tip))
     probed(book, 1)
-    await work.probe(book.state.landing.probes[0].number)
+    await work.test_batch(book.state.landing.open_batches[0].number)
     assert (hands.branch, book.state.red_base) == ("base a b", ())
-    for probe in book.state.landing.probes:
+    for probe in book.state.landing.open_batches:
         book.state = evolve(book.state, f.BatchTested(at=1.0, number=probe.number, tip=book.state.tip))
     probed(book, 1)
-    await work.probe(book.state.landing.probes[0].number)
+    await work.test_batch(book.state.landing.open_batches[0].number)
     assert hands.branch == "base a b", "from now on it has to stay green"
     assert book.state.subtasks["c"].attempts[0].failure is not None
 
@@ -102,7 +102,7 @@ def test_without_a_gate_nothing_waits() -> None:
     assert isinstance(fact, f.PlannerCalled)
 
 
-async def test_a_run_that_goes_on_may_take_a_red_base_it_would_have_refused() -> None:
+async def test_a_resumed_run_may_accept_a_red_base_that_it_would_have_refused() -> None:
     book = begun(GATED)
     await book.record(checked(RED))
     await book.record(f.RunReopened(at=2.0, by="ada"), f.LimitsChanged(at=2.0, by="ada", allow_red_base=True))

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fleet.cli.verbs import app
-from fleet.core import facts as f
-from fleet.core.parameters import Filled, fill
-from fleet.core.plan import Plan
-from fleet.core.planfile import read_plan
-from fleet.core.policy import Policy
-from fleet.core.validate import Known
-from fleet.epic import dump_plan, load_plan
+from fleet.cli.entry import app
+from fleet.config.toml import parse_toml
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.parameters import Filled, fill
+from fleet.core.plans.plan import Plan
+from fleet.core.plans.plan_file import read_plan
+from fleet.core.plans.validate import Known
+from fleet.core.state import facts as f
 from fleet.errors import UsageError
-from fleet.folders import RunFolder
-from fleet.journal import Journal
-from fleet.toml import parse_toml
-from tests.core.story import Story, plan_of
+from fleet.plans.input_files import dump_plan, load_plan
+from fleet.runs.journal import Journal
+from fleet.runs.run_folder import RunFolder
 from tests.dashboards.hostile import HOSTILE, problems
+from tests.fleet.core.story import Story, plan_of
 
 RELEASE = """\
 # what a release needs
@@ -93,14 +93,14 @@ def done(room: Path) -> RunFolder:
 # ---- keeping and finding --------------------------------------------------------------------------------------------
 
 
-def test_a_plan_is_kept_as_it_stands_and_called_by_its_name(room: Path, release: Path) -> None:
+def test_a_plan_is_saved_as_it_is_and_called_by_its_name(room: Path, release: Path) -> None:
     assert "fleet run --plan release" in says("save", release, "release")
     assert (room / ".fleet/plans/release.toml").read_text() == RELEASE
     assert [path.name for path in room.iterdir() if path.name != ".git"] == [".fleet"]
     assert "Plan: Release v1" in says("show", "release", "--set", "version=v1")
     assert says("show", release, "--set", "version=v1") == says("show", "release", "--set", "version=v1")
     assert "notes" in says("graph", "release", "--set", "version=v1")
-    assert "holds together" in says("check", "release", "--set", "version=v1")
+    assert "is valid" in says("check", "release", "--set", "version=v1")
     assert "the plans are the same" in says("diff", "release", release, "--set", "version=v1")
 
 
@@ -111,15 +111,15 @@ def test_the_users_own_library_is_beside_the_users_configuration(room: Path, rel
     assert "Release v2" in says("show", "release", "--set", "version=v2")
 
 
-def test_the_list_tells_what_each_plan_takes(room: Path, release: Path) -> None:
+def test_the_list_shows_what_each_plan_takes(room: Path, release: Path) -> None:
     assert str(room / ".fleet/plans") in says("list")
     says("save", release, "release")
     (room / ".fleet/plans/broken.json").write_text("{")
     (room / ".fleet/plans/README.md").write_text("no plan")
     listed = says("list")
     assert "release  repository  Release {set:version}" in listed
-    assert "--set version=…  (string; required)  which version" in listed
-    assert "--set strategy=…  (one of blue_green, rolling; rolling unless set)" in listed
+    assert "version (string; required): which version" in listed
+    assert "strategy (one of blue_green, rolling; default rolling)" in listed
     assert "broken   repository  can't be read" in listed
     broken, entry = json.loads(says("list", "--json"))
     assert "is not JSON" in broken["problem"]
@@ -156,7 +156,7 @@ def test_a_name_that_could_mean_two_plans_is_refused_with_both(room: Path, relea
     assert "Release v1" in says("show", ".fleet/plans/release.toml", "--set", "version=v1")
 
 
-def test_a_name_that_is_none_is_told_which_is_near(release: Path) -> None:
+def test_an_unknown_name_gets_the_nearest_one_as_a_hint(release: Path) -> None:
     says("save", release, "release")
     assert "no plan of the library is called 'relaese'; did you mean 'release'?" in refuses("show", "relaese")
     assert "cannot be read: no such file" in refuses("show", "relaese.toml")
@@ -191,14 +191,14 @@ def test_a_link_in_the_library_is_replaced_and_not_followed(room: Path, release:
     assert mine.read_text() == "precious"
 
 
-def test_what_is_no_plan_is_not_kept(room: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_plan_is_not_saved(room: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.toml"
     bad.write_text(RELEASE.replace("{set:strategy}", "{set:strateggy}"))
-    assert "declares no 'strateggy'; did you mean 'strategy'?" in refuses("save", bad, "bad")
+    assert "does not declare 'strateggy'; did you mean 'strategy'?" in refuses("save", bad, "bad")
     bad.write_text(RELEASE.replace('id = "notes"', 'id = "notes"\ndepends_on = ["{set:version}"]'))
     said = refuses("save", bad, "bad")
     assert "no subtask is called 'version'" in said
-    assert "looked at with version=version; --set says with what else" in said
+    assert "checked with version=version; override with --set" in said
     assert list(room.iterdir()) == [room / ".git"]
 
 
@@ -208,7 +208,7 @@ def test_values_are_refused_with_the_list_of_what_there_is(release: Path) -> Non
     assert "'x' is not one of blue_green, rolling" in said
     assert "it takes:\n  version (string; required): which version" in said
     assert "write it as NAME=VALUE" in refuses("check", release, "--set", "version")
-    assert "is there twice" in refuses("check", release, "--set", "version=1", "--set", "version=2")
+    assert "given twice" in refuses("check", release, "--set", "version=1", "--set", "version=2")
 
 
 def test_a_script_reads_what_is_wrong_with_a_plan(release: Path) -> None:
@@ -228,7 +228,7 @@ def test_a_plan_without_parameters_takes_none(tmp_path: Path) -> None:
 
 
 def test_the_plans_of_the_page_about_them_are_plans() -> None:
-    page = Path(__file__).parents[2] / "docs" / "plans.md"
+    page = Path(__file__).parents[3] / "docs" / "plans.md"
     shown = re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     assert len(shown) > 1
     for text in shown:
@@ -249,15 +249,15 @@ def test_of_a_run_is_kept_what_worked(room: Path, done: RunFolder) -> None:
     assert "a" in says("graph", "shop")
 
 
-def test_a_plan_and_a_run_of_one_name_are_told_apart(done: RunFolder, release: Path) -> None:
+def test_a_plan_and_a_run_of_one_name_are_kept_apart(done: RunFolder, release: Path) -> None:
     says("save", release, done.run)
     assert "is a plan and a run" in refuses("show", done.run)
     assert "the epic" in says("show", f"fleet/{done.run}")
     assert "fleet/plan.toml: cannot be read" in refuses("show", "fleet/plan.toml")
-    assert "filled in when it began" in refuses("show", f"fleet/{done.run}", "--set", "version=1")
+    assert "were set when it started" in refuses("show", f"fleet/{done.run}", "--set", "version=1")
 
 
-def test_a_run_that_goes_on_has_no_plan_to_keep(room: Path) -> None:
+def test_a_run_that_has_not_ended_has_no_plan_to_save(room: Path) -> None:
     a_run(room.parent / "state", "going", Story(plan=plan_of("a")))
     assert "has not ended" in refuses("save", "going", "x")
     assert list(room.iterdir()) == [room / ".git"]
@@ -284,7 +284,7 @@ def test_a_rollback_plan_is_found_in_the_library_and_has_the_plans_values(room: 
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleet.cli.edit.has_terminal", lambda: True)
+    monkeypatch.setattr("fleet.cli.plan_editor.has_terminal", lambda: True)
 
 
 @pytest.fixture
@@ -302,7 +302,7 @@ def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_plan_is_edited_checked_shown_and_only_then_written(release: Path, editor: Path) -> None:
     editor.write_text("s/Notes for/{set:oops}/\ns/{set:oops}/Words for/\n")
     said = says("edit", release, typed="y\n")
-    assert "declares no 'oops'" in said
+    assert "does not declare 'oops'" in said
     assert "Edit it again?" in said
     assert '-title = "Notes for {set:version}"' in said
     assert '+title = "Words for {set:version}"' in said
@@ -324,10 +324,10 @@ def test_who_does_not_go_back_changes_nothing_and_loses_nothing(release: Path, e
 @pytest.mark.usefixtures("terminal")
 def test_an_edit_that_changes_nothing_writes_nothing(release: Path, editor: Path) -> None:
     editor.write_text("\n")
-    assert "is as it was" in says("edit", release)
+    assert "is unchanged" in says("edit", release)
 
 
-def test_without_a_terminal_one_is_told_what_to_do_instead(release: Path, room: Path) -> None:
+def test_without_a_terminal_the_message_says_what_to_do_instead(release: Path, room: Path) -> None:
     assert f"fleet plans check {release}" in refuses("edit", release)
     a_run(room.parent / "state", "going", Story(plan=plan_of("a")))
     assert "fleet approve going --plan plan.json" in refuses("edit", "going")
@@ -358,10 +358,10 @@ def test_a_waiting_run_is_given_a_plan_of_the_library_instead(room: Path, releas
     assert "version: is missing" in str(refused.exception)
     result = CliRunner().invoke(app, [*asked, "--set", "version=v9"], catch_exceptions=False)
     assert "version 1 approved" in result.output
-    assert folder.asked().spec("notes").title == "Notes for v9"
-    assert folder.asked().subtasks["a"].dropped is not None
+    assert folder.requested_state().spec("notes").title == "Notes for v9"
+    assert folder.requested_state().subtasks["a"].dropped is not None
     unset = CliRunner().invoke(app, ["approve", "careful", "--set", "version=v9"])
-    assert "name it with --plan" in str(unset.exception)
+    assert "name the plan with --plan" in str(unset.exception)
 
 
 @pytest.mark.usefixtures("terminal")

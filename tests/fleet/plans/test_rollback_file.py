@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core.plan import Plan
-from fleet.core.validate import Known
-from fleet.epic import load_rollback
+from fleet.core.plans.plan import Plan
+from fleet.core.plans.validate import Known
 from fleet.errors import UsageError
+from fleet.plans.input_files import load_rollback
 
 STEP = {"id": "undo", "action": "undo it", "worker": "coder"}
 PLAN = Plan(rollback_plan="back")
@@ -25,14 +25,14 @@ def test_it_lies_beside_the_plan_and_is_called_as_the_plan_says(tmp_path: Path) 
     assert (found.plan_id, found.ids) == ("back", ("undo",))
 
 
-def test_without_one_there_is_none(tmp_path: Path) -> None:
+def test_a_plan_that_names_none_has_none(tmp_path: Path) -> None:
     assert load_rollback(tmp_path / "plan.json", PLAN, Known()) is None
     assert load_rollback(tmp_path / "plan.json", Plan(), Known()) is None
 
 
 def test_one_that_cannot_run_is_refused_now(tmp_path: Path) -> None:
-    plan = written(tmp_path, "back.json", {**STEP, "worker": "nobody"})
-    with pytest.raises(UsageError, match=r"back\.json is no plan that can run"):
+    plan = written(tmp_path, "back.json", {**STEP, "worker": "unknown"})
+    with pytest.raises(UsageError, match=r"back\.json is not a valid plan"):
         load_rollback(plan, PLAN, Known(workers=frozenset({"coder"})))
 
 

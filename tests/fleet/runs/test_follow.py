@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core import facts as f
-from fleet.core.state import RunState
-from fleet.folders import RunFolder, all_runs
-from fleet.journal import Journal
-from fleet.watching import Watching
-from tests.core.story import Story, plan_of
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.runs.follow import RunsFollower
+from fleet.runs.journal import Journal
+from fleet.runs.run_folder import RunFolder, all_runs
+from tests.fleet.core.story import Story, plan_of
 
 
 class Seen:
-    """What a watcher was told."""
+    """The facts that a watcher got."""
 
     def __init__(self) -> None:
         self.kinds: list[str] = []
@@ -39,55 +39,55 @@ def seen() -> Seen:
 
 
 @pytest.fixture
-def watching(tmp_path: Path, seen: Seen) -> Watching:
-    return Watching(lambda: all_runs(tmp_path), seen.take, clock=lambda: 100.0)
+def runs(tmp_path: Path, seen: Seen) -> RunsFollower:
+    return RunsFollower(lambda: all_runs(tmp_path), seen.take, clock=lambda: 100.0)
 
 
-def test_new_facts_are_seen_once_in_their_order(tmp_path: Path, watching: Watching, seen: Seen) -> None:
+def test_new_facts_are_seen_once_in_their_order(tmp_path: Path, runs: RunsFollower, seen: Seen) -> None:
     story = Story(plan=plan_of("api"))
     write(tmp_path, "a", story.facts)
-    watching.refresh()
-    watching.refresh()
+    runs.refresh()
+    runs.refresh()
     assert seen.kinds == [fact.kind for fact in story.facts]
-    told = len(story.facts)
+    count = len(story.facts)
     story.landed("api")
-    write(tmp_path, "a", story.facts[told:])
-    watching.refresh()
+    write(tmp_path, "a", story.facts[count:])
+    runs.refresh()
     assert seen.kinds == [fact.kind for fact in story.facts]
-    assert watching.lag_s == 100.0
+    assert runs.lag_s == 100.0
 
 
-def test_an_ended_run_that_is_reopened_goes_on_where_it_was(tmp_path: Path, watching: Watching, seen: Seen) -> None:
+def test_an_ended_run_that_is_reopened_continues_where_it_was(tmp_path: Path, runs: RunsFollower, seen: Seen) -> None:
     story = Story(plan=plan_of("api"))
     story.happens(f.CancelRequested(at=0, by="ada"))
     write(tmp_path, "a", story.facts)
-    watching.refresh()
-    assert list(watching.open()) == []
-    assert watching.ended() == {"cancelled": 1}
-    told = len(story.facts)
+    runs.refresh()
+    assert list(runs.open()) == []
+    assert runs.ended() == {"cancelled": 1}
+    count = len(story.facts)
     story.happens(f.RunReopened(at=1, by="ada"))
-    write(tmp_path, "a", story.facts[told:])
-    watching.refresh()
+    write(tmp_path, "a", story.facts[count:])
+    runs.refresh()
     assert seen.kinds == [fact.kind for fact in story.facts]
-    ((state, alive),) = watching.open()
+    ((state, alive),) = runs.open()
     assert (state.run, alive) == ("r", False)
 
 
-def test_a_run_that_is_gone_is_forgotten_and_stays_counted(tmp_path: Path, watching: Watching, seen: Seen) -> None:
+def test_a_run_that_is_gone_is_forgotten_and_stays_counted(tmp_path: Path, runs: RunsFollower, seen: Seen) -> None:
     folder = write(tmp_path, "a", Story(plan=plan_of("api")).facts)
-    watching.refresh()
+    runs.refresh()
     count = len(seen.kinds)
     folder.remove()
-    watching.refresh()
-    assert list(watching.open()) == []
+    runs.refresh()
+    assert list(runs.open()) == []
     assert len(seen.kinds) == count
 
 
-def test_a_damaged_journal_hides_no_other(tmp_path: Path, watching: Watching) -> None:
+def test_a_damaged_journal_hides_no_other(tmp_path: Path, runs: RunsFollower) -> None:
     bad = write(tmp_path, "a", Story(plan=plan_of("api")).facts)
-    bad.journal.write_bytes(b"this is no database at all" * 200)
+    bad.journal.write_bytes(b"this is not a database at all" * 200)
     write(tmp_path, "b", Story(plan=plan_of("api")).facts)
-    watching.refresh()
-    assert watching.unreadable() == 1
-    assert len(list(watching.open())) == 1
-    assert watching.journal_bytes() > 0
+    runs.refresh()
+    assert runs.unreadable() == 1
+    assert len(list(runs.open())) == 1
+    assert runs.journal_bytes() > 0

@@ -1,4 +1,4 @@
-"""The journal in one process: what is appended is there, what is asked is taken once, what is wrong is told."""
+"""The journal in one process: facts stay, requests are taken once, and problems are reported."""
 
 import errno
 import fcntl
@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core import facts as f
-from fleet.core.evolve import evolve
-from fleet.core.state import RunState
-from fleet.journal import SCHEMA, Holder, Journal, JournalError, JournalLockedError, View, held, holder, replay
-from tests.core.pretend import started
+from fleet.core.history.evolve import evolve
+from fleet.core.history.follower import Follower
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.runs.journal import SCHEMA, Holder, Journal, JournalError, JournalLockedError, held, holder
+from tests.fleet.core.pretend import replayed, started
 
 HERE = "here"
 
@@ -47,9 +48,9 @@ def error(path: Path) -> str:
 def test_facts_come_back_in_the_order_they_became_true(journal: Journal) -> None:
     journal.append([note(1), note(2)])
     journal.append([note(3)])
-    told = journal.facts()
-    assert [seq for seq, _ in told] == [1, 2, 3, 4]
-    assert [fact for _, fact in told] == [started(), note(1), note(2), note(3)]
+    facts = journal.facts()
+    assert [seq for seq, _ in facts] == [1, 2, 3, 4]
+    assert [fact for _, fact in facts] == [started(), note(1), note(2), note(3)]
     assert [fact for _, fact in journal.facts(after=3)] == [note(3)]
 
 
@@ -65,29 +66,35 @@ def test_nothing_of_a_group_that_fails_is_written(journal: Journal) -> None:
     assert [fact for _, fact in journal.facts()] == [started(), note(2)]
 
 
-def test_a_view_follows_and_sees_each_fact_once_with_the_state_after_it(journal: Journal, path: Path) -> None:
+def test_a_follower_sees_each_fact_once_with_the_state_after_it(journal: Journal, path: Path) -> None:
     seen: list[tuple[int, str]] = []
 
-    def on_fact(state: RunState, fact: f.Fact) -> None:
+    def on_fact(_: RunState | None, fact: f.Fact, state: RunState) -> None:
         seen.append((len(state.warnings), fact.kind))
 
+    follower = Follower(on_fact)
     with Journal(path) as reading:
-        view = View(reading)
-        assert view.refresh(on_fact)
-        assert not view.refresh(on_fact)
+        assert follower.catch_up(reading)
+        assert not follower.catch_up(reading)
         journal.append([note(1), note(2)])
-        assert view.refresh(on_fact)
-        assert not view.refresh(on_fact)
+        assert follower.catch_up(reading)
+        assert not follower.catch_up(reading)
     assert seen == [(0, "run_started"), (1, "warning_noted"), (2, "warning_noted")]
-    assert view.state == replay(journal.facts())
+    assert follower.state == replayed(facts_of(journal))
 
 
 def test_replaying_from_the_middle_is_replaying_from_the_start(journal: Journal) -> None:
     journal.append([note(number) for number in range(9)])
-    half = replay(journal.facts()[:5])
-    assert replay(journal.facts(after=5), half) == replay(journal.facts())
-    assert half == replay([(seq, fact) for seq, fact in journal.facts() if seq <= 5])
-    assert evolve(None, started()) == replay(journal.facts()[:1])
+    half = state = replayed(facts_of(journal)[:5])
+    for _, fact in journal.facts(after=5):
+        state = evolve(state, fact)
+    assert state == replayed(facts_of(journal))
+    assert half == replayed(fact for seq, fact in journal.facts() if seq <= 5)
+    assert evolve(None, started()) == replayed(facts_of(journal)[:1])
+
+
+def facts_of(journal: Journal) -> list[f.Fact]:
+    return [fact for _, fact in journal.facts()]
 
 
 def test_a_journal_is_its_owners_alone(journal: Journal, path: Path) -> None:
@@ -129,10 +136,10 @@ def test_a_client_that_asks_is_noticed_and_our_own_writing_is_not(journal: Journ
     assert not journal.changed()
 
 
-# ---- what is wrong is told -------------------------------------------------------------------------------------------
+# ---- problems are reported -------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_is_not_there_is_told_with_where_to_look(tmp_path: Path) -> None:
+def test_a_missing_run_is_reported_with_where_to_look(tmp_path: Path) -> None:
     assert "no such run; `fleet runs` lists them" in error(tmp_path / "nothing.db")
 
 
@@ -147,24 +154,24 @@ def test_a_newer_schema_is_refused_with_what_to_do(journal: Journal, path: Path)
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"", "is no journal of fleet's"), (b"not a database, but long enough to look like one" * 99, "is damaged")],
+    [(b"", "is not a fleet journal"), (b"not a database, but long enough to look like one" * 99, "is damaged")],
     ids=["empty", "text"],
 )
-def test_what_is_no_journal_is_told_so(path: Path, content: bytes, said: str) -> None:
+def test_a_file_that_is_not_a_journal_is_reported(path: Path, content: bytes, said: str) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
     assert said in error(path)
 
 
-def test_another_programs_database_is_no_journal(path: Path) -> None:
+def test_another_programs_database_is_not_a_journal(path: Path) -> None:
     path.parent.mkdir(parents=True)
     with closing(sqlite3.connect(path)) as db:
         db.execute("create table t (x)")
-    assert "is no journal of fleet's" in error(path)
+    assert "is not a fleet journal" in error(path)
 
 
 @pytest.mark.parametrize("left", [0.3, 0.6, 0.9])
-def test_a_truncated_file_is_told_so_with_what_to_do(path: Path, left: float) -> None:
+def test_a_truncated_file_is_reported_with_what_to_do(path: Path, left: float) -> None:
     with Journal.create(path) as journal:
         journal.append([started(), *(note("x" * 1000) for _ in range(200))])
     data = path.read_bytes()
@@ -175,12 +182,12 @@ def test_a_truncated_file_is_told_so_with_what_to_do(path: Path, left: float) ->
     assert f"backup of {path.parent}" in said
 
 
-def test_a_journal_that_is_damaged_while_it_is_followed_is_told_so_too(path: Path) -> None:
+def test_a_journal_that_is_damaged_while_it_is_followed_is_reported_too(path: Path) -> None:
     Journal.create(path).close()
     with Journal(path) as journal:
         path.write_bytes(b"garbage" * 4000)
         with pytest.raises(JournalError, match="is damaged"):
-            View(journal).refresh()
+            Follower().catch_up(journal)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +204,7 @@ def test_what_a_newer_version_wrote_is_refused_by_its_number(journal: Journal, i
         read()
 
 
-def test_a_full_disk_is_told_with_what_to_do_and_loses_nothing(journal: Journal) -> None:
+def test_a_full_disk_is_reported_with_what_to_do_and_loses_nothing(journal: Journal) -> None:
     journal._db.execute("pragma max_page_count=8")
     with pytest.raises(JournalError, match="free some space, then `fleet resume`"):
         journal.append([note("x" * 100_000)])
@@ -207,13 +214,13 @@ def test_a_full_disk_is_told_with_what_to_do_and_loses_nothing(journal: Journal)
     assert len(journal.facts()) == 2
 
 
-def test_a_journal_that_may_not_be_written_is_told_with_what_to_do(journal: Journal) -> None:
+def test_a_journal_that_may_not_be_written_is_reported_with_what_to_do(journal: Journal) -> None:
     journal._db.execute("pragma query_only=on")
     with pytest.raises(JournalError, match="check that the folder exists and is writable"):
         journal.ask(f.Paused(at=1, by="ada"))
 
 
-def test_a_folder_that_can_not_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_can_not_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(JournalError, match="check the disk"):
         Journal.create(tmp_path / "file" / "journal.db")
@@ -222,7 +229,7 @@ def test_a_folder_that_can_not_be_made_is_told(tmp_path: Path) -> None:
 # ---- the lock --------------------------------------------------------------------------------------------------------
 
 
-def test_nobody_holds_what_nobody_runs(path: Path, journal: Journal) -> None:
+def test_a_run_without_an_engine_has_no_holder(path: Path, journal: Journal) -> None:
     assert holder(path) is None
     assert len(journal.facts()) == 1
 
@@ -237,11 +244,11 @@ def test_the_lock_is_free_again_after_its_block(journal: Journal, path: Path) ->
         assert holder(path) is None
 
 
-def test_a_second_holder_is_refused_and_told_who_and_what_to_do(journal: Journal, path: Path) -> None:
+def test_a_second_holder_is_refused_with_who_holds_it_and_what_to_do(journal: Journal, path: Path) -> None:
     journal.append([])
     with held(path), pytest.raises(JournalLockedError) as caught, held(path):
         raise AssertionError("two at once")
-    assert f"{path.parent.name} is run by process" in str(caught.value)
+    assert f"{path.parent.name} is already run by process" in str(caught.value)
     assert f"`fleet status {path.parent.name}`" in str(caught.value)
     assert f"`fleet cancel {path.parent.name}`" in str(caught.value)
 
@@ -252,7 +259,7 @@ def test_a_glance_at_who_holds_the_lock_is_not_in_the_way_of_who_takes_it(
     journal.append([])
     with path.with_name("engine.lock").open("a+") as glance:
         fcntl.flock(glance, fcntl.LOCK_SH)
-        monkeypatch.setattr("fleet.journal.sleep", lambda _: fcntl.flock(glance, fcntl.LOCK_UN))
+        monkeypatch.setattr("fleet.runs.journal.sleep", lambda _: fcntl.flock(glance, fcntl.LOCK_UN))
         with held(path):
             assert holder(path) is not None
 
@@ -264,6 +271,6 @@ def test_what_goes_wrong_inside_the_block_is_not_blamed_on_the_lock(journal: Jou
     assert holder(path) is None
 
 
-def test_a_lock_that_can_not_be_made_is_told(tmp_path: Path) -> None:
+def test_a_lock_that_can_not_be_made_is_reported(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="check that the folder exists"), held(tmp_path / "nowhere" / "journal.db"):
         raise AssertionError("held")

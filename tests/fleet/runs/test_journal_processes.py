@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core import facts as f
-from fleet.journal import Journal, JournalError, JournalLockedError, View, held, holder, replay
-from tests.core.pretend import started
+from fleet.core.history.follower import Follower
+from fleet.core.state import facts as f
+from fleet.runs.journal import Journal, JournalError, JournalLockedError, held, holder
+from tests.fleet.core.pretend import replayed, started
 from tests.fleet.processes import line_of, python, running
 
 WRITER = """
 import sys
 from pathlib import Path
-from fleet.core import facts as f
-from fleet.journal import Journal
+from fleet.core.state import facts as f
+from fleet.runs.journal import Journal
 with Journal(Path(sys.argv[1])) as journal:
     number = 0
     while True:
@@ -28,7 +29,7 @@ with Journal(Path(sys.argv[1])) as journal:
 HOLDER = """
 import sys
 from pathlib import Path
-from fleet.journal import held
+from fleet.runs.journal import held
 with held(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -38,19 +39,20 @@ READER = """
 import sys
 from pathlib import Path
 from time import sleep
-from fleet.journal import Journal, View
+from fleet.core.history.follower import Follower
+from fleet.runs.journal import Journal
 with Journal(Path(sys.argv[1])) as journal:
-    view = View(journal)
+    follower = Follower(lambda before, fact, state: print(fact.kind, len(state.warnings), flush=True))
     while True:
-        view.refresh(lambda state, fact: print(fact.kind, len(state.warnings), flush=True))
+        follower.catch_up(journal)
         sleep(0.01)
 """
 
 ASKER = """
 import sys
 from pathlib import Path
-from fleet.folders import RunFolder
-from fleet.ports import FleetError
+from fleet.runs.run_folder import RunFolder
+from fleet.errors import FleetError
 try:
     RunFolder(Path(sys.argv[1]).parent).state()
 except FleetError as error:
@@ -60,8 +62,8 @@ except FleetError as error:
 CLIENT = """
 import sys
 from pathlib import Path
-from fleet.core import facts as f
-from fleet.journal import Journal
+from fleet.core.state import facts as f
+from fleet.runs.journal import Journal
 with Journal(Path(sys.argv[1])) as journal:
     for number in range(20):
         journal.ask(f.Paused(at=number, by=sys.argv[2]))
@@ -86,15 +88,15 @@ def test_a_kill_in_the_middle_of_writing_loses_nothing_that_append_returned_from
         writer.wait()
     returned = int([*said, *rest][-1]) + 1
     with Journal(path) as journal:
-        told = journal.facts()
-        assert replay(told) is not None
-        texts = [fact.text.split(" ")[0] for _, fact in told if isinstance(fact, f.WarningNoted)]
+        facts = journal.facts()
+        assert replayed(fact for _, fact in facts) is not None
+        texts = [fact.text.split(" ")[0] for _, fact in facts if isinstance(fact, f.WarningNoted)]
         assert len(texts) >= returned * 3
         assert texts == [f"{number}.{part}" for number in range(len(texts) // 3) for part in range(3)]
-        journal.append([f.WarningNoted(at=0, text="it goes on")])
+        journal.append([f.WarningNoted(at=0, text="one more")])
 
 
-def test_readers_in_another_process_see_facts_while_the_run_goes_on(path: Path) -> None:
+def test_readers_in_another_process_see_facts_while_the_run_works(path: Path) -> None:
     with running(READER, path) as reader, Journal(path) as journal:
         assert line_of(reader) == "run_started 0"
         for number in range(1, 4):
@@ -116,14 +118,14 @@ def test_requests_of_several_clients_at_once_arrive_once_each_in_the_order_of_ea
         assert [request.at for request in taken if request.by == who] == list(range(20))
 
 
-def test_a_second_process_is_refused_and_told_which_process_runs_it(path: Path) -> None:
+def test_a_second_process_is_refused_with_the_process_that_runs_it(path: Path) -> None:
     with running(HOLDER, path) as other:
         assert line_of(other) == "held"
         who = holder(path)
         assert who is not None
         assert who.pid == other.pid
         with (
-            pytest.raises(JournalLockedError, match=f"is run by process {other.pid} on {who.host} already"),
+            pytest.raises(JournalLockedError, match=f"is already run by process {other.pid} on {who.host}"),
             held(path),
         ):
             raise AssertionError("two at once")
@@ -141,7 +143,7 @@ def test_a_kill_frees_the_lock(path: Path) -> None:
             assert who.pid == os.getpid()
 
 
-def test_a_damaged_journal_is_one_line_for_whoever_asks_and_no_traceback(path: Path) -> None:
+def test_a_damaged_journal_is_one_line_in_every_process_and_not_a_traceback(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:1000])
     done = python(ASKER, path)
     assert done.returncode == 1
@@ -149,17 +151,17 @@ def test_a_damaged_journal_is_one_line_for_whoever_asks_and_no_traceback(path: P
     assert str(path) in done.stderr
 
 
-def test_a_view_in_a_process_that_came_late_knows_everything(path: Path) -> None:
+def test_a_follower_in_a_process_that_came_late_knows_everything(path: Path) -> None:
     with Journal(path) as journal, Journal(path) as other:
         journal.append([f.WarningNoted(at=number, text="x") for number in range(50)])
-        view = View(other)
-        view.refresh()
-        assert view.state == replay(journal.facts())
-        assert view.seq == 51
+        follower = Follower()
+        follower.catch_up(other)
+        assert follower.state == replayed(fact for _, fact in journal.facts())
+        assert follower.seq == 51
 
 
-def test_a_journal_that_another_program_keeps_busy_is_told_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleet.journal.BUSY_MS", 50)
+def test_a_journal_that_another_program_keeps_busy_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fleet.runs.journal.BUSY_MS", 50)
     with Journal(path) as one, Journal(path) as two:
         one._db.execute("begin immediate")
         with pytest.raises(JournalError, match="another process keeps it busy; try again"):

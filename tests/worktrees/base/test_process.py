@@ -11,8 +11,8 @@ import anyio
 import pytest
 from anyio import CapacityLimiter, create_task_group, fail_after, move_on_after
 
-from fleet.ports import Broken
-from worktrees.process import GATE, GO, READY, REFUSED, Finished, Launch, run
+from fleet.ports.worktrees import EffectError
+from worktrees.base.process import GATE, GO, READY, REFUSED, Finished, Launch, run
 
 ENV = {"PATH": os.defpath}
 
@@ -21,17 +21,17 @@ async def shell(script: str, *, timeout_s: float = 20, cap: int = 10_000, data: 
     return await run(Launch(("sh", "-c", script), ENV, input=data, merged=True), timeout_s=timeout_s, cap=cap)
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     stat = Path(f"/proc/{pid}/stat")
     return stat.exists() and stat.read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] != "Z"
 
 
-def dead(pid: int) -> bool:
+def has_died(pid: int) -> bool:
     """Whether a process that was killed has died; the signal takes a moment to arrive."""
     until = monotonic() + 20
-    while alive(pid) and monotonic() < until:
+    while is_alive(pid) and monotonic() < until:
         sleep(0.005)
-    return not alive(pid)
+    return not is_alive(pid)
 
 
 async def test_both_streams_come_in_order_with_the_exit_code() -> None:
@@ -49,14 +49,14 @@ async def test_a_flood_is_capped_in_its_middle_and_never_blocks_the_child() -> N
     assert len(done.stdout) < 1200
 
 
-async def test_who_ignores_being_asked_is_killed_with_the_whole_group(tmp_path: Path) -> None:
+async def test_a_child_that_ignores_sigterm_is_killed_with_its_whole_group(tmp_path: Path) -> None:
     script = f"trap '' TERM HUP INT; sleep 600 & echo $! > {tmp_path}/pid; wait"
     done = await shell(script, timeout_s=0.5)
     assert done.timed_out
-    assert dead(int((tmp_path / "pid").read_text(encoding="utf-8")))
+    assert has_died(int((tmp_path / "pid").read_text(encoding="utf-8")))
 
 
-async def test_a_background_child_that_keeps_the_pipe_open_holds_nobody_up() -> None:
+async def test_a_background_child_that_keeps_the_pipe_open_does_not_delay_the_result() -> None:
     began = monotonic()
     done = await shell("sleep 600 & echo done")
     assert done.stdout == b"done\n"
@@ -66,11 +66,11 @@ async def test_a_background_child_that_keeps_the_pipe_open_holds_nobody_up() -> 
 async def test_cancelling_leaves_no_process(tmp_path: Path) -> None:
     with move_on_after(0.5):
         await shell(f"sleep 600 & echo $! > {tmp_path}/pid; wait")
-    assert dead(int((tmp_path / "pid").read_text(encoding="utf-8")))
+    assert has_died(int((tmp_path / "pid").read_text(encoding="utf-8")))
 
 
 async def test_a_program_that_is_missing_is_a_failure_of_the_infrastructure() -> None:
-    with pytest.raises(Broken) as caught:
+    with pytest.raises(EffectError) as caught:
         await run(Launch(("no-such-program",), ENV), timeout_s=5, cap=100)
     assert caught.value.failure.kind == "infrastructure"
 
@@ -106,20 +106,20 @@ async def test_a_gated_command_gets_its_input_and_not_the_gate(tmp_path: Path) -
     assert done.stdout.decode() == f"go\ngo\ngo\n{tmp_path}/input\n4\n"
 
 
-async def test_a_gated_command_is_made_ready_before_its_turn_and_runs_in_it(tmp_path: Path) -> None:
-    turn = CapacityLimiter(1)
+async def test_a_gated_command_gets_ready_without_the_limiter_and_runs_with_it(tmp_path: Path) -> None:
+    limiter = CapacityLimiter(1)
     argv = ("sh", "-c", f"touch {tmp_path}/ready; {GATE}", "gate", "/dev/null", "touch", str(tmp_path / "ran"))
-    await turn.acquire_on_behalf_of("another")
+    await limiter.acquire_on_behalf_of("another")
     async with create_task_group() as group:
-        group.start_soon(partial(run, timeout_s=20, cap=100), Launch(argv, ENV, gated=True, turn=turn))
+        group.start_soon(partial(run, timeout_s=20, cap=100), Launch(argv, ENV, gated=True, limiter=limiter))
         with fail_after(20):
-            while not turn.statistics().tasks_waiting:  # noqa: ASYNC110 - another process is waited for
+            while not limiter.statistics().tasks_waiting:  # noqa: ASYNC110 - another process is waited for
                 await anyio.sleep(0.005)
         assert (tmp_path / "ready").exists()
         assert not (tmp_path / "ran").exists()
-        turn.release_on_behalf_of("another")
+        limiter.release_on_behalf_of("another")
     assert (tmp_path / "ran").exists()
-    assert turn.borrowed_tokens == 0
+    assert limiter.borrowed_tokens == 0
 
 
 async def test_a_gated_command_that_never_gets_to_its_gate_is_reaped() -> None:

@@ -9,16 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleet.core.facts import Failure
-from fleet.ports import Change
+from fleet.core.state.facts import Failure
+from fleet.ports.worktrees import Change
 from tests.worktrees.conftest import Bench, added_by_git, git, make_repository, sign
-from worktrees.change import ignored
-from worktrees.commits import commit_slot
-from worktrees.git import Git
-from worktrees.settings import LeaseKind
-from worktrees.slot import Slot
-from worktrees.upper import Entry, changes
-from worktrees.view import View
+from worktrees.base.settings import LeaseKind
+from worktrees.changes.ignored import ignored
+from worktrees.changes.overlay_changes import OverlayChange, read_changes
+from worktrees.changes.union_view import View
+from worktrees.git.program import Git
+from worktrees.pool.leases import Slot
 
 FILES = {
     ".gitignore": "*.log\nbuild/\n/only-here\n",
@@ -100,60 +99,54 @@ def repository(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 async def refusal(bench: Bench, slot: Slot) -> object:
-    """What a slot's commit says."""
-    found = await commit_slot(
-        bench.hands.store,
-        slot,
-        bench.base,
-        bench.hands.pool.handed(slot),
-        signature=sign("other"),
-        touches=(),
-        settings=bench.settings,
-        most_files=bench.settings.max_files,
-    )
-    return said(found)
+    """The outcome of a slot's commit."""
+    return summary(await bench.commit_slot(slot, bench.base))
 
 
-def said(found: Change | Failure) -> object:
-    return (found.kind, sorted(found.evidence.splitlines())) if isinstance(found, Failure) else found.paths
+def summary(outcome: Change | Failure) -> object:
+    if isinstance(outcome, Failure):
+        return outcome.kind, sorted(outcome.evidence.splitlines())
+    return outcome.paths
 
 
 @given(steps=st.lists(st.lists(edits, max_size=6), min_size=1, max_size=3))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_an_overlay_commits_what_git_would(bench: Bench, steps: list[list[str]]) -> None:
     index = bench.settings.state_dir / "index"
-    async with bench.hands.pool.lease(bench.base) as slot, bench.hands.lease(bench.base) as lease:
+    async with bench.worktrees.pool.lease(bench.base) as slot, bench.worktrees.lease(bench.base) as lease:
         for step in steps:
             script = "\n".join(f"({edit}) 2>/dev/null" for edit in step)
-            await lease.desk.run(script, timeout_s=60)
-            await bench.hands.box.run(slot.place, bench.hands.box.shell(script), timeout_s=60, cap=1000)
+            await lease.workspace.run(script, timeout_s=60)
+            await bench.worktrees.box.run(slot.place, bench.worktrees.box.shell(script), timeout_s=60, cap=1000)
         ours = await bench.commit(lease)
         if isinstance(ours, Change):
-            tree = await bench.hands.store.git.line("rev-parse", f"{ours.commit}^{{tree}}")
+            tree = await bench.worktrees.store.git.line("rev-parse", f"{ours.commit}^{{tree}}")
             assert tree == await added_by_git(slot, bench.base, index)
-        assert said(ours) == await refusal(bench, slot)
+        assert summary(ours) == await refusal(bench, slot)
 
 
 @pytest.mark.parametrize("number", range(3))
-async def test_what_it_stands_on_makes_no_difference(bench: Bench, number: int) -> None:
-    """The same edit on a checkout, and on a layer of difference above one that somebody else stands on."""
+async def test_the_layers_below_make_no_difference(bench: Bench, number: int) -> None:
+    """The same edit on a checkout, and on a diff layer above one that another lease uses."""
     steps = [
         "echo 9 > a/one; rm -r 'd e'; mkdir six.d; mv six six.d/six; chmod -x run",
         "rm -r a/b; echo 8 > a/b; ln -sfn crlf.txt link; echo more >> crlf.txt",
         "rm a/one; mkdir a/one; echo 7 > a/one/x; rm .gitattributes; echo new > new",
     ]
-    async with bench.hands.lease(bench.base) as first:
-        await first.desk.run(steps[number], timeout_s=60)
+    async with bench.worktrees.lease(bench.base) as first:
+        await first.workspace.run(steps[number], timeout_s=60)
         moved = await bench.commit(first, touches=("**", ".gitattributes"))
         assert isinstance(moved, Change)
         names = "find . -path ./.git -o -type d -o -printf '%y %m %p %l\\n' | sort"
         show = f"{names}; find . -name .git -o -type f -print0 | sort -z | xargs -0 sha1sum"
         for commit in (moved.commit, bench.base, moved.commit):
-            async with bench.hands.lease(commit) as lease, bench.hands.pool.lease(commit) as slot:
-                seen = await lease.desk.run(show, timeout_s=60)
-                wanted = await bench.hands.box.run(slot.place, bench.hands.box.shell(show), timeout_s=60, cap=100_000)
+            async with bench.worktrees.lease(commit) as lease, bench.worktrees.pool.lease(commit) as slot:
+                seen = await lease.workspace.run(show, timeout_s=60)
+                wanted = await bench.worktrees.box.run(
+                    slot.place, bench.worktrees.box.shell(show), timeout_s=60, cap=100_000
+                )
                 assert seen.output == wanted.stdout.decode()
-                await lease.desk.run("echo 5 > fresh; rm -f crlf.txt", timeout_s=60)
+                await lease.workspace.run("echo 5 > fresh; rm -f crlf.txt", timeout_s=60)
                 change = await lease.commit(sign("three", attempt=number), ())
                 assert isinstance(change, Change)
                 assert change.paths == ("crlf.txt", "fresh")
@@ -161,12 +154,12 @@ async def test_what_it_stands_on_makes_no_difference(bench: Bench, number: int) 
 
 async def test_a_list_of_the_repositorys_own_keeps_files_out_where_no_ignore_file_does(tmp_path: Path) -> None:
     at = make_repository(tmp_path / "bare-of-rules", {"one": "1\n"})
-    found = Git(at / ".git")
-    view, asked = View((at,)), ["a.log", "b"]
-    assert await ignored(found, view, asked) == frozenset()
+    repository = Git(at / ".git")
+    view, paths = View((at,)), ["a.log", "b"]
+    assert await ignored(repository, view, paths) == frozenset()
     (at / ".git/info").mkdir(exist_ok=True)
     (at / ".git/info/exclude").write_text("# what git writes there\n\n*.log\n", encoding="utf-8")
-    assert await ignored(found, view, asked) == {"a.log"}
+    assert await ignored(repository, view, paths) == {"a.log"}
 
 
 def test_the_change_set_is_read_from_the_upper_folder_alone(tmp_path: Path) -> None:
@@ -177,11 +170,11 @@ def test_the_change_set_is_read_from_the_upper_folder_alone(tmp_path: Path) -> N
     (tmp_path / "a").symlink_to("/nowhere")
     os.mknod(tmp_path / "gone", stat.S_IFCHR, os.makedev(0, 0))
     (tmp_path / "empty").mkdir()
-    assert changes(tmp_path) == (
-        Entry("a", "link", "120000"),
-        Entry("b", "opaque"),
-        Entry("b/c/new", "file", "100755"),
-        Entry("gone", "deleted"),
+    assert read_changes(tmp_path) == (
+        OverlayChange("a", "link", "120000"),
+        OverlayChange("b", "opaque"),
+        OverlayChange("b/c/new", "file", "100755"),
+        OverlayChange("gone", "deleted"),
     )
 
 

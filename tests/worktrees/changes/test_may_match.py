@@ -1,4 +1,4 @@
-"""Rules that could match are never missed: where we say that none does, git finds nothing ignored."""
+"""A rule that could match is never missed: where we say that none does, git ignores nothing."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.worktrees.conftest import git, make_repository
-from worktrees.ignores import may_match
+from worktrees.changes.ignored import may_match
 
 PARTS = st.text("abA.*?[]!^-\\ #ü\r", min_size=0, max_size=5)
 RULES = st.lists(PARTS, min_size=1, max_size=3).map("/".join)
@@ -25,10 +25,10 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_git_ignores_could_match(repository: Path, rules: list[str], paths: list[str]) -> None:
     lines = [os.fsencode(rule) for rule in rules]
-    asked = [f"./{path}" for path in paths]
+    named = [f"./{path}" for path in paths]
     if not may_match(b"\n".join(lines).splitlines(), [os.fsencode(path) for path in paths]):
         (repository / ".gitignore").write_bytes(b"\n".join(lines))
-        assert git(repository, "check-ignore", "--no-index", "--", *asked, ok=False) == ""
+        assert git(repository, "check-ignore", "--no-index", "--", *named, ok=False) == ""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A fold is the merge that git would make, or none at all."""
+"""A merge in process is the merge that git would make, or none at all."""
 
 import signal
 from collections.abc import Iterator
@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.worktrees import forest
-from tests.worktrees.forest import FILE, Files
-from worktrees.fold import differing, fold, on_the_line
-from worktrees.objects import Objects
+from tests.worktrees.forest import Files
+from worktrees.git.merge import is_on_line, merge_in_process
+from worktrees.git.object_format import FILE
+from worktrees.git.objects import Objects
 
 NAMES = (b"a", b"b", b"c")
 TEXT = b"\n".join(forest.LINES) + b"\n"
@@ -33,31 +34,31 @@ def ground() -> Iterator[tuple[Path, Objects]]:
 
 
 def three_ways(ground: tuple[Path, Objects], base: Files, ours: Files, theirs: Files) -> tuple[str | None, str | None]:
-    """What a fold says, and what git says; None where that is no clean merge."""
+    """The merge in process and the merge by git; None where it is not a clean merge."""
     store, objects = ground
     trees = [forest.plant(objects, files) for files in (base, ours, theirs)]
     root = forest.commit(objects, trees[0])
     sides = [forest.commit(objects, tree, root, message=name) for name, tree in zip("ot", trees[1:], strict=True)]
     code, answer = forest.ask(store, "merge-tree", "--write-tree", *sides)
     assert code in {0, 1, -signal.SIGABRT}  # git 2.39 fails an assertion on some renames
-    return fold(objects, *trees), answer.decode().split("\n")[0] if code == 0 else None
+    return merge_in_process(objects, *trees), answer.decode().split("\n")[0] if code == 0 else None
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(base=forest.files(NAMES), ours=forest.edits(NAMES), theirs=forest.edits(NAMES))
-def test_whatever_two_sides_do_a_fold_is_gits_merge_or_none(
+def test_whatever_two_sides_do_the_merge_in_process_is_gits_or_none(
     ground: tuple[Path, Objects],
     base: Files,
     ours: list[tuple[str, bytes, bytes, str, bytes]],
     theirs: list[tuple[str, bytes, bytes, str, bytes]],
 ) -> None:
-    folded, merged = three_ways(ground, base, forest.edited(base, ours), forest.edited(base, theirs))
-    assert folded in {None, merged}
+    in_process, merged = three_ways(ground, base, forest.edited(base, ours), forest.edited(base, theirs))
+    assert in_process in {None, merged}
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(base=forest.files(NAMES), ours=forest.edits(NAMES), theirs=forest.edits(NAMES), shared=st.booleans())
-def test_sides_that_keep_to_folders_of_their_own_always_fold(
+def test_sides_that_change_different_folders_always_merge_in_process(
     ground: tuple[Path, Objects],
     base: Files,
     ours: list[tuple[str, bytes, bytes, str, bytes]],
@@ -72,9 +73,9 @@ def test_sides_that_keep_to_folders_of_their_own_always_fold(
         return {start + side + path: content for side, files in sides for path, content in files.items()}
 
     old, left, right = base, forest.edited(base, ours), forest.edited(base, theirs)
-    folded, merged = three_ways(ground, world(old, old), world(left, old), world(old, right))
-    if merged is not None and old and left and right:  # a folder that is gone could have been renamed
-        assert folded == merged
+    in_process, merged = three_ways(ground, world(old, old), world(left, old), world(old, right))
+    if merged is not None and old and left and right:  # a removed folder could have been renamed
+        assert in_process == merged
 
 
 @pytest.mark.parametrize(
@@ -108,8 +109,8 @@ def test_where_the_sides_meet_git_is_asked(
                     forest.move(files, path, more)
                 case _:
                     forest.remove(files, path)
-    folded, _ = three_ways(ground, BASE, *sides)
-    assert folded is None
+    in_process, _ = three_ways(ground, BASE, *sides)
+    assert in_process is None
 
 
 def test_two_sides_may_make_the_same_new_folder_and_empty_a_folder_together(ground: tuple[Path, Objects]) -> None:
@@ -118,31 +119,17 @@ def test_two_sides_may_make_the_same_new_folder_and_empty_a_folder_together(grou
     forest.put(theirs, b"new/deep/two", (FILE, b"2"))
     forest.remove(ours, b"src/one")
     forest.remove(theirs, b"src/two")
-    folded, merged = three_ways(ground, BASE, ours, theirs)
-    assert folded == merged is not None
+    in_process, merged = three_ways(ground, BASE, ours, theirs)
+    assert in_process == merged is not None
 
 
 def test_a_tree_too_deep_to_walk_is_left_to_git(ground: tuple[Path, Objects]) -> None:
     deep = b"/".join([b"d"] * 300)
     base = {deep + b"/x": (FILE, b"x"), deep + b"/y": (FILE, b"y")}
     ours, theirs = {**base, deep + b"/x": (FILE, b"1")}, {**base, deep + b"/y": (FILE, b"2")}
-    folded, merged = three_ways(ground, base, ours, theirs)
-    assert folded is None
+    in_process, merged = three_ways(ground, base, ours, theirs)
+    assert in_process is None
     assert merged is not None
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(old=forest.files(forest.ODD_NAMES), steps=forest.edits(forest.ODD_NAMES, 8))
-def test_what_differs_is_what_git_says_differs(
-    ground: tuple[Path, Objects], old: Files, steps: list[tuple[str, bytes, bytes, str, bytes]]
-) -> None:
-    store, objects = ground
-    before, after = forest.plant(objects, old), forest.plant(objects, forest.edited(old, steps))
-    _, raw = forest.ask(store, "diff-tree", "-r", "-z", "--raw", "--no-renames", before, after)
-    parts = raw.split(b"\0")[:-1]
-    said = [(path, line.split()[1]) for line, path in zip(parts[::2], parts[1::2], strict=True)]
-    found = differing(objects, before, after)
-    assert [(each.path, each.new[0] if each.new else b"000000") for each in found] == said
 
 
 def test_a_base_counts_only_when_a_straight_line_leads_to_it(ground: tuple[Path, Objects]) -> None:
@@ -154,8 +141,8 @@ def test_a_base_counts_only_when_a_straight_line_leads_to_it(ground: tuple[Path,
     tip = forest.commit(objects, tree, landed, message="tip")
     merge = forest.commit(objects, tree, tip, root, message="merge")
     stranger = forest.commit(objects, tree, message="stranger")
-    assert on_the_line(objects, tip, base=base, unless=stranger)
-    assert on_the_line(objects, base, base=base, unless=stranger)
-    assert not on_the_line(objects, tip, base=base, unless=landed), "it landed before: its own merge base is itself"
-    assert not on_the_line(objects, merge, base=base, unless=stranger)
-    assert not on_the_line(objects, tip, base=stranger, unless=base)
+    assert is_on_line(objects, tip, base=base, unless=stranger)
+    assert is_on_line(objects, base, base=base, unless=stranger)
+    assert not is_on_line(objects, tip, base=base, unless=landed), "it landed before: its own merge base is itself"
+    assert not is_on_line(objects, merge, base=base, unless=stranger)
+    assert not is_on_line(objects, tip, base=stranger, unless=base)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from anyio import create_task_group
 
-from fleet.ports import Broken
+from fleet.ports.worktrees import EffectError
 from tests.worktrees import forest
 from tests.worktrees.conftest import git
-from worktrees.git import Git
-from worktrees.objects import Objects
-from worktrees.refs import Refs
+from worktrees.git.objects import Objects
+from worktrees.git.program import Git
+from worktrees.git.refs import Refs
 
 TIP = "refs/fleet/r1/tip"
 
@@ -70,13 +70,13 @@ async def test_a_ref_moves_although_the_program_was_killed(refs: Refs, store: Pa
     assert git(store, "rev-parse", TIP) == commits[1]
 
 
-async def test_a_lock_that_somebody_left_is_an_error_and_is_not_removed(
+async def test_a_lock_that_others_left_is_an_error_and_is_not_removed(
     refs: Refs, store: Path, commits: list[str]
 ) -> None:
     await refs.pin(TIP, commits[0])
     lock = store / f"{TIP}.lock"
     lock.touch()
-    with pytest.raises(Broken, match="can't be moved"):
+    with pytest.raises(EffectError, match="can't be moved"):
         await refs.swap(TIP, new=commits[1], old=commits[0])
     assert lock.exists()
 

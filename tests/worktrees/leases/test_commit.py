@@ -1,4 +1,4 @@
-"""What becomes a commit, and what is sent back with a reason."""
+"""Which changes become a commit, and which are refused with a reason."""
 
 import os
 import subprocess
@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core.facts import Failure
-from fleet.core.ids import kept_ref
-from fleet.ports import Change
-from tests.worktrees.conftest import RUN, Bench, OpenBench, added_by_git, git, sign
-from worktrees.message import compose, member_of
-from worktrees.settings import LeaseKind
+from fleet.core.base.ids import kept_ref
+from fleet.core.state.facts import Failure
+from fleet.ports.worktrees import Change
+from tests.worktrees.conftest import RUN, Bench, OpenBench, added_by_git, git, make_repository, sign
+from tests.worktrees.histories import Made, make_history
+from worktrees.base.settings import LeaseKind
+from worktrees.git.commit_message import compose, member_of
 
 
 @pytest.fixture(params=["overlay", "pool"])
@@ -26,42 +27,59 @@ def shell(script: str, at: Path) -> None:
 
 
 async def test_nothing_changed_is_empty(bench: Bench) -> None:
-    async with bench.hands.lease(bench.base) as lease:
-        await lease.desk.run("mkdir -p __pycache__ && touch __pycache__/a.pyc debug.log README.md", timeout_s=20)
+    async with bench.worktrees.lease(bench.base) as lease:
+        await lease.workspace.run("mkdir -p __pycache__ && touch __pycache__/a.pyc debug.log README.md", timeout_s=20)
         failure = await bench.commit(lease)
     assert isinstance(failure, Failure)
     assert failure.kind == "empty"
 
 
 async def test_a_change_outside_the_bounds_names_its_paths_and_what_is_allowed(bench: Bench) -> None:
-    async with bench.hands.lease(bench.base) as lease:
-        await lease.desk.run("echo 2 > src/two.py; echo 3 > three.py; rm README.md", timeout_s=20)
+    async with bench.worktrees.lease(bench.base) as lease:
+        await lease.workspace.run("echo 2 > src/two.py; echo 3 > three.py; rm README.md", timeout_s=20)
         failure = await bench.commit(lease, touches=("src/**",))
         assert isinstance(failure, Failure)
         assert failure.kind == "bounds"
         assert failure.evidence.splitlines() == ["README.md", "three.py", "allowed: src/**"]
-        kept = await bench.commit(lease)
-    assert isinstance(kept, Change), "what went wrong can still be kept"
-    assert kept.paths == ("README.md", "src/two.py", "three.py")
+        change = await bench.commit(lease)
+    assert isinstance(change, Change), "work out of bounds can still be kept"
+    assert change.paths == ("README.md", "src/two.py", "three.py")
+
+
+async def test_a_journal_can_hold_the_name_of_every_file_that_is_removed(tmp_path: Path, open_bench: OpenBench) -> None:
+    odd = Made(b"an odd name", {b"caf\xe9": ("100644", b"coffee\n"), b"tea": ("100644", b"tea\n")})
+    async with open_bench(make_history(tmp_path / "odd", (odd,))) as bench, bench.worktrees.lease(bench.base) as lease:
+        await lease.workspace.run("rm caf*", timeout_s=20)
+        change = await bench.commit(lease)
+        assert isinstance(change, Change)
+        assert change.paths == ("caf\\xe9",)
+        assert await bench.worktrees.pinned(RUN, "one", 1) == change
 
 
 async def test_unfinished_work_is_kept_and_never_taken_for_finished(bench: Bench) -> None:
-    async with bench.hands.lease(bench.base) as lease:
-        await lease.desk.write("half.py", b"half\n")
-        kept = await lease.commit(replace(sign("one"), unfinished=True), ())
-    assert isinstance(kept, Change)
-    assert await bench.hands.pinned(RUN, "one", 1) is None
-    assert await bench.hands.store.git.sha(kept_ref(RUN, "one", 1)) == kept.commit
+    async with bench.worktrees.lease(bench.base) as lease:
+        await lease.workspace.write("half.py", b"half\n")
+        change = await lease.commit(replace(sign("one"), unfinished=True), ())
+    assert isinstance(change, Change)
+    assert await bench.worktrees.pinned(RUN, "one", 1) is None
+    assert await bench.worktrees.store.git.sha(kept_ref(RUN, "one", 1)) == change.commit
 
 
 async def test_a_protected_file_changes_only_when_the_plan_names_it(bench: Bench) -> None:
-    async with bench.hands.lease(bench.base) as lease:
-        await lease.desk.write("tests/conftest.py", b"collect_ignore_glob = ['*']\n")
-        for touches in ((), ("tests/**",)):
+    async with bench.worktrees.lease(bench.base) as lease:
+        await lease.workspace.write("src/conftest.py", b"collect_ignore_glob = ['*']\n")
+        for touches in ((), ("src/**",)):
             failure = await bench.commit(lease, touches=touches)
             assert isinstance(failure, Failure)
-            assert (failure.kind, failure.evidence.splitlines()[0]) == ("bounds", "tests/conftest.py")
-        assert isinstance(await bench.commit(lease, touches=("tests/conftest.py",)), Change)
+            assert (failure.kind, failure.evidence.splitlines()[0]) == ("bounds", "src/conftest.py")
+        assert isinstance(await bench.commit(lease, touches=("src/conftest.py",)), Change)
+
+
+async def test_a_conftest_in_a_new_folder_belongs_to_who_may_change_the_folder(bench: Bench) -> None:
+    async with bench.worktrees.lease(bench.base) as lease:
+        await lease.workspace.write("tests/new/conftest.py", b"")
+        assert isinstance(await bench.commit(lease), Failure)
+        assert isinstance(await bench.commit(lease, touches=("tests/**",)), Change)
 
 
 async def test_a_nested_repository_is_refused_before_git_can_be_led_astray(bench: Bench, tmp_path: Path) -> None:
@@ -77,12 +95,12 @@ async def test_a_nested_repository_is_refused_before_git_can_be_led_astray(bench
     git(victim, "status")
     assert marker.exists(), "the attack works on plain git"
     marker.unlink()
-    async with bench.hands.lease(bench.base) as lease:
-        assert (await lease.desk.run(trap, timeout_s=20)).exit_code == 0
+    async with bench.worktrees.lease(bench.base) as lease:
+        assert (await lease.workspace.run(trap, timeout_s=20)).exit_code == 0
         failure = await bench.commit(lease)
     assert isinstance(failure, Failure)
     assert failure.evidence == "sub/.git: only git may use this name"
-    async with bench.hands.lease(bench.base):
+    async with bench.worktrees.lease(bench.base):
         pass
     assert not marker.exists()
 
@@ -97,14 +115,14 @@ async def test_a_nested_repository_is_refused_before_git_can_be_led_astray(bench
         ("mkdir -p x/git~1", "x/git~1: only git may use this name"),
         ("mkfifo pipe", "pipe: is neither a file, a folder nor a link"),
         ("head -c 3000000 /dev/zero > big", "big: has 3000000 bytes; at most 2097152 are committed"),
-        ("printf x > \"$(printf 'a\\nb')\"", "a\\nb: has control characters or bytes that are no UTF-8 in its name"),
-        ("printf x > \"$(printf '\\377')\"", "\\xff: has control characters or bytes that are no UTF-8 in its name"),
+        ("printf x > \"$(printf 'a\\nb')\"", "a\\nb: has control characters in its name, or bytes that are not UTF-8"),
+        ("printf x > \"$(printf '\\377')\"", "\\xff: has control characters in its name, or bytes that are not UTF-8"),
         ("printf 'k = \"AKIA%s\"' IOSFODNN7EXAMPLE > k.py", "k.py: seems to hold an AWS access key"),
     ],
 )
 async def test_what_may_not_be_committed_is_refused(open_bench: OpenBench, mess: str, says: str) -> None:
-    async with open_bench(max_file_bytes=2 * 1024 * 1024) as bench, bench.hands.lease(bench.base) as lease:
-        assert (await lease.desk.run(mess, timeout_s=20)).exit_code == 0
+    async with open_bench(max_file_bytes=2 * 1024 * 1024) as bench, bench.worktrees.lease(bench.base) as lease:
+        assert (await lease.workspace.run(mess, timeout_s=20)).exit_code == 0
         failure = await bench.commit(lease)
     assert isinstance(failure, Failure)
     assert failure.kind == "bounds"
@@ -112,13 +130,13 @@ async def test_what_may_not_be_committed_is_refused(open_bench: OpenBench, mess:
 
 
 async def test_links_inside_odd_names_and_modes_are_committed_exactly(bench: Bench) -> None:
-    async with bench.hands.lease(bench.base) as lease:
+    async with bench.worktrees.lease(bench.base) as lease:
         mess = "ln -s one.py src/link; echo x > ':(top)'; echo x > --force; echo x > tool; chmod 4711 tool"
-        await lease.desk.run(mess, timeout_s=20)
+        await lease.workspace.run(mess, timeout_s=20)
         change = await bench.commit(lease)
     assert isinstance(change, Change)
     assert change.paths == ("--force", ":(top)", "src/link", "tool")
-    listed = await bench.hands.store.git("ls-tree", "-r", change.commit)
+    listed = await bench.worktrees.store.git("ls-tree", "-r", change.commit)
     assert [line.split()[0] for line in listed.decode().splitlines() if line.endswith(("link", "tool"))] == [
         "120000",
         "100755",
@@ -142,29 +160,49 @@ async def test_links_inside_odd_names_and_modes_are_committed_exactly(bench: Ben
     ],
 )
 async def test_what_is_committed_is_what_git_would_add(bench: Bench, tmp_path: Path, mess: str) -> None:
-    async with bench.hands.lease(bench.base) as lease, bench.hands.pool.lease(bench.base) as slot:
-        assert (await lease.desk.run(mess, timeout_s=20)).exit_code == 0
+    async with bench.worktrees.lease(bench.base) as lease, bench.worktrees.pool.lease(bench.base) as slot:
+        assert (await lease.workspace.run(mess, timeout_s=20)).exit_code == 0
         change = await bench.commit(lease)
         assert isinstance(change, Change), change
-        await bench.hands.box.run(slot.place, ("sh", "-c", mess), timeout_s=20, cap=1000)
+        await bench.worktrees.box.run(slot.place, ("sh", "-c", mess), timeout_s=20, cap=1000)
         wanted = await added_by_git(slot, bench.base, tmp_path / "index")
-    assert await bench.hands.store.git.line("rev-parse", f"{change.commit}^{{tree}}") == wanted
+    assert await bench.worktrees.store.git.line("rev-parse", f"{change.commit}^{{tree}}") == wanted
 
 
 async def test_a_second_commit_of_a_lease_holds_what_changed_meanwhile(bench: Bench) -> None:
-    async with bench.hands.lease(bench.base) as lease:
-        await lease.desk.write("a", b"1\n")
+    async with bench.worktrees.lease(bench.base) as lease:
+        await lease.workspace.write("a", b"1\n")
         await bench.commit(lease, "first")
-        await lease.desk.run("rm a; echo 2 > b", timeout_s=20)
+        await lease.workspace.run("rm a; echo 2 > b", timeout_s=20)
         change = await bench.commit(lease, "second")
     assert isinstance(change, Change)
     assert change.paths == ("b",)
 
 
 async def test_a_file_that_only_looks_like_a_secret_holder_is_committed(bench: Bench) -> None:
-    async with bench.hands.lease(bench.base) as lease:
-        await lease.desk.write("notes.md", b"keys look like AKIA followed by sixteen letters\n")
+    async with bench.worktrees.lease(bench.base) as lease:
+        await lease.workspace.write("notes.md", b"keys look like AKIA followed by sixteen letters\n")
         assert isinstance(await bench.commit(lease), Change)
+
+
+POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\nsize 12345\n"
+
+
+async def test_files_of_git_lfs_are_committed_as_pointers_only(tmp_path: Path, open_bench: OpenBench) -> None:
+    rules = "*.bin filter=lfs diff=lfs merge=lfs -text\nplain.bin -filter\n"
+    files = {".gitattributes": rules, "old.bin": POINTER, "raw.bin": "x\n", "deep/a.txt": "a\n"}
+    async with open_bench(make_repository(tmp_path / "large", files)) as bench:
+        async with bench.worktrees.lease(bench.base) as lease:
+            for name in ("old.bin", "deep/new.bin", "raw.bin", "plain.bin", "deep/a.txt"):
+                await lease.workspace.write(name, b"\x00bytes\n")
+            failure = await bench.commit(lease)
+        assert isinstance(failure, Failure)
+        assert (failure.kind, failure.summary) == ("bounds", "writes files that Git LFS has to store")
+        assert failure.evidence.splitlines()[:2] == ["deep/new.bin", "old.bin"]
+        assert "leave them as they are" in failure.evidence.splitlines()[2]
+        async with bench.worktrees.lease(bench.base) as lease:
+            await lease.workspace.write("other.bin", POINTER.replace("12345", "99").encode())
+            assert isinstance(await bench.commit(lease), Change)
 
 
 def test_a_message_says_what_it_is_and_can_be_read_back() -> None:

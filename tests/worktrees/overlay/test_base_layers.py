@@ -1,4 +1,4 @@
-"""What overlays share: as little as possible is checked out, and nothing moves under anybody's feet."""
+"""The layers that overlays share: as little as possible is checked out, and nothing in use ever moves."""
 
 from pathlib import Path
 
@@ -6,10 +6,10 @@ import pytest
 from anyio import Event, create_task_group
 
 from tests.worktrees.conftest import Bench, make_repository
-from worktrees import ground
-from worktrees.ground import Grounds
-from worktrees.settings import LeaseKind
-from worktrees.wipe import wipe
+from worktrees.base.fs import wipe
+from worktrees.base.settings import LeaseKind
+from worktrees.overlay import base_layers
+from worktrees.overlay.base_layers import BaseLayers
 
 MANY = 40
 
@@ -25,138 +25,140 @@ def repository(tmp_path: Path) -> Path:
     return make_repository(tmp_path / "project", files)
 
 
-def grounds(bench: Bench) -> Grounds:
-    assert bench.hands.overlays is not None
-    return bench.hands.overlays.grounds
+def base_layers_of(bench: Bench) -> BaseLayers:
+    assert bench.worktrees.overlays is not None
+    return bench.worktrees.overlays.base_layers
 
 
 def folders(bench: Bench, name: str) -> list[str]:
-    return sorted(path.name for path in (grounds(bench).home / name).glob("*"))
+    return sorted(path.name for path in (base_layers_of(bench).home / name).glob("*"))
 
 
 async def commits(bench: Bench, number: int) -> list[str]:
     """A line of commits, each of which changes a file, adds one and removes one."""
-    tip, made = bench.base, []
+    tip, line = bench.base, []
     for at in range(number):
-        async with bench.hands.lease(tip) as lease:
+        async with bench.worktrees.lease(tip) as lease:
             script = f"echo new > src/{at}.txt; echo new > new-{at}.txt; rm src/{1000 + at}.txt"
-            await lease.desk.run(script, timeout_s=60)
+            await lease.workspace.run(script, timeout_s=60)
             change = await bench.commit(lease, f"at-{at}")
         tip = change.commit  # type: ignore[union-attr]
-        made.append(tip)
-    return made
+        line.append(tip)
+    return line
 
 
 def bytes_below(folder: Path) -> int:
     return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*"))
 
 
-async def test_a_hundred_leases_take_hardly_more_room_than_one_checkout(bench: Bench) -> None:
+async def test_a_hundred_leases_take_hardly_more_space_than_one_checkout(bench: Bench) -> None:
     line = await commits(bench, 4)
-    room: list[int] = []
-    held, everyone = list[int](), Event()
+    sizes: list[int] = []
+    holders, everyone = list[int](), Event()
 
     async def tenant(number: int) -> None:
-        async with bench.hands.lease([bench.base, *line][number % 5]) as lease:
-            await lease.desk.run(f"echo {number} > mine.txt", timeout_s=60)
-            held.append(number)
-            if len(held) == 100:
-                room.append(bytes_below(grounds(bench).home))
+        async with bench.worktrees.lease([bench.base, *line][number % 5]) as lease:
+            await lease.workspace.run(f"echo {number} > mine.txt", timeout_s=60)
+            holders.append(number)
+            if len(holders) == 100:
+                sizes.append(bytes_below(base_layers_of(bench).home))
                 everyone.set()
             await everyone.wait()
 
-    async with bench.hands.lease(bench.base), create_task_group() as group:
-        alone = bytes_below(grounds(bench).home / "bases")
+    async with bench.worktrees.lease(bench.base), create_task_group() as group:
+        one_checkout = bytes_below(base_layers_of(bench).home / "bases")
         for number in range(100):
             group.start_soon(tenant, number)
     assert len(folders(bench, "bases")) == 1
-    assert room[0] < 1.2 * alone
+    assert sizes[0] < 1.2 * one_checkout
 
 
 async def test_commits_near_each_other_share_a_checkout(bench: Bench) -> None:
     line = await commits(bench, 5)
-    async with bench.hands.lease(bench.base) as first, bench.hands.lease(line[-1]) as last:
-        seen = await last.desk.run("cat src/0.txt new-4.txt; ls src/1003.txt; ls src | wc -l", timeout_s=60)
-        assert seen.output.splitlines()[:2] == ["new", "new"]
-        assert "No such file" in seen.output
-        assert seen.output.splitlines()[-1] == "1995"
-        assert (await first.desk.run("cat src/0.txt | head -1; ls new-4.txt", timeout_s=60)).output.startswith("0\nls:")
+    async with bench.worktrees.lease(bench.base) as first, bench.worktrees.lease(line[-1]) as last:
+        shown = await last.workspace.run("cat src/0.txt new-4.txt; ls src/1003.txt; ls src | wc -l", timeout_s=60)
+        assert shown.output.splitlines()[:2] == ["new", "new"]
+        assert "No such file" in shown.output
+        assert shown.output.splitlines()[-1] == "1995"
+        assert (await first.workspace.run("cat src/0.txt | head -1; ls new-4.txt", timeout_s=60)).output.startswith(
+            "0\nls:"
+        )
         assert folders(bench, "bases") == ["1"]
 
 
-async def test_idle_layers_go_and_the_ones_in_use_stay(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ground, "IDLE_LAYERS", 1)
-    monkeypatch.setattr(ground, "DEEPEST", 2)
+async def test_idle_layers_are_removed_and_the_ones_in_use_stay(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base_layers, "IDLE_LAYERS", 1)
+    monkeypatch.setattr(base_layers, "MAX_LAYERS", 2)
     line = await commits(bench, 12)
-    async with bench.hands.lease(line[0]) as held:
+    async with bench.worktrees.lease(line[0]) as first:
         for commit in line[1:]:
-            async with bench.hands.lease(commit):
+            async with bench.worktrees.lease(commit):
                 pass
         assert len(folders(bench, "layers")) <= 6
-        assert (await held.desk.run("cat new-0.txt; ls new-1.txt 2>&1 | wc -l", timeout_s=60)).output == "new\n1\n"
+        assert (
+            await first.workspace.run("cat new-0.txt; ls new-1.txt 2>&1 | wc -l", timeout_s=60)
+        ).output == "new\n1\n"
 
 
 def nothing_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"NEAR": 2, "NEAR_PART": 10_000}.items():
-        monkeypatch.setattr(ground, name, value)
+        monkeypatch.setattr(base_layers, name, value)
 
 
-async def test_a_checkout_that_nobody_stands_on_moves_by_the_difference(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_idle_checkout_moves_by_the_difference(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     line = await commits(bench, 3)
     nothing_is_near(monkeypatch)
-    untouched = grounds(bench).home / "bases/1/tree/src/500.txt"
+    untouched = base_layers_of(bench).home / "bases/1/tree/src/500.txt"
     written = untouched.stat().st_mtime_ns
-    async with bench.hands.lease(line[2]) as lease:
+    async with bench.worktrees.lease(line[2]) as lease:
         assert folders(bench, "bases") == ["1"]
         assert folders(bench, "layers") == []
-        assert (await lease.desk.run("cat new-2.txt; ls src | wc -l", timeout_s=60)).output == "new\n1997\n"
+        assert (await lease.workspace.run("cat new-2.txt; ls src | wc -l", timeout_s=60)).output == "new\n1997\n"
     assert untouched.stat().st_mtime_ns == written
 
 
-async def test_one_that_somebody_stands_on_never_moves(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_checkout_in_use_never_moves(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     line = await commits(bench, 3)
     nothing_is_near(monkeypatch)
-    async with bench.hands.lease(bench.base) as first:
-        async with bench.hands.lease(line[2]) as second:
+    async with bench.worktrees.lease(bench.base) as first:
+        async with bench.worktrees.lease(line[2]) as second:
             assert len(folders(bench, "bases")) == 2
-            assert (await second.desk.run("ls src | wc -l", timeout_s=60)).output == "1997\n"
-            assert (await first.desk.run("ls src | wc -l", timeout_s=60)).output == "2000\n"
-        async with bench.hands.lease(line[0]):
+            assert (await second.workspace.run("ls src | wc -l", timeout_s=60)).output == "1997\n"
+            assert (await first.workspace.run("ls src | wc -l", timeout_s=60)).output == "2000\n"
+        async with bench.worktrees.lease(line[0]):
             assert len(folders(bench, "bases")) == 2
-    async with bench.hands.lease(line[1]) as lease:
-        assert (await lease.desk.run("ls src | wc -l", timeout_s=60)).output == "1998\n"
+    async with bench.worktrees.lease(line[1]) as lease:
+        assert (await lease.workspace.run("ls src | wc -l", timeout_s=60)).output == "1998\n"
 
 
-async def test_a_checkout_that_was_tampered_with_is_made_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_checkout_that_was_tampered_with_is_made_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     line = await commits(bench, 2)
     nothing_is_near(monkeypatch)
-    (grounds(bench).home / "bases/1/tree/src/0.txt").write_text("somebody was here\n", encoding="utf-8")
-    async with bench.hands.lease(line[1]) as lease:
-        assert (await lease.desk.run("cat src/0.txt", timeout_s=60)).output == "new\n"
+    (base_layers_of(bench).home / "bases/1/tree/src/0.txt").write_text("tampered with\n", encoding="utf-8")
+    async with bench.worktrees.lease(line[1]) as lease:
+        assert (await lease.workspace.run("cat src/0.txt", timeout_s=60)).output == "new\n"
 
 
-async def test_many_different_commits_at_once_are_each_seen_as_they_are(bench: Bench) -> None:
+async def test_many_different_commits_at_once_each_show_their_own_files(bench: Bench) -> None:
     line = await commits(bench, 6)
-    seen: dict[int, str] = {}
+    counts: dict[int, str] = {}
 
     async def tenant(number: int) -> None:
-        async with bench.hands.lease(line[number % 6]) as lease:
-            seen[number] = (await lease.desk.run("ls new-*.txt | wc -l", timeout_s=60)).output
+        async with bench.worktrees.lease(line[number % 6]) as lease:
+            counts[number] = (await lease.workspace.run("ls new-*.txt | wc -l", timeout_s=60)).output
 
     async with create_task_group() as group:
         for number in range(MANY):
             group.start_soon(tenant, number)
-    assert seen == {number: f"{number % 6 + 1}\n" for number in range(MANY)}
+    assert counts == {number: f"{number % 6 + 1}\n" for number in range(MANY)}
 
 
-@pytest.mark.parametrize("gone", ["bases", "layers", "."])
-async def test_what_somebody_deletes_is_made_again_for_the_next_tenant(bench: Bench, gone: str) -> None:
+@pytest.mark.parametrize("deleted", ["bases", "layers", "."])
+async def test_deleted_layers_are_made_again_for_the_next_tenant(bench: Bench, deleted: str) -> None:
     [first, second] = await commits(bench, 2)
-    await wipe(grounds(bench).home / gone)
-    for commit, there in ((first, "new-0.txt"), (second, "new-1.txt"), (bench.base, "src/0.txt")):
-        async with bench.hands.lease(commit) as lease:
-            done = await lease.desk.run(f"cat {there}; ls src | wc -l", timeout_s=60)
+    await wipe(base_layers_of(bench).home / deleted)
+    for commit, file in ((first, "new-0.txt"), (second, "new-1.txt"), (bench.base, "src/0.txt")):
+        async with bench.worktrees.lease(commit) as lease:
+            done = await lease.workspace.run(f"cat {file}; ls src | wc -l", timeout_s=60)
         assert done.exit_code == 0, done.output
     assert len(folders(bench, "bases")) == 1

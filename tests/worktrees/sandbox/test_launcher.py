@@ -1,36 +1,34 @@
-"""Boxes that a process which stands ready starts: the same boxes, and none the less when that process is gone."""
+"""Boxes that the launcher starts: they are the same as without it, and still start when it was killed."""
 
 import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from time import monotonic
 
 import pytest
 from anyio import create_task_group, sleep
 
-from tests.worktrees.conftest import Bench
-from worktrees import forker
-from worktrees.box import Box, Place
-from worktrees.forks import forks
-from worktrees.lease import OverlayLease
-from worktrees.marks import this_manager
-from worktrees.settings import HandSettings
+from tests.worktrees.conftest import Bench, product_settings
+from worktrees.leases.run_worktrees import WorktreeLease
+from worktrees.sandbox import launcher_main
+from worktrees.sandbox.box import Box, Place
+from worktrees.sandbox.launcher import Launcher
 
 PATIENCE_S = 20.0
 SHOW = "pwd; id; env | grep -v FLEET_BOX | sort; ls /proc/self/fd; cat README.md; ls / /dev; ulimit -a; exit 7"
 ALONE = "grep -E '^(Sig|Cap|NoNewPrivs|Seccomp:|NSsid|NSpgid)' /proc/self/status; wc -l < /proc/self/mountinfo"
 
 
-def standing_ready() -> list[int]:
-    """The processes of ours that start boxes."""
-    name = os.fsencode(forker.__file__)
+def launchers() -> list[int]:
+    """Our launcher processes."""
+    name = os.fsencode(launcher_main.__file__)
     return [pid for pid in children() if name in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
-async def said(box: Box, place: Place, script: str) -> tuple[int, str]:
+async def run(box: Box, place: Place, script: str) -> tuple[int, str]:
     done = await box.run(place, box.shell(script), timeout_s=60, cap=100_000)
     return done.exit_code, done.stdout.decode()
 
@@ -42,64 +40,77 @@ def bare(tmp_path: Path) -> Place:
 
 
 @pytest.mark.parametrize("script", [SHOW, ALONE], ids=["what it sees", "what it may"])
-async def test_a_box_is_the_same_whoever_starts_it(bench: Bench, script: str) -> None:
-    async with bench.hands.lease(bench.base) as lease:
-        assert isinstance(lease, OverlayLease)
-        ready = await said(bench.hands.box, lease.place, script)
-        assert standing_ready() != []
-        assert ready == await said(Box(bench.hands.box.settings), lease.place, script)
+async def test_a_box_is_the_same_with_and_without_the_launcher(bench: Bench, script: str) -> None:
+    async with bench.worktrees.lease(bench.base) as lease:
+        assert isinstance(lease, WorktreeLease)
+        launched = await run(bench.worktrees.box, lease.workspace.place, script)
+        assert launchers() != []
+        assert launched == await run(Box(bench.worktrees.box.settings), lease.workspace.place, script)
 
 
-async def test_each_of_many_has_its_own_streams_and_its_own_end(bench: Bench) -> None:
-    found: dict[int, tuple[int, str]] = {}
+async def test_each_of_many_has_its_own_streams_and_its_own_exit_code(bench: Bench) -> None:
+    results: dict[int, tuple[int, str]] = {}
 
-    async def run(number: int) -> None:
-        async with bench.hands.lease(bench.base) as lease:
-            done = await lease.desk.run(f"echo {number}; exit {number}", timeout_s=60)
-            found[number] = done.exit_code, done.output
+    async def work(number: int) -> None:
+        async with bench.worktrees.lease(bench.base) as lease:
+            done = await lease.workspace.run(f"echo {number}; exit {number}", timeout_s=60)
+            results[number] = done.exit_code, done.output
 
     async with create_task_group() as tasks:
         for number in range(12):
-            tasks.start_soon(run, number)
-    assert found == {number: (number, f"{number}\n") for number in range(12)}
+            tasks.start_soon(work, number)
+    assert results == {number: (number, f"{number}\n") for number in range(12)}
 
 
-async def test_commands_go_on_without_the_process_that_starts_them(bench: Bench) -> None:
-    async with bench.hands.lease(bench.base) as lease:
+async def test_commands_still_start_when_the_launcher_was_killed(bench: Bench) -> None:
+    async with bench.worktrees.lease(bench.base) as lease:
         for _ in range(2):
-            assert (await lease.desk.run("echo on", timeout_s=60)).output == "on\n"
-            for pid in standing_ready():
+            assert (await lease.workspace.run("echo on", timeout_s=60)).output == "on\n"
+            for pid in launchers():
                 os.kill(pid, signal.SIGKILL)
-        assert standing_ready() == []
+        assert launchers() == []
 
 
-async def test_the_process_is_there_only_where_there_is_something_to_prepare(tmp_path: Path, bare: Place) -> None:
+async def test_a_launcher_that_stands_still_is_killed_and_another_one_starts(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("worktrees.sandbox.launcher.ANSWER_S", 1.0)
+    async with bench.worktrees.lease(bench.base) as lease:
+        assert (await lease.workspace.run("echo on", timeout_s=60)).output == "on\n"
+        [first] = launchers()
+        os.kill(first, signal.SIGSTOP)
+        for _ in range(2):  # without the launcher, then with a new one
+            assert (await lease.workspace.run("echo on", timeout_s=60)).output == "on\n"
+        assert first not in launchers()
+
+
+async def test_the_launcher_runs_only_where_there_is_something_to_prepare(tmp_path: Path, bare: Place) -> None:
     """Without an overlay that is closing the devices, which only root of the host owns."""
-    with forks(this_manager()) as starter:
-        box = Box(HandSettings(state_dir=tmp_path), starter=starter)
-        assert await said(box, bare, "exit 3") == (3, "")
-        assert len(standing_ready()) == (os.geteuid() == 0)
-    assert standing_ready() == []
+    with closing(Launcher()) as launcher:
+        box = Box(product_settings(tmp_path), starter=launcher)
+        assert await run(box, bare, "exit 3") == (3, "")
+        assert len(launchers()) == (os.geteuid() == 0)
+    assert launchers() == []
 
 
-async def test_breaking_off_leaves_no_command_behind(tmp_path: Path, bare: Place) -> None:
-    with forks(this_manager()) as starter:
-        box = Box(HandSettings(state_dir=tmp_path), starter=starter)
+async def test_cancelling_leaves_no_command_behind(tmp_path: Path, bare: Place) -> None:
+    with closing(Launcher()) as launcher:
+        box = Box(product_settings(tmp_path), starter=launcher)
         for delay in range(10):
             async with create_task_group() as tasks:
-                tasks.start_soon(said, box, bare, "sleep 2147481")
+                tasks.start_soon(run, box, bare, "sleep 2147481")
                 await sleep(delay * 0.004)
                 tasks.cancel_scope.cancel()
-        assert _left("2147481") == []
-        assert children() == standing_ready()
+        assert _still_running("2147481") == []
+        assert children() == launchers()
 
 
-def _left(word: str) -> list[bytes]:
-    """The commands that hold a word, once they had time to end."""
+def _still_running(word: str) -> list[bytes]:
+    """The commands that contain a word, once they had time to end."""
     until = monotonic() + PATIENCE_S
-    while (left := [line for line in _command_lines() if word.encode() in line]) and monotonic() < until:
+    while (commands := [line for line in _command_lines() if word.encode() in line]) and monotonic() < until:
         time.sleep(0.01)
-    return left
+    return commands
 
 
 def _command_lines() -> Iterator[bytes]:

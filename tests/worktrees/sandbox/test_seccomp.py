@@ -1,4 +1,4 @@
-"""The filter of system calls: what is refused in the box, and that programs which need none of it don't notice."""
+"""The filter of system calls: what it refuses in the box, and that ordinary programs don't notice it."""
 
 import errno
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.worktrees.conftest import OpenBench, python_shown
-from worktrees.seccomp import MACHINES, NEW_NAMESPACES, REFUSED, SOCKETS, TERMINAL_INPUT, filter_program
+from worktrees.sandbox.seccomp import MACHINES, NEW_NAMESPACES, REFUSED, SOCKETS, TERMINAL_INPUT, filter_program
 
 CALL = """\
 import ctypes, json, sys
@@ -41,31 +41,31 @@ BY_ARGUMENT = {
 }
 
 
-async def called(open_bench: OpenBench, calls: dict[str, tuple[int, ...]], *, filtered: bool) -> dict[str, int]:
+async def errors_of(open_bench: OpenBench, calls: dict[str, tuple[int, ...]], *, filtered: bool) -> dict[str, int]:
     changes = {"read_only": python_shown(), "path": (Path(sys.prefix, "bin"),), "syscall_filter": filtered}
-    async with open_bench(**changes) as bench, bench.hands.lease(bench.base) as lease:
+    async with open_bench(**changes) as bench, bench.worktrees.lease(bench.base) as lease:
         script = f"python -c {shlex.quote(CALL)} {shlex.quote(json.dumps(calls))}"
-        answer = await lease.desk.run(script, timeout_s=60)
-    found: dict[str, int] = json.loads(answer.output)
-    return found
+        answer = await lease.workspace.run(script, timeout_s=60)
+    errors: dict[str, int] = json.loads(answer.output)
+    return errors
 
 
 async def test_every_refused_call_is_refused_and_not_only_by_the_kernels_own_rules(open_bench: OpenBench) -> None:
     calls = {name: (number, *([NOWHERE] * 6)) for name, (number, _) in REFUSED_HERE.items()}
-    bare = await called(open_bench, calls, filtered=False)
-    found = await called(open_bench, calls, filtered=True)
-    assert found == {name: error for name, (_, error) in REFUSED_HERE.items()}
+    bare = await errors_of(open_bench, calls, filtered=False)
+    errors = await errors_of(open_bench, calls, filtered=True)
+    assert errors == {name: error for name, (_, error) in REFUSED_HERE.items()}
     reached = {name for name, error in bare.items() if error not in {errno.EPERM, errno.ENOSYS}}
     assert {"keyctl", "add_key", "process_vm_readv", "kcmp", "ptrace", "clone3"} <= reached
 
 
 async def test_a_call_is_refused_by_what_it_asks_for(open_bench: OpenBench) -> None:
     calls = {name: numbers for name, (numbers, _) in BY_ARGUMENT.items()}
-    found = await called(open_bench, calls, filtered=True)
-    assert found == {name: error for name, (_, error) in BY_ARGUMENT.items()}
+    errors = await errors_of(open_bench, calls, filtered=True)
+    assert errors == {name: error for name, (_, error) in BY_ARGUMENT.items()}
     families = {name: (HERE.socket, number, 2 if number != 16 else 3, 0) for name, number in SOCKETS.items()}
     others = {"unshare": (HERE.unshare, 0x00000200)}
-    assert set((await called(open_bench, {**families, **others}, filtered=True)).values()) == {0}
+    assert set((await errors_of(open_bench, {**families, **others}, filtered=True)).values()) == {0}
 
 
 PROGRAMS = {
@@ -88,8 +88,8 @@ PROGRAMS = {
 @pytest.mark.parametrize("program", [name for name in PROGRAMS if name == "python" or shutil.which(name)])
 async def test_programs_do_not_notice_the_filter(open_bench: OpenBench, program: str) -> None:
     changes = {"read_only": python_shown(), "path": (Path(sys.prefix, "bin"),)}
-    async with open_bench(**changes) as bench, bench.hands.lease(bench.base) as lease:
-        result = await lease.desk.run(f"set -e; {PROGRAMS[program]}", timeout_s=60)
+    async with open_bench(**changes) as bench, bench.worktrees.lease(bench.base) as lease:
+        result = await lease.workspace.run(f"set -e; {PROGRAMS[program]}", timeout_s=60)
     assert result.exit_code == 0, result.output
 
 

@@ -1,13 +1,14 @@
-"""What worktrees need besides their files: set up once, kept while it holds, never a tenant's to spoil."""
+"""The set-up of worktrees: made once, kept while it is valid, and safe from tenants."""
 
 from pathlib import Path
 
 import pytest
 
-from fleet.ports import Broken, Change, FleetError
+from fleet.errors import FleetError
+from fleet.ports.worktrees import Change, EffectError
 from tests.worktrees.conftest import Bench, OpenBench, git, make_repository
-from worktrees import include
-from worktrees.settings import LeaseKind
+from worktrees.base.settings import LeaseKind
+from worktrees.setup import include
 
 SETUP = """
 mkdir -p deps/.bin && date +%N > deps/made && echo tool > deps/.bin/tool && echo changed > lock.txt && echo x > stray
@@ -25,39 +26,41 @@ def repository(tmp_path: Path) -> Path:
     return make_repository(tmp_path / "project", files)
 
 
-async def made(bench: Bench, commit: str | None = None, *, then: str = "true") -> str:
-    """When the set-up that a lease sees was made; then something is done there."""
-    async with bench.hands.lease(commit or bench.base) as lease:
-        result = await lease.desk.run(f"cat deps/made && {then}", timeout_s=60)
+async def time_of_setup(bench: Bench, commit: str | None = None, *, then: str = "true") -> str:
+    """When the set-up of a lease was made; runs `then` in the lease afterwards."""
+    async with bench.worktrees.lease(commit or bench.base) as lease:
+        result = await lease.workspace.run(f"cat deps/made && {then}", timeout_s=60)
         assert result.exit_code == 0, result.output
         return result.output.split()[0]
 
 
-async def changed(bench: Bench, subtask: str, script: str) -> str:
-    async with bench.hands.lease(bench.base) as lease:
-        await lease.desk.run(script, timeout_s=60)
+async def commit_of(bench: Bench, subtask: str, script: str) -> str:
+    async with bench.worktrees.lease(bench.base) as lease:
+        await lease.workspace.run(script, timeout_s=60)
         change = await bench.commit(lease, subtask)
     assert isinstance(change, Change), change
     return change.commit
 
 
-async def test_what_the_set_up_makes_is_kept_while_nothing_it_rests_on_changes(open_bench: OpenBench) -> None:
+async def test_the_set_up_is_kept_while_nothing_it_depends_on_changes(open_bench: OpenBench) -> None:
     async with open_bench(setup=SETUP, lock_files=("lock.txt", "none.lock")) as bench:
-        first = await made(bench)
-        assert await made(bench) == first
-        other = await changed(bench, "more", "echo more >> README.md")
-        assert await made(bench, other) == first
-        locked = await changed(bench, "locked", "echo 2 > lock.txt")
-        second = await made(bench, locked)
+        first = await time_of_setup(bench)
+        assert await time_of_setup(bench) == first
+        other = await commit_of(bench, "more", "echo more >> README.md")
+        assert await time_of_setup(bench, other) == first
+        locked = await commit_of(bench, "locked", "echo 2 > lock.txt")
+        second = await time_of_setup(bench, locked)
         assert second != first
-        if bench.hands.overlays is not None:
-            assert await made(bench) == first, "one for each fingerprint"
+        if bench.worktrees.overlays is not None:
+            assert await time_of_setup(bench) == first, "one for each fingerprint"
 
 
 async def test_only_what_git_ignores_is_kept_and_none_of_it_is_a_change(open_bench: OpenBench) -> None:
-    async with open_bench(setup=SETUP) as bench, bench.hands.lease(bench.base) as lease:
-        seen = await lease.desk.run("cat lock.txt deps/.bin/tool; ls; echo mine > mine.txt; rm deps/made", timeout_s=60)
-        assert seen.output.split() == ["1", "tool", "README.md", "conf", "deps", "lock.txt"]
+    async with open_bench(setup=SETUP) as bench, bench.worktrees.lease(bench.base) as lease:
+        shown = await lease.workspace.run(
+            "cat lock.txt deps/.bin/tool; ls; echo mine > mine.txt; rm deps/made", timeout_s=60
+        )
+        assert shown.output.split() == ["1", "tool", "README.md", "conf", "deps", "lock.txt"]
         change = await bench.commit(lease)
         assert isinstance(change, Change)
         assert change.paths == ("mine.txt",)
@@ -73,34 +76,34 @@ async def test_only_what_git_ignores_is_kept_and_none_of_it_is_a_change(open_ben
         "mv deps deps2; mkdir -p deps/.bin; cp -a deps2/. deps; echo evil > deps/.bin/tool; rm -r deps2",
     ],
 )
-async def test_what_a_tenant_spoils_is_not_there_for_the_next(open_bench: OpenBench, spoil: str) -> None:
+async def test_what_a_tenant_spoils_does_not_reach_the_next(open_bench: OpenBench, spoil: str) -> None:
     async with open_bench(setup=SETUP) as bench:
-        await made(bench, then=spoil)
-        async with bench.hands.lease(bench.base) as lease:
-            seen = await lease.desk.run("cat deps/.bin/tool; ls deps", timeout_s=60)
-            assert seen.output == "tool\nmade\n"
+        await time_of_setup(bench, then=spoil)
+        async with bench.worktrees.lease(bench.base) as lease:
+            shown = await lease.workspace.run("cat deps/.bin/tool; ls deps", timeout_s=60)
+            assert shown.output == "tool\nmade\n"
 
 
 async def test_what_a_tenant_leaves_beside_it_is_removed_and_odd_names_are_kept(open_bench: OpenBench) -> None:
     setup = "mkdir -p 'odd*[x] !' && date +%N > 'odd*[x] !/made'"
     async with open_bench(setup=setup) as bench:
-        seen = []
+        outputs = []
         for _ in range(2):
-            async with bench.hands.lease(bench.base) as lease:
-                run = await lease.desk.run(
+            async with bench.worktrees.lease(bench.base) as lease:
+                run = await lease.workspace.run(
                     "cat 'odd*[x] !/made'; ls -d odd*; mkdir -p oddx; echo 1 > oddx/y; echo 1 > odd; echo 1 > '!x'",
                     timeout_s=60,
                 )
-                seen.append(run.output.splitlines())
-        assert seen[0] == seen[1]
-        assert seen[0][1:] == ["odd*[x] !"]
+                outputs.append(run.output.splitlines())
+        assert outputs[0] == outputs[1]
+        assert outputs[0][1:] == ["odd*[x] !"]
 
 
 async def test_a_set_up_that_fails_says_so(open_bench: OpenBench) -> None:
     async with open_bench(setup="echo no such package; exit 3") as bench:
         for _ in range(2):
-            with pytest.raises(Broken, match="set-up command failed with exit code 3") as caught:
-                async with bench.hands.lease(bench.base):
+            with pytest.raises(EffectError, match="set-up command failed with exit code 3") as caught:
+                async with bench.worktrees.lease(bench.base):
                     pass
             assert caught.value.failure.kind == "configuration"
             assert "no such package" in caught.value.failure.evidence
@@ -108,7 +111,7 @@ async def test_a_set_up_that_fails_says_so(open_bench: OpenBench) -> None:
 
 async def test_a_file_that_is_committed_is_not_hidden_by_what_the_set_up_made(open_bench: OpenBench) -> None:
     async with open_bench(setup=SETUP) as bench:
-        await made(bench)
+        await time_of_setup(bench)
         git(bench.repository, "rm", "-q", "--cached", ".gitignore")
         tracked = bench.repository / "deps" / "made"
         tracked.parent.mkdir()
@@ -116,9 +119,9 @@ async def test_a_file_that_is_committed_is_not_hidden_by_what_the_set_up_made(op
         git(bench.repository, "add", "-A", "--force", "deps")
         git(bench.repository, "commit", "--quiet", "-m", "deps are ours now")
         commit = git(bench.repository, "rev-parse", "HEAD")
-        await bench.hands.store.git("fetch", "--quiet", str(bench.repository), commit)
-        async with bench.hands.lease(commit) as lease:
-            assert await lease.desk.read("deps/made") == b"committed\n"
+        await bench.worktrees.store.git("fetch", "--quiet", str(bench.repository), commit)
+        async with bench.worktrees.lease(commit) as lease:
+            assert await lease.workspace.read("deps/made") == b"committed\n"
 
 
 async def test_ignored_files_that_are_named_are_there(open_bench: OpenBench, repository: Path) -> None:
@@ -129,11 +132,11 @@ async def test_ignored_files_that_are_named_are_there(open_bench: OpenBench, rep
     (repository / "conf/a.env").chmod(0o755)
     async with open_bench(include=("/b.env",)) as bench:
         for _ in range(2):
-            async with bench.hands.lease(bench.base) as lease:
-                seen = await lease.desk.run(
+            async with bench.worktrees.lease(bench.base) as lease:
+                shown = await lease.workspace.run(
                     "cat conf/a.env b.env; test -x conf/a.env && ls -A . conf; echo x > b.env", timeout_s=60
                 )
-                assert seen.output.split() == [
+                assert shown.output.split() == [
                     *("A=1", "B=1", ".:", ".git", ".gitignore", "README.md", "b.env", "conf", "lock.txt"),
                     *("conf:", "a.env", "app"),
                 ]
@@ -153,16 +156,16 @@ async def test_an_included_file_never_follows_a_link_out(
     git(repository, "reset", "--quiet", "--hard", start)
     git(repository, "stash", "pop")
     async with open_bench(include=("*.env",)) as bench:
-        await bench.hands.store.git("fetch", "--quiet", str(repository), linked)
-        async with bench.hands.lease(linked) as lease:
-            assert (await lease.desk.run("readlink conf2", timeout_s=60)).output == f"{tmp_path}\n"
+        await bench.worktrees.store.git("fetch", "--quiet", str(repository), linked)
+        async with bench.worktrees.lease(linked) as lease:
+            assert (await lease.workspace.run("readlink conf2", timeout_s=60)).output == f"{tmp_path}\n"
     assert not (tmp_path / "a.env").exists()
 
 
 async def test_too_much_to_include_is_refused(
     open_bench: OpenBench, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(include, "MOST_BYTES", 100)
+    monkeypatch.setattr(include, "MAX_BYTES", 100)
     (repository / "big.env").write_text("x" * 101, encoding="utf-8")
     with pytest.raises(FleetError, match="worktreeinclude"):
         async with open_bench(include=("*.env",)):
@@ -171,8 +174,8 @@ async def test_too_much_to_include_is_refused(
 
 async def test_worktrees_have_ports_of_their_own(open_bench: OpenBench) -> None:
     async with open_bench(first_port=30_000, ports=7) as bench:
-        async with bench.hands.lease(bench.base) as one, bench.hands.lease(bench.base) as two:
-            seen = [(await lease.desk.run("echo $FLEET_PORT", timeout_s=60)).output for lease in (one, two)]
-            assert seen == ["30000\n", "30007\n"]
-        async with bench.hands.lease(bench.base) as again:
-            assert (await again.desk.run("echo $FLEET_PORT", timeout_s=60)).output in seen
+        async with bench.worktrees.lease(bench.base) as first, bench.worktrees.lease(bench.base) as second:
+            ports = [(await lease.workspace.run("echo $FLEET_PORT", timeout_s=60)).output for lease in (first, second)]
+            assert ports == ["30000\n", "30007\n"]
+        async with bench.worktrees.lease(bench.base) as again:
+            assert (await again.workspace.run("echo $FLEET_PORT", timeout_s=60)).output in ports

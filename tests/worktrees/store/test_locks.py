@@ -1,4 +1,4 @@
-"""Locks that a dead git left are removed; those of a living one, and of other runs, are not."""
+"""Locks that a dead git left are removed; those of a running one, and of other runs, are not."""
 
 import os
 import subprocess
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.worktrees.conftest import make_repository
-from worktrees import locks
-from worktrees.locks import sweep
-from worktrees.store import Store, open_store
-from worktrees.target import inspect
+from worktrees.store import locks
+from worktrees.store.locks import remove_stale_locks
+from worktrees.store.store import Store, open_store
+from worktrees.store.target import inspect
 
 OWN, OTHER, SHARED = "refs/fleet/r1/tip.lock", "refs/fleet/r2/tip.lock", "packed-refs.lock"
 
@@ -36,27 +36,27 @@ def a_git_at_work(store: Store) -> Iterator[None]:
         process.kill()
 
 
-def left(store: Store) -> set[str]:
+def remaining(store: Store) -> set[str]:
     return {name for name in (OWN, OTHER, SHARED) if (store.git_dir / name).exists()}
 
 
-async def test_where_no_git_lives_its_locks_are_stale(store: Store) -> None:
-    await sweep(store, "r1")
-    assert left(store) == {OTHER}
+async def test_where_no_git_runs_its_locks_are_stale(store: Store) -> None:
+    await remove_stale_locks(store, "r1")
+    assert remaining(store) == {OTHER}
 
 
-async def test_where_one_lives_only_our_own_refs_are_swept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are guarded by the run's lock, which whoever sweeps holds."""
+async def test_where_one_runs_only_our_own_refs_are_cleaned(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are guarded by the run's lock, which the caller holds."""
     monkeypatch.setattr(locks, "PATIENCE_S", 0.1)
     with a_git_at_work(store):
-        await sweep(store, "r1")
-    assert left(store) == {OTHER, SHARED}
+        await remove_stale_locks(store, "r1")
+    assert remaining(store) == {OTHER, SHARED}
 
 
 async def test_a_ref_that_was_half_written_names_nothing_and_goes(store: Store) -> None:
     good, bad = store.git_dir / "refs/fleet/r1/base", store.git_dir / "refs/fleet/r1/tip"
     good.write_text("a" * 40 + "\n")
     bad.touch()
-    await sweep(store, "r1")
+    await remove_stale_locks(store, "r1")
     assert good.exists()
     assert not bad.exists()

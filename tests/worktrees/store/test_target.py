@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet.ports import UsageError
+from fleet.errors import UsageError
 from tests.worktrees.conftest import OpenBench, git, make_repository
-from worktrees.target import inspect
+from worktrees.store.target import inspect
 
 
 async def test_a_clean_checkout_needs_no_warning(repository: Path) -> None:
@@ -22,9 +22,7 @@ async def test_a_dirty_checkout_runs_on_head_and_says_so(repository: Path) -> No
     (repository / "new.txt").write_text("new\n", encoding="utf-8")
     index = (repository / ".git" / "index").read_bytes()
     target = await inspect(repository)
-    assert target.warnings == (
-        f"runs on HEAD {target.base[:7]}; your uncommitted changes to 2 files are not part of it",
-    )
+    assert target.warnings == (f"starts from HEAD {target.base[:7]}; uncommitted changes in 2 files are not included",)
     assert (repository / ".git" / "index").read_bytes() == index
 
 
@@ -87,10 +85,11 @@ async def test_an_unusual_repository_works_all_the_way(
         case _:
             at = make_repository(tmp_path / "ein Wörk tree 'mit' $x", {"größe.txt": "groß\n"})
     async with open_bench(at) as bench:
-        assert (bench.target.bare, bench.target.shallow) == (kind == "bare", kind == "shallow")
+        assert bench.target.bare is (kind == "bare")
+        assert ("shallow clone" in " ".join(bench.target.warnings)) is (kind == "shallow")
         member = await bench.change("one", {"neü file.txt": "hello\n"})
-        merged = await bench.hands.merge(bench.base, [member])
-        assert await bench.hands.publish("r1", tip=merged.tip) is None
+        merged = await bench.worktrees.integrator.merge(bench.base, [member])
+        assert await bench.worktrees.publisher.publish("r1", tip=merged.tip) is None
         assert git(at, "show", "fleet/r1:neü file.txt") == "hello"
 
 
@@ -99,7 +98,7 @@ async def test_a_repository_on_another_drive_is_copied(
 ) -> None:
     async with open_bench(state_dir=other_drive) as bench:
         member = await bench.change("one", {"a.txt": "a\n"})
-        assert await bench.hands.publish("r1", tip=member.commit) is None
+        assert await bench.worktrees.publisher.publish("r1", tip=member.commit) is None
     assert git(repository, "show", "fleet/r1:a.txt") == "a"
 
 
@@ -111,7 +110,7 @@ async def test_a_later_run_fetches_what_the_store_does_not_have(repository: Path
     git(repository, "add", "-A")
     git(repository, "commit", "-qm", "on no branch")
     async with open_bench() as bench:
-        assert "later.txt" in await bench.hands.at(bench.base).list_files()
-        refs = (await bench.hands.store.git("for-each-ref", "--format=%(refname)")).decode().split()
+        assert "later.txt" in await bench.worktrees.at(bench.base).list_files()
+        refs = (await bench.worktrees.store.git("for-each-ref", "--format=%(refname)")).decode().split()
         assert all(ref.startswith("refs/fleet/") for ref in refs)
     assert "refs/fleet" not in git(repository, "for-each-ref")

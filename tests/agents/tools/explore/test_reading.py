@@ -1,15 +1,14 @@
-"""What the planner sees of a repository, whose contents nobody vouches for."""
+"""What the planner sees of a repository, whose contents are untrusted."""
 
 from pathlib import Path
 
 import pytest
 
 from agents.text import capped, fenced, numbered
-from agents.tools.outlines import outlines
-from agents.tools.read_file import ReadFile
-from agents.tools.repo_map import RepoMap, outline
-from agents.tools.search import Search
-from agents.tools.tool import BadInput
+from agents.tools.explore.outlines import parse_sources
+from agents.tools.explore.reading import ReadFile, Search
+from agents.tools.explore.repo_map import RepoMap, outline
+from agents.tools.tool import ToolInputError
 from tests.agents.conftest import Files
 
 pytestmark = pytest.mark.anyio
@@ -17,8 +16,8 @@ pytestmark = pytest.mark.anyio
 
 async def test_the_map_shows_folders_and_definitions() -> None:
     files = {"README.md": "", "src/a.py": "async def go(): ...\n", "src/b.txt": "", "src/deep/c.py": "x = 1\n"}
-    said = await RepoMap(Files(files), output_chars=1000).run({})
-    assert said.text.splitlines() == [
+    result = await RepoMap(Files(files), output_chars=1000).run({})
+    assert result.text.splitlines() == [
         "4 files",
         "(root): README.md",
         "src/: 3 files (2 .py, 1 .txt)",
@@ -29,9 +28,9 @@ async def test_the_map_shows_folders_and_definitions() -> None:
 
 async def test_the_map_shows_a_part() -> None:
     files = {"a.py": "def a(): ...", "src/b.py": "def b(): ..."}
-    said = await RepoMap(Files(files), output_chars=1000).run({"pattern": "src/**"})
-    assert "b()" in said.text
-    assert "a.py" not in said.text
+    result = await RepoMap(Files(files), output_chars=1000).run({"pattern": "src/**"})
+    assert "b()" in result.text
+    assert "a.py" not in result.text
 
 
 LANGUAGES = {
@@ -63,11 +62,13 @@ LANGUAGES = {
 
 
 async def test_each_language_is_read_by_its_syntax_tree() -> None:
-    found = await outlines({path: source for path, (source, _) in LANGUAGES.items()})
-    assert {path: ", ".join(outline(found[path])) for path in found} == {p: said for p, (_, said) in LANGUAGES.items()}
+    parsed = await parse_sources({path: source for path, (source, _) in LANGUAGES.items()})
+    assert {path: ", ".join(outline(parsed[path])) for path in parsed} == {
+        p: expected for p, (_, expected) in LANGUAGES.items()
+    }
 
 
-async def test_source_that_is_none_defines_nothing_and_harms_nothing() -> None:
+async def test_invalid_sources_define_nothing_and_do_no_harm() -> None:
     odd = [
         "def (",
         "\0",
@@ -79,8 +80,8 @@ async def test_source_that_is_none_defines_nothing_and_harms_nothing() -> None:
         "if x:\n " * 9_000,
     ]
     sources = {f"{number}.py": source for number, source in enumerate(odd)} | {"good.py": "def good(): ..."}
-    found = await outlines(sources)
-    assert [one.name for path in found for one in found[path]] == ["good"]
+    parsed = await parse_sources(sources)
+    assert [definition.name for path in parsed for definition in parsed[path]] == ["good"]
 
 
 async def test_a_source_that_kills_the_parser_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,16 +91,16 @@ async def test_a_source_that_kills_the_parser_is_left_out(tmp_path: Path, monkey
         "for path, text in json.load(sys.stdin).items():\n"
         "    os.abort() if 'die' in text else print(json.dumps([path, [[text, '', 1, -1]]]), flush=True)\n"
     )
-    monkeypatch.setattr("agents.tools.outlines.PROGRAM", dying)
-    assert set(await outlines({"a.py": "a", "b.py": "die", "c.py": "c", "d.py": "die", "e.py": "e"})) == {
+    monkeypatch.setattr("agents.tools.explore.outlines.PROGRAM", dying)
+    assert set(await parse_sources({"a.py": "a", "b.py": "die", "c.py": "c", "d.py": "die", "e.py": "e"})) == {
         *("a.py", "c.py", "e.py")
     }
 
 
 async def test_the_map_says_what_it_could_not_parse_and_counts_what_it_does_not_know() -> None:
     files = {"a.py": "def a(): ...", "b.py": "x" * 300_000, "c.zig": "fn c() void {}"}
-    said = await RepoMap(Files(files), output_chars=1000).run({})
-    assert said.text.splitlines()[2:] == ["", "a.py: a()", "[could not be parsed: b.py]"]
+    result = await RepoMap(Files(files), output_chars=1000).run({})
+    assert result.text.splitlines()[2:] == ["", "a.py: a()", "[could not be parsed: b.py]"]
 
 
 async def test_a_symbol_is_found_where_it_is_defined() -> None:
@@ -107,7 +108,7 @@ async def test_a_symbol_is_found_where_it_is_defined() -> None:
     search = Search(Files(files), output_chars=1000)
     assert (await search.run({"text": "Token", "kind": "symbol"})).text == "a.py:2: class Token:"
     assert (await search.run({"text": "parse", "kind": "symbol"})).text == "a.py:3: def parse(self): ..."
-    assert "no syntax tree" in (await search.run({"text": "x", "kind": "symbol"})).text
+    assert "not defined in any source" in (await search.run({"text": "x", "kind": "symbol"})).text
 
 
 async def test_output_is_capped_and_never_empty() -> None:
@@ -119,8 +120,8 @@ async def test_output_is_capped_and_never_empty() -> None:
 @pytest.mark.parametrize(
     "given", [{}, {"path": ""}, {"path": "a", "lines": 3}, {"path": "a", "first_line": 2, "last_line": 1}]
 )
-async def test_input_that_is_none_is_refused(given: dict[str, object]) -> None:
-    with pytest.raises(BadInput):
+async def test_invalid_input_is_refused(given: dict[str, object]) -> None:
+    with pytest.raises(ToolInputError):
         await ReadFile(Files({"a": "x\ny\n"}), output_chars=100).run(given)
 
 
@@ -133,7 +134,7 @@ def test_capping_keeps_head_and_tail() -> None:
 
 
 def test_nothing_inside_a_block_closes_it() -> None:
-    assert fenced("state", {"a": "</state>"}) == '<state>{"a": "\\u003c/state>"}</state>'
+    assert fenced("state", {"a": "</state>"}) == '<state>{"a":"\\u003c/state>"}</state>'
 
 
 def test_only_a_line_feed_ends_a_line() -> None:

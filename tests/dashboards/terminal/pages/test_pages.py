@@ -1,42 +1,45 @@
-"""Every page as lines: it fits any width, says what is true, and lets no hostile text act on the terminal."""
+"""Every page as lines: it fits any width, shows what is true, and lets no hostile text act on the terminal."""
 
 from collections.abc import Callable
 
 import pytest
 from rich.cells import cell_len
 
-from dashboards.terminal.agents import agents_page
+from dashboards.terminal.data.run_follower import WatchedRun
 from dashboards.terminal.header import header_lines
-from dashboards.terminal.incidents import incidents_page
-from dashboards.terminal.landing import landing_page
-from dashboards.terminal.lines import Line, Page, Wish, bar, fit, matches, sparkline
-from dashboards.terminal.overview import events_page, needs, overview_page
-from dashboards.terminal.planned import changes, graph, plan_page
-from dashboards.terminal.runs import runs_page
-from dashboards.terminal.story import check_lines, planner_lines, story_lines
-from dashboards.terminal.watched import Watched, commits_an_hour, landings
-from fleet.core import facts as f
-from fleet.core.policy import Policy
-from fleet.core.revision import Revision
-from fleet.core.state import RunState
-from tests.core.story import Story, failure, plan_of
-from tests.dashboards.feeds import Told
+from dashboards.terminal.pages.agents import agents_page
+from dashboards.terminal.pages.incidents import incidents_page
+from dashboards.terminal.pages.landing import landing_page
+from dashboards.terminal.pages.needs import needs
+from dashboards.terminal.pages.overview import events_page, overview_page
+from dashboards.terminal.pages.plan import changes, graph, plan_page
+from dashboards.terminal.pages.runs import runs_page
+from dashboards.terminal.pages.story import check_lines, planner_lines, story_lines
+from dashboards.terminal.widgets.lines import Line, Page, PageOptions, bar, fit, matches
+from dashboards.text.formats import sparkline
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.revision import Revision
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import hostile_story, problems
+from tests.fleet.core.pretend import started
+from tests.fleet.core.story import Story, failure, plan_of
 
-PAGES: dict[str, Callable[[Watched, RunState, Wish], Page]] = {
-    "overview": lambda watched, state, wish: overview_page(watched, state, watched.now, wish),
-    "agents": lambda watched, state, wish: agents_page(state, watched.now, wish),
-    "plan": lambda watched, state, wish: plan_page(state, watched.now, wish),
-    "landing": lambda watched, state, wish: landing_page(watched, state, watched.now, wish),
-    "incidents": lambda watched, state, wish: incidents_page(state, watched.now, wish),
+PAGES: dict[str, Callable[[WatchedRun, RunState, PageOptions], Page]] = {
+    "overview": overview_page,
+    "agents": agents_page,
+    "plan": plan_page,
+    "landing": landing_page,
+    "incidents": incidents_page,
     "events": events_page,
-    "runs": lambda watched, _, wish: runs_page([watched], wish),
+    "runs": lambda watched, _, options: runs_page([watched], options),
 }
 SIZES = (40, 80, 120, 200)
 
 
-def watch(facts: list[f.Fact], *, now: float = 60.0, alive: bool = True) -> tuple[Watched, RunState]:
-    watched = Watched(Told(facts, alive=alive), lambda: now)
+def watch(facts: list[f.Fact], *, now: float = 60.0, alive: bool = True) -> tuple[WatchedRun, RunState]:
+    watched = WatchedRun(MemoryFeed(facts, alive=alive), lambda: now)
     watched.look()
     watched.catch_up(10)
     assert watched.state is not None
@@ -72,7 +75,7 @@ def test_a_hostile_run_shows_nothing_a_terminal_could_act_on(name: str, width: i
     facts = [fact for _, fact in hostile_story()]
     for end in range(1, len(facts) + 1, 3):
         watched, state = watch(facts[:end])
-        page = PAGES[name](watched, state, Wish(width=width))
+        page = PAGES[name](watched, state, PageOptions(width=width))
         assert problems(drawn(page, width)) == []
         assert problems(text(line) for line in header_lines(watched, state, width)) == []
 
@@ -82,7 +85,7 @@ def test_the_stories_of_a_hostile_run_are_harmless() -> None:
     shown = [line for id_ in state.subtasks for line in story_lines(watched, state, id_)] + planner_lines(state)
     for subtask in state.subtasks.values():
         for attempt in subtask.attempts:
-            shown += check_lines(attempt, [None] * len(attempt.checks))
+            shown += check_lines(watched, attempt)
     assert len(shown) > 30
     assert problems(map(text, shown)) == []
 
@@ -91,7 +94,7 @@ def test_the_stories_of_a_hostile_run_are_harmless() -> None:
 @pytest.mark.parametrize("width", SIZES)
 def test_the_rows_of_a_table_are_never_wider_than_the_screen(name: str, width: int, busy: Story) -> None:
     watched, state = watch(busy.facts)
-    page = PAGES[name](watched, state, Wish(width=width))
+    page = PAGES[name](watched, state, PageOptions(width=width))
     tables = [
         page.draw(index, width) for index, key in enumerate(page.keys) if key.startswith(("s:", "i", "run:", "planner"))
     ]
@@ -99,46 +102,65 @@ def test_the_rows_of_a_table_are_never_wider_than_the_screen(name: str, width: i
     assert max(cell_len(text(line)) for line in tables) <= width
 
 
-def test_the_overview_says_first_what_needs_a_person(busy: Story) -> None:
+def test_the_overview_shows_first_what_needs_a_person(busy: Story) -> None:
     watched, state = watch(busy.facts)
-    rows = drawn(overview_page(watched, state, watched.now, Wish(width=120, height=30)))
+    rows = drawn(overview_page(watched, state, PageOptions(width=120, height=30)))
     assert rows[0].startswith("NEEDS YOU")
     assert "q1 docs" in rows[1]
     assert any("AGENTS 1 of 8" in row for row in rows)
     assert any("landed schema (1 of 5)" in row for row in rows)
 
 
-def test_a_run_that_nobody_works_on_needs_a_person_and_its_clock_stands_still(busy: Story) -> None:
+def test_an_interrupted_run_needs_a_person_and_its_clock_is_stopped(busy: Story) -> None:
     watched, state = watch(busy.facts, now=1e6, alive=False)
-    assert needs(watched, state, watched.now)[0].key == "resume"
+    assert needs(watched)[0].key == "resume"
     assert watched.now == state.last_at
 
 
-def test_agents_are_ordered_as_wished_and_filtered(busy: Story) -> None:
-    _, state = watch(busy.facts)
-    assert (
-        agents_page(state, 9, Wish(order="subtask")).keys
-        == ["planner", "s:cli", "s:store"][-len(agents_page(state, 9, Wish()).keys) :]
+def test_a_run_that_no_process_is_running_has_no_agents(busy: Story) -> None:
+    watched, state = watch(busy.facts, alive=False)
+    assert agents_page(watched, state, PageOptions()).keys == []
+    rows = drawn(overview_page(watched, state, PageOptions(width=120)))
+    assert [row for row in rows if "AGENTS" in row or "No agents" in row] == ["AGENTS 0 of 8  ", "  No agents running."]
+    assert "agents 0/8" in text(header_lines(watched, state, 120)[2])
+
+
+def test_a_long_name_pushes_no_mark_off_a_narrow_screen() -> None:
+    first = started(plan=plan_of("a")).model_copy(
+        update={"run": "fleet-add-a-health-endpoint-with-tests-1a2b", "sandbox": "none"}
     )
-    assert agents_page(state, 9, Wish(needle="STO")).keys == ["s:store"]
-    assert agents_page(state, 9, Wish(needle="sto bash")).keys == []
+    watched, state = watch([first])
+    header = text(header_lines(watched, state, 78, note="REPLAY paused 1/2 s")[0])
+    assert "NO SANDBOX" in header
+    assert "REPLAY" in header
+    assert cell_len(header) <= 78
+
+
+def test_agents_are_ordered_and_filtered(busy: Story) -> None:
+    watched, state = watch(busy.facts)
+    assert (
+        agents_page(watched, state, PageOptions(order="subtask")).keys
+        == ["planner", "s:cli", "s:store"][-len(agents_page(watched, state, PageOptions()).keys) :]
+    )
+    assert agents_page(watched, state, PageOptions(needle="STO")).keys == ["s:store"]
+    assert agents_page(watched, state, PageOptions(needle="sto bash")).keys == []
 
 
 def test_the_plan_is_a_graph_that_shows_each_subtask_once(busy: Story) -> None:
-    _, state = watch(busy.facts)
+    watched, state = watch(busy.facts)
     nodes = [(node.strokes + node.spec.id, node.above) for node in graph(state.plan, {})]
     assert nodes == [("schema", None), ("└ store", "schema"), ("  └ api", "store"), ("docs", None), ("cli", None)]
-    rows = drawn(plan_page(state, 9, Wish(width=120)))
-    assert any("└ api" in row and "schema" in row for row in rows), "what else it waits for stands beside it"
+    rows = drawn(plan_page(watched, state, PageOptions(width=120)))
+    assert any("└ api" in row and "schema" in row for row in rows), "its other dependencies are beside it"
     assert any("version 0" in row for row in rows)
 
 
-def test_a_long_chain_is_no_deep_recursion() -> None:
+def test_a_long_chain_needs_no_deep_recursion() -> None:
     chain = plan_of("s0", *(f"s{n} needs s{n - 1}" for n in range(1, 3000)))
     assert len(graph(chain, {})) == 3000
 
 
-def test_a_version_says_what_it_changed() -> None:
+def test_a_version_lists_what_it_changed() -> None:
     before, after = plan_of("a", "b"), plan_of("a", "b needs a", "c")
     assert changes(before, after) == "1 added (c), 1 changed (b)"
     assert changes(None, after) == "3 subtasks"
@@ -149,30 +171,30 @@ def test_a_red_batch_is_seen_being_bisected() -> None:
     story.work_is_done("a", "b", "c")
     red = f.CheckRun(criterion="the gate", command="make test", passed=False)
     while not story.state.landing.suspects:
-        probe = story.state.landing.probes[-1]
+        probe = story.state.landing.open_batches[-1]
         story.happens(f.BatchTested(at=2, number=probe.number, tip=story.state.tip, red=True, checks=(red,)))
     watched, state = watch(story.facts)
-    rows = drawn(landing_page(watched, state, 3, Wish()))
+    rows = drawn(landing_page(watched, state, PageOptions()))
     assert any("BISECTING" in row for row in rows)
-    assert any(f"one of {len(state.landing.suspects)} is guilty" in row for row in rows)
-    assert any("red: one of" in row for row in rows)
+    assert any(f"{len(state.landing.suspects)} suspects:" in row for row in rows)
+    assert any("red; suspects:" in row for row in rows)
 
 
 def test_the_overview_leaves_out_what_always_happens(busy: Story) -> None:
     watched, state = watch(busy.facts)
-    rows = "\n".join(drawn(overview_page(watched, state, watched.now, Wish(width=120, height=60))))
+    rows = "\n".join(drawn(overview_page(watched, state, PageOptions(width=120, height=60))))
     assert "store started" not in rows
-    assert "store started" in "\n".join(drawn(events_page(watched, state, Wish())))
+    assert "store started" in "\n".join(drawn(events_page(watched, state, PageOptions())))
 
 
-def test_a_planner_of_an_area_is_an_agent_and_its_subtasks_stand_below_it() -> None:
+def test_a_planner_of_an_area_is_an_agent_and_its_subtasks_are_below_it() -> None:
     story = Story(Policy(workers=8))
     story.planner_answers(add=(plan_of("auth", worker="planner").subtasks[0], plan_of("docs").subtasks[0]))
     call = story.state.areas["auth"].open
     revision = Revision(assessment="two parts", add=plan_of("login", "logout needs login").subtasks)
     story.happens(f.PlanRevised(at=1, call=call, by="planner", revision=revision, area="auth"))
     watched, state = watch(story.facts)
-    assert any("auth (area)" in row for row in drawn(agents_page(state, 2, Wish())))
+    assert any("auth (area)" in row for row in drawn(agents_page(watched, state, PageOptions())))
     nodes = [node.strokes + node.spec.id for node in graph(state.plan, {"login": "auth", "logout": "auth"})]
     assert nodes == ["auth", "├ login", "└ logout", "docs"]
     assert "0/3" in text(header_lines(watched, state, 120)[2]), "an area is not one more thing to land"
@@ -184,29 +206,29 @@ def test_incidents_that_are_open_come_first() -> None:
     story.time_passes_to_the_next_wake()
     story.landed("a")
     story.attempt_fails("b")
-    _, state = watch(story.facts)
-    _, by_class, by_remedy, *rows = drawn(incidents_page(state, 9, Wish()))
+    watched, state = watch(story.facts)
+    _, by_class, by_remedy, *rows = drawn(incidents_page(watched, state, PageOptions()))
     assert by_class == "recovered by class    transient 100% (1 of 1)"
-    assert by_remedy == "recovered by remedy   retried 100% (1 of 1)"
+    assert by_remedy == "recovered by remedy   retry 100% (1 of 1)"
     rows = ["", *rows]
     assert [word in rows[1] for word in ("open", " b ")] == [True, True]
-    assert [word in rows[2] for word in ("recovered", "retried")] == [True, True]
+    assert [word in rows[2] for word in ("recovered", "retry")] == [True, True]
 
 
 def test_speed_is_counted_over_the_time_it_was_worked_on(busy: Story) -> None:
     watched, _ = watch(busy.facts, now=1800.0)
-    assert commits_an_hour(watched) == pytest.approx(2.0)
-    assert sum(landings(watched, 8)) == 1
+    assert watched.commits_an_hour() == pytest.approx(2.0)
+    assert sum(watched.landings(8)) == 1
 
 
 def test_a_batch_sent_back_names_who() -> None:
     story = Story(Policy(workers=8), plan_of("a"))
     story.work_is_done("a")
-    probe = story.state.landing.probes[0]
+    probe = story.state.landing.open_batches[0]
     out = f.Ejected(subtask="a", attempt=1, failure=failure("conflict", "two sides"))
     story.happens(f.BatchTested(at=2, number=probe.number, tip=story.state.tip, ejected=(out,)))
     watched, state = watch(story.facts)
-    assert any("sent back a (two sides)" in row for row in drawn(landing_page(watched, state, 3, Wish())))
+    assert any("sent back a (two sides)" in row for row in drawn(landing_page(watched, state, PageOptions())))
 
 
 @pytest.mark.parametrize(
@@ -225,3 +247,15 @@ def test_small_pictures() -> None:
     assert sparkline([]) == sparkline([0]) == ""
     assert matches("b A", "aa", "bb")
     assert not matches("c", "aa", "bb")
+
+
+def test_a_refused_run_shows_the_cause_and_what_to_do() -> None:
+    story = Story(Policy(check_base=True))
+    output = "bash: line 1: cargo: command not found"
+    red = f.CheckRun(criterion="gate", command="cargo test", passed=False, exit_code=127, causes=(output,))
+    story.happens(f.BaseChecked(at=0, base="base", checks=(red,)))
+    run, state = watch(story.facts)
+    page = "\n".join(drawn(overview_page(run, state, PageOptions(width=120, height=60))))
+    assert "ENDED ✘ refused" in page
+    assert output in page
+    assert "tool_chains" in page

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -12,18 +13,19 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from fleet.cli.tidy import Tidied, Wanted, as_data, shown, tidy
-from fleet.core import facts as f
-from fleet.core.ids import attempt_ref
-from fleet.core.policy import Policy
-from fleet.folders import runs_dir
-from fleet.journal import Journal
+from fleet.cli.verbs.clean import Cleaned, CleanOptions, as_data, clean_up, text_lines
+from fleet.core.base.ids import attempt_ref, taken_ref
+from fleet.core.plans.limits import Policy
+from fleet.core.state import facts as f
+from fleet.runs.journal import Journal
+from fleet.runs.run_folder import runs_dir
 from tests.fleet.processes import LIMIT_S, clean_environment
 from tests.worktrees.conftest import git, make_repository
-from worktrees.clean import IDLE_S, remove_store
-from worktrees.publish import published_ref
-from worktrees.store import Store, begin_run, open_store, try_lock
-from worktrees.target import inspect
+from worktrees.leases.gc import IDLE_S, remove_store
+from worktrees.store.branches import delete_branch, result_branches
+from worktrees.store.publish import published_ref
+from worktrees.store.store import Store, begin_run, fetch, open_store, try_lock
+from worktrees.store.target import inspect
 
 
 @pytest.fixture
@@ -55,7 +57,7 @@ async def a_run(
     slots = store.home / "slots" / run
     slots.mkdir(parents=True)
     slots.with_name(f"{run}.lock").touch()
-    for name in ("1", "overlays/bases/1/tree", "overlays/layers/2", "overlays/leases/3", "overlays/dresses/1"):
+    for name in ("1", "overlays/bases/1/tree", "overlays/layers/2", "overlays/leases/3", "overlays/setups/1"):
         (slots / name).mkdir(parents=True)
         (slots / name / "file").write_bytes(b"x" * 100_000)
     folder = runs_dir(state) / run
@@ -83,35 +85,35 @@ async def a_run(
     return store
 
 
-def kinds(tidied: Tidied) -> dict[str, int]:
-    return {part.kind: part.number for part in tidied.kinds}
+def kinds(cleaned: Cleaned) -> dict[str, int]:
+    return {part.kind: part.number for part in cleaned.kinds}
 
 
-WORKTREES = {"pool worktrees": 1, "overlay grounds": 1, "overlay layers": 1, "overlay leases": 1, "set-ups": 1}
+WORKTREES = {"pool worktrees": 1, "base layers": 1, "diff layers": 1, "overlay leases": 1, "set-up layers": 1}
 MEMORIES = {"journals": 1, "transcripts": 1, "logs of checks": 1}
 
 
 async def test_it_says_by_kind_what_would_go_and_removes_just_that(state: Path) -> None:
     store = await a_run(state, "r1")
-    seen = await tidy(state, Wanted())
+    seen = await clean_up(state, CleanOptions())
     assert kinds(seen) == WORKTREES
     assert 500_000 <= seen.size < seen.total
     assert (store.home / "slots/r1/1").exists()
-    assert await tidy(state, Wanted(apply=True)) == seen
+    assert await clean_up(state, CleanOptions(apply=True)) == seen
     assert not (store.home / "slots/r1").exists()
     assert (runs_dir(state) / "r1/journal.db").exists()
-    assert (await tidy(state, Wanted())).left == ()
+    assert (await clean_up(state, CleanOptions())).leftovers == ()
 
 
 async def test_a_run_that_landed_is_forgotten_and_then_its_store_may_go(state: Path) -> None:
     store = await a_run(state, "r1")
-    gone = await tidy(state, Wanted(apply=True, runs=True))
+    gone = await clean_up(state, CleanOptions(apply=True, runs=True))
     assert kinds(gone) == {**WORKTREES, **MEMORIES, "refs of landed work": 3}
     assert not (runs_dir(state) / "r1").exists()
-    assert (await tidy(state, Wanted())).left == (), "somebody may just be about to use it"
+    assert (await clean_up(state, CleanOptions())).leftovers == (), "a run may just be about to use it"
     before = time.time() - IDLE_S - 1
     os.utime(store.home / "lock", (before, before))
-    assert kinds(await tidy(state, Wanted(apply=True))) == {"stores": 1}
+    assert kinds(await clean_up(state, CleanOptions(apply=True))) == {"stores": 1}
     assert not store.home.exists()
     again = await a_store(state)
     assert await again.git.sha(git(state.with_name("project"), "rev-parse", "HEAD"))
@@ -119,10 +121,56 @@ async def test_a_run_that_landed_is_forgotten_and_then_its_store_may_go(state: P
 
 async def test_a_store_that_is_wanted_again_meanwhile_stays(state: Path) -> None:
     store = await a_store(state)
-    assert not await remove_store(store.home)
+    assert not await remove_store(store.home, set)
     await begin_run(store, "r2", git(state.with_name("project"), "rev-parse", "HEAD"))
-    assert not await remove_store(store.home, idle_s=-1)
+    assert not await remove_store(store.home, lambda: {"r2"}, idle_s=-1)
     assert store.git_dir.exists()
+
+
+async def test_a_store_of_deleted_runs_that_left_no_work_goes_also_if_its_repository_is_gone(state: Path) -> None:
+    store = await a_store(state)
+    await begin_run(store, "refused", git(state.with_name("project"), "rev-parse", "HEAD"))
+    before = time.time() - IDLE_S - 1
+    os.utime(store.home / "lock", (before, before))
+    shutil.rmtree(state.with_name("project"))
+    assert kinds(await clean_up(state, CleanOptions(apply=True))) == {"stores": 1}
+    assert not store.home.exists()
+
+
+async def test_result_branches_go_where_they_are_merged_and_nowhere_else(state: Path, tmp_path: Path) -> None:
+    repository = make_repository(tmp_path / "work")
+    await a_run(state, "merged")
+    project = state.with_name("project")
+    for name in ("merged", "copied", "open", "here"):
+        git(project, "checkout", "--quiet", "-b", f"fleet/{name}", "main")
+        git(project, "commit", "--quiet", "--allow-empty", "-m", name)
+    merged, copied = git(project, "rev-parse", "fleet/merged"), git(project, "rev-parse", "fleet/copied")
+    git(project, "branch", "--force", "main", "fleet/merged")
+    git(project, "checkout", "--quiet", "-b", "other", "main")
+    git(project, "commit", "--quiet", "--allow-empty", "-m", "a copy")
+    copy = git(project, "rev-parse", "other")
+    git(project, "checkout", "--quiet", "fleet/here")
+    store = await a_store(state)
+    await fetch(store, await inspect(project), copy)
+    await store.git("update-ref", taken_ref("copied", copied, merged), copy)
+    found = await result_branches(project, state, set())
+    assert {branch.name: branch.kept for branch in found} == {
+        "fleet/copied": "",
+        "fleet/here": "it is checked out",
+        "fleet/merged": "",
+        "fleet/open": "it is not merged into another branch",
+    }
+    assert [b.kept for b in await result_branches(project, state, {"merged"}) if b.name == "fleet/merged"] == [
+        "its run has not ended"
+    ]
+    git(project, "branch", "--force", "fleet/merged", "fleet/open")  # moved since it was looked at
+    for branch in found:
+        if not branch.kept:
+            await delete_branch(branch)
+    left = git(project, "for-each-ref", "--format=%(refname:short)", "refs/heads/fleet").splitlines()
+    assert left == ["fleet/here", "fleet/merged", "fleet/open"]
+    assert await result_branches(tmp_path / "gone", state, set()) == []
+    assert await result_branches(repository, state, set()) == []
 
 
 @pytest.mark.parametrize("ending", ["partial", "cancelled", "failed"])
@@ -130,28 +178,28 @@ async def test_other_ended_runs_are_forgotten_only_when_that_is_asked_and_their_
     state: Path, ending: str
 ) -> None:
     store = await a_run(state, "r1", ending=ending, stray=True)
-    await tidy(state, Wanted(apply=True, runs=True))
+    await clean_up(state, CleanOptions(apply=True, runs=True))
     assert (runs_dir(state) / "r1/journal.db").exists()
-    gone = await tidy(state, Wanted(apply=True, ended=True))
+    gone = await clean_up(state, CleanOptions(apply=True, ended=True))
     assert MEMORIES.items() <= kinds(gone).items()
     assert not (runs_dir(state) / "r1").exists()
     assert await store.git.sha(attempt_ref("r1", "lost", 1)) is not None
     before = time.time() - IDLE_S - 1
     os.utime(store.home / "lock", (before, before))
-    after = await tidy(state, Wanted(apply=True, ended=True))
-    assert "r1" in after.left[0].kept, "it is still said where they are"
-    assert str(store.git_dir) in after.left[0].kept
+    after = await clean_up(state, CleanOptions(apply=True, ended=True))
+    assert "r1" in after.leftovers[0].kept, "the output still names their store"
+    assert str(store.git_dir) in after.leftovers[0].kept
     assert store.git_dir.exists()
 
 
 async def test_what_is_in_use_or_has_not_ended_is_left_alone(state: Path) -> None:
-    wanted = Wanted(apply=True, runs=True, ended=True)
+    options = CleanOptions(apply=True, runs=True, ended=True)
     store = await a_run(state, "r1", ending=None)
     with try_lock(store.home / "slots/r1.lock") as ours:
         assert ours
-        assert (await tidy(state, wanted)).left[0].kept == "its worktrees are in use"
+        assert (await clean_up(state, options)).leftovers[0].kept == "its worktrees are in use"
     assert (store.home / "slots/r1/1/file").exists()
-    await tidy(state, wanted)
+    await clean_up(state, options)
     assert (runs_dir(state) / "r1/journal.db").exists(), "it can be resumed"
 
 
@@ -159,16 +207,16 @@ async def test_to_fit_a_limit_the_longest_idle_go_first_and_no_more_than_needed(
     await a_run(state, "young", age_s=10)
     await a_run(state, "old", age_s=1000)
     store = await a_run(state, "middle", age_s=500, stray=True)
-    total = (await tidy(state, Wanted())).total
-    wanted = Wanted(apply=True, runs=True, max_bytes=total - 700_000)
-    seen = await tidy(state, wanted)
-    assert [left.of for left in seen.going] == ["run old", "run middle"]
+    total = (await clean_up(state, CleanOptions())).total
+    options = CleanOptions(apply=True, runs=True, max_bytes=total - 700_000)
+    seen = await clean_up(state, options)
+    assert [leftover.name for leftover in seen.leftovers if leftover.goes] == ["run old", "run middle"]
     assert {path.name for path in runs_dir(state).iterdir()} == {"young", "middle"}
     assert (store.home / "slots/young/1").exists()
     assert await store.git.sha(attempt_ref("middle", "lost", 1)) is not None
-    assert (await tidy(state, Wanted(max_bytes=10**12))).going == ()
-    tight = await tidy(state, Wanted(max_bytes=0))
-    assert "more than wanted are in use" in shown(tight, Wanted(max_bytes=0))[-1]
+    assert (await clean_up(state, CleanOptions(max_bytes=10**12))).kinds == ()
+    tight = await clean_up(state, CleanOptions(max_bytes=0))
+    assert "over the limit: in use" in text_lines(tight, CleanOptions(max_bytes=0))[-1]
 
 
 async def test_the_limit_is_a_matter_of_configuration_and_the_flag_has_the_last_word(state: Path) -> None:
@@ -184,21 +232,21 @@ async def test_the_limit_is_a_matter_of_configuration_and_the_flag_has_the_last_
         )
         return done.stdout
 
-    assert "1 set-up stays, there is room" in clean()
-    assert "1 set-up would go" in clean("--max-gb", "0")
+    assert "1 set-up layer kept, there is room" in clean()
+    assert "1 set-up layer would be deleted" in clean("--max-gb", "0")
 
 
-async def test_it_is_told_to_people_and_to_scripts(state: Path) -> None:
+async def test_the_result_is_printed_for_people_and_for_scripts(state: Path) -> None:
     await a_run(state, "r1", ending="partial", stray=True)
-    wanted = Wanted(runs=True)
-    seen = await tidy(state, wanted)
-    lines = shown(seen, wanted)
-    assert lines[0].startswith("run r1: 1 overlay ground, 1 overlay layer")
-    [ended] = (await tidy(state, Wanted(ended=True))).left
+    options = CleanOptions(runs=True)
+    seen = await clean_up(state, options)
+    lines = text_lines(seen, options)
+    assert lines[0].startswith("run r1: 1 base layer, 1 diff layer")
+    [ended] = (await clean_up(state, CleanOptions(ended=True))).leftovers
     assert ended.kept.startswith("4 refs of work that has not landed, in ")
-    assert lines[0].endswith("would go")
-    assert lines[-1].endswith("in all; `fleet clean --apply --runs` removes it")
-    data = json.loads(json.dumps(as_data(seen, wanted)))
+    assert lines[0].endswith("would be deleted")
+    assert lines[-1].endswith("; delete with: fleet clean --apply --runs")
+    data = json.loads(json.dumps(as_data(seen, options)))
     assert {each["kind"] for each in data["kinds"]} == set(WORKTREES)
     assert data["left"][0]["goes"]
-    assert shown(Tidied((), 0), wanted) == ["nothing was left behind"]
+    assert text_lines(Cleaned((), 0), options) == ["nothing to clean"]

@@ -1,36 +1,43 @@
-"""Whether each worker can work here is said before a run relies on it."""
+"""The doctor says of each worker whether it can work here, before a run relies on it."""
 
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from fleet.app import Fleet
-from fleet.cli.crew import look_at_workers
-from fleet.config import Loaded
-from fleet.settings import Config
+from fleet.app.fleet import Fleet
+from fleet.cli.verbs.doctor import Finding, examine, worker_findings
+from fleet.config.load import Loaded, load_config
+from tests.worktrees.conftest import make_repository
 
 
 def look(own: dict[str, Any], **box: Any) -> tuple[str, str]:
-    """What is said of a worker, and what to do."""
-    config = Config.model_validate({"workers": {"w": own}, "state": {"dir": "/nowhere"}, "box": box})
-    ((name, said, fix),) = look_at_workers(Fleet(Loaded(config, {}), {}))
-    assert name in {"w", "workers"}
-    return said, fix
+    """The description of a worker, and what to do about it."""
+    keys = {"workers.w": own, "state.dir": "/nowhere", **{f"box.{key}": value for key, value in box.items()}}
+    config = load_config(environ={}, user_file=None, flags=keys).config
+    only = config.model_copy(update={"workers": {"w": config.workers["w"]}})
+    (finding,) = worker_findings(Fleet(Loaded(only, {}), {}))
+    name, _, description = finding.says.partition(": ")
+    assert (finding.what, finding.ok, name in {"w", "workers"}) == ("worker", not finding.fix, True)
+    return description, finding.fix
 
 
 @pytest.mark.parametrize(
-    ("own", "said"),
+    ("own", "description"),
     [
         ({}, "coder, claude-haiku-5-5"),
         ({"models": ["a", "b"]}, "coder, a → b"),
-        ({"kind": "retriever", "hosts": ["docs.example.org"]}, "retriever, claude-haiku-5-5, may ask docs.example.org"),
-        ({"kind": "command", "command": "sh x {goal}", "network": True}, "command, runs sh, with the network"),
+        (
+            {"kind": "retriever", "hosts": ["docs.example.org"]},
+            "retriever, claude-haiku-5-5, may fetch from docs.example.org",
+        ),
+        ({"kind": "command", "command": "sh x {goal}", "network": True}, "command, runs sh, with network access"),
         ({"kind": "command", "command": "tools/deploy"}, "command, runs tools/deploy"),
     ],
 )
-def test_a_worker_that_can_work_is_shown_with_what_it_has(own: dict[str, Any], said: str) -> None:
-    assert look(own) == (said, "")
+def test_a_worker_that_can_work_is_shown_with_what_it_has(own: dict[str, Any], description: str) -> None:
+    assert look(own) == (description, "")
 
 
 @pytest.mark.parametrize(
@@ -39,9 +46,9 @@ def test_a_worker_that_can_work_is_shown_with_what_it_has(own: dict[str, Any], s
         ({"kind": "codder"}, "did you mean 'coder'"),
         ({"kind": "retriever"}, "hosts: is missing"),
         ({"kind": "command"}, "command: is missing"),
-        ({"kind": "command", "command": "no-such-program"}, "no-such-program is not found in the box's PATH"),
+        ({"kind": "command", "command": "no-such-program"}, "no-such-program is not in the box's PATH"),
         ({"kind": "claude-code", "command": "no-such-claude"}, "no-such-claude is not in PATH"),
-        ({"pass_environment": ["NO_SUCH_KEY"]}, "NO_SUCH_KEY is not set here"),
+        ({"pass_environment": ["NO_SUCH_KEY"]}, "NO_SUCH_KEY is not set"),
     ],
 )
 def test_a_worker_that_can_not_says_what_to_do(own: dict[str, Any], fix: str) -> None:
@@ -53,6 +60,45 @@ def test_a_program_has_to_be_shown_to_the_box(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     own = {"kind": "command", "command": str(program)}
-    assert "is not shown in the box" in look(own)[1]
+    assert "is not visible in the box" in look(own)[1]
     assert look({**own, "read_only": [str(tmp_path)]})[1] == ""
     assert look(own, sandbox="none")[1] == ""
+
+
+# ---- what a first run needs ----------------------------------------------------------------------------------------
+
+
+def examined(tmp_path: Path, environ: dict[str, str], *, gate: bool = False, **keys: Any) -> dict[str, Finding]:
+    """What the doctor finds in a new repository, by what it is about."""
+    repository = make_repository(tmp_path / "project")
+    flags = {"state.dir": str(tmp_path / "state"), **{key.replace("__", "."): value for key, value in keys.items()}}
+    loaded = load_config(environ={}, user_file=None, flags=flags)
+    findings = anyio.run(lambda: examine(Fleet(loaded, {"HOME": str(tmp_path), **environ}), repository, gate=gate))
+    return {finding.what: finding for finding in findings}
+
+
+def test_a_key_is_missing_only_for_what_needs_one(tmp_path: Path) -> None:
+    program = {"kind": "command", "command": "true"}
+    found = examined(tmp_path, {}, workers__sh=program)["model"]
+    assert found.ok
+    assert "all its workers are programs: sh" in found.fix
+
+
+def test_without_programs_a_key_is_needed(tmp_path: Path) -> None:
+    found = examined(tmp_path, {})["model"]
+    assert not found.ok
+    assert "ANTHROPIC_API_KEY" in found.fix
+
+
+def test_a_missing_gate_and_hidden_tools_are_named(tmp_path: Path) -> None:
+    (tmp_path / ".cargo/bin").mkdir(parents=True)
+    found = examined(tmp_path, {})
+    assert (found["gate"].ok, found["gate"].says.startswith("NONE")) == (True, True)
+    assert 'box.tool_chains = ["rustup"' in found["tool chains"].fix
+
+
+def test_the_gate_is_tried_on_request(tmp_path: Path) -> None:
+    found = examined(tmp_path, {}, gate=True, checks__gate="no-such-program", worktrees__setup="true")
+    assert (found["set-up"].ok, found["gate"].ok) == (True, False)
+    assert "no-such-program: command not found" in found["gate"].says
+    assert found["gate"].fix.startswith("no-such-program is not in the box")

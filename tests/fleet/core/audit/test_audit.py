@@ -1,17 +1,18 @@
-"""What the facts of a run tell of each landed commit, and what is seen when they and git do not say the same."""
+"""The chain of each landed commit by the facts of a run, and what an audit finds when git differs from them."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from dashboards.audit import audit_lines
-from fleet.core import facts as f
-from fleet.core.audit import Audit, Branch, Commit, audited
-from fleet.core.audit_view import audit_view
-from fleet.core.chains import read_facts
-from fleet.core.policy import Policy
-from tests.core.story import Story
+from dashboards.text.audit import audit_lines
+from fleet.core.audit.audit import Audit, Branch, Commit, audit_run
+from fleet.core.audit.audit_view import audit_view
+from fleet.core.audit.chains import read_facts
+from fleet.core.plans.limits import Policy
+from fleet.core.state import facts as f
+from fleet.core.views.dump import dump_view
+from tests.fleet.core.story import Story
 
 SHAS = {"a": "a" * 40, "b": "b" * 40}
 TREES = {"a": "1" * 40, "b": "2" * 40}
@@ -20,7 +21,7 @@ GATE = f.CheckRun(criterion="the gate", command="make check", passed=True, outpu
 
 def landing(story: Story, *ids: str) -> f.BatchTested:
     """The batch that is open, green: every tree was tested."""
-    [probe] = story.state.landing.probes
+    [probe] = story.state.landing.open_batches
     members = [
         member.model_copy(update={"commit": SHAS[member.subtask], "tree": TREES[member.subtask], "tested": True})
         for member in probe.members
@@ -91,14 +92,14 @@ def audit(facts: list[f.Fact], *commits: Commit, **more: Any) -> Audit:
     account = read_facts(enumerate(facts, 1))
     assert account.state is not None
     tip = commits[-1].id if commits else None
-    return audited(account, account.state, Branch(**{"tip": tip, "commits": commits, **more}))
+    return audit_run(account, account.state, Branch(**{"tip": tip, "commits": commits, **more}))
 
 
-def problems(told: Audit) -> list[str]:
-    text = [*told.problems, *(problem for entry in told.entries for problem in entry.problems)]
-    assert told.holds == (not text)
-    shown = "\n".join(audit_lines(audit_view(told)))
-    assert shown.count("DOES NOT HOLD") - shown.count("marked DOES NOT HOLD") == len(text)
+def problems(result: Audit) -> list[str]:
+    text = [*result.problems, *(problem for entry in result.entries for problem in entry.problems)]
+    assert result.holds == (not text)
+    shown = "\n".join(audit_lines(audit_view(result)))
+    assert shown.count("PROBLEM") - shown.count("marked PROBLEM") == len(text)
     return text
 
 
@@ -112,23 +113,23 @@ def changed(facts: list[f.Fact], kind: type[f.Happened], **update: Any) -> list[
     return [*facts[:last], facts[last].model_copy(update=update), *facts[last + 1 :]]
 
 
-def test_each_commit_is_told_from_the_epic_to_its_landing(story: Story) -> None:
-    told = audit(story.facts, A, B)
-    assert problems(told) == []
-    view = audit_view(told)
+def test_each_commit_has_its_chain_from_the_epic_to_its_landing(story: Story) -> None:
+    result = audit(story.facts, A, B)
+    assert problems(result) == []
+    view = dump_view(audit_view(result))
     assert (view["epic"], view["holds"], view["not_published"]) == ("the epic", True, [])
     first, second = view["commits"]
     assert [version["why"] for version in first["plan"]] == ["so it is", "it was a slip"]
     assert [version["version"] for version in second["plan"]] == [1]
     assert first["subtask"]["id"] == "a"
     tries = [(a["number"], a["strategy"], a["model"], a["landed"], a["guidance"]) for a in first["attempts"]]
-    assert tries == [(1, "first", "m", False, ""), (2, "alternative", "m", True, "look again")]
+    assert tries == [(1, "first", "m", None, ""), (2, "alternative", "m", A.id, "look again")]
     assert first["attempts"][0]["failure"]["kind"] == "check"
     assert [check["output"] for check in first["landing"]["checks"]] == ["12 passed\n"]
     assert first["landing"]["tree"] == TREES["a"]
-    nobody = {"version": None, "by": None, "at": None, "automatic": None}
-    assert first["approval"] == {"asked_for": False, **nobody, "in_force": 2, "stopped_by": [], "rejections": []}
-    shown = "\n".join(audit_lines(view))
+    unknown = {"version": None, "by": None, "at": None, "automatic": None}
+    assert first["approval"] == {"asked_for": False, **unknown, "in_force": 2, "stopped_by": [], "rejections": []}
+    shown = "\n".join(audit_lines(audit_view(result)))
     assert "not reviewed" in shown
     assert "| 12 passed" in shown
 
@@ -136,28 +137,26 @@ def test_each_commit_is_told_from_the_epic_to_its_landing(story: Story) -> None:
 def test_commits_that_land_together_each_have_the_checks_of_their_own_tree() -> None:
     story = story_of()
     done(story, "b")  # while `a` is tested alone
-    [probe] = story.state.landing.probes
+    [probe] = story.state.landing.open_batches
     assert [member.subtask for member in probe.members] == ["a"]
     story.happens(f.BatchTested(at=4.0, number=probe.number, tip="base"))
     story.happens(landing(story, "a", "b"))
     story.is_published()
-    told = audit(story.facts, A, B)
-    assert problems(told) == []
-    trees = [[check["tree"] for check in one["landing"]["checks"]] for one in audit_view(told)["commits"]]
+    result = audit(story.facts, A, B)
+    assert problems(result) == []
+    trees = [[check["tree"] for check in one["landing"]["checks"]] for one in dump_view(audit_view(result))["commits"]]
     assert trees == [[TREES["a"]], [TREES["b"]]]
     bare = changed(story.facts, f.BatchTested, proofs=())
-    assert problems(audit(bare, A, B)) == [
-        "no check of the tree 111111111111 is in the journal, though it says it was tested"
-    ]
+    assert problems(audit(bare, A, B)) == ["the journal has no check of the tree 111111111111, but calls it tested"]
 
 
-def test_who_approved_which_version_is_told_and_its_absence_is_seen() -> None:
+def test_who_approved_which_version_is_shown_and_its_absence_is_found() -> None:
     story = story_of(review=True)
     story.happens(landing(story, "a"))
     story.is_published()
-    told = audit(story.facts, A)
-    assert problems(told) == []
-    assert audit_view(told)["commits"][0]["approval"] == {
+    result = audit(story.facts, A)
+    assert problems(result) == []
+    assert dump_view(audit_view(result))["commits"][0]["approval"] == {
         "asked_for": True,
         "version": 1,
         "by": "ada",
@@ -167,9 +166,9 @@ def test_who_approved_which_version_is_told_and_its_absence_is_seen() -> None:
         "stopped_by": [],
         "rejections": [],
     }
-    assert "version 1 by ada" in "\n".join(audit_lines(audit_view(told)))
+    assert "version 1 by ada" in "\n".join(audit_lines(audit_view(result)))
     assert problems(audit(without(story.facts, f.PlanApproved), A)) == [
-        "attempt 2 began before the plan was approved",
+        "attempt 2 started before the plan was approved",
     ]
 
 
@@ -183,11 +182,11 @@ def test_who_approved_which_version_is_told_and_its_absence_is_seen() -> None:
         ({"model": "another"}, "its trailer Assisted-by says another, the journal m"),
         ({"model": None}, "its trailer Assisted-by says nothing, the journal m"),
         ({"tree": "9" * 40}, "its tree is 999999999999; the tree that was tested and landed is 111111111111"),
-        ({"parents": ("base", "f" * 40)}, "stands on base, ffffffffffff; below it should be base, and nothing else"),
-        ({"sound": False}, "its content does not have the id it is stored by"),
+        ({"parents": ("base", "f" * 40)}, "its parents are base, ffffffffffff; expected only base"),
+        ({"sound": False}, "its content does not match its id"),
     ],
 )
-def test_a_commit_that_tells_another_story_is_seen(story: Story, more: dict[str, Any], problem: str) -> None:
+def test_a_commit_that_contradicts_the_journal_is_found(story: Story, more: dict[str, Any], problem: str) -> None:
     assert problems(audit(story.facts, replace(A, **more), B)) == [problem]
 
 
@@ -205,36 +204,35 @@ def test_an_attempt_that_landed_as_it_was_made_was_checked_on_that_very_tree(sto
     assert problems(audit(facts, A, B)) == ["its own checks ran on the tree cccccccccccc, not on its 222222222222"]
 
 
-def test_what_nobody_landed_or_what_is_gone_is_seen(story: Story) -> None:
+def test_commits_that_did_not_land_or_are_lost_are_found(story: Story) -> None:
     foreign = Commit("d" * 40, "3" * 40, (SHAS["b"],), "Mine", None, None, None, None, None)
     assert problems(audit(story.facts, A, B, foreign)) == [
-        "is not of this run: no landing in the journal, and no trailer that names it"
+        "does not belong to this run: the journal has no such landing, and no trailer names the run"
     ]
     rewritten = replace(B, id="e" * 40)
     assert problems(audit(story.facts, A, rewritten)) == [
-        "says it is b, attempt 1, which landed as bbbbbbbbbbbb: it was rewritten, or made up",
-        "landed and published as bbbbbbbbbbbb, and is not on fleet/r",
+        "claims to be b, attempt 1, which landed as bbbbbbbbbbbb: it was rewritten or forged",
+        "landed and published as bbbbbbbbbbbb, but is not on fleet/r",
     ]
-    assert problems(audit(story.facts, A)) == ["landed and published as bbbbbbbbbbbb, and is not on fleet/r"]
+    assert problems(audit(story.facts, A)) == ["landed and published as bbbbbbbbbbbb, but is not on fleet/r"]
     assert problems(audit(story.facts, A, B, tip=None)) == [
-        "there is no branch fleet/r; the journal says it was left at bbbbbbbbbbbb"
+        "there is no branch fleet/r; according to the journal, its tip is bbbbbbbbbbbb"
     ]
-    assert any("is not in the repository" in problem for problem in problems(audit(story.facts, base_there=False)))
+    assert any("is not in the repository" in problem for problem in problems(audit(story.facts, has_base=False)))
 
 
 def test_a_journal_that_was_cut_or_changed_is_seen(story: Story) -> None:
     numbered = list(enumerate(story.facts, 1))
     account = read_facts([*numbered[:2], *numbered[4:]])
-    assert account.flaws[0] == "facts 3 to 4 are missing from the journal"
-    assert (
-        "does not follow from those before it" in read_facts(enumerate(without(story.facts, f.PlanRevised), 1)).flaws[0]
-    )
+    assert account.problems[0] == "facts 3 to 4 are missing from the journal"
+    cut = read_facts(enumerate(without(story.facts, f.PlanRevised), 1))
+    assert "does not follow from those before it" in cut.problems[0]
     unverified = [fact for fact in story.facts if not (isinstance(fact, f.AttemptVerified) and fact.subtask == "b")]
-    assert "attempt 1 landed, and the journal does not say that its own checks passed" in problems(
+    assert "attempt 1 landed, but the journal does not say that its own checks passed" in problems(
         audit(unverified, A, B)
     )
     twice = [*story.facts, *story.facts_of(f.BatchTested)[-1:]]
-    assert "the journal lands one commit twice" in problems(audit(twice, A, B))
+    assert "the journal lands a commit twice" in problems(audit(twice, A, B))
 
 
 def test_a_red_check_of_what_landed_is_seen_unless_it_was_red_before_anything_was_done(story: Story) -> None:
@@ -255,23 +253,44 @@ def test_a_red_check_of_what_landed_is_seen_unless_it_was_red_before_anything_wa
     assert problems(audit(facts, A, B)) == ["a check of attempt 1 that landed is red: check b"]
 
 
-def test_what_landed_and_is_not_published_yet_is_told_apart(story: Story) -> None:
+def test_what_landed_and_is_not_published_yet_is_listed(story: Story) -> None:
     facts = without(story.facts, f.Published)
-    told = audit(facts)
-    assert problems(told) == []
-    assert audit_view(told)["not_published"] == [SHAS["a"], SHAS["b"]]
+    result = audit(facts)
+    assert problems(result) == []
+    assert dump_view(audit_view(result))["not_published"] == [SHAS["a"], SHAS["b"]]
     assert problems(audit(facts, A)) == []
 
 
-def test_what_a_crash_took_along_is_said_and_is_no_accusation(story: Story) -> None:
-    [*_, result] = story.facts_of(f.BatchTested)
-    lost = tuple(member.model_copy(update={"tree": ""}) for member in result.landed)
-    told = audit(changed(story.facts, f.BatchTested, landed=lost, checks=()), A, B)
-    assert problems(told) == []
-    assert "of 1 of them there is no record of what was tested" in audit_lines(audit_view(told))[-1]
+def test_what_a_crash_lost_is_mentioned_and_is_not_a_problem(story: Story) -> None:
+    [*_, tested] = story.facts_of(f.BatchTested)
+    lost = tuple(member.model_copy(update={"tree": ""}) for member in tested.landed)
+    found = audit(changed(story.facts, f.BatchTested, landed=lost, checks=()), A, B)
+    assert problems(found) == []
+    assert list(audit_lines(audit_view(found)))[-1].endswith("; 1 without a record of what was tested")
 
 
 def test_text_of_a_model_steers_no_terminal(story: Story) -> None:
     hostile = "\x1b]52;c;aGk=\x07\x1b[2J"
-    told = audit(story.facts, replace(A, subject=hostile, model=hostile), B)
-    assert not any("\x1b" in line or "\x07" in line for line in audit_lines(audit_view(told)))
+    result = audit(story.facts, replace(A, subject=hostile, model=hostile), B)
+    assert not any("\x1b" in line or "\x07" in line for line in audit_lines(audit_view(result)))
+
+
+@pytest.mark.parametrize(
+    ("commits", "more", "problem"),
+    [
+        ((replace(A, sound=False), B), {}, "its content does not match its id"),
+        ((A, B), {"has_base": False}, "the base base is not in the repository"),
+        ((replace(A, subtask="c"), B), {}, "its trailer Fleet-Task says c"),
+        ((A, replace(B, id="e" * 40)), {}, "it was rewritten or forged"),
+        ((A, B, commit("b", SHAS["b"], 7, id="e" * 40)), {}, "which did not land according to the journal"),
+    ],
+)
+def test_what_git_says_otherwise_is_seen(
+    story: Story, commits: tuple[Commit, ...], more: dict[str, Any], problem: str
+) -> None:
+    assert any(problem in seen for seen in problems(audit(story.facts, *commits, **more)))
+
+
+def test_a_landing_without_a_tested_tree_is_seen(story: Story) -> None:
+    bare = changed(story.facts, f.BatchTested, checks=(), proofs=())
+    assert any("has no check of the tree" in seen for seen in problems(audit(bare, A, B)))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.core.paths import matches, outside, path_problem
+from fleet.core.base.paths import matches, outside, path_problem
 
 
 def naive(path: str, pattern: str) -> bool:
@@ -54,7 +54,7 @@ def test_a_path_without_wildcards_names_itself_and_what_is_below_it(path: str) -
 
 
 @given(st.text(string.printable, min_size=1, max_size=12).filter(lambda path: not path.startswith("./")))
-def test_what_is_no_wildcard_stands_for_itself(path: str) -> None:
+def test_a_character_that_is_not_a_wildcard_matches_itself(path: str) -> None:
     plain = path.replace("*", "+").replace("?", "+")
     assert matches(plain.rstrip("/") or "+", [plain.rstrip("/") or "+"])
 
@@ -97,14 +97,18 @@ def test_no_pattern_of_a_model_makes_the_manager_hang(pattern: str) -> None:
         ("a\\b", "backslash"),
         ("a\nb", "control"),
         ("a\0b", "control"),
-        (".git/hooks/pre-commit", "git's own"),
-        ("sub/.GIT/config", "git's own"),
+        (".git/hooks/pre-commit", "belongs to git"),
+        ("sub/.GIT/config", "belongs to git"),
     ],
 )
-def test_a_path_that_may_not_stand_in_a_plan_is_told_why(path: str, why: str) -> None:
+def test_a_path_that_a_plan_may_not_contain_is_refused_with_the_reason(path: str, why: str) -> None:
     assert why in (path_problem(path) or "nothing")
 
 
 @pytest.mark.parametrize("path", ["a", "src/**", "a..b/c", ".gitignore", ".github/x", "a b/ü.py", "..."])
 def test_ordinary_paths_are_fine(path: str) -> None:
     assert path_problem(path) is None
+
+
+def test_what_no_pattern_names_is_outside() -> None:
+    assert outside(("src/a.py", "docs/b.md", "c"), ("src/**", "c")) == ("docs/b.md",)

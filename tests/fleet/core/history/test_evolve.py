@@ -1,15 +1,16 @@
 """History: what late and repeated facts do, which is nothing, and what a first fact must be."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from fleet.core import facts as f
-from fleet.core.evolve import evolve
-from fleet.core.policy import Policy
-from fleet.core.state import RunState
-from fleet.core.usage import Usage
-from tests.core.story import Story, failure, plan_of
+from fleet.core.base.usage import Usage
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.limits import Policy
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from tests.fleet.core.story import Story, failure, plan_of
 
 Late = Callable[[int], f.Fact]
 REPORT = f.Report(status="done", summary="did it")
@@ -37,9 +38,7 @@ LATE: tuple[Late, ...] = (started, committed, verified, failed)
 def unchanged(state: RunState, fact: f.Fact) -> bool:
     """Nothing but the time of the last word."""
     after = evolve(state, fact)
-    return {name: getattr(after, name) for name in RunState.__slots__ if name != "last_at"} == {
-        name: getattr(state, name) for name in RunState.__slots__ if name != "last_at"
-    }
+    return replace(after, last_at=0.0) == replace(state, last_at=0.0)
 
 
 @pytest.mark.parametrize("late", LATE)
@@ -69,7 +68,7 @@ class TestLateWords:
         assert unchanged(story.state, late(1))
 
 
-def test_what_a_call_cost_is_counted_however_late_it_is_told() -> None:
+def test_the_cost_of_a_call_is_counted_however_late_it_is_reported() -> None:
     story = Story(Policy(max_retries=0), plan_of("a"))
     story.attempt_fails("a", "transient")
     usage = Usage(input=1)
@@ -86,7 +85,7 @@ def test_a_run_begins_with_its_beginning() -> None:
         evolve(None, f.Paused(at=0, by="ada"))
 
 
-def test_a_fact_that_nobody_knows_is_no_fact() -> None:
+def test_an_unknown_fact_is_refused() -> None:
     with pytest.raises(ValueError, match="does not match any of the expected tags"):
         f.FACT.validate_json('{"kind": "coffee_made", "at": 0}')
     with pytest.raises(ValueError, match="Extra inputs"):
@@ -102,14 +101,14 @@ def test_a_state_never_changes_behind_the_back_of_who_holds_it() -> None:
     assert repr(before) == kept
 
 
-def test_an_engine_that_takes_over_finds_nobody_working() -> None:
+def test_an_engine_that_takes_over_finds_no_worker_at_work() -> None:
     story = Story(plan=plan_of("a"))
     story.happens(f.WorkerStarted(at=0, subtask="a", number=1))
     assert story.state.working() == 1
     story.happens(f.EngineStarted(at=9, epoch=2, pid=2, host="here", version="1"))
     assert story.state.working() == 0
     assert story.state.peak == 1
-    assert story.standing("a") == "running"
+    assert story.status("a") == "running"
 
 
 def test_time_in_which_no_engine_ran_does_not_count_even_after_a_kill() -> None:

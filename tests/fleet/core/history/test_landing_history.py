@@ -1,10 +1,10 @@
 """What git lost and the journal names is taken back, and done again: no human is needed, no attempt used up."""
 
-from fleet.core import facts as f
-from fleet.core.chains import read_facts
-from fleet.core.commands import Publish, RunAttempt
-from fleet.core.policy import Policy
-from tests.core.story import Story, plan_of
+from fleet.core.audit.chains import read_facts
+from fleet.core.plans.limits import Policy
+from fleet.core.policy.effects import Publish, RunAttempt
+from fleet.core.state import facts as f
+from tests.fleet.core.story import Story, plan_of
 
 
 def lost(story: Story, tip: str, **more: object) -> None:
@@ -12,7 +12,7 @@ def lost(story: Story, tip: str, **more: object) -> None:
 
 
 def given_two_that_landed() -> Story:
-    """`b` stands on `a`, and `c` waits for both."""
+    """`b` is based on `a`, and `c` waits for both."""
     story = Story(Policy(batch=1), plan_of("a", "b needs a", "c needs a b"))
     story.landed("a")
     story.landed("b")
@@ -23,13 +23,13 @@ def test_work_that_is_whole_lands_again_without_a_new_attempt() -> None:
     story = given_two_that_landed()
     assert story.state.commits == 2
     lost(story, "tip-1", commits=("tip-2",), again=("b",))
-    assert (story.state.tip, story.state.commits, story.standing("b")) == ("tip-1", 1, "landing")
-    assert [member.subtask for probe in story.state.landing.probes for member in probe.members] == ["b"]
+    assert (story.state.tip, story.state.commits, story.status("b")) == ("tip-1", 1, "landing")
+    assert [member.subtask for probe in story.state.landing.open_batches for member in probe.members] == ["b"]
     story.batch_lands()
-    assert (story.standing("b"), story.state.commits, len(story.of("b").attempts)) == ("merged", 2, 1)
+    assert (story.status("b"), story.state.commits, len(story.of("b").attempts)) == ("merged", 2, 1)
 
 
-def test_work_that_is_gone_is_done_anew_and_uses_up_no_attempt() -> None:
+def test_lost_work_is_repeated_and_uses_up_no_attempt() -> None:
     story = given_two_that_landed()
     lost(story, "tip-1", commits=("c-b", "tip-2"), anew=("b",))
     assert story.of("b").attempts[0].commit is None
@@ -38,18 +38,18 @@ def test_work_that_is_gone_is_done_anew_and_uses_up_no_attempt() -> None:
     assert RunAttempt("b", 2) in story.effects()
     story.landed("b")
     assert [incident.recovered for incident in story.state.incidents] == [True]
-    assert story.standing("c") == "running"
+    assert story.status("c") == "running"
 
 
-def test_a_suspicion_on_a_tip_that_is_gone_holds_against_nobody() -> None:
+def test_a_suspicion_on_a_lost_tip_ends() -> None:
     story = Story(Policy(batch=2), plan_of("a", "b", "c"))
     story.work_is_done("a", "b")
-    number = story.state.landing.probes[0].number
+    number = story.state.landing.open_batches[0].number
     red = f.CheckRun(criterion="gate", command="make", passed=False, exit_code=1)
     story.happens(f.BatchTested(at=0.0, number=number, tip="", red=True, suspects=("a", "b"), checks=(red,)))
     lost(story, story.state.tip, commits=("c-b",), anew=("b",))
     assert story.state.landing.suspects == ()
-    assert [member.subtask for probe in story.state.landing.probes for member in probe.members] == ["a"]
+    assert [member.subtask for probe in story.state.landing.open_batches for member in probe.members] == ["a"]
 
 
 def test_a_result_branch_that_is_gone_is_published_again() -> None:
@@ -59,7 +59,7 @@ def test_a_result_branch_that_is_gone_is_published_again() -> None:
     assert Publish(story.state.tip) in story.effects()
 
 
-def test_unfinished_work_that_is_gone_is_shown_to_nobody() -> None:
+def test_lost_unfinished_work_is_not_shown_to_the_next_attempt() -> None:
     story = Story(plan=plan_of("a"))
     failure = f.Failure(kind="check", summary="red")
     story.happens(f.AttemptFailed(at=0.0, subtask="a", number=1, failure=failure, commit="k-a"))
@@ -73,4 +73,4 @@ def test_an_account_of_a_run_knows_only_the_landing_that_stands() -> None:
     story.batch_lands()
     account = read_facts(enumerate(story.facts, 1))
     assert [chain.member.subtask for chain in account.chains] == ["a", "b"]
-    assert account.flaws == ()
+    assert account.problems == ()

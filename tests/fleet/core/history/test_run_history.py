@@ -2,11 +2,11 @@
 
 import pytest
 
-from fleet.core import facts as f
-from fleet.core.outages import in_words
-from fleet.core.policy import Policy
-from fleet.core.views import status
-from tests.core.story import Story, plan_of
+from fleet.core.plans.limits import Policy
+from fleet.core.policy.outages import outage_text
+from fleet.core.state import facts as f
+from fleet.core.views.run_view import status_view
+from tests.fleet.core.story import Story, plan_of
 
 POLICY = Policy(service_wait_s=100)
 
@@ -26,12 +26,12 @@ def changed(story: Story, condition: f.ServiceCondition, scope: str = "", why: s
 def test_an_outage_is_shown_and_costs_no_attempt() -> None:
     story = at_work()
     changed(story, "down")
-    (shown,) = status(story.state, story.now, alive=True)["service"]
-    assert (shown["condition"], shown["family"], shown["why"]) == ("down", None, "HTTP 529")
-    assert status(story.state, story.now, alive=False)["service"] == []
-    assert (story.standing("api"), story.questions()) == ("running", [])
+    (shown,) = status_view(story.state, story.now, alive=True).service
+    assert (shown.condition, shown.family, shown.why) == ("down", None, "HTTP 529")
+    assert status_view(story.state, story.now, alive=False).service == ()
+    assert (story.status("api"), story.questions()) == ("running", [])
     changed(story, "up")
-    assert status(story.state, story.now, alive=True)["service"] == []
+    assert status_view(story.state, story.now, alive=True).service == ()
 
 
 def test_a_human_is_asked_when_an_outage_lasts_and_its_end_settles_the_question() -> None:
@@ -40,14 +40,14 @@ def test_a_human_is_asked_when_an_outage_lasts_and_its_end_settles_the_question(
     story.time_passes_to_the_next_wake()
     (question,) = story.questions()
     assert "does not answer (HTTP 529)" in question
-    assert question.endswith("Without an answer the run ends as partial after 12 hours; `fleet resume` goes on.")
+    assert question.endswith("Without an answer the run ends as partial after 12 hours; `fleet resume` continues it.")
     changed(story, "up")
     assert story.questions() == []
     assert [question.answered_by for question in story.state.questions.values()] == ["fleet"]
     assert story.state.planning.unread.answers == ()
 
 
-def test_a_refused_key_is_asked_about_at_once_and_again_after_an_answer_that_mended_nothing() -> None:
+def test_a_refused_key_is_asked_about_at_once_and_again_after_an_answer_that_did_not_help() -> None:
     story = at_work()
     changed(story, "refused", why="HTTP 401")
     (question,) = story.questions()
@@ -56,19 +56,19 @@ def test_a_refused_key_is_asked_about_at_once_and_again_after_an_answer_that_men
     changed(story, "refused", why="HTTP 401")
     assert len(story.questions()) == 1
     calls = story.state.planning.calls
-    story.human_answers("q1", "mended")
+    story.human_answers("q1", "fixed")
     assert (story.questions(), story.state.planning.calls) == ([], calls)
     story.now += 10
     changed(story, "refused", why="HTTP 401")
     assert len(story.questions()) == 1
 
 
-def test_a_refusal_that_nobody_mends_ends_the_run_as_partial_though_attempts_still_wait() -> None:
+def test_a_refusal_that_no_one_fixes_ends_the_run_as_partial_though_attempts_still_wait() -> None:
     story = at_work()
     changed(story, "refused", why="HTTP 401")
-    assert story.standing("api") == "running"
+    assert story.status("api") == "running"
     story.time_passes_to_the_next_wake()
-    assert (story.state.ending, "nobody answered q1" in story.state.ending_why) == ("partial", True)
+    assert (story.state.ending, "no one answered q1" in story.state.ending_why) == ("partial", True)
 
 
 def test_a_refusal_ends_the_run_also_while_its_planner_is_called() -> None:
@@ -91,7 +91,7 @@ def test_an_outage_is_waited_for_much_longer_than_an_answer_but_not_for_ever() -
     assert (story.state.ending, "does not answer (HTTP 529)" in story.state.ending_why) == ("partial", True)
 
 
-def test_a_humans_word_begins_the_wait_for_an_outage_anew() -> None:
+def test_an_answer_restarts_the_wait_for_an_outage() -> None:
     story = at_work()
     changed(story, "down")
     story.time_passes(POLICY.service_wait_s)
@@ -117,19 +117,19 @@ def test_limits_of_two_families_are_two_matters() -> None:
     changed(story, "limited", "haiku", "HTTP 429")
     changed(story, "limited", "opus", "HTTP 429")
     changed(story, "up", "haiku")
-    assert [in_words(*wait) for wait in story.state.service.items()] == [
+    assert [outage_text(*wait) for wait in story.state.service.items()] == [
         "the models' service, for opus, answers no call, because of a limit (HTTP 429)"
     ]
 
 
-def test_another_engine_finds_out_anew() -> None:
+def test_another_engine_finds_out_again() -> None:
     story = at_work()
     changed(story, "down")
     story.happens(f.EngineStarted(at=story.now, epoch=2, pid=1, host="h", version="0"))
     assert story.state.service == {}
 
 
-def test_a_run_that_goes_on_with_another_key_waits_for_nobodys_answer() -> None:
+def test_a_run_that_continues_with_another_key_needs_no_answer() -> None:
     story = at_work()
     changed(story, "refused", why="HTTP 401")
     story.time_passes_to_the_next_wake()
@@ -141,7 +141,7 @@ def test_a_run_that_goes_on_with_another_key_waits_for_nobodys_answer() -> None:
     assert story.state.planning.open is not None, "something may begin"
 
 
-def test_a_run_that_no_model_ever_answered_is_told_by_its_failure_not_asked() -> None:
+def test_a_run_that_no_model_ever_answered_fails_without_a_question() -> None:
     story = Story(POLICY)
     changed(story, "refused", why="HTTP 401")
     assert story.questions() == []
@@ -151,4 +151,4 @@ def test_a_run_that_no_model_ever_answered_is_told_by_its_failure_not_asked() ->
 def test_each_condition_has_its_words(condition: f.ServiceCondition) -> None:
     story = at_work()
     changed(story, condition, why="because")
-    assert "because" in in_words(*next(iter(story.state.service.items())))
+    assert "because" in outage_text(*next(iter(story.state.service.items())))

@@ -1,12 +1,13 @@
 """Flat runs: one subtask for the whole epic."""
 
-from fleet.core.flat import flat_plan, flat_revision, is_flat, together
-from fleet.core.plan import PLANNER, Plan
-from fleet.core.policy import Policy
-from fleet.core.revision import Revision
-from fleet.core.views import planner_state, status
-from tests.core.pretend import subtask
-from tests.core.story import Story, plan_of
+from fleet.core.plans.flat import flat_plan, flat_revision, is_flat, merge_subtasks
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import PLANNER, Plan
+from fleet.core.plans.revision import Revision
+from fleet.core.views.planner_view import planner_state
+from fleet.core.views.run_view import status_view
+from tests.fleet.core.pretend import subtask
+from tests.fleet.core.story import Story, plan_of
 
 
 def test_what_a_planner_took_apart_is_one_subtask_with_every_check() -> None:
@@ -19,14 +20,14 @@ def test_what_a_planner_took_apart_is_one_subtask_with_every_check() -> None:
     assert made.goal == "Do all of this:\n\n1. Build a\nBuild a.\n\n2. Build b\nBuild b."
 
 
-def test_one_that_may_change_anything_bounds_nobody() -> None:
+def test_with_a_subtask_that_may_change_anything_so_may_the_merged_one() -> None:
     bounded = subtask("a").model_copy(update={"touches": ("a.py",)})
-    assert together((bounded, subtask("b")), "both").touches == ()
+    assert merge_subtasks((bounded, subtask("b")), "both").touches == ()
 
 
 def test_an_area_becomes_work_for_one_worker() -> None:
     area = subtask("a").model_copy(update={"worker": PLANNER})
-    assert together((area, subtask("b")), "both").worker == "coder"
+    assert merge_subtasks((area, subtask("b")), "both").worker == "coder"
 
 
 def test_one_subtask_stays_as_it_is() -> None:
@@ -37,13 +38,13 @@ def test_one_subtask_stays_as_it_is() -> None:
     assert not is_flat(Plan())
 
 
-def test_the_planner_is_told_and_a_status_shows_it() -> None:
+def test_the_planner_sees_that_a_run_is_flat_and_so_does_a_status() -> None:
     story = Story(Policy(flat=True))
     assert planner_state(story.state, 0)["flat"] is True
-    assert status(story.state, 0, alive=True)["flat"] is None
+    assert status_view(story.state, 0, alive=True).flat is None
     story.planner_plans("a")
-    assert status(story.state, 0, alive=True)["flat"] is True
+    assert status_view(story.state, 0, alive=True).flat is True
     wide = Story()
     wide.planner_plans("a", "b")
     assert "flat" not in planner_state(wide.state, 0)
-    assert status(wide.state, 0, alive=True)["flat"] is False
+    assert status_view(wide.state, 0, alive=True).flat is False

@@ -2,11 +2,11 @@
 
 import pytest
 
-from fleet.core.command_lines import always_passes, check_problem
-from fleet.core.lint import Grade, grade, grade_plan, grade_revision
-from fleet.core.plan import PLANNER, Criterion, Estimate, Plan, Subtask
-from fleet.core.revision import Revision, Split, apply
-from tests.core.pretend import subtask
+from fleet.core.plans.command_lines import always_passes, check_problem
+from fleet.core.plans.lint import Grade, grade, grade_plan, grade_revision
+from fleet.core.plans.plan import PLANNER, Criterion, Estimate, Plan, Subtask
+from fleet.core.plans.revision import Revision, Split, apply
+from tests.fleet.core.pretend import subtask
 
 
 def check(run: str, *, fails_before: bool = True) -> Criterion:
@@ -36,7 +36,7 @@ def made(id_: str, *needs: str, **fields: object) -> Subtask:
 )
 def test_a_check_that_passes_whatever_was_done_is_found_by_its_words(run: str) -> None:
     assert always_passes(run)
-    assert "passes whatever was done" in (check_problem(check(run)) or "")
+    assert "always passes" in (check_problem(check(run)) or "")
     assert check_problem(check(run, fails_before=False)) is None
 
 
@@ -86,7 +86,7 @@ def test_a_check_that_can_not_pass_is_an_error(run: str) -> None:
 )
 def test_a_check_whose_program_is_not_there_is_an_error(run: str, missing: str | None) -> None:
     said = check_problem(check(run), here)
-    assert said == (f"there is no program {missing!r} where checks run" if missing else None)
+    assert said == (f"program {missing!r} does not exist where checks run" if missing else None)
     assert check_problem(check(run), None) is None
 
 
@@ -106,7 +106,7 @@ def test_what_stood_before_is_not_graded_again() -> None:
 def test_two_that_change_one_file_at_the_same_time_are_named_and_an_order_settles_it() -> None:
     one, two = made("a", touches=("src/x.py",)), made("b", touches=("src/**",))
     assert graded(one, two).warnings == (
-        "a and b may run at the same time and both change src/x.py; order them, or give it to one",
+        "a and b may run at the same time and both change src/x.py; order them, or assign it to one",
     )
     between = made("m", "a")
     after = made("b", "m", touches=("src/**",))
@@ -118,20 +118,20 @@ def test_a_file_that_many_change_is_hot_however_they_are_ordered() -> None:
     chain = [made("s0", touches=("app.py",))]
     chain += [made(f"s{n}", f"s{n - 1}", touches=("app.py", f"{n}.py")) for n in range(1, 8)]
     [said] = graded(*chain).warnings
-    assert said.startswith("app.py is hot: 8 subtasks change it (s0, s1, s2, s3, s4, s5 and 2 more)")
+    assert said.startswith("app.py is contended by 8 subtasks (s0, s1, s2, s3, s4, s5 and 2 more)")
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"acceptance": (check("pytest", fails_before=False),)}, "nothing but guards"),
+        ({"acceptance": (check("pytest", fails_before=False),)}, "only guards"),
         ({"acceptance": (check("pytest"), check("true", fails_before=False))}, "a guard that always passes"),
         ({"estimate": Estimate(lines=900)}, "too coarse"),
         ({"touches": ("**",)}, "too coarse"),
         ({"goal": "x" * 7000}, "too coarse"),
-        ({"goal": "Ship {set:version}."}, "a placeholder that nothing fills in"),
-        ({"goal": "Do it as discussed."}, "what its worker can't see"),
-        ({"goal": "Use the codec of src/lib/codec.py."}, "the goal names src/lib/codec.py, neither in"),
+        ({"goal": "Ship {set:version}."}, "an undeclared placeholder"),
+        ({"goal": "Do it as discussed."}, "its worker can't see"),
+        ({"goal": "Use the codec of src/lib/codec.py."}, "the goal names src/lib/codec.py, not listed in"),
     ],
 )
 def test_what_makes_a_poor_subtask_is_a_warning(fields: dict[str, object], said: str) -> None:
@@ -141,10 +141,10 @@ def test_what_makes_a_poor_subtask_is_a_warning(fields: dict[str, object], said:
     assert said in grade.warnings[0]
 
 
-def test_a_subtask_of_a_line_is_too_fine_unless_it_stands_alone() -> None:
+def test_a_subtask_of_a_line_is_too_fine_unless_it_is_the_only_one() -> None:
     fine = made("a", estimate=Estimate(lines=1))
     assert graded(fine) == Grade()
-    assert graded(fine, made("b")).warnings == ("a: too fine; put it together with its neighbour",)
+    assert graded(fine, made("b")).warnings == ("a: too fine; merge it with a neighbour",)
 
 
 def test_the_parts_of_a_split_are_not_held_against_what_they_replace() -> None:
@@ -153,14 +153,14 @@ def test_the_parts_of_a_split_are_not_held_against_what_they_replace() -> None:
     revision = Revision(assessment="two", split=(Split(id="a", why="two", into=parts),))
     after = apply(Plan(subtasks=(whole, beside)), revision)
     assert grade_revision(revision, after, ["a", "b"]) == Grade()
-    assert grade_plan(after, gone=["a"]) == Grade()
+    assert grade_plan(after, without=["a"]) == Grade()
     assert grade_plan(after).warnings != ()
 
 
 def test_a_step_of_a_program_shows_by_its_own_end_that_it_was_done() -> None:
     steps = Plan(subtasks=(made("a", worker="deployer", acceptance=(check("pytest", fails_before=False),)),))
     assert grade_plan(steps, steps={"deployer"}) == Grade()
-    assert "nothing but guards" in grade_plan(steps).warnings[0]
+    assert "only guards" in grade_plan(steps).warnings[0]
 
 
 def test_an_area_may_be_large() -> None:
@@ -169,4 +169,4 @@ def test_an_area_may_be_large() -> None:
 
 def test_a_large_plan_is_graded_all_the_same() -> None:
     crowd = [made(f"s{n}", *([f"s{n - 1}"] if n % 2 else []), touches=(f"p{n}/**", "shared/x.py")) for n in range(500)]
-    assert graded(*crowd).warnings[0].startswith("shared/x.py is hot: 500 subtasks change it")
+    assert graded(*crowd).warnings[0].startswith("shared/x.py is contended by 500 subtasks")

@@ -1,12 +1,14 @@
-"""Parameters of a plan: declared, set, filled in where they stand, and refused with all that is wrong."""
+"""Parameters of a plan: declared, set, filled in, and refused with everything that is wrong."""
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fleet.core.parameters import Filled, declared, examples, fill, said
-from fleet.core.plan import Plan
-from fleet.core.planfile import read_plan
+from fleet.core.plans.parameters import Filled, example_settings, fill, parameter_lines, read_parameters
+from fleet.core.plans.plan import Plan
+from fleet.core.plans.plan_file import read_plan
 
 PARAMETERS: dict[str, Any] = {
     "version": {"help": "which version"},
@@ -37,7 +39,7 @@ def problems(data: dict[str, Any], **given: str) -> list[str]:
     return [str(problem) for problem in found]
 
 
-def test_values_stand_wherever_their_placeholders_stood() -> None:
+def test_values_replace_their_placeholders_everywhere() -> None:
     plan = filled(
         document(
             title="Ship {set:version} to {set:replicas}",
@@ -61,7 +63,7 @@ def test_what_a_worker_is_handed_keeps_its_type_and_numbers_are_read_from_text()
     assert (one.acceptance[0].timeout_s, one.acceptance[0].fails_before) == (2.5, False)
 
 
-def test_a_plan_without_parameters_is_taken_as_it_stands() -> None:
+def test_a_plan_without_parameters_is_used_unchanged() -> None:
     braces = 'awk \'{print $1}\' {a,b} ${x} {{y}} {set:version} {"a": {"b": 1}}'
     data = document(acceptance=[{"criterion": "c", "run": braces}])
     del data["parameters"]
@@ -79,13 +81,13 @@ def test_braces_of_shells_and_json_are_left_alone_beside_parameters() -> None:
     [
         ({}, "version: is missing: --set version=… (string: which version)"),
         ({"version": "1", "versoin": "1"}, "--set versoin: the plan has no such parameter; did you mean 'version'?"),
-        ({"version": "1", "replicas": "many"}, "--set replicas: 'many' is no integer"),
-        ({"version": "1", "replicas": "1.5"}, "--set replicas: '1.5' is no integer"),
-        ({"version": "1", "limit": "inf"}, "--set limit: 'inf' is no number"),
+        ({"version": "1", "replicas": "many"}, "--set replicas: 'many' is not an integer"),
+        ({"version": "1", "replicas": "1.5"}, "--set replicas: '1.5' is not an integer"),
+        ({"version": "1", "limit": "inf"}, "--set limit: 'inf' is not a number"),
         ({"version": "1", "careful": "yes"}, "--set careful: 'yes' is neither true nor false"),
         ({"version": "1", "strategy": "x"}, "--set strategy: 'x' is not one of blue_green, rolling"),
-        ({"version": "a\nb"}, "--set version: holds a control character; a value is one line of text"),
-        ({"version": "\x1b[31m"}, "--set version: holds a control character; a value is one line of text"),
+        ({"version": "a\nb"}, "--set version: has a control character; a value is one line of text"),
+        ({"version": "\x1b[31m"}, "--set version: has a control character; a value is one line of text"),
         ({"version": "x" * 5000}, "--set version: has 5000 characters; at most 4000"),
     ],
 )
@@ -93,7 +95,7 @@ def test_what_is_missing_unknown_or_of_another_type_is_refused(given: dict[str, 
     assert problems(document(), **given) == [said_]
 
 
-def test_every_mistake_is_told_at_once() -> None:
+def test_every_mistake_is_reported_at_once() -> None:
     found = problems(document(title="{set:verison}"), replicas="x", other="1")
     assert [text.partition(":")[0] for text in found] == [
         "--set other",
@@ -101,22 +103,83 @@ def test_every_mistake_is_told_at_once() -> None:
         "--set replicas",
         "subtasks[0].title",
     ]
-    assert "declares no 'verison'; did you mean 'version'?" in found[3]
+    assert "does not declare 'verison'; did you mean 'version'?" in found[3]
 
 
 def test_a_value_never_changes_what_a_check_runs() -> None:
     quoted = document(acceptance=[{"criterion": "c", "run": 'grep "{set:version}" f'}])
-    bare = document(acceptance=[{"criterion": "c", "run": "grep {set:version} f"}])
-    hostile = "x; touch pwned"
-    [problem] = problems(quoted, version=hostile)
+    [problem] = problems(quoted, version="x; touch pwned")
     assert problem.startswith("subtasks[0].acceptance[0].run: {set:version}: 'x; touch pwned' could change what")
-    assert filled(bare, version=hostile).subtasks[0].acceptance[0].run == "grep 'x; touch pwned' f"
-    assert "could change" in problems(bare, version="-r")[0]
 
 
-def test_a_command_with_placeholders_is_of_a_readable_length() -> None:
-    endless = document(acceptance=[{"criterion": "c", "run": "sed {set:version}; " * 100_000}])
-    assert "with placeholders at most 10000" in problems(endless, version="v1")[0]
+HOSTILE = (
+    *("x; touch pwned", "$(touch pwned)", "`touch pwned`", "x' ; touch pwned ; '", 'x" ; touch pwned ; "', "*", "a b"),
+    *(
+        "x\\' ; touch pwned #",
+        "x && touch pwned",
+        "{a,b}",
+        "~",
+        "$HOME",
+        "!!",
+        "x)touch pwned",
+        "a[$(touch pwned)]",
+        "",
+    ),
+    *("a,b", "-rf", "x|touch pwned", "x>pwned", "é"),
+)
+SHOWS = "printf '<%s>'"
+COMMANDS = (
+    *(f"{SHOWS} {{set:version}}", f'{SHOWS} "{{set:version}}"', f"{SHOWS} '{{set:version}}'"),
+    *(f"{SHOWS} a{{set:version}}b", f'{SHOWS} "$(printf %s {{set:version}})"', "true # {set:version}"),
+    *(f"{SHOWS} \\{{set:version}}", f"{SHOWS} $'{{set:version}}'", "cat <<E\n{set:version}\nE"),
+    *(f"{SHOWS} `printf %s {{set:version}}`", "echo $(( {set:version} + 1 ))", "[[ {set:version} -eq 1 ]]"),
+    *("sh -c {set:version}", "sh -c 'printf %s {set:version}'", "eval printf %s {set:version}", "read {set:version}"),
+    *("printf -v {set:version} x", "test -v {set:version}", "export {set:version}", "unset {set:version}"),
+    *(
+        f"case x in x) {SHOWS} {{set:version}};; esac",
+        "awk 'BEGIN {{ print \"{set:version}\" }}'",
+        "tool --x={set:version}",
+    ),
+)
+
+
+@pytest.mark.parametrize("run", COMMANDS)
+def test_a_command_takes_a_value_of_plain_characters_anywhere_and_no_other(run: str, tmp_path: Path) -> None:
+    data = document(acceptance=[{"criterion": "c", "run": run}])
+    for hostile in HOSTILE:
+        [problem] = problems(data, version=hostile)
+        assert "could change what this command does" in problem
+    command = filled(data, version="v2.1.4/a_b@c%d+e=f:g-h").subtasks[0].acceptance[0].run
+    assert command == run.replace("{set:version}", "v2.1.4/a_b@c%d+e=f:g-h")
+    for shell in ("sh", "bash"):
+        subprocess.run([shell, "-c", command], cwd=tmp_path, capture_output=True, check=False, timeout=10)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_value_in_a_command_is_one_word_and_no_variable(tmp_path: Path) -> None:
+    command = filled(document(acceptance=[{"criterion": "c", "run": f"{SHOWS} {{set:version}}"}]), version="v1:a=b")
+    line = command.subtasks[0].acceptance[0].run or ""
+    shown = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=10)
+    assert shown.stdout == "<v1:a=b>"
+    variable = document(acceptance=[{"criterion": "c", "run": "echo ${set:version}"}])
+    assert "can't follow a $" in problems(variable, version="v1")[0]
+
+
+def test_only_what_the_author_listed_or_a_number_may_be_an_option() -> None:
+    parameters = {"level": {"type": "integer"}, "flag": {"type": "choice", "choices": ["-q", "a b"]}}
+    check = {"criterion": "c", "run": "tool {set:level} {set:flag}"}
+    data = document(acceptance=[check]) | {"goal": "g", "parameters": parameters}
+    plan = fill(data, {"level": "-3", "flag": "-q"})
+    assert isinstance(plan, Filled)
+    read = read_plan(plan.document)
+    assert isinstance(read, Plan)
+    assert read.subtasks[0].acceptance[0].run == "tool -3 -q"
+    assert "'a b' could change" in problems(data, level="1", flag="a b")[0]
+
+
+def test_many_placeholders_are_filled_in_quickly() -> None:
+    many = document(acceptance=[{"criterion": "c", "run": "sed {set:version}; " * 100_000}])
+    assert len(filled(many).subtasks[0].acceptance[0].run or "") == 800_000
 
 
 def test_a_value_never_widens_what_may_be_changed() -> None:
@@ -130,33 +193,33 @@ def test_a_value_never_widens_what_may_be_changed() -> None:
     assert isinstance(read_plan(found.document), tuple)
 
 
-def test_a_value_is_no_placeholder_and_no_plan() -> None:
+def test_a_placeholder_in_a_value_is_not_filled_in() -> None:
     assert filled(document(title="{set:version}"), version="{set:replicas}").subtasks[0].title == "{set:replicas}"
 
 
 @pytest.mark.parametrize(
     ("table", "said_"),
     [
-        (["a"], "parameters: is a table"),
+        (["a"], "parameters: is not a table"),
         ({"a b": {}}, "parameters.a b: 1 to 64 letters"),
         ({"a": {"type": "date"}}, "parameters.a.type"),
-        ({"a": {"kind": "string"}}, "parameters.a.kind: is no field here"),
+        ({"a": {"kind": "string"}}, "parameters.a.kind: is not a field here"),
         ({"a": {"type": "choice"}}, "parameters.a.choices"),
         ({"a": {"choices": ["x"]}}, "parameters.a.choices"),
-        ({"a": {"type": "integer", "default": "2"}}, "parameters.a.default: '2' is no integer"),
-        ({"a": {"type": "integer", "default": True}}, "parameters.a.default: 'True' is no integer"),
-        ({"a": {"default": 3}}, "parameters.a.default: is no text"),
+        ({"a": {"type": "integer", "default": "2"}}, "parameters.a.default: '2' is not an integer"),
+        ({"a": {"type": "integer", "default": True}}, "parameters.a.default: 'True' is not an integer"),
+        ({"a": {"default": 3}}, "parameters.a.default: is not a text"),
     ],
 )
 def test_a_declaration_that_can_not_be_meant_is_refused(table: object, said_: str) -> None:
-    found = declared({"parameters": table})
+    found = read_parameters({"parameters": table})
     assert isinstance(found, tuple)
     assert [str(problem)[: len(said_)] for problem in found] == [said_]
 
 
 def test_what_a_plan_takes_is_said_in_lines_and_can_be_tried_out() -> None:
-    parameters = declared(document())
+    parameters = read_parameters(document())
     assert isinstance(parameters, dict)
-    assert said(parameters)[0] == "version (string; required): which version"
-    assert said(parameters)[4] == "strategy (one of blue_green, rolling; default rolling)"
-    assert isinstance(fill(document(), examples(parameters)), Filled)
+    assert parameter_lines(parameters)[0] == "version (string; required): which version"
+    assert parameter_lines(parameters)[4] == "strategy (one of blue_green, rolling; default rolling)"
+    assert isinstance(fill(document(), example_settings(parameters)), Filled)

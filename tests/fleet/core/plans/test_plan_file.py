@@ -1,13 +1,13 @@
-"""Plan files: the document as printed, the other spellings, and every mistake told with its place."""
+"""Plan files: the document as printed, the other spellings, and every mistake with its place."""
 
 from typing import Any
 
 import pytest
 
-from fleet.core.plan import Criterion, Estimate, Plan, Subtask, Written
-from fleet.core.planfile import parse, read_plan
-from fleet.core.revision import Ask, Change, Drop, Retry, Revision, Split
-from fleet.core.validate import Known, Problem
+from fleet.core.plans.plan import Criterion, Estimate, Plan, Subtask, Written
+from fleet.core.plans.plan_file import parse, read_plan
+from fleet.core.plans.revision import Ask, Change, Drop, Retry, Revision, Split
+from fleet.core.plans.validate import Known, Problem
 
 DEPLOYMENT: dict[str, Any] = {
     "plan_id": "deploy-auth-service-v2.1.4",
@@ -60,7 +60,7 @@ def bad(data: object, known: Known | None = None) -> dict[str, str]:
     return {problem.path: problem.message for problem in problems}
 
 
-def test_the_printed_deployment_plan_loads_as_it_stands() -> None:
+def test_the_printed_deployment_plan_loads_unchanged() -> None:
     known = Known(
         workers=frozenset({"test-runner", "db-manager", "k8s-deployer"}), checks=frozenset({"all_tests_pass"})
     )
@@ -95,13 +95,13 @@ def test_a_step_may_say_more_than_a_step_must() -> None:
         ([], "", "a plan is a table"),
         ("text", "", "a plan is a table"),
         ({"steps": [], "subtasks": []}, "steps", "keep one"),
-        ({"subtasks": "a, b"}, "subtasks", "is a list"),
+        ({"subtasks": "a, b"}, "subtasks", "is not a list"),
         ({"subtasks": []}, "subtasks", "is empty"),
-        ({"subtasks": [SUBTASK], "goals": "g"}, "goals", "is no field here"),
+        ({"subtasks": [SUBTASK], "goals": "g"}, "goals", "is not a field here"),
         ({"subtasks": [SUBTASK], "risk_level": "huge"}, "risk_level", "input should be"),
         ({"subtasks": [SUBTASK], "version": -1}, "version", "greater than or equal to 0"),
         ({"subtasks": ["a"]}, "subtasks[0]", "input should be a valid dictionary"),
-        ({"subtasks": [{**SUBTASK, "needs": []}]}, "subtasks[0].needs", "is no field here"),
+        ({"subtasks": [{**SUBTASK, "needs": []}]}, "subtasks[0].needs", "is not a field here"),
         ({"subtasks": [{**SUBTASK, "failure_action": "pray"}]}, "subtasks[0].failure_action", "input should be"),
         ({"subtasks": [{**SUBTASK, "id": 7}]}, "subtasks[0].id", "valid string"),
         (
@@ -111,32 +111,32 @@ def test_a_step_may_say_more_than_a_step_must() -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_place(data: object, path: str, message: str) -> None:
+def test_a_mistake_is_reported_with_its_place(data: object, path: str, message: str) -> None:
     assert message in bad(data)[path]
 
 
-def test_a_subtask_that_can_not_be_read_is_no_unknown_one_for_the_others() -> None:
+def test_others_may_depend_on_a_subtask_that_can_not_be_read() -> None:
     unreadable = {"id": "a", "title": "Build a"}
-    problems = bad({"subtasks": [unreadable, {**SUBTASK, "id": "b", "depends_on": ["a", "nobody"]}]})
+    problems = bad({"subtasks": [unreadable, {**SUBTASK, "id": "b", "depends_on": ["a", "missing"]}]})
     assert problems == {
         "subtasks[0].goal": "is missing",
         "subtasks[0].acceptance": "is missing",
-        "subtasks[1].depends_on[1]": "no subtask is called 'nobody'",
+        "subtasks[1].depends_on[1]": "no subtask is called 'missing'",
     }
 
 
-def test_mistakes_in_the_head_and_in_subtasks_are_told_together() -> None:
+def test_mistakes_in_the_head_and_in_subtasks_are_reported_together() -> None:
     problems = bad({"risk_level": 3, "subtasks": [{**SUBTASK, "goal": ""}, {"id": "b"}]})
     assert {"risk_level", "subtasks[0].goal", "subtasks[1].title", "subtasks[1].acceptance"} <= set(problems)
 
 
-def test_a_problem_is_told_once() -> None:
+def test_a_problem_is_reported_once() -> None:
     problems = read_plan({"subtasks": [SUBTASK, SUBTASK]})
-    assert problems == (Problem("subtasks", "2 subtasks are called 'a'; every id must be its own"),)
+    assert problems == (Problem("subtasks", "2 subtasks are called 'a'; every id must be unique"),)
 
 
 @pytest.mark.parametrize("said", [{}, {"version": 0}])
-def test_a_plan_that_nobody_numbered_is_the_first_version(said: dict[str, int]) -> None:
+def test_a_plan_without_a_number_is_the_first_version(said: dict[str, int]) -> None:
     plan = read_plan({**DEPLOYMENT, **said})
     assert isinstance(plan, Plan)
     assert plan.version == 1
@@ -173,7 +173,7 @@ def test_a_field_that_is_needed_may_not_be_null() -> None:
     assert parse(Retry, {"id": None}, at="retry[0]") == (Problem("retry[0].id", "input should be a valid string"),)
 
 
-def test_what_stands_in_free_form_stays_as_it_is() -> None:
+def test_free_form_values_stay_as_they_are() -> None:
     found = parse(Subtask, {**SMALLEST[Subtask], "parameters": {"x": None}}, at="")
     assert isinstance(found, Subtask)
     assert found.parameters == {"x": None}

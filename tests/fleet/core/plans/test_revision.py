@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.core.plan import Plan
-from fleet.core.revision import Revision, Standings, apply, revise_plan
-from fleet.core.validate import Known, find_cycle, plan_problems
-from tests.core.pretend import subtask
-from tests.core.story import plan_of
+from fleet.core.plans.dependencies import find_cycle
+from fleet.core.plans.plan import Plan
+from fleet.core.plans.revision import Revision, SubtaskStatuses, apply, revise_plan
+from fleet.core.plans.validate import Known, plan_problems
+from tests.fleet.core.pretend import subtask
+from tests.fleet.core.story import plan_of
 
 PLAN = plan_of("schema", "api needs schema", "web needs api", "docs")
 
@@ -19,19 +20,19 @@ def revision(**fields: Any) -> Revision:
     return Revision(assessment="so it is", **fields)
 
 
-def standings(plan: Plan = PLAN, **changes: Any) -> Standings:
+def statuses(plan: Plan = PLAN, **changes: Any) -> SubtaskStatuses:
     everything = frozenset(plan.ids)
-    return Standings(**({"open": everything, "failed": everything} | changes))
+    return SubtaskStatuses(**({"open": everything, "failed": everything} | changes))
 
 
-def revised(change: Revision, where: Standings | None = None, plan: Plan = PLAN) -> Plan:
-    after = revise_plan(plan, change, where or standings(plan))
+def revised(change: Revision, where: SubtaskStatuses | None = None, plan: Plan = PLAN) -> Plan:
+    after = revise_plan(plan, change, where or statuses(plan))
     assert isinstance(after, Plan), after
     return after
 
 
-def refused(change: Revision, where: Standings | None = None, known: Known | None = None) -> dict[str, str]:
-    problems = revise_plan(PLAN, change, where or standings(), known)
+def refused(change: Revision, where: SubtaskStatuses | None = None, known: Known | None = None) -> dict[str, str]:
+    problems = revise_plan(PLAN, change, where or statuses(), known)
     assert not isinstance(problems, Plan)
     return {problem.path: problem.message for problem in problems}
 
@@ -50,7 +51,7 @@ def test_added_subtasks_come_last_and_make_a_new_version() -> None:
 
 
 def test_the_first_revision_may_leave_the_plan_empty() -> None:
-    assert revised(revision(ask=[{"question": "which database?"}]), Standings(), Plan()) == Plan()
+    assert revised(revision(ask=[{"question": "which database?"}]), SubtaskStatuses(), Plan()) == Plan()
 
 
 def test_a_revised_subtask_changes_what_is_given_and_keeps_the_rest() -> None:
@@ -71,7 +72,7 @@ def test_a_retry_may_choose_another_worker_or_model_and_else_keeps_its_own() -> 
     assert docs == PLAN.subtask("docs")
 
 
-def test_a_subtask_may_be_described_anew_and_retried_at_once() -> None:
+def test_a_subtask_may_be_revised_and_retried_at_once() -> None:
     both = revision(revise=[{"id": "api", "goal": "Smaller."}], retry=[{"id": "api", "worker": "docs"}])
     api = revised(both).subtask("api")
     assert api is not None
@@ -102,7 +103,7 @@ def test_parts_may_need_the_parts_of_another_split() -> None:
     assert after["web"] == ("api-all",)
 
 
-def test_a_dropped_subtask_stays_in_the_plan_that_tells_the_story() -> None:
+def test_a_dropped_subtask_stays_in_the_plan() -> None:
     after = revised(revision(drop=[{"id": "docs", "why": "later"}]))
     assert after.ids == PLAN.ids
     assert after.version == PLAN.version + 1
@@ -118,13 +119,13 @@ def test_who_depended_on_a_dropped_subtask_may_be_revised_at_once() -> None:
 
 
 def test_questions_and_an_end_change_no_version() -> None:
-    over = Standings(open=frozenset())
+    over = SubtaskStatuses(open=frozenset())
     assert revised(revision(ask=[{"question": "why?"}]), over) == PLAN
     assert revised(revision(finished=True, synthesis="all of it"), over) == PLAN
 
 
 def test_the_end_may_drop_what_is_left() -> None:
-    left = standings(open=frozenset({"docs"}))
+    left = statuses(open=frozenset({"docs"}))
     revised(revision(drop=[{"id": "docs", "why": "not needed"}], finished=True, synthesis="done"), left)
 
 
@@ -148,30 +149,30 @@ class TestTargets:
         assert problems[f"{verb}[0].id"] == "no subtask is called 'dcos'; did you mean 'docs'?"
 
     def test_one_that_is_done_with_is_refused(self, verb: str, item: dict[str, Any]) -> None:
-        done = standings(open=frozenset(PLAN.ids) - {"docs"})
+        done = statuses(open=frozenset(PLAN.ids) - {"docs"})
         problems = refused(revision(**{verb: [{"id": "docs", **item}]}), done)
-        assert problems == {f"{verb}[0].id": "'docs' is done with; it can't change any more"}
+        assert problems == {f"{verb}[0].id": "'docs' is closed; it can't change any more"}
 
     def test_one_that_is_being_worked_on_is_refused(self, verb: str, item: dict[str, Any]) -> None:
-        busy = standings(busy=frozenset({"docs"}))
+        busy = statuses(busy=frozenset({"docs"}))
         problems = refused(revision(**{verb: [{"id": "docs", **item}]}), busy)
-        assert problems == {f"{verb}[0].id": "'docs' is being worked on; wait for its report"}
+        assert problems == {f"{verb}[0].id": "'docs' is in progress; wait for its report"}
 
     def test_the_same_one_twice_is_refused(self, verb: str, item: dict[str, Any]) -> None:
         other = {"into": [subtask("other")]} if verb == "split" else {}
         problems = refused(revision(**{verb: [{"id": "docs", **item}, {"id": "docs", **item, **other}]}))
-        assert problems == {f"{verb}[1].id": f"'docs' stands under '{verb}[0]' too; choose one"}
+        assert problems == {f"{verb}[1].id": f"'docs' is also in '{verb}[0]'; choose one"}
 
 
 def test_what_has_not_failed_can_not_be_retried() -> None:
-    problems = refused(revision(retry=[{"id": "docs"}]), standings(failed=frozenset({"api"})))
+    problems = refused(revision(retry=[{"id": "docs"}]), statuses(failed=frozenset({"api"})))
     assert problems == {"retry[0].id": "'docs' has not failed; there is nothing to retry"}
 
 
 def test_splits_of_splits_have_an_end() -> None:
-    deep = standings(depth={"docs": 3}, max_depth=3)
+    deep = statuses(depth={"docs": 3}, max_depth=3)
     problems = refused(revision(split=[{"id": "docs", "why": "w", "into": PART}]), deep)
-    assert problems == {"split[0].id": "'docs' came from 3 splits already; choose another way"}
+    assert problems == {"split[0].id": "'docs' is already 3 splits deep; choose another way"}
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,7 @@ def test_two_ways_at_once_are_refused(first: str, second: str) -> None:
         "drop": {"why": "w"},
     }
     problems = refused(revision(**{verb: [{"id": "docs", **items[verb]}] for verb in (first, second)}))
-    assert problems[f"{second}[0].id"] == f"'docs' stands under '{first}[0]' too; choose one"
+    assert problems[f"{second}[0].id"] == f"'docs' is also in '{first}[0]'; choose one"
 
 
 def test_dropping_what_others_need_is_refused_with_their_names() -> None:
@@ -195,7 +196,7 @@ def test_dropping_what_others_need_is_refused_with_their_names() -> None:
 
 
 def test_nothing_new_may_wait_for_what_is_gone() -> None:
-    problems = refused(revision(add=[subtask("cli", "docs")]), standings(gone=frozenset({"docs"})))
+    problems = refused(revision(add=[subtask("cli", "docs")]), statuses(split_or_dropped=frozenset({"docs"})))
     assert problems == {"depends_on": "'cli' depends on 'docs', which was split or dropped before"}
 
 
@@ -209,23 +210,23 @@ def test_nothing_new_may_wait_for_what_is_gone() -> None:
     ],
 )
 def test_the_end_is_refused_while_something_is_open(fields: dict[str, Any], path: str, message: str) -> None:
-    assert message in refused(revision(finished=True, **fields), standings(open=frozenset({"api", "docs"})))[path]
+    assert message in refused(revision(finished=True, **fields), statuses(open=frozenset({"api", "docs"})))[path]
 
 
 def test_with_nothing_else_open_what_was_just_added_still_is() -> None:
-    problems = refused(revision(finished=True, synthesis="s", add=[subtask("n")]), Standings())
+    problems = refused(revision(finished=True, synthesis="s", add=[subtask("n")]), SubtaskStatuses())
     assert problems == {"finished": "is refused while a subtask is open: those just added"}
 
 
-def test_a_question_about_nobody_is_refused() -> None:
+def test_a_question_about_an_unknown_subtask_is_refused() -> None:
     assert refused(revision(ask=[{"about": "ap", "question": "how?"}])) == {
         "ask[0].about": "no subtask is called 'ap'; did you mean 'api'?"
     }
 
 
-def test_every_problem_is_told_at_once_at_the_place_where_the_revision_has_it() -> None:
+def test_every_problem_is_reported_at_once_with_its_place_in_the_revision() -> None:
     broken = revision(
-        add=[subtask("cli", "nobody"), subtask("docs")],
+        add=[subtask("cli", "missing"), subtask("docs")],
         revise=[{"id": "web", "acceptance": []}],
         split=[{"id": "api", "why": "w", "into": [subtask("part").model_copy(update={"goal": " "})]}],
         retry=[{"id": "nothing"}],
@@ -237,18 +238,18 @@ def test_every_problem_is_told_at_once_at_the_place_where_the_revision_has_it() 
         "retry[0].id",
         "subtasks",
     }
-    assert "2 subtasks are called 'docs'" in str(revise_plan(PLAN, broken, standings()))
+    assert "2 subtasks are called 'docs'" in str(revise_plan(PLAN, broken, statuses()))
 
 
 def test_a_circle_that_a_revision_would_close_is_refused() -> None:
     assert refused(revision(revise=[{"id": "schema", "depends_on": ["web"]}])) == {
-        "subtasks": "depend on each other in a circle: schema → web → api → schema"
+        "subtasks": "depend on each other in a cycle: schema → web → api → schema"
     }
 
 
 # ---- whatever a planner writes ---------------------------------------------------------------------------------------
 
-ids = st.sampled_from(["a", "b", "c", "d", "e", "new1", "new2", "nobody"])
+ids = st.sampled_from(["a", "b", "c", "d", "e", "new1", "new2", "missing"])
 needed = st.lists(ids, max_size=2).map(tuple)
 subtasks = st.builds(lambda id_, wants: subtask(id_, *wants), ids, needed)
 revisions = st.builds(
@@ -282,7 +283,7 @@ def test_a_revision_never_leaves_a_circle_an_unknown_id_or_someone_waiting_for_w
     plan: Plan, change: Revision, busy: frozenset[str], failed: frozenset[str]
 ) -> None:
     there = frozenset(plan.ids)
-    after = revise_plan(plan, change, Standings(open=there, busy=busy & there, failed=failed & there))
+    after = revise_plan(plan, change, SubtaskStatuses(open=there, busy=busy & there, failed=failed & there))
     if not isinstance(after, Plan):
         assert all(problem.message for problem in after)
         return

@@ -2,13 +2,12 @@
 
 import pytest
 
-from fleet.core import facts as f
-from fleet.core.amend import amendment
-from fleet.core.plan import Plan
-from fleet.core.policy import Policy
-from fleet.core.requests import accept
-from fleet.core.revision import Revision, apply
-from tests.core.story import WHO, Story, plan_of
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import Plan
+from fleet.core.plans.revision import Revision, apply, revision_between
+from fleet.core.policy.requests import request_problem
+from fleet.core.state import facts as f
+from tests.fleet.core.story import WHO, Story, plan_of
 
 
 def revised(revision: Revision) -> f.PlanRevised:
@@ -16,7 +15,7 @@ def revised(revision: Revision) -> f.PlanRevised:
 
 
 def made(before: Plan, after: Plan) -> Revision:
-    revision = amendment(before, after, why="so")
+    revision = revision_between(before, after, why="so")
     assert isinstance(revision, Revision)
     return revision
 
@@ -36,12 +35,12 @@ def test_nothing_changed_is_nothing_to_do() -> None:
 
 def test_what_can_not_be_said_is_refused() -> None:
     before = plan_of("a", model="m")
-    assert "not be taken away" in str(amendment(before, plan_of("a"), why="so"))
-    assert "the goal" in str(amendment(before, before.model_copy(update={"goal": "another"}), why="so"))
+    assert "not removed" in str(revision_between(before, plan_of("a"), why="so"))
+    assert "the goal" in str(revision_between(before, before.model_copy(update={"goal": "another"}), why="so"))
 
 
 def test_what_is_gone_already_needs_no_word() -> None:
-    revision = amendment(plan_of("a", "b"), plan_of("a"), why="so", gone=["b"])
+    revision = revision_between(plan_of("a", "b"), plan_of("a"), why="so", without=["b"])
     assert isinstance(revision, Revision)
     assert not revision.changes_plan
 
@@ -53,13 +52,15 @@ def story() -> Story:
 
 def test_a_person_edits_the_plan_that_waits_and_then_approves_it(story: Story) -> None:
     edit = revised(made(story.state.plan, plan_of("a", "b", "c needs b")))
-    assert accept(story.state, edit) is None
+    assert request_problem(story.state, edit) is None
     story.happens(edit)
     assert story.state.plan.version == 1
     assert story.state.versions[-1].by == WHO
-    assert accept(story.state, f.PlanApproved(at=0, version=0, by=WHO)) is not None, "of a version that was not seen"
+    assert request_problem(story.state, f.PlanApproved(at=0, version=0, by=WHO)) is not None, (
+        "of a version that was not seen"
+    )
     story.happens(f.PlanApproved(at=0, version=1, by=WHO))
-    assert story.standings() == {"a": "running", "b": "running", "c": "waiting"}
+    assert story.statuses() == {"a": "running", "b": "running", "c": "waiting"}
 
 
 def test_an_edit_leaves_the_planner_alone_that_is_being_asked() -> None:
@@ -72,22 +73,22 @@ def test_an_edit_leaves_the_planner_alone_that_is_being_asked() -> None:
     story.happens(revised(Revision(assessment="more", add=plan_of("z").subtasks)))
     assert (story.state.planning.open, story.state.planning.reading) == (call, before.reading)
     story.planner_answers(retry=[{"id": "a", "guidance": "again"}])
-    assert story.standing("a") == "running"
+    assert story.status("a") == "running"
 
 
 @pytest.mark.parametrize(
     ("edit", "why"),
     [
         (Revision(assessment="x", add=plan_of("c needs zzz").subtasks), "zzz"),
-        (Revision(assessment="x", finished=True, synthesis="done"), "the planner's"),
+        (Revision(assessment="x", finished=True, synthesis="done"), "the planner asks questions and ends the run"),
         (Revision(assessment="x", drop=({"id": "a", "why": "no"},)), "depends on 'a'"),
     ],
     ids=["a dependency that is not there", "the end", "what others need"],
 )
 def test_what_does_not_hold_together_is_refused(edit: Revision, why: str, story: Story) -> None:
-    assert why in str(accept(story.state, revised(edit)))
+    assert why in str(request_problem(story.state, revised(edit)))
 
 
 def test_what_is_being_worked_on_is_too_late_to_change() -> None:
     story = Story(Policy(), plan_of("a"))
-    assert "being worked on" in str(accept(story.state, revised(made(story.state.plan, Plan(goal="the epic")))))
+    assert "in progress" in str(request_problem(story.state, revised(made(story.state.plan, Plan(goal="the epic")))))

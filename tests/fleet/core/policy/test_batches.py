@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from fleet.core import queue
-from fleet.core.evolve import evolve
-from fleet.core.facts import (
+from fleet.core.base.vector import Vector
+from fleet.core.history import merge_queue
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.limits import Policy
+from fleet.core.policy.landing import cuts, every_tree, failure_rate, next_sizes, prefixes, soon_count
+from fleet.core.state.facts import (
     AttemptVerified,
     BaseChecked,
     BatchFormed,
@@ -16,11 +19,8 @@ from fleet.core.facts import (
     Failure,
     Member,
 )
-from fleet.core.landing import cuts, every_tree, failure_rate, next_sizes, prefixes, soon
-from fleet.core.policy import Policy
-from fleet.core.state import Landing
-from tests.benchmarks.landing_policy import RATES, Saturated, adaptive, bound
-from tests.core.story import Story, plan_of
+from fleet.core.state.landing import Landing
+from tests.fleet.core.story import Story, plan_of
 
 RED = (CheckRun(criterion="the gate", command="make test", passed=False),)
 
@@ -33,28 +33,22 @@ def probing(landing: Landing, *sizes: int) -> Landing:
     for size in sizes:
         members = tuple(Member(subtask=id_, attempt=1, commit=id_) for id_ in landing.queue[:size])
         fact = BatchFormed(at=0.0, number=landing.batches + 1, members=members)
-        landing = queue.formed(landing, fact)
+        landing = merge_queue.form_batch(landing, fact)
     return landing
 
 
 def red(landing: Landing, number: int) -> Landing:
-    return queue.tested(landing, BatchTested(at=0.0, number=number, tip="", red=True, checks=RED))
+    return merge_queue.close_batch(landing, BatchTested(at=0.0, number=number, tip="", red=True, checks=RED))
 
 
 def green(landing: Landing, number: int) -> Landing:
-    probe = landing.probe(number)
+    probe = landing.open_batch(number)
     assert probe is not None
-    return queue.tested(landing, BatchTested(at=0.0, number=number, tip="tip", landed=probe.members))
+    return merge_queue.close_batch(landing, BatchTested(at=0.0, number=number, tip="tip", landed=probe.members))
 
 
 def sizes_of(landing: Landing) -> list[int]:
-    return [len(probe.members) for probe in landing.probes]
-
-
-@pytest.mark.parametrize("reruns", [0, 1])
-@pytest.mark.parametrize("rate", RATES)
-def test_with_two_slots_a_full_queue_lands_at_0_85_of_the_bound_or_more(rate: float, reruns: int) -> None:
-    assert Saturated(adaptive, rate, reruns=reruns).landed_an_hour(20) / bound(rate, 2) >= 0.85
+    return [len(probe.members) for probe in landing.open_batches]
 
 
 def test_a_green_prefix_and_a_longer_red_one_leave_those_between_as_suspects() -> None:
@@ -62,52 +56,52 @@ def test_a_green_prefix_and_a_longer_red_one_leave_those_between_as_suspects() -
     assert landing.queue == tuple("defghi")
     assert landing.suspects == tuple("def")
     assert landing.suspicion == RED
-    assert landing.probes == ()
+    assert landing.open_batches == ()
 
 
 def test_the_order_of_results_makes_no_difference() -> None:
     start = probing(waiting("abcdefghi"), 3, 6)
     one, other = green(red(start, 2), 1), red(green(start, 1), 2)
-    assert replace(one, tried=()) == replace(other, tried=())
-    assert [tried.number for tried in one.tried] == [2, 1]
+    assert replace(one, tested=Vector()) == replace(other, tested=Vector())
+    assert [batch.number for batch in one.tested] == [2, 1]
 
 
 def test_a_red_prefix_answers_the_longer_ones() -> None:
     landing = red(probing(waiting("abcdefghi"), 3, 6), 1)
     assert landing.suspects == tuple("abc")
-    assert landing.probes == ()
+    assert landing.open_batches == ()
 
 
 def test_a_green_prefix_answers_the_shorter_ones() -> None:
     landing = green(probing(waiting("abcdefghi"), 3, 6), 2)
     assert landing.queue == tuple("ghi")
-    assert landing.probes == ()
+    assert landing.open_batches == ()
 
 
-def test_a_longer_probe_goes_on_without_those_that_landed() -> None:
+def test_a_longer_batch_continues_without_those_that_landed() -> None:
     landing = green(probing(waiting("abcdefghi"), 3, 6), 1)
-    assert [member.subtask for probe in landing.probes for member in probe.members] == list("def")
+    assert [member.subtask for probe in landing.open_batches for member in probe.members] == list("def")
 
 
 def test_suspicion_ends_with_the_guilty_one() -> None:
     landing = red(probing(waiting("abc"), 2), 1)
-    landing = queue.without(landing, ["b"], guilty=["b"])
+    landing = merge_queue.remove(landing, ["b"], guilty=["b"])
     assert (landing.queue, landing.suspects, landing.suspicion) == (("a", "c"), (), ())
     assert landing.outcomes == (False,)
 
 
-def test_a_conflict_is_no_sign_of_red_trees() -> None:
+def test_a_conflict_does_not_count_as_a_red_tree() -> None:
     landing = probing(waiting("abc"), 3)
     out = Ejected(subtask="b", attempt=1, failure=Failure(kind="conflict", summary="clashes"))
-    members = tuple(member for member in landing.probes[0].members if member.subtask != "b")
-    landing = queue.tested(landing, BatchTested(at=0.0, number=1, tip="tip", landed=members, ejected=(out,)))
+    members = tuple(member for member in landing.open_batches[0].members if member.subtask != "b")
+    landing = merge_queue.close_batch(landing, BatchTested(at=0.0, number=1, tip="tip", landed=members, ejected=(out,)))
     assert (landing.queue, landing.outcomes) == ((), (True, True))
 
 
 def test_a_free_slot_takes_what_came_meanwhile_on_top_of_what_is_tested() -> None:
     landing = probing(waiting("a"), 1)
     for late in "bcd":
-        landing = queue.joined(landing, late)
+        landing = merge_queue.enqueue(landing, late)
     assert next_sizes(landing, slots=2, most=256) == (4,)
     assert next_sizes(landing, slots=1, most=256) == ()
 
@@ -120,7 +114,7 @@ def test_nothing_is_tested_where_nothing_waits_or_where_one_suspect_is_left() ->
 def test_suspects_are_cut_where_the_queue_holds_them() -> None:
     landing = probing(waiting("axbcyd"), 6)
     fact = BatchTested(at=0.0, number=1, tip="", red=True, suspects=tuple("abcd"))
-    assert next_sizes(queue.tested(landing, fact), slots=2, most=256) == (1, 4)
+    assert next_sizes(merge_queue.close_batch(landing, fact), slots=2, most=256) == (1, 4)
 
 
 def test_where_there_is_time_for_every_tree_the_whole_queue_is_one_probe() -> None:
@@ -143,7 +137,7 @@ def test_there_is_time_for_every_tree_as_long_as_the_gate_is_quick() -> None:
     story.work_is_done("a", "b", "c")
     assert every_tree(story.state, ("a", "b", "c"))
     slow = gate.model_copy(update={"seconds": 41.0})
-    story.happens(BatchTested(at=0, number=story.state.landing.probes[0].number, tip="base", checks=(slow,)))
+    story.happens(BatchTested(at=0, number=story.state.landing.open_batches[0].number, tip="base", checks=(slow,)))
     assert not every_tree(story.state, ("a", "b", "c"))
     assert every_tree(story.state, ("a", "b"))
 
@@ -155,12 +149,12 @@ def test_while_every_tree_is_tested_a_long_queue_lands_in_parts() -> None:
     story.happens(BaseChecked(at=0, base="base", checks=(gate,)))
     story.work_is_done("first", *names)
     story.batch_lands()
-    [probe] = story.state.landing.probes
+    [probe] = story.state.landing.open_batches
     assert [member.subtask for member in probe.members] == names[:10]  # two at a time, two seconds each
-    assert soon(story.state, names[:1]) == 1
+    assert soon_count(story.state, names[:1]) == 1
     slow = gate.model_copy(update={"seconds": 50.0})
     story.happens(BatchTested(at=0, number=probe.number, tip="base", checks=(slow,)))
-    assert soon(story.state, names) == 2
+    assert soon_count(story.state, names) == 2
 
 
 def test_the_time_of_its_own_checks_counts_too() -> None:
@@ -184,10 +178,10 @@ def test_the_whole_queue_is_tested_when_nothing_fails_and_few_when_much_does() -
 
 
 def test_old_outcomes_are_forgotten() -> None:
-    landing = Landing(outcomes=(False,) * queue.REMEMBERED)
-    for number in range(queue.REMEMBERED):
-        landing = green(probing(queue.joined(landing, f"s{number}"), 1), number + 1)
-    assert landing.outcomes == (True,) * queue.REMEMBERED
+    landing = Landing(outcomes=(False,) * merge_queue.REMEMBERED)
+    for number in range(merge_queue.REMEMBERED):
+        landing = green(probing(merge_queue.enqueue(landing, f"s{number}"), 1), number + 1)
+    assert landing.outcomes == (True,) * merge_queue.REMEMBERED
 
 
 @pytest.mark.parametrize("length", [2, 3, 10, 200])
@@ -198,13 +192,3 @@ def test_cuts_lie_inside_and_none_is_wasted(length: int, slots: int, rate: float
     assert found == tuple(sorted(set(found)))
     assert 1 <= found[0] <= found[-1] < length
     assert len(found) <= slots
-
-
-def test_more_slots_land_more() -> None:
-    hourly = [Saturated(adaptive, 0.05, slots=slots).landed_an_hour(10) for slots in (1, 2, 4, 8)]
-    assert hourly == sorted(hourly)
-
-
-def test_probes_that_take_different_times_cost_little() -> None:
-    even, uneven = (Saturated(adaptive, 0.05, jitter=jitter).landed_an_hour(20) for jitter in (0.0, 0.5))
-    assert uneven > 0.85 * even

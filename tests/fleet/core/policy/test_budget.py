@@ -1,13 +1,15 @@
-"""Budgets: weighed before a call, told to the planner in time, kept for run and subtask, raised by a human."""
+"""Budgets: checked before a call, shown to the planner in time, kept for run and subtask, raised by a human."""
 
 import pytest
 
-from fleet.core import facts as f
-from fleet.core.budget import refusal, run_budgets
-from fleet.core.policy import Policy
-from fleet.core.usage import Cost
-from fleet.core.views import planner_state, run_word, status
-from tests.core.story import Story, plan_of
+from fleet.core.base.usage import Cost
+from fleet.core.plans.limits import Policy
+from fleet.core.policy.budget import refusal, run_budgets
+from fleet.core.state import facts as f
+from fleet.core.views.dump import dump_view
+from fleet.core.views.planner_view import planner_state
+from fleet.core.views.run_view import run_word, status_view
+from tests.fleet.core.story import Story, plan_of
 
 CALL = Cost(calls=1, tokens=1000, dollars=0.02)
 
@@ -36,11 +38,11 @@ def test_what_calls_under_way_may_cost_is_not_given_out_twice() -> None:
     story = Story(Policy(budget_dollars=0.05), plan_of("a"))
     no = refusal(story.state, 0, CALL, Cost(calls=2, tokens=2000, dollars=0.04), None)
     assert no is not None
-    assert no.passes
+    assert no.temporary
     assert refusal(story.state, 0, CALL, Cost(calls=1, tokens=1000, dollars=0.02), None) is None
 
 
-def test_a_budget_in_dollars_can_not_be_kept_where_nobody_knows_the_price() -> None:
+def test_a_budget_in_dollars_can_not_be_kept_without_a_price() -> None:
     unknown = Cost(calls=1, tokens=1000, dollars=None)
     assert (why(Story(Policy(budget_dollars=5), plan_of("a")), unknown) or "").startswith("configuration: the price")
     assert why(Story(Policy(budget_dollars=5, budget_tokens=5000), plan_of("a")), unknown) is None
@@ -56,7 +58,7 @@ def test_minutes_refuse_calls_and_attempts_do_not() -> None:
 
 def test_no_more_attempts_begin_than_a_run_may_have() -> None:
     story = Story(Policy(budget_attempts=1, workers=4), plan_of("a", "b"))
-    assert story.standings() == {"a": "running", "b": "ready"}
+    assert story.statuses() == {"a": "running", "b": "ready"}
     story.landed("a")
     assert (story.state.ending, story.state.ending_why) == ("budget", "the budget of 1 attempts is spent")
 
@@ -70,7 +72,7 @@ def test_what_one_subtask_used_counts_against_its_own_budget_and_past_it_a_human
     story.attempt_fails("a", "budget")
     [question] = story.state.open_questions()
     assert "its budget of $0.05 is spent" in question.text
-    story.human_answers(question.id, "go on")
+    story.human_answers(question.id, "continue")
     assert why(story, subtask="a") is None
 
 
@@ -82,28 +84,28 @@ def test_minutes_of_a_subtask_are_those_of_its_attempts() -> None:
     assert why(story, subtask="b") is None
 
 
-def test_an_attempt_that_the_runs_budget_stopped_has_not_failed_and_goes_on_when_there_is_more() -> None:
+def test_an_attempt_that_the_runs_budget_stopped_has_not_failed_and_continues_when_there_is_more() -> None:
     story = Story(Policy(budget_dollars=0.05, workers=1), plan_of("a", "b"))
     story.model_is_called("a", 0.04)
     story.happens(f.CallRefused(at=0, why="the run's budget of $0.05 does not cover another call"))
     assert run_word(story.state, 0, alive=True) == "over budget"
     story.attempt_fails("a", "spent")
-    assert (story.state.ending, story.state.incidents) == ("budget", ())
+    assert (story.state.ending, tuple(story.state.incidents)) == ("budget", ())
     assert (story.of("a").counted, story.of("a").retries) == (0, 0)
     engine = f.EngineStarted(at=0, epoch=2, pid=2, host="here", version="1")
     story.happens(f.RunReopened(at=0, by="ada"), engine, f.LimitsChanged(at=0, by="ada", budget_dollars=1))
-    assert story.standing("a") == "running"
+    assert story.status("a") == "running"
 
 
-def test_at_the_soft_limit_the_planner_is_told_once_and_a_raised_budget_starts_anew() -> None:
+def test_at_the_soft_limit_the_planner_is_informed_once_and_again_after_a_raise() -> None:
     story = Story(Policy(budget_dollars=1.0, budget_soft=0.5))
     story.planner_plans("a", "b")
     story.model_is_called("a", 0.4)
     assert (story.state.low, story.state.planning.open) == ("", None)
     story.model_is_called("a", 0.2)
     assert story.state.planning.why == "budget"
-    told = planner_state(story.state, 0)["budget"]
-    assert told["low"] == "50% of the budget of $1 is used: see that what is close gets done"
+    budget = planner_state(story.state, 0)["budget"]
+    assert budget["low"] == "50% of the budget of $1 is used: see that what is close gets done"
     story.planner_answers()
     story.model_is_called("a", 0.1)
     assert story.state.planning.open is None
@@ -113,7 +115,7 @@ def test_at_the_soft_limit_the_planner_is_told_once_and_a_raised_budget_starts_a
     assert story.state.planning.why == "budget"
 
 
-def test_a_plan_that_came_with_the_run_has_nobody_to_tell() -> None:
+def test_a_run_with_a_given_plan_informs_no_planner() -> None:
     story = Story(Policy(budget_dollars=1.0), plan_of("a", "b"))
     story.model_is_called("a", 0.9)
     assert (bool(story.state.low), story.state.planning.open) == (True, None)
@@ -125,7 +127,7 @@ def test_a_crash_leaves_in_doubt_what_calls_under_way_might_have_cost_and_the_bu
     engine = f.EngineStarted(at=0, epoch=2, pid=2, host="here", version="1")
     story.happens(engine)
     assert story.state.doubt == Cost(calls=3, tokens=3000, dollars=0.3)
-    assert next(run_budgets(story.state, 0)).left == pytest.approx(0.7)
+    assert next(run_budgets(story.state, 0)).remaining == pytest.approx(0.7)
     story.happens(engine)
     assert story.state.doubt.calls == 3
 
@@ -137,13 +139,13 @@ def test_an_engine_that_said_goodbye_leaves_only_the_calls_it_broke_off_in_doubt
     story.happens(f.EngineStopped(at=0, why="stopped"))
     story.happens(f.EngineStarted(at=0, epoch=2, pid=2, host="here", version="1"))
     assert story.state.doubt == CALL
-    assert status(story.state, 0, alive=True)["cost_in_doubt"] == {"calls": 1, "tokens": 1000, "dollars": 0.02}
+    assert status_view(story.state, 0, alive=True).cost_in_doubt == CALL
 
 
-def test_costs_are_told_by_role_and_budgets_with_what_is_left() -> None:
+def test_costs_are_shown_by_role_and_budgets_with_what_remains() -> None:
     story = Story(Policy(budget_dollars=1.0, budget_tokens=1000), plan_of("a"))
     story.model_is_called("a", 0.25)
-    view = status(story.state, 0, alive=True)
+    view = dump_view(status_view(story.state, 0, alive=True))
     assert view["cost_by_role"] == {"planner": 0.0, "worker": 0.25}
     assert view["budget"] == {
         "dollars": {"limit": 1.0, "left": 0.75},

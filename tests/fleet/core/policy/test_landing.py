@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.core import facts as f
-from fleet.core.blame import sent_back
-from fleet.core.policy import Policy
-from tests.core.story import Story, plan_of
+from fleet.core.plans.limits import Policy
+from fleet.core.policy.conflict_attribution import send_back
+from fleet.core.state import facts as f
+from tests.fleet.core.story import Story, plan_of
 
 RED = f.CheckRun(criterion="the gate", command="make test", passed=False, exit_code=1, output="1 failed")
 
@@ -27,7 +27,7 @@ def queued(count: int, **limits: object) -> Story:
 def land_all(story: Story, guilty: set[str], *, newest: bool = False) -> tuple[int, set[str], set[str]]:
     """How often the gate ran, who landed, who was sent back."""
     runs, landed = 0, set[str]()
-    while probes := story.state.landing.probes:
+    while probes := story.state.landing.open_batches:
         runs += 1
         probe = probes[-1] if newest else probes[0]
         names = {member.subtask for member in probe.members}
@@ -37,7 +37,7 @@ def land_all(story: Story, guilty: set[str], *, newest: bool = False) -> tuple[i
         tip = f"tip-{probe.number}" if members else story.state.tip
         checks = (RED,) if red else ()
         if red and probe.alone:
-            story.happens(sent_back(story.state, probe.members[0].subtask, checks, 0))
+            story.happens(send_back(story.state, probe.members[0].subtask, checks, 0))
         story.happens(f.BatchTested(at=0, number=probe.number, tip=tip, landed=members, red=red, checks=checks))
     back = [fact for fact in story.facts_of(f.AttemptFailed) if fact.failure.kind == "integration"]
     return runs, landed, {fact.subtask for fact in back}
@@ -93,7 +93,7 @@ def test_a_candidate_that_is_guilty_goes_to_the_planner_with_the_output_of_the_g
 def test_with_one_slot_no_other_batch_is_formed_while_one_is_tested() -> None:
     story = Story(Policy(slots=1), plan_of("a", "b"))
     story.work_is_done("a", "b")
-    [batch] = story.state.landing.probes
+    [batch] = story.state.landing.open_batches
     assert [member.subtask for member in batch.members] == ["a"]
     story.batch_lands()
     assert [(member.subtask, member.commit) for fact in story.facts_of(f.BatchFormed) for member in fact.members] == [
@@ -105,17 +105,18 @@ def test_with_one_slot_no_other_batch_is_formed_while_one_is_tested() -> None:
 def test_with_two_slots_what_comes_meanwhile_is_tested_on_top_of_what_is_under_test() -> None:
     story = Story(Policy(slots=2, every_commit_within_s=0), plan_of("a", "b"))
     story.work_is_done("a", "b")
-    assert [[member.subtask for member in probe.members] for probe in story.state.landing.probes] == [["a"], ["a", "b"]]
+    batches = story.state.landing.open_batches
+    assert [[member.subtask for member in batch.members] for batch in batches] == [["a"], ["a", "b"]]
 
 
 def test_one_that_conflicts_goes_back_while_the_others_of_its_batch_land() -> None:
     story = queued(3)
-    [batch] = story.state.landing.probes
+    [batch] = story.state.landing.open_batches
     first, *others = batch.members
     conflict = f.Failure(kind="conflict", summary="does not merge")
     out = f.Ejected(subtask=first.subtask, attempt=first.attempt, failure=conflict)
     story.happens(f.BatchTested(at=0, number=batch.number, tip="t", landed=tuple(others), ejected=(out,)))
-    assert story.standings() == {"first": "merged", "s0": "running", "s1": "merged", "s2": "merged"}
+    assert story.statuses() == {"first": "merged", "s0": "running", "s1": "merged", "s2": "merged"}
     assert story.current("s0").strategy == "resolve"
 
 

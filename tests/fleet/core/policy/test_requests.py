@@ -2,10 +2,10 @@
 
 import pytest
 
-from fleet.core import facts as f
-from fleet.core.policy import Policy
-from fleet.core.requests import REQUEST, Request, accept
-from tests.core.story import Story, plan_of
+from fleet.core.plans.limits import Policy
+from fleet.core.policy.requests import REQUEST, Request, request_problem
+from fleet.core.state import facts as f
+from tests.fleet.core.story import Story, plan_of
 
 WHO = "ada"
 
@@ -44,7 +44,7 @@ def answer(question: str, text: str = "yes") -> f.QuestionAnswered:
     ids=lambda request: request.kind,
 )
 def test_what_makes_sense_is_accepted(story: Story, request_: Request) -> None:
-    assert accept(story.state, request_) is None
+    assert request_problem(story.state, request_) is None
     story.happens(request_)
 
 
@@ -54,49 +54,49 @@ def test_what_makes_sense_is_accepted(story: Story, request_: Request) -> None:
         (answer("q7"), "there is no question 'q7'"),
         (answer("q1", " \n"), "the answer is empty"),
         (retry("escalatd"), "no subtask is called 'escalatd'; did you mean 'escalated'?"),
-        (retry("merged"), "merged is merged; only what failed can be tried again"),
+        (retry("merged"), "merged is merged; only a failed subtask can be retried"),
         (retry("running"), "running is running"),
         (retry("waiting"), "waiting is waiting"),
-        (f.PlanApproved(at=0, version=0, by=WHO), "nothing waits for approval"),
+        (f.PlanApproved(at=0, version=0, by=WHO), "nothing is waiting for approval"),
         (f.PlanApproved(at=0, version=3, by=WHO), "the plan is at version 0 now, not 3"),
         (f.LimitsChanged(at=0, by=WHO, workers=0), "workers: 1 to 1000"),
         (f.LimitsChanged(at=0, by=WHO, workers=1001), "workers: 1 to 1000"),
-        (f.LimitsChanged(at=0, by=WHO, budget_dollars=0), "a budget is more than nothing"),
-        (f.LimitsChanged(at=0, by=WHO, budget_minutes=-1), "a budget is more than nothing"),
+        (f.LimitsChanged(at=0, by=WHO, budget_dollars=0), "a budget must be greater than 0"),
+        (f.LimitsChanged(at=0, by=WHO, budget_minutes=-1), "a budget must be greater than 0"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_the_reason(story: Story, request_: Request, why: str) -> None:
-    assert why in (accept(story.state, request_) or "accepted")
+    assert why in (request_problem(story.state, request_) or "accepted")
 
 
 def test_a_question_is_answered_once(story: Story) -> None:
     story.happens(answer("q1", "use sqlite"))
-    assert accept(story.state, answer("q1")) == "q1 was answered already: use sqlite"
+    assert request_problem(story.state, answer("q1")) == "q1 is already answered: use sqlite"
 
 
-def test_nobody_approves_a_plan_that_is_not_there_yet() -> None:
+def test_a_plan_that_is_not_there_yet_can_not_be_approved() -> None:
     story = Story(Policy(review=True))
-    assert accept(story.state, f.PlanApproved(at=0, version=0, by=WHO)) == "there is no plan yet to approve"
+    assert request_problem(story.state, f.PlanApproved(at=0, version=0, by=WHO)) == "there is no plan yet to approve"
 
 
 @pytest.mark.parametrize("kind", [f.Paused, f.DrainRequested, f.CancelRequested])
 def test_an_ended_run_can_not_be_stopped(story: Story, kind: type[f.Paused]) -> None:
     story.happens(f.CancelRequested(at=0, by=WHO))
     assert story.state.ended
-    assert accept(story.state, kind(at=0, by=WHO)) == "r has ended already (cancelled)"
+    assert request_problem(story.state, kind(at=0, by=WHO)) == "r has already ended (cancelled)"
 
 
 def test_an_ended_run_has_nothing_to_approve(story: Story) -> None:
     story.happens(f.CancelRequested(at=0, by=WHO))
-    assert accept(story.state, f.PlanApproved(at=0, version=0, by=WHO)) == "r has ended already (cancelled)"
+    assert request_problem(story.state, f.PlanApproved(at=0, version=0, by=WHO)) == "r has already ended (cancelled)"
 
 
 def test_what_was_skipped_may_be_tried_after_all() -> None:
     story = Story(plan=plan_of("a", "b", failure_action="skip"))
     story.attempt_fails("a")
-    assert accept(story.state, retry("a")) is None
+    assert request_problem(story.state, retry("a")) is None
     story.happens(retry("a"))
-    assert story.standing("a") == "running"
+    assert story.status("a") == "running"
 
 
 def test_a_request_survives_the_inbox_as_itself() -> None:

@@ -2,23 +2,25 @@
 
 import pytest
 
-from fleet.core import facts as f
-from fleet.core.commands import RunAttempt
-from fleet.core.evolve import evolve
-from fleet.core.plan import FailureAction, Plan
-from fleet.core.requests import accept
-from tests.core.pretend import started
-from tests.core.story import Story, plan_of
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.plan import FailureAction, Plan
+from fleet.core.policy.effects import RunAttempt
+from fleet.core.policy.requests import request_problem
+from fleet.core.policy.rollback import missing_rollback
+from fleet.core.state import facts as f
+from fleet.core.state.status import progress
+from tests.fleet.core.pretend import started
+from tests.fleet.core.story import Story, plan_of
 
 
 def deployment(action: FailureAction = "replan", **more: object) -> Story:
     """Two steps in a row, and a third beside them; undone by one."""
-    plan = plan_of("backup", "deploy needs backup", "tell", failure_action=action)
+    plan = plan_of("backup", "deploy needs backup", "notify", failure_action=action)
     undo = plan_of("undo").model_copy(update={"plan_id": "rollback-1"})
-    return told(plan, undo, **more)
+    return story_of(plan, undo, **more)
 
 
-def told(plan: Plan, undo: Plan | None, **more: object) -> Story:
+def story_of(plan: Plan, undo: Plan | None, **more: object) -> Story:
     story = Story(plan=plan)
     first = started(story.policy, plan).model_copy(update={"rollback": undo, **more})
     story.facts, story._state = [first], evolve(None, first)
@@ -49,23 +51,23 @@ def test_a_step_that_changed_no_file_is_done_without_a_commit_and_what_needs_it_
     story = deployment()
     begins(story, "backup")
     is_done_unchanged(story, "backup")
-    assert story.standing("backup") == "merged"
+    assert story.status("backup") == "merged"
     assert story.of("backup").unchanged
-    assert (story.state.commits, story.state.done, story.state.tip) == (0, 1, story.state.base)
+    assert (story.state.commits, progress(story.state).done, story.state.tip) == (0, 1, story.state.base)
     assert story.state.landing.queue == ()
-    assert story.standing("deploy") == "running"
+    assert story.status("deploy") == "running"
 
 
 @pytest.mark.parametrize("action", ["replan", "abort"])
 def test_a_failure_after_changes_rolls_back_at_once(action: FailureAction) -> None:
     story = deployment(action)
-    begins(story, "backup", "tell")
+    begins(story, "backup", "notify")
     is_done_unchanged(story, "backup")
     begins(story, "deploy")
     failing(story, "deploy")
     assert [fact.why for fact in story.facts_of(f.RollbackStarted)] == ["deploy failed: red"]
-    assert story.standings() == {"backup": "merged", "deploy": "dropped", "tell": "dropped", "undo": "running"}
-    assert RunAttempt("tell", 1) not in story.effects(), "what else ran is stopped"
+    assert story.statuses() == {"backup": "merged", "deploy": "dropped", "notify": "dropped", "undo": "running"}
+    assert RunAttempt("notify", 1) not in story.effects(), "what else ran is stopped"
     assert RunAttempt("undo", 1) in story.effects()
     is_done_unchanged(story, "undo")
     assert story.state.ending == "aborted"
@@ -85,7 +87,7 @@ def test_what_failed_without_a_word_may_have_changed_something() -> None:
     story = deployment("abort")
     begins(story, "backup")
     failing(story, "backup")
-    assert story.standing("undo") == "running"
+    assert story.status("undo") == "running"
 
 
 def test_what_never_began_has_changed_nothing() -> None:
@@ -100,11 +102,11 @@ def test_who_wants_to_be_asked_is_asked() -> None:
     begins(story, "backup")
     failing(story, "backup")
     assert story.facts_of(f.RollbackStarted) == []
-    assert story.standing("backup") == "escalated"
+    assert story.status("backup") == "escalated"
 
 
 def test_without_a_rollback_plan_the_planner_decides_as_ever() -> None:
-    story = told(plan_of("backup"), None)
+    story = story_of(plan_of("backup"), None)
     begins(story, "backup")
     failing(story, "backup")
     assert story.state.planning.open is not None
@@ -116,7 +118,7 @@ def test_a_rollback_that_fails_goes_to_a_human_and_the_end_says_so() -> None:
     failing(story, "backup")
     begins(story, "undo")
     failing(story, "undo")
-    assert story.standing("undo") == "escalated"
+    assert story.status("undo") == "escalated"
     assert len(story.facts_of(f.RollbackStarted)) == 1
     story.time_passes_to_the_next_wake()
     assert story.state.ending == "aborted"
@@ -125,22 +127,22 @@ def test_a_rollback_that_fails_goes_to_a_human_and_the_end_says_so() -> None:
 
 def test_an_open_question_is_settled_by_the_rollback() -> None:
     story = deployment()
-    begins(story, "backup", "tell")
+    begins(story, "backup", "notify")
     story.happens(f.QuestionAsked(at=0, about="deploy", question="how?"))
-    failing(story, "tell")
+    failing(story, "notify")
     assert story.questions() == []
 
 
 def test_what_was_about_to_land_and_does_not_is_let_go() -> None:
     story = deployment()
-    begins(story, "backup", "tell")
-    story.work_is_done("tell")
+    begins(story, "backup", "notify")
+    story.work_is_done("notify")
     failing(story, "backup")
-    assert story.standing("tell") == "landing"
-    red = f.Ejected(subtask="tell", attempt=1, failure=f.Failure(kind="integration", summary="red"))
-    number = story.state.landing.probes[0].number
+    assert story.status("notify") == "landing"
+    red = f.Ejected(subtask="notify", attempt=1, failure=f.Failure(kind="integration", summary="red"))
+    number = story.state.landing.open_batches[0].number
     story.happens(f.BatchTested(at=0, number=number, tip=story.state.tip, ejected=(red,), red=True))
-    assert story.standing("tell") == "dropped"
+    assert story.status("notify") == "dropped"
     assert story.questions() == []
 
 
@@ -149,4 +151,12 @@ def test_what_was_rolled_back_is_not_tried_again_in_the_same_run() -> None:
     begins(story, "backup")
     failing(story, "backup")
     again = f.RetryRequested(at=0, subtask="backup", guidance="", by="ada")
-    assert accept(story.state, again) == "backup was rolled back; begin a new run with the plan, mended"
+    assert request_problem(story.state, again) == "backup was rolled back; start a new run with a corrected plan"
+
+
+def test_a_rollback_plan_that_is_named_and_was_not_found_is_warned_about() -> None:
+    plan = plan_of("a").model_copy(update={"rollback_plan": "undo"})
+    [warning] = missing_rollback(plan, None)
+    assert "no rollback plan 'undo' was found" in warning
+    assert missing_rollback(plan, plan_of("undo")) == ()
+    assert missing_rollback(plan_of("a"), None) == ()

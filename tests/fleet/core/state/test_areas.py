@@ -1,17 +1,18 @@
 """Areas: a planner of its own for a part of a wide epic, with a state and a share of the budget of its own."""
 
-from fleet.core import facts as f
-from fleet.core.areas import allowance, in_charge, spent
-from fleet.core.commands import CallPlanner, RunAttempt, VerifyAttempt
-from fleet.core.plan import PLANNER, Estimate, Plan, Subtask
-from fleet.core.policy import Policy
-from fleet.core.revision import Revision, revise_plan
-from fleet.core.standing import for_revision
-from fleet.core.usage import Usage
-from fleet.core.validate import Known
-from fleet.core.views import area_view, planner_state
-from tests.core.pretend import subtask
-from tests.core.story import Story, failure, plan_of
+from fleet.core.base.usage import Usage
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import PLANNER, Estimate, Plan, Subtask
+from fleet.core.plans.revision import Revision, revise_plan
+from fleet.core.plans.validate import Known
+from fleet.core.policy.effects import CallPlanner, RunAttempt, VerifyAttempt
+from fleet.core.state import facts as f
+from fleet.core.state.areas import allowance, area_spend, in_charge
+from fleet.core.state.status import for_revision
+from fleet.core.views.planner_record import planner_record
+from fleet.core.views.planner_view import area_state, planner_state
+from tests.fleet.core.pretend import subtask
+from tests.fleet.core.story import Story, failure, plan_of
 
 
 def area(id_: str, *needs: str, **fields: object) -> Subtask:
@@ -52,7 +53,7 @@ def verified(story: Story, id_: str) -> None:
 
 def test_an_area_gets_a_planner_of_its_own_and_no_workers_place() -> None:
     story = began(Policy(workers=1), subtask("other"))
-    assert story.standings() == {"auth": "running", "docs": "waiting", "other": "running"}
+    assert story.statuses() == {"auth": "running", "docs": "waiting", "other": "running"}
     assert story.effects() == (CallPlanner(2, "auth"), RunAttempt("other", 1))
 
 
@@ -76,11 +77,11 @@ def test_a_finished_area_is_checked_on_the_tip_and_its_synthesis_goes_to_the_par
     assert story.effects() == (VerifyAttempt("auth", 1),)
     assert story.current("auth").commit == story.state.tip
     verified(story, "auth")
-    assert story.standings() == {"auth": "merged", "docs": "running", "tokens": "merged"}
+    assert story.statuses() == {"auth": "merged", "docs": "running", "tokens": "merged"}
     assert story.state.landing.queue == ()
     assert story.state.commits == 1
     assert story.state.planning.unread.reports == ("auth",)
-    assert planner_state(story.state, 0)["subtasks"][0]["result"] == "tokens are signed"
+    assert "tokens are signed" in str(planner_record(story.state))
     assert shown(story, None) == {"auth": "merged", "docs": "running"}
 
 
@@ -90,11 +91,11 @@ def test_an_area_whose_checks_fail_goes_back_to_the_parent_and_may_be_planned_ag
     story.landed("tokens")
     answers(story, "auth", finished=True, synthesis="done")
     story.attempt_fails("auth")
-    assert (story.standing("auth"), story.state.planning.why) == ("failed", "failures")
+    assert (story.status("auth"), story.state.planning.why) == ("failed", "failures")
     story.planner_answers(retry=[{"id": "auth", "guidance": "sign them"}])
     assert story.current("auth").number == 2
     assert story.state.areas["auth"].why == "conclude"
-    view = area_view(story.state, "auth")
+    view = area_state(story.state, "auth")
     assert (view["attempt"], view["guidance"], view["failures"][0]["class"]) == (2, "sign them", "check")
     assert shown(story, "auth") == {"tokens": "merged"}
 
@@ -108,34 +109,34 @@ def test_a_planner_that_gives_up_on_its_area_hands_it_to_the_parent_with_what_is
         assert call is not None
         lost = f.PlannerFailed(at=story.now, call=call, failure=failure("protocol"), not_before=story.now, area="auth")
         story.happens(lost)
-    assert story.standing("auth") == "failed"
+    assert story.status("auth") == "failed"
     assert "its planner failed 5 times" in (story.of("auth").failure or failure()).summary
     assert shown(story, None) == {"auth": "failed", "docs": "waiting", "tokens": "failed"}
     assert set(story.state.planning.reading.reports) == {"auth", "tokens"}
     assert in_charge(story.state, "tokens") is None
 
 
-def test_what_is_open_in_an_area_waits_while_nobody_answers_for_it_and_goes_with_it() -> None:
+def test_open_subtasks_of_an_area_wait_while_no_planner_is_in_charge_and_are_dropped_with_it() -> None:
     story = began(Policy(workers=1))
     plans(story, "auth", "tokens", "login")
     story.happens(f.AttemptFailed(at=story.now, subtask="auth", number=1, failure=failure("protocol")))
     story.landed("tokens")
-    assert story.standing("login") == "waiting"
+    assert story.status("login") == "waiting"
     story.planner_answers(drop=[{"id": "auth", "why": "no"}, {"id": "docs", "why": "no"}])
-    assert story.standings() == {"auth": "dropped", "docs": "dropped", "tokens": "merged", "login": "dropped"}
+    assert story.statuses() == {"auth": "dropped", "docs": "dropped", "tokens": "merged", "login": "dropped"}
 
 
 def test_an_area_has_a_share_of_the_budget_and_ends_when_it_is_spent() -> None:
     story = began(Policy(budget_dollars=9.0), area("ui"))
-    assert story.current("auth").allowance == 3.0  # two areas, and one share for what is no area
+    assert story.current("auth").allowance == 3.0  # two areas, and one share for everything else
     assert planner_state(story.state, 0, "auth")["budget"]["dollars_left"] == 3.0
     plans(story, "auth", "tokens", "login")
     story.model_is_called("tokens", dollars=2.0)
-    assert spent(story.state, "auth") == 2.0
+    assert area_spend(story.state, "auth") == 2.0
     assert planner_state(story.state, 0, "auth")["budget"]["dollars_left"] == 1.0
     story.model_is_called("login", dollars=1.5)
     assert (story.of("auth").attempts[0].failure or failure()).kind == "budget"
-    assert story.standing("login") == "running"
+    assert story.status("login") == "running"
     assert story.state.planning.why == "failures"
 
 
@@ -145,7 +146,7 @@ def test_calls_of_an_areas_planner_are_its_spending() -> None:
         at=0, role="planner", model="m", usage=Usage(input=1), dollars=1.0, seconds=1, call=2, area="auth", turn=3
     )
     story.happens(call)
-    assert spent(story.state, "auth") == 1.0
+    assert area_spend(story.state, "auth") == 1.0
     assert (story.state.areas["auth"].turn, story.state.planning.turn) == (3, 0)
 
 
@@ -160,7 +161,7 @@ def test_a_planner_stays_within_its_area() -> None:
     story = began(None, subtask("other"), touches=("src/auth/**",))
     inside = subtask("tokens", "other").model_copy(update={"touches": ("src/auth/a.py", "src/b.py")})
     assert problems(story, Revision(assessment="", add=(inside,)), "auth") == [
-        "add[0].depends_on: 'other' is another planner's; depend on the area as a whole",
+        "add[0].depends_on: 'other' has another planner; depend on the area as a whole",
         "add[0].touches: src/b.py: outside of the area (src/auth/**)",
     ]
     [deeper, empty] = problems(story, Revision(assessment="", add=(area("deep"), subtask("free"))), "auth")
@@ -177,7 +178,7 @@ def test_the_parent_can_not_reach_into_an_area_that_is_worked_on() -> None:
     plans(story, "auth", "tokens")
     into = Revision.model_validate({"assessment": "", "add": [subtask("x", "tokens")]})
     assert problems(story, into, None) == [
-        "add[0].depends_on: 'tokens' is another planner's; depend on the area as a whole"
+        "add[0].depends_on: 'tokens' has another planner; depend on the area as a whole"
     ]
     finish = Revision(assessment="", finished=True, synthesis="done")
     assert "auth" in problems(story, finish, None)[0]
@@ -188,7 +189,7 @@ def test_areas_are_counted_and_their_depth_is_bounded() -> None:
     assert "an area within an area" in problems(story, Revision(assessment="", add=(area("auth"),)), None)[0]
     many = Revision(assessment="", add=tuple(area(f"a{n}") for n in range(3)))
     revised = revise_plan(Plan(), many, for_revision(Story().state, 0), Known(max_areas=2))
-    assert "hold 3 areas" in str(revised)
+    assert "there are 3 areas" in str(revised)
 
 
 def test_an_answer_goes_to_the_planner_who_asked() -> None:
@@ -196,20 +197,20 @@ def test_an_answer_goes_to_the_planner_who_asked() -> None:
     plans(story, "auth", "tokens")
     story.attempt_fails("tokens")
     answers(story, "auth", ask=[{"about": "tokens", "question": "how?"}])
-    assert story.standing("tokens") == "escalated"
+    assert story.status("tokens") == "escalated"
     assert planner_state(story.state, 0)["questions"] == []
     story.human_answers("q1", "so")
     assert (story.state.areas["auth"].why, story.state.planning.open) == ("answers", None)
     assert planner_state(story.state, 0, "auth")["questions"][0]["answer"] == "so"
 
 
-def test_a_question_in_an_area_that_nobody_answers_ends_the_run_as_partial() -> None:
+def test_a_question_in_an_area_that_no_one_answers_ends_the_run_as_partial() -> None:
     story = began(Policy(answer_wait_s=60))
     plans(story, "auth", "tokens")
     story.attempt_fails("tokens")
     answers(story, "auth", ask=[{"about": "tokens", "question": "how?"}])
     story.time_passes(61)
-    assert (story.state.ending, story.state.ending_why) == ("partial", "nobody answered q1")
+    assert (story.state.ending, story.state.ending_why) == ("partial", "no one answered q1")
 
 
 def test_a_planner_that_says_nothing_twice_loses_its_area() -> None:

@@ -1,9 +1,9 @@
 """The difference between two versions of a plan, as a person reads it."""
 
-from fleet.core.diff import plan_diff, version_diffs
-from fleet.core.plan import Criterion, Plan
-from tests.core.pretend import subtask
-from tests.core.story import Story, plan_of
+from fleet.core.plans.plan import Criterion, Plan
+from fleet.core.views.plan_diff import plan_diff, version_diffs
+from tests.fleet.core.pretend import subtask
+from tests.fleet.core.story import Story, plan_of
 
 BEFORE = plan_of("schema", "api needs schema")
 
@@ -21,7 +21,7 @@ def test_subtasks_that_came_and_went_are_one_line_each() -> None:
     assert plan_diff(BEFORE, plan_of("schema", "web")) == ("+ web: Build web", "- api: Build api")
 
 
-def test_each_changed_field_is_told_with_its_old_and_its_new_value() -> None:
+def test_each_changed_field_has_its_old_and_its_new_value() -> None:
     after = with_subtask(BEFORE, "api", title="Serve it", depends_on=(), touches=("api/**", "web/**"))
     assert plan_diff(BEFORE, after) == (
         "~ api title: Build api → Serve it",
@@ -30,12 +30,12 @@ def test_each_changed_field_is_told_with_its_old_and_its_new_value() -> None:
     )
 
 
-def test_acceptance_is_told_by_its_commands_and_the_names_of_checks() -> None:
+def test_acceptance_is_shown_as_commands_and_names_of_checks() -> None:
     after = with_subtask(BEFORE, "api", acceptance=(Criterion(criterion="all_tests_pass"),))
     assert plan_diff(BEFORE, after) == ("~ api acceptance: check api → all_tests_pass",)
 
 
-def test_the_head_of_the_plan_is_told_too() -> None:
+def test_the_head_of_the_plan_is_compared_too() -> None:
     after = BEFORE.model_copy(update={"goal": "another", "risk_level": "high"})
     assert plan_diff(BEFORE, after) == ("~ goal: the epic → another", "~ risk_level: low → high")
 
@@ -47,7 +47,7 @@ def test_a_long_or_broken_value_stays_one_short_line() -> None:
     assert line.endswith("…")
 
 
-def test_versions_are_told_one_by_one_with_who_made_them_and_why() -> None:
+def test_versions_are_compared_one_by_one_with_who_made_them_and_why() -> None:
     story = Story()
     story.planner_answers(assessment="first steps", add=[subtask("a")])
     story.attempt_fails("a")

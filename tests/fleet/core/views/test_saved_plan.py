@@ -2,17 +2,17 @@
 
 from datetime import UTC, datetime
 
-from fleet.core.keep import Kept, kept
-from fleet.core.plan import Plan
-from fleet.core.validate import Known, plan_problems
-from tests.core.story import Story, plan_of
-from tests.core.test_areas import answers, began, plans, verified
-from tests.core.test_rollback import begins, deployment, failing
+from fleet.core.plans.plan import Plan
+from fleet.core.plans.validate import Known, plan_problems
+from fleet.core.views.saved_plan import SavedPlan, saved_plan
+from tests.fleet.core.policy.test_rollback import begins, deployment, failing
+from tests.fleet.core.state.test_areas import answers, began, plans, verified
+from tests.fleet.core.story import Story, plan_of
 
 
-def kept_plan(story: Story) -> Kept:
-    found = kept(story.state, "again")
-    assert isinstance(found, Kept), found
+def kept_plan(story: Story) -> SavedPlan:
+    found = saved_plan(story.state, "again")
+    assert isinstance(found, SavedPlan), found
     assert plan_problems(found.plan, Known()) == ()
     return found
 
@@ -21,7 +21,7 @@ def needs(plan: Plan) -> dict[str, tuple[str, ...]]:
     return {subtask.id: subtask.depends_on for subtask in plan.subtasks}
 
 
-def test_a_run_that_landed_is_kept_whole_without_its_times_and_its_name() -> None:
+def test_a_run_that_landed_is_saved_completely_without_its_times_and_its_name() -> None:
     then = datetime(1999, 1, 1, tzinfo=UTC)
     story = Story(plan=plan_of("a", "b needs a", not_before=then))
     story.now = then.timestamp() + 1
@@ -35,7 +35,7 @@ def test_a_run_that_landed_is_kept_whole_without_its_times_and_its_name() -> Non
     assert found.left_out == ()
 
 
-def test_a_split_stands_as_its_parts_and_what_was_dropped_is_left_out() -> None:
+def test_a_split_is_saved_as_its_parts_and_what_was_dropped_is_left_out() -> None:
     story = Story()
     story.planner_plans("a", "b needs a", "c needs b", "odd")
     story.attempt_fails("a", kind="too_complex")
@@ -76,11 +76,11 @@ def test_an_area_is_what_its_planner_made_of_it() -> None:
     assert needs(kept_plan(story).plan) == {"docs": ("tokens", "login"), "tokens": (), "login": ("tokens",)}
 
 
-def test_what_did_not_work_is_no_plan_to_keep() -> None:
+def test_a_run_that_failed_has_no_plan_to_save() -> None:
     story = Story(plan=plan_of("a", "b"))
-    assert "has not ended" in str(kept(story.state, "again"))
+    assert "has not ended" in str(saved_plan(story.state, "again"))
     undone = deployment()
     begins(undone, "backup")
     failing(undone, "backup")
     undone.landed("undo")
-    assert "was rolled back" in str(kept(undone.state, "again"))
+    assert "was rolled back" in str(saved_plan(undone.state, "again"))

@@ -2,14 +2,14 @@
 
 import json
 
-from fleet.core import facts as f
-from fleet.core.incidents import rate_of, rates_of
-from fleet.core.policy import Policy
-from fleet.core.revision import Revision
-from fleet.core.stories import EVIDENCE, excerpt, story_of, story_view
-from fleet.core.views import run_view
-from tests.core.pretend import subtask
-from tests.core.story import Story, plan_of
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.revision import Revision
+from fleet.core.state import facts as f
+from fleet.core.views.dump import dump_view
+from fleet.core.views.incident_view import EVIDENCE, IncidentView, excerpt, incident_counts, incident_view, rate_of
+from fleet.core.views.run_view import run_view
+from tests.fleet.core.pretend import subtask
+from tests.fleet.core.story import Story, plan_of
 
 
 def planned(*lines: str, policy: Policy | None = None, **fields: object) -> Story:
@@ -18,8 +18,8 @@ def planned(*lines: str, policy: Policy | None = None, **fields: object) -> Stor
     return story
 
 
-def told(story: Story, number: int = 1) -> dict[str, object]:
-    return story_view(story_of(story.state, story.state.incidents[number - 1], story.now))
+def view_of(story: Story, number: int = 1) -> IncidentView:
+    return incident_view(story.state, story.state.incidents[number - 1], story.now)
 
 
 def climbed() -> Story:
@@ -38,25 +38,29 @@ def climbed() -> Story:
     return story
 
 
-def test_a_story_tells_what_failed_what_was_tried_by_whom_and_what_came_of_it() -> None:
+def test_a_story_has_the_failure_each_remedy_with_who_chose_it_and_its_result() -> None:
     story = climbed()
-    (incident,) = story.state.incidents
-    whole = story_of(story.state, incident, story.now)
-    assert (whole.first.outcome, whole.first.kind, whole.first.evidence) == ("failed", "transient", "red, it says")
-    assert whole.first.seconds == 4
-    retry, other = whole.steps
-    assert (retry.chosen.strategy, retry.chosen.by, retry.chosen.version) == ("retry", "policy", None)
-    (second,) = retry.tries
-    assert (second.attempt, second.outcome, second.kind, second.dollars) == (2, "failed", "check", 0.02)
-    assert (other.chosen.strategy, other.chosen.by, other.chosen.version) == ("alternative", "planner", 2)
-    assert other.chosen.why == "use the other parser"
-    (third,) = other.tries
+    whole = view_of(story)
+    failure = whole.failure
+    assert (failure.outcome, failure.class_, failure.evidence) == (
+        "failed",
+        "transient",
+        "red, it says",
+    )
+    assert whole.failure.seconds == 4
+    retry, other = whole.remedies
+    assert (retry.remedy, retry.by, retry.plan_version) == ("retry", "policy", None)
+    (second,) = retry.attempts
+    assert (second.attempt, second.outcome, second.class_, second.dollars) == (2, "failed", "check", 0.02)
+    assert (other.remedy, other.by, other.plan_version) == ("alternative", "planner", 2)
+    assert other.why == "use the other parser"
+    (third,) = other.attempts
     assert (third.outcome, third.commit, third.dollars, third.seconds) == ("landed", "c-api", 0.04, 3)
     assert whole.end == "it landed"
 
 
 def test_a_story_as_data_is_json_with_its_cost_in_all() -> None:
-    view = told(climbed())
+    view = dump_view(view_of(climbed()))
     assert json.loads(json.dumps(view)) == view
     assert (view["closing"], view["recovered"], view["strategy"]) == ("landed", True, "alternative")
     assert view["dollars"] == 0.07
@@ -66,27 +70,27 @@ def test_a_cost_that_is_not_known_makes_the_whole_unknown() -> None:
     story = planned("api", policy=Policy(max_attempts=1))
     story.model_is_called("api", None)
     story.attempt_fails("api")
-    assert told(story)["dollars"] is None
+    assert view_of(story).dollars is None
 
 
-def test_a_split_is_told_with_the_attempts_at_its_parts_and_theirs() -> None:
+def test_the_story_of_a_split_has_the_attempts_at_its_parts_and_theirs() -> None:
     story = planned("api")
     story.attempt_fails("api", "too_complex")
     story.planner_answers(split=[{"id": "api", "why": "two things", "into": [subtask("read"), subtask("write")]}])
     story.landed("read")
     story.attempt_fails("write", "too_complex")
     story.planner_answers(split=[{"id": "write", "why": "still two", "into": [subtask("left"), subtask("right")]}])
-    assert told(story)["end"] == "open: 1 of its 2 parts have not landed"
+    assert view_of(story).end == "open: 1 of its 2 parts have not landed"
     story.landed("left", "right")
-    (step,) = story_of(story.state, story.state.incidents[0], story.now).steps
-    assert (step.chosen.strategy, step.chosen.why, step.chosen.version) == ("split", "two things", 2)
-    assert [(one.subtask, one.outcome) for one in step.tries] == [
+    (step,) = view_of(story).remedies
+    assert (step.remedy, step.why, step.plan_version) == ("split", "two things", 2)
+    assert [(one.subtask, one.outcome) for one in step.attempts] == [
         ("read", "landed"),
         ("write", "failed"),
         ("left", "landed"),
         ("right", "landed"),
     ]
-    assert told(story)["end"] == "all of its parts landed: read, write"
+    assert view_of(story).end == "all of its parts landed: read, write"
 
 
 def test_in_an_area_its_own_planner_is_the_one_who_chose() -> None:
@@ -96,38 +100,38 @@ def test_in_an_area_its_own_planner_is_the_one_who_chose() -> None:
     story.happens(f.PlanRevised(at=0, call=2, by="planner", revision=first, area="auth"))
     story.attempt_fails("login")
     call = story.state.areas["auth"].open
-    again = Revision.model_validate({"assessment": "anew", "retry": [{"id": "login", "guidance": "otherwise"}]})
+    again = Revision.model_validate({"assessment": "again", "retry": [{"id": "login", "guidance": "otherwise"}]})
     story.happens(f.PlanRevised(at=1, call=call, by="planner", revision=again, area="auth"))
     (chosen,) = story.state.incidents[0].remedies
     assert (chosen.by, chosen.version, chosen.why) == ("planner of auth", 3, "otherwise")
 
 
-def test_a_story_that_ends_with_a_human_tells_the_question_and_the_answer() -> None:
+def test_a_story_that_ends_with_a_human_has_the_question_and_the_answer() -> None:
     story = planned("api", policy=Policy(max_attempts=1))
     story.attempt_fails("api")
-    assert told(story)["end"] == (
-        "a human was asked (q1: api failed 1 time; last: red. How should it go on?), nobody has answered yet"
+    assert view_of(story).end == (
+        "a human was asked (q1: api failed 1 time; last: red. How should it continue?), no answer yet"
     )
     story.human_answers("q1", "use sqlite")
-    assert str(told(story)["end"]).endswith("ada: use sqlite")
+    assert str(view_of(story).end).endswith("ada: use sqlite")
     story.planner_answers(retry=[{"id": "api", "guidance": "sqlite"}])
     story.landed("api")
-    assert str(told(story)["end"]).endswith("it has landed since")
-    assert (told(story)["recovered"], told(story)["strategy"]) == (False, "human")
+    assert str(view_of(story).end).endswith("it has landed since")
+    assert (view_of(story).recovered, view_of(story).strategy) == (False, "human")
 
 
 def test_how_else_a_story_can_end() -> None:
     story = planned("lint", failure_action="skip")
     story.attempt_fails("lint")
-    assert told(story)["end"] == "skipped, as the plan says of it"
+    assert view_of(story).end == "skipped, as its failure_action says"
     story = planned("api", "docs")
     story.attempt_fails("api")
-    assert told(story)["end"] == "open: the planner decides"
+    assert view_of(story).end == "open: waiting for the planner"
     story.planner_answers(drop=[{"id": "api", "why": "not worth it"}])
-    assert told(story)["end"] == "dropped: not worth it"
+    assert view_of(story).end == "dropped: not worth it"
     story = planned("api", "docs", failure_action="abort")
     story.attempt_fails("api")
-    assert told(story)["end"] == "the run ended: aborted, api failed: red"
+    assert view_of(story).end == "the run ended: aborted, api failed: red"
 
 
 def test_a_human_who_helps_unasked_has_helped() -> None:
@@ -140,7 +144,7 @@ def test_a_human_who_helps_unasked_has_helped() -> None:
     assert (incident.recovered, incident.strategy, incident.closing) == (False, "human", "helped")
 
 
-def test_a_split_of_which_a_part_needed_a_human_is_no_recovery() -> None:
+def test_a_split_of_which_a_part_needed_a_human_is_not_a_recovery() -> None:
     story = planned("api")
     story.attempt_fails("api", "too_complex")
     story.planner_answers(split=[{"id": "api", "why": "w", "into": [subtask("read"), subtask("write")]}])
@@ -172,20 +176,20 @@ def test_rates_come_with_what_they_are_rates_of() -> None:
     story.attempt_fails("docs")
     story.planner_answers(ask=[{"about": "docs", "question": "which?"}])
     story.attempt_fails("open")
-    rates = rates_of(story.state.incidents)
-    assert (rates.opened, rates.total.recovered, rates.total.closed, rates.total.share) == (3, 1, 2, 0.5)
-    assert {kind: (opened, rate.recovered, rate.closed) for kind, (opened, rate) in rates.by_class.items()} == {
+    counts = incident_counts(story.state.incidents)
+    assert (counts.opened, counts.open, counts.recovered, counts.closed, counts.rate) == (3, 1, 1, 2, 0.5)
+    assert {kind: (row.opened, row.recovered, row.closed) for kind, row in counts.by_class.items()} == {
         "transient": (1, 1, 1),
         "check": (2, 0, 1),
     }
-    found = {name: (rate.recovered, rate.closed) for name, rate in rates.by_strategy.items()}
-    assert found == {"retry": (0, 1), "alternative": (1, 1)}, "the retry was tried and was not what did it"
-    assert rate_of(()).share is None
+    by_strategy = {name: (row.recovered, row.closed) for name, row in counts.by_strategy.items()}
+    assert by_strategy == {"retry": (0, 1), "alternative": (1, 1)}, "the retry was tried and was not what did it"
+    assert rate_of(()).rate is None
 
 
 def test_a_run_is_shown_with_its_rates_and_every_story() -> None:
     story = climbed()
-    view = run_view(story.state, story.now, alive=False)
+    view = dump_view(run_view(story.state, story.now, alive=False))
     assert json.loads(json.dumps(view)) == view
     assert view["rates"]["by_strategy"]["alternative"] == {"closed": 1, "recovered": 1, "unrecovered": 0, "rate": 1.0}
     assert [one["number"] for one in view["incidents"]] == [1]

@@ -1,16 +1,19 @@
 """Views: the planner's shared state is what the protocol prints, the status has the keys that scripts read."""
 
 import json
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
-from fleet.core import facts as f
-from fleet.core.policy import Policy
-from fleet.core.standing import Standing
-from fleet.core.views import planner_state, run_word, status, subtask_view
-from tests.core.pretend import subtask
-from tests.core.story import Story, failure, plan_of
+from fleet.core.plans.limits import Policy
+from fleet.core.state import facts as f
+from fleet.core.state.status import Status
+from fleet.core.views.dump import dump_view
+from fleet.core.views.planner_view import PlannerState, SubtaskEntry, planner_state
+from fleet.core.views.run_view import AgentsView, run_word, status_view
+from fleet.core.views.subtask_view import subtask_view
+from tests.fleet.core.pretend import subtask
+from tests.fleet.core.story import Story, failure, plan_of
 
 PLANNER_KEYS = {
     "run",
@@ -94,7 +97,7 @@ def story() -> Story:
     return story
 
 
-def by_id(view: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def by_id(view: PlannerState) -> dict[str, SubtaskEntry]:
     return {subtask["id"]: subtask for subtask in view["subtasks"]}
 
 
@@ -116,7 +119,7 @@ def test_the_planner_sees_the_statuses_of_the_protocol_and_no_other(story: Story
     assert own == {id_: id_ for id_ in own}
     assert set(statuses.values()) == PLANNER_STATUSES
     assert (statuses["queued"], statuses["split"], statuses["last"]) == ("running", "dropped", "ready")
-    assert set(get_args(Standing)) == PLANNER_STATUSES | {"split"}
+    assert set(get_args(Status)) == PLANNER_STATUSES | {"split"}
 
 
 def test_the_planner_reads_what_was_reported_and_what_failed(story: Story) -> None:
@@ -157,7 +160,7 @@ def test_long_evidence_and_a_long_history_stay_bounded() -> None:
 
 
 def test_a_status_has_at_least_the_keys_that_scripts_read(story: Story) -> None:
-    view = status(story.state, story.now, alive=True)
+    view = dump_view(status_view(story.state, story.now, alive=True))
     assert set(view) >= STATUS_KEYS
     assert set(view["agents"]) >= {"running", "peak"}
     assert set(view["incidents"]) >= {"opened", "open", "closed", "recovered", "rate", "by_class", "by_strategy"}
@@ -167,7 +170,7 @@ def test_a_status_has_at_least_the_keys_that_scripts_read(story: Story) -> None:
 
 
 def test_the_counts_of_a_status_add_up(story: Story) -> None:
-    view = status(story.state, story.now, alive=True)
+    view = dump_view(status_view(story.state, story.now, alive=True))
     assert sum(view["subtasks"].values()) == len(story.state.subtasks) == 13
     incidents = view["incidents"]
     rows = incidents["by_class"].values()
@@ -177,29 +180,29 @@ def test_the_counts_of_a_status_add_up(story: Story) -> None:
     assert (view["commits"], view["cost_dollars"]) == (1, 2.5)
 
 
-def test_there_is_no_rate_without_a_denominator() -> None:
-    counts = status(Story(plan=plan_of("a")).state, 0, alive=True)["incidents"]
+def test_a_rate_comes_with_its_denominator() -> None:
+    counts = dump_view(status_view(Story(plan=plan_of("a")).state, 0, alive=True))["incidents"]
     assert (counts["rate"], counts["closed"], counts["by_class"], counts["by_strategy"]) == (None, 0, {}, {})
 
 
 def test_an_unknown_price_makes_the_cost_unknown_and_not_nothing(story: Story) -> None:
     story.model_is_called("running", None)
-    assert status(story.state, story.now, alive=True)["cost_dollars"] is None
+    assert status_view(story.state, story.now, alive=True).cost_dollars is None
 
 
 def test_a_result_branch_is_named_when_there_is_something_on_it() -> None:
     story = Story(plan=plan_of("a", "b"))
-    assert status(story.state, 0, alive=True)["result_branch"] is None
+    assert status_view(story.state, 0, alive=True).result_branch is None
     story.landed("a")
-    assert status(story.state, 0, alive=True)["result_branch"] == "fleet/r"
+    assert status_view(story.state, 0, alive=True).result_branch == "fleet/r"
 
 
-def test_nobody_works_in_a_run_that_nobody_runs() -> None:
+def test_no_one_works_in_a_run_without_an_engine() -> None:
     story = Story(plan=plan_of("a"))
     story.happens(f.WorkerStarted(at=0, subtask="a", number=1))
-    assert status(story.state, 0, alive=True)["agents"] == {"running": 1, "peak": 1, "limit": 16}
-    interrupted = status(story.state, 0, alive=False)
-    assert (interrupted["agents"]["running"], interrupted["state"]) == (0, "interrupted")
+    assert status_view(story.state, 0, alive=True).agents == AgentsView(running=1, peak=1, limit=16)
+    interrupted = status_view(story.state, 0, alive=False)
+    assert (interrupted.agents.running, interrupted.state) == (0, "interrupted")
 
 
 def test_one_word_says_how_a_run_is() -> None:
@@ -229,7 +232,7 @@ def test_a_subtask_shows_all_its_attempts_with_checks_and_failures(story: Story)
     check = f.CheckRun(criterion="c", command="make test", passed=False, exit_code=2, output="1 failed")
     story.happens(f.AttemptFailed(at=9, subtask="running", number=1, failure=failure(), report=REPORT, checks=(check,)))
     spec = story.state.spec("running")
-    view = subtask_view(story.state, spec, story.now)
+    view = dump_view(subtask_view(story.state, spec, story.now))
     assert json.loads(json.dumps(view)) == view
     (attempt,) = view["attempts"]
     assert attempt["checks"][0]["command"] == "make test"

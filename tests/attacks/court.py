@@ -1,0 +1,97 @@
+"""A project, and the verdict on a worker's change of it: the engine's own, on real worktrees and in real boxes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import Criterion, Plan, Subtask
+from fleet.core.policy.effects import VerifyAttempt
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.engine.adapters import Adapters
+from fleet.engine.checks import Checks, Gate
+from fleet.engine.perform import Performer
+from fleet.ports.worktrees import Change
+from tests.fleet.fakes import FakePlanner
+from tests.fleet.hands import Book, Clock
+from tests.worktrees.conftest import RUN, Bench, sign
+
+SECONDS = 100
+
+
+def criteria(*runs: str) -> tuple[Criterion, ...]:
+    return tuple(
+        Criterion(criterion=f"adds{number or ''}", run=command, timeout_s=SECONDS)
+        for number, command in enumerate(runs)
+    )
+
+
+@dataclass(frozen=True)
+class Court:
+    """Judges changes of the project that is on the bench."""
+
+    bench: Bench
+
+    async def change(self, files: Mapping[str, str | None], *, touches: Sequence[str] = ()) -> Change | f.Failure:
+        """Commit a worker's change. None removes a file."""
+        async with self.bench.worktrees.lease(self.bench.base) as lease:
+            for path, content in files.items():
+                if content is None:
+                    await lease.workspace.run(f"rm {path}", timeout_s=SECONDS)
+                else:
+                    await lease.workspace.write(path, content.encode())
+            return await lease.commit(sign("a"), touches)
+
+    async def judge(
+        self, change: Change, *runs: str, touches: tuple[str, ...] = (), gate: str = "", base: str = ""
+    ) -> RunState:
+        """The state of a run after it has verified the change against these criteria."""
+        base = base or self.bench.base
+        spec = Subtask(id="a", title="Add", goal="Add.", acceptance=criteria(*runs), touches=touches)
+        begun = f.RunStarted(
+            at=0.0,
+            run=RUN,
+            goal="the epic",
+            repository="somewhere",
+            base=base,
+            base_name="main",
+            result_branch=f"fleet/{RUN}",
+            policy=Policy(),
+            plan=Plan(subtasks=(spec,)),
+        )
+        book = Book(evolve(None, begun))
+        book.note(
+            f.AttemptStarted(at=0.1, subtask="a", number=1, worker="coder", model=None, base=base, strategy="first")
+        )
+        gate_check = Criterion(criterion="the gate", run=gate, timeout_s=SECONDS, fails_before=False)
+        world = Adapters(
+            planner=FakePlanner(),
+            workers={},
+            descriptions={},
+            worktrees=self.bench.worktrees,
+            commits=self.bench.worktrees,
+            integrator=self.bench.worktrees.integrator,
+            publisher=self.bench.worktrees.publisher,
+            clock=Clock(),
+            gate=Gate(criteria=(gate_check,) if gate else ()),
+        )
+        checks = Checks(book, world.worktrees, world.commits, world.clock, Gate(reruns=0))
+        before = await checks.on(base, spec.acceptance)
+        book.note(f.WorkerStarted(at=0.2, subtask="a", number=1, before=before))
+        book.note(
+            f.AttemptCommitted(
+                at=0.3,
+                subtask="a",
+                number=1,
+                commit=change.commit,
+                paths=change.paths,
+                report=f.Report(status="done", summary="added"),
+            )
+        )
+        await Performer(book, world)(VerifyAttempt("a", 1))
+        return book.state
+
+
+def failure(state: RunState) -> f.Failure | None:
+    return state.subtasks["a"].attempts[0].failure

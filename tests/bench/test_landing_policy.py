@@ -1,0 +1,21 @@
+"""How much the landing policy lands per hour, in simulation, compared with the most that nested tests allow."""
+
+import pytest
+
+from bench.landing_policy import RATES, FullQueue, adaptive, bound
+
+
+@pytest.mark.parametrize("reruns", [0, 1])
+@pytest.mark.parametrize("rate", RATES)
+def test_with_two_slots_a_full_queue_lands_at_least_0_85_of_the_bound(rate: float, reruns: int) -> None:
+    assert FullQueue(adaptive, rate, reruns=reruns).landed_per_hour(20) / bound(rate, 2) >= 0.85
+
+
+def test_more_slots_land_more() -> None:
+    hourly = [FullQueue(adaptive, 0.05, slots=slots).landed_per_hour(10) for slots in (1, 2, 4, 8)]
+    assert hourly == sorted(hourly)
+
+
+def test_batches_whose_tests_take_different_times_cost_little() -> None:
+    even, uneven = (FullQueue(adaptive, 0.05, jitter=jitter).landed_per_hour(20) for jitter in (0.0, 0.5))
+    assert uneven > 0.85 * even

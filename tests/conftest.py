@@ -1,0 +1,36 @@
+"""What holds for all tests: their order is random, its seed is printed, and the longest files come first."""
+
+import gc
+
+import pytest
+
+LONGEST_FIRST = ("tests/chaos/", "tests/e2e/", "tests/docs/")
+"""Started last, a file of these folders would keep one process busy while the others have nothing left to do."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--renew-snapshots", action="store_true", help="replace the snapshots of the terminal UI")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the order of pytest-randomly, except for the folders that come first."""
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    folders = [place for place, folder in enumerate(LONGEST_FIRST) if item.nodeid.startswith(folder)]
+    return folders[0] if folders else len(LONGEST_FIRST)
+
+
+def pytest_collection_finish() -> None:
+    """Exempt everything imported by now from garbage collection, which would go through it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The header that pytest-randomly prints the seed in is left out with `-q`."""
+    seed = config.getoption("randomly_seed", None)
+    if seed is not None:
+        terminalreporter.write_line(f"random order: --randomly-seed={seed} repeats it")

@@ -1,0 +1,18 @@
+"""A conversation as text: what an agent says, does and gets."""
+
+from dashboards.text.transcript import transcript_lines
+
+
+def test_the_summary_of_thinking_is_shown_as_what_an_agent_says() -> None:
+    content = [
+        {"type": "thinking", "thinking": "I look at\x1b[31m the tests.", "signature": "s"},
+        {"type": "redacted_thinking", "data": "…"},
+        {"type": "thinking", "thinking": "", "signature": "s"},
+        {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "ls"}},
+    ]
+    lines = list(transcript_lines([{"event": "answer", "turn": 1, "content": content}]))
+    assert lines[1] == "   thinks"
+    assert "I look at" in lines[2]
+    assert "\x1b" not in "".join(lines)
+    assert lines[3:5] == ["   (redacted_thinking)", "   (thinking)"]
+    assert lines[5] == "   → bash"

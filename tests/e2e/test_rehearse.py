@@ -1,0 +1,84 @@
+"""Rehearsals of a generated history, through the command line: with a gate that was red for a while; with faults."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.stage import Stage
+from tests.worktrees.conftest import fingerprint, git
+from tests.worktrees.histories import BROKEN, GATE, HISTORY, make_history
+
+CHANGING = [made for made in HISTORY[1:] if made.put or made.remove]
+
+
+@pytest.fixture
+def past(tmp_path: Path) -> Path:
+    return make_history(tmp_path / "past")
+
+
+def test_a_rehearsal_ends_in_the_tree_of_history_and_says_what_it_found(stage: Stage, past: Path) -> None:
+    before = fingerprint(past, without="")
+    view = stage.fleet("rehearse", "--gate", GATE, "--tries", "2", "--json", at=past).ended(0).json
+    assert fingerprint(past, without="") == before
+    assert git(past, "rev-parse", "main") == view["head"]
+    assert (view["tree_equal"], view["differing"]) == (True, [])
+    assert (view["landed"], view["commits"]) == (len(CHANGING), len(CHANGING))
+    assert [note["title"] for note in view["by_hand"]] == [made.message.decode() for made in CHANGING if made.by_hand]
+    assert [note["title"] for note in view["red_in_history"]] == [HISTORY[at].message.decode() for at in BROKEN]
+    assert (view["gate"]["tries"], view["gate"]["green"], view["gate"]["flaky"]) == (2, 2, False)
+    assert {setting["key"] for setting in view["settings"]} == {"run.workers", "checks.gate_timeout_s"}
+    assert view["attempts"] == len(CHANGING)
+
+
+def test_faults_change_how_it_gets_there_and_nothing_else(stage: Stage, past: Path) -> None:
+    before = fingerprint(past, without="")
+    faults = ("--with-faults", "--faults", "0.4", "--seed", "3")
+    view = (
+        stage.fleet("rehearse", "--last", "12", "--gate", GATE, "--tries", "1", *faults, "--json", at=past)
+        .ended(0)
+        .json
+    )
+    assert fingerprint(past, without="") == before
+    assert (view["tree_equal"], view["landed"]) == (True, view["commits"])
+    assert view["faults"] > 0
+    assert view["attempts"] > view["commits"]
+    assert view["engines"] > 1
+    assert [note["title"] for note in view["red_in_history"]] == [HISTORY[at].message.decode() for at in BROKEN]
+
+
+def test_a_rehearsal_is_kept_and_marked_wherever_it_is_shown(stage: Stage, past: Path) -> None:
+    stage.fleet("rehearse", "--last", "3", "--gate", "", "--name", "dress", at=past).ended(0).says("REHEARSED", "none")
+    stage.fleet("runs", at=past).ended(0).says("landed (rehearsal)")
+    stage.fleet("status", "dress", at=past).ended(0).says("dress  landed  (rehearsal: no model)")
+    assert stage.status("dress")["rehearsal"] is True
+    stage.fleet("report", "dress", "-o", str(past.parent / "report.md")).ended(0)
+    assert "A REHEARSAL" in (past.parent / "report.md").read_text(encoding="utf-8")
+    assert git(past, "branch", "--list", "fleet/*") == ""
+
+
+def test_a_branch_is_left_only_if_it_is_asked_for(stage: Stage, past: Path) -> None:
+    stage.fleet("rehearse", "--last", "2", "--gate", "", "--name", "dress", "--branch", at=past).ended(0)
+    assert git(past, "rev-parse", "fleet/dress^{tree}") == git(past, "rev-parse", "main^{tree}")
+
+
+def test_what_was_measured_is_written_beside_what_a_person_has_set(stage: Stage, past: Path) -> None:
+    (past / "fleet.toml").write_text("# ours\n[run]\nbudget_dollars = 3.0\n", encoding="utf-8")
+    stage.fleet("rehearse", "--last", "2", "--gate", "true", "--tries", "1", "--write", at=past).ended(0)
+    text = (past / "fleet.toml").read_text(encoding="utf-8")
+    assert text.startswith("# ours\n[run]\n# ")
+    shown = stage.fleet("config", "show", "--json", at=past).ended(0).json
+    assert (shown["checks"]["gate"], shown["run"]["budget_dollars"]) == ("true", 3.0)
+    again = stage.fleet("rehearse", "--last", "2", "--tries", "1", "--write", at=past).ended(0)
+    again.says("has all of it", "kept yours: checks.gate")
+
+
+def test_a_plan_can_be_changed_before_it_is_rehearsed(stage: Stage, past: Path) -> None:
+    stage.fleet("rehearse", "--last", "3", "-o", "plan.json", at=past).ended(0)
+    stage.fleet("rehearse", "--last", "3", "--gate", "", "--plan", "plan.json", at=past).ended(0).says("REHEARSED")
+    stage.fleet("rehearse", "--last", "2", "--gate", "", "--plan", "plan.json", at=past).ended(2).says(
+        "among the last 2"
+    )
+
+
+def test_a_first_commit_alone_can_not_be_rehearsed(stage: Stage, repository: Path) -> None:
+    stage.fleet("rehearse", at=repository).ended(2).says("needs at least two")

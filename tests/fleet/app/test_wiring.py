@@ -1,0 +1,71 @@
+"""From the configuration to the workers: names of files and variables are resolved, and errors name the key."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from agents.settings import WorkerSettings
+from fleet.app.wiring import Wiring
+from fleet.config.load import load_config
+from fleet.errors import UsageError
+
+
+@pytest.fixture(autouse=True)
+def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's configuration folder."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    folder = tmp_path / "fleet"
+    folder.mkdir()
+    return folder
+
+
+def workers(environ: Mapping[str, str], **flags: object) -> dict[str, WorkerSettings]:
+    """The settings of workers with these keys: `name__key`."""
+    dotted = {f"workers.{name.replace('__', '.')}": value for name, value in flags.items()}
+    return Wiring(load_config(environ={}, user_file=None, flags=dotted).config, environ).workers
+
+
+def test_what_a_worker_names_is_filled_in(user_folder: Path) -> None:
+    (user_folder / "senior.md").write_text("Think twice.\n")
+    senior = workers(
+        {"TOOL_KEY": "k-1", "OTHER": "x"},
+        senior__kind="command",
+        senior__prompt="senior.md",
+        senior__command="tool --say 'two words' {goal}",
+        senior__environment={"COLOUR": "blue"},
+        senior__pass_environment=["TOOL_KEY"],
+        senior__read_only=["/opt/tool"],
+        senior__network=True,
+    )["senior"]
+    assert senior.prompt == "Think twice.\n"
+    assert senior.command == ("tool", "--say", "two words", "{goal}")
+    assert senior.extras.environment == {"COLOUR": "blue", "TOOL_KEY": "k-1"}
+    assert senior.extras.network is True
+    assert senior.secrets == ("k-1",)
+    assert "k-1" not in repr(senior)
+
+
+def test_models_are_a_ladder_and_a_model_is_one_of_a_single_rung() -> None:
+    made = workers({}, a__model="m", b__model="m", b__models=["x", "y"], c={})
+    assert [made[name].models for name in "abc"] == [("m",), ("x", "y"), ()]
+    assert made["c"].extras.network is None
+
+
+def test_only_settings_that_differ_from_the_defaults_count_as_given() -> None:
+    made = workers({}, a__turns=9, a__tools=["bash"], b={})
+    assert made["a"].changed == {"turns", "tools"}
+    assert made["b"].changed == made["coder"].changed == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"x__prompt": "none.md"}, r"workers\.x\.prompt: .*none\.md can't be read: No such file"),
+        ({"x__command": "tool 'open"}, r"workers\.x\.command: .* can't be split into words: No closing quotation"),
+        ({"x__pass_environment": ["A_KEY"]}, r"workers\.x\.pass_environment: A_KEY is not set; set it, or"),
+    ],
+)
+def test_what_is_missing_is_reported_with_its_key(flags: Mapping[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        workers({}, **flags)

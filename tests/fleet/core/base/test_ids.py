@@ -1,0 +1,46 @@
+"""Names that runs, subtasks and refs may have."""
+
+import pytest
+
+from fleet.core.base import ids
+
+
+@pytest.mark.parametrize("name", ["a", "api-2", "v1.2_x", "A" * 64])
+def test_a_slug_is_safe_as_a_ref_and_a_file_name(name: str) -> None:
+    assert ids.is_slug(name)
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a.", "a..b", "a.lock", "a b", "a/b", "ä", "a" * 65])
+def test_what_a_ref_or_a_file_name_may_not_be_is_not_a_slug(name: str) -> None:
+    assert not ids.is_slug(name)
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("Add a text kit!", "add-a-text-kit"),
+        ("!!!", "run"),
+        ("a word that goes far beyond the limit", "a-word-that-goes-far"),
+        ("x" * 30, "run"),
+    ],
+)
+def test_a_title_is_shortened_to_whole_words(title: str, name: str) -> None:
+    assert ids.slug(title) == name
+
+
+def test_all_refs_of_a_run_are_below_one_folder() -> None:
+    refs = (
+        ids.base_ref("r"),
+        ids.tip_ref("r"),
+        ids.attempt_ref("r", "api", 2),
+        ids.kept_ref("r", "api", 2),
+        ids.aside_ref("r", "c0ffee"),
+    )
+    assert refs == (
+        "refs/fleet/r/base",
+        "refs/fleet/r/tip",
+        "refs/fleet/r/attempts/api/2",
+        "refs/fleet/r/kept/api/2",
+        "refs/fleet/r/aside/c0ffee",
+    )
+    assert ids.result_branch("r") == "fleet/r"

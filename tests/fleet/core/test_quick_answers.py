@@ -1,0 +1,112 @@
+"""The quick answers of a long run are those of the plain definitions: played with chance, in a pretended world."""
+
+from hypothesis import given, settings
+
+from fleet.core.history import subtask_sets
+from fleet.core.policy.approval import is_approved, waiting_for_approval
+from fleet.core.policy.effects import effects
+from fleet.core.state.areas import active_areas, area_spend, in_charge, is_active, seen_by, subtasks_inside
+from fleet.core.state.state import RunState
+from fleet.core.state.status import OVER, ready, statuses, undecided_failures
+from fleet.core.state.subtask_state import SubtaskState
+from fleet.core.state.subtasks import Mark, Set
+from tests.fleet.core.pretend import Pretend
+from tests.fleet.core.test_run_properties import steps, worlds
+
+
+@given(worlds)
+@settings(max_examples=100, deadline=None)
+def test_sets_hold_what_each_subtask_says_of_itself(world: Pretend) -> None:
+    for _ in steps(world):
+        state, status = world.state, statuses(world.state, world.now)
+        assert ids(state, ready(state, world.now)) == {id_ for id_ in status if status[id_] == "ready"}
+        assert ids(state, undecided_failures(state)) == {id_ for id_ in status if status[id_] in {"failed", "blocked"}}
+        assert ids(state, state.subtasks.open) == {id_ for id_ in status if status[id_] not in OVER}
+        assert ids(state, state.subtasks.waiting) == {id_ for id_ in status if status[id_] in {"waiting", "ready"}}
+        assert ids(state, state.subtasks.marked(Mark.UNDERWAY)) == {s.id for s in all_(state) if s.current is not None}
+        assert set(waiting_for_approval(state)) == plainly_waiting_for_approval(state)
+
+
+@given(worlds)
+@settings(max_examples=100, deadline=None)
+def test_sets_that_change_with_each_fact_are_those_made_from_scratch(world: Pretend) -> None:
+    for _ in steps(world):
+        subtasks = world.state.subtasks
+        fresh = subtask_sets.by_plan(subtasks, subtasks.plan.specs, world.state.cleared)
+        assert (fresh.rows, fresh.marks, fresh.unmet, fresh.outside) == (
+            subtasks.rows,
+            subtasks.marks,
+            subtasks.unmet,
+            subtasks.outside,
+        )
+        assert (fresh.made_by, fresh.plan.areas, fresh.plan.approved) == (
+            subtasks.made_by,
+            subtasks.plan.areas,
+            subtasks.plan.approved,
+        )
+
+
+@given(worlds)
+@settings(max_examples=100, deadline=None)
+def test_a_planner_sees_and_spends_what_its_subtasks_say(world: Pretend) -> None:
+    for _ in steps(world):
+        state = world.state
+        assert active_areas(state) == tuple(area for area in state.plan.ids if is_area(state, area))
+        for area in (None, *state.areas):
+            assert seen_by(state, area) == {
+                subtask.id
+                for subtask in all_(state)
+                if (subtask.area == area or not subtask.closed) and in_charge(state, subtask.id) == area
+            }
+        for area in active_areas(state):
+            assert abs(area_spend(state, area) - plain_spend(state, area)) < 1e-9
+
+
+@given(worlds)
+@settings(max_examples=100, deadline=None)
+def test_open_questions_and_incidents_are_those_without_an_answer_or_an_end(world: Pretend) -> None:
+    for _ in steps(world):
+        state = world.state
+        assert state.open_questions() == [asked for asked in state.questions.values() if asked.answer is None]
+        open_ = [(index, incident) for index, incident in enumerate(state.incidents) if incident.closed_at is None]
+        assert dict(state.troubled) == {incident.subtask: index for index, incident in open_}
+
+
+@given(worlds)
+@settings(max_examples=100, deadline=None)
+def test_only_subtasks_that_changed_have_other_effects(world: Pretend) -> None:
+    before, wanted = world.state, effects(world.state, world.now)
+    for _ in steps(world):
+        state = world.state
+        changed = {subtask.id for subtask in state.subtasks.changed_since(before.subtasks)}
+        now = effects(state, world.now)
+        for effect in set(wanted) ^ set(now):
+            assert state.ended or getattr(effect, "subtask", None) in {*changed, None}
+        before, wanted = state, now
+
+
+def ids(state: RunState, chosen: Set) -> set[str]:
+    return set(state.subtasks.ids(chosen))
+
+
+def all_(state: RunState) -> list[SubtaskState]:
+    return list(state.subtasks.values())
+
+
+def is_area(state: RunState, id_: str) -> bool:
+    return id_ in state.areas and is_active(state, id_)
+
+
+def plainly_waiting_for_approval(state: RunState) -> set[str]:
+    mode = state.policy.reviewing
+    if mode == "none" or (mode is None and not state.policy.review):
+        return set()
+    undecided = {subtask.id for subtask in all_(state) if not subtask.closed and subtask.current is None}
+    return {id_ for id_ in undecided if not is_approved(state, id_)}
+
+
+def plain_spend(state: RunState, area: str) -> float:
+    current = state.subtasks[area].attempts[-1]
+    inside = [attempt for subtask in subtasks_inside(state, area) for attempt in subtask.attempts]
+    spent = [attempt.spend.priced_dollars for attempt in inside if attempt.started_at >= current.started_at]
+    return current.spend.priced_dollars + sum(spent)

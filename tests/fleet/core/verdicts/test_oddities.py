@@ -1,0 +1,119 @@
+"""What a person is shown before a result is taken: added lines that could turn the checks that judge them."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleet.core.verdicts.oddities import oddities
+
+
+def patch(path: str, *added: str) -> str:
+    lines = "\n".join(f"+{line}" for line in added)
+    return f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n@@ -1 +1,{len(added)} @@\n{lines}\n"
+
+
+@pytest.mark.parametrize(
+    ("added", "what"),
+    [
+        (("import os", "os._exit(0)"), "ends the process that tests it"),
+        (("raise SystemExit(0)",), "ends the process that tests it"),
+        (("raise SystemExit",), "ends the process that tests it"),
+        (("sys.exit()",), "ends the process that tests it"),
+        (("process.exit(0);",), "ends the process that tests it"),
+        (("std::process::exit(0)",), "ends the process that tests it"),
+        (("func init() { os.Exit(0) }",), "ends the process that tests it"),
+        (("class E:", "    def __eq__(s, o): return True"), "is equal to everything"),
+        (("class E:", "    def __eq__(self, other):", "        return True"), "is equal to everything"),
+        (("    __eq__ = lambda s, o: not not s",), "is equal to everything"),
+        (("import _pytest.runner",), "reaches into the test runner"),
+        (("sys.modules['unit' + 'test']",), "reaches into other modules or frames"),
+        (("open('/proc/1/mem', 'wb')",), "detects the box"),
+        (("if os.environ.get('FLEET_BOX'):",), "detects the box"),
+        (("if os.getcwd() == '/repo':",), "detects the box"),
+        (("socket.gethostname()",), "detects the box"),
+        (('[ "$(hostname)" = worker ]',), "detects the box"),
+        (("exec(bytes.fromhex('00'))",), "hides what it runs"),
+        (("print('Ran 2 tests in 0.1s')",), "prints what a runner would"),
+        (("open('expected.txt', 'w')",), "writes files that checks read"),
+    ],
+)
+def test_a_known_way_to_cheat_is_named_with_its_file(added: tuple[str, ...], what: str) -> None:
+    assert ("lib.py", what) in oddities(patch("lib.py", *added))
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("os._exit(0)", "ends the process that tests it"),
+        ("lib.add = lambda a, b: a + b", "changes other code when it is loaded"),
+        ("setattr(lib, 'add', sum)", "changes other code when it is loaded"),
+        ("_pytest.python.Function.runtest = print", "changes the test runner"),
+        ("func TestMain(m *testing.M) {}", "changes the test runner"),
+    ],
+)
+def test_tests_are_looked_over_too(line: str, what: str) -> None:
+    assert ("tests/test_a.py", what) in oddities(patch("tests/test_a.py", line))
+
+
+@pytest.mark.parametrize(
+    ("path", "lines"),
+    [
+        ("lib.py", ("def __eq__(self, other):", "    return self.x == other.x", "def add(a, b): return a + b")),
+        ("lib.py", ('if __name__ == "__main__":', "    sys.exit(main())", "sys.exit(1)", "except SystemExit:")),
+        ("lib.js", ("const found = /x/.exec(text);", "process.exit(1);", "url.hostname", "a.b = c;")),
+        ("lib.go", ("os.Exit(1)",)),
+        ("tests/test_a.py", ("import pytest", "import unittest", "    lib.cache = {}", "jest.mock('./x')")),
+        ("README.md", ("Run pytest, then os._exit(0).",)),
+        ("pyproject.toml", ("[tool.pytest.ini_options]",)),
+    ],
+)
+def test_honest_work_is_not_named(path: str, lines: tuple[str, ...]) -> None:
+    assert oddities(patch(path, *lines)) == ()
+
+
+def test_programs_without_text_and_assertions_that_go_are_named() -> None:
+    binary = "diff --git a/{0} b/{0}\nnew file mode 100644\nBinary files /dev/null and b/{0} differ\n"
+    assert oddities(binary.format("lib.so")) == (("lib.so", "is a program in binary form"),)
+    assert oddities(binary.format("logo.png")) == ()
+    removed = patch("src/lib.rs", "fn a() {}") + "-    #[test]\n-    assert_eq!(a(), 1);\n"
+    assert oddities(removed) == (("src/lib.rs", "removes tests or assertions that stood in it"),)
+
+
+def test_a_patch_that_was_cut_says_so() -> None:
+    assert ("the change", "is too large to be looked over") in oddities("x\n[... 5 bytes left out ...]\n")
+
+
+def test_what_is_taken_away_is_not_named() -> None:
+    assert oddities(patch("lib.py", "x = 1") + "-os._exit(0)\n") == ()
+
+
+def test_a_patch_that_only_removes_lines_has_nothing_odd() -> None:
+    only = "diff --git a/lib.py b/lib.py\n--- a/lib.py\n+++ b/lib.py\n@@ -1,2 +1 @@\n-os._exit(0)\n kept\n"
+    assert oddities(only) == ()
+    assert oddities(only + patch("more.py", "os._exit(0)")) == (("more.py", "ends the process that tests it"),)
+
+
+LINES = st.lists(st.text(st.characters(exclude_characters="\n\r", codec="utf-8"), max_size=30), max_size=4)
+HUNKS = st.tuples(LINES, LINES, LINES).map(
+    lambda lines: "".join(f"{mark}{line}\n" for mark, group in zip("-+ ", lines, strict=True) for line in group)
+)
+HEADERS = st.sampled_from(
+    (
+        "diff --git a/lib.py b/lib.py\nindex 1..2 100644\n--- a/lib.py\n+++ b/lib.py\n@@ -1 +1 @@\n",
+        "diff --git a/lib.py b/lib.py\nnew file mode 100644\n--- /dev/null\n+++ b/lib.py\n@@ -0,0 +1 @@\n",
+        "diff --git a/lib.py b/lib.py\ndeleted file mode 100644\n--- a/lib.py\n+++ /dev/null\n@@ -1 +0,0 @@\n",
+        "diff --git a/lib.py b/lib.py\nold mode 100644\nnew mode 100755\n",
+        "diff --git a/a.bin b/a.bin\nBinary files a/a.bin and b/a.bin differ\n",
+        'diff --git "a/\\t.py" "b/\\t.py"\n--- "a/\\t.py"\n+++ "b/\\t.py"\n@@ -1 +1 @@\n',
+        "",
+    )
+)
+
+
+@settings(deadline=None)
+@given(parts=st.lists(st.tuples(HEADERS, HUNKS), max_size=5), cut=st.integers(0, 400))
+def test_every_patch_is_read_and_an_odd_line_is_named_in_each(parts: list[tuple[str, str]], cut: int) -> None:
+    """Also one that was cut because it is too long, or that is no patch at all."""
+    text = "".join(header + hunk for header, hunk in parts)
+    oddities(text[:cut])
+    assert ("odd.py", "ends the process that tests it") in oddities(text + patch("odd.py", "os._exit(0)"))

@@ -1,0 +1,29 @@
+"""An epic is text or a file; what only points to one is refused before a planner is paid."""
+
+from pathlib import Path
+
+import pytest
+
+from fleet.errors import UsageError
+from fleet.plans.input_files import read_epic
+
+
+@pytest.mark.parametrize("given", ["https://example.org/a/b/issues/12", "#123", "123", "a/b#12", "git+ssh://x/y"])
+def test_a_reference_is_no_epic(given: str) -> None:
+    with pytest.raises(UsageError, match="which the planner can't open; give its text: gh issue view") as refused:
+        read_epic(given)
+    assert given in refused.value.message
+
+
+def test_a_folder_is_no_epic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for given in (".", str(tmp_path)):
+        with pytest.raises(UsageError, match="is a folder, not an epic; --repo DIR names the repository"):
+            read_epic(given)
+
+
+@pytest.mark.parametrize(
+    "given", ["Fix #123", "See https://example.org/x and do it", "Add health/ready", "x" * 5_000, "Write", "a\nb"]
+)
+def test_text_that_mentions_one_is_an_epic(given: str) -> None:
+    assert read_epic(given) == given
