@@ -1,4 +1,4 @@
-# The targets, each with what it does: `make` alone lists them.
+# Each target with its description: `make` alone lists them.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -7,13 +7,13 @@ SHELL := /bin/sh
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-TWICE := -n 2 --dist loadfile --no-loadscope-reorder
+AT_ONCE := -n 4 --dist loadfile --no-loadscope-reorder
 CLAUDE_CODE := 2.1.327
 BARE := scripts/bare
 TOOLS := prometheus chromium-headless-shell
-CODE := fleet agents worktrees dashboards tests examples scripts
+CODE := fleet agents worktrees dashboards tests bench chaos examples scripts
 
-.PHONY: help setup demo demo-100 example-deployment example-research test kill soak chaos chaos-mutants claude-code bench docs lint format format-check types check lock clean
+.PHONY: help setup demo demo-100 example-deployment example-research test kill soak chaos chaos-mutants cheats claude-code bench docs lint format format-check types coverage check lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -28,7 +28,7 @@ $(READY): requirements/dev.txt pyproject.toml scripts/venv scripts/bubblewrap sc
 	@touch $@
 	@echo "setup: done"
 
-demo: $(READY) ## an epic of 16 subtasks, planned and landed by a simulated model: no key, no network, under two minutes
+demo: $(READY) ## an epic of 16 subtasks, planned and landed with a simulated model: no key, no network, under two minutes
 	@echo "demo: 16 subtasks with a simulated model"
 	@$(BARE) $(BIN)/python examples/demo/demo.py --subtasks 16
 
@@ -36,32 +36,35 @@ demo-100: $(READY) ## the same with 120 subtasks and more than 100 workers at on
 	@echo "demo: 120 subtasks, 120 workers at once, with a simulated model"
 	@$(BARE) $(BIN)/python examples/demo/demo.py --subtasks 120 --workers 120
 
-example-deployment: $(READY) ## a deployment from a plan: reviewed, scheduled, aborted, rolled back; no model is asked
+example-deployment: $(READY) ## a deployment from a plan: reviewed, scheduled, aborted, rolled back; without a model
 	@echo "example-deployment: four deployments with one plan"
 	@$(BARE) $(BIN)/python examples/deployment/deployment.py
 
-example-research: $(READY) ## a planner and three workers look something up: every way out of a failure, with a simulated model
+example-research: $(READY) ## a planner and three workers do research: every remedy for a failure, with a simulated model
 	@echo "example-research: two pieces of research with a simulated model"
 	@$(BARE) $(BIN)/python examples/research/research.py
 
 test: $(READY) ## run the tests
 	@echo "test: pytest"
-	@$(BARE) $(BIN)/pytest $(TWICE)
+	@$(BARE) $(BIN)/pytest $(AT_ONCE)
 
-kill: $(READY) ## kill runs at every point, damage what is left, kill 100 boxes; resume, and look at what is left: 30 minutes
+kill: $(READY) ## kill runs at every point, damage their files, kill 100 boxes; resume and check the result: 30 minutes
 	@echo "kill: SIGKILL at each point, with real git and real boxes; docs/reliability.md says what must hold"
-	@$(BARE) $(BIN)/python -B -m tests.chaos.kill points
-	@$(BARE) $(BIN)/python -B -m tests.chaos.kill points plain --lease pool
-	@$(BARE) $(BIN)/python -B -m tests.chaos.damage
-	@$(BARE) $(BIN)/python -B -m tests.chaos.crowd window
-	@$(BARE) $(BIN)/python -B -m tests.chaos.crowd boxes
+	@$(BARE) $(BIN)/python -B -m chaos.kill points
+	@$(BARE) $(BIN)/python -B -m chaos.kill points plain --lease pool
+	@$(BARE) $(BIN)/python -B -m chaos.damage
+	@$(BARE) $(BIN)/python -B -m chaos.boxes window
+	@$(BARE) $(BIN)/python -B -m chaos.boxes boxes
 
-soak: $(READY) ## kill 2,000 runs again and again at points that seeds choose; SEEDS=N: so many, FIRST=N: from this one
+soak: $(READY) ## kill 2,000 runs again and again at points that seeds choose; SEEDS=N for N runs, FIRST=N for the first seed
 	@echo "soak: SIGKILL again and again; docs/reliability.md says what must hold"
-	@$(BARE) $(BIN)/python -B -m tests.chaos.kill seeds --seeds $(or $(SEEDS),2000) --first $(or $(FIRST),0) --jobs 2
+	@$(BARE) $(BIN)/python -B -m chaos.kill seeds --seeds $(or $(SEEDS),2000) --first $(or $(FIRST),0) --jobs 2
 
-chaos-mutants: $(READY) ## put mistakes into the product, one at a time, and see whether the kill suite tells of each
-	@$(BARE) $(BIN)/python -B -m tests.chaos.mutants
+chaos-mutants: $(READY) ## put mistakes into the product, one at a time, and check that the kill suite detects each
+	@$(BARE) $(BIN)/python -B -m chaos.mutants
+
+cheats: $(READY) ## try to buy verdicts, by runner, with honest work beside it; needs node, npm, go and cargo
+	@$(BARE) $(BIN)/python -B -m chaos.cheats
 
 claude-code: $(READY) .claude-code/.$(CLAUDE_CODE) ## install Claude Code into .claude-code, and test its worker with it (npm is needed)
 	@echo "claude-code: the worker's tests, with the real program and the simulated model"
@@ -74,25 +77,25 @@ claude-code: $(READY) .claude-code/.$(CLAUDE_CODE) ## install Claude Code into .
 	@npm install --silent --no-save --no-audit --no-fund --prefix .claude-code @anthropic-ai/claude-code@$(CLAUDE_CODE)
 	@touch $@
 
-bench: $(READY) ## what it costs beside plain git, up to 100,000 files; SMALL=1: up to 10,000, in three minutes
-	@echo "bench: side by side with plain git; docs/benchmarks.md says how to read it"
-	@$(BARE) $(BIN)/python -B -m tests.benchmarks $(if $(SMALL),--small)
+bench: $(READY) ## costs compared with plain git, up to 100,000 files; SMALL=1 for 10,000, ONLY=GROUP for one group of rows
+	@echo "bench: compared with plain git; docs/benchmarks.md says how to read it"
+	@$(BARE) $(BIN)/python -B -m bench $(ONLY) $(if $(SMALL),--small)
 
-chaos: $(READY) ## a thousand scripted faults, by level: how many are recovered from without a human; SMALL=1: a few
+chaos: $(READY) ## a thousand scripted faults: how many of each level are recovered from without a human; SMALL=1 for a sample
 	@echo "chaos: the real program against a simulated model; docs/reliability.md says how to read it"
-	@$(BARE) $(BIN)/python -B -m tests.chaos.rates $(if $(SMALL),--episodes 24 --hopeless 1) --jobs $(or $(JOBS),2) --seed $(or $(SEED),1)
+	@$(BARE) $(BIN)/python -B -m chaos.rates $(if $(SMALL),--episodes 24 --unrecoverable 1) --jobs $(or $(JOBS),2) --seed $(or $(SEED),1)
 
-docs: $(READY) ## write the reference in docs/reference anew, from the code
+docs: $(READY) ## generate docs/reference from the code
 	@$(BARE) $(BIN)/python -B -m scripts.reference
 
-lint: $(READY) ## look for mistakes (ruff)
+lint: $(READY) ## check for mistakes (ruff)
 	@echo "lint: ruff check"
 	@$(BIN)/ruff check --quiet $(CODE)
 
 format: $(READY) ## format the code
 	@$(BIN)/ruff format $(CODE)
 
-format-check: $(READY) ## say what `make format` would change
+format-check: $(READY) ## check the format of the code
 	@echo "format: ruff format --check"
 	@$(BIN)/ruff format --quiet --check $(CODE)
 
@@ -100,18 +103,23 @@ types: $(READY) ## check the types (mypy --strict)
 	@echo "types: mypy --strict"
 	@$(BIN)/mypy --strict --explicit-package-bases --no-error-summary $(CODE)
 
-check: format-check lint types test ## everything that must hold: format, lint, types, tests
+coverage: $(READY) ## measure the branches of fleet/core that its own tests take: at least 95 %
+	@echo "coverage: fleet/core"
+	@$(BARE) $(BIN)/coverage run -m pytest -qq tests/fleet/core
+	@$(BIN)/coverage report
 
-lock: ## pin the newest packages that pyproject.toml allows, with hashes, into requirements/dev.txt
-	@echo "lock: fetching uv into a folder of its own"
-	@set -e; room=$$(mktemp -d); trap 'rm -rf "$$room"' EXIT; \
-		"$(PYTHON)" -m venv "$$room/venv"; \
-		"$$room/venv/bin/python" -m pip --disable-pip-version-check --quiet install uv; \
+check: format-check lint types coverage test ## check everything: format, lint, types, coverage of the core, tests
+
+lock: ## pin the newest packages that pyproject.toml allows, with hashes, in requirements/dev.txt
+	@echo "lock: fetching uv into a temporary folder"
+	@set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+		"$(PYTHON)" -m venv "$$folder/venv"; \
+		"$$folder/venv/bin/python" -m pip --disable-pip-version-check --quiet install uv; \
 		echo "lock: resolving"; \
-		"$$room/venv/bin/uv" pip compile pyproject.toml --group dev --generate-hashes --no-header --no-emit-index-url \
+		"$$folder/venv/bin/uv" pip compile pyproject.toml --group dev --generate-hashes --no-header --no-emit-index-url \
 			--no-emit-find-links --no-annotate -p 3.11 --universal -q -o requirements/dev.txt
 	@echo "lock: requirements/dev.txt is written; make setup installs it"
 
-clean: ## remove what was built: .venv, caches, the demo's folder
-	rm -rf .venv .demo .claude-code build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean: ## remove everything that make creates: .venv, caches, the demo's folder
+	rm -rf .venv .demo .claude-code build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

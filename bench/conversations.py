@@ -1,9 +1,12 @@
-"""A thousand conversations in one process: turns a second beside bare calls, memory of each, and how late the loop is.
+"""A thousand conversations in one process: turns per second, memory of each, and the delay of the event loop.
 
-    python -m tests.benchmarks.conversations
+    python -m bench.conversations serve THINK_S
+    python -m bench.conversations fleet URL CONVERSATIONS TURNS
+    python -m bench.conversations bare URL CONVERSATIONS TURNS
 
-Server and caller are processes of their own, fresh ones each turn. Bare: the SDK's client with its default transport,
-streamed, each answer's events read to the end, nothing else. Ours: whole conversations: pace, fold, tool, transcript.
+These commands are what `python -m bench conversations` starts: server and caller are processes of their own, new ones
+in each turn. *bare* is the SDK's client with its default transport, which reads each streamed answer to its end and
+nothing else. *fleet* holds whole conversations: rate limiter, stream, tool, transcript.
 """
 
 import asyncio
@@ -16,29 +19,80 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from statistics import median, quantiles
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
 import anyio
+from anyio import to_thread
 
-from tests.benchmarks.side_by_side import HEAD, Figure, say
+from bench.side_by_side import Extent
+from scripts.frame import Figure, command_line, exit_with, say, temporary_folder
 
+CONVERSATIONS = 1_000
 FASTER, KIB_EACH, LATE_MS = 1.5, 100.0, 25.0
 RESULT = "def value():\n    return 1\n" * 20
 TICK_S = 0.005
-THINK_S = 4.0  # how long a model takes for a turn, where the loop's delay is measured
+THINK_S = 4.0
+"""How long the model takes for a turn where memory and the loop's delay are measured."""
 
 
-# ---- what is measured: each in a process of its own ------------------------------------------------------------------
+async def conversation_figures(extent: Extent) -> list[Figure]:
+    """Fleet's conversations and bare calls, in turns; then fleet's alone, at the speed of a model."""
+    from bench.service import budget_figures, rule_figures  # noqa: PLC0415 - only the group needs it, not its processes
+
+    figures = await to_thread.run_sync(_figures, CONVERSATIONS, extent.turns, extent.whole_runs)
+    return [*figures, *await rule_figures(extent.folder), *await budget_figures(extent.folder)]
 
 
-class Delay:
-    """How much later than asked for a sleeper wakes up."""
+def _figures(conversations: int, turns: int, rounds: int) -> list[Figure]:
+    pairs = [
+        (
+            run_caller("bare", conversations, turns, 0.0)["seconds"],
+            run_caller("fleet", conversations, turns, 0.0)["seconds"],
+        )
+        for _ in range(rounds)
+    ]
+    slow = run_caller("fleet", conversations, turns, THINK_S)
+    where, total = f"{conversations:,} talks", conversations * turns
+    rates = ", ".join(f"{total / fleet:,.0f} of {total / bare:,.0f} per second" for bare, fleet in pairs)
+    slow_rate = f"{turns} turns of {THINK_S:g} s: {total / slow['seconds']:,.0f} per second"
+    faster = median(bare / fleet for bare, fleet in pairs)
+    return [
+        Figure("turns per second, over bare calls", where, faster, wanted=FASTER, at_least=True, note=rates),
+        Figure("KiB per conversation beyond its messages", where, slow["kib"], wanted=KIB_EACH, note=slow_rate),
+        Figure("delay of the event loop, ms, p99", where, slow["late_ms"], wanted=LATE_MS, note=slow_rate),
+    ]
+
+
+def run_caller(caller: str, conversations: int, turns: int, think_s: float) -> dict[str, float]:
+    """What a caller measured, in a process of its own and with a server of its own."""
+    with canned_server(think_s) as url:
+        command = [sys.executable, "-m", "bench.conversations", caller, url, str(conversations), str(turns)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    measured: dict[str, float] = json.loads(done.stdout)
+    return measured
+
+
+@contextmanager
+def canned_server(think_s: float) -> Iterator[str]:
+    command = [sys.executable, "-m", "bench.conversations", "serve", str(think_s)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+# ---- callers: each in a process of its own ---------------------------------------------------------------------------
+
+
+class LoopDelay:
+    """How much later than requested a sleeping task continues, and the largest size of the process."""
 
     def __init__(self) -> None:
         self.late_ms: list[float] = []
-        self.most_bytes = 0
+        self.peak_bytes = 0
 
     async def watch(self) -> None:
         while True:
@@ -46,77 +100,77 @@ class Delay:
             await asyncio.sleep(TICK_S)
             self.late_ms.append((perf_counter() - due) * 1e3)
             if len(self.late_ms) % 40 == 0:
-                self.most_bytes = max(self.most_bytes, resident())
+                self.peak_bytes = max(self.peak_bytes, resident_bytes())
 
 
-def resident() -> int:
+def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-async def ours(url: str, conversations: int, turns: int) -> dict[str, float]:
-    from agents.conversation import Conversation, Guards, Setting  # noqa: PLC0415 - only this process needs it
-    from agents.models.calls import Caller, Patience  # noqa: PLC0415
-    from agents.models.claude import Line, open_claude  # noqa: PLC0415
-    from agents.tools.tool import Said  # noqa: PLC0415
+async def call_as_fleet(url: str, conversations: int, turns: int) -> dict[str, float]:
+    from agents.conversation.guards import Guards  # noqa: PLC0415 - only this process needs it
+    from agents.conversation.loop import Conversation, ConversationSpec  # noqa: PLC0415
+    from agents.models.calls import Caller  # noqa: PLC0415
+    from agents.models.client import open_client  # noqa: PLC0415
+    from agents.models.exchange import Timeouts  # noqa: PLC0415
+    from agents.models.service import RetryPolicy  # noqa: PLC0415
+    from agents.tools.tool import ToolResult  # noqa: PLC0415
     from agents.transcripts import Transcripts  # noqa: PLC0415
-    from fleet.collector import settle  # noqa: PLC0415
-    from tests.benchmarks.meters import Open  # noqa: PLC0415
+    from bench.meters import UnlimitedMeter  # noqa: PLC0415
+    from fleet.app.fleet import freeze_loaded  # noqa: PLC0415
 
     class Look:
-        """Says the same, whatever it is asked."""
+        """A tool that always returns the same text."""
 
         name = "look"
         declaration = {"name": "look", "description": "Look.", "input_schema": {"type": "object"}}  # noqa: RUF012
 
-        def reads_only(self, given: Mapping[str, Any]) -> bool:
-            return bool(given)
-
-        async def run(self, given: Mapping[str, Any]) -> Said:
+        async def run(self, given: Mapping[str, Any]) -> ToolResult:
             del given
-            return Said(RESULT)
+            return ToolResult(RESULT)
 
-    patience = Patience(retries=4, backoff_first_s=1, backoff_cap_s=60, retry_after_cap_s=60, pause_s=2)
+    retry = RetryPolicy(retries=4, backoff_first_s=1, backoff_cap_s=60, retry_after_cap_s=60, pause_s=2)
     guards = Guards(turns=turns, seconds=3600, repeats=10**6)
-    setting: Setting[str] = Setting("claude-haiku-5-5", 1000, "Look.", (Look(),), "report", guards)
-    with TemporaryDirectory(prefix="fleet-bench-", dir="/dev/shm") as folder:
-        async with open_claude(url, "no-key", Line(60, 600, 1200)) as model:
-            caller = Caller(model, patience, {}, chance=Random(1))  # noqa: S311 - jitter is no secret
-            transcripts, held = Transcripts(Path(folder), secret=""), list[Conversation[str]]()
+    spec: ConversationSpec[str] = ConversationSpec("claude-haiku-5-5", 1000, "Look.", (Look(),), "report", guards)
+    with temporary_folder() as folder:
+        async with open_client(url, "no-key", Timeouts(600, 1200, connect_s=60)) as model:
+            caller = Caller(model, retry, {}, chance=Random(1))  # noqa: S311 - jitter is no secret
+            transcripts, kept = Transcripts(folder, secret=""), list[Conversation[str]]()
 
             async def hold(number: int) -> None:
                 with transcripts.open("talk", number) as transcript:
-                    held.append(Conversation(setting, caller, Open(), transcript))
-                    await held[-1].hold([f"Begin with file {number}."])
+                    kept.append(Conversation(spec, caller, UnlimitedMeter(), transcript))
+                    await kept[-1].hold([f"Begin with file {number}."])
 
             await hold(10**6)
-            held.clear()
-            settle()  # as a run does
-            before, delay = resident(), Delay()
-            began = perf_counter()
+            kept.clear()
+            freeze_loaded()  # as a run does
+            before, delay = resident_bytes(), LoopDelay()
+            started = perf_counter()
             async with anyio.create_task_group() as watch:
                 watch.start_soon(delay.watch)
                 async with anyio.create_task_group() as group:
                     for number in range(conversations):
                         group.start_soon(hold, number)
                 watch.cancel_scope.cancel()
-            seconds = perf_counter() - began
-            delay.most_bytes = max(delay.most_bytes, resident())
-    messages = sum(deep(talk._messages) for talk in held)
-    beyond = (delay.most_bytes - before - messages) / conversations / 1024
-    return {"seconds": seconds, "late_ms": quantiles(delay.late_ms, n=100)[98], "kib": beyond}
+            seconds = perf_counter() - started
+            peak = max(delay.peak_bytes, resident_bytes())
+    messages = sum(deep_size(talk.history.messages) for talk in kept)
+    kib = (peak - before - messages) / conversations / 1024
+    return {"seconds": seconds, "late_ms": quantiles(delay.late_ms, n=100)[98], "kib": kib}
 
 
-def deep(value: object) -> int:
-    """What a value holds, with all in it."""
+def deep_size(value: object) -> int:
+    """The bytes of a value and of everything in it."""
     size = sys.getsizeof(value)
     if isinstance(value, dict):
-        return size + sum(deep(item) for item in value.values())
+        return size + sum(deep_size(item) for item in value.values())
     if isinstance(value, list | tuple):
-        return size + sum(map(deep, value))
+        return size + sum(map(deep_size, value))
     return size
 
 
-async def bare(url: str, conversations: int, turns: int) -> dict[str, float]:
+async def call_bare(url: str, conversations: int, turns: int) -> dict[str, float]:
     import anthropic  # noqa: PLC0415 - only this process needs it
 
     tool: Any = {"name": "look", "description": "Look.", "input_schema": {"type": "object"}}
@@ -135,62 +189,93 @@ async def bare(url: str, conversations: int, turns: int) -> dict[str, float]:
             messages.append({"role": "assistant", "content": [{"type": "text", "text": "x" * 188}, call]})
             messages.append({"role": "user", "content": [result]})
 
-    began = perf_counter()
+    started = perf_counter()
     async with anyio.create_task_group() as group:
         for number in range(conversations):
             group.start_soon(hold, number)
-    return {"seconds": perf_counter() - began}
+    return {"seconds": perf_counter() - started}
 
 
-# ---- who measures ----------------------------------------------------------------------------------------------------
+# ---- the server ------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def lean(think_s: float) -> Iterator[str]:
-    command = [sys.executable, "-m", "tests.benchmarks.lean", str(think_s)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield str(json.loads(process.stdout.readline()))
-        finally:
-            process.terminate()
+class CannedServer(asyncio.Protocol):
+    """Answers every request with the same streamed tool call. It only counts the bytes of requests, to cost little."""
+
+    def __init__(self, response: bytes, think_s: float, chance: Random) -> None:
+        self._response = response
+        self._think_s = think_s
+        self._chance = chance
+        self._transport: Any = None
+        self._head = b""
+        self._missing = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if not self._missing:
+            head, end, rest = (self._head + data).partition(b"\r\n\r\n")
+            if not end:
+                self._head = head
+                return
+            length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+            self._head, self._missing, data = b"", int(length.partition(b":")[2]), rest
+        self._missing -= len(data)
+        if self._missing:
+            return
+        if self._think_s:
+            wait = self._think_s * self._chance.uniform(0.5, 1.5)
+            asyncio.get_running_loop().call_later(wait, self._transport.write, self._response)
+        else:
+            self._transport.write(self._response)
 
 
-def turn(variant: str, conversations: int, turns: int, think_s: float) -> dict[str, float]:
-    with lean(think_s) as url:
-        command = [sys.executable, "-m", "tests.benchmarks.conversations", variant, url, str(conversations), str(turns)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    said: dict[str, float] = json.loads(done.stdout)
-    return said
+def canned_response() -> bytes:
+    """One tool call as server-sent events, labelled as the simulated model labels its answers."""
+    from agents.simulated.encoding import Envelope, events  # noqa: PLC0415
+    from agents.simulated.replies import Message, Text, ToolUse  # noqa: PLC0415
+    from agents.simulated.rules.cache import PromptTokens  # noqa: PLC0415 - only this process needs it
+    from agents.simulated.thought import Answer  # noqa: PLC0415
+
+    text = Text("I look at the next file, and continue from there. " * 4)
+    call = ToolUse("toolu_1", "look", {"path": "src/part0/folder1/module2.py", "lines": "1-200"})
+    envelope = Envelope("msg_simulated_1", "claude-haiku-5-5", PromptTokens(500, 0, 4000))
+    body = b"".join(events(Answer(Message((text, call)), 0, 80), envelope))
+    head = (
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-simulated-model: fleet\r\n"
+        f"request-id: req_simulated_1\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
 
 
-def conversation_figures(conversations: int, turns: int, rounds: int) -> list[Figure]:
-    """Ours beside bare calls, turn beside turn; then ours at the pace of a model."""
-    pairs = [
-        (turn("bare", conversations, turns, 0.0)["seconds"], turn("ours", conversations, turns, 0.0)["seconds"])
-        for _ in range(rounds)
-    ]
-    paced = turn("ours", conversations, turns, THINK_S)
-    where = f"{conversations:,} talks"
-    total = conversations * turns
-    told = ", ".join(f"{total / mine:,.0f} of {total / other:,.0f} a second" for other, mine in pairs)
-    pace = f"{turns} turns of {THINK_S:g} s: {total / paced['seconds']:,.0f} a second"
-    faster = median(other / mine for other, mine in pairs)
-    return [
-        Figure("turns a second over bare calls'", where, faster, wanted=FASTER, at_least=True, note=told),
-        Figure("KiB of each beyond its messages", where, paced["kib"], wanted=KIB_EACH, note=pace),
-        Figure("the loop is late, ms, p99", where, paced["late_ms"], wanted=LATE_MS, note=pace),
-    ]
+async def serve(think_s: float) -> None:
+    chance, response = Random(1), canned_response()  # noqa: S311 - it only varies waits
+    server = await asyncio.get_running_loop().create_server(
+        lambda: CannedServer(response, think_s, chance), "127.0.0.1", 0, backlog=4096
+    )
+    host, port = server.sockets[0].getsockname()
+    say(f"http://{host}:{port}")
+    await server.serve_forever()
 
 
-def main() -> None:
-    if len(sys.argv) > 4:
-        measured = {"ours": ours, "bare": bare}[sys.argv[1]]
-        sys.stdout.write(json.dumps(anyio.run(measured, sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))
-        return
-    given = [*map(int, sys.argv[1:]), 1000, 20, 3] if len(sys.argv) == 4 else [1000, 20, 2]
-    say(HEAD, *conversation_figures(*given[:3]))
+def main() -> int:
+    parser = command_line("bench.conversations", __doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("serve").add_argument("think_s", type=float)
+    callers = {"fleet": call_as_fleet, "bare": call_bare}
+    for name in callers:
+        caller = commands.add_parser(name)
+        caller.add_argument("url")
+        caller.add_argument("conversations", type=int)
+        caller.add_argument("turns", type=int)
+    args = parser.parse_args()
+    if args.command == "serve":
+        asyncio.run(serve(args.think_s))
+    else:
+        say(json.dumps(anyio.run(callers[args.command], args.url, args.conversations, args.turns)))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    exit_with(main)

@@ -1,34 +1,60 @@
-"""What the landing policy lands an hour, in simulation, against the most that nested tests can.
+"""How much the landing policy lands per hour, in simulation, compared with the most that nested tests allow.
 
-Run it: python -m tests.benchmarks.landing_policy. The queue is always full; a test takes the same time whatever it
-tests; a candidate is guilty with a fixed probability and turns every tree red that holds it. The policy knows none of
-that: it is the product's own (`fleet.core.landing.next_sizes`), fed by the product's own history of the queue
-(`fleet.core.queue`). The bound: where the first guilty one stands is worth H(p) bits for each candidate, and c nested
-tests that take T tell at most log2(c + 1) bits, so no policy lands more than (1 - p) log2(c + 1) / (T H(p)).
+The queue is always full; every test takes the same time; a candidate is guilty with a fixed probability and turns every
+tree red that holds it. The policy knows none of that: it is the product's own (`fleet.core.policy.landing.next_sizes`),
+fed by the product's own history of the queue (`fleet.core.history.merge_queue`). The bound: knowing where the first
+guilty candidate is costs H(p) bits per candidate, and c nested tests that take T yield at most log2(c + 1) bits, so no
+policy lands more than (1 - p) log2(c + 1) / (T H(p)).
 """
 
 import random
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from heapq import heappop, heappush
 from math import log2
 
-from fleet.core import queue
-from fleet.core.facts import BatchFormed, BatchTested, Member
-from fleet.core.landing import next_sizes
-from fleet.core.state import Landing
-from tests.benchmarks.side_by_side import HEAD, Figure, say
+from anyio import to_thread
+
+from bench.side_by_side import Extent
+from fleet.core.base.vector import Vector
+from fleet.core.history import merge_queue
+from fleet.core.policy.landing import next_sizes
+from fleet.core.state.facts import BatchFormed, BatchTested, Member
+from fleet.core.state.landing import Landing
+from scripts.frame import Figure
 
 TEST_S = 10.0
-FULL = 400  # candidates that wait at any time
+QUEUE = 400  # candidates that wait at any time
 RATES = (0.01, 0.05, 0.10)
 WANTED = 0.85
 Policy = Callable[[Landing, int], tuple[int, ...]]
 
 
+async def policy_figures(extent: Extent) -> list[Figure]:
+    """Landings per simulated hour of each policy, divided by the bound."""
+    return await to_thread.run_sync(_figures, extent.simulated_hours)
+
+
+def _figures(hours: float) -> list[Figure]:
+    rows: tuple[tuple[str, Policy, float, int, float | None], ...] = (
+        ("one at a time", serial, 0.0, 0, None),
+        ("fleet", adaptive, 0.0, 0, WANTED),
+        ("fleet, tests take +-50 %", adaptive, 0.5, 0, None),
+        ("fleet, suspects tested again", adaptive, 0.0, 1, None),
+    )
+    figures = []
+    for name, policy, jitter, reruns, wanted in rows:
+        for rate in RATES:
+            hourly = FullQueue(policy, rate, jitter=jitter, reruns=reruns).landed_per_hour(hours)
+            measure, note = f"policy of bound, {name}", f"{hourly:,.0f} per hour"
+            share = hourly / bound(rate, 2)
+            figures.append(Figure(measure, f"{rate:.0%} guilty", share, wanted=wanted, at_least=True, note=note))
+    return figures
+
+
 def bound(rate: float, slots: int) -> float:
-    """Landed an hour, at most."""
+    """The most landings per hour."""
     entropy = -rate * log2(rate) - (1 - rate) * log2(1 - rate)
     return 3600 * (1 - rate) * log2(slots + 1) / (TEST_S * entropy)
 
@@ -38,13 +64,18 @@ def adaptive(landing: Landing, slots: int) -> tuple[int, ...]:
 
 
 def serial(landing: Landing, slots: int) -> tuple[int, ...]:
-    """One candidate at a time, whatever there is to test on."""
+    """One candidate at a time, however many slots are free."""
     return (1,) if slots and not landing.prefixes else ()
 
 
+@cache
+def candidate(id_: str) -> Member:
+    return Member(subtask=id_, attempt=1, commit=id_)
+
+
 @dataclass
-class Saturated:
-    """A queue that never runs dry, and the tests on it."""
+class FullQueue:
+    """A queue that never runs empty, and the tests of its batches."""
 
     policy: Policy
     rate: float
@@ -61,10 +92,10 @@ class Saturated:
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)  # noqa: S311 - a simulation
         self.running: list[tuple[float, int, int]] = []
-        self.bad: set[str] = set()
-        self.made = 0
+        self.guilty: set[str] = set()
+        self.created = 0
 
-    def landed_an_hour(self, hours: float) -> float:
+    def landed_per_hour(self, hours: float) -> float:
         while self.now < hours * 3600:
             self._fill()
             self._start()
@@ -73,70 +104,49 @@ class Saturated:
         return self.landed / hours
 
     def _fill(self) -> None:
-        fresh = []
-        for _ in range(FULL - len(self.landing.queue)):
-            self.made += 1
-            fresh.append(f"s{self.made}")
+        new = []
+        for _ in range(QUEUE - len(self.landing.queue)):
+            self.created += 1
+            new.append(f"s{self.created}")
             if self.chance.random() < self.rate:
-                self.bad.add(f"s{self.made}")
-        self.landing = replace(self.landing, queue=(*self.landing.queue, *fresh))
+                self.guilty.add(f"s{self.created}")
+        # The policy never reads `tested`, which would be copied with every result.
+        self.landing = replace(self.landing, queue=(*self.landing.queue, *new), tested=Vector())
 
     def _start(self) -> None:
         for size in self.policy(self.landing, self.slots):
-            self._open([Member(subtask=id_, attempt=1, commit=id_) for id_ in self.landing.queue[:size]])
+            self._open([candidate(id_) for id_ in self.landing.queue[:size]])
 
     def _open(self, members: list[Member], *, alone: bool = False) -> None:
         number = self.landing.batches + 1
         fact = BatchFormed(at=self.now, number=number, members=tuple(members), alone=alone)
-        self.landing = queue.formed(self.landing, fact)
-        takes = TEST_S * (1 + self.jitter * (2 * self.chance.random() - 1))
+        self.landing = merge_queue.form_batch(self.landing, fact)
+        duration = TEST_S * (1 + self.jitter * (2 * self.chance.random() - 1))
         self.tests += 1
-        heappush(self.running, (self.now + takes, self.tests, number))
+        heappush(self.running, (self.now + duration, self.tests, number))
 
     def _finish(self, number: int) -> None:
-        probe = self.landing.probe(number)
-        if probe is None:  # another one has answered it
+        batch = self.landing.open_batch(number)
+        if batch is None:  # the result of another batch has made it superfluous
             return
-        red = any(member.subtask in self.bad for member in probe.members)
-        if probe.alone:
+        red = any(member.subtask in self.guilty for member in batch.members)
+        if batch.alone:
             assert red
-            ids = [member.subtask for member in probe.members]
-            self.landing = queue.without(self.landing, ids, guilty=ids)
+            ids = [member.subtask for member in batch.members]
+            self.landing = merge_queue.remove(self.landing, ids, guilty=ids)
             self.sent_back += 1
             return
-        landed = () if red else probe.members
+        landed = () if red else batch.members
         self.landed += len(landed)
         result = BatchTested(at=self.now, number=number, tip="", landed=landed, red=red)
-        self.landing = queue.tested(self.landing, result)
+        self.landing = merge_queue.close_batch(self.landing, result)
         if len(self.landing.suspects) == 1:
             self._convict(self.landing.suspects[0])
 
-    def _convict(self, guilty: str) -> None:
-        assert guilty in self.bad
+    def _convict(self, suspect: str) -> None:
+        assert suspect in self.guilty
         if self.landing.reds <= self.reruns:
-            self._open([Member(subtask=guilty, attempt=1, commit=guilty)], alone=True)
+            self._open([candidate(suspect)], alone=True)
         else:
-            self.landing = queue.without(self.landing, [guilty], guilty=[guilty])
+            self.landing = merge_queue.remove(self.landing, [suspect], guilty=[suspect])
             self.sent_back += 1
-
-
-def policy_figures(hours: float) -> list[Figure]:
-    """What each policy lands in so many simulated hours, over the bound."""
-    rows: tuple[tuple[str, Policy, float, int, float | None], ...] = (
-        ("one at a time", serial, 0.0, 0, None),
-        ("fleet", adaptive, 0.0, 0, WANTED),
-        ("fleet, tests take +-50 %", adaptive, 0.5, 0, None),
-        ("fleet, suspects tested again", adaptive, 0.0, 1, None),
-    )
-    found = []
-    for name, policy, jitter, reruns, wanted in rows:
-        for rate in RATES:
-            hourly = Saturated(policy, rate, jitter=jitter, reruns=reruns).landed_an_hour(hours)
-            measure, note = f"policy of bound, {name}", f"{hourly:,.0f} an hour"
-            share = hourly / bound(rate, 2)
-            found.append(Figure(measure, f"{rate:.0%} guilty", share, wanted=wanted, at_least=True, note=note))
-    return found
-
-
-if __name__ == "__main__":
-    say(HEAD, *policy_figures(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0))

@@ -1,34 +1,92 @@
-"""What the benchmarks share: repositories to measure on, a stopwatch, variants that take turns, and figures to print.
+"""What the benchmarks share: how much to measure, a stopwatch, variants that take turns, generated repositories.
 
-A figure is a ratio wherever it can be: what ours costs over what plain git costs, turn beside turn in one run, so that
-a busy machine slows both.
+A figure is a ratio wherever possible: fleet's cost divided by plain git's, in alternating turns of one run, so that a
+busy machine slows down both.
 """
 
 import os
 import random
 import resource
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Self
 
-from fleet.ports import Change, Lease, Signature
-from worktrees.lease import OverlayLease, SlotLease
-from worktrees.settings import HandSettings, LeaseKind
-from worktrees.target import inspect
-from worktrees.workshop import Workshop, open_workshop
+from fleet.app.wiring import Wiring
+from fleet.config.load import default_config
+from fleet.ports.worktrees import Change, Lease, Signature
+from scripts.frame import Figure, temporary_folder
+from worktrees.base.settings import LeaseKind
+from worktrees.leases.run_worktrees import RunWorktrees, WorktreeLease, open_worktrees
+from worktrees.store.target import inspect
 
 KINDS: tuple[LeaseKind, ...] = ("overlay", "pool")
-LINE = 200  # commits above the first one of a generated repository
-PATHS_A_COMMIT = 3
+COMMITS = 200  # above the first commit of a generated repository
+PATHS_PER_COMMIT = 3
 TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
-SHARED = Path("/dev/shm")  # noqa: S108 - the one file system that every Linux has in memory
+
+
+# ---- how much is measured --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much is measured, how often, and where files are created."""
+
+    sizes: tuple[int, ...]
+    """Files of the generated repositories."""
+    rounds: int
+    rounds_if_large: int
+    """Rounds in repositories with more than 10,000 files."""
+    whole_runs: int
+    """Rounds of measurements that take many seconds each."""
+    slots: int
+    """Worktrees known to the pool."""
+    simulated_hours: float
+    storm_s: float
+    turns: int
+    """Turns of each of a thousand conversations."""
+    journal_facts: int
+    screen_s: float
+    keys: int
+    """Keys pressed in the terminal UI."""
+    folder: Path | None = None
+    """None: in memory."""
+
+    def rounds_at(self, files: int) -> int:
+        return self.rounds_if_large if files > 10_000 else self.rounds
+
+
+SMALL = Extent(
+    sizes=(1_000, 10_000),
+    rounds=5,
+    rounds_if_large=3,
+    whole_runs=1,
+    slots=200,
+    simulated_hours=10,
+    storm_s=15,
+    turns=5,
+    journal_facts=20_000,
+    screen_s=4,
+    keys=30,
+)
+FULL = Extent(
+    sizes=(1_000, 10_000, 100_000),
+    rounds=8,
+    rounds_if_large=4,
+    whole_runs=2,
+    slots=1_000,
+    simulated_hours=60,
+    storm_s=30,
+    turns=20,
+    journal_facts=100_000,
+    screen_s=15,
+    keys=100,
+)
 
 
 # ---- measuring -------------------------------------------------------------------------------------------------------
@@ -36,20 +94,20 @@ SHARED = Path("/dev/shm")  # noqa: S108 - the one file system that every Linux h
 
 @dataclass(frozen=True)
 class Cost:
-    """Milliseconds, of the wall and of processors: ours and our children's."""
+    """Milliseconds of wall time and of processor time, the latter of this process and its children."""
 
     wall: float
     processor: float
 
-    def of_each(self, number: int) -> Self:
-        """Where so many of the same were measured together."""
-        return replace(self, wall=self.wall / number, processor=self.processor / number)
+    def divided_by(self, count: int) -> Self:
+        """The cost of each, if `count` of the same were measured together."""
+        return replace(self, wall=self.wall / count, processor=self.processor / count)
 
 
 Variant = Callable[[int], Awaitable[Cost]]
 Costs = Mapping[str, Sequence[Cost]]
 Limits = Mapping[str, Mapping[int, float]]
-"""What is wanted at most, by variant and by files."""
+"""The largest ratio that is wanted, by variant and by number of files."""
 
 
 class Stopwatch:
@@ -65,25 +123,26 @@ class Stopwatch:
 
 
 def processor_ms() -> float:
-    """Ours, and that of all children: those that ended, and those that stay and serve."""
+    """Processor time of this process and all its children: those that ended and those that keep serving."""
     ended = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     total = sum(usage.ru_utime + usage.ru_stime for usage in ended) * 1e3
-    for listed in Path("/proc/self/task").glob("*/children"):
-        for pid in listed.read_text().split():
-            total += _used_by(pid)
+    for children in Path("/proc/self/task").glob("*/children"):
+        for pid in children.read_text().split():
+            total += processor_ms_of(int(pid))
     return total
 
 
-def _used_by(pid: str) -> float:
+def processor_ms_of(pid: int) -> float:
+    """Processor time of a running process; zero if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+    except (FileNotFoundError, ProcessLookupError):
         return 0.0
     return (int(fields[11]) + int(fields[12])) * TICK_MS
 
 
 async def interleave(variants: Mapping[str, Variant], rounds: int, *, warm: int = 1) -> dict[str, list[Cost]]:
-    """Every variant in every round, in changing order. The first rounds warm up and do not count."""
+    """Measure every variant in every round, in changing order. The first rounds warm up and do not count."""
     chance, costs = random.Random(1), {name: list[Cost]() for name in variants}  # noqa: S311
     for number in range(rounds + warm):
         for name in chance.sample(list(variants), len(variants)):
@@ -94,67 +153,35 @@ async def interleave(variants: Mapping[str, Variant], rounds: int, *, warm: int 
 
 
 def typical(costs: Sequence[Cost]) -> Cost:
-    """The median of the wall; the mean of the processor, whose clock may be coarser than a turn is long."""
+    """The median of wall times; the mean of processor times, whose clock may be coarser than a turn is long."""
     return Cost(median(cost.wall for cost in costs), fmean(cost.processor for cost in costs))
 
 
-# ---- figures ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One number, and the one that is wanted."""
-
-    measure: str
-    where: str
-    value: float
-    processor: float | None = None
-    wanted: float | None = None
-    at_least: bool = False
-    note: str = ""
-
-    @property
-    def met(self) -> bool | None:
-        """None where nothing is wanted."""
-        if self.wanted is None:
-            return None
-        return self.value >= self.wanted if self.at_least else self.value <= self.wanted
-
-    def __str__(self) -> str:
-        processor = "" if self.processor is None else f"{self.processor:.4f}"
-        sign = "at least" if self.at_least else "at most"
-        wanted = "" if self.wanted is None else f"{sign} {self.wanted:g}"
-        verdict = {None: "", True: "met", False: "NOT MET"}[self.met]
-        cells = f"{self.measure:<51}{self.where:>13}  {self.value:>10.4f}{processor:>11}  {wanted:<15}{verdict:<9}"
-        return f"{cells}{self.note}".rstrip()
-
-
-HEAD = f"{'measure':<51}{'where':>13}  {'figure':>10}{'processor':>11}  wanted"
-
-
-def ratios(measure: str, files: int, costs: Costs, *, git: str = "git", wanted: Limits) -> list[Figure]:
-    """Each variant's cost over that of plain git."""
-    base = typical(costs[git])
-    found = []
+def ratios(measure: str, files: int, costs: Costs, *, base: str = "git", wanted: Limits) -> list[Figure]:
+    """Each variant's cost divided by that of the base variant."""
+    base_cost = typical(costs[base])
+    figures = []
     for name in costs:
-        if name == git:
+        if name == base:
             continue
-        ours = typical(costs[name])
-        found.append(
+        cost = typical(costs[name])
+        wall = f"{cost.wall:.2f} of {base_cost.wall:.2f} ms"
+        processor = f"processor {cost.processor:.2f} of {base_cost.processor:.2f}"
+        figures.append(
             Figure(
                 f"{measure}, {name}",
-                sized(files),
-                ours.wall / base.wall,
-                ours.processor / max(base.processor, 0.001),
+                files_label(files),
+                cost.wall / base_cost.wall,
+                cost.processor / max(base_cost.processor, 0.001),
                 wanted.get(name, {}).get(files),
-                note=f"{ours.wall:.2f} of {base.wall:.2f} ms, processor {ours.processor:.2f} of {base.processor:.2f}",
+                note=f"{wall}, {processor}",
             )
         )
-    return found
+    return figures
 
 
 def growth(measure: str, costs: Mapping[int, Cost], wanted: float | None = None) -> list[Figure]:
-    """What ours costs in the largest repository over the smallest."""
+    """Fleet's cost in the largest repository divided by that in the smallest."""
     small, large = min(costs), max(costs)
     if small == large:
         return []
@@ -164,26 +191,20 @@ def growth(measure: str, costs: Mapping[int, Cost], wanted: float | None = None)
     return [Figure(f"growth: {measure}", where, most.wall / least.wall, processor, wanted)]
 
 
-def sized(files: int) -> str:
+def files_label(files: int) -> str:
     return f"{files:,} files"
-
-
-def say(*lines: object) -> None:
-    for line in lines:
-        sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 # ---- repositories ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Ground:
-    """A generated repository, its line of commits, oldest first, and a folder for what is measured on it."""
+class Project:
+    """A generated repository, its commits, oldest first, and the folder that holds it and what is measured on it."""
 
     folder: Path
     files: int
-    line: tuple[str, ...]
+    commits: tuple[str, ...]
 
     @property
     def repository(self) -> Path:
@@ -191,49 +212,44 @@ class Ground:
 
 
 @contextmanager
-def room(at: Path | None = None) -> Iterator[Path]:
-    """A folder in memory where there is that; gone afterwards."""
-    place = at or (SHARED if SHARED.is_dir() else None)
-    with TemporaryDirectory(prefix="fleet-bench-", dir=place, ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
-
-
-@contextmanager
-def ground(files: int, at: Path | None = None, commits: int = LINE, among: int | None = None) -> Iterator[Ground]:
-    with room(at) as folder:
-        yield Ground(folder, files, tuple(generate(folder / "project", files, commits, among or files)))
+def generated_project(
+    files: int, folder: Path | None = None, *, commits: int = COMMITS, changed_among: int | None = None
+) -> Iterator[Project]:
+    """A project with so many files. Its commits change a few of them, or of the first `changed_among`."""
+    with temporary_folder(folder) as at:
+        made = _generate(at / "project", files, commits, changed_among or files)
+        yield Project(at, files, tuple(made))
 
 
 def git(at: Path, *args: str, data: bytes = b"") -> str:
-    done = subprocess.run(["git", *args], cwd=at, env=plain(), input=data, capture_output=True, check=True)
+    done = subprocess.run(["git", *args], cwd=at, env=plain_environment(), input=data, capture_output=True, check=True)
     return done.stdout.decode().strip()
 
 
-def plain() -> dict[str, str]:
-    """The environment of plain git: nobody's configuration, and no collection of garbage in the middle of a turn."""
-    who = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    still = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "gc.auto", "GIT_CONFIG_VALUE_0": "0"}
-    return {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", **who, **still}
+def plain_environment() -> dict[str, str]:
+    """The environment of plain git: no user's configuration, and no garbage collection in the middle of a turn."""
+    people = {f"GIT_{role}_{what}": "a@b" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    no_gc = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "gc.auto", "GIT_CONFIG_VALUE_0": "0"}
+    return {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", **people, **no_gc}
 
 
-def name_of(number: int) -> str:
-    """Twenty files a folder, fifty folders a part."""
+def path_of(number: int) -> str:
+    """The path of a file of the project: twenty files per folder, fifty folders per part."""
     return f"src/part{number // 1000}/folder{number // 20 % 50}/module{number % 20}.py"
 
 
-def generate(at: Path, files: int, commits: int, among: int) -> list[str]:
-    """A repository with so many files, and a line of commits that change a few of the first ones. Oldest first."""
-    who = "committer Ada <ada@example.org> 1700000000 +0000\n"
-    stream: list[str] = [f"commit refs/heads/main\nmark :1\n{who}data 5\nstart\n"]
+def _generate(at: Path, files: int, commits: int, changed_among: int) -> list[str]:
+    committer = "committer Ada <ada@example.org> 1700000000 +0000\n"
+    stream: list[str] = [f"commit refs/heads/main\nmark :1\n{committer}data 5\nstart\n"]
     for number in range(files):
         text = f"# file {number}\n" + f"value = {number}\n" * 60
-        stream.append(f"M 100644 inline {name_of(number)}\ndata {len(text)}\n{text}\n")
+        stream.append(f"M 100644 inline {path_of(number)}\ndata {len(text)}\n{text}\n")
     for commit in range(commits):
-        stream.append(f"commit refs/heads/main\nmark :{commit + 2}\n{who}data 4\nnext\n")
-        for part in range(PATHS_A_COMMIT):
+        stream.append(f"commit refs/heads/main\nmark :{commit + 2}\n{committer}data 4\nnext\n")
+        for part in range(PATHS_PER_COMMIT):
             text = f"# changed by {commit}\n"
-            number = (commit * PATHS_A_COMMIT + part) * 7919 % among
-            stream.append(f"M 100644 inline {name_of(number)}\ndata {len(text)}\n{text}\n")
+            number = (commit * PATHS_PER_COMMIT + part) * 7919 % changed_among
+            stream.append(f"M 100644 inline {path_of(number)}\ndata {len(text)}\n{text}\n")
     at.mkdir(parents=True)
     git(at, "init", "--quiet", "--initial-branch=main")
     git(at, "fast-import", "--quiet", data="".join(stream).encode())
@@ -241,25 +257,25 @@ def generate(at: Path, files: int, commits: int, among: int) -> list[str]:
     return git(at, "rev-list", "--reverse", "main").split()
 
 
-# ---- our side --------------------------------------------------------------------------------------------------------
+# ---- fleet's side ----------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def hands(on: Ground, kind: LeaseKind, row: str) -> AsyncIterator[Workshop]:
-    """Hands of one kind on that repository, with a store that no other row has used."""
-    target = await inspect(on.repository)
-    settings = HandSettings(state_dir=on.folder / "state" / f"{row}-{kind}", lease=kind)
-    async with open_workshop(target, settings, f"{row}-{kind}", target.base) as workshop:
-        yield workshop
+async def worktrees_on(project: Project, kind: LeaseKind, row: str) -> AsyncIterator[RunWorktrees]:
+    """Worktrees of one kind on this project, with a store that no other row uses."""
+    target = await inspect(project.repository)
+    state_dir = project.folder / "state" / f"{row}-{kind}"
+    settings = replace(Wiring(default_config(), {}).worktrees, state_dir=state_dir, lease=kind)
+    async with open_worktrees(target, settings, f"{row}-{kind}", target.base) as worktrees:
+        yield worktrees
 
 
 def folder_of(lease: Lease) -> Path:
-    """Where a tenant's edits can be made without a box: the folder itself, or what an overlay puts above it."""
-    if isinstance(lease, OverlayLease):
-        return lease.overlay.upper
-    if not isinstance(lease, SlotLease):
-        raise TypeError(f"nobody knows where {lease} is")
-    return lease.slot.tree
+    """Where edits can be made without a box: the worktree itself, or the upper folder of an overlay."""
+    if not isinstance(lease, WorktreeLease):
+        raise TypeError(f"no known folder: {lease}")
+    place = lease.workspace.place
+    return place.overlay.upper if place.overlay else place.tree
 
 
 def edit(folder: Path, paths: Sequence[str], text: str) -> None:
@@ -269,11 +285,11 @@ def edit(folder: Path, paths: Sequence[str], text: str) -> None:
         file.write_text(text, encoding="utf-8")
 
 
-def sign(run: str, subtask: str) -> Signature:
+def signature(run: str, subtask: str) -> Signature:
     return Signature(run=run, subtask=subtask, attempt=1, title="Change", body="", worker="coder", model=None)
 
 
-def done(change: object) -> Change:
+def committed(change: object) -> Change:
     if not isinstance(change, Change):
         raise TypeError(f"not committed: {change}")
     return change

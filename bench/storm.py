@@ -1,9 +1,8 @@
-"""A hundred workers in a storm of 429 and 529: our calls beside a perfect pacer, which knows the limit.
+"""A hundred workers in a storm of 429 and 529: fleet's calls compared with a perfect rate limiter.
 
-    python -m tests.benchmarks.storm
-
-The simulated model runs in a process of its own, a fresh one each turn, with a limit and the same spells of weather.
-The perfect pacer keeps the limit's own account, makes each call it grants, and asks again at once where weather struck.
+The simulated model runs in a process of its own, a new one in each turn, with a limit and the same fault windows. The
+perfect limiter knows the limit: it keeps the service's account, makes each call that it grants, and repeats at once
+each call that a fault window rejected.
 """
 
 import json
@@ -13,77 +12,65 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from statistics import median
-from tempfile import TemporaryDirectory
 
 import anyio
 
 from agents.models.answer import Answer, CallFault, Model, Request
-from agents.models.calls import Caller, Patience
-from agents.models.claude import Line, open_claude
+from agents.models.calls import Caller
+from agents.models.client import open_client
+from agents.models.exchange import Timeouts
+from agents.models.service import RetryPolicy
 from agents.transcripts import Transcript
-from tests.benchmarks.meters import Open
-from tests.benchmarks.side_by_side import HEAD, Figure, say
+from bench.meters import UnlimitedMeter
+from bench.side_by_side import Extent
+from scripts.frame import Figure, temporary_folder
 
 WORKERS = 100
-A_SECOND = 60  # calls that the limit grants
-PATIENCE = Patience(retries=4, backoff_first_s=1, backoff_cap_s=60, retry_after_cap_s=60, pause_s=2)
+CALLS_PER_S = 60  # that the limit grants
+RETRY = RetryPolicy(retries=4, backoff_first_s=1, backoff_cap_s=60, retry_after_cap_s=60, pause_s=2)
 TOOL = {"name": "report", "description": "Report.", "input_schema": {"type": "object"}}
-ATTEMPTED, PROCEEDS = 1.2, 0.90
+MAX_CALLS_PER_ANSWER, MIN_SHARE = 1.2, 0.90
+
+
+async def storm_figures(extent: Extent) -> list[Figure]:
+    """Calls per answer, and answers divided by those of the perfect limiter, in turns."""
+    storms: dict[str, list[Storm]] = {name: [] for name in CALLERS}
+    for _ in range(extent.whole_runs):
+        for name in CALLERS:
+            storms[name].append(await run_storm(name, extent.storm_s))
+    figures = []
+    for name, label, has_target in (("headers", "limits in headers", True), ("no headers", "no headers", False)):
+        calls = median(storm.calls / max(1, storm.answers) for storm in storms[name])
+        pairs = zip(storms[name], storms["perfect"], strict=True)
+        share = median(fleet.answers / perfect.answers for fleet, perfect in pairs)
+        where, note = f"{WORKERS} workers", f"{median(storm.answers for storm in storms[name])} answers"
+        most, least = (MAX_CALLS_PER_ANSWER, MIN_SHARE) if has_target else (None, None)
+        figures += [
+            Figure(f"storm, {label}: calls per answer", where, calls, wanted=most),
+            Figure(f"storm, {label}: answers of perfect", where, share, wanted=least, at_least=True, note=note),
+        ]
+    return figures
 
 
 @dataclass(frozen=True)
 class Storm:
-    """What one turn came to."""
+    """The result of one turn."""
 
     calls: int
     answers: int
-    seconds: float
 
 
-def weather(seconds: float) -> list[dict[str, object]]:
-    """A tenth of all calls is turned away throughout; twice nobody gets through, for a tenth of the time in all."""
-    return [
-        {"from_s": 0.25 * seconds, "to_s": 0.30 * seconds},
-        {"from_s": 0.60 * seconds, "to_s": 0.65 * seconds},
-        {"from_s": 0, "to_s": 100 * seconds, "share": 0.05},
-    ]
+async def run_storm(name: str, seconds: float) -> Storm:
+    caller, named = CALLERS[name]
+    async with simulated_model(seconds, named=named) as url, open_client(url, "no-key", Timeouts(60, 120)) as model:
+        return await caller(model, seconds)
 
 
-@asynccontextmanager
-async def simulated(seconds: float, *, named: bool) -> AsyncIterator[str]:
-    limits = {"requests_per_minute": 60 * A_SECOND, "burst_s": 1, "named": named}
-    script = {"limits": limits, "weather": weather(seconds), "workers": {"*": {"attempts": [{"do": "claim"}]}}}
-    program = (
-        "import functools, pathlib, sys; from agents.simulated.server import run_simulation; "
-        "run_simulation(pathlib.Path(sys.argv[1]), '127.0.0.1', 0, functools.partial(print, flush=True))"
-    )
-    with TemporaryDirectory(prefix="fleet-bench-") as folder:
-        path = Path(folder) / "script.json"
-        path.write_text(json.dumps(script), encoding="utf-8")
-        command = [sys.executable, "-c", program, str(path)]
-        environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:  # noqa: ASYNC220 - started before anything is measured
-            assert process.stdout is not None
-            try:
-                yield process.stdout.readline().split()[-1]
-            finally:
-                process.terminate()
-
-
-def request(number: int) -> Request:
-    check = [{"criterion": "it works", "run": "true"}]
-    subtask = {"id": f"task-{number}", "title": "t", "goal": "g", "acceptance": check}
-    text = f"<subtask>{json.dumps(subtask)}</subtask>\n<attempt>{json.dumps({'run': 'storm', 'number': 1})}</attempt>"
-    block = {"type": "text", "text": text}
-    return Request("claude-haiku-5-5", 1000, "", (TOOL,), ({"role": "user", "content": [block]},))
-
-
-async def ours(model: Model, seconds: float) -> Storm:
-    caller = Caller(model, PATIENCE, {}, chance=Random(1))  # noqa: S311 - jitter is no secret
-    meter, answers = Open(), 0
+async def call_as_fleet(model: Model, seconds: float) -> Storm:
+    caller = Caller(model, RETRY, {}, chance=Random(1))  # noqa: S311 - jitter is no secret
+    meter, answers = UnlimitedMeter(), 0
 
     async def work(number: int) -> None:
         nonlocal answers
@@ -95,73 +82,72 @@ async def ours(model: Model, seconds: float) -> Storm:
         async with anyio.create_task_group() as workers:
             for number in range(WORKERS):
                 workers.start_soon(work, number)
-    return Storm(caller.service.gauges().calls, answers, seconds)
+    return Storm(caller.service.gauges().calls, answers)
 
 
-async def perfect(model: Model, seconds: float) -> Storm:
-    """Keeps the limit's own account. What the weather turned away was not charged, and is asked again at once."""
+async def call_perfectly(model: Model, seconds: float) -> Storm:
+    """Keep the same account as the service. Calls rejected by a fault window are not charged and repeated at once."""
     calls = answers = charged = under_way = 0
 
     async def call(number: int) -> None:
         nonlocal answers, charged, under_way
         under_way += 1
-        result = await model.ask(request(number))
+        result = await model.ask(request(number), lambda _: None)
         under_way -= 1
         answers += isinstance(result, Answer)
         charged -= isinstance(result, CallFault) and result.kind == "outage"
 
-    began = anyio.current_time()
+    started = anyio.current_time()
     with anyio.move_on_after(seconds):
         async with anyio.create_task_group() as workers:
             while True:
-                granted = (anyio.current_time() - began + 1) * A_SECOND  # a second's worth may be taken at once
-                charged = max(charged, int(granted) - A_SECOND)  # what nobody took in time is lost
+                granted = (anyio.current_time() - started + 1) * CALLS_PER_S  # the calls of a second may come at once
+                charged = max(charged, int(granted) - CALLS_PER_S)  # calls that were not used in time are lost
                 for _ in range(min(int(granted) - charged, WORKERS - under_way)):
                     workers.start_soon(call, calls % WORKERS)
                     calls, charged = calls + 1, charged + 1
-                await anyio.sleep(1 / A_SECOND)
-    return Storm(calls, answers, seconds)
+                await anyio.sleep(1 / CALLS_PER_S)
+    return Storm(calls, answers)
 
 
-Pacer = Callable[[Model, float], Awaitable[Storm]]
-VARIANTS: dict[str, tuple[Pacer, bool]] = {
-    "perfect": (perfect, True),
-    "named": (ours, True),
-    "unnamed": (ours, False),
+CALLERS: dict[str, tuple[Callable[[Model, float], Awaitable[Storm]], bool]] = {
+    "perfect": (call_perfectly, True),
+    "headers": (call_as_fleet, True),
+    "no headers": (call_as_fleet, False),
 }
+"""Each caller, and whether the service names its limits in the headers of its answers."""
 
 
-async def turn(name: str, seconds: float) -> Storm:
-    pacer, named = VARIANTS[name]
-    async with simulated(seconds, named=named) as url, open_claude(url, "no-key", Line(15, 60, 120)) as model:
-        return await pacer(model, seconds)
+@asynccontextmanager
+async def simulated_model(seconds: float, *, named: bool) -> AsyncIterator[str]:
+    limits = {"requests_per_minute": 60 * CALLS_PER_S, "burst_s": 1, "named": named}
+    workers = {"*": {"attempts": [{"do": "claim"}]}}
+    script = {"limits": limits, "weather": fault_windows(seconds), "workers": workers}
+    with temporary_folder() as folder:
+        path = folder / "script.json"
+        path.write_text(json.dumps(script), encoding="utf-8")
+        command = [sys.executable, "-m", "fleet", "simulate", str(path)]
+        environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:  # noqa: ASYNC220 - started before anything is measured
+            assert process.stdout is not None
+            try:
+                yield process.stdout.readline().split()[-1]
+            finally:
+                process.terminate()
 
 
-async def storm_figures(seconds: float, rounds: int) -> list[Figure]:
-    """Calls for each answer, and answers over those of the perfect pacer, turn beside turn."""
-    turns: dict[str, list[Storm]] = {name: [] for name in VARIANTS}
-    for _ in range(rounds):
-        for name in VARIANTS:
-            turns[name].append(await turn(name, seconds))
-    found = []
-    for name, said, wanted in (("named", "limits in headers", True), ("unnamed", "no headers", False)):
-        calls = median(storm.calls / max(1, storm.answers) for storm in turns[name])
-        share = median(mine.answers / other.answers for mine, other in zip(turns[name], turns["perfect"], strict=True))
-        told = f"{median(storm.answers for storm in turns[name])} answers in {seconds:g} s"
-        found += [
-            Figure(f"storm, {said}: calls an answer", "100 workers", calls, wanted=ATTEMPTED if wanted else None),
-            Figure(
-                f"storm, {said}: answers of perfect",
-                "100 workers",
-                share,
-                wanted=PROCEEDS if wanted else None,
-                at_least=True,
-                note=told,
-            ),
-        ]
-    return found
+def fault_windows(seconds: float) -> list[dict[str, object]]:
+    """5 % of all calls are rejected throughout; twice, for a twentieth of the time each, no call succeeds."""
+    return [
+        {"from_s": 0.25 * seconds, "to_s": 0.30 * seconds},
+        {"from_s": 0.60 * seconds, "to_s": 0.65 * seconds},
+        {"from_s": 0, "to_s": 100 * seconds, "share": 0.05},
+    ]
 
 
-if __name__ == "__main__":
-    seconds_, rounds_ = [*map(float, sys.argv[1:]), 20.0, 3.0][:2] if len(sys.argv) > 2 else (20.0, 1.0)
-    say(HEAD, *anyio.run(storm_figures, seconds_, int(rounds_)))
+def request(number: int) -> Request:
+    check = [{"criterion": "it works", "run": "true"}]
+    subtask = {"id": f"task-{number}", "title": "t", "goal": "g", "acceptance": check}
+    text = f"<subtask>{json.dumps(subtask)}</subtask>\n<attempt>{json.dumps({'run': 'storm', 'number': 1})}</attempt>"
+    block = {"type": "text", "text": text}
+    return Request("claude-haiku-5-5", 1000, "", (TOOL,), ({"role": "user", "content": [block]},))

@@ -1,12 +1,11 @@
-"""What the terminal UI costs: a real `fleet watch` on a terminal of its own, over journals that are made up.
+"""What the terminal UI costs: a real `fleet watch` on a terminal of its own, over generated journals.
 
-Busy: a thousand agents at work, a thousand facts and ten refreshes a second; its share of one core, and the time from a
-key to the screen. Long: a journal of 100,000 facts; from the start of the program to the first full screen, over the
-time another program takes to do nothing but read that journal. Attached: 120 agents and the whole engine, with a screen
-beside it and without. Run it alone: python -m tests.benchmarks.terminal [--small]
+*Busy*: a thousand working agents, a thousand facts and ten refreshes per second; its share of one core, and the time
+from a key to the screen. *Long*: a journal of 100,000 facts; from the start of the program to the first complete
+screen, divided by the time that another program needs to read that journal. *Attached*: `fleet run` with 120 agents,
+with a `fleet watch` beside it and without.
 """
 
-import argparse
 import fcntl
 import os
 import pty
@@ -16,49 +15,61 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Event, Thread
 
-import anyio
 from anyio import to_thread
 
-from fleet.core import facts as f
-from fleet.core.plan import Criterion, Plan, Subtask
-from fleet.core.policy import Policy
-from fleet.core.usage import Usage
-from fleet.journal import Journal, held
-from tests.benchmarks.hundred import Hundred
-from tests.benchmarks.side_by_side import HEAD, SHARED, TICK_MS, Figure, Ground, Limits, ground, interleave, ratios, say
+from bench.hundred import TINY, FleetRun
+from bench.side_by_side import Extent, Limits, generated_project, interleave, processor_ms_of, ratios
+from fleet.core.base.usage import Usage
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import Criterion, Plan, Subtask
+from fleet.core.state import facts as f
+from fleet.runs.journal import Journal, held
+from fleet.runs.run_folder import RunFolder
+from scripts.frame import Figure, progress, temporary_folder
 
 ROWS, COLUMNS = 50, 160
-AGENTS, FACTS_A_SECOND, LONG = 1_000, 1_000, 100_000
+AGENTS, FACTS_PER_S, LONG = 1_000, 1_000, 100_000
 ATTACHED = 120
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 RUN = "bench"
 READ = """
 import sys
 from pathlib import Path
-from fleet.journal import Journal, replay
-with Journal(Path(sys.argv[1])) as journal:
-    assert replay(journal.facts()) is not None
+from fleet.runs.run_folder import RunFolder
+assert RunFolder(Path(sys.argv[1]).parent).state() is not None
 """
 
 
-def names(count: int) -> list[str]:
+async def screen_figures(extent: Extent) -> list[Figure]:
+    """The three measurements, one after another."""
+    progress("terminal UI: a thousand rows")
+    busy = await to_thread.run_sync(busy_figures, extent.screen_s, extent.keys)
+    progress("terminal UI: a long journal")
+    long = await to_thread.run_sync(long_journal_figure, extent.journal_facts, 2 * extent.whole_runs - 1)
+    progress("terminal UI: beside a run")
+    return [*busy, long, *await attached_figures(extent)]
+
+
+# ---- a generated journal ---------------------------------------------------------------------------------------------
+
+
+def subtask_ids(count: int) -> list[str]:
     return [f"subtask-{number:04}" for number in range(count)]
 
 
-def beginning(count: int, *, at: float) -> list[f.Fact]:
-    """A run with so many agents at work."""
-    check = Criterion(criterion="it is there", run="true")
+def first_facts(count: int, *, at: float) -> list[f.Fact]:
+    """The facts of a run with so many working agents."""
+    check = Criterion(criterion="it exists", run="true")
     plan = Plan(
         goal="a benchmark",
         subtasks=tuple(
-            Subtask(id=name, title=f"Do {name}", goal="Do it.", acceptance=(check,)) for name in names(count)
+            Subtask(id=name, title=f"Do {name}", goal="Do it.", acceptance=(check,)) for name in subtask_ids(count)
         ),
     )
     first = f.RunStarted(
@@ -73,13 +84,13 @@ def beginning(count: int, *, at: float) -> list[f.Fact]:
         plan=plan,
     )
     facts: list[f.Fact] = [first, f.EngineStarted(at=at, epoch=1, pid=os.getpid(), host="here", version="0")]
-    for name in names(count):
+    for name in subtask_ids(count):
         started = f.AttemptStarted(at=at, subtask=name, number=1, worker="coder", model="m", base="0", strategy="first")
         facts += [started, f.WorkerStarted(at=at, subtask=name, number=1)]
     return facts
 
 
-def call(number: int, count: int, *, at: float) -> f.Fact:
+def model_call(number: int, count: int, *, at: float) -> f.Fact:
     return f.ModelCalled(
         at=at,
         role="worker",
@@ -96,43 +107,45 @@ def call(number: int, count: int, *, at: float) -> f.Fact:
 
 @contextmanager
 def journal_at(state_dir: Path) -> Iterator[Journal]:
-    """The journal of a run that is worked on, for as long as the block lasts."""
+    """The journal of a run, locked as by an engine while the block lasts."""
     path = state_dir / "runs" / RUN / "journal.db"
     with Journal.create(path) as journal, held(path):
         yield journal
 
 
+# ---- the program in front of a terminal ------------------------------------------------------------------------------
+
+
 @dataclass
-class Watching:
-    """A `fleet watch` in front of a terminal."""
+class Screen:
+    """A `fleet watch` and the terminal that it writes to."""
 
     process: subprocess.Popen[bytes]
     master: int
     seen: bytearray = field(default_factory=bytearray)
 
-    def wait_for(self, words: bytes) -> float:
-        """Seconds until these words are written; what came before is forgotten."""
-        began = time.perf_counter()
-        while words not in self.seen:
-            left = PATIENCE_S - (time.perf_counter() - began)
-            if left < 0 or not select.select([self.master], [], [], left)[0]:
-                raise RuntimeError(f"{words!r} was not shown: {bytes(self.seen[-2000:])!r}")
+    def wait_for(self, text: bytes) -> float:
+        """Seconds until the program has written this text."""
+        started = time.perf_counter()
+        while text not in self.seen:
+            remaining = TIMEOUT_S - (time.perf_counter() - started)
+            if remaining < 0 or not select.select([self.master], [], [], remaining)[0]:
+                raise RuntimeError(f"{text!r} was not shown: {bytes(self.seen[-2000:])!r}")
             self.seen += os.read(self.master, 65536)
-        return time.perf_counter() - began
+        return time.perf_counter() - started
 
-    def press(self, key: bytes, words: bytes) -> float:
-        """Seconds from a key to what it shows."""
+    def press(self, key: bytes, text: bytes) -> float:
+        """Seconds from a key to the text that it brings to the screen."""
         self.seen.clear()
         os.write(self.master, key)
-        return self.wait_for(words)
+        return self.wait_for(text)
 
     def processor_ms(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) * TICK_MS
+        return processor_ms_of(self.process.pid)
 
 
 @contextmanager
-def watching(state_dir: Path, run: str) -> Iterator[Watching]:
+def watch(state_dir: Path, run: str) -> Iterator[Screen]:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     environment = {name: os.environ[name] for name in ("PATH",)} | {
@@ -147,7 +160,7 @@ def watching(state_dir: Path, run: str) -> Iterator[Watching]:
     )
     os.close(slave)
     try:
-        yield Watching(process, master)
+        yield Screen(process, master)
     finally:
         process.kill()
         process.wait()
@@ -155,142 +168,119 @@ def watching(state_dir: Path, run: str) -> Iterator[Watching]:
 
 
 @contextmanager
-def drained(screen: Watching) -> Iterator[None]:
-    """What is written meanwhile is taken, as a terminal takes it."""
-    over = Event()
+def drained(screen: Screen) -> Iterator[None]:
+    """Read and drop what the program writes while the block lasts, as a terminal does."""
+    stop = Event()
 
-    def take() -> None:
-        while not over.is_set():
+    def read() -> None:
+        while not stop.is_set():
             if select.select([screen.master], [], [], 0.05)[0]:
                 try:
                     os.read(screen.master, 65536)
                 except OSError:
                     return
 
-    reader = Thread(target=take)
+    reader = Thread(target=read)
     reader.start()
     try:
         yield
     finally:
-        over.set()
+        stop.set()
         reader.join()
 
 
 @contextmanager
-def pouring(journal: Journal, count: int) -> Iterator[None]:
-    """So many facts a second, in ten helpings."""
-    over = Event()
+def appending(journal: Journal, count: int) -> Iterator[None]:
+    """Append a thousand facts per second in ten transactions while the block lasts."""
+    stop = Event()
 
-    def pour() -> None:
+    def append() -> None:
         number, due = 0, time.perf_counter()
-        while not over.wait(max(0.0, due - time.perf_counter())):
-            helping = range(number, number + FACTS_A_SECOND // 10)
-            journal.append([call(one, count, at=time.time()) for one in helping])
-            number, due = helping.stop, due + 0.1
+        while not stop.wait(max(0.0, due - time.perf_counter())):
+            numbers = range(number, number + FACTS_PER_S // 10)
+            journal.append([model_call(each, count, at=time.time()) for each in numbers])
+            number, due = numbers.stop, due + 0.1
 
-    source = Thread(target=pour)
-    source.start()
+    writer = Thread(target=append)
+    writer.start()
     try:
         yield
     finally:
-        over.set()
-        source.join()
+        stop.set()
+        writer.join()
+
+
+# ---- figures ---------------------------------------------------------------------------------------------------------
 
 
 def busy_figures(seconds: float, keys: int) -> list[Figure]:
-    with TemporaryDirectory(dir=SHARED) as folder, journal_at(Path(folder)) as journal:
-        journal.append(beginning(AGENTS, at=time.time()))
-        with watching(Path(folder), RUN) as screen:
+    with temporary_folder() as folder, journal_at(folder) as journal:
+        journal.append(first_facts(AGENTS, at=time.time()))
+        with watch(folder, RUN) as screen:
             screen.wait_for(b"AGENTS")
             screen.press(b"2", b"[Agents")
-            with pouring(journal, AGENTS):
+            with appending(journal, AGENTS):
                 with drained(screen):
                     time.sleep(2.0)
-                    before, began = screen.processor_ms(), time.perf_counter()
+                    before, started = screen.processor_ms(), time.perf_counter()
                     time.sleep(seconds)
-                    share = (screen.processor_ms() - before) / 1e3 / (time.perf_counter() - began)
+                    share = (screen.processor_ms() - before) / 1e3 / (time.perf_counter() - started)
                 waits = sorted(_key_times(screen, keys))
-    late = waits[min(len(waits) - 1, int(len(waits) * 0.95))] * 1e3
+    p95_ms = waits[min(len(waits) - 1, int(len(waits) * 0.95))] * 1e3
     where = f"{AGENTS:,} rows"
-    note = f"{FACTS_A_SECOND:,} facts and 10 refreshes a second"
+    note = f"{FACTS_PER_S:,} facts and 10 refreshes per second"
+    key_note = f"median {waits[len(waits) // 2] * 1e3:.0f}"
     return [
         Figure("screen: share of one core", where, share, wanted=0.15, note=note),
-        Figure(
-            "screen: key to screen, p95, ms",
-            where,
-            late,
-            wanted=100.0,
-            note=f"median {waits[len(waits) // 2] * 1e3:.0f}",
-        ),
+        Figure("screen: key to screen, p95, ms", where, p95_ms, wanted=100.0, note=key_note),
     ]
 
 
-def _key_times(screen: Watching, keys: int) -> Iterator[float]:
+def _key_times(screen: Screen, keys: int) -> Iterator[float]:
     for number in range(keys):
-        time.sleep(0.037)  # at no fixed place between two refreshes
+        time.sleep(0.037)  # at a changing distance from the refreshes
         yield screen.press(*((b"3", b"[Plan") if number % 2 == 0 else (b"2", b"[Agents")))
 
 
-def long_figures(facts: int, rounds: int) -> list[Figure]:
-    """From nothing to the first full screen, over reading the journal and nothing else."""
-    with TemporaryDirectory(dir=SHARED) as folder, journal_at(Path(folder)) as journal:
-        count = 200
-        whole = beginning(count, at=0.0)
-        whole += [call(number, count, at=number / 100) for number in range(facts - len(whole) - 1)]
-        whole.append(f.WarningNoted(at=facts / 100, text="this is the last fact"))
-        journal.append(whole)
-        alone, shown = list[float](), list[float]()
+def long_journal_figure(count: int, rounds: int) -> Figure:
+    """From the start of the program to the first complete screen, divided by reading the journal."""
+    with temporary_folder() as folder, journal_at(folder) as journal:
+        agents = 200
+        facts = first_facts(agents, at=0.0)
+        facts += [model_call(number, agents, at=number / 100) for number in range(count - len(facts) - 1)]
+        facts.append(f.WarningNoted(at=count / 100, text="this is the last fact"))
+        journal.append(facts)
+        reading, shown = list[float](), list[float]()
         for _ in range(rounds):
-            began = time.perf_counter()
+            started = time.perf_counter()
             subprocess.run([sys.executable, "-c", READ, str(journal.path)], check=True)
-            alone.append(time.perf_counter() - began)
-            with watching(Path(folder), RUN) as screen:
+            reading.append(time.perf_counter() - started)
+            with watch(folder, RUN) as screen:
                 shown.append(screen.wait_for(b"this is the last fact"))
-    ratio = sorted(shown)[rounds // 2] / sorted(alone)[rounds // 2]
-    note = f"{sorted(alone)[rounds // 2]:.1f} s to read it"
-    return [Figure("screen: to the first full one, over reading", f"{facts:,} facts", ratio, wanted=3.0, note=note)]
+    read_s = sorted(reading)[rounds // 2]
+    ratio, note = sorted(shown)[rounds // 2] / read_s, f"{read_s:.1f} s to read it"
+    return Figure("screen: to the first full one, over reading", f"{count:,} facts", ratio, wanted=3.0, note=note)
 
 
 @dataclass
-class Beside(Hundred):
-    """The engine at work, with a screen beside it or without. The screen is there before anything is measured."""
+class WatchedRun(FleetRun):
+    """The same run with a `fleet watch` that is opened as soon as there is a journal."""
 
-    screen: bool = True
-
-    async def prepare(self, stack: ExitStack, journal: Path) -> None:
-        Journal.create(journal).close()
-        if self.screen:
-            screen = stack.enter_context(watching(journal.parents[2], journal.parent.name))
-            await to_thread.run_sync(screen.wait_for, b"has not begun")
-            stack.enter_context(drained(screen))
-
-    def journal(self, path: Path) -> Journal:
-        return Journal(path)
+    @contextmanager
+    def beside(self, folder: RunFolder) -> Iterator[None]:
+        deadline = time.monotonic() + TIMEOUT_S
+        while not folder.journal.exists():
+            if time.monotonic() > deadline:
+                raise RuntimeError("the run did not start")
+            time.sleep(0.01)
+        with watch(folder.path.parents[1], folder.run) as screen, drained(screen):
+            yield
 
 
-async def attached_figures(on: Ground, rounds: int) -> list[Figure]:
-    alone = Beside(on, "overlay", [], [], count=ATTACHED, label="alone", screen=False)
-    shown = Beside(on, "overlay", [], [], count=ATTACHED, label="shown")
-    costs = await interleave({"alone": alone, "screen": shown}, rounds, warm=1)
-    wanted: Limits = {"screen": {on.files: 1.05}}
-    return ratios(f"{ATTACHED} agents: with a screen, over without", on.files, costs, git="alone", wanted=wanted)
-
-
-def figures(*, small: bool) -> Iterator[Sequence[Figure]]:
-    yield busy_figures(seconds=4.0 if small else 15.0, keys=30 if small else 100)
-    yield long_figures(20_000 if small else LONG, rounds=1 if small else 3)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--small", action="store_true")
-    given = parser.parse_args()
-    say(HEAD)
-    for group in figures(small=given.small):
-        say(*group)
-    with ground(20, commits=1) as on:
-        say(*anyio.run(attached_figures, on, 1 if given.small else 3))
-
-
-if __name__ == "__main__":
-    main()
+async def attached_figures(extent: Extent) -> list[Figure]:
+    wanted: Limits = {"screen": {TINY: 1.05}}
+    with generated_project(TINY, extent.folder, commits=1) as project:
+        unwatched = FleetRun(project, "overlay", "unwatched", count=ATTACHED)
+        watched = WatchedRun(project, "overlay", "watched", count=ATTACHED)
+        costs = await interleave({"alone": unwatched, "screen": watched}, extent.whole_runs + 1, warm=1)
+    return ratios(f"{ATTACHED} agents: with a screen, over without", TINY, costs, base="alone", wanted=wanted)

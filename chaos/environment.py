@@ -1,6 +1,6 @@
-"""What happens to a run from outside while it works: the machine stops it, starves it, runs out of something.
+"""Faults of a run's environment that pass: the machine stops the run, starves it, or runs out of descriptors.
 
-It passes, and then all of it must land, with no human asked and no attempt used up by it.
+Afterwards everything must land, without a question to a human and without a lost attempt.
 """
 
 import os
@@ -13,36 +13,37 @@ from pathlib import Path
 from random import Random
 from time import sleep
 
-from tests.chaos.faults import NOTHING, Episode, solve, subtask
-from tests.chaos.play import Played, play
+from chaos.faults import NOTHING, Episode, solve, subtask
+from chaos.play import Played, play
 from tests.e2e.stage import Going, Stage
 
-LONGEST_S = 300.0
+TIMEOUT_S = 300.0
 SUBTASKS = 6
-STOPPED_S = 6.0  # longer than a silent call is waited for
-GASPS, AWAKE_S, ASLEEP_S = 15, 0.1, 0.9
-WITHOUT_S = 3.0
+STOPPED_S = 6.0  # longer than the limit for a silent call
+PAUSES, AWAKE_S, ASLEEP_S = 15, 0.1, 0.9
+NO_DESCRIPTORS_S = 3.0
 PATIENT = {"FLEET_LIMITS_BACKOFF_FIRST_S": "0.5", "FLEET_LIMITS_BACKOFF_CAP_S": "4"}
-"""Seconds of the machine's are not hurried: all retries together take longer than what happens to it, as they do."""
+"""The faults last for seconds of real time, so all retries together must take longer than that, as in a real run."""
 
 
 @dataclass(frozen=True)
-class Event:
+class PassingFault:
     """A row of the table in docs/reliability.md."""
 
     row: int
-    happens: Callable[[Stage, Going], None]
+    strike: Callable[[Stage, Going], None]
 
 
 def _stop(_: Stage, going: Going) -> None:
-    """As a machine does that sleeps: no time passes for the run, and all its connections are silent meanwhile."""
+    """Stop the run as a sleeping machine does: no time passes for it, and all its connections are silent."""
     with _stopped(going):
         sleep(STOPPED_S)
 
 
-def _starve(_: Stage, going: Going) -> None:
-    """One tenth of the processor, in gasps."""
-    for _gasp in range(GASPS):
+def _starve(stage: Stage, going: Going) -> None:
+    """Leave the run one tenth of the processor."""
+    del stage
+    for _ in range(PAUSES):
         with _stopped(going):
             sleep(ASLEEP_S)
         sleep(AWAKE_S)
@@ -58,68 +59,68 @@ def _stopped(going: Going) -> Iterator[None]:
 
 
 def _without_descriptors(_: Stage, going: Going) -> None:
-    """No file, pipe or connection can be opened, for a while."""
+    """For a while, no file, pipe or connection can be opened."""
     pid = going.process.pid
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    there = len(list(Path(f"/proc/{pid}/fd").iterdir()))
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (there, before[1]))
+    open_now = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (open_now, before[1]))
     try:
-        sleep(WITHOUT_S)
+        sleep(NO_DESCRIPTORS_S)
     finally:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
 
-WORLD: dict[str, Event] = {
-    "stopped for a while": Event(58, _stop),
-    "hardly any processor": Event(63, _starve),
-    "no descriptors for a while": Event(53, _without_descriptors),
+PASSING_FAULTS: dict[str, PassingFault] = {
+    "stopped for a while": PassingFault(58, _stop),
+    "hardly any processor": PassingFault(63, _starve),
+    "no descriptors for a while": PassingFault(53, _without_descriptors),
 }
 
 
 @dataclass(frozen=True)
-class Weathered:
-    """How a run got through it."""
+class Survival:
+    """How a run survived a passing fault."""
 
     kind: str
     landed: bool
     asked: bool
-    attempts_lost: int
-    said: str
+    lost_attempts: int
+    reason: str
+    """The failures of its attempts; without any, the reason that the run gave at its end."""
 
     @property
     def unharmed(self) -> bool:
-        return self.landed and not self.asked and not self.attempts_lost
+        return self.landed and not self.asked and not self.lost_attempts
 
 
-def weathered(kind: str, number: int, folder: Path, seed: int) -> Weathered:
-    """One run, to which it happens at a moment that chance chooses."""
-    chance = Random(f"{seed}/{kind}/{number}")  # noqa: S311 - it is no secret
+def play_passing_fault(kind: str, number: int, folder: Path, seed: int) -> Survival:
+    """One run that the fault strikes at a random moment."""
+    chance = Random(f"{seed}/{kind}/{number}")  # noqa: S311 - not a secret
     calls = chance.randrange(1, 3 * SUBTASKS)
 
-    def happens(stage: Stage, going: Going) -> None:
+    def strike(stage: Stage, going: Going) -> None:
         stage.wait("r", lambda state: state.spent.calls >= calls or state.ended, going)
-        WORLD[kind].happens(stage, going)
+        PASSING_FAULTS[kind].strike(stage, going)
 
-    names = [f"w{one}" for one in range(SUBTASKS)]
-    needs = {name: names[one - 2 : one - 1] if one > 1 else [] for one, name in enumerate(names)}
-    played = [
-        Episode(NOTHING, (subtask(name, depends_on=needs[name]),), {name: [solve(name)]}, pace_s=0.3) for name in names
-    ]
+    names = [f"w{index}" for index in range(SUBTASKS)]
+    episodes = []
+    for index, name in enumerate(names):
+        needs = names[index - 2 : index - 1] if index > 1 else []
+        episodes.append(Episode(NOTHING, (subtask(name, depends_on=needs),), {name: [solve(name)]}, pace_s=0.3))
     run = play(
-        folder / f"world-{list(WORLD).index(kind)}-{number}",
-        played,
+        folder / f"passing-{list(PASSING_FAULTS).index(kind)}-{number}",
+        episodes,
         more=PATIENT,
-        meanwhile=happens,
-        longest_s=LONGEST_S,
+        meanwhile=strike,
+        timeout_s=TIMEOUT_S,
     )
-    return _told(kind, run)
+    return _survival(kind, run)
 
 
-def _told(kind: str, run: Played) -> Weathered:
+def _survival(kind: str, run: Played) -> Survival:
     state = run.state
-    attempts = [attempt for one in state.subtasks.values() for attempt in one.attempts]
-    counted = sum(one.counted for one in state.subtasks.values())
-    said = "; ".join(f"{attempt.failure.kind}: {attempt.failure.summary}" for attempt in attempts if attempt.failure)
-    return Weathered(
-        kind, run.done.code == 0, bool(state.questions), counted, said or f"{state.ending}: {state.ending_why}"
-    )
+    failures = [attempt.failure for task in state.subtasks.values() for attempt in task.attempts if attempt.failure]
+    lost = sum(task.counted for task in state.subtasks.values())
+    reason = "; ".join(f"{failure.kind}: {failure.summary}" for failure in failures)
+    landed, asked = run.done.code == 0, bool(state.questions)
+    return Survival(kind, landed, asked, lost, reason or f"{state.ending}: {state.ending_why}")

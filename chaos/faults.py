@@ -1,7 +1,7 @@
-"""The recoverable faults, by level: what a subtask is, and what its worker meets.
+"""The recoverable faults, by level: what a subtask is, and which fault its worker meets.
 
-A fault ends when an attempt differs in the way a sound remedy makes it: its guidance holds what the evidence said, it
-stands on a new base, it is a part of a split, a better model plays it. Nothing here tells the planner what is coming.
+A fault ends when an attempt differs as a sound remedy would make it: its guidance contains the evidence, it starts from
+a new base, it is a part of a split, or a better model works on it. The planner knows nothing about the faults.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,8 +10,8 @@ from random import Random
 from typing import Any
 
 Json = dict[str, Any]
-MUCH = 20_000_000
-FLAKE = 77  # of 256: three in ten
+OUTPUT_BYTES = 20_000_000
+FLAKY_BELOW = 77  # of 256: three in ten
 BOTH, ALONE = "both", "alone"
 PARTS = ("a", "b")
 BETTER = "*sonnet*"
@@ -20,21 +20,21 @@ EVER = 1_000_000
 
 @dataclass(frozen=True)
 class Episode:
-    """One fault, on one subtask or on two that get in each other's way."""
+    """One fault, on one subtask or on several that conflict."""
 
     fault: "Fault"
     subtasks: tuple[Json, ...]
     workers: Mapping[str, Sequence[Json]]
     files: Mapping[str, str] = field(default_factory=dict)
-    """What the repository holds for it from the start."""
+    """The files that it needs in the repository."""
     pace_s: float = 0.0
     """How long each turn of its workers takes."""
     innocent: frozenset[str] = frozenset()
-    """Subtasks that it must not cost anything: one attempt, no incident."""
+    """Subtasks that it must not affect: one attempt, no incident."""
 
     @property
     def ids(self) -> tuple[str, ...]:
-        return tuple(str(one["id"]) for one in self.subtasks)
+        return tuple(str(subtask_["id"]) for subtask_ in self.subtasks)
 
 
 @dataclass(frozen=True)
@@ -46,19 +46,19 @@ class Fault:
     name: str
     play: Callable[["Fault", str, Random], Episode]
     classes: frozenset[str] = frozenset()
-    """The incidents it may open; empty: it must be over within a call's own tries, and no attempt fails."""
+    """The incidents it may open. Empty: the retries of the call must suffice, and no attempt fails."""
     share: int = 1
-    """How often it comes, against the others of its level."""
+    """Its weight among the faults of its level."""
 
     def episode(self, name: str, chance: Random) -> Episode:
         return self.play(self, name, chance)
 
 
-# ---- a subtask, and doing it -----------------------------------------------------------------------------------------
+# ---- a subtask and its work -----------------------------------------------------------------------------------------
 
 
 def word(name: str) -> str:
-    """What a subtask writes; its goal does not say it, so only a failed check's evidence can."""
+    """What a subtask has to write. Its goal does not name it, so only the evidence of a failed check can."""
     return f"word-{name}"
 
 
@@ -68,12 +68,12 @@ def files_of(name: str) -> dict[str, str]:
 
 def check(name: str, part: str, before: str = "") -> Json:
     path = f"{name}/{part}.txt"
-    said = f"echo 'expected in {path}: {word(name)}'"
-    return {"criterion": f"{path} is right", "run": f"{before}grep -qx {word(name)} {path} || {{ {said}; exit 1; }}"}
+    hint = f"echo 'expected in {path}: {word(name)}'"
+    return {"criterion": f"{path} is right", "run": f"{before}grep -qx {word(name)} {path} || {{ {hint}; exit 1; }}"}
 
 
 def check_of(path: str) -> Json:
-    return {"criterion": f"{path} is there", "run": f"test -s {path}"}
+    return {"criterion": f"{path} exists", "run": f"test -s {path}"}
 
 
 def subtask(name: str, **more: Any) -> Json:
@@ -92,7 +92,7 @@ def solve(name: str) -> Json:
 
 
 def part_of(name: str, part: str) -> Json:
-    """What a part of the split subtask does."""
+    """The work of one part of a split subtask."""
     return {"do": "solve", "files": {f"{name}/{part}.txt": f"{word(name)}\n"}}
 
 
@@ -109,12 +109,12 @@ def _episode(fault: Fault, name: str, attempts: Sequence[Json], **more: Any) -> 
     return Episode(fault, (subtask(name, **more),), {name: attempts, **parts})
 
 
-def on_the_wire(**trouble: Any) -> Callable[[Fault, str, Random], Episode]:
-    """Trouble with a call, at a turn that chance chooses."""
+def on_the_wire(**behaviour: Any) -> Callable[[Fault, str, Random], Episode]:
+    """A fault of a call, in a random turn."""
 
     def play(fault: Fault, name: str, chance: Random) -> Episode:
-        turn = trouble.get("turn", chance.randrange(3))
-        return _episode(fault, name, [{**trouble, "turn": turn, "then": solve(name)}])
+        turn = behaviour.get("turn", chance.randrange(3))
+        return _episode(fault, name, [{**behaviour, "turn": turn, "then": solve(name)}])
 
     return play
 
@@ -122,7 +122,7 @@ def on_the_wire(**trouble: Any) -> Callable[[Fault, str, Random], Episode]:
 def in_the_work(
     bad: Callable[[str], Json], guided: str | None = None, **more: Any
 ) -> Callable[[Fault, str, Random], Episode]:
-    """Bad work, until the guidance holds what the evidence said; without `guided`, until another attempt."""
+    """Bad work until the guidance contains `guided`, which only the evidence says, or else until the next attempt."""
 
     def play(fault: Fault, name: str, _: Random) -> Episode:
         when: Json = {"guided": guided.replace("NAME", name)} if guided else {"attempt": 2}
@@ -132,12 +132,12 @@ def in_the_work(
 
 
 def shell(*commands: str) -> Callable[[str], Json]:
-    """Commands that come to nothing."""
-    return lambda name: {"do": "shell", "commands": [one.replace("NAME", name) for one in commands]}
+    """Commands that achieve nothing."""
+    return lambda name: {"do": "shell", "commands": [command.replace("NAME", name) for command in commands]}
 
 
 def survived(command: str) -> Callable[[Fault, str, Random], Episode]:
-    """A command that goes wrong in the box, after which the same attempt goes on."""
+    """A command that fails in the box, after which the same attempt continues."""
 
     def play(fault: Fault, name: str, _: Random) -> Episode:
         write = " && ".join(f"echo {word(name)} > {path}" for path in files_of(name))
@@ -159,7 +159,7 @@ def _slow(fault: Fault, name: str, _: Random) -> Episode:
 
 
 def _hangs(fault: Fault, name: str, _: Random) -> Episode:
-    """A check that runs what the worker wrote, which ignores TERM and never ends, until somebody says so."""
+    """A check that runs what the worker wrote: it ignores TERM and never ends, until the guidance says so."""
     script = f"{name}/run.sh"
     hang = f"mkdir -p {name} && printf \"trap '' TERM; while :; do sleep 60; done\" > {script}"
     bad = {"do": "shell", "commands": [hang]}
@@ -169,13 +169,13 @@ def _hangs(fault: Fault, name: str, _: Random) -> Episode:
 
 
 def _flaky(fault: Fault, name: str, _: Random) -> Episode:
-    """A check that is red three times in ten whatever was done."""
-    flake = f'[ "$(od -An -N1 -tu1 /dev/urandom)" -ge {FLAKE} ] && '
+    """A check that fails three times in ten whatever the work."""
+    flake = f'[ "$(od -An -N1 -tu1 /dev/urandom)" -ge {FLAKY_BELOW} ] && '
     return _episode(fault, name, [solve(name)], acceptance=[check(name, "a", flake), check(name, "b")])
 
 
 def _clash(fault: Fault, name: str, _: Random) -> Episode:
-    """Two that change one line, from one base."""
+    """Two subtasks that change one line, from one base."""
     path, ids = f"{name}/words.txt", (f"{name}-x", f"{name}-y")
     tasks = tuple(
         subtask(id_, touches=[path], acceptance=[{"criterion": f"{id_} is named", "run": f"grep -qw {id_} {path}"}])
@@ -186,7 +186,7 @@ def _clash(fault: Fault, name: str, _: Random) -> Episode:
 
 
 def _together_red(fault: Fault, name: str, _: Random) -> Episode:
-    """Two that are right each by itself; the gate is red on both together and says why."""
+    """Two subtasks that are right by themselves; the gate is red on both together and says why."""
     ids = (f"{name}-x", f"{name}-y")
     tasks, work = [], {}
     for id_, side in zip(ids, ("x", "y"), strict=True):
@@ -198,7 +198,7 @@ def _together_red(fault: Fault, name: str, _: Random) -> Episode:
 
 
 def _stale(fault: Fault, name: str, _: Random) -> Episode:
-    """The later one takes back what landed before it, as one does who copies files of an old tree."""
+    """The later subtask reverts what landed before it, as an agent does that copies files of an old tree."""
     first, later = f"{name}-x", f"{name}-y"
     kept = f"{name}/x.txt"
     tasks = (
@@ -214,7 +214,7 @@ def _stale(fault: Fault, name: str, _: Random) -> Episode:
 
 
 def _one_of_eight(fault: Fault, name: str, _: Random) -> Episode:
-    """Eight that are right each by itself; one of them turns the gate red wherever it is merged."""
+    """Eight subtasks whose own checks pass; one of them turns the gate red wherever it is merged."""
     ids = [f"{name}-{number}" for number in range(8)]
     path = f"{ALONE}/{ids[5]}.txt"
     tasks, work = [], {}
@@ -227,14 +227,14 @@ def _one_of_eight(fault: Fault, name: str, _: Random) -> Episode:
 
 
 def _retired(fault: Fault, name: str, chance: Random) -> Episode:
-    """A model that the service does not know any more; the configuration names another that takes over."""
-    gone = {"do": "http", "status": 404, "message": "model: retired", "times": EVER, "turn": chance.randrange(3)}
-    return _episode(fault, name, [until({**gone, "then": solve(name)}, solve(name), model=BETTER)])
+    """A model that the service no longer knows; the configuration names one that takes over."""
+    retired = {"do": "http", "status": 404, "message": "model: retired", "times": EVER, "turn": chance.randrange(3)}
+    return _episode(fault, name, [until({**retired, "then": solve(name)}, solve(name), model=BETTER)])
 
 
 GATE = f"""\
 #!/bin/sh
-# Red where both sides still say `old`: each is right by itself. And where one is bad wherever it is.
+# Red where both sides still say `old`, though each is right by itself, and where a file is bad.
 red=0
 for path in $(grep -lx bad {ALONE}/*.txt 2>/dev/null); do
     echo "$path is bad"
@@ -251,7 +251,7 @@ exit $red
 """
 
 
-# ---- several at once -------------------------------------------------------------------------------------------------
+# ---- several faults at once ------------------------------------------------------------------------------------------
 
 WIRE: tuple[Json, ...] = (
     {"do": "http", "status": 529, "times": 2},
@@ -276,22 +276,22 @@ WORK: tuple[Callable[[str], Json], ...] = (
 
 
 def _compound(fault: Fault, name: str, chance: Random) -> Episode:
-    """One or two failures of work, or a split of which a part fails, each with a call that goes wrong on the way."""
+    """One or two failures of work, or a split with a failing part, each with a call fault on the way."""
 
-    def shaken(then: Json) -> Json:
+    def with_call_fault(then: Json) -> Json:
         if then["do"] in {"mute", "malformed"}:
             return then
         return {**chance.choice(WIRE), "turn": chance.randrange(2), "then": then}
 
     if chance.random() < 0.25:
-        workers = {name: [shaken({"do": "too_complex"})]}
+        workers = {name: [with_call_fault({"do": "too_complex"})]}
         for part in PARTS:
             good = part_of(name, part)
             bad = {**good, "do": "wrong", "files": dict.fromkeys(good["files"], "something else\n")}
-            workers[f"{name}-{part}"] = [shaken(until(bad, good, guided=word(name)))]
+            workers[f"{name}-{part}"] = [with_call_fault(until(bad, good, guided=word(name)))]
         return Episode(fault, (subtask(name),), workers)
     bads = [bad(name) for bad in chance.sample(WORK, chance.choice((1, 1, 2)))]
-    return _episode(fault, name, [*map(shaken, bads), shaken(solve(name))])
+    return _episode(fault, name, [*map(with_call_fault, bads), with_call_fault(solve(name))])
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------
@@ -321,8 +321,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(13, 2, "error event in the stream", on_the_wire(do="break_stream", how="error")),
     Fault(14, 2, "stream ends early", on_the_wire(do="break_stream", how="end")),
     Fault(15, 2, "stream ends within a tool's input", on_the_wire(do="break_stream", how="end", turn=0)),
-    Fault(16, 2, "tool input is no JSON, twice", on_the_wire(do="malformed", how="json", times=2)),
-    Fault(16, 2, "tool input is no JSON, again and again", on_the_wire(do="malformed", how="json", times=3), PROTOCOL),
+    Fault(16, 2, "tool input is not JSON, twice", on_the_wire(do="malformed", how="json", times=2)),
+    Fault(16, 2, "tool input is not JSON, repeatedly", on_the_wire(do="malformed", how="json", times=3), PROTOCOL),
     Fault(17, 2, "unknown tool", on_the_wire(do="malformed", how="tool")),
     Fault(17, 2, "tool input against the schema", on_the_wire(do="malformed", how="schema", times=2)),
     Fault(18, 2, "nothing but pings", on_the_wire(do="hang", seconds=30, pings=True)),
@@ -348,9 +348,9 @@ FAULTS: tuple[Fault, ...] = (
         ),
         frozenset({"bounds"}),
     ),
-    Fault(31, 3, "turns are spent", in_the_work(shell(*(f"echo {n}" for n in range(30)))), frozenset({"budget"})),
+    Fault(31, 3, "turns are used up", in_the_work(shell(*(f"echo {n}" for n in range(30)))), frozenset({"budget"})),
     Fault(32, 3, "a check hangs, TERM ignored", _hangs, frozenset({"check"})),
-    Fault(33, 3, "20 MB of output", survived(f"yes | head -c {MUCH}")),
+    Fault(33, 3, "20 MB of output", survived(f"yes | head -c {OUTPUT_BYTES}")),
     Fault(34, 3, "out of memory", survived("python3 -c 'x = bytearray(1 << 33)'")),
     Fault(34, 3, "a fork too many", survived("ulimit -u 1; (true) & wait")),
     Fault(52, 3, "disk is full", survived("head -c 3000000000 /dev/zero > /tmp/much; rm -f /tmp/much")),

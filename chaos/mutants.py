@@ -1,48 +1,51 @@
-"""Mistakes that somebody could make in the product, each put in by name, and what of the kill suite tells of it.
+"""Puts mistakes into the product, one at a time, and checks that the kill suite detects each.
 
-    python -m tests.chaos.mutants [NAME ...]
+    python -m chaos.mutants                         every mistake
+    python -m chaos.mutants no-pin landed-twice     these only
 
-A mutant is caught when an invariant does not hold in the run without a kill, or after a kill at one of the points.
+A mistake is detected if an invariant is violated in the run without a kill, or after a kill at one of the points.
 """
 
-import argparse
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fleet import mending as recovery
-from fleet.app import Fleet
-from fleet.checking import Checks
-from fleet.core import facts as f
-from fleet.core.commands import Publish, RunAttempt
-from fleet.core.ids import Sha, tip_ref
-from fleet.core.plan import Criterion
-from fleet.core.state import RunState
-from fleet.journal import Journal
-from fleet.landing import Lander
-from fleet.meter import Purse
-from fleet.perform import Performer
-from fleet.points import reached
-from tests.chaos.damage import DAMAGES, damaged, moments
-from tests.chaos.invariants import BY_HAND
-from tests.chaos.kill import Stage, staged
-from tests.chaos.room import RUN
-from tests.chaos.scenarios import SCENARIOS
-from worktrees import mend as mending
-from worktrees import store as stores
-from worktrees import workshop as workshops
-from worktrees.git import Git
-from worktrees.integrator import StoreIntegrator
-from worktrees.message import Person
-from worktrees.publish import Publisher
-from worktrees.refs import Refs
-from worktrees.store import Store
-from worktrees.target import Target
-from worktrees.workshop import Workshop
+from chaos.damage import DAMAGES, damage_at, moments
+from chaos.invariants import FOREIGN_TIP
+from chaos.kill import Trial, open_trial
+from chaos.repeatable_run import RUN
+from chaos.scenarios import SCENARIOS
+from fleet.app.fleet import Fleet
+from fleet.core.base.ids import Sha, tip_ref
+from fleet.core.plans.plan import Criterion
+from fleet.core.policy.effects import RunAttempt
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.engine import recovery
+from fleet.engine.attempts import Attempts
+from fleet.engine.budget import RunBudget
+from fleet.engine.checks import Checks
+from fleet.engine.landing import Lander
+from fleet.engine.perform import Performer
+from fleet.runs.crash_points import reached
+from fleet.runs.journal import Journal
+from scripts.frame import Figure, Table, add_names, command_line, exit_with
+from worktrees.git.commit_message import Person
+from worktrees.git.program import Git
+from worktrees.git.refs import Refs
+from worktrees.leases import run_worktrees
+from worktrees.leases.run_worktrees import RunWorktrees
+from worktrees.store import repair
+from worktrees.store import store as stores
+from worktrees.store.integrator import StoreIntegrator
+from worktrees.store.publish import Publisher
+from worktrees.store.store import Store
+from worktrees.store.target import Target
 
 SHARE = 12
-MOMENTS = 4  # of a run that is damaged
+"""Where no points are named, every 12th is tried."""
+MOMENTS = 4
+"""Moments at which a run is damaged."""
 
 
 def no_pin() -> None:
@@ -55,36 +58,36 @@ def no_pin() -> None:
 
 
 def pin_ignored() -> None:
-    """A resumed attempt begins again although its work is pinned."""
+    """A resumed attempt starts over although its work is pinned."""
 
-    async def pinned(self: Workshop, run: str, subtask: str, attempt: int) -> None:
+    async def pinned(self: RunWorktrees, run: str, subtask: str, attempt: int) -> None:
         del self, run, subtask, attempt
 
-    set_(Workshop, "pinned", pinned)
+    set_(RunWorktrees, "pinned", pinned)
 
 
 def published_first() -> None:
-    """The outcome is recorded before its effect: the branch is said to be moved, and then moves."""
+    """The outcome is recorded before its effect: the journal says that the branch moved, and then it moves."""
 
-    async def publish(self: Any, command: Publish) -> None:
+    async def publish(self: Any, tip: Sha) -> None:
         async with self._publishing:
-            await self._engine.record(f.Published(at=self._now(), tip=command.tip))
-            await self._world.integrator.publish(self._engine.state.run, tip=command.tip)
+            await self._engine.record(f.Published(at=self._now(), tip=tip))
+            await self._adapters.publisher.publish(self._engine.state.run, tip=tip)
 
     set_(Performer, "_publish", publish)
 
 
 def gate_skipped() -> None:
-    """What is merged lands without a test."""
+    """Merged work lands untested."""
 
     async def test(*_: Any, **__: Any) -> tuple[f.CheckRun, ...]:
         return ()
 
-    set_(Lander, "_test", test)
+    set_(Lander, "_run_checks", test)
 
 
 def another_tree_tested() -> None:
-    """The checks run on what the worker left, and the merged tree lands."""
+    """The checks run on the worker's tree, and the merged tree lands."""
     real = Checks.merged
 
     async def test(
@@ -95,35 +98,35 @@ def another_tree_tested() -> None:
         commit = state.subtasks[members[-1].subtask].attempts[-1].commit or state.tip
         return await real(self.checks, commit, own, sure=sure)
 
-    set_(Lander, "_test", test)
+    set_(Lander, "_run_checks", test)
 
 
 def crash_counted() -> None:
     """A kill uses up the attempt it interrupts."""
-    real = Performer._run_attempt
+    real = Attempts.run
 
     async def run(self: Any, command: RunAttempt) -> None:
-        _, attempt = self._attempt(command.subtask)
-        since = self._engine.state.engine_since or 0.0
+        _, attempt = self.current(command.subtask)
+        since = self.engine.state.engine_since or 0.0
         if attempt.started_at < since:
-            await self._failed(command.subtask, command.number, f.Failure(kind="check", summary="interrupted"))
+            await self.failed(command.subtask, command.number, f.Failure(kind="check", summary="interrupted"))
             return
         await real(self, command)
 
-    set_(Performer, "_run_attempt", run)
+    set_(Attempts, "run", run)
 
 
 def worktrees_left() -> None:
-    """Nobody removes the worktrees of a run."""
+    """The worktrees of a run are never removed."""
 
     async def remove(store: Store, run: str) -> None:
         del store, run
 
-    set_(workshops, "remove_slots", remove)
+    set_(run_worktrees, "remove_slots", remove)
 
 
-def told_before_written() -> None:
-    """The engine goes on before its facts are on the disk."""
+def reported_before_written() -> None:
+    """The engine continues before its facts are on disk."""
     real, held = Journal.append, list[Any]()
 
     def append(self: Journal, facts: Sequence[f.Fact], *, taken: Any = ()) -> None:
@@ -151,27 +154,27 @@ def users_index() -> None:
 def silent_revert() -> None:
     """A candidate lands with its own tree, whatever landed since its base."""
 
-    async def put(self: Any, tip: Sha, commit: Sha) -> Sha:
-        made: Sha = await self._copy(commit, await self.git.line("rev-parse", f"{commit}^{{tree}}"), tip)
-        return made
+    async def rebase(self: StoreIntegrator, tip: Sha, commit: Sha) -> Sha:
+        tree = (await self.repository.commit(commit)).tree
+        return await self.repository.copy_commit(commit, tree, tip, committer=self.committer)
 
-    set_(StoreIntegrator, "_put", put)
+    set_(StoreIntegrator, "rebase", rebase)
 
 
 def doubt_forgotten() -> None:
-    """What calls under way may cost is not written down before they are made."""
+    """The possible cost of a call is not recorded before the call."""
 
-    async def cover(self: Purse) -> None:
+    async def record(self: RunBudget) -> None:
         del self
 
-    set_(Purse, "_cover", cover)
+    set_(RunBudget, "_record_reservations", record)
 
 
 def store_in_place() -> None:
-    """A store is made where it will be used, so that half of one can be taken for a whole."""
+    """A store is created at its final place, so that half of one can be taken for a complete one."""
 
     async def create(store: Store, target: Target) -> None:
-        await stores._clone(target, store.git_dir)
+        await stores._fill(target, store.git_dir)
         reached("a store is made, and not in its place")
         await stores._make_ours(store.git)
         reached("a store is in its place")
@@ -180,7 +183,7 @@ def store_in_place() -> None:
 
 
 def leftovers_kept() -> None:
-    """What was left of a store that was never finished stays for ever."""
+    """The remains of an unfinished store are never removed."""
 
     def remove(home: object) -> None:
         del home
@@ -189,7 +192,7 @@ def leftovers_kept() -> None:
 
 
 def same_epoch() -> None:
-    """A second life of the engine takes itself for the first."""
+    """A resumed engine starts with the epoch of the first."""
     real = Fleet._engine_started
 
     def started(self: Fleet, state: RunState) -> f.EngineStarted:
@@ -199,7 +202,7 @@ def same_epoch() -> None:
 
 
 def landed_twice() -> None:
-    """After a crash what stands on the branch already is merged again, above itself, and the swap asks nothing."""
+    """After a crash, landed work is merged again on top of itself, and refs move without compare-and-swap."""
     real = Lander._merge
 
     async def nothing(self: StoreIntegrator, run: str, old: Sha) -> tuple[f.Member, ...]:
@@ -210,10 +213,10 @@ def landed_twice() -> None:
         del tip
         return await real(self, await self.integrator.tip(self.engine.state.run), members)
 
-    async def put(self: Any, tip: Sha, commit: Sha) -> Sha:
-        merged: Sha = (await self.git("merge-tree", "--write-tree", tip, commit, also_ok=(1,))).decode().split()[0]
-        made: Sha = await self._copy(commit, merged, tip)
-        return made
+    async def rebase(self: StoreIntegrator, tip: Sha, commit: Sha) -> Sha:
+        merged = await self.store.git("merge-tree", "--write-tree", tip, commit, also_ok=(1,))
+        tree = merged.decode().split()[0]
+        return await self.repository.copy_commit(commit, tree, tip, committer=self.committer)
 
     async def swap(self: Refs, ref: str, *, new: Sha, old: Sha) -> bool:
         del old
@@ -223,12 +226,12 @@ def landed_twice() -> None:
 
     set_(StoreIntegrator, "landed_since", nothing)
     set_(Lander, "_merge", copied)
-    set_(StoreIntegrator, "_put", put)
+    set_(StoreIntegrator, "rebase", rebase)
     set_(Refs, "swap", swap)
 
 
-def swap_asks_nothing() -> None:
-    """A branch is moved without a look at where it stands."""
+def swap_without_compare() -> None:
+    """A branch moves whatever its current commit."""
     real = Refs.swap
 
     async def swap(self: Refs, ref: str, *, new: Sha, old: Sha) -> bool:
@@ -237,18 +240,18 @@ def swap_asks_nothing() -> None:
     set_(Refs, "swap", swap)
 
 
-def objects_believed() -> None:
-    """An object is taken for whole because there is a file of its name."""
+def objects_not_verified() -> None:
+    """An object counts as intact if its file exists."""
 
     def drop(objects: object, since: float) -> int:
         del objects, since
         return 0
 
-    set_(mending, "drop_damaged", drop)
+    set_(repair, "drop_damaged", drop)
 
 
-def loss_unsaid() -> None:
-    """What can't be had any more is looked for, and nobody tells the journal."""
+def loss_not_recorded() -> None:
+    """Lost work is searched for, and the loss is not recorded."""
 
     def loss(*_: object) -> None:
         return None
@@ -256,57 +259,56 @@ def loss_unsaid() -> None:
     set_(recovery, "loss", loss)
 
 
-def hand_on_the_tip() -> None:
-    """Somebody moves the integration branch just before the run does, once."""
+def foreign_commit_on_the_tip() -> None:
+    """Someone moves the integration branch just before the run does, once."""
     real, moved = Refs.swap, list[bool]()
 
     async def swap(self: Refs, ref: str, *, new: Sha, old: Sha) -> bool:
         if ref == tip_ref(RUN) and not moved:
             moved.append(True)
             tree = await self._git.line("rev-parse", f"{old}^{{tree}}")
-            who = {**Person("a hand", "hand@example.org").author(), **Person("a hand", "hand@example.org").committer()}
+            who = Person("a hand", "hand@example.org").environment()
             theirs = await self._git.line("commit-tree", tree, "-p", old, env=who, data=b"by hand\n")
-            (self._git.git_dir.parent / BY_HAND).write_text(theirs)
+            (self._git.git_dir.parent / FOREIGN_TIP).write_text(theirs)
             await self._git("update-ref", ref, theirs)
         return await real(self, ref, new=new, old=old)
 
     set_(Refs, "swap", swap)
 
 
-def set_(where: object, name: str, what: object) -> None:
-    """Put it in, in a process that ends soon."""
-    if not hasattr(where, name):
-        raise AttributeError(f"{where} has no {name} any more: mend this mutant")
-    setattr(where, name, what)
+def set_(owner: object, name: str, replacement: object) -> None:
+    """Replace an attribute. The process ends with the engine, so nothing is restored."""
+    if not hasattr(owner, name):
+        raise AttributeError(f"{owner} has no {name} any more: update this mutant")
+    setattr(owner, name, replacement)
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A mistake, and the scenario and points at which it shows."""
+    """A mistake, and the scenario and crash points at which it shows."""
 
-    put_in: Callable[[], None]
+    apply: Callable[[], None]
     scenario: str = "plain"
     near: tuple[str, ...] = ()
-    """Names of points to kill at; all, where none is named."""
-    beside: Callable[[], None] | None = None
-    """What goes on meanwhile, that a product without the mistake bears."""
-
+    """Names of crash points to kill at; empty means all."""
+    meanwhile: Callable[[], None] | None = None
+    """An outside event that the product without the mistake survives."""
     damage: str = ""
-    """What is done to it after a kill, where a kill alone does not show the mistake."""
+    """Damage after the kill, if a kill alone does not show the mistake."""
 
-    def all_in(self) -> None:
-        self.put_in()
-        if self.beside is not None:
-            self.beside()
+    def apply_all(self) -> None:
+        self.apply()
+        if self.meanwhile is not None:
+            self.meanwhile()
 
     @property
-    def says(self) -> str:
-        return (self.put_in.__doc__ or "").strip()
+    def description(self) -> str:
+        return (self.apply.__doc__ or "").strip()
 
 
 PUBLISHING = ("facts are committed", "the result branch is about to move")
 MUTANTS = {
-    mutant.put_in.__name__.strip("_").replace("_", "-"): mutant
+    mutant.apply.__name__.strip("_").replace("_", "-"): mutant
     for mutant in (
         Mutant(no_pin),
         Mutant(pin_ignored, near=("a commit is pinned",)),
@@ -315,7 +317,7 @@ MUTANTS = {
         Mutant(another_tree_tested, "clash"),
         Mutant(crash_counted, near=("a command runs",)),
         Mutant(worktrees_left),
-        Mutant(told_before_written, near=("a model has answered", "a model is about to be asked")),
+        Mutant(reported_before_written, near=("a model has answered", "a model is about to be asked")),
         Mutant(users_index),
         Mutant(silent_revert),
         Mutant(doubt_forgotten, near=("a model has answered",)),
@@ -323,53 +325,52 @@ MUTANTS = {
         Mutant(leftovers_kept, near=("a store is made, and not in its place",)),
         Mutant(same_epoch, near=("a command runs",)),
         Mutant(landed_twice, near=("a branch was moved",)),
-        Mutant(objects_believed, damage="objects-zeroed-all"),
-        Mutant(loss_unsaid, damage="objects-emptied-and-none-published"),
-        Mutant(swap_asks_nothing, near=("a branch was moved",), beside=hand_on_the_tip),
+        Mutant(objects_not_verified, damage="objects-zeroed-all"),
+        Mutant(loss_not_recorded, damage="objects-emptied-and-none-published"),
+        Mutant(swap_without_compare, near=("a branch was moved",), meanwhile=foreign_commit_on_the_tip),
     )
 }
 
 
-def caught_by(stage: Stage, mutant: Mutant) -> tuple[str, str]:
-    """Where it showed, and by what; twice nothing, where it did not."""
-    stage.patch = None
-    stage.refer()
-    if mutant.beside is not None:
-        stage.patch = mutant.beside
-        if found := stage.refer():
-            raise RuntimeError(f"{mutant.says} What goes on meanwhile is not borne without it: {found[0]}")
-    stage.patch = mutant.all_in
-    points, found = list(stage.points), stage.refer()
-    stage.points = points
+def detect(trial: Trial, mutant: Mutant) -> tuple[str, str]:
+    """Where the mistake showed and by which violation; two empty strings if it was not detected."""
+    trial.patch = None
+    trial.run_reference()
+    if mutant.meanwhile is not None:
+        trial.patch = mutant.meanwhile
+        if found := trial.run_reference():
+            raise RuntimeError(f"{mutant.description} The product does not survive the outside event: {found[0]}")
+    trial.patch = mutant.apply_all
+    points, found = list(trial.points), trial.run_reference()
+    trial.points = points
     if found:
         return "without a kill", found[0]
     if mutant.damage:
-        stage.damaged = True
-        for at in moments(stage, MOMENTS):
-            if found := damaged(stage, DAMAGES[mutant.damage], at):
-                return f"killed at point {at}, then {mutant.damage}", found[0]
+        trial.damaged = True
+        for point in moments(trial, MOMENTS):
+            if found := damage_at(trial, DAMAGES[mutant.damage], point):
+                return f"killed at point {point}, then {mutant.damage}", found[0]
         return "", ""
-    for name, number in stage.chosen(1 if mutant.near else SHARE, mutant.near):
-        if found := stage.killed_at((name, number)):
+    for name, number in trial.choose_points(1 if mutant.near else SHARE, mutant.near):
+        if found := trial.kill_at((name, number)):
             return f"killed at {name}, {number}", found[0]
     return "", ""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MUTANTS))
-    names = parser.parse_args().names or list(MUTANTS)
-    escaped = 0
-    for name in names:
-        with staged(SCENARIOS[MUTANTS[name].scenario]) as stage:
-            where, what = caught_by(stage, MUTANTS[name])
-        escaped += not what
-        verdict = f"caught by {' '.join(what.split())[:110]} ({where})" if what else "NOT CAUGHT"
-        sys.stdout.write(f"{name:22} {MUTANTS[name].says}\n{'':22} {verdict}\n")
-        sys.stdout.flush()
-    sys.stdout.write(f"{len(names) - escaped} of {len(names)} mistakes caught\n")
-    sys.exit(1 if escaped else 0)
+def main() -> int:
+    parser = command_line("chaos.mutants", __doc__)
+    add_names(parser, "MUTANT", MUTANTS)
+    args = parser.parse_args()
+    table = Table("mistakes in the product that the kill suite detects")
+    for name in args.names or list(MUTANTS):
+        mutant = MUTANTS[name]
+        with open_trial(SCENARIOS[mutant.scenario]) as trial:
+            where, violation = detect(trial, mutant)
+        evidence = f"{' '.join(violation.split())[:110]} ({where})" if violation else "no violation"
+        figure = Figure(name, mutant.scenario, int(bool(violation)), wanted=1, at_least=True)
+        table.add(figure, details=(mutant.description, evidence))
+    return table.finish()
 
 
 if __name__ == "__main__":
-    main()
+    exit_with(main)

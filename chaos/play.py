@@ -1,28 +1,29 @@
-"""Many faults in one run: the real program, real git, real boxes, and a simulated model in a process of its own.
+"""Plays many faults in one run: the real program, real git, real boxes, and a simulated model in a process of its own.
 
-What went wrong is asked of the model's server, what came of it of the journal.
+The model's server says which faults struck, the journal what the run made of them.
 """
 
 import json
 import re
+import signal
 import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from fleet.core.state import RunState
-from tests.chaos.faults import FAULTS, GATE, PARTS, Episode, Fault, check, subtask
+from chaos.faults import FAULTS, GATE, PARTS, Episode, Fault, check, subtask
+from fleet.core.state.state import RunState
 from tests.e2e.stage import Done, Going, Stage, wait_for
 from tests.worktrees.conftest import make_repository
 
 Json = dict[str, Any]
-LONGEST_RUN_S = 900.0
-PROBE_S = 30.0
-HURRIED = {
+RUN_TIMEOUT_S = 900.0
+HTTP_TIMEOUT_S = 30.0
+HURRY = {
     "FLEET_PLANNER_SETTLE_S": "0.2",
     "FLEET_LIMITS_BACKOFF_FIRST_S": "0.05",
     "FLEET_LIMITS_BACKOFF_CAP_S": "0.3",
@@ -34,7 +35,7 @@ HURRIED = {
     "FLEET_CHECKS_GATE": "sh gate.sh",
     "FLEET_RUN_WORKERS": "24",
 }
-"""Waits are short and limits low: what is decided in an hour is decided in seconds here, by the same rules."""
+"""Short waits and low limits: decisions that take an hour take seconds here, by the same rules."""
 CONFIG = """\
 [workers.coder]
 turns = 14
@@ -47,7 +48,7 @@ SPLIT: tuple[Json, ...] = tuple(
     {
         "when": {"failed": "*", "kind": kind},
         "revision": {
-            "assessment": "It wants to be smaller.",
+            "assessment": "It has to be smaller.",
             "split": [
                 {
                     "id": "{id}",
@@ -62,25 +63,25 @@ SPLIT: tuple[Json, ...] = tuple(
     }
     for kind in ("too_complex", "budget")
 )
-"""All that the planner is told: what is too much becomes two parts, whatever it is. The rest it tries again, with the
-evidence, as it does without a script."""
+"""The planner's whole script: it splits what is too much into two parts. It retries everything else with the evidence,
+as it does without a script."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one episode."""
+    """The result of one episode."""
 
     episode: Episode
     struck: bool
-    """Whether the fault happened. Where it did not, nothing was recovered."""
+    """Whether the fault happened. If it did not, nothing was recovered."""
     landed: bool
     asked: bool
     """Whether a human was asked about it."""
     attempts: int
     classes: frozenset[str]
-    """Of the incidents it opened."""
+    """The kinds of incidents that it opened."""
     spared: bool
-    """Whether it cost nothing where it must not."""
+    """Whether the subtasks that it must not affect had no incident."""
     ended: str
 
     @property
@@ -89,14 +90,14 @@ class Outcome:
 
     @property
     def as_expected(self) -> bool:
-        """Whether it opened no other incident than its row allows."""
+        """Whether it opened only the incidents that its row allows."""
         allowed = self.episode.fault.classes
         return self.spared and ("any" in allowed or self.classes <= allowed)
 
 
 def episodes(level: int, number: int, seed: int, faults: Sequence[Fault] = FAULTS) -> list[Episode]:
-    """So many of a level, each fault as often as the others, but for its share; in an order that the seed gives."""
-    chance = Random(f"{seed}/{level}")  # noqa: S311 - it is no secret
+    """So many episodes of a level, each fault in proportion to its share, in an order that the seed determines."""
+    chance = Random(f"{seed}/{level}")  # noqa: S311 - not a secret
     pool = [fault for fault in faults if fault.level == level for _ in range(fault.share)]
     chosen = [pool[index % len(pool)] for index in range(number)]
     chance.shuffle(chosen)
@@ -104,7 +105,7 @@ def episodes(level: int, number: int, seed: int, faults: Sequence[Fault] = FAULT
 
 
 def script_of(played: Sequence[Episode], seed: int, planner_faults: Sequence[Json]) -> Json:
-    subtasks = [one for episode in played for one in episode.subtasks]
+    subtasks = [subtask_ for episode in played for subtask_ in episode.subtasks]
     start = {"when": {"start": True}, "revision": {"assessment": "All of it, side by side.", "add": subtasks}}
     workers: dict[str, Json] = {}
     for episode in played:
@@ -124,41 +125,44 @@ def simulated(stage: Stage, script: Json) -> Iterator[str]:
     path = stage.room / "script.json"
     path.write_text(json.dumps(script), encoding="utf-8")
     with stage.going("simulate", str(path), "--port", "0") as going:
-        yield wait_for(lambda: _address(going.said), going)
+        yield wait_for(lambda: _address(going.output), going)
 
 
-def _address(said: str) -> str | None:
-    found = re.search(r"listening on (http://\S+)", said)
-    return found[1] if found else None
+def _address(output: str) -> str | None:
+    match = re.search(r"listening on (http://\S+)", output)
+    return match[1] if match else None
 
 
 def struck(url: str) -> dict[str, int]:
-    """How often a trouble struck, by subtask."""
-    with urllib.request.urlopen(f"{url}/troubles", timeout=PROBE_S) as answer:  # noqa: S310 - on loopback
-        found: dict[str, int] = {}
-        for one in json.load(answer)["struck"]:
-            found[one["subtask"]] = found.get(one["subtask"], 0) + one["times"]
-        return found
+    """How often a fault struck, by subtask. Raises if a request broke a rule of the service."""
+    with urllib.request.urlopen(f"{url}/troubles", timeout=HTTP_TIMEOUT_S) as answer:  # noqa: S310 - on loopback
+        counts: dict[str, int] = {}
+        told = json.load(answer)
+        if told["broken"]:  # the real service would refuse these
+            raise AssertionError(f"requests broke rules of the models' service: {told['broken']}")
+        for entry in told["struck"]:
+            counts[entry["subtask"]] = counts.get(entry["subtask"], 0) + entry["times"]
+        return counts
 
 
 @dataclass(frozen=True)
 class Played:
-    """A run that is over."""
+    """A run that has ended."""
 
     outcomes: tuple[Outcome, ...]
-    left: RunState | None
-    """What it came to; nothing is left of a run that could not even begin."""
+    final: RunState | None
+    """The last state; None if the run could not start."""
     done: Done
     stage: Stage
 
     @property
     def state(self) -> RunState:
-        assert self.left is not None, self.done.said
-        return self.left
+        assert self.final is not None, self.done.output
+        return self.final
 
 
 def play(
-    room: Path,
+    folder: Path,
     played: Sequence[Episode],
     *,
     seed: int = 0,
@@ -166,66 +170,67 @@ def play(
     more: Mapping[str, str] | None = None,
     planner: Json | None = None,
     meanwhile: Callable[[Stage, Going], None] | None = None,
-    longest_s: float = LONGEST_RUN_S,
+    timeout_s: float = RUN_TIMEOUT_S,
 ) -> Played:
-    """Run the episodes to their end, whichever it is. `planner` adds to its script; `meanwhile` is what others do."""
-    room.mkdir(parents=True, exist_ok=True)
-    stage = Stage(room, more={**HURRIED, **(more or {})})
+    """Run the episodes to their end. `planner` extends the planner's script; `meanwhile` runs beside the run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stage = Stage(folder, more={**HURRY, **(more or {})})
     files = {"README.md": "hello\n", "gate.sh": GATE}
-    repository = make_repository(room / "work", files | {k: v for one in played for k, v in one.files.items()})
-    config = room / "config.toml"
+    for episode in played:
+        files |= episode.files
+    repository = make_repository(folder / "work", files)
+    config = folder / "config.toml"
     config.write_text(CONFIG, encoding="utf-8")
-    whole = script_of(played, seed, planner_faults)
-    whole["planner"] |= planner or {}
-    with simulated(stage, whole) as url:
-        asked = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
-        with stage.going(*asked, "--config", str(config)) as going:
+    script = script_of(played, seed, planner_faults)
+    script["planner"] |= planner or {}
+    with simulated(stage, script) as url:
+        arguments = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
+        with stage.going(*arguments, "--config", str(config)) as going:
             if meanwhile is not None:
                 meanwhile(stage, going)
             try:
-                going.process.wait(longest_s)
+                code = going.process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 going.kill()
-            done = Done(going.command, going.process.returncode, going.said, "")
-        happened = struck(url)
+                code = -signal.SIGKILL
+            done = Done(going.command, code, going.output, "")
+        strikes = struck(url)
     state = stage.look("r")
-    outcomes = [outcome(one, state, happened) for one in played] if state is not None else []
+    outcomes = [outcome(episode, state, strikes) for episode in played] if state is not None else []
     return Played(tuple(outcomes), state, done, stage)
 
 
-@dataclass
-class _Family:
-    """The subtasks of an episode, with the parts they were split into."""
-
-    ids: list[str] = field(default_factory=list)
-
-    def add(self, state: RunState, id_: str) -> bool:
-        """Whether it landed, itself or in parts."""
-        self.ids.append(id_)
-        found = state.subtasks.get(id_)
-        if found is None:
-            return False
-        if found.parts:
-            return all(tuple(self.add(state, part) for part in found.parts))  # every part, also after one that did not
-        return found.landed is not None
-
-
-def outcome(episode: Episode, state: RunState, happened: Mapping[str, int]) -> Outcome:
-    family = _Family()
-    landed = all(tuple(family.add(state, id_) for id_ in episode.ids))
-    incidents = [one for one in state.incidents if one.subtask in family.ids]
-    quiet = not any(_troubled(one) for attempts in episode.workers.values() for one in attempts)
+def outcome(episode: Episode, state: RunState, strikes: Mapping[str, int]) -> Outcome:
+    ids = _with_parts(state, episode.ids)
+    incidents = [incident for incident in state.incidents if incident.subtask in ids]
+    behaviours = [behaviour for attempts in episode.workers.values() for behaviour in attempts]
+    counts_as_struck = not episode.fault.classes and not any(_is_call_fault(behaviour) for behaviour in behaviours)
     return Outcome(
         episode,
-        struck=any(id_ in happened for id_ in family.ids) or bool(incidents) or (quiet and not episode.fault.classes),
-        landed=landed,
-        asked=any(question.about in family.ids for question in state.questions.values()),
-        attempts=sum(len(state.subtasks[id_].attempts) for id_ in family.ids if id_ in state.subtasks),
-        classes=frozenset(trouble.kind for one in incidents for trouble in one.troubles),
-        spared=not any(one.subtask in episode.innocent for one in incidents),
+        struck=counts_as_struck or bool(incidents) or any(id_ in strikes for id_ in ids),
+        landed=all(_landed(state, id_) for id_ in ids),
+        asked=any(question.about in ids for question in state.questions.values()),
+        attempts=sum(len(state.subtasks[id_].attempts) for id_ in ids if id_ in state.subtasks),
+        classes=frozenset(trouble.kind for incident in incidents for trouble in incident.troubles),
+        spared=not any(incident.subtask in episode.innocent for incident in incidents),
         ended=state.ending or "endless",
     )
 
 
-def _troubled(behaviour: Json) -> bool:
+def _with_parts(state: RunState, ids: Sequence[str]) -> list[str]:
+    """These subtasks, and the parts that they were split into."""
+    found: list[str] = []
+    for id_ in ids:
+        parts = state.subtasks[id_].parts if id_ in state.subtasks else ()
+        found += [id_, *_with_parts(state, parts)]
+    return found
+
+
+def _landed(state: RunState, id_: str) -> bool:
+    """Whether a subtask landed; for one that was split, its parts count instead."""
+    subtask_ = state.subtasks.get(id_)
+    return subtask_ is not None and (bool(subtask_.parts) or subtask_.landed is not None)
+
+
+def _is_call_fault(behaviour: Json) -> bool:
     return behaviour["do"] in {"http", "break_stream", "hang", "malformed", "mute"}

@@ -1,8 +1,10 @@
-"""One run that can be lived through many times: a template on disk, and lives in forked processes that may be killed.
+"""A run that can be started from the same state again and again, by engines that may be killed.
 
-The interpreter that forks has imported everything and runs no thread, so that a life costs a fork and its work.
+The state before the first engine is kept as a template on disk. Each engine is a process forked from this interpreter,
+which has imported everything and has no threads, so that an engine costs a fork and its own work.
 """
 
+import gc
 import os
 import select
 import shutil
@@ -11,40 +13,38 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import anyio
 
-from fleet import app
-from fleet.app import Fleet, Order
-from fleet.config import Loaded
-from fleet.core.state import RunState
-from fleet.folders import RunFolder
-from fleet.journal import Journal
-from fleet.points import told
-from fleet.settings import Box, Checks, Config, Limits, Models, Planner, Run, State, Worktrees
-from tests.chaos.scenarios import Calls, Scenario, minds_of
+from chaos.scenarios import CallLog, Scenario, scripted_agents
+from fleet.app import fleet as app
+from fleet.app.fleet import Fleet, Order
+from fleet.config.load import Loaded, load_config
+from fleet.config.schema import Config
+from fleet.core.state.state import RunState
+from fleet.runs.crash_points import listening
+from fleet.runs.journal import Journal
+from fleet.runs.run_folder import RunFolder
 from tests.worktrees.conftest import fingerprint, git, make_repository
-from worktrees.marks import manager_of
-from worktrees.store import home_of
-from worktrees.target import inspect
+from worktrees.sandbox.ownership import manager_of
+from worktrees.store.store import home_of
+from worktrees.store.target import inspect
 
 RUN = "r"
-LIFE_S = 60.0
-BEGINS = "a worktree is leased"
-KILLED, ENDED, BROKEN = "killed", "ended", "broken"
+ENGINE_TIMEOUT_S = 60.0
+LEASED = "a worktree is leased"
+KILLED, ENDED, FAILED, HUNG = "killed", "ended", "failed", "hung"
 Patch = Callable[[], None]
-At = tuple[str, int]
-"""A name of points, or nothing for any, and which of them: the first is 1."""
+KillPoint = tuple[str, int]
+"""The name of a crash point, empty for any, and which of them, counted from 1."""
 
 
 @dataclass(frozen=True)
-class Room:
-    """Where a scenario is played: `play` is what lives write to, `template` how it was before the first."""
+class RepeatableRun:
+    """A run of a scenario below `path`: engines write to `current`; `template` is the state before the first one."""
 
     path: Path
     scenario: Scenario
@@ -53,47 +53,62 @@ class Room:
     workers: int = 16
 
     @property
-    def play(self) -> Path:
-        return self.path / "play"
+    def current(self) -> Path:
+        return self.path / "current"
+
+    @property
+    def template(self) -> Path:
+        return self.path / "template"
 
     @property
     def repository(self) -> Path:
-        return self.play / "work"
+        return self.current / "work"
 
     @property
     def folder(self) -> RunFolder:
-        return RunFolder(self.play / "state" / "runs" / RUN)
+        return RunFolder(self.current / "state" / "runs" / RUN)
 
     @property
     def calls(self) -> Path:
-        return self.play / "calls"
+        """The log of model calls."""
+        return self.current / "calls"
 
     @property
     def points(self) -> Path:
-        return self.play / "points"
+        """The crash points that each engine reached."""
+        return self.current / "points"
+
+    @property
+    def engines(self) -> Path:
+        """The process id of each engine."""
+        return self.current / "engines"
 
     @property
     def orphans(self) -> Path:
-        """For each life, how many processes of earlier ones there were when the first work of it was to begin."""
-        return self.play / "orphans"
+        """For each engine, how many processes of earlier ones were running when it leased its first worktree."""
+        return self.current / "orphans"
 
     @property
     def config(self) -> Config:
-        return Config(
-            state=State(dir=str(self.play / "state")),
-            run=Run(workers=self.workers),
-            box=Box.model_validate({"sandbox": self.sandbox, "commands": 2 * self.workers}),
-            worktrees=Worktrees.model_validate({"lease": self.lease}),
-            checks=Checks(gate=self.scenario.gate),
-            planner=Planner(settle_s=0.0),
-            limits=Limits(backoff_first_s=0.001, backoff_cap_s=0.002, answer_wait_minutes=0.0),
-            models=Models(base_url="http://127.0.0.1:9"),
-        )
+        flags = {
+            "state.dir": str(self.current / "state"),
+            "run.workers": self.workers,
+            "box.sandbox": self.sandbox,
+            "box.commands": 2 * self.workers,
+            "worktrees.lease": self.lease,
+            "checks.gate": self.scenario.gate,
+            "planner.settle_s": 0.0,
+            "limits.backoff_first_s": 0.001,
+            "limits.backoff_cap_s": 0.002,
+            "limits.answer_wait_minutes": 0.0,
+            "models.base_url": "http://127.0.0.1:9",
+        }
+        return load_config(environ={}, user_file=None, flags=flags).config
 
     # ---- the template
 
     def build(self) -> dict[str, str]:
-        """A repository and a run that nothing has worked on; returns what of the user's must stay as it is."""
+        """Create a repository and a run without an engine. Returns the fingerprint of what must not change."""
         shutil.rmtree(self.path, ignore_errors=True)
         make_repository(self.repository, dict(self.scenario.files))
         (self.repository / "README.md").write_text("changed, not committed\n")
@@ -101,11 +116,13 @@ class Room:
         (self.repository / "README.md").write_text("staged\n")
         git(self.repository, "add", "README.md")
         (self.repository / "untracked").write_text("mine\n")
-        anyio.run(self._begin)
-        shutil.copytree(self.play, self.path / "template", symlinks=True)
+        anyio.run(self._create)
+        shutil.copytree(self.current, self.template, symlinks=True)
+        gc.collect()
+        gc.freeze()  # engines then never scan, and so never copy, the memory of everything imported here
         return fingerprint(self.repository)
 
-    async def _begin(self) -> None:
+    async def _create(self) -> None:
         fleet = Fleet(Loaded(self.config, {}), {})
         target = await inspect(self.repository, None)
         started = fleet._started(Order(goal="Write", repository=self.repository), target, RUN, simulated=True)
@@ -114,34 +131,34 @@ class Room:
             journal.append([started])
 
     def reset(self) -> None:
-        shutil.rmtree(self.play, ignore_errors=True)
-        shutil.copytree(self.path / "template", self.play, symlinks=True)
+        shutil.rmtree(self.current, ignore_errors=True)
+        shutil.copytree(self.template, self.current, symlinks=True)
 
-    # ---- lives
+    # ---- engines
 
-    def live(self, life: int, *, kill_at: At | None = None, patch: Patch | None = None) -> str:
-        """One life of the run, to its end or to the n-th point it reaches, of all or of those of one name."""
-        return self._wait(self.begin(life, kill_at=kill_at, patch=patch))
+    def run_engine(self, number: int, *, kill_at: KillPoint | None = None, patch: Patch | None = None) -> str:
+        """Run an engine to its end or to the point at which it is killed. Returns how it ended."""
+        return self._wait(self.start_engine(number, kill_at=kill_at, patch=patch))
 
-    def begin(self, life: int, *, kill_at: At | None = None, patch: Patch | None = None) -> int:
-        """The process that lives it."""
+    def start_engine(self, number: int, *, kill_at: KillPoint | None = None, patch: Patch | None = None) -> int:
+        """Fork an engine. Returns its process id."""
         pid = os.fork()
         if pid == 0:
             code = 3
             try:
-                self._child(life, kill_at, patch)
+                self._run_in_child(number, kill_at, patch)
                 code = 0
-            except BaseException:  # noqa: BLE001 - the parent is told by the exit code
+            except BaseException:  # noqa: BLE001 - the parent reads the exit code
                 traceback.print_exc()
             finally:
                 sys.stderr.flush()
                 os._exit(code)
         return pid
 
-    def _child(self, life: int, kill_at: At | None, patch: Patch | None) -> None:
-        with self.lives.open("a") as file:
-            file.write(f"{life} {os.getpid()}\n")
-        log = os.open(self.play / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    def _run_in_child(self, number: int, kill_at: KillPoint | None, patch: Patch | None) -> None:
+        with self.engines.open("a") as file:
+            file.write(f"{number} {os.getpid()}\n")
+        log = os.open(self.current / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(log, 1)
         os.dup2(log, 2)
         if patch is not None:
@@ -151,72 +168,61 @@ class Room:
 
         def listener(name: str) -> None:
             count.update((name, ""))
-            if name == BEGINS and count[name] == 1:
-                self._look_for_orphans(life)
-            os.write(points, f"{life} {count['']} {name}\n".encode())
+            if name == LEASED and count[name] == 1:
+                self._count_orphans(number)
+            os.write(points, f"{number} {count['']} {name}\n".encode())
             if kill_at in {("", count[""]), (name, count[name])}:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        with told(listener):
-            anyio.run(self._life, life)
+        with listening(listener):
+            anyio.run(self._run, number)
 
-    def _look_for_orphans(self, life: int) -> None:
-        dead = {int(line.split()[1]) for line in self.lives.read_text().splitlines()} - {os.getpid()}
-        found = [pid for pid in left_by(dead) if pid != os.getpid()]
+    def _count_orphans(self, number: int) -> None:
+        earlier = {int(line.split()[1]) for line in self.engines.read_text().splitlines()} - {os.getpid()}
+        orphans = [pid for pid in processes_of(earlier) if pid != os.getpid()]
         with self.orphans.open("a") as file:
-            file.write(f"{life} {len(found)}\n")
+            file.write(f"{number} {len(orphans)}\n")
 
-    async def _life(self, life: int) -> RunState:
-        setattr(app, "open_minds", minds_of(self.scenario, Calls(self.calls, life)))  # noqa: B010 - it is not theirs to export
+    async def _run(self, number: int) -> RunState:
+        agents = scripted_agents(self.scenario, CallLog(self.calls, number))
+        setattr(app, "open_agents", agents)  # noqa: B010 - the module does not export it
         return await Fleet(Loaded(self.config, {}), {}).run(self.folder, stop=anyio.CancelScope())
 
     def _wait(self, pid: int) -> str:
-        until = time.monotonic() + LIFE_S
+        deadline = time.monotonic() + ENGINE_TIMEOUT_S
         pidfd = os.pidfd_open(pid)
         try:
-            select.select([pidfd], [], [], max(0.0, until - time.monotonic()))
+            select.select([pidfd], [], [], max(0.0, deadline - time.monotonic()))
         finally:
             os.close(pidfd)
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done == 0:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended == 0:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-            return "endless"
+            return HUNG
         if os.WIFSIGNALED(status):
             return KILLED
-        return ENDED if os.WEXITSTATUS(status) == 0 else BROKEN
+        return ENDED if os.WEXITSTATUS(status) == 0 else FAILED
 
-    # ---- what is left
-
-    @property
-    def lives(self) -> Path:
-        return self.play / "lives"
+    # ---- results
 
     def state(self) -> RunState:
         return self.folder.state()
 
     def store(self) -> Path:
         target = anyio.run(inspect, self.repository, None)
-        return home_of(self.play / "state", target)
+        return home_of(self.current / "state", target)
 
-    def attempts(self) -> list[str]:
-        """The refs that pin finished attempts."""
-        found = (self.play / "state" / "stores").glob(f"*/fleet.git/refs/fleet/{RUN}/attempts/*/*")
-        return [f"{path.parent.name}/{path.name}" for path in found if not path.name.endswith(".lock")]
+    def pinned_attempts(self) -> list[str]:
+        """Finished attempts that have a ref, as SUBTASK/NUMBER."""
+        refs = (self.current / "state" / "stores").glob(f"*/fleet.git/refs/fleet/{RUN}/attempts/*/*")
+        return [f"{path.parent.name}/{path.name}" for path in refs if not path.name.endswith(".lock")]
 
     def log(self) -> str:
-        return (self.play / "log").read_text(errors="replace")[-3000:]
+        return (self.current / "log").read_text(errors="replace")[-3000:]
 
 
-@contextmanager
-def in_memory(prefix: str) -> Iterator[Path]:
-    """A folder that costs no disk, where there is that."""
-    memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
-    with TemporaryDirectory(prefix=prefix, dir=memory if memory.is_dir() else None, ignore_cleanup_errors=True) as at:
-        yield Path(at)
-
-
-def left_by(managers: Collection[int]) -> list[int]:
-    """The processes that carry the mark of one of these."""
+def processes_of(managers: Collection[int]) -> list[int]:
+    """The processes whose ownership tag names one of these managers."""
     pids = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
     return [pid for pid in pids if (manager := manager_of(pid)) is not None and manager.pid in managers]

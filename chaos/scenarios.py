@@ -1,7 +1,7 @@
-"""What the runs that are killed are about: three small epics, with minds that answer in no time and cost no call.
+"""What the killed runs work on: three small epics, with agents that answer at once and make no call to a model.
 
-A mind decides by what it is told and nothing else, so it says the same in every life of a run. Whatever the order of
-things, the files at the end are the same: that is what makes one tree comparable with another.
+An agent decides by its brief alone, so it answers the same in every engine of a run. The files at the end are the same
+whatever the order of events: that makes final trees comparable.
 """
 
 import os
@@ -11,80 +11,81 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agents.minds import Minds
-from agents.settings import MindSettings
-from fleet.core import facts as f
-from fleet.core.plan import Criterion, Subtask
-from fleet.core.revision import Retry, Revision, Split
-from fleet.core.usage import Cost, Usage
-from fleet.core.validate import Problem
-from fleet.points import reached
-from fleet.ports import CallGauges, Desk, DeskError, Meter, ModelUse, PlannerBrief, Repository, WorkerBrief
+from agents.factory import Agents
+from agents.settings import AgentSettings
+from fleet.core.base.usage import Cost, Usage
+from fleet.core.plans.plan import Criterion, Subtask
+from fleet.core.plans.revision import Retry, Revision, Split
+from fleet.core.plans.validate import Problem
+from fleet.core.state import facts as f
+from fleet.ports.agents import (
+    CallGauges,
+    Meter,
+    ModelUse,
+    PlannerBrief,
+    Repository,
+    WorkerBrief,
+    Workspace,
+    WorkspaceError,
+)
+from fleet.runs.crash_points import reached
 
 MODEL = "simulated"
-MOST = Cost(calls=1, tokens=20, dollars=0.02)
-USE = ModelUse(model=MODEL, usage=Usage(input=10, output=1), dollars=0.01, seconds=0.1, turn=1, doing="bash")
-OVER = {"merged", "dropped", "split"}
+CALL_AT_MOST = Cost(calls=1, tokens=20, dollars=0.02)
+CALL = ModelUse(model=MODEL, usage=Usage(input=10, output=1), dollars=0.01, seconds=0.1, turn=1, doing="bash")
+CLOSED = {"merged", "dropped", "split"}
 Files = Mapping[str, str]
-"""Lines by file; a file that is there keeps the lines it has, and all of them are sorted."""
+"""One line to add to each file; existing lines are kept, and all lines are sorted."""
 
 
 @dataclass(frozen=True)
-class Doing:
-    """What one attempt does: it writes files, or says why it can't."""
+class AttemptScript:
+    """What one attempt does: write files, fail, or report why it cannot."""
 
     files: Files = field(default_factory=dict)
-    error: f.Failure | None = None
-    kind: Any = None
-    """Too large a task is reported, not failed at."""
+    failure: f.Failure | None = None
+    reported: Any = None
+    """The error kind of a report, such as `too_complex`."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """An epic, and how its workers get on."""
+    """An epic, and what its workers do."""
 
     name: str
     plan: tuple[Subtask, ...]
-    work: Mapping[str, tuple[Doing, ...]]
-    """By subtask, one an attempt; the last one repeats."""
+    attempts: Mapping[str, tuple[AttemptScript, ...]]
+    """By subtask, one script per attempt; the last one repeats."""
     gate: str = ""
     splits: Mapping[str, tuple[Subtask, ...]] = field(default_factory=dict)
     files: Files = field(default_factory=lambda: {"README.md": "hello\n"})
 
     @property
     def touches(self) -> dict[str, tuple[str, ...]]:
-        every = (*self.plan, *(part for parts in self.splits.values() for part in parts))
-        return {subtask.id: subtask.touches for subtask in every}
-
-    @property
-    def needs(self) -> dict[str, tuple[str, ...]]:
-        return {subtask.id: subtask.depends_on for subtask in self.plan}
+        subtasks = (*self.plan, *(part for parts in self.splits.values() for part in parts))
+        return {subtask.id: subtask.touches for subtask in subtasks}
 
     def revise(self, state: Mapping[str, Any]) -> Revision:
-        """What the planner says to a shared state."""
-        known = state["subtasks"]
-        if not known:
+        """The planner's answer to a shared state."""
+        subtasks = state["subtasks"]
+        if not subtasks:
             return Revision(assessment="this is to be done", add=self.plan)
-        failed = [one for one in known if one["status"] == "failed"]
+        failed = [subtask["id"] for subtask in subtasks if subtask["status"] == "failed"]
         if failed:
-            split = [
-                Split(id=one["id"], why="too much", into=self.splits[one["id"]]) for one in failed if self._big(one)
-            ]
-            again = [Retry(id=one["id"], guidance="otherwise") for one in failed if not self._big(one)]
-            return Revision(assessment="otherwise", split=tuple(split), retry=tuple(again))
-        if all(one["status"] in OVER for one in known):
+            split = [Split(id=id_, why="too much", into=self.splits[id_]) for id_ in failed if id_ in self.splits]
+            retry = [Retry(id=id_, guidance="otherwise") for id_ in failed if id_ not in self.splits]
+            return Revision(assessment="otherwise", split=tuple(split), retry=tuple(retry))
+        if all(subtask["status"] in CLOSED for subtask in subtasks):
             return Revision(assessment="done", finished=True, synthesis="all of it")
-        return Revision(assessment="go on")
+        return Revision(assessment="continue")
 
-    async def before(self, desk: Desk) -> None:
+    async def prepare(self, workspace: Workspace) -> None:
         """What every worker does first."""
 
-    def _big(self, one: Mapping[str, Any]) -> bool:
-        return one["id"] in self.splits
-
-    def doing(self, brief: WorkerBrief) -> Doing:
-        attempts = self.work.get(brief.subtask.id) or (Doing({f"{brief.subtask.id}.txt": brief.subtask.id}),)
-        return attempts[min(brief.attempt, len(attempts)) - 1]
+    def script_for(self, brief: WorkerBrief) -> AttemptScript:
+        default = AttemptScript({f"{brief.subtask.id}.txt": brief.subtask.id})
+        scripts = self.attempts.get(brief.subtask.id) or (default,)
+        return scripts[min(brief.attempt, len(scripts)) - 1]
 
 
 def subtask(id_: str, *needs: str, run: str | None = None, touches: tuple[str, ...] = ()) -> Subtask:
@@ -105,14 +106,17 @@ TROUBLE = Scenario(
     "trouble",
     (subtask("wrong"), subtask("whole"), subtask("busy"), subtask("after", "wrong")),
     {
-        "wrong": (Doing({"wrong.txt": "something else"}), Doing({"wrong.txt": "wrong"})),
-        "whole": (Doing(kind="too_complex"),),
-        "busy": (Doing(error=f.Failure(kind="transient", summary="overloaded")), Doing({"busy.txt": "busy"})),
+        "wrong": (AttemptScript({"wrong.txt": "something else"}), AttemptScript({"wrong.txt": "wrong"})),
+        "whole": (AttemptScript(reported="too_complex"),),
+        "busy": (
+            AttemptScript(failure=f.Failure(kind="transient", summary="overloaded")),
+            AttemptScript({"busy.txt": "busy"}),
+        ),
     },
     splits={"whole": (subtask("half"), subtask("other", "half"))},
 )
 
-BOTH = "{ ! test -e p.txt || ! test -e q.txt || test -e both.txt; } 2>/dev/null"
+P_AND_Q_NEED_BOTH = "{ ! test -e p.txt || ! test -e q.txt || test -e both.txt; } 2>/dev/null"
 CLASH = Scenario(
     "clash",
     (
@@ -122,30 +126,30 @@ CLASH = Scenario(
         subtask("q", touches=("q.txt", "both.txt")),
     ),
     {
-        "x": (Doing({"shared.txt": "x"}),),
-        "y": (Doing({"shared.txt": "y"}),),
-        "p": (Doing({"p.txt": "p"}), Doing({"p.txt": "p", "both.txt": "both"})),
-        "q": (Doing({"q.txt": "q"}), Doing({"q.txt": "q", "both.txt": "both"})),
+        "x": (AttemptScript({"shared.txt": "x"}),),
+        "y": (AttemptScript({"shared.txt": "y"}),),
+        "p": (AttemptScript({"p.txt": "p"}), AttemptScript({"p.txt": "p", "both.txt": "both"})),
+        "q": (AttemptScript({"q.txt": "q"}), AttemptScript({"q.txt": "q", "both.txt": "both"})),
     },
-    gate=BOTH,
+    gate=P_AND_Q_NEED_BOTH,
     files={"README.md": "hello\n", "shared.txt": "m\n"},
 )
 
 SCENARIOS = {scenario.name: scenario for scenario in (PLAIN, TROUBLE, CLASH)}
 
 
-# ---- minds ----------------------------------------------------------------------------------------------------------
+# ---- agents ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Calls:
-    """A file with one line a model call, written as it is made: it outlives whoever made the call."""
+class CallLog:
+    """A file with one line per model call, written while the call is made: it survives the process that made it."""
 
     path: Path
-    life: int
+    engine: int
 
-    def made(self, who: str, number: int) -> None:
-        line = f"{self.life} {who} {number}\n".encode()
+    def record(self, caller: str, number: int) -> None:
+        line = f"{self.engine} {caller} {number}\n".encode()
         fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             os.write(fd, line)
@@ -156,7 +160,7 @@ class Calls:
 @dataclass(frozen=True)
 class ScriptedPlanner:
     scenario: Scenario
-    calls: Calls
+    calls: CallLog
 
     async def plan(
         self,
@@ -166,7 +170,7 @@ class ScriptedPlanner:
         meter: Meter,
     ) -> f.Failure | None:
         del repository
-        refused = await asked(meter, self.calls, "planner", brief.call)
+        refused = await make_call(meter, self.calls, "planner", brief.call)
         if refused is not None:
             return refused
         problems = await submit(self.scenario.revise(brief.state))
@@ -176,56 +180,53 @@ class ScriptedPlanner:
 @dataclass(frozen=True)
 class ScriptedWorker:
     scenario: Scenario
-    calls: Calls
+    calls: CallLog
     model: str | None = MODEL
 
-    async def run(self, brief: WorkerBrief, desk: Desk, meter: Meter) -> f.Report | f.Failure:
-        refused = await asked(meter, self.calls, brief.subtask.id, brief.attempt)
+    async def run(self, brief: WorkerBrief, workspace: Workspace, meter: Meter) -> f.Report | f.Failure:
+        refused = await make_call(meter, self.calls, brief.subtask.id, brief.attempt)
         if refused is not None:
             return refused
-        await self.scenario.before(desk)
-        doing = self.scenario.doing(brief)
-        if doing.kind is not None:
-            return f.Report(status="failed", summary="too much", error_kind=doing.kind, error_message="too much")
-        if doing.error is not None:
-            return doing.error
-        for path, line in doing.files.items():
-            await desk.write(path, "".join(f"{each}\n" for each in sorted({line, *await lines(desk, path)})).encode())
+        await self.scenario.prepare(workspace)
+        script = self.scenario.script_for(brief)
+        if script.reported is not None:
+            return f.Report(status="failed", summary="too much", error_kind=script.reported, error_message="too much")
+        if script.failure is not None:
+            return script.failure
+        for path, line in script.files.items():
+            lines = sorted({line, *await existing_lines(workspace, path)})
+            await workspace.write(path, "".join(f"{each}\n" for each in lines).encode())
         return f.Report(status="done", summary="written")
 
 
-async def asked(meter: Meter, calls: Calls, who: str, number: int) -> f.Failure | None:
-    """One call to a model, as the minds of the product make it."""
-    refused = await meter.reserve(MODEL, MOST)
+async def make_call(meter: Meter, calls: CallLog, caller: str, number: int) -> f.Failure | None:
+    """One call to a model, metered as the product's agents do it."""
+    refused = await meter.reserve(MODEL, CALL_AT_MOST)
     if refused is not None:
         return refused
     reached("a model is about to be asked")
-    calls.made(who, number)
+    calls.record(caller, number)
     reached("a model has answered")
-    await meter.used(USE)
+    await meter.used(CALL)
     return None
 
 
-async def lines(desk: Desk, path: str) -> list[str]:
-    if path != "shared.txt":  # the only one that others write, too
+async def existing_lines(workspace: Workspace, path: str) -> list[str]:
+    if path != "shared.txt":  # the only file that several subtasks write
         return []
     try:
-        return (await desk.read(path)).decode().splitlines()
-    except DeskError:
+        return (await workspace.read(path)).decode().splitlines()
+    except WorkspaceError:
         return []
 
 
-def minds_of(scenario: Scenario, calls: Calls) -> Callable[[MindSettings], Any]:
-    """What stands in for `agents.minds.open_minds`."""
+def scripted_agents(scenario: Scenario, calls: CallLog) -> Callable[[AgentSettings], Any]:
+    """What replaces `agents.factory.open_agents`."""
 
     @asynccontextmanager
-    async def opened(settings: MindSettings) -> AsyncIterator[Minds]:
+    async def open_scripted(settings: AgentSettings) -> AsyncIterator[Agents]:
         del settings
-        yield Minds(
-            ScriptedPlanner(scenario, calls),
-            {"coder": ScriptedWorker(scenario, calls)},
-            {"coder": "writes"},
-            CallGauges,
-        )
+        planner, worker = ScriptedPlanner(scenario, calls), ScriptedWorker(scenario, calls)
+        yield Agents(planner, {"coder": worker}, {"coder": "writes"}, CallGauges)
 
-    return opened
+    return open_scripted

@@ -1,157 +1,161 @@
-"""What nobody can do: each must end with a human asked; never as done, never without an end, and within its limits."""
+"""Faults of a subtask that no one can remedy: each must end with a question to a human, and within the run's limits.
+
+None of them may be reported as done or continue without end.
+"""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from fleet.core.remedies import LADDER
-from fleet.core.state import RunState
-from tests.chaos.faults import EVER, NOTHING, Episode, Fault, Json, files_of, solve, subtask, wrong
-from tests.chaos.play import Outcome, Played, play
+from chaos.faults import EVER, NOTHING, Episode, Fault, Json, files_of, solve, subtask, wrong
+from chaos.play import Outcome, Played, play
+from fleet.core.policy.remedies import LADDER
+from fleet.core.state.state import RunState
 
-COMPLEX, CONTRADICTION, CONFLICT = "too complex at any size", "a contradiction", "a conflict for ever"
-
-
-def _nobody(fault: Fault, name: str, _: object) -> Episode:  # the table's shape; never asked for by chance
-    return Episode(fault, (subtask(name),), {name: HOPELESS[fault.name].play(name)})
+COMPLEX, CONTRADICTION, CONFLICT = "too complex at any size", "a contradiction", "a conflict every time"
 
 
 @dataclass(frozen=True)
-class Hopeless:
+class Unrecoverable:
     """A row of the table in docs/reliability.md that ends with a question."""
 
     row: int
-    play: Callable[[str], list[Json]]
+    attempts: Callable[[str], list[Json]]
+    """What the workers of a subtask do, by its name."""
 
 
-HOPELESS: dict[str, Hopeless] = {
-    "a check nobody can pass": Hopeless(45, lambda name: [wrong(name)]),
-    "refused for ever": Hopeless(
+UNRECOVERABLE: dict[str, Unrecoverable] = {
+    "a check that cannot pass": Unrecoverable(45, lambda name: [wrong(name)]),
+    "always refused": Unrecoverable(
         25, lambda _: [{"do": "mute", "stop_reason": "refusal", "times": EVER, "text": "No."}]
     ),
-    "a human who never answers": Hopeless(46, lambda _: [{"do": "ask", "needs": ["Which encoding?"]}]),
-    "claimed for ever, nothing done": Hopeless(29, lambda _: [{"do": "claim"}]),
-    "out of bounds for ever": Hopeless(
+    "a human who never answers": Unrecoverable(46, lambda _: [{"do": "ask", "needs": ["Which encoding?"]}]),
+    "always claims done, nothing done": Unrecoverable(29, lambda _: [{"do": "claim"}]),
+    "always out of bounds": Unrecoverable(
         30, lambda name: [{"do": "stray", "files": files_of(name), "outside": {"README.md": "mine\n"}}]
     ),
-    COMPLEX: Hopeless(44, lambda _: [{"do": "too_complex"}]),
-    "no tool call, ever": Hopeless(26, lambda _: [{"do": "mute", "times": EVER}]),
-    "tool inputs that fit no tool, ever": Hopeless(17, lambda _: [{"do": "malformed", "times": EVER}]),
-    "streams that never end well": Hopeless(14, lambda _: [{"do": "break_stream", "how": "end", "times": EVER}]),
-    CONTRADICTION: Hopeless(45, lambda name: [solve(name)]),
+    COMPLEX: Unrecoverable(44, lambda _: [{"do": "too_complex"}]),
+    "never a tool call": Unrecoverable(26, lambda _: [{"do": "mute", "times": EVER}]),
+    "never a valid tool input": Unrecoverable(17, lambda _: [{"do": "malformed", "times": EVER}]),
+    "every stream ends early": Unrecoverable(14, lambda _: [{"do": "break_stream", "how": "end", "times": EVER}]),
+    CONTRADICTION: Unrecoverable(45, lambda name: [solve(name)]),
 }
-CONTRADICTED: list[Json] = [
-    {"criterion": "it is there", "run": "test -f NAME/a.txt"},
-    {"criterion": "it is not there", "run": "! test -f NAME/a.txt", "fails_before": False},
+CONTRADICTORY_CHECKS: list[Json] = [
+    {"criterion": "it exists", "run": "test -f NAME/a.txt"},
+    {"criterion": "it does not exist", "run": "! test -f NAME/a.txt", "fails_before": False},
 ]
+PART_SUFFIXES = tuple(
+    "".join(f"-{part}" for part in path) for depth in (1, 2, 3) for path in product("ab", repeat=depth)
+)
+"""The parts of a subtask that is split again and again."""
+
+
+# ---- verdicts --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How one of them ended."""
+    """How an unrecoverable fault ended."""
 
     kind: str
     asked: bool
+    """Whether a human was asked, or the program ended at once with a message."""
     landed: bool
     endless: bool
-    within: bool = True
-    """Whether every limit was kept."""
-    said: str = ""
-    """What it ended with."""
+    within_limits: bool = True
+    reason: str = ""
+    """The reason that the run gave at its end."""
 
     @property
     def honest(self) -> bool:
-        return self.asked and not self.landed and not self.endless and self.within
+        return self.asked and not self.landed and not self.endless and self.within_limits
 
 
-def within_limits(state: RunState) -> bool:
-    """Whether attempts, retries, splits and calls of the planner stayed within what the policy says."""
+def keeps_limits(state: RunState) -> bool:
+    """Whether attempts, retries, splits and planner calls stayed within the run's policy."""
     policy, subtasks = state.policy, state.subtasks.values()
-    failures = ([one.failure.kind for one in subtask_.attempts if one.failure] for subtask_ in subtasks)
+    failures = [[attempt.failure.kind for attempt in task.attempts if attempt.failure] for task in subtasks]
     counted = [[LADDER[kind].counts for kind in kinds] for kinds in failures]
     return (
         all(sum(counts) <= policy.max_attempts for counts in counted)
         and all(len(counts) - sum(counts) <= policy.max_retries + 1 for counts in counted)
-        and all(one.depth <= policy.max_depth for one in subtasks)
+        and all(task.depth <= policy.max_depth for task in subtasks)
         and len(subtasks) <= policy.max_subtasks
         and state.planning.calls <= policy.max_planner_calls
     )
 
 
 def _verdicts(run: Played, outcomes: Collection[Outcome]) -> list[Verdict]:
-    within = within_limits(run.state)
+    within_limits = keeps_limits(run.state)
     return [
         Verdict(
-            one.episode.fault.name,
-            one.asked,
-            one.landed,
-            one.ended == "endless" or run.done.code != 1,
-            within,
+            outcome.episode.fault.name,
+            outcome.asked,
+            outcome.landed,
+            outcome.ended == "endless" or run.done.code != 1,
+            within_limits,
             run.state.ending_why,
         )
-        for one in outcomes
+        for outcome in outcomes
     ]
 
 
-def hopeless(folder: Path, number: int, seed: int, kinds: Collection[str] = tuple(HOPELESS)) -> list[Verdict]:
-    """So many of each kind in one run, beside work that is fine."""
-    played = [Episode(NOTHING, (subtask("fine"),), {"fine": [solve("fine")]})]
+# ---- runs ------------------------------------------------------------------------------------------------------------
+
+
+def play_unrecoverable(
+    folder: Path, number: int, seed: int, kinds: Collection[str] = tuple(UNRECOVERABLE)
+) -> list[Verdict]:
+    """So many of each kind in one run, beside a subtask without a fault."""
+    episodes = [Episode(NOTHING, (subtask("fine"),), {"fine": [solve("fine")]})]
     for index, kind in enumerate(kinds):
-        fault = Fault(HOPELESS[kind].row, 0, kind, _nobody)
+        fault = Fault(UNRECOVERABLE[kind].row, 0, kind, _not_by_chance)
         for count in range(number):
             name = f"h{index}-{count}"
-            parts = [f"{name}{suffix}" for suffix in SUFFIXES] if kind == COMPLEX else []
+            parts = [f"{name}{suffix}" for suffix in PART_SUFFIXES] if kind == COMPLEX else []
             task = subtask(name)
             if kind == CONTRADICTION:
-                task["acceptance"] = [{**one, "run": one["run"].replace("NAME", name)} for one in CONTRADICTED]
-            work = {id_: HOPELESS[kind].play(id_) for id_ in (name, *parts)}
-            played.append(Episode(fault, (task,), work))
-    run = play(folder / f"hopeless-{len(kinds)}", played, seed=seed)
-    good, *bad = run.outcomes
-    assert good.landed, "what could be done was not"
-    return _verdicts(run, bad)
+                task["acceptance"] = [
+                    {**check, "run": check["run"].replace("NAME", name)} for check in CONTRADICTORY_CHECKS
+                ]
+            workers = {id_: UNRECOVERABLE[kind].attempts(id_) for id_ in (name, *parts)}
+            episodes.append(Episode(fault, (task,), workers))
+    run = play(folder / f"unrecoverable-{len(kinds)}", episodes, seed=seed)
+    fine, *unrecoverable = run.outcomes
+    assert fine.landed, "the subtask without a fault did not land"
+    return _verdicts(run, unrecoverable)
 
 
-CONFLICTED = Fault(37, 0, CONFLICT, _nobody)
+def _not_by_chance(fault: Fault, name: str, _: object) -> Episode:
+    raise NotImplementedError(f"{fault.name} of {name} is not chosen by chance")
+
+
+CONFLICTED = Fault(37, 0, CONFLICT, _not_by_chance)
 ROUNDS, SLOW_S, QUICK_S = 24, 4.0, 1.0
 
 
-def conflicts(folder: Path, number: int, seed: int) -> list[Verdict]:
-    """Work that never fits: while it is under way, somebody else always lands a change of the very same line.
+def play_conflicts(folder: Path, number: int, seed: int) -> list[Verdict]:
+    """Work that always conflicts: during each attempt another subtask lands a change of the same line.
 
-    Those change the lines of all of them, one after another, and each is quicker than any attempt at the hopeless ones.
+    Those other subtasks change the lines of all of them, one after another, and each is quicker than any attempt.
     """
     files = {f"clash/{count}.txt": "words\n" for count in range(number)}
     rounds = [f"round-{turn}" for turn in range(ROUNDS)]
-    played = [
-        Episode(
-            NOTHING,
-            (
-                subtask(
-                    name,
-                    depends_on=rounds[max(0, turn - 1) : turn],
-                    touches=list(files),
-                    acceptance=_named(name, files),
-                ),
-            ),
-            {name: [{"do": "shell", "commands": [f"sed -i 's/$/ {name}/' clash/*.txt"]}]},
-            files,
-            pace_s=QUICK_S,
-        )
-        for turn, name in enumerate(rounds)
-    ]
+    episodes: list[Episode] = []
+    for turn, name in enumerate(rounds):
+        before = rounds[max(0, turn - 1) : turn]
+        task = subtask(name, depends_on=before, touches=list(files), acceptance=_is_named_in(name, files))
+        work: Json = {"do": "shell", "commands": [f"sed -i 's/$/ {name}/' clash/*.txt"]}
+        episodes.append(Episode(NOTHING, (task,), {name: [work]}, files, pace_s=QUICK_S))
     for count, path in enumerate(files):
         name = f"never-{count}"
+        task = subtask(name, touches=[path], acceptance=_is_named_in(name, [path]))
         work = {"do": "shell", "commands": [f"sed -i 's/^/{name} /' {path}"], "turns": 1}
-        task = subtask(name, touches=[path], acceptance=_named(name, [path]))
-        played.append(Episode(CONFLICTED, (task,), {name: [work]}, pace_s=SLOW_S))
-    run = play(folder / "conflicts", played, seed=seed)
-    return _verdicts(run, [one for one in run.outcomes[ROUNDS:] if one.classes == {"conflict"}])
+        episodes.append(Episode(CONFLICTED, (task,), {name: [work]}, pace_s=SLOW_S))
+    run = play(folder / "conflicts", episodes, seed=seed)
+    return _verdicts(run, [outcome for outcome in run.outcomes[ROUNDS:] if outcome.classes == {"conflict"}])
 
 
-def _named(name: str, paths: Collection[str]) -> list[Json]:
+def _is_named_in(name: str, paths: Collection[str]) -> list[Json]:
     return [{"criterion": f"{name} is named", "run": f"! grep -Lw {name} {' '.join(paths)} | grep ."}]
-
-
-SUFFIXES = tuple("".join(f"-{part}" for part in path) for depth in (1, 2, 3) for path in product("ab", repeat=depth))

@@ -3,26 +3,31 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from scripts.reference import commands, configuration, facts, metrics, plan_file
-from scripts.reference.page import renewed
+from scripts.reference import commands, completions, configuration, facts, json_views, metrics, plan_file
+from scripts.reference.page import replace_marked
 
 ROOT = Path(__file__).parents[2]
 PAGES: Mapping[str, Callable[[], str]] = {
-    "docs/reference/configuration.md": configuration.made,
-    "docs/reference/command-line.md": commands.made,
-    "docs/reference/facts.md": facts.made,
-    "docs/reference/metrics.md": metrics.made,
-    "docs/reference/plan-file.md": plan_file.made,
+    "docs/reference/configuration.md": configuration.content,
+    "docs/reference/command-line.md": commands.content,
+    "docs/reference/facts.md": facts.content,
+    "docs/reference/json.md": json_views.content,
+    "docs/reference/metrics.md": metrics.content,
+    "docs/reference/plan-file.md": plan_file.content,
 }
+COMPLETIONS = "fleet/cli/completions.json"
+"""All of this file is made; the program reads it."""
 
 
 def main() -> None:
-    for name, made in PAGES.items():
+    for name, content in PAGES.items():
         path = ROOT / name
         before = path.read_text(encoding="utf-8")
-        after = renewed(before, made())
+        after = replace_marked(before, content())
         path.write_text(after, encoding="utf-8")
-        print(f"docs: {name} {'is as it was' if after == before else 'is written anew'}")
+        print(f"docs: {name} {'is unchanged' if after == before else 'has been written'}")
+    (ROOT / COMPLETIONS).write_text(completions.content(), encoding="utf-8")
+    print(f"docs: {COMPLETIONS} has been written")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer.main
 
-from fleet.cli.verbs import app
+from fleet.cli.entry import app
 from scripts.reference.page import code, table
 
 NOT_RUN = "<!-- not run: an example of the program's own help; its verb and options are compared with the program -->"
@@ -16,7 +16,7 @@ _OUTSIDE = {"--help"}
 _VALUES = {list[str]: "text", str: "text", int: "whole number", float: "number", Path: "path"}
 
 
-def made() -> str:
+def content() -> str:
     root: Any = typer.main.get_command(app)
     return "\n\n".join(_command(("fleet",), root))
 
@@ -49,9 +49,9 @@ def _help(text: str) -> Iterator[str]:
 
 
 def _example(line: str) -> str:
-    """A line of help; what stands behind it in words becomes a comment of the shell."""
-    said = re.match(r"(\S.*?\S)  +(\S.*)$", line.strip())
-    return f"{said[1]}  # {said[2]}" if said else line.strip()
+    """A line of help; the explanation after a command becomes a comment of the shell."""
+    match = re.match(r"(\S.*?\S)  +(\S.*)$", line.strip())
+    return f"{match[1]}  # {match[2]}" if match else line.strip()
 
 
 def _usage(command: Any) -> Iterator[str]:

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from fleet.config import defaults_file
-from fleet.settings import Config, Price, WorkerKind
+from fleet.config.load import default_config, defaults_file
+from fleet.config.schema import Config, Price, WorkerKind
 from scripts.reference.page import code, table
-from scripts.reference.shapes import default_of, kind_of
+from scripts.reference.shapes import default_text, type_text, value_text
 
 OPERATORS = "[yours]"
 """How config.toml marks a key that a repository may not set."""
@@ -21,8 +22,8 @@ NAMES = {"workers.coder": "workers.NAME"}
 
 
 @dataclass
-class Told:
-    """What config.toml says of one section."""
+class Documented:
+    """The documentation of one section in config.toml."""
 
     about: str = ""
     keys: dict[str, str] = field(default_factory=dict)
@@ -38,12 +39,12 @@ def models() -> Mapping[str, type[BaseModel]]:
     return {**plain, "workers.NAME": WorkerKind, 'models.prices."MODEL"': Price}
 
 
-def made() -> str:
-    told = read(defaults_file().read_text(encoding="utf-8"))
-    return "\n\n".join(_section(name, model, told[name]) for name, model in models().items())
+def content() -> str:
+    sections = read(defaults_file().read_text(encoding="utf-8"))
+    return "\n\n".join(_section(name, model, sections[name]) for name, model in models().items())
 
 
-def read(text: str) -> dict[str, Told]:
+def read(text: str) -> dict[str, Documented]:
     """Each section's comment, and each key's."""
     reader = _Reader()
     for line in text.splitlines():
@@ -52,12 +53,12 @@ def read(text: str) -> dict[str, Told]:
 
 
 class _Reader:
-    """Goes through the file line by line; a comment is about the key or heading below it, else about its section."""
+    """Reads the file line by line. A comment belongs to the key or heading below it, or else to its section."""
 
     def __init__(self) -> None:
-        self.sections: dict[str, Told] = {}
-        self._here: Told | None = None
-        self._said: list[str] = []
+        self.sections: dict[str, Documented] = {}
+        self._here: Documented | None = None
+        self._comments: list[str] = []
         self._inside_list = False
 
     def take(self, line: str) -> None:
@@ -68,7 +69,7 @@ class _Reader:
         elif self._here is not None and (key := _KEY.match(line)):
             self._key(key[1], key[2])
         elif line.startswith("# "):
-            self._said.append(line[2:])
+            self._comments.append(line[2:])
         elif not line:
             self._end_of_paragraph()
 
@@ -78,7 +79,7 @@ class _Reader:
             self.sections[parent].keys[key] = self._comment()
             self._here = None
         else:
-            self._here = self.sections[_shown(name)] = Told(about=self._comment())
+            self._here = self.sections[_shown(name)] = Documented(about=self._comment())
 
     def _key(self, name: str, value: str) -> None:
         assert self._here is not None
@@ -87,34 +88,42 @@ class _Reader:
         self._inside_list = value == "["
 
     def _end_of_paragraph(self) -> None:
-        said = self._comment()
-        if self._here is not None and said:
-            self._here.about = f"{self._here.about} {said}".strip()
+        comment = self._comment()
+        if self._here is not None and comment:
+            self._here.about = f"{self._here.about} {comment}".strip()
 
     def _comment(self) -> str:
-        said, self._said = " ".join(self._said), []
-        return said
+        comment, self._comments = " ".join(self._comments), []
+        return comment
 
 
 def _shown(name: str) -> str:
-    """`workers.coder` and a model's prices stand for all of their kind."""
+    """The heading for all workers or prices, of which config.toml shows one."""
     if name.startswith("models.prices."):
         return 'models.prices."MODEL"'
     return NAMES.get(name, name)
 
 
-def _section(name: str, model: type[BaseModel], told: Told) -> str:
+def _section(name: str, model: type[BaseModel], documented: Documented) -> str:
     tables = {key for key in model.model_fields if f'{name}.{key}."MODEL"' in models()}
     rows = [
-        (code(key), kind_of(info), default_of(info), _meaning(told.keys.get(key, "")))
+        (code(key), type_text(info), _default(name, key, info), _meaning(documented.keys.get(key, "")))
         for key, info in model.model_fields.items()
         if key not in tables
     ]
-    about = f"{_meaning(told.about)}\n\n" if told.about else ""
+    about = f"{_meaning(documented.about)}\n\n" if documented.about else ""
     return f"## `[{name}]`\n\n{about}{table(('key', 'value', 'default', 'meaning'), rows)}"
+
+
+def _default(section: str, key: str, info: FieldInfo) -> str:
+    """The default in config.toml; of prices, which it has none of, whether they are required."""
+    if section.startswith("models.prices"):
+        return default_text(info)
+    config = default_config()
+    return value_text(getattr(config.workers["coder"] if section == "workers.NAME" else getattr(config, section), key))
 
 
 def _meaning(comment: str) -> str:
     """A comment as a cell of the table, which has a column for the default."""
-    said = comment.replace(" No default.", "")
-    return f"{said.replace(OPERATORS, '').strip()} *Yours alone.*" if OPERATORS in said else said
+    comment = comment.replace(" No default.", "")
+    return f"{comment.replace(OPERATORS, '').strip()} *Yours alone.*" if OPERATORS in comment else comment

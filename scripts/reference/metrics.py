@@ -6,7 +6,7 @@ from dashboards.metrics.catalog import LABELS, SECTIONS, Metric
 from scripts.reference.page import code, table
 
 
-def made() -> str:
+def content() -> str:
     """All metrics, by section, and the values of their labels."""
     return "\n\n".join((*_sections(), "### Labels", table(("label", "values"), _labels())))
 
@@ -19,7 +19,7 @@ def _sections() -> Iterator[str]:
 
 def _row(metric: Metric) -> tuple[str, ...]:
     where = " Only where the run is at work in the same process." if metric.live else ""
-    return code(metric.shown), metric.kind, ", ".join(map(code, metric.labels)), f"{metric.help}{where}"
+    return code(metric.series), metric.kind, ", ".join(map(code, metric.labels)), f"{metric.help}{where}"
 
 
 def _labels() -> Iterator[tuple[str, str]]:

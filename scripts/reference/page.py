@@ -1,7 +1,4 @@
-"""A page that is half written and half made: what stands between the marks is replaced, the rest is left alone.
-
-The words around the tables are a person's; the tables say what the code says, because they are read out of it.
-"""
+"""A page that is partly written by hand: only the text between the marks is generated from the code."""
 
 from collections.abc import Iterable
 
@@ -9,13 +6,13 @@ BEGIN = "<!-- made from the code by `make docs`: begin -->"
 END = "<!-- made from the code by `make docs`: end -->"
 
 
-def renewed(document: str, made: str) -> str:
-    """`document` with `made` between its marks."""
-    before, begun, rest = document.partition(BEGIN)
-    _, ended, after = rest.partition(END)
-    if not begun or not ended:
+def replace_marked(document: str, generated: str) -> str:
+    """`document` with the generated text between its marks."""
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
         raise ValueError(f"the page lacks {BEGIN} or {END}")
-    return f"{before}{BEGIN}\n\n{made.strip()}\n\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{generated.strip()}\n\n{END}{after}"
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

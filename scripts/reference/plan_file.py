@@ -2,11 +2,11 @@
 
 from pydantic import BaseModel
 
-from fleet.core.parameters import Parameter
-from fleet.core.plan import Criterion, Estimate, Plan, Subtask
+from fleet.core.plans.parameters import Parameter
+from fleet.core.plans.plan import Criterion, Estimate, Plan, Subtask
 from scripts.reference.page import code, table
-from scripts.reference.shapes import default_of, kind_of
-from scripts.reference.source import said_of, said_of_fields
+from scripts.reference.shapes import default_text, type_text
+from scripts.reference.source import class_doc, field_docs
 
 HEADINGS: dict[type[BaseModel], str] = {
     Plan: "The plan",
@@ -20,14 +20,14 @@ _NAMED: dict[type, str] = {
 }
 
 
-def made() -> str:
+def content() -> str:
     return "\n\n".join(_section(kind, heading) for kind, heading in HEADINGS.items())
 
 
 def _section(kind: type[BaseModel], heading: str) -> str:
-    below = said_of_fields(kind)
+    below = field_docs(kind)
     rows = [
-        (code(name), kind_of(field, _NAMED), default_of(field), field.description or below.get(name, ""))
+        (code(name), type_text(field, _NAMED), default_text(field), field.description or below.get(name, ""))
         for name, field in kind.model_fields.items()
     ]
-    return f"### {heading}\n\n{said_of(kind)}\n\n{table(('key', 'value', 'default', 'meaning'), rows)}"
+    return f"### {heading}\n\n{class_doc(kind)}\n\n{table(('key', 'value', 'default', 'meaning'), rows)}"

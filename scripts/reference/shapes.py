@@ -22,16 +22,18 @@ _PLAIN: Mapping[object, str] = {
 }
 
 
-def kind_of(field: FieldInfo, named: Mapping[type, str] | None = None) -> str:
+def type_text(field: FieldInfo, named: Mapping[type, str] | None = None) -> str:
     """What a field holds, with its bounds. `named` are models that have a heading of their own."""
     return _kind(field.annotation, named or {}) + _bounds(field.metadata)
 
 
-def default_of(field: FieldInfo) -> str:
-    """The default, as JSON; a long list is only counted."""
-    if field.is_required():
-        return "required"
-    value = field.get_default(call_default_factory=True)
+def default_text(field: FieldInfo) -> str:
+    """The default of a field."""
+    return "required" if field.is_required() else value_text(field.get_default(call_default_factory=True))
+
+
+def value_text(value: object) -> str:
+    """A default as JSON; a long list is only counted."""
     if value is None:
         return "none"
     if isinstance(value, BaseModel):

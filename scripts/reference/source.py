@@ -14,18 +14,18 @@ def _classes(path: Path) -> Mapping[str, ast.ClassDef]:
     return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
-def _found(kind: type) -> ast.ClassDef:
+def _class_node(kind: type) -> ast.ClassDef:
     return _classes(Path(inspect.getfile(kind)))[kind.__name__]
 
 
-def said_of(kind: type) -> str:
+def class_doc(kind: type) -> str:
     """The docstring of a class, on one line; nothing where it has none of its own."""
-    return " ".join((ast.get_docstring(_found(kind)) or "").split())
+    return " ".join((ast.get_docstring(_class_node(kind)) or "").split())
 
 
-def said_of_fields(kind: type) -> Mapping[str, str]:
+def field_docs(kind: type) -> Mapping[str, str]:
     """The docstrings below the attributes of a class, by attribute."""
-    body = _found(kind).body
+    body = _class_node(kind).body
     return {
         node.target.id: " ".join(inspect.cleandoc(following.value.value).split())
         for node, following in pairwise(body)
@@ -37,10 +37,10 @@ def said_of_fields(kind: type) -> Mapping[str, str]:
     }
 
 
-def types_of_fields(kind: type) -> Mapping[str, str]:
+def field_types(kind: type) -> Mapping[str, str]:
     """The types of the attributes of a class, as its file writes them."""
     return {
         node.target.id: ast.unparse(node.annotation)
-        for node in _found(kind).body
+        for node in _class_node(kind).body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     }

@@ -1,0 +1,21 @@
+"""Lists the chaos programs."""
+
+import ast
+from pathlib import Path
+
+from scripts.frame import MET, exit_with, say
+
+PROGRAMS = ("kill", "damage", "boxes", "mutants", "rates", "cheats", "canaries", "errors")
+
+
+def main() -> int:
+    for name in PROGRAMS:
+        source = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+        summary, _, _ = (ast.get_docstring(ast.parse(source)) or "").partition("\n")
+        say(f"python -m chaos.{name:<9} {summary}")
+    say("", "Each explains itself with --help; docs/reliability.md says what must hold.")
+    return MET
+
+
+if __name__ == "__main__":
+    exit_with(main)

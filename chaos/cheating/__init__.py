@@ -1,0 +1,47 @@
+"""Ways to pass a check without doing the work, by runner, and honest work that must not be taken for one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Files = Mapping[str, str | None]
+"""What a worker writes; None removes a file."""
+REVIEWED = "review"
+"""Cheats of the first review of verdicts, and those added since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One change and the checks that judge it."""
+
+    name: str
+    files: Files
+    touches: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    """The criteria; empty for the runner's own."""
+    gate: str = ""
+    base: Files = field(default_factory=dict)
+    """Files of the base in addition to the project's."""
+    honest: bool = False
+    reviewed: bool = False
+    """Whether the first review of verdicts saw it land."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """A small project with a bug, the check that shows it, and what changes of it try."""
+
+    name: str
+    project: Mapping[str, str]
+    check: str
+    honest_fix: Mapping[str, str]
+    cases: tuple[Case, ...]
+    needs: tuple[str, ...] = ()
+    """Programs that have to be on this machine."""
+    packages: tuple[str, ...] = ()
+    """Packages of npm that are installed for it."""
+
+    def controls(self) -> tuple[Case, ...]:
+        return tuple(case for case in self.cases if case.honest)
+
+    def cheats(self) -> tuple[Case, ...]:
+        return tuple(case for case in self.cases if not case.honest)

@@ -1,0 +1,128 @@
+"""What `--json` prints, from the views that it is a dump of."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+
+from fleet.core.audit import attribution, audit_view
+from fleet.core.base.usage import Cost
+from fleet.core.policy.remedies import Rung
+from fleet.core.state.facts import CheckRun, Failure, Report, SetupRun
+from fleet.core.state.landing import TestedBatch
+from fleet.core.state.state import Review
+from fleet.core.state.status import Progress
+from fleet.core.views import (
+    base_view,
+    incident_view,
+    init_view,
+    log_view,
+    policy_document,
+    rehearsal_view,
+    run_view,
+    subtask_view,
+    trial_view,
+)
+from scripts.reference.facts import COMMON, type_words
+from scripts.reference.page import code, table
+from scripts.reference.source import class_doc, field_docs, field_types
+
+VERBS: Mapping[type, str] = {
+    run_view.StatusView: "`fleet status --json`; `fleet runs --json`: a list of them; `fleet run --json` at the end",
+    run_view.RunView: "`fleet show RUN --json`",
+    incident_view.IncidentView: "`fleet show RUN --incident N --json`",
+    subtask_view.SubtaskView: "`fleet show SUBTASK --json`",
+    audit_view.AuditView: "`fleet audit --json`",
+    attribution.CommitsView: "`fleet commits --json`, with `since`, the moment that was asked for, or null",
+    trial_view.TrialView: "`fleet try --json`",
+    init_view.InitView: "`fleet init --json`",
+    log_view.LogView: "`fleet logs gate --json`, `fleet logs setup --json`",
+    rehearsal_view.RehearsalView: "`fleet rehearse --json`",
+    policy_document.PolicyView: "`fleet explain-policy --json`",
+}
+PARTS = (
+    run_view,
+    incident_view,
+    subtask_view,
+    audit_view,
+    attribution,
+    policy_document,
+    trial_view,
+    base_view,
+    log_view,
+    init_view,
+    rehearsal_view,
+)
+FROM_FACTS = (CheckRun, SetupRun, Failure, Report, Cost)
+FROM_STATE = (Progress, Review, TestedBatch, Rung)
+PART_NAMES = frozenset(module.__name__ for module in PARTS)
+MEASURED = (rehearsal_view.Trial, rehearsal_view.GateTrials, rehearsal_view.Machine, rehearsal_view.Outcome)
+NOT_VIEWS = frozenset({attribution.Attributed, attribution.Revert, attribution.FleetCommits, *MEASURED})
+FACTS = {kind.__name__: f"[{kind.__name__}](facts.md#{kind.__name__.lower()})" for kind in FROM_FACTS}
+SAME: Mapping[str, str] = {
+    "agents": "Agents at once.",
+    "attempts": "So many attempts.",
+    "by": "Who: a person, `planner`, or the rules.",
+    "checks": "The checks that were run, with how they ended.",
+    "class": "The class of the failure.",
+    "closed": "Incidents that closed.",
+    "commits": "So many commits.",
+    "cost_by_role": "Dollars by role; null where the price of a call is not known.",
+    "epic": "What the run is for.",
+    "evidence": "The end of what a check printed, a report, paths.",
+    "failures_in_a_row": "Failed calls since the last one that succeeded.",
+    "incidents": "The incidents.",
+    "landing": "What landing did so far.",
+    "last_failure": "Why its last call failed.",
+    "left": "How much of it is left.",
+    "limit": "The limit.",
+    "model": "The model; null: the worker's own.",
+    "opened": "Incidents that opened.",
+    "open": "Incidents that are open.",
+    "plan_version": "The version of the plan.",
+    "planner": "Whether the planner answers.",
+    "rates": "The incidents, counted.",
+    "recovered": "Incidents that recovered without a human.",
+    "reviews": "Approvals and rejections, the first one first.",
+    "since": "When it began.",
+    "unrecovered": "Incidents that closed otherwise.",
+    "weeks": "By week, the earliest first.",
+}
+"""Keys that mean the same in every view; the others say so below the field, or in `COMMON` of the facts."""
+
+
+def shapes() -> tuple[type, ...]:
+    """Every view, those of a verb first."""
+    kinds = [kind for module in PARTS for kind in vars(module).values() if isinstance(kind, type)]
+    views = [kind for kind in kinds if is_dataclass(kind) and kind.__module__ in PART_NAMES and kind not in NOT_VIEWS]
+    return tuple(dict.fromkeys((*VERBS, *FROM_STATE, *views)))
+
+
+def rows(view: type) -> list[tuple[str, str, str]]:
+    """The keys of a view, with their types and meaning."""
+    bases = view.__mro__[-2::-1]  # the views that it extends, and itself
+    types = {name: kind for base in bases for name, kind in field_types(base).items()}
+    meanings = {name: text for base in bases for name, text in field_docs(base).items()}
+    found = []
+    for field in fields(view):
+        key = field.name.removesuffix("_")
+        meaning = meanings.get(field.name) or SAME.get(key) or COMMON.get(key, "")
+        found.append((code(key), _type(types[field.name]), meaning))
+    return found
+
+
+def _type(annotation: str) -> str:
+    words = type_words(annotation)
+    for name in (*FACTS, *(view.__name__ for view in shapes())):
+        link = FACTS.get(name, f"[{name}](#{name.lower()})")
+        words = words.replace(code(name), link)
+    return words
+
+
+def content() -> str:
+    return "\n\n".join(_sections())
+
+
+def _sections() -> Iterator[str]:
+    for view in shapes():
+        verbs = f" {VERBS[view]}." if view in VERBS else ""
+        yield f"### {view.__name__}\n\n{class_doc(view)}{verbs}"
+        yield table(("key", "type", "meaning"), rows(view))
