@@ -1,30 +1,30 @@
-"""What examples share: scenes that are played one after the other, and say what they found."""
+"""Shared by the examples: scenes that are played one after another, with checks of their results."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
 
-class Wrong(Exception):  # noqa: N818 - it is an outcome
-    """Something did not come out as the example says it does."""
+class SceneError(Exception):
+    """A scene did not end as the example says."""
 
 
 def expect(true: bool, what: str) -> None:
-    """Say what holds; raises `Wrong` where it does not."""
+    """Print what holds. Raises `SceneError` if it does not."""
     if not true:
-        raise Wrong(f"not so: {what}")
+        raise SceneError(f"expected, but not so: {what}")
     print(f"  ✔ {what}", flush=True)
 
 
 def play(scenes: Mapping[str, Callable[[], None]], chosen: Sequence[str]) -> int:
     """Play the chosen scenes, or all; returns the exit code."""
     if unknown := set(chosen) - set(scenes):
-        print(f"there is no scene {', '.join(sorted(unknown))}; there are {', '.join(scenes)}", file=sys.stderr)
+        print(f"unknown scene {', '.join(sorted(unknown))}; the scenes are {', '.join(scenes)}", file=sys.stderr)
         return 2
     for name in chosen or scenes:
         print(f"\n=== {name}: {scenes[name].__doc__}\n", flush=True)
         try:
             scenes[name]()
-        except Wrong as wrong:
-            print(f"example: {wrong}", file=sys.stderr)
+        except SceneError as error:
+            print(f"example: {error}", file=sys.stderr)
             return 1
     return 0

@@ -1,6 +1,6 @@
 """The demo's only way to `fleet`: its command line, in child processes with a clean environment.
 
-What the demo is about is not known here.
+The content of the demo is not known here.
 """
 
 import json
@@ -19,13 +19,13 @@ STATUS_S, STOP_S = 60, 10
 ANNOUNCED = "listening on "
 
 
-class DemoFailed(Exception):  # noqa: N818 - it is an outcome
-    """The demo can't go on; the message says why."""
+class DemoError(Exception):
+    """The demo can't continue; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something the run wants to know from a human."""
+    """A question of the run to a human."""
 
     id: str
     about: str | None
@@ -34,7 +34,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """`fleet` with its state in one folder and nothing of the user's around it."""
+    """`fleet` with its state in one folder and without the user's configuration."""
 
     state: Path
     config: Path
@@ -77,7 +77,7 @@ class Fleet:
 
     @contextmanager
     def run(self, epic: Path, repository: Path, more: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-        """The run itself, with our terminal."""
+        """The run itself, in our terminal."""
         command = self.command(
             "run", str(epic), "--repo", str(repository), "--config", str(self.config), "--yes", "--no-tui", *more
         )
@@ -88,15 +88,15 @@ class Fleet:
                 _stop(process)
 
     def status(self, run: str | None = None) -> Mapping[str, Any] | None:
-        """What `fleet status --json` says of a run, or of the latest; None while there is nothing to say."""
+        """The output of `fleet status --json` for a run or the latest one; None while there is none."""
         done = self._ask("status", *([run] if run else []), "--json")
         if done.returncode not in {0, 1, 4} or not done.stdout.strip():
             return None
         try:
-            said = json.loads(done.stdout)
+            status = json.loads(done.stdout)
         except ValueError:
             return None
-        return said if isinstance(said, dict) else None
+        return status if isinstance(status, dict) else None
 
     def answer(self, question: Question, text: str, run: str) -> bool:
         return self._ask("answer", question.id, text, "--run", run).returncode == 0
@@ -115,7 +115,7 @@ class Fleet:
 
 
 def open_questions(status: Mapping[str, Any]) -> list[Question]:
-    """The questions of a status that nobody has answered."""
+    """The questions of a status without an answer."""
     questions = status.get("questions")
     if not isinstance(questions, list):
         return []
@@ -131,11 +131,11 @@ def _announced_url(process: subprocess.Popen[str]) -> str:
     for line in process.stdout:
         if ANNOUNCED in line:
             return line.rsplit(ANNOUNCED, 1)[1].strip()
-    raise DemoFailed("the simulated model did not start; what it said stands above")
+    raise DemoError("the simulated model did not start; see its output above")
 
 
 def _stop(process: subprocess.Popen[Any]) -> None:
-    """Ask, then kill. Nothing happens to one that has ended."""
+    """Terminate it, then kill it, unless it has ended."""
     if process.poll() is not None:
         return
     process.terminate()

@@ -1,8 +1,8 @@
-"""The library that the demo's fleet writes: its modules, each with its stub, its true code and its specification.
+"""The library that the demo's fleet writes: its modules, each with its stub, its code and its specification.
 
-The texts stand beside this file: `modules/` holds 17 modules as they are, `families/` thirteen templates and, in
-`rows.jsonl`, the 104 small modules that are made of them. What tests expect there are published values (check values of
-checksums, definitions of units) and not computed. What a subtask or a script is, is not known here.
+The texts are beside this file: `modules/` holds 17 complete modules, `families/` thirteen templates and, in
+`rows.jsonl`, the 104 small modules that are generated from them. Their tests expect published values (check values of
+checksums, definitions of units), not computed ones. Subtasks and scripts are not known here.
 """
 
 import ast
@@ -58,7 +58,7 @@ class Module:
 
     @property
     def mistaken(self) -> str:
-        """The code with a mistake in it. Raises `KeyError` where none is known."""
+        """The code with a mistake in it. Raises `KeyError` if none is known."""
         right, wrong = MISTAKES[self.name if self.name in MISTAKES else self.family]
         if right not in self.code:
             raise KeyError(self.name)
@@ -72,7 +72,7 @@ def library(size: int) -> tuple[Module, ...]:
 
 
 def text(name: str) -> str:
-    """A text of the library's own, as it stands."""
+    """One of the library's own files."""
     return (_HERE / "modules" / f"{name}.py.txt").read_text(encoding="utf-8")
 
 
@@ -87,7 +87,7 @@ def _family_modules() -> Iterator[Module]:
 
 
 def _family_module(family: str, name: str, values: Mapping[str, object], code: Mapping[str, str]) -> Module:
-    """The family's template, filled in: with `code` as it stands, and with `values` as Python writes them."""
+    """The family's template, filled in with `code` verbatim and with the representations of `values`."""
     filled = {key: repr(value) for key, value in values.items()} | dict(code) | {"name": name}
     both = [
         Template((_HERE / "families" / f"{file}.py.txt").read_text(encoding="utf-8")).substitute(filled)
@@ -102,9 +102,9 @@ def _module(name: str, family: str, code: str, test: str, needs: tuple[str, ...]
 
 
 def stub_of(code: str) -> str:
-    """The public shape of a module: signatures and docstrings, and nothing done."""
+    """The public interface of a module: signatures and docstrings without code."""
     tree = ast.parse(code)
-    tree.body = [node for kept in tree.body if (node := _stubbed(kept)) is not None]
+    tree.body = [node for each in tree.body if (node := _stubbed(each)) is not None]
     return ast.unparse(tree) + "\n"
 
 
@@ -112,7 +112,7 @@ def _stubbed(node: ast.stmt) -> ast.stmt | None:
     if isinstance(node, ast.FunctionDef):
         return None if node.name.startswith("_") and not node.name.endswith("__") else _emptied(node)
     if isinstance(node, ast.ClassDef):
-        node.body = [inner for kept in node.body if (inner := _stubbed(kept)) is not None]
+        node.body = [inner for each in node.body if (inner := _stubbed(each)) is not None]
         return node
     if isinstance(node, ast.If) or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).startswith("_")):
         return None

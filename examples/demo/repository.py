@@ -1,6 +1,6 @@
-"""The repository that the demo's fleet works on: stubs, a specification that fails, a little history, fixed names.
+"""The repository that the demo's fleet works on: stubs, a failing specification, a short history, fixed names.
 
-Made with the git program and nothing of the user's configuration. What will be planned for it is not known here.
+Made with the git program, without the user's configuration. The plan for it is not known here.
 """
 
 import os
@@ -11,15 +11,15 @@ from pathlib import Path
 from examples.demo.library import Module, text
 
 NAME, EMAIL = "Ada Example", "ada@example.invalid"
-FIRST_COMMIT = 1_767_225_600  # 1 January 2026; the history is the same at every run
+FIRST_COMMIT = 1_767_225_600  # 1 January 2026; the history is the same in every run
 
-_AGENTS = """# For whoever works here
+_AGENTS_FILE = """# For contributors
 
 - Python 3.11, the standard library only.
-- The signatures in the stubs are the interface: keep them. Delete what a stub raises, write what its text says.
+- The signatures in the stubs are the interface: keep them. Replace what a stub raises with what its docstring says.
 - Every module has its specification in `tests/`. Run one with `python3 -m unittest tests.test_NAME`.
-- `python3 -m tests` runs the specification of everything that is written so far; `--all` of everything there is.
-- Change your own module only.
+- `python3 -m tests` runs the specifications of all modules written so far; with `--all`, of every module.
+- Change only your own module.
 """
 
 _README = """# textkit
@@ -28,10 +28,10 @@ Small tools for text. {count} modules, each with its specification:
 
 {modules}
 
-`python3 -m tests` tells how far we are.
+`python3 -m tests` shows the progress.
 """
 
-_GATE = '''"""The specification of every module that is written; with `--all`, of those that are not yet as well."""
+_GATE = '''"""The specification of every module written so far; with `--all`, of every module."""
 
 import sys
 import unittest
@@ -71,14 +71,14 @@ def build_repository(folder: Path, modules: Sequence[Module]) -> None:
         "tests/test_lines.py": text("test_lines"),
     }
     _commit(folder, 0, "Start textkit with lines of text", start)
-    _commit(folder, 1, "Say how to work here", {"AGENTS.md": _AGENTS, "tests/__main__.py": _GATE})
-    _commit(folder, 2, "Sketch the modules: signatures only", {one.path: one.stub for one in modules})
-    _commit(folder, 3, "Specify every module", {one.test_path: one.test for one in modules})
+    _commit(folder, 1, "Say how to work here", {"AGENTS.md": _AGENTS_FILE, "tests/__main__.py": _GATE})
+    _commit(folder, 2, "Sketch the modules: signatures only", {each.path: each.stub for each in modules})
+    _commit(folder, 3, "Specify every module", {each.test_path: each.test for each in modules})
     _commit(folder, 4, "List the modules", {"README.md": readme(modules)})
 
 
 def readme(modules: Sequence[Module]) -> str:
-    lines = "\n".join(f"- `textkit.{one.name}`: {one.says}." for one in modules)
+    lines = "\n".join(f"- `textkit.{each.name}`: {each.says}." for each in modules)
     return _README.format(count=len(modules) + 1, modules=lines)
 
 

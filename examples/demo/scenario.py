@@ -1,6 +1,6 @@
-"""What happens in the demo: the plan, piece by piece, and which subtask meets which trouble. As a script for the model.
+"""The script of the demo for the simulated model: the plan, piece by piece, and which subtask meets which fault.
 
-Deterministic for a size. How a script is played, and how the run is started, is not known here.
+Deterministic for a given size. How a script is played, and how the run is started, is not known here.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ Json = dict[str, Any]
 EPIC = """Write textkit
 
 The repository holds stubs and a specification for each of them. Write every module so that its specification passes,
-without touching any other file. A module may use another one; those that do come after what they use.
+without touching any other file. A module may use other modules, and is written after them.
 """
 
 QUESTION = "When a comma and a semicolon fit a text equally well, which one is it?"
@@ -38,16 +38,16 @@ FIRST = (
 SECOND = ("table", "outline", "render", "cli")
 
 _STRAY = {"README.md": "# textkit\n\nNow with numbers!\n"}
-_TROUBLES = {
+_FAULTS = {
     "unit_volume": "wrong", "pentagonal": "wrong", "perrin": "wrong", "semver": "wrong",
     "crc16_usb": "claim", "base58": "claim", "dates_it": "claim",
     "unit_force": "stray", "dotenv": "stray",
     "crc32_zip": "overloaded", "jaccard_3": "overloaded", "affine_3_7": "overloaded",
     "unit_speed": "cut off", "hex_colour": "cut off", "rail_fence_4": "cut off",
 }  # fmt: skip
-"""Which of the small modules meet which trouble."""
+"""Which of the small modules meet which fault."""
 _TURNS, _TURNS_LARGE, _TURNS_AGAIN = 3, 4, 1
-"""Turns of looking around: of a first attempt, of one in the large demo, and of one that knows what went wrong."""
+"""Turns spent looking around: in a first attempt, in one of the large demo, and in one that knows what went wrong."""
 
 
 def script(modules: Sequence[Module], size: int) -> Json:
@@ -58,10 +58,10 @@ def script(modules: Sequence[Module], size: int) -> Json:
     workers: dict[str, Json] = {name: {"attempts": attempts} for name, attempts in _core_workers(by_name).items()}
     if large:
         brisk = {"think_s": 1.2, "jitter": 0.4}
-        for name in (*SECOND, *PARTS):  # one after another, while the many are still at it
+        for name in (*SECOND, *PARTS):  # one after another, while the many small ones are running
             workers[name] |= {"pace": brisk}
         families = (module for module in modules if module.family != "core")
-        workers |= {one.name: {"attempts": list(_troubled(one, _TROUBLES.get(one.name)))} for one in families}
+        workers |= {each.name: {"attempts": list(_attempts(each, _FAULTS.get(each.name)))} for each in families}
     return {
         "label": f"textkit, {size} subtasks",
         "seed": 7,
@@ -72,7 +72,7 @@ def script(modules: Sequence[Module], size: int) -> Json:
 
 
 def plan(modules: Sequence[Module]) -> Json:
-    """The whole plan as one document, as if nothing were left for later."""
+    """The whole plan as one document, without later revisions."""
     by_name = {module.name: module for module in modules}
     subtasks = [*_first(by_name, modules), *(_second(name, by_name) for name in SECOND)]
     return {"plan_id": "textkit", "goal": "Write textkit", "version": 1, "subtasks": subtasks}
@@ -88,7 +88,7 @@ def subtask(id_: str, modules: Sequence[Module], needs: Iterable[str] = (), *, t
         "goal": f"Write {names}. {says}. Keep the signatures of the stub.",
         "acceptance": [
             {
-                "criterion": f"{module.name} keeps its specification",
+                "criterion": f"{module.name} meets its specification",
                 "run": f"python3 -m unittest tests.test_{module.name}",
             }
             for module in modules
@@ -118,33 +118,37 @@ def _planner(by_name: dict[str, Module], modules: Sequence[Module]) -> Json:
             {"tool": "list_files", "input": {"pattern": "tests/*"}},
         ],
         "steps": [*_planned(by_name, modules), *_recovered(by_name)],
-        "synthesis": f"textkit is written: {len(modules)} modules, and each keeps its specification.",
+        "synthesis": f"textkit is written: {len(modules)} modules, and each meets its specification.",
     }
 
 
 def _planned(by_name: dict[str, Module], modules: Sequence[Module]) -> Iterator[Json]:
-    """What is planned at the start, and what when the ground is laid."""
+    """The plan at the start, and its second part once the basic modules have landed."""
     at_first = (
-        "Every module has a stub and a specification. Those that need no other come first; "
-        "what is built on them I plan when I see how they turn out."
+        "Every module has a stub and a specification. Those without dependencies come first; "
+        "I plan what builds on them when I see the results."
     )
     yield _step({"start": True}, at_first, add=_first(by_name, modules))
     later = [_second(name, by_name) for name in SECOND]
-    yield _step({"merged": ["tokens", "width", "slugs"]}, "The ground is laid: now what stands on it.", add=later)
+    yield _step(
+        {"merged": ["tokens", "width", "slugs"]},
+        "The basic modules have landed. Now the ones that build on them.",
+        add=later,
+    )
 
 
 def _recovered(by_name: dict[str, Module]) -> Iterator[Json]:
-    """The split, and the question with its answer. Everything else is tried again with its evidence, unscripted."""
+    """The split, and the question with its answer. Every other failure is retried with its evidence, unscripted."""
     parse, fill = PARTS
     parts = [
         subtask(parse, [by_name["parser"]], ("tokens",), title="Parse templates"),
         subtask(fill, [by_name["renderer"]], (parse,), title="Fill templates in"),
     ]
-    split = {"id": "render", "why": "a parser and a renderer in one go were too much", "into": parts}
+    split = {"id": "render", "why": "a parser and a renderer are too much for one subtask", "into": parts}
     too_complex = {"failed": "render", "kind": "too_complex"}
-    yield _step(too_complex, "Parsing and filling in are two things; one worker each.", split=[split])
+    yield _step(too_complex, "Parsing and filling in are separate tasks; one worker for each.", split=[split])
     ask = {"about": "dialect", "question": QUESTION, "options": ["the comma", "the semicolon"]}
-    undecided = "The specification leaves it open, and I should not guess: a human decides."
+    undecided = "The specification leaves this open, and I should not guess: a human decides."
     yield _step({"failed": "dialect"}, undecided, ask=[ask])
     retry = {"id": "dialect", "guidance": "A human decided: {answer}"}
     yield _step({"answered": "dialect"}, "The question about dialects is answered.", retry=[retry])
@@ -165,17 +169,17 @@ def _core_workers(by_name: dict[str, Module]) -> dict[str, list[Json]]:
     workers["lru"] = [{"do": "claim", "turns": 4}, again["lru"]]
     workers["numbers"] = [_stray(by_name["numbers"]), again["numbers"]]
     workers["dialect"] = [{"do": "ask", "turns": 4, "needs": [QUESTION]}, again["dialect"]]
-    too_much = "A parser and a renderer are more than I can keep together: two subtasks would do."
+    too_much = "A parser and a renderer together are too much for one subtask: split it in two."
     workers["render"] = [{"do": "too_complex", "turns": 1, "message": too_much}]
     workers[PARTS[0]] = workers.pop("parser")
     workers[PARTS[1]] = workers.pop("renderer")
     return workers
 
 
-def _troubled(module: Module, trouble: str | None) -> Iterator[Json]:
-    """A family module's attempts: its trouble, where it has one, and then the solution."""
+def _attempts(module: Module, fault: str | None) -> Iterator[Json]:
+    """The attempts at a small module: its fault, if it has one, and then the solution."""
     solved, again = _solve([module], turns=_TURNS_LARGE), _solve([module], turns=_TURNS_AGAIN)
-    match trouble:
+    match fault:
         case "wrong":
             yield from (_wrong(module, turns=_TURNS_LARGE), again)
         case "claim":
@@ -191,7 +195,7 @@ def _troubled(module: Module, trouble: str | None) -> Iterator[Json]:
 
 
 def _overloaded(solved: Json) -> Json:
-    """More errors in a row than a client has tries for one call: the attempt fails, and passes the next time."""
+    """More errors in a row than a client makes tries for one call: the attempt fails, and the next one passes."""
     return {"do": "http", "status": 529, "times": 6, "turn": 3, "retry_after": 0.4, "then": solved}
 
 

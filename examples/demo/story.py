@@ -1,4 +1,4 @@
-"""The demo from its beginning to its end: a repository, a simulated model, a run, and the proof that it worked."""
+"""The whole demo: a repository, a simulated model, a run, and the proof that it worked."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from examples.demo import scenario
-from examples.demo.fleet_cli import DemoFailed, Fleet, open_questions
+from examples.demo.fleet_cli import DemoError, Fleet, open_questions
 from examples.demo.library import LARGE, SMALL, library
 from examples.demo.repository import build_repository
 
@@ -21,13 +21,13 @@ PROJECT = Path(__file__).resolve().parents[2]
 LOOK_EVERY_S = 1.5
 PROBE_S = 20
 INTERRUPTED = 130
-MORE_WORKERS = {SMALL: 16, LARGE: 120}
-ELSE = "Try it once more as specified: the specification is right."
+DEFAULT_WORKERS = {SMALL: 16, LARGE: 120}
+OTHER_ANSWER = "Try again as specified: the specification is right."
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What was asked for on the command line."""
+class Options:
+    """The options of the command line."""
 
     subtasks: int
     workers: int
@@ -37,7 +37,7 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where everything stands."""
+    """The files of one demo."""
 
     folder: Path
 
@@ -50,52 +50,52 @@ class Scene:
         return Fleet(state=self.folder / "state", config=self.folder / "config.toml")
 
 
-def read_wishes(arguments: Sequence[str]) -> Wishes:
+def read_options(arguments: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser(
         prog="demo.py", description="Run fleet on a small library, with a simulated model."
     )
     parser.add_argument("--subtasks", type=int, choices=(SMALL, LARGE), default=SMALL)
     parser.add_argument("--workers", type=int, help="attempts at once (default: 16, or 120)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="an empty or new folder to work in")
-    parser.add_argument("--sandbox", choices=("bubblewrap", "none"), help="default: bubblewrap where it works")
-    given = parser.parse_args(arguments)
-    return Wishes(given.subtasks, given.workers or MORE_WORKERS[given.subtasks], given.keep, given.sandbox)
+    parser.add_argument("--sandbox", choices=("bubblewrap", "none"), help="default: bubblewrap if it works")
+    parsed = parser.parse_args(arguments)
+    return Options(parsed.subtasks, parsed.workers or DEFAULT_WORKERS[parsed.subtasks], parsed.keep, parsed.sandbox)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Tell the story. Returns the exit code."""
-    wishes = read_wishes(sys.argv[1:] if arguments is None else arguments)
+    """Run the demo. Returns the exit code."""
+    options = read_options(sys.argv[1:] if arguments is None else arguments)
     try:
-        scene = Scene(prepare_folder(wishes))
-        return tell(scene, wishes)
-    except DemoFailed as failed:
-        print(f"demo: {failed}", file=sys.stderr)
+        scene = Scene(prepare_folder(options))
+        return run_demo(scene, options)
+    except DemoError as error:
+        print(f"demo: {error}", file=sys.stderr)
         return 1
 
 
-def prepare_folder(wishes: Wishes) -> Path:
-    """A fresh folder: the one to keep, or the project's own, whose last contents go."""
-    if wishes.keep is not None:
-        folder = wishes.keep.resolve()
+def prepare_folder(options: Options) -> Path:
+    """A fresh folder: the one to keep, or the project's own, whose old contents are deleted."""
+    if options.keep is not None:
+        folder = options.keep.resolve()
         if folder.exists() and any(folder.iterdir()):
-            raise DemoFailed(f"{folder} is not empty; name a new folder")
+            raise DemoError(f"{folder} is not empty; name a new folder")
     else:
-        folder = PROJECT / ".demo" / f"textkit-{wishes.subtasks}"
+        folder = PROJECT / ".demo" / f"textkit-{options.subtasks}"
         shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def tell(scene: Scene, wishes: Wishes) -> int:
-    modules = library(wishes.subtasks)
+def run_demo(scene: Scene, options: Options) -> int:
+    modules = library(options.subtasks)
     say(f"a Python library with {len(modules)} stubs and a failing specification, in {scene.repository}")
     build_repository(scene.repository, modules)
     epic, script = scene.folder / "epic.md", scene.folder / "script.json"
     epic.write_text(scenario.EPIC, encoding="utf-8")
-    script.write_text(json.dumps(scenario.script(modules, wishes.subtasks), indent=1), encoding="utf-8")
+    script.write_text(json.dumps(scenario.script(modules, options.subtasks), indent=1), encoding="utf-8")
     scene.fleet.config.write_text(configuration(), encoding="utf-8")
-    sandbox = wishes.sandbox or choose_sandbox()
-    more = ["--workers", str(wishes.workers), "--sandbox", sandbox]
+    sandbox = options.sandbox or choose_sandbox()
+    more = ["--workers", str(options.workers), "--sandbox", sandbox]
     with scene.fleet.simulated_model(script) as url:
         say(f"a simulated model plays planner and workers at {url}; everything else is real")
         with scene.fleet.run(epic, scene.repository, ["--base-url", url, *more]) as process:
@@ -104,17 +104,17 @@ def tell(scene: Scene, wishes: Wishes) -> int:
     for line in answers:
         say(f"answered {line}")
     green = prove(scene, status)
-    look_further(scene, status)
+    print_next_steps(scene, status)
     code = process.returncode
     return INTERRUPTED if code < 0 else code or (0 if green else 1)
 
 
 def configuration() -> str:
-    """Outside the repository: paths of this machine don't belong into it."""
+    """Outside the repository, because it names paths of this machine."""
     prefix = Path(sys.base_prefix)
     lines = ["[checks]", 'gate = "python3 -m tests"', "", "[planner]", "settle_s = 0.5"]
     if not prefix.is_relative_to("/usr"):
-        # the box shows /usr; an interpreter from elsewhere has to be shown to it
+        # the box shows /usr; an interpreter elsewhere has to be listed
         lines += ["", "[box]", f"read_only = [{json.dumps(str(prefix))}]"]
     else:
         lines += ["", "[box]"]
@@ -123,7 +123,7 @@ def configuration() -> str:
 
 
 def choose_sandbox() -> str:
-    """Bubblewrap where it works; otherwise none, in plain sight."""
+    """Bubblewrap if it works; otherwise none, with a warning."""
     program = shutil.which("bwrap")
     if program is None:
         why = "bubblewrap is not installed (apt-get install bubblewrap)"
@@ -133,12 +133,12 @@ def choose_sandbox() -> str:
         if done.returncode == 0:
             return "bubblewrap"
         why = f"bubblewrap does not work here: {done.stderr.strip()[:200]}"
-    say(f"NO SANDBOX: {why}. The commands of this demo are ours, so it goes on with --sandbox none.")
+    say(f"NO SANDBOX: {why}. The commands of this demo are harmless, so it continues with --sandbox none.")
     return "none"
 
 
 def watch(fleet: Fleet, process: subprocess.Popen[bytes], pause: Callable[[float], None] = time.sleep) -> list[str]:
-    """Answer what the run asks until it ends. A Ctrl-C is the run's business: it drains."""
+    """Answer the run's questions until it ends. A Ctrl-C is handled by the run, which drains."""
     answered: dict[str, str] = {}
     while process.poll() is None:
         try:
@@ -147,7 +147,7 @@ def watch(fleet: Fleet, process: subprocess.Popen[bytes], pause: Callable[[float
             for question in open_questions(status or {}):
                 if question.id in answered or status is None:
                     continue
-                text = scenario.ANSWER if question.about == "dialect" else ELSE
+                text = scenario.ANSWER if question.about == "dialect" else OTHER_ANSWER
                 print(f'\ndemo answers question {question.id}: "{question.text}" — {text}', flush=True)
                 if fleet.answer(question, text, str(status["run"])):
                     answered[question.id] = f'{question.id}, "{question.text}" — {text}'
@@ -166,7 +166,7 @@ def prove(scene: Scene, status: Mapping[str, Any]) -> bool:
     command = ["git", "clone", "--quiet", "--branch", str(branch), str(scene.repository), str(clone)]
     cloned = subprocess.run(command, env=scene.fleet.environment, capture_output=True, text=True, check=False)
     if cloned.returncode:
-        say(f"nothing can be checked out of {branch}: {cloned.stderr.strip()}")
+        say(f"{branch} can't be checked out: {cloned.stderr.strip()}")
         return False
     say(f"the whole specification on {branch}, in a fresh clone:")
     tested = subprocess.run(
@@ -183,10 +183,10 @@ def prove(scene: Scene, status: Mapping[str, Any]) -> bool:
     return tested.returncode == 0
 
 
-def look_further(scene: Scene, status: Mapping[str, Any]) -> None:
+def print_next_steps(scene: Scene, status: Mapping[str, Any]) -> None:
     program = shlex.quote(str(Path(sys.executable).with_name("fleet")))
     run = status.get("run", "RUN")
-    say("to look further:")
+    say("next steps:")
     print(f"  export FLEET_STATE_DIR={shlex.quote(str(scene.fleet.state))}")
     for verb in (f"status {run}", f"show dialect --run {run}", f"logs roman --run {run}", f"diff roman --run {run}"):
         print(f"  {program} {verb}")

@@ -1,6 +1,6 @@
 """`fleet` with a clock that can be moved: clock.py FILE ARGUMENTS…; FILE holds how many seconds it is ahead.
 
-Nobody wants to wait for two in the morning to see an example.
+So that the example need not wait for two in the morning.
 """
 
 import sys
@@ -9,17 +9,18 @@ from pathlib import Path
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the project, not this folder
-    from fleet import app, clock
+    from fleet.app import fleet
     from fleet.cli import main
+    from fleet.engine import clock
 
     ahead = Path(sys.argv.pop(1))
 
     class MovedClock(clock.SystemClock):
-        """Real time, and what the file says on top."""
+        """Real time plus what the file says."""
 
         def now(self) -> float:
             return time.time() + float(ahead.read_text(encoding="utf-8") or 0)
 
-    app.SystemClock = MovedClock  # type: ignore[attr-defined]
+    fleet.SystemClock = MovedClock  # type: ignore[attr-defined]
     sys.argv[0] = "fleet"
     main()

@@ -1,7 +1,7 @@
-"""What stands for the cluster: two colours in a folder, a SQLite database, and an HTTP interface on loopback.
+"""A stand-in for the cluster: two colours in a folder, a SQLite database, and an HTTP interface on loopback.
 
-The programs of the deployment reach it through that interface alone, as they would a real one. What should go wrong is
-set here: `sick` names versions that start and then do not work, `staging_is_down` makes the smoke test fail.
+The programs of the deployment reach it only through that interface, as they would a real one. Faults are set here:
+`faulty` names versions that start but do not work, `staging_is_down` makes the smoke test fail.
 """
 
 import json
@@ -10,21 +10,21 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from examples.loopback import Answering, on_loopback
+from examples.loopback import TextHandler, on_loopback
 
 OLD, USERS = "v2.1.3", ("ada", "bob", "eve")
 COLOURS = ("blue", "green")
 
 
-class No(Exception):  # noqa: N818 - an answer
-    """What a request is refused with."""
+class ClusterError(Exception):
+    """A refused request; the message is the answer."""
 
 
 class Cluster:
     """A cluster in a folder: `blue/version`, `green/version`, `live` (a colour), `auth_prod.db`, `backups/`."""
 
-    def __init__(self, folder: Path, *, sick: tuple[str, ...] = (), staging_is_down: bool = False) -> None:
-        self.folder, self.sick, self.staging_is_down = folder, sick, staging_is_down
+    def __init__(self, folder: Path, *, faulty: tuple[str, ...] = (), staging_is_down: bool = False) -> None:
+        self.folder, self.faulty, self.staging_is_down = folder, faulty, staging_is_down
         for colour in (*COLOURS, "backups"):
             (folder / colour).mkdir(parents=True)
         self._write("blue/version", OLD)
@@ -45,7 +45,7 @@ class Cluster:
 
     @property
     def columns(self) -> list[str]:
-        """Of the table of users: a migration adds one."""
+        """The columns of the table of users: a migration adds one."""
         with closing(sqlite3.connect(self.database)) as base:
             return [row[1] for row in base.execute("pragma table_info(users)")]
 
@@ -55,9 +55,9 @@ class Cluster:
 
     def smoke(self, environment: str) -> dict[str, object]:
         if environment == "staging" and self.staging_is_down:
-            raise No("1 of 3 questions failed: eve got in")
-        if environment == "production" and self.live in self.sick:
-            raise No("health check: 503 Service Unavailable")
+            raise ClusterError("1 of 3 checks failed: eve was let in")
+        if environment == "production" and self.live in self.faulty:
+            raise ClusterError("health check: 503 Service Unavailable")
         return {"version": self.live}
 
     def backup(self, database: str, kind: str) -> dict[str, object]:
@@ -70,14 +70,14 @@ class Cluster:
     def restore(self, database: str) -> dict[str, object]:
         names = [name for name in self.backups if name.startswith(f"{database}-")]
         if not names:
-            return {"backup": "no backup, so nothing was done to it"}
+            return {"backup": "no backup, so nothing was changed"}
         with closing(sqlite3.connect(self.database)) as base, closing(self._kept(names[-1])) as kept:
             kept.backup(base)
         return {"backup": names[-1]}
 
     def install(self, version: str) -> dict[str, object]:
-        there = [colour for colour in COLOURS if self._read(f"{colour}/version") == version]
-        colour = there[0] if there else next(name for name in COLOURS if name != self._read("live"))
+        installed = [colour for colour in COLOURS if self._read(f"{colour}/version") == version]
+        colour = installed[0] if installed else next(name for name in COLOURS if name != self._read("live"))
         self._write(f"{colour}/version", version)
         return {"colour": colour}
 
@@ -90,7 +90,7 @@ class Cluster:
     def switch(self, version: str) -> dict[str, object]:
         colour = next((name for name in COLOURS if self._read(f"{name}/version") == version), None)
         if colour is None:
-            raise No(f"{version} is nowhere installed")
+            raise ClusterError(f"{version} is not installed")
         self._write("live", colour)
         return {"colour": colour}
 
@@ -112,14 +112,14 @@ def served(cluster: Cluster) -> Iterator[str]:
         for verb in (cluster.smoke, cluster.backup, cluster.restore, cluster.install, cluster.migrate, cluster.switch)
     }
 
-    class Interface(Answering):
+    class Interface(TextHandler):
         def do_POST(self) -> None:  # noqa: N802 - its name in the library
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
             try:
-                code, said = 200, json.dumps(verbs[self.path](**body))
-            except No as no:
-                code, said = 409, str(no)
-            self.answer(code, said)
+                code, text = 200, json.dumps(verbs[self.path](**body))
+            except ClusterError as error:
+                code, text = 409, str(error)
+            self.answer(code, text)
 
     with on_loopback(Interface) as address:
         yield f"http://{address}"

@@ -1,6 +1,6 @@
-"""What stands for a reviewer at an editor: reviewer.py MOMENT FILE; `fleet approve --edit` opens FILE with it.
+"""A stand-in for a reviewer at an editor: reviewer.py MOMENT FILE; `fleet approve --edit` opens FILE with it.
 
-Step 3 gets a line of its own: it must not start before MOMENT.
+It adds a line to step 3: it must not start before MOMENT.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""A planner and three workers: retrieval, processing, summary. Each scene is run, and its result is looked at in git.
+"""A planner and three workers: retrieval, processing, summary. Each scene checks its result in git.
 
-Planner and workers are a simulated model that plays `scripts.py`; fetching, computing, checking and landing are real.
+A simulated model plays planner and workers from `scripts.py`; fetching, computing, checking and landing are real.
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from examples.demo.fleet_cli import Fleet, open_questions
-from examples.play import Wrong, expect, play
+from examples.play import SceneError, expect, play
 from examples.research.pages import served
 from examples.research.scripts import COMPETITION, COMPETITORS, QUESTION, RESEARCH, Json
 
@@ -30,40 +30,40 @@ backoff_first_s = 0.5
 
 [workers.retrieval]
 kind = "retriever"
-description = "Asks the data's hosts, and leaves raw data or says what went wrong."
+description = "Fetches raw data from the listed hosts, or says what went wrong."
 hosts = ["{site}"]
 
 [workers.processing]
 kind = "processor"
-description = "Transforms and computes with the programs in tools/."
+description = "Transforms data and computes with the programs in tools/."
 
 [workers.summary]
 kind = "writer"
-description = "Writes what was computed in plain words."
+description = "Explains the results in plain words."
 """
 
 
 @dataclass(frozen=True)
-class Crew:
+class Stage:
     """A notebook to work on, and a fleet whose model plays a script."""
 
     room: Path
     fleet: Fleet
     url: str
 
-    def works(self, name: str, epic: str) -> Json:
-        """Run an epic to its end, answering what is asked. Returns its last status."""
+    def run(self, name: str, epic: str) -> Json:
+        """Run an epic to its end, answering its questions. Returns its last status."""
         answered: set[str] = set()
         epic_file = self.room / "epic.md"
         epic_file.write_text(epic, encoding="utf-8")
-        asked = ("run", str(epic_file), "--name", name, "--repo", str(self.room / "notebook"), "--yes", "--no-tui")
-        command = self.fleet.command(*asked, "--plain", "--config", str(self.fleet.config), "--base-url", self.url)
+        arguments = ("run", str(epic_file), "--name", name, "--repo", str(self.room / "notebook"), "--yes", "--no-tui")
+        command = self.fleet.command(*arguments, "--plain", "--config", str(self.fleet.config), "--base-url", self.url)
         until = time.monotonic() + PATIENCE_S
         with subprocess.Popen(command, env=self.fleet.environment, stdin=subprocess.DEVNULL) as process:
             while process.poll() is None:
                 if time.monotonic() > until:
                     process.kill()
-                    raise Wrong(f"{name} did not end within {PATIENCE_S:.0f} s")
+                    raise SceneError(f"{name} did not end within {PATIENCE_S:.0f} s")
                 for question in open_questions(self.fleet.status(name) or {}):
                     if question.id not in answered and self.fleet.answer(question, ANSWER, name):
                         print(f"  you: {ANSWER}", flush=True)
@@ -72,7 +72,7 @@ class Crew:
         return dict(self.fleet.status(name) or {})
 
     def strategy(self, name: str, subtask: str) -> str:
-        """What ended the failure of a subtask: what recovered it, or `human` where somebody was asked."""
+        """The strategy that recovered a failed subtask; `human` if a person was asked."""
         command = self.fleet.command("show", subtask, "--run", name, "--json")
         shown = subprocess.run(command, env=self.fleet.environment, check=True, capture_output=True)
         return str(json.loads(shown.stdout)["incidents"][0]["strategy"])
@@ -84,7 +84,7 @@ class Crew:
 
 
 @contextmanager
-def crew(script: Json) -> Iterator[Crew]:
+def staged(script: Json) -> Iterator[Stage]:
     with TemporaryDirectory(prefix="fleet-research-") as folder, served() as site:
         room = Path(folder)
         shutil.copytree(HERE / "notebook", room / "notebook", ignore=shutil.ignore_patterns("__pycache__"))
@@ -95,26 +95,26 @@ def crew(script: Json) -> Iterator[Crew]:
         (room / "fleet.toml").write_text(CONFIG.format(site=site), encoding="utf-8")
         fleet = Fleet(state=room / "state", config=room / "fleet.toml")
         with fleet.simulated_model(room / "script.json") as url:
-            yield Crew(room, fleet, url)
+            yield Stage(room, fleet, url)
 
 
 def question() -> None:
-    """Step by step, and a failure of each of the four kinds: retry, another way, smaller parts, a human."""
-    with crew(QUESTION) as there:
-        status = there.works("question", RESEARCH)
+    """Step by step, with one failure for each strategy: retry, alternative, split, human."""
+    with staged(QUESTION) as stage:
+        status = stage.run("question", RESEARCH)
         expect(status.get("state") == "landed", "it has landed")
         expected = {"rain": "retry", "people": "alternative", "compute": "split", "summary": "human"}
-        found = {subtask: there.strategy("question", subtask) for subtask in expected}
-        expect(found == expected, f"each strategy was used once: {expected}")
-        expect("30 mm" in there.result("question", "summary.md"), "the summary says what was computed")
+        strategies = {subtask: stage.strategy("question", subtask) for subtask in expected}
+        expect(strategies == expected, f"each strategy was used once: {expected}")
+        expect("30 mm" in stage.result("question", "summary.md"), "the summary says what was computed")
 
 
 def competitors() -> None:
-    """Step 3 fails with "page not found", and the planner revises steps 4 and 5 with what there is."""
-    with crew(COMPETITION) as there:
-        status = there.works("competitors", COMPETITORS)
+    """Step 3 fails with "page not found", and the planner revises steps 4 and 5."""
+    with staged(COMPETITION) as stage:
+        status = stage.run("competitors", COMPETITORS)
         expect(status.get("plan_version") == 2, "the plan was revised once")  # noqa: PLR2004 - the first, and one more
-        comparison = there.result("competitors", "comparison.md")
+        comparison = stage.result("competitors", "comparison.md")
         expect("second-hand" in comparison and "Beta: 12" in comparison, "the comparison says what is second-hand")
         print(comparison)
 

@@ -1,7 +1,7 @@
-"""What the simulated model thinks in the two scenes: its revisions, and what its workers do.
+"""The scripts of the simulated model for the two scenes: its revisions, and what its workers do.
 
-`SITE` is the pages' address.
-In the first scene the planner plans the next step only: each revision waits for what the last one brought.
+`SITE` is the pages' address. In the first scene the planner plans only the next step: each revision waits for the
+results of the one before.
 """
 
 from typing import Any
@@ -13,8 +13,8 @@ COMPETITORS = "Research competitors and draft a summary."
 
 
 def step(id_: str, title: str, goal: str, worker: str, path: str, *needs: str, **more: Any) -> Json:
-    """A subtask that leaves one file, and is done when that file says something."""
-    check = {"criterion": f"{path} is there", "run": f"test -s {path}"}
+    """A subtask that writes one file, and is done when that file is not empty."""
+    check = {"criterion": f"{path} exists", "run": f"test -s {path}"}
     base = {"id": id_, "title": title, "goal": goal, "worker": worker, "touches": [path]}
     return {**base, "acceptance": [check], "depends_on": list(needs), **more}
 
@@ -27,11 +27,11 @@ def computed(region: str) -> Json:
     return {"do": "shell", "commands": [f"python3 tools/per_head.py {region}"]}
 
 
-def revised(assessment: str, **operations: Any) -> Json:
+def revision(assessment: str, **operations: Any) -> Json:
     return {"assessment": assessment, **operations}
 
 
-def worked(**attempts: list[Json]) -> Json:
+def workers(**attempts: list[Json]) -> Json:
     return {id_.replace("_", "-"): {"attempts": tried} for id_, tried in attempts.items()}
 
 
@@ -41,11 +41,13 @@ RAIN = step("rain", "Fetch the rain", "data/rain.json holds what /rain.json says
 PEOPLE = step("people", "Fetch the people", "data/people.csv: thousands per region.", "retrieval", "data/people.csv")
 COMPUTE = step(
     "compute", "Compute rain per head", "data/*.txt: millimetres per thousand people.", "processing", "data/*.txt"
-) | {"acceptance": [{"criterion": "both are there", "run": "test -s data/north.txt && test -s data/south.txt"}]}
-SUMMARY = step("summary", "Write the summary", "summary.md says it in a sentence.", "summary", "summary.md") | {
+) | {"acceptance": [{"criterion": "both exist", "run": "test -s data/north.txt && test -s data/south.txt"}]}
+SUMMARY = step(
+    "summary", "Write the summary", "summary.md states the result in a sentence.", "summary", "summary.md"
+) | {
     "acceptance": [
         {
-            "criterion": "it says what was computed",
+            "criterion": "it states the computed values",
             "run": 'grep -q "$(cat data/north.txt)" summary.md && grep -q "$(cat data/south.txt)" summary.md',
         }
     ]
@@ -61,41 +63,41 @@ QUESTION: Json = {
         "steps": [
             {
                 "when": {"start": True},
-                "revision": revised("First the raw data; what to do with it follows.", add=[RAIN, PEOPLE]),
+                "revision": revision("First the raw data; the rest follows.", add=[RAIN, PEOPLE]),
             },
             {
                 "when": {"failed": "people"},
-                "revision": revised(
-                    "That source is closed to us; a mirror has the same.",
-                    retry=[{"id": "people", "guidance": "Take /mirror/people.csv instead. It said: {evidence}"}],
+                "revision": revision(
+                    "That source is closed to us; a mirror has the same data.",
+                    retry=[{"id": "people", "guidance": "Use /mirror/people.csv instead. The error was: {evidence}"}],
                 ),
             },
             {
                 "when": {"merged": ["rain", "people"]},
-                "revision": revised("Both sources are in. Now the numbers.", add=[COMPUTE]),
+                "revision": revision("Both sources are available. Now the numbers.", add=[COMPUTE]),
             },
             {
                 "when": {"failed": "compute", "kind": "too_complex"},
-                "revision": revised(
-                    "Region by region, then.",
+                "revision": revision(
+                    "Then region by region.",
                     split=[{"id": "compute", "why": "two regions are two computations", "into": HALVES}],
                 ),
             },
             {
                 "when": {"merged": ["compute-north", "compute-south"]},
-                "revision": revised("The numbers are there. Now the words.", add=[SUMMARY]),
+                "revision": revision("The numbers are computed. Now the summary.", add=[SUMMARY]),
             },
         ],
         "synthesis": "The north has 30 mm for each thousand people, the south 15.",
     },
-    "workers": worked(
+    "workers": workers(
         rain=[fetched("/rain.json", "data/rain.json")],
         people=[fetched("/people.json", "data/people.csv"), fetched("/mirror/people.csv", "data/people.csv")],
         compute=[{"do": "too_complex", "message": "Two regions, two formats: split it."}],
         compute_north=[computed("north")],
         compute_south=[computed("south")],
         summary=[
-            {"do": "ask", "needs": ["Who reads it: in millimetres, or in inches?"]},
+            {"do": "ask", "needs": ["Which unit do its readers want: millimetres or inches?"]},
             {
                 "do": "solve",
                 "files": {"summary.md": "Per thousand people the north has 30 mm of rain, the south 15 mm.\n"},
@@ -117,8 +119,8 @@ COMPETITION: Json = {
         "steps": [
             {
                 "when": {"start": True},
-                "revision": revised(
-                    "Five steps, one after the other.",
+                "revision": revision(
+                    "Five steps, one after another.",
                     add=[
                         step("step-1", "Search for competitor A", "a/found.txt", "retrieval", "a/found.txt"),
                         step("step-2", "Search for competitor B", "b/found.txt", "retrieval", "b/found.txt", "step-1"),
@@ -132,14 +134,14 @@ COMPETITION: Json = {
             },
             {
                 "when": {"failed": "step-3"},
-                "revision": revised(
-                    "A publishes no prices. What step 1 found has to do; B's page has to carry more.",
+                "revision": revision(
+                    "A publishes no prices. We use what step 1 found, and rely more on B's page.",
                     drop=[{"id": "step-3", "why": "page not found: A publishes no prices"}],
                     revise=[
                         {"id": "step-4", "depends_on": ["step-2"]},
                         {
                             "id": "step-5",
-                            "goal": "comparison.md: B's price, and of A what a/found.txt has, marked as second-hand.",
+                            "goal": "comparison.md: B's price, and A's price from a/found.txt, marked as second-hand.",
                             "depends_on": ["step-1", "step-4"],
                             "context": ["a/found.txt"],
                         },
@@ -149,7 +151,7 @@ COMPETITION: Json = {
         ],
         "synthesis": "Compared, with A's price second-hand: A has no pricing page.",
     },
-    "workers": worked(
+    "workers": workers(
         step_1=[fetched("/search/alpha", "a/found.txt")],
         step_2=[fetched("/search/beta", "b/found.txt")],
         step_3=[fetched("/alpha/pricing", "a/pricing.txt")],

@@ -1,18 +1,18 @@
-"""db-manager DATABASE KIND: a backup of a database, or (`restore`) its last backup brought back.
+"""db-manager DATABASE KIND: back up a database, or (`restore`) restore its last backup.
 
-Asked twice, it does the same.
+Idempotent.
 """
 
 import sys
 
-from cluster import Refused, ask, report
+from cluster import RefusedError, ask, report
 
 database, kind = sys.argv[1:]
 try:
     if kind == "restore":
-        found = ask("/restore", database=database)
-        report(f"{database} is as it was in {found['backup']}", changed=True)
-    found = ask("/backup", database=database, kind=kind)
-except Refused as no:
-    report(f"{database}: {no}", changed=False, failed=True)
-report(f"{database} is kept in {found['backup']}, {found['rows']} rows", changed=True, backup=found["backup"])
+        answer = ask("/restore", database=database)
+        report(f"{database} is restored from {answer['backup']}", changed=True)
+    answer = ask("/backup", database=database, kind=kind)
+except RefusedError as error:
+    report(f"{database}: {error}", changed=False, failed=True)
+report(f"{database} is backed up to {answer['backup']}, {answer['rows']} rows", changed=True, backup=answer["backup"])

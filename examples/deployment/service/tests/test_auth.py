@@ -10,7 +10,7 @@ class Allowed(unittest.TestCase):
         if not allowed("ada", {"ada": True}):
             self.fail("ada stays outside")
 
-    def test_nobody_else_does(self) -> None:
+    def test_no_one_else_does(self) -> None:
         for name, users in (("bob", {"bob": False}), ("eve", {})):
             if allowed(name, users):
                 self.fail(f"{name} came in")
