@@ -200,10 +200,14 @@ class Stage:
                 with suppress(ProcessLookupError):
                     os.kill(holder.pid, signal.SIGKILL)
 
+    def nothing_is_alive(self, run: str) -> None:
+        """No process of a run, no lock held."""
+        wait_for(lambda: not marked(run))
+        wait_for(lambda: not self.folder(run).alive)
+
     def nothing_runs(self, run: str) -> None:
         """No process of a run, no worktree, no lock held."""
-        wait_for(lambda: not marked(run))
-        assert not self.folder(run).alive
+        self.nothing_is_alive(run)
         for store in (self.state / "stores").glob("*/fleet.git"):
             listed = git(store, "worktree", "list", "--porcelain").split("\n\n")
             assert len(listed) == 1, listed

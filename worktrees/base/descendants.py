@@ -2,10 +2,12 @@
 
 import os
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 
 PROC = Path("/proc")
+POLL_S = 0.01
 
 
 def descendants(of: int | None = None) -> frozenset[int]:
@@ -25,6 +27,18 @@ def kill_descendants(*, marked: bytes = b"") -> bool:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     return bool(pids)
+
+
+def end_descendants(grace_s: float) -> None:
+    """Ask them to end, also those that are stopped: git removes its locks. Kill what is left after the grace."""
+    for pid in descendants():
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGTERM)
+            os.kill(pid, signal.SIGCONT)
+    until = time.monotonic() + grace_s
+    while descendants() and time.monotonic() < until:
+        time.sleep(POLL_S)
+    kill_descendants()
 
 
 def _parent(folder: Path) -> int:

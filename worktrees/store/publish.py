@@ -64,6 +64,7 @@ class Publisher:
         output = await push(self.store, self.target, tip, f"refs/heads/{branch}", current)
         if output is None:
             return None
+        output = output.replace(f"{self.target.stand_in.path}/.", str(self.target.git.git_dir))
         if "checked out" in output:
             return f"{branch} is checked out in a worktree of {self.target.root}; switch it to another branch"
         telling = ("rejected", "fatal", "error")

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from worktrees.base.descendants import kill_descendants
+from worktrees.base.descendants import end_descendants
 
-GRACE_S = 0.8  # for a stop in good order
+GRACE_S = 0.7  # for a stop in good order
+HELPERS_S = 0.2  # for git to remove its locks
 EXIT_CODE = 130
 
 
@@ -69,7 +70,7 @@ def end_soon(hint: str = "") -> None:
 
 
 def end_now(hint: str) -> None:
-    kill_descendants()
+    end_descendants(HELPERS_S)
     message = f"\nfleet: stopped at once{hint and f'; {hint}'}\n"
     if sys.stderr.isatty():
         message = f"\x1b[?25h{message}"  # the cursor, which live lines hide

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -182,3 +184,21 @@ async def test_what_gitpython_waits_for_is_killed_and_asked_again(store: Path, m
 
 def test_only_those_that_are_marked_are_killed() -> None:
     assert not kill_descendants(marked=b"NO_SUCH_MARK=1")
+
+
+def test_helpers_may_clean_up_before_they_are_killed(tmp_path: Path) -> None:
+    tidy = f"trap 'touch {tmp_path}/tidied; exit 0' TERM; touch {tmp_path}/$$; while :; do sleep 0.01; done"
+    deaf = f"trap '' TERM; touch {tmp_path}/$$; while :; do sleep 0.01; done"
+    asks = (
+        "from worktrees.base.descendants import *; import subprocess, sys, time, os, pathlib\n"
+        "started = [subprocess.Popen(['sh', '-c', line]) for line in sys.argv[2:]]\n"
+        "while not all((pathlib.Path(sys.argv[1]) / str(each.pid)).exists() for each in started): time.sleep(0.01)\n"
+        "os.kill(started[0].pid, 19)\n"
+        "end_descendants(2.0)\n"
+        "print(*(each.wait() for each in started))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", asks, str(tmp_path), tidy, deaf], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["0", "-9"]
+    assert (tmp_path / "tidied").exists()
