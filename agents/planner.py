@@ -46,6 +46,7 @@ class ClaudePlanner:
                 SubmitRevision(submit, repairs=settings.repairs),
             ),
             ending=SubmitRevision.name,
+            effort=brief.effort or settings.planner_effort,
             recurs=True,
             guards=Guards(turns=settings.explore_turns + closing, seconds=settings.planner_s, closing=closing),
             limits=settings.prompt_limits(model, accepts),

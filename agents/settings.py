@@ -7,6 +7,7 @@ from agents.conversation.compaction import PromptLimits, prompt_limits
 from agents.models.exchange import Timeouts
 from agents.models.prices import ModelLimits, Price
 from agents.models.service import RetryPolicy
+from fleet.core.plans.plan import Effort
 from fleet.ports.agents import Extras
 
 
@@ -49,6 +50,8 @@ class AgentSettings:
     transcripts: Path
     """The folder in which every conversation is recorded."""
     planner_model: str
+    planner_effort: Effort | None
+    """How hard the planner's model tries; None: as it does by default."""
     worker_model: str
     workers: dict[str, WorkerSettings]
     """The workers by the names that plans use."""

@@ -36,7 +36,7 @@ class _Prefix:
 
 @dataclass(slots=True)
 class _Uses:
-    """When conversations with one system prompt and model began: the gaps in which nothing of them was used."""
+    """When conversations with one system prompt, model and effort began: the gaps in which nothing of them was used."""
 
     last: float | None = None
     gaps: deque[float] = field(default_factory=lambda: deque(maxlen=_GAPS))
@@ -67,7 +67,7 @@ class CacheWarmup:
     patience_s: float = PATIENCE_S
     times: Lifetimes = LIFETIMES
     _prefixes: dict[bytes, _Prefix] = field(default_factory=dict)
-    _uses: dict[tuple[str, str], _Uses] = field(default_factory=dict)
+    _uses: dict[tuple[str, str, str | None], _Uses] = field(default_factory=dict)
 
     async def ask(self, request: Request, on_begin: OnBegin) -> Answer | CallFault:
         request = self._kept(request)
@@ -87,7 +87,7 @@ class CacheWarmup:
 
     def _kept(self, request: Request) -> Request:
         """The request, with what it shares kept for an hour where the gaps between such calls make that pay."""
-        uses = self._uses.setdefault((request.model, request.system), _Uses())
+        uses = self._uses.setdefault((request.model, request.system, request.effort), _Uses())
         rates = cache_rates(request.model, self.prices)
         ends = ending_pays(uses.continued, uses.begun, rates)
         if len(request.messages) == 1 and request.max_tokens:
@@ -125,6 +125,6 @@ def _shared_prefix(request: Request) -> bytes | None:
     if estimated_tokens(common) < limits_of(request.model).cache_minimum_tokens:
         return None
     digest = blake2b(digest_size=16)
-    for part in (request.model, request.system, request.tools, first):
+    for part in (request.model, request.effort, request.system, request.tools, first):
         digest.update(json.dumps(part, ensure_ascii=True).encode() + b"\0")
     return digest.digest()

@@ -57,7 +57,8 @@ class Rulebook:
         thinking = data.get("thinking") or {}
         behaviour = (thinking.get("block_binding") or {}).get("prefix_mismatch_behavior")
         binding = check_thinking(pieces, rules.id, drop=behaviour == "drop_block")
-        prompt = self._count(rules, pieces)
+        effort = (data.get("output_config") or {}).get("effort") or rules.effort
+        prompt = self._count(rules, effort, pieces)
         wait = self.limits.admit(rules.line, prompt.input + prompt.cache_write)
         if wait is not None:
             raise RequestError("This request would exceed your rate limit", 429, retry_after=wait, family=rules.line)
@@ -69,7 +70,7 @@ class Rulebook:
             binding=binding,
             thinks=thinking.get("type", "adaptive") == "adaptive",
             summarized=thinking.get("display") == "summarized",
-            effort=(data.get("output_config") or {}).get("effort") or rules.effort,
+            effort=effort,
             diagnostics=self.fingerprints.compare(data.get("diagnostics"), rules.id, pieces),
             transformations=[each.record() for each in binding.dropped] if BINDING_BETA in betas else None,
         )
@@ -85,9 +86,11 @@ class Rulebook:
         check_turns(data["messages"])
         return tokens(sum(len(piece.role) + len(piece.text) for piece in pieces_of(data)))
 
-    def _count(self, rules: ModelRules, pieces: list[Piece]) -> PromptTokens:
+    def _count(self, rules: ModelRules, effort: str, pieces: list[Piece]) -> PromptTokens:
         minimum = self._script.cache_minimum_tokens
-        prompt = self._cache.count(rules.id, pieces, rules.cache_minimum_tokens if minimum is None else minimum)
+        prompt = self._cache.count(
+            f"{rules.id} {effort}", pieces, rules.cache_minimum_tokens if minimum is None else minimum
+        )
         if prompt.total > rules.context_tokens:
             raise RequestError(f"prompt is too long: {prompt.total} tokens > {rules.context_tokens} maximum")
         return prompt

@@ -47,6 +47,7 @@ class ApiWorker:
             guards=Guards(turns=settings.turns, seconds=settings.time_s),
             limits=self.common.prompt_limits(model, accepts),
             shared=shared_blocks(brief),
+            effort=brief.effort,
         )
         budget = AttemptBudget(meter, settings.tokens, settings.dollars)
         with self.transcripts.open(brief.subtask.id, brief.attempt) as transcript:

@@ -24,6 +24,7 @@ from agents.transcripts import Transcripts
 from agents.workers.briefs import brief_files
 from agents.workers.program import EVIDENCE, program_name, program_of, run_program
 from agents.workers.relay import Relay, listening
+from fleet.core.plans.plan import Effort
 from fleet.core.state.facts import Failure, FailureKind, Report
 from fleet.ports.agents import CommandResult, DrainingError, Meter, WorkerBrief, Workspace
 
@@ -67,7 +68,7 @@ class ClaudeCodeWorker:
             relay = Relay(self.common, self.caller, self.client, budget, transcript, model, settings.turns)
             async with listening(relay, socket):
                 result = await run_program(
-                    _script(self._command(program, model), files.prompt),
+                    _script(self._command(program, model, brief.effort), files.prompt),
                     settings,
                     workspace,
                     read_only=(str(program.parent), str(files.folder)),
@@ -80,13 +81,15 @@ class ClaudeCodeWorker:
                 raise DrainingError
             return outcome(result, relay)
 
-    def _command(self, program: Path, model: str) -> list[str]:
+    def _command(self, program: Path, model: str, effort: Effort | None) -> list[str]:
         settings, configured = self.settings, self.settings.command[1:]
         words = [str(program), "--print", "--output-format", "stream-json", "--verbose", "--model", model]
         words += ["--bare", "--setting-sources", "", "--strict-mcp-config", "--no-session-persistence"]
         words += ["--max-turns", str(settings.turns), "--json-schema", json.dumps(plain_schema(ReportArguments))]
         if not any(word.split("=")[0] in _PERMISSIONS for word in configured):
             words.append("--dangerously-skip-permissions")  # the box confines it
+        if effort is not None:
+            words += ["--effort", effort]
         if settings.dollars is not None:
             words += ["--max-budget-usd", str(settings.dollars)]
         if settings.tools:

@@ -136,7 +136,8 @@ def _attempt_lines(attempt: AttemptView) -> list[str]:
     if attempt.landed:
         end = "done, no file changed" if attempt.unchanged else f"landed as {safe(attempt.landed[:7])}"
         end += "" if attempt.tested else ", tested only together with the next"
-    worker = safe(attempt.worker) + (f" ({safe(attempt.model)})" if attempt.model else "")
+    model = " ".join(filter(None, (attempt.model, attempt.effort)))
+    worker = safe(attempt.worker) + (f" ({safe(model)})" if model else "")
     spent = f"{counted(attempt.turns, 'turn')}  {duration(attempt.seconds)}  {money(attempt.cost_dollars)}"
     lines = [f"Attempt {attempt.number}  {worker}  {attempt.strategy}  {spent}  {end}"]
     if attempt.guidance:

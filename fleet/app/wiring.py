@@ -100,6 +100,7 @@ class Wiring:
             api_key=self.api_key,
             transcripts=transcripts,
             planner_model=planner.model,
+            planner_effort=planner.effort,
             worker_model=models.worker,
             workers=self.workers,
             max_tokens=models.max_tokens,

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from fleet.core.base.ids import is_slug
 from fleet.core.plans.limits import Policy, ReviewRules
-from fleet.core.plans.plan import PLANNER, Risk
+from fleet.core.plans.plan import PLANNER, Effort, Risk
 
 
 class Section(BaseModel):
@@ -66,6 +66,7 @@ class Review(Section):
 
 class Planner(Section):
     model: Name
+    effort: Effort | None = None
     horizon: int = Field(ge=1, le=1000)
     repairs: int = Field(ge=0, le=20)
     max_subtasks: int = Field(ge=1)

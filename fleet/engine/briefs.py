@@ -45,6 +45,7 @@ class WorkerBriefs:
             subtask=spec,
             attempt=attempt.number,
             model=attempt.model or worker.model,
+            effort=attempt.effort,
             guidance=attempt.guidance,
             failures=tuple((number, failure) for number, failure in failures if failure is not None),
             results=tuple((need, report) for need, report in results if report is not None),

@@ -49,6 +49,7 @@ class PlannerCalls:
             epic=state.goal,
             area=area_state(state, area) if area is not None else {},
             model=state.spec(area).model if area is not None else None,
+            effort=state.spec(area).effort if area is not None else None,
             state=planner_state(state, adapters.clock.now(), area),
             workers=dict(adapters.descriptions),
             notes=await self._advice.take(

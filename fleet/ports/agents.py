@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from fleet.core.base.ids import RunId, SubtaskId
 from fleet.core.base.usage import Cost, Usage
-from fleet.core.plans.plan import Subtask
+from fleet.core.plans.plan import Effort, Subtask
 from fleet.core.plans.revision import Revision
 from fleet.core.plans.validate import Problem
 from fleet.core.state.facts import Failure, Report, ServiceCondition
@@ -155,6 +155,8 @@ class PlannerBrief:
     """The area to be planned; empty for the whole epic."""
     model: str | None = None
     """A model other than the planner's own."""
+    effort: Effort | None = None
+    """An effort other than the planner's own."""
     notes: Mapping[str, int] = field(default_factory=dict)
     """AGENTS.md and the README of the repository, which it may read: the length of each in characters."""
     record: Sequence[Mapping[str, Any]] = ()
@@ -234,6 +236,8 @@ class WorkerBrief:
     subtask: Subtask
     attempt: int
     model: str | None
+    effort: Effort | None = None
+    """How hard the model tries; None: as it does by default."""
     guidance: str = ""
     failures: tuple[tuple[int, Failure], ...] = ()
     results: tuple[tuple[SubtaskId, Report], ...] = ()

@@ -72,6 +72,7 @@ COMMON: Mapping[str, str] = {
     "ending": "How it ended.",
     "epoch": "The number of times an engine has taken over, including this one.",
     "error_kind": "The kind of failure, as the worker reported it.",
+    "effort": "How hard the model tries; none: as it does by default.",
     "error_message": "The failure as the worker described it.",
     "evidence": "The end of what a check printed, a report, paths.",
     "exit_code": "The exit code; none if the command did not end.",

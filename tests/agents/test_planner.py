@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agents.planner import epic_text
+from fleet.core.plans.plan import Effort
 from fleet.core.plans.revision import Revision
 from fleet.core.plans.validate import Problem
 from fleet.core.state.facts import Failure
@@ -40,11 +41,19 @@ class Office:
 
 
 async def plan(
-    model: Script, folder: Path, office: Office, *, epic: str = "Say hello", files: Files | None = None, **settings: Any
+    model: Script,
+    folder: Path,
+    office: Office,
+    *,
+    epic: str = "Say hello",
+    files: Files | None = None,
+    effort: Effort | None = None,
+    **settings: Any,
 ) -> Failure | None:
     brief = PlannerBrief(
         run="r1",
         call=1,
+        effort=effort,
         epic=epic,
         state={"run": "r1", "goal": "</state>"},
         workers={"coder": "writes code"},
@@ -187,3 +196,15 @@ async def test_the_planner_of_an_area_gets_the_area_and_may_have_its_own_model(m
     assert model.asked[0]["model"] == "claude-sonnet-5-5"
     first = texts(model.asked[0]["messages"][0])
     assert json.loads(first[1].removeprefix("<area>").removesuffix("</area>")) == area
+
+
+@pytest.mark.parametrize(
+    ("configured", "of_the_area", "asked"),
+    [(None, None, None), ("low", None, {"effort": "low"}), ("low", "max", {"effort": "max"})],
+)
+async def test_the_planner_tries_as_hard_as_its_area_or_the_configuration_says(
+    model: Script, tmp_path: Path, configured: Effort | None, of_the_area: Effort | None, asked: Body | None
+) -> None:
+    model.will(says(use("submit_revision", REVISION)))
+    await plan(model, tmp_path, Office(), effort=of_the_area, planner_effort=configured)
+    assert model.asked[0].get("output_config") == asked

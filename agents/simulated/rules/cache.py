@@ -70,10 +70,10 @@ class PromptCache:
         self._now = now
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
 
-    def count(self, model: str, pieces: Sequence[Piece], minimum_tokens: int) -> PromptTokens:
-        """Count the tokens of a prompt whose request starts now."""
+    def count(self, reader: str, pieces: Sequence[Piece], minimum_tokens: int) -> PromptTokens:
+        """Count the tokens of a prompt whose request starts now. `reader` is the model with its effort."""
         start = self._now()
-        digests, lengths = _prefixes(model, pieces)
+        digests, lengths = _prefixes(reader, pieces)
         marks = [(at, time) for at, time in marked(list(pieces)) if tokens(lengths[at]) >= minimum_tokens]
         total = lengths[-1] if lengths else 0
         if not marks:
@@ -114,9 +114,9 @@ class PromptCache:
             self._entries.popitem(last=False)
 
 
-def _prefixes(model: str, pieces: Sequence[Piece]) -> tuple[list[bytes], list[int]]:
+def _prefixes(reader: str, pieces: Sequence[Piece]) -> tuple[list[bytes], list[int]]:
     """The digests and the lengths of all prefixes of the blocks."""
-    digest = blake2b(model.encode(), digest_size=16)
+    digest = blake2b(reader.encode(), digest_size=16)
     digests, lengths, length = [], [], 0
     for piece in pieces:
         digest.update(f"{piece.role}{piece.text}\0".encode("utf-8", "surrogatepass"))

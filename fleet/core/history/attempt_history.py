@@ -49,6 +49,7 @@ def _started(state: RunState, fact: f.AttemptStarted) -> RunState:
         guidance=fact.guidance,
         started_at=fact.at,
         allowance=fact.allowance,
+        effort=fact.effort,
     )
     subtask = state.subtasks[fact.subtask]
     state = put_subtask(state, replace(subtask, attempts=(*subtask.attempts, attempt), failure=None))

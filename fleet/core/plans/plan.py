@@ -13,6 +13,8 @@ from fleet.core.base.ids import SubtaskId
 
 Risk = Literal["low", "medium", "high"]
 FailureAction = Literal["replan", "retry", "skip", "abort", "ask"]
+Effort = Literal["low", "medium", "high", "xhigh", "max"]
+"""How hard a model tries, as the models' service calls it."""
 
 WORKER_SUCCEEDED = "worker_succeeded"
 """The named check of a step whose own exit code is the whole criterion."""
@@ -76,6 +78,7 @@ class Subtask(Written):
     context: tuple[str, ...] = Field(default=(), description="Files the worker should read first.")
     worker: str = Field(default="coder", description="The worker kind.")
     model: str | None = Field(default=None, description="A model instead of the worker kind's own.")
+    effort: Effort | None = Field(default=None, description="How hard the model tries, instead of the kind's own.")
     parameters: dict[str, JsonValue] = Field(default={}, description="Further input of the worker kind.")
     risk: Risk = "low"
     """How much harm a mistake would do; the rules of `[review]` consider it."""

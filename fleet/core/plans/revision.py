@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from pydantic import Field, JsonValue
+from pydantic.json_schema import SkipJsonSchema
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.nearest import did_you_mean
 from fleet.core.base.paths import matches
-from fleet.core.plans.plan import PLANNER, Criterion, Estimate, FailureAction, Plan, Risk, Subtask, Written
+from fleet.core.plans.plan import PLANNER, Criterion, Effort, Estimate, FailureAction, Plan, Risk, Subtask, Written
 from fleet.core.plans.validate import Known, Problem, plan_problems
 
 
@@ -29,6 +30,7 @@ class Change(Written):
     context: tuple[str, ...] | None = None
     worker: str | None = None
     model: str | None = None
+    effort: SkipJsonSchema[Effort | None] = None  # a grammar holds 24 optional fields; a planner's `retry` has it
     parameters: dict[str, JsonValue] | None = None
     risk: Risk | None = None
     estimate: Estimate | None = None
@@ -49,12 +51,13 @@ class Split(Written):
 
 
 class Retry(Written):
-    """The same subtask again: with guidance, another worker kind or another model."""
+    """The same subtask again: with guidance, another worker kind, another model or another effort."""
 
     id: SubtaskId
     guidance: str = ""
     worker: str | None = None
     model: str | None = None
+    effort: Effort | None = None
 
 
 class Drop(Written):
@@ -163,7 +166,7 @@ def apply(plan: Plan, revision: Revision) -> Plan:
 
 
 def _with_worker(subtask: Subtask, retry: Retry) -> Subtask:
-    chosen = {"worker": retry.worker, "model": retry.model}
+    chosen = {"worker": retry.worker, "model": retry.model, "effort": retry.effort}
     return subtask.model_copy(update={name: value for name, value in chosen.items() if value is not None})
 
 

@@ -199,6 +199,7 @@ def _start_attempts(state: RunState, now: float) -> Iterator[f.Fact]:
             number=len(subtask.attempts) + 1,
             worker=spec.worker,
             model=model_for(state.policy, spec, subtask),
+            effort=spec.effort,
             base=state.tip,
             strategy=subtask.strategy,
             guidance=subtask.guidance,

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.plans.plan import Effort
 from fleet.core.state.fact_parts import CheckRun, Failure, Happened, Remedy, Report, Strategy
 
 
@@ -20,6 +21,7 @@ class AttemptStarted(Happened):
     guidance: str = ""
     allowance: float | None = None
     """What the attempt at an area may cost, in dollars."""
+    effort: Effort | None = None
 
 
 class WorkerStarted(Happened):

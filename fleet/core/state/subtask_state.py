@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from fleet.core.base.ids import QuestionId, Sha, SubtaskId
 from fleet.core.base.usage import Spend
-from fleet.core.plans.plan import PLANNER
+from fleet.core.plans.plan import PLANNER, Effort
 from fleet.core.state.facts import CheckRun, Failure, Remedy, Report, Strategy
 
 
@@ -45,6 +45,7 @@ class Attempt:
     """What its model said last."""
     allowance: float | None = None
     """What an attempt at an area may cost, in dollars."""
+    effort: Effort | None = None
 
 
 @dataclass(frozen=True, slots=True)

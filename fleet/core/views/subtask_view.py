@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fleet.core.base.ids import Sha, SubtaskId
-from fleet.core.plans.plan import Subtask
+from fleet.core.plans.plan import Effort, Subtask
 from fleet.core.state.facts import CheckRun, Failure, Report, Strategy
 from fleet.core.state.landing import TestedBatch
 from fleet.core.state.state import RunState
@@ -20,6 +20,8 @@ class AttemptView:
     number: int
     worker: str
     model: str | None
+    effort: Effort | None
+    """How hard the model tried; null: as it does by default."""
     strategy: Strategy
     guidance: str
     """What the attempt was to do differently."""
@@ -98,6 +100,7 @@ def attempt_view(attempt: Attempt, now: float, logs: str = "") -> AttemptView:
         number=attempt.number,
         worker=attempt.worker,
         model=attempt.model,
+        effort=attempt.effort,
         strategy=attempt.strategy,
         guidance=attempt.guidance,
         started_at=attempt.started_at,

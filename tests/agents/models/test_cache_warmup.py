@@ -82,6 +82,13 @@ async def test_a_silent_leader_delays_its_followers_only_briefly() -> None:
     assert service.asked == 3
 
 
+async def test_another_effort_has_another_prefix() -> None:
+    service = Service()
+    low, high = replace(request(), effort="low"), replace(request(), effort="high")
+    await all_at_once(CacheWarmup(service), lambda number: low if number % 2 else high, number=10)
+    assert (service.asked, service.cold) == (10, 2)
+
+
 async def test_later_turns_short_prefixes_and_other_prefixes_do_not_wait() -> None:
     for make in (
         lambda _: replace(request(), messages=(*request().messages, {"role": "assistant", "content": []})),

@@ -190,3 +190,12 @@ async def test_no_environment_variable_bends_the_call(
     sent = " ".join(model.headers[0].values())
     assert KEY in sent
     assert "another" not in sent
+
+
+async def test_a_worker_tries_as_hard_as_its_attempt_says_in_every_turn(
+    model: Script, tmp_path: Path, brief: WorkerBrief, workspace: FolderWorkspace, meter: FakeMeter
+) -> None:
+    for effort in ("high", None):
+        model.will(says(use("bash", {"command": "true"})), DONE)
+        await attempt(model, tmp_path, replace(brief, effort=effort), workspace, meter)
+    assert [body.get("output_config") for body in model.asked] == [{"effort": "high"}, {"effort": "high"}, None, None]

@@ -97,6 +97,14 @@ async def test_a_model_of_the_attempt_is_the_one(
     assert "--model claude-z " in workspace.commands[0]
 
 
+async def test_an_effort_of_the_attempt_is_the_sessions(
+    workspace: ScriptedWorkspace, model: Script, brief: WorkerBrief
+) -> None:
+    await session(workspace, model, replace(brief, effort="low"))
+    await session(workspace, model, brief)
+    assert ["--effort low " in command for command in workspace.commands] == [True, False]
+
+
 async def test_permissions_that_are_named_are_the_ones(
     workspace: ScriptedWorkspace, model: Script, brief: WorkerBrief
 ) -> None:

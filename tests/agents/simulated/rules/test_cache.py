@@ -2,9 +2,11 @@
 
 import pytest
 
+from agents.simulated.admission import Rulebook
 from agents.simulated.rules.cache import LIFETIME_S, LOOKBACK, PromptCache, PromptTokens, check_marks
 from agents.simulated.rules.prompt import Lifetime, Piece
 from agents.simulated.rules.refusal import RequestError
+from agents.simulated.script import parse_script
 
 A, B, C = "a" * 7_996, "b" * 7_996, "c" * 7_996  # 2,000 tokens each, with the role
 MODEL = "claude-sonnet-5-5"
@@ -54,6 +56,24 @@ def test_one_character_or_another_model_makes_another_prefix() -> None:
     cache.count(piece(A, "5m")).begun()
     assert cache.count(piece(A + "!", "5m")).cache_read == 0
     assert cache.count(piece(A, "5m"), model="claude-opus-5-5").cache_read == 0
+
+
+def test_another_effort_makes_another_prefix() -> None:
+    """Rule: "set for a conversation (a change breaks the cache)"."""
+    rulebook = Rulebook(parse_script({}))
+
+    def read(effort: str | None) -> int:
+        chosen = {} if effort is None else {"output_config": {"effort": effort}}
+        system = [{"type": "text", "text": A, "cache_control": {"type": "ephemeral"}}]
+        messages = [{"role": "user", "content": "Go on."}]
+        admitted = rulebook.admit(
+            {"model": "claude-haiku-5-5", "max_tokens": 100, "system": system, "messages": messages, **chosen}, {}
+        )
+        admitted.prompt.begun()
+        return admitted.prompt.cache_read
+
+    assert [read("low"), read("high"), read("low") > 0] == [0, 0, True]
+    assert [read(None), read("medium") > 0] == [0, True], "haiku tries at medium effort by itself"
 
 
 def test_short_prefixes_are_not_cached() -> None:

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.core.plans.limits import Policy
+from fleet.core.plans.revision import Retry
 from fleet.core.policy.remedies import ABILITY, LADDER, backoff
 from fleet.core.state import facts as f
 from fleet.core.state.facts import FREE
@@ -81,3 +82,17 @@ def test_a_model_of_the_plan_is_the_one() -> None:
 def test_without_a_ladder_the_worker_knows_its_model() -> None:
     story = Story(Policy(ladders=LADDERS), plan_of("api", worker="other"))
     assert models(story) == [None]
+
+
+def test_an_effort_of_the_plan_is_that_of_every_attempt() -> None:
+    story = Story(Policy(), plan_of("api", failure_action="retry", effort="low"))
+    story.attempt_fails("api")
+    story.time_passes_to_the_next_wake()
+    assert [fact.effort for fact in story.facts_of(f.AttemptStarted)] == ["low", "low"]
+
+
+def test_the_planner_may_ask_for_more_effort() -> None:
+    story = Story(Policy(), plan_of("api"))
+    story.attempt_fails("api")
+    story.planner_answers(retry=(Retry(id="api", guidance="harder", effort="max"),))
+    assert [fact.effort for fact in story.facts_of(f.AttemptStarted)] == [None, "max"]
