@@ -20,7 +20,7 @@ from agents.factory import open_agents
 from agents.models.client import is_simulated
 from fleet import __version__
 from fleet.app.capacity import capacity, workers_or_refuse
-from fleet.app.rehearse import rehearsal_policy, rehearsing, without_models
+from fleet.app.rehearse import for_rehearsal, rehearsal_policy, rehearsing
 from fleet.app.wiring import Wiring
 from fleet.config.environment import user
 from fleet.config.layer import FLAG
@@ -99,7 +99,7 @@ class Fleet:
 
     def of_run(self, state: RunState) -> "Fleet":
         """What works on a run: a rehearsal calls no model."""
-        return self if state.rehearsal is None else Fleet(without_models(self.loaded), self.environ, self._targets)
+        return self if state.rehearsal is None else Fleet(for_rehearsal(self.loaded), self.environ, self._targets)
 
     @property
     def rehearsal_known(self) -> Known:

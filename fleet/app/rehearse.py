@@ -46,10 +46,18 @@ TIMES = re.compile(r"(\d+)m([\d.]+)s")
 TRIED = 2_000  # characters of a gate's output that are kept
 
 
-def without_models(loaded: Loaded) -> Loaded:
-    """The configuration of a rehearsal: no model is called, so no key is needed."""
-    models = loaded.config.models.model_copy(update={"base_url": NOWHERE})
-    return replace(loaded, config=loaded.config.model_copy(update={"models": models}))
+def for_rehearsal(loaded: Loaded) -> Loaded:
+    """The configuration of a rehearsal.
+
+    No model is called, so no key is needed. No worker writes a lock file, so a set-up that has the network on the
+    commit that a run starts from has it on all: each is the repository's own.
+    """
+    config = loaded.config
+    models = config.models.model_copy(update={"base_url": NOWHERE})
+    worktrees = config.worktrees
+    if worktrees.setup_network == "base":
+        worktrees = worktrees.model_copy(update={"setup_network": "all"})
+    return replace(loaded, config=config.model_copy(update={"models": models, "worktrees": worktrees}))
 
 
 def rehearsal_policy(policy: Policy, *, publishes: bool) -> Policy:
@@ -168,6 +176,7 @@ async def rehearsing(engine: Recorder, adapters: Adapters, worktrees: RunWorktre
         if (what, subtask, text) not in known:
             await engine.record(f.RehearsalNoted(at=adapters.clock.now(), what=what, subtask=subtask, text=text))
 
+    worktrees.setup.must_pass = False
     replay = Replay(rehearsal, worktrees, await _commits(worktrees.store, state.plan), state.base, note)
 
     async def fault_of(brief: WorkerBrief) -> WorkFault | None:

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from fleet.core.state.facts import SetupRan
+from fleet.runs.journal import Journal
 from tests.e2e.stage import Stage
 from tests.worktrees.conftest import fingerprint, git
-from tests.worktrees.histories import BROKEN, GATE, HISTORY, make_history
+from tests.worktrees.histories import BROKEN, GATE, HISTORY, Made, make_history, text
 
 CHANGING = [made for made in HISTORY[1:] if made.put or made.remove]
 
@@ -82,3 +84,31 @@ def test_a_plan_can_be_changed_before_it_is_rehearsed(stage: Stage, past: Path) 
 
 def test_a_first_commit_alone_can_not_be_rehearsed(stage: Stage, repository: Path) -> None:
     stage.fleet("rehearse", at=repository).ended(2).says("needs at least two")
+
+
+def test_a_set_up_that_fails_on_an_old_commit_stops_nothing(stage: Stage, tmp_path: Path) -> None:
+    """What an old lock file asks for may be gone. Each is the repository's own, so each set-up has the network."""
+    lock = b"requirements.txt"
+    past = make_history(
+        tmp_path / "past",
+        (
+            Made(b"start", {lock: text(b"here\n"), b".gitignore": text(b"/ready\n")}),
+            Made(b"add a file", {b"a.txt": text(b"a\n")}),
+            Made(b"ask for what is gone", {lock: text(b"gone\n")}),
+            Made(b"add another file", {b"b.txt": text(b"b\n")}),
+            Made(b"ask for something else", {lock: text(b"here again\n")}),
+        ),
+    )
+    (past / "fleet.toml").write_text('[worktrees]\nsetup = "grep here requirements.txt > ready"\n', encoding="utf-8")
+    own = tmp_path / "own.toml"
+    own.write_text('[worktrees]\nsetup_network = "base"\n', encoding="utf-8")
+    given = ("--gate", "test -s ready", "--tries", "1", "--config", str(own), "--name", "dress", "--json")
+    view = stage.fleet("rehearse", *given, at=past).ended(0).json
+    assert (view["tree_equal"], view["landed"]) == (True, 4)
+    assert [(note["title"], note["text"]) for note in view["red_in_history"]] == [
+        ("ask for what is gone", "the set-up command failed with exit code 1"),
+        ("add another file", "the set-up command failed with exit code 1"),
+    ]
+    with Journal(stage.folder("dress").journal) as journal:
+        setups = [fact.setup for _, fact in journal.facts() if isinstance(fact, SetupRan)]
+    assert [(setup.check.passed, setup.network) for setup in setups[:2]] == [(True, True), (False, True)]

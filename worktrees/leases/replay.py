@@ -129,7 +129,8 @@ class ReplayLease:
         if again.passed:
             await self.replay.report("flaky", subtask, f"{criterion.run} failed, then passed on the same tree")
             return run.model_copy(update={"flaky": True})
-        await self.replay.report("red", subtask, again.output[-500:])
+        failure = await self.replay.worktrees.setup.failure(self.base)
+        await self.replay.report("red", subtask, failure or again.output[-500:])
         return again.model_copy(update={"excused": EXCUSED})
 
     async def _faulty(self, criterion: Criterion, fault: CheckFault) -> CheckRun:

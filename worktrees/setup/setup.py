@@ -37,9 +37,13 @@ class Setup:
     included: Included
     base: Sha
     """The commit that the run started from: files of its operator's, not of a worker's."""
+    must_pass: bool = True
+    """Whether a worktree is refused where the set-up command failed. A rehearsal works on with what there is."""
     finished: list[SetupRun] = field(default_factory=list)
     """The runs of the set-up command that nobody has taken note of yet."""
     _fingerprints: dict[Sha, str] = field(default_factory=dict)
+    _failures: dict[str, str] = field(default_factory=dict)
+    """How the set-up command failed, by fingerprint."""
 
     @property
     def is_needed(self) -> bool:
@@ -68,6 +72,10 @@ class Setup:
             return commit
         return self.base if await self.fingerprint(commit) == await self.fingerprint(self.base) else commit
 
+    async def failure(self, commit: Sha) -> str | None:
+        """How the set-up of a commit failed, if it did."""
+        return self._failures.get(await self.fingerprint(commit))
+
     async def run(self, place: Place, commit: Sha) -> None:
         """Run the set-up command on a commit, if there is one, in the box. Raises `EffectError` when it fails."""
         settings, command = self.box.settings, self.box.settings.setup
@@ -86,8 +94,11 @@ class Setup:
                 if check.timed_out
                 else f"failed with exit code {check.exit_code}"
             )
-            evidence = "\n".join(dict.fromkeys((*check.causes, *check.output[-SHOWN:].splitlines())))
-            raise EffectError(Failure(kind="configuration", summary=f"the set-up command {how}", evidence=evidence))
+            summary = f"the set-up command {how}"
+            self._failures[await self.fingerprint(commit)] = summary
+            if self.must_pass:
+                evidence = "\n".join(dict.fromkeys((*check.causes, *check.output[-SHOWN:].splitlines())))
+                raise EffectError(Failure(kind="configuration", summary=summary, evidence=evidence))
 
 
 def state_of(root: Path, paths: Iterable[str]) -> tuple[str, int]:

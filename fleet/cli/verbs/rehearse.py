@@ -13,12 +13,12 @@ from fleet.app.fleet import Fleet, Order
 from fleet.app.rehearse import (
     Line,
     compare,
+    for_rehearsal,
     machine,
     read_line,
     try_gate,
     used_processor,
     with_given_plan,
-    without_models,
 )
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, ConfigFile, Force, Repo, Sandbox
@@ -96,7 +96,7 @@ def rehearse(
     loaded = common.configuration(repo, config, {"run.workers": workers, "box.sandbox": sandbox, "checks.gate": gate})
     if write and root_of(repo) is None:
         raise UsageError("--write needs a worktree to put fleet.toml into")
-    fleet = Fleet(without_models(loaded), current())
+    fleet = Fleet(for_rehearsal(loaded), current())
     line = _line(fleet, repo, plan_file, last=last)
     if output is not None:
         check_output(output, force=force)
