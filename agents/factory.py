@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random, SystemRandom
 
-from agents.models.cache_warmup import CacheWarmup
 from agents.models.calls import Caller
-from agents.models.client import open_client
+from agents.models.cost.cache_warmup import CacheWarmup
+from agents.models.wire.client import open_client
 from agents.planner import ClaudePlanner
 from agents.settings import AgentSettings
 from agents.transcripts import Transcripts

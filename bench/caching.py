@@ -15,9 +15,9 @@ from random import Random
 import anyio
 
 from agents.models.answer import Model
-from agents.models.cache_warmup import CacheWarmup
 from agents.models.calls import Caller
-from agents.models.client import open_client
+from agents.models.cost.cache_warmup import CacheWarmup
+from agents.models.wire.client import open_client
 from agents.simulated.script import parse_script
 from agents.simulated.server import serve
 from agents.transcripts import Transcripts
@@ -28,7 +28,7 @@ from bench.side_by_side import Extent, path_of
 from fleet.core.base.usage import Usage
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.state.facts import Report
-from fleet.engine.briefs import layout
+from fleet.engine.commands.briefs import layout
 from fleet.ports.agents import NO_EXTRAS, CommandResult, Extras, ModelUse, Worker, WorkerBrief
 from scripts.frame import Figure, temporary_folder
 

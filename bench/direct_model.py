@@ -12,8 +12,8 @@ import anyio
 from anyio import to_thread
 
 from agents.models.answer import Answer, CallFault, OnBegin, Request
-from agents.models.exchange import Exchange, Timeouts
-from agents.models.parameters import parameters_of
+from agents.models.wire.exchange import Exchange, Timeouts
+from agents.models.wire.parameters import parameters_of
 from agents.simulated.admission import Rulebook
 from agents.simulated.encoding import Envelope, error_body, events, usage_of
 from agents.simulated.model import SimulatedModel

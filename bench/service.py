@@ -12,9 +12,9 @@ from typing import Any
 import anyio
 
 from agents.models.answer import Answer, CallFault, Model, OnBegin, Request
-from agents.models.cache_warmup import CacheWarmup
 from agents.models.calls import Caller
-from agents.models.client import Client, open_client
+from agents.models.cost.cache_warmup import CacheWarmup
+from agents.models.wire.client import Client, open_client
 from agents.planner import ClaudePlanner
 from agents.settings import AgentSettings
 from agents.transcripts import Transcripts
@@ -28,14 +28,14 @@ from fleet.core.plans.revision import Revision
 from fleet.core.plans.validate import Problem
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.core.views.planner_record import planner_record
-from fleet.core.views.planner_view import planner_state
-from fleet.engine.budget import CallMeter, Purpose, RunBudget
+from fleet.core.views.planning.planner_record import planner_record
+from fleet.core.views.planning.planner_view import planner_state
+from fleet.engine.commands.budget import CallMeter, Purpose, RunBudget
 from fleet.ports.agents import NO_EXTRAS, CommandResult, Extras, Meter, ModelUse, PlannerBrief, Worker, WorkerBrief
 from scripts.frame import Figure, temporary_folder
 from tests.agents.conftest import Files
 from tests.fleet.core.story import Story
-from tests.fleet.engine.test_budget import Noon, ledger
+from tests.fleet.engine.commands.test_budget import Noon, ledger
 
 HAIKU, OPUS = "claude-haiku-5-5", "claude-opus-5-5"
 PAUSE_S = 360.0

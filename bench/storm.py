@@ -19,9 +19,9 @@ import anyio
 
 from agents.models.answer import Answer, CallFault, Model, Request
 from agents.models.calls import Caller
-from agents.models.client import open_client
-from agents.models.exchange import Timeouts
-from agents.models.service import RetryPolicy
+from agents.models.throttle.service import RetryPolicy
+from agents.models.wire.client import open_client
+from agents.models.wire.exchange import Timeouts
 from agents.transcripts import Transcript
 from bench.meters import UnlimitedMeter
 from bench.side_by_side import Extent

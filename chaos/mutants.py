@@ -22,11 +22,11 @@ from fleet.core.policy.effects import RunAttempt
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.engine import recovery
-from fleet.engine.attempts import Attempts
-from fleet.engine.budget import RunBudget
-from fleet.engine.checks import Checks
-from fleet.engine.landing import Lander
-from fleet.engine.perform import Performer
+from fleet.engine.commands.attempts import Attempts
+from fleet.engine.commands.budget import RunBudget
+from fleet.engine.commands.landing import Lander
+from fleet.engine.commands.perform import Performer
+from fleet.engine.verdicts.checks import Checks
 from fleet.runs.crash_points import reached
 from fleet.runs.journal import Journal
 from scripts.frame import Figure, Table, add_names, command_line, exit_with

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.models.answer import THINKING, Block, Message, size
-from agents.models.prices import ModelLimits, Price, price_band
+from agents.models.cost.prices import ModelLimits, Price, price_band
 from agents.text import capped
 
 _RECENT = (8, 4, 2, 1, 0)  # how many turns stay untouched: fewer if that is not enough

@@ -1,4 +1,4 @@
-"""Calls to models: one request in, one answer or one named fault out; rate limits, outages, retries and prices.
+"""Calls to models: `calls.py` is the door, `answer.py` the requests and answers that all folders below share.
 
-Imports nothing else of the agents but texts and transcripts. Only `claude.py` knows the SDK.
+Imports nothing else of the agents but texts and transcripts.
 """

@@ -13,12 +13,12 @@ from random import Random
 import anyio
 
 from agents.models.answer import Answer, CallFault, FaultKind, Model, OnBegin, Request, estimated_tokens
-from agents.models.faults import one_line
-from agents.models.lengths import AnswerLengths
-from agents.models.lifetimes import LIFETIMES, Lifetimes, cache_rates, touches_that_pay
-from agents.models.prices import ModelLimits, Price, dollars, limits_of
-from agents.models.rate_limiter import Permit
-from agents.models.service import CONDITIONS, LAST_WAIT_S, SLICE_S, RetryPolicy, Service
+from agents.models.cost.lengths import AnswerLengths
+from agents.models.cost.lifetimes import LIFETIMES, Lifetimes, cache_rates, touches_that_pay
+from agents.models.cost.prices import ModelLimits, Price, dollars, limits_of
+from agents.models.throttle.rate_limiter import Permit
+from agents.models.throttle.service import CONDITIONS, LAST_WAIT_S, SLICE_S, RetryPolicy, Service
+from agents.models.wire.faults import one_line
 from agents.transcripts import Transcript
 from fleet.core.base.usage import Cost, Usage
 from fleet.core.state.facts import Failure, FailureKind

@@ -13,8 +13,8 @@ from typing import Any
 
 from agents.conversation.guards import AttemptBudget
 from agents.models.calls import Caller
-from agents.models.client import Client
-from agents.models.exchange import json_object
+from agents.models.wire.client import Client
+from agents.models.wire.exchange import json_object
 from agents.settings import AgentSettings, WorkerSettings
 from agents.text import capped, render
 from agents.tools.report import ReportArguments, read_report

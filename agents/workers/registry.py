@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from agents.models.calls import Caller
-from agents.models.client import Client
+from agents.models.wire.client import Client
 from agents.settings import AgentSettings, WorkerSettings
 from agents.tools.hosts import host_problem
 from agents.tools.registry import WORKER_TOOLS

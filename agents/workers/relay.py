@@ -16,8 +16,8 @@ from aiohttp import web
 
 from agents.models.answer import CHARACTERS_PER_TOKEN, Answer, CallFault, OnBegin
 from agents.models.calls import Caller, PaidCall, as_failure
-from agents.models.client import Client
-from agents.models.exchange import Exchange, Response, WireError, json_object
+from agents.models.wire.client import Client
+from agents.models.wire.exchange import Exchange, Response, WireError, json_object
 from agents.settings import AgentSettings
 from agents.transcripts import Transcript
 from fleet.core.base.usage import Usage

@@ -12,7 +12,7 @@ from fleet.core.policy.approval import awaits_approval
 from fleet.core.policy.budget import run_budgets
 from fleet.core.state.state import RunState
 from fleet.core.state.status import Status, agent_phases, statuses
-from fleet.core.views.run_view import run_word
+from fleet.core.views.run.run_view import run_word
 from fleet.ports.agents import CallGauges
 
 Sample = tuple[str, tuple[str, ...], float]

@@ -17,8 +17,8 @@ from fleet.core.state import facts as f
 from fleet.core.state.incidents import STRATEGIES, Incident
 from fleet.core.state.state import Review, RunState
 from fleet.core.state.status import OVER, Progress, Status, progress, statuses
-from fleet.core.views.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views, rate_of
-from fleet.core.views.run_view import QuestionView, commits_tested, question_view, run_word, spend_by_role
+from fleet.core.views.run.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views, rate_of
+from fleet.core.views.run.run_view import QuestionView, commits_tested, question_view, run_word, spend_by_role
 
 Point = tuple[float, float]
 STEPS = (

@@ -10,8 +10,8 @@ from dashboards.text.formats import money, rate, sparkline
 from dashboards.text.safe import safe
 from fleet.core.state.state import RunState
 from fleet.core.state.status import progress
-from fleet.core.views.incident_view import rate_of
-from fleet.core.views.run_view import run_word
+from fleet.core.views.run.incident_view import rate_of
+from fleet.core.views.run.run_view import run_word
 
 BINS = 16
 LEAST = 16  # cells kept for this run's own needs

@@ -7,7 +7,7 @@ from dashboards.text.safe import safe
 from fleet.core.base.output import advice
 from fleet.core.state.facts import CheckRun
 from fleet.core.state.failures import how
-from fleet.core.views.base_view import BaseView
+from fleet.core.views.run.base_view import BaseView
 
 LINE = 200
 

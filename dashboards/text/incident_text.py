@@ -6,8 +6,8 @@ from dashboards.text.cause_text import base_lines
 from dashboards.text.formats import counted, duration, kind_mark, money, rate
 from dashboards.text.safe import safe, safe_block
 from fleet.core.state.facts import Strategy
-from fleet.core.views.incident_view import IncidentAttempt, IncidentCounts, IncidentView, RateCounts, RemedyView
-from fleet.core.views.run_view import RunView
+from fleet.core.views.run.incident_view import IncidentAttempt, IncidentCounts, IncidentView, RateCounts, RemedyView
+from fleet.core.views.run.run_view import RunView
 
 BRIEF, FULL = 6, 24  # lines of evidence
 TEXT = 300

@@ -16,8 +16,8 @@ from dashboards.text.safe import safe
 from fleet.core.policy.outages import outage_text
 from fleet.core.state.state import RunState
 from fleet.core.state.status import phase, progress
-from fleet.core.views.incident_view import rate_of
-from fleet.core.views.run_view import run_word
+from fleet.core.views.run.incident_view import rate_of
+from fleet.core.views.run.run_view import run_word
 
 AGENTS = 8  # rows of agents; the others are counted
 QUESTIONS = 3

@@ -13,7 +13,7 @@ from fleet.core.plans.parameters import value_text
 from fleet.core.plans.plan import PLANNER, Plan, Subtask
 from fleet.core.policy.approval import is_unreviewed, objections, waiting_for_approval
 from fleet.core.state.state import Review, RunState, Version
-from fleet.core.views.plan_diff import plan_diff, spec_diff
+from fleet.core.views.planning.plan_diff import plan_diff, spec_diff
 
 TITLE = 70
 NOTES = 12  # notes on a plan

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dashboards.text.formats import counted, duration
 from dashboards.text.safe import safe
 from fleet.core.plans.plan import Plan
-from fleet.core.views.rehearsal_view import GateView, PastCommitNote, RehearsalView
+from fleet.core.views.repository.rehearsal_view import GateView, PastCommitNote, RehearsalView
 
 SHOWN = 8  # commits of one kind that are listed
 TEXT = 160

@@ -11,10 +11,10 @@ from fleet.core.policy.outages import outage_text
 from fleet.core.state.facts import Role
 from fleet.core.state.incidents import Incident
 from fleet.core.state.state import RunState
-from fleet.core.views.base_view import base_view
-from fleet.core.views.incident_view import rate_of
-from fleet.core.views.run_view import commits_tested, run_word, spend_by_role
-from fleet.core.views.subtask_view import subtask_rows
+from fleet.core.views.run.base_view import base_view
+from fleet.core.views.run.incident_view import rate_of
+from fleet.core.views.run.run_view import commits_tested, run_word, spend_by_role
+from fleet.core.views.run.subtask_view import subtask_rows
 
 TITLE = 58
 ROLES: dict[Role, str] = {

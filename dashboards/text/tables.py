@@ -10,10 +10,10 @@ from dashboards.text.safe import safe, safe_block
 from fleet.core.audit.attribution import CommitsView
 from fleet.core.state.facts import CheckRun
 from fleet.core.state.landing import TestedBatch
-from fleet.core.views.limits_view import LimitsView
 from fleet.core.views.policy_document import PolicyView
-from fleet.core.views.run_view import StatusView
-from fleet.core.views.subtask_view import AttemptView, SubtaskView
+from fleet.core.views.run.limits_view import LimitsView
+from fleet.core.views.run.run_view import StatusView
+from fleet.core.views.run.subtask_view import AttemptView, SubtaskView
 
 NAMES = 8  # subtasks in a line
 NAME, TEXT = 40, 300

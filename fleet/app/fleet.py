@@ -17,7 +17,7 @@ from anyio import CancelScope
 from pydantic import JsonValue
 
 from agents.factory import open_agents
-from agents.models.client import is_simulated
+from agents.models.wire.client import is_simulated
 from fleet import __version__
 from fleet.app.capacity import capacity, workers_or_refuse
 from fleet.app.rehearse import for_rehearsal, rehearsal_policy, rehearsing
@@ -37,12 +37,12 @@ from fleet.core.policy.rollback import missing_rollback
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
-from fleet.core.views.planner_view import planner_state
-from fleet.engine.adapters import Adapters
-from fleet.engine.briefs import planner_notes
+from fleet.core.views.planning.planner_view import planner_state
 from fleet.engine.clock import SystemClock
+from fleet.engine.commands.adapters import Adapters
+from fleet.engine.commands.briefs import planner_notes
+from fleet.engine.commands.perform import Performer
 from fleet.engine.loop import Engine
-from fleet.engine.perform import Performer
 from fleet.engine.recovery import reconcile
 from fleet.errors import FleetError, UsageError
 from fleet.plans.preview import PlanPreview

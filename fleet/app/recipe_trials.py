@@ -16,8 +16,8 @@ from fleet.app.tool_chains import found_in, shown_by
 from fleet.app.trial import Progress, TrialOrder, try_out
 from fleet.config.schema import Config
 from fleet.core.state.facts import CheckRun
-from fleet.core.views.init_view import TriedVerdict
-from fleet.core.views.trial_view import TrialView
+from fleet.core.views.repository.init_view import TriedVerdict
+from fleet.core.views.repository.trial_view import TrialView
 from fleet.recipes.find import Found, Part
 from fleet.recipes.recipe import Recipe, together
 from fleet.recipes.remedies import ran_nothing, remedies, wants_network

@@ -21,9 +21,9 @@ from fleet.core.plans.replay import REPLAYER, PastCommit, commit_of, replay_plan
 from fleet.core.policy.replay_faults import WORK_FAULTS, WorkFault
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.core.views.rehearsal_view import GateTrials, Machine, Outcome, Trial
-from fleet.engine.adapters import Adapters
-from fleet.engine.checks import Gate
+from fleet.core.views.repository.rehearsal_view import GateTrials, Machine, Outcome, Trial
+from fleet.engine.commands.adapters import Adapters
+from fleet.engine.verdicts.checks import Gate
 from fleet.errors import UsageError
 from fleet.ports.agents import WorkerBrief
 from fleet.ports.journal import Recorder

@@ -19,8 +19,8 @@ from fleet.core.base.ids import Sha, result_branch, taken_ref
 from fleet.core.plans.plan import Criterion
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.engine.checks import Checks, run_side_by_side
 from fleet.engine.clock import SystemClock
+from fleet.engine.verdicts.checks import Checks, run_side_by_side
 from fleet.errors import FleetError, UsageError
 from fleet.runs.run_folder import RunFolder
 from worktrees.base.fs import printable

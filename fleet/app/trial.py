@@ -18,8 +18,8 @@ from fleet.config.schema import Config
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, Failure, SetupRun
 from fleet.core.verdicts.tests import starts_pytest
-from fleet.core.views.trial_view import TrialView, trial_view
-from fleet.engine.checks import NO_REPORT
+from fleet.core.views.repository.trial_view import TrialView, trial_view
+from fleet.engine.verdicts.checks import NO_REPORT
 from fleet.errors import FleetError
 from fleet.ports.worktrees import EffectError
 from fleet.runs.run_folder import make_state_dir

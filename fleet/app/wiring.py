@@ -12,9 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from agents.models.exchange import Timeouts
-from agents.models.prices import Price
-from agents.models.service import RetryPolicy
+from agents.models.cost.prices import Price
+from agents.models.throttle.service import RetryPolicy
+from agents.models.wire.exchange import Timeouts
 from agents.settings import AgentSettings, WorkerSettings
 from fleet.app.tool_chains import shown_by
 from fleet.config.load import default_config, user_file_path
@@ -22,7 +22,7 @@ from fleet.config.schema import Config, WorkerKind
 from fleet.core.plans.lint import Grade, grade_plan
 from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.plans.validate import Known
-from fleet.engine.checks import Gate
+from fleet.engine.verdicts.checks import Gate
 from fleet.errors import FleetError, UsageError
 from fleet.ports.agents import Extras
 from worktrees.base.settings import MIB, BoxLimits, WorktreeSettings

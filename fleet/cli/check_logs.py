@@ -6,7 +6,7 @@ from pathlib import Path
 from dashboards.text.formats import counted
 from dashboards.text.safe import safe, safe_block
 from fleet.core.state.state import RunState
-from fleet.core.views.log_view import LogView
+from fleet.core.views.repository.log_view import LogView
 from fleet.errors import FleetError, UsageError
 from fleet.runs.run_folder import RunFolder
 from worktrees.sandbox.checks import log_stem

@@ -23,7 +23,7 @@ from fleet.core.plans.plan import Subtask
 from fleet.core.policy.requests import Request, request_problem
 from fleet.core.state.state import RunState
 from fleet.core.views.dump import View, dump_view
-from fleet.core.views.request_view import RequestView
+from fleet.core.views.run.request_view import RequestView
 from fleet.errors import FleetError, UsageError
 from fleet.ports.worktrees import EffectError
 from fleet.runs.journal import Journal

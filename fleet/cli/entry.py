@@ -20,7 +20,7 @@ from fleet.cli.usage_errors import missing_verb, usage_error
 from fleet.config.environment import set_default
 from fleet.core.base.nearest import did_you_mean
 from fleet.core.views.dump import dump_view
-from fleet.core.views.request_view import ErrorView, FailedView
+from fleet.core.views.run.request_view import ErrorView, FailedView
 from fleet.errors import FleetError, UsageError
 
 BUG = 70  # EX_SOFTWARE of sysexits.h

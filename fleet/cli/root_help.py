@@ -22,51 +22,59 @@ class Verb(NamedTuple):
 
 GROUPS: dict[str, dict[str, Verb]] = {
     "Work": {
-        "plan": Verb("begin:plan", "repository", "Let the planner write a plan; run nothing."),
-        "run": Verb("begin:run", "repository", "Plan an epic and work on it until it has landed."),
+        "plan": Verb("work.begin:plan", "repository", "Let the planner write a plan; run nothing."),
+        "run": Verb("work.begin:run", "repository", "Plan an epic and work on it until it has landed."),
         "rehearse": Verb(
-            "rehearse:rehearse", "repository", "Replay the repository's last commits as a run, free of charge."
+            "work.rehearse:rehearse", "repository", "Replay the repository's last commits as a run, free of charge."
         ),
-        "resume": Verb("resume:resume", "run", "Resume a run that stopped.", changes=True),
-        "limits": Verb("limits:limits", "run", "Show or change the limits of a run.", changes=True),
-        "pause": Verb("act:pause", "run", "Start nothing new until `fleet resume`.", changes=True),
-        "cancel": Verb("act:cancel", "run", "Stop a run and its agents.", changes=True),
+        "resume": Verb("work.resume:resume", "run", "Resume a run that stopped.", changes=True),
+        "limits": Verb("work.limits:limits", "run", "Show or change the limits of a run.", changes=True),
+        "pause": Verb("decide.act:pause", "run", "Start nothing new until `fleet resume`.", changes=True),
+        "cancel": Verb("decide.act:cancel", "run", "Stop a run and its agents.", changes=True),
     },
     "Look": {
-        "watch": Verb("watch:watch", "run", "Watch a run, and act on it."),
-        "runs": Verb("look:runs", "repository", "List the runs of a repository, the latest last."),
-        "status": Verb("look:status", "run", "Show how a run is doing."),
-        "show": Verb("look:show_subtask", "part", "Show a subtask, or the incidents of a run."),
-        "logs": Verb("look:logs", "part", "Print the conversation of an attempt."),
-        "diff": Verb("look:diff", "part", "Print what an attempt changed."),
+        "watch": Verb("look.watch:watch", "run", "Watch a run, and act on it."),
+        "runs": Verb("look.look:runs", "repository", "List the runs of a repository, the latest last."),
+        "status": Verb("look.look:status", "run", "Show how a run is doing."),
+        "show": Verb("look.look:show_subtask", "part", "Show a subtask, or the incidents of a run."),
+        "logs": Verb("look.look:logs", "part", "Print the conversation of an attempt."),
+        "diff": Verb("look.look:diff", "part", "Print what an attempt changed."),
     },
     "Decide": {
-        "approve": Verb("review:approve", "run", "Approve the plan of a run, or some of its subtasks.", changes=True),
-        "reject": Verb("review:reject", "run", "Reject the plan of a run, or some of its subtasks.", changes=True),
-        "answer": Verb("act:answer", "part", "Answer a question that a run asks.", changes=True),
-        "retry": Verb("act:retry", "part", "Retry a failed subtask, with your guidance.", changes=True),
+        "approve": Verb(
+            "decide.review:approve", "run", "Approve the plan of a run, or some of its subtasks.", changes=True
+        ),
+        "reject": Verb(
+            "decide.review:reject", "run", "Reject the plan of a run, or some of its subtasks.", changes=True
+        ),
+        "answer": Verb("decide.act:answer", "part", "Answer a question that a run asks.", changes=True),
+        "retry": Verb("decide.act:retry", "part", "Retry a failed subtask, with your guidance.", changes=True),
     },
     "Result": {
-        "merge": Verb("merge:merge", "run", "Take a run's result into a branch of yours.", changes=True),
-        "report": Verb("result:report", "run", "Write the report of a run."),
-        "audit": Verb("result:audit", "run", "Check every commit on a run's result branch."),
-        "commits": Verb("result:commits", "repository", "Count the fleet's commits in a repository."),
+        "merge": Verb("result.merge:merge", "run", "Take a run's result into a branch of yours.", changes=True),
+        "report": Verb("result.result:report", "run", "Write the report of a run."),
+        "audit": Verb("result.result:audit", "run", "Check every commit on a run's result branch."),
+        "commits": Verb("result.result:commits", "repository", "Count the fleet's commits in a repository."),
     },
     "Plans and settings": {
-        "plans": Verb("plans:plans", "repository", "Show, check, compare, draw, edit and save plans."),
-        "try": Verb("trial:try_command", "repository", "Try set-up and gate in the box, without a run."),
-        "init": Verb("init:init", "repository", "Find out how to test this repository, and write fleet.toml."),
-        "config": Verb("configure:config", "repository", "Show the configuration and where each value comes from."),
-        "explain-policy": Verb("configure:explain_policy", "repository", "Show how each kind of failure is handled."),
+        "plans": Verb("settings.plans:plans", "repository", "Show, check, compare, draw, edit and save plans."),
+        "try": Verb("settings.trial:try_command", "repository", "Try set-up and gate in the box, without a run."),
+        "init": Verb("settings.init:init", "repository", "Find out how to test this repository, and write fleet.toml."),
+        "config": Verb(
+            "settings.configure:config", "repository", "Show the configuration and where each value comes from."
+        ),
+        "explain-policy": Verb(
+            "settings.configure:explain_policy", "repository", "Show how each kind of failure is handled."
+        ),
     },
     "This machine": {
-        "doctor": Verb("doctor:doctor", "repository", "Check this machine and show fixes."),
-        "clean": Verb("clean:clean", "machine", "Show or free the disk space that runs use."),
-        "metrics": Verb("serve:metrics", "machine", "Serve metrics of all runs for Prometheus."),
-        "simulate": Verb("serve:simulate", "machine", "Serve a simulated model that plays a script."),
-        "completion": Verb("about:completion", "machine", "Print or install the completion for a shell."),
-        "help": Verb("about:help_", "machine", "Show the help of a verb."),
-        "version": Verb("about:version", "machine", "Print the version."),
+        "doctor": Verb("machine.doctor:doctor", "repository", "Check this machine and show fixes."),
+        "clean": Verb("machine.clean:clean", "machine", "Show or free the disk space that runs use."),
+        "metrics": Verb("machine.serve:metrics", "machine", "Serve metrics of all runs for Prometheus."),
+        "simulate": Verb("machine.serve:simulate", "machine", "Serve a simulated model that plays a script."),
+        "completion": Verb("machine.about:completion", "machine", "Print or install the completion for a shell."),
+        "help": Verb("machine.about:help_", "machine", "Show the help of a verb."),
+        "version": Verb("machine.about:version", "machine", "Print the version."),
     },
 }
 

@@ -1,4 +1,4 @@
-"""The loop of a run and what it carries out: effects, planner calls, checks, landing, reservations, recovery.
+"""The loop of a run: it records what is reported, decides what follows and keeps the wanted effects running.
 
 Enters `fleet.core` and `fleet.ports`. Knows no adapter, file format or screen.
 """

@@ -9,8 +9,8 @@ from fleet.core.base.ids import SubtaskId
 from fleet.core.policy.effects import Command, TestBatch, effect_of, may_start, run_effects
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import Subtasks
-from fleet.engine.bugs import Bugs
-from fleet.engine.internal_errors import unwrapped
+from fleet.engine.errors.bugs import Bugs
+from fleet.engine.errors.internal_errors import unwrapped
 from fleet.errors import FleetError
 
 Perform = Callable[[Command], Awaitable[None]]

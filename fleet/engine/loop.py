@@ -16,7 +16,7 @@ from fleet.core.policy.decide import next_wake
 from fleet.core.policy.requests import Request, fact_of, request_problem
 from fleet.core.state.facts import EngineStarted, EngineStopped, Fact, WarningNoted
 from fleet.core.state.state import RunState
-from fleet.engine.bugs import Bugs
+from fleet.engine.errors.bugs import Bugs
 from fleet.engine.lanes import Lanes, Perform
 from fleet.errors import FleetError
 from fleet.ports.journal import Clock, Journal

@@ -10,17 +10,9 @@ from fleet.core.state.facts import CheckRun, Failure, Report, SetupRun
 from fleet.core.state.landing import TestedBatch
 from fleet.core.state.state import Review
 from fleet.core.state.status import Progress
-from fleet.core.views import (
-    base_view,
-    incident_view,
-    init_view,
-    log_view,
-    policy_document,
-    rehearsal_view,
-    run_view,
-    subtask_view,
-    trial_view,
-)
+from fleet.core.views import policy_document
+from fleet.core.views.repository import init_view, log_view, rehearsal_view, trial_view
+from fleet.core.views.run import base_view, incident_view, run_view, subtask_view
 from scripts.reference.facts import COMMON, type_words
 from scripts.reference.page import code, table
 from scripts.reference.source import class_doc, field_docs, field_types

@@ -9,9 +9,9 @@ from fleet.core.plans.plan import Criterion, Plan, Subtask
 from fleet.core.policy.effects import VerifyAttempt
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.engine.adapters import Adapters
-from fleet.engine.checks import Checks, Gate
-from fleet.engine.perform import Performer
+from fleet.engine.commands.adapters import Adapters
+from fleet.engine.commands.perform import Performer
+from fleet.engine.verdicts.checks import Checks, Gate
 from fleet.ports.worktrees import Change
 from tests.fleet.fakes import FakePlanner
 from tests.fleet.hands import Book, Clock

@@ -1,7 +1,7 @@
 """Texts that pose as orders: in files, in reports, in instructions for agents. Obeying them gains nothing."""
 
 from fleet.core.state import facts as f
-from fleet.engine.briefs import worker_notes
+from fleet.engine.commands.briefs import worker_notes
 from fleet.ports.agents import WorkerBrief
 from fleet.ports.worktrees import Change
 from tests.attacks.conftest import CANARY, Arena

@@ -7,8 +7,8 @@ import pytest
 from chaos import errors
 from chaos.errors import RUNS, cost, costs
 from chaos.raising import Place, called
-from fleet.engine import internal_errors
-from fleet.engine.internal_errors import Advice
+from fleet.engine.errors import internal_errors
+from fleet.engine.errors.internal_errors import Advice
 
 
 def test_an_exception_in_any_of_a_share_of_the_places_costs_nothing() -> None:

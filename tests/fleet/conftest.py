@@ -11,4 +11,4 @@ def anyio_backend() -> str:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried again is tried again at once."""
-    monkeypatch.setattr("fleet.engine.internal_errors.TRY_AGAIN_S", 0.0)
+    monkeypatch.setattr("fleet.engine.errors.internal_errors.TRY_AGAIN_S", 0.0)

@@ -23,10 +23,10 @@ from fleet.core.plans.validate import Problem
 from fleet.core.policy.requests import Request
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.engine.adapters import Adapters
-from fleet.engine.checks import Gate
+from fleet.engine.commands.adapters import Adapters
+from fleet.engine.commands.perform import Performer
 from fleet.engine.loop import Engine
-from fleet.engine.perform import Performer
+from fleet.engine.verdicts.checks import Gate
 from fleet.ports.agents import (
     NO_EXTRAS,
     CommandResult,

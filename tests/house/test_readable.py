@@ -4,9 +4,10 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
-LONGEST_MODULE, LONGEST_FUNCTION = 400, 70
+LONGEST_MODULE, LONGEST_FUNCTION, FULLEST_FOLDER = 400, 70, 15
 
 LONGER_MODULES: dict[str, int] = {}
 LONGER_FUNCTIONS: dict[str, int] = {}
@@ -15,13 +16,13 @@ LONGER_FUNCTIONS: dict[str, int] = {}
 BROAD_EXCEPTS: dict[str, int] = {
     "fleet/cli/entry.py": 1,  # the last one who can tell of a bug, also in JSON
     # the fleet outlives any one effect, and advice can't fail what it is about; the fact keeps the trace
-    "fleet/engine/attempts.py": 3,
-    "fleet/engine/bugs.py": 2,
-    "fleet/engine/internal_errors.py": 3,
-    "fleet/engine/landing.py": 1,
+    "fleet/engine/commands/attempts.py": 3,
+    "fleet/engine/errors/bugs.py": 2,
+    "fleet/engine/errors/internal_errors.py": 3,
+    "fleet/engine/commands/landing.py": 1,
     "fleet/engine/lanes.py": 1,
     "fleet/engine/loop.py": 1,
-    "fleet/engine/perform.py": 2,
+    "fleet/engine/commands/perform.py": 2,
     "chaos/errors.py": 1,
 }
 
@@ -36,6 +37,17 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 def test_modules_stay_readable(files: Mapping[str, str]) -> None:
     lengths = {path: len(text.splitlines()) for path, text in files.items() if path.endswith(".py")}
     assert _too_long(lengths, LONGEST_MODULE, LONGER_MODULES) == []
+
+
+def test_folders_stay_readable(product: Mapping[str, ast.Module]) -> None:
+    """An `__init__` is not counted: it is the folder's door."""
+    assert _too_full(product, FULLEST_FOLDER) == []
+
+
+def test_a_full_folder_would_be_seen() -> None:
+    modules = [f"fleet/app/module_{number}.py" for number in range(16)]
+    assert _too_full([*modules[:15], "fleet/app/__init__.py"], 15) == []
+    assert _too_full(modules, 15) == ["fleet/app has 16 modules"]
 
 
 def test_functions_fit_a_screen(python_files: Mapping[str, ast.Module]) -> None:
@@ -107,6 +119,11 @@ def test_a_broad_handler_would_be_seen() -> None:
 
 def _too_long(lengths: Mapping[str, int], limit: int, exceptions: Mapping[str, int]) -> list[str]:
     return [f"{name} has {length} lines" for name, length in lengths.items() if length > exceptions.get(name, limit)]
+
+
+def _too_full(paths: Iterable[str], limit: int) -> list[str]:
+    folders = Counter(path.rpartition("/")[0] for path in paths if not path.endswith("/__init__.py"))
+    return [f"{folder} has {modules} modules" for folder, modules in folders.items() if modules > limit]
 
 
 def _functions(tree: ast.Module) -> set[str]:

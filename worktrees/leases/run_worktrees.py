@@ -18,7 +18,7 @@ from worktrees.base.errors import os_errors
 from worktrees.base.fs import make_folder
 from worktrees.base.settings import WorktreeSettings
 from worktrees.git.commit_message import committer_of
-from worktrees.git.write_tree import PathChange
+from worktrees.git.trees.write_tree import PathChange
 from worktrees.leases.commit import commit_changes, find_overlay_changes, find_slot_changes
 from worktrees.leases.gc import DIFF_CAP
 from worktrees.overlay.leases import Overlays

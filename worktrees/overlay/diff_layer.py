@@ -13,9 +13,9 @@ from pathlib import Path
 from fleet.core.base.ids import Sha
 from fleet.core.base.paths import folders_above
 from worktrees.base.fs import make_folder
-from worktrees.git.diff import Diff
 from worktrees.git.object_format import TREE
 from worktrees.git.objects import Objects
+from worktrees.git.trees.diff import Diff
 from worktrees.store.store import Store
 
 

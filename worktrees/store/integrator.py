@@ -13,10 +13,10 @@ from fleet.ports.worktrees import Merged
 from worktrees.base.errors import effect_error
 from worktrees.base.fs import printable
 from worktrees.git.commit_message import Person, member_of
-from worktrees.git.conflict import conflict_failure
-from worktrees.git.merge import MergeConflict
 from worktrees.git.program import Git, text
 from worktrees.git.repository import MergedTree, Repository
+from worktrees.git.trees.conflict import conflict_failure
+from worktrees.git.trees.merge import MergeConflict
 from worktrees.store.store import Store
 
 LISTED = 50

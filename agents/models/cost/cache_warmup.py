@@ -13,8 +13,8 @@ from hashlib import blake2b
 import anyio
 
 from agents.models.answer import Answer, CallFault, Model, OnBegin, Quotas, Request, estimated_tokens
-from agents.models.lifetimes import LIFETIMES, UNKNOWN_GAPS, Lifetimes, cache_rates, ending_pays, hour_pays
-from agents.models.prices import Price, limits_of
+from agents.models.cost.lifetimes import LIFETIMES, UNKNOWN_GAPS, Lifetimes, cache_rates, ending_pays, hour_pays
+from agents.models.cost.prices import Price, limits_of
 
 _GAPS = 16
 """How many of the latest gaps between conversations count."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.models.prices import Price, price_of
+from agents.models.cost.prices import Price, price_of
 
 SHORT_S, HOUR_S = 300.0, 3600.0
 _HOUR_FACTOR = 2.0

@@ -11,8 +11,8 @@ from random import Random
 import anyio
 
 from agents.models.answer import Answer, CallFault, FaultKind, Quotas
-from agents.models.circuit_breaker import SHARE, CircuitBreaker, Condition, Trip
-from agents.models.rate_limiter import Permit, RateLimiter, family
+from agents.models.throttle.circuit_breaker import SHARE, CircuitBreaker, Condition, Trip
+from agents.models.throttle.rate_limiter import Permit, RateLimiter, family
 from fleet.core.base.usage import Usage
 from fleet.ports.agents import CallGauges, DrainingError, Meter, RemainingQuota, ServiceNotice
 

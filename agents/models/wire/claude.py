@@ -12,12 +12,12 @@ import anyio
 import httpx2
 
 from agents.models.answer import CallFault, Request
-from agents.models.bounded import bound
-from agents.models.exchange import Exchange, Response, Timeouts, WireError
-from agents.models.faults import one_line
-from agents.models.features import Feature
-from agents.models.parameters import parameters_of
-from agents.models.prices import ModelLimits, told_limits
+from agents.models.cost.prices import ModelLimits, told_limits
+from agents.models.wire.bounded import bound
+from agents.models.wire.exchange import Exchange, Response, Timeouts, WireError
+from agents.models.wire.faults import one_line
+from agents.models.wire.features import Feature
+from agents.models.wire.parameters import parameters_of
 
 _CONNECTIONS = 2000
 _CLOSE_S = 5.0

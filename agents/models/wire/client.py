@@ -10,13 +10,13 @@ from urllib.parse import quote, urlsplit
 import anyio
 
 from agents.models.answer import Answer, CallFault, OnBegin, Request
-from agents.models.exchange import Exchange, Response, Timeouts, WireError
-from agents.models.features import Feature, refused_feature
-from agents.models.prices import ModelLimits
+from agents.models.cost.prices import ModelLimits
+from agents.models.wire.exchange import Exchange, Response, Timeouts, WireError
+from agents.models.wire.features import Feature, refused_feature
 from fleet.errors import UsageError
 
 if TYPE_CHECKING:
-    from agents.models.claude import Claude
+    from agents.models.wire.claude import Claude
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Client:
     async def _opened(self) -> "Claude":
         async with self._lock:
             if self._claude is None:
-                from agents.models.claude import open_claude  # noqa: PLC0415 - the SDK takes a second to import
+                from agents.models.wire.claude import open_claude  # noqa: PLC0415 - the SDK takes a second to import
 
                 claude = open_claude(self._base_url, self._api_key, self._timeouts)
                 self._claude = await self._stack.enter_async_context(claude)

@@ -12,8 +12,8 @@ from typing import Any
 import anyio
 
 from agents.models.answer import Answer, CallFault, OnBegin
-from agents.models.faults import fault_of, one_line, read_quotas
-from agents.models.stream import MALFORMED, AnswerBuilder
+from agents.models.wire.faults import fault_of, one_line, read_quotas
+from agents.models.wire.stream import MALFORMED, AnswerBuilder
 
 LONGEST_LINE = 25_000_000  # bytes of one event: more than the longest answer
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from agents.models.answer import Block, Message, Request
-from agents.models.features import Feature
+from agents.models.wire.features import Feature
 
 _SHORT: Block = {"type": "ephemeral"}
 _HOUR: Block = {"type": "ephemeral", "ttl": "1h"}

@@ -11,7 +11,7 @@ from dashboards.text.safe import safe
 from fleet.core.state.incidents import Incident
 from fleet.core.state.state import RunState
 from fleet.core.state.status import statuses
-from fleet.core.views.incident_view import RateCounts, incident_counts, incident_view
+from fleet.core.views.run.incident_view import RateCounts, incident_counts, incident_view
 
 COLUMNS = (
     Column("state", 15),

@@ -10,7 +10,7 @@ from dashboards.text.safe import safe
 from fleet.core.state.facts import BatchTested
 from fleet.core.state.landing import Batch
 from fleet.core.state.state import RunState
-from fleet.core.views.run_view import commits_tested
+from fleet.core.views.run.run_view import commits_tested
 
 NAMES = 6
 

@@ -23,7 +23,7 @@ from dashboards.text.formats import clock_in, counted
 from dashboards.text.safe import safe
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused, status_counts
-from fleet.core.views.base_view import base_view
+from fleet.core.views.run.base_view import base_view
 
 LEAST = 3  # agents, and events
 WIDE = 150  # cells: from this width on, agents and events are side by side

@@ -10,7 +10,7 @@ from dashboards.terminal.widgets.lines import Column, Page, PageOptions, Span, m
 from dashboards.text.formats import money
 from dashboards.text.safe import safe
 from fleet.core.state.status import progress
-from fleet.core.views.run_view import run_word
+from fleet.core.views.run.run_view import run_word
 
 COLUMNS = (
     Column("run", 22, grows=2),

@@ -13,7 +13,7 @@ from fleet.core.state.facts import CheckRun
 from fleet.core.state.state import RunState
 from fleet.core.state.status import status_of
 from fleet.core.state.subtask_state import Attempt
-from fleet.core.views.subtask_view import subtask_view
+from fleet.core.views.run.subtask_view import subtask_view
 
 LOG_BYTES = 400_000
 LOG_LINES = 400

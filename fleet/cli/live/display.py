@@ -21,7 +21,7 @@ from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
 from fleet.core.views.dump import dump_view
-from fleet.core.views.run_view import status_view
+from fleet.core.views.run.run_view import status_view
 from fleet.errors import FleetError
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder

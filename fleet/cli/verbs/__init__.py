@@ -1,1 +1,4 @@
-"""The verbs of the command line, a module for each purpose. May import everything; only `fleet.cli` imports it."""
+"""The verbs of the command line, a folder for each group of `fleet --help`.
+
+May import everything; only `fleet.cli` imports them.
+"""

@@ -11,7 +11,7 @@ from fleet.core.plans.limits import Reviewing
 from fleet.core.plans.plan import Subtask
 from fleet.core.state.facts import CheckRun, Ending
 from fleet.core.state.state import Review
-from fleet.core.views.subtask_view import AttemptView, attempt_view
+from fleet.core.views.run.subtask_view import AttemptView, attempt_view
 
 Tested = Literal["itself", "with what landed on it", "unknown"]
 

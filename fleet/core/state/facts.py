@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
-from fleet.core.state.attempt_facts import (
+from fleet.core.state.kinds.attempt_facts import (
     AttemptCommitted,
     AttemptFact,
     AttemptFailed,
@@ -18,7 +18,7 @@ from fleet.core.state.attempt_facts import (
     RemedyChosen,
     WorkerStarted,
 )
-from fleet.core.state.fact_parts import (
+from fleet.core.state.kinds.fact_parts import (
     FREE,
     CheckRun,
     Ejected,
@@ -38,8 +38,15 @@ from fleet.core.state.fact_parts import (
     SetupRun,
     Strategy,
 )
-from fleet.core.state.landing_facts import BatchFormed, BatchTested, LandingFact, Published, PublishFailed, WorkLost
-from fleet.core.state.people_facts import (
+from fleet.core.state.kinds.landing_facts import (
+    BatchFormed,
+    BatchTested,
+    LandingFact,
+    Published,
+    PublishFailed,
+    WorkLost,
+)
+from fleet.core.state.kinds.people_facts import (
     CancelRequested,
     DrainRequested,
     LimitsChanged,
@@ -50,7 +57,7 @@ from fleet.core.state.people_facts import (
     RetryRequested,
     Unpaused,
 )
-from fleet.core.state.plan_facts import (
+from fleet.core.state.kinds.plan_facts import (
     PlanApproved,
     PlanFact,
     PlanGraded,
@@ -59,7 +66,7 @@ from fleet.core.state.plan_facts import (
     PlanRejected,
     PlanRevised,
 )
-from fleet.core.state.run_facts import (
+from fleet.core.state.kinds.run_facts import (
     BaseChecked,
     BudgetRanLow,
     CallLost,

@@ -7,7 +7,7 @@ in that process, but not without text that looks like one (`fleet/core/verdicts/
 import re
 from collections.abc import Callable, Iterable
 
-from fleet.core.state.fact_parts import RanTests
+from fleet.core.state.kinds.fact_parts import RanTests
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 Counts = tuple[int, int]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fleet.engine.checks import Gate
+from fleet.engine.verdicts.checks import Gate
 from fleet.ports.agents import Planner, Worker
 from fleet.ports.journal import Clock
 from fleet.ports.worktrees import Commits, Integrator, Publisher, Worktrees

@@ -13,12 +13,12 @@ from fleet.core.policy.effects import RunAttempt, VerifyAttempt
 from fleet.core.state import facts as f
 from fleet.core.state.failures import reported_failure
 from fleet.core.state.subtask_state import Attempt
-from fleet.engine.adapters import Adapters
-from fleet.engine.briefs import WorkerBriefs
-from fleet.engine.budget import CallMeter, Purpose, RunBudget
-from fleet.engine.change_review import review
-from fleet.engine.checks import Checks
-from fleet.engine.internal_errors import Advice, failure_of, persist, unwrapped
+from fleet.engine.commands.adapters import Adapters
+from fleet.engine.commands.briefs import WorkerBriefs
+from fleet.engine.commands.budget import CallMeter, Purpose, RunBudget
+from fleet.engine.errors.internal_errors import Advice, failure_of, persist, unwrapped
+from fleet.engine.verdicts.change_review import review
+from fleet.engine.verdicts.checks import Checks
 from fleet.ports.agents import DrainingError, WorkerBrief
 from fleet.ports.journal import Recorder
 from fleet.ports.worktrees import Change, EffectError, Lease, Signature

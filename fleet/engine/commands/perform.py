@@ -13,14 +13,14 @@ from fleet.core.base.ids import Sha
 from fleet.core.policy.effects import CallPlanner, CheckBase, Command, Publish, RunAttempt, TestBatch, VerifyAttempt
 from fleet.core.policy.remedies import backoff
 from fleet.core.state import facts as f
-from fleet.engine.adapters import Adapters
-from fleet.engine.attempts import Attempts
-from fleet.engine.briefs import WorkerBriefs
-from fleet.engine.budget import RunBudget
-from fleet.engine.checks import Checks
-from fleet.engine.internal_errors import Advice, DiskFullError, failure_of, persist, unwrapped
-from fleet.engine.landing import Lander
-from fleet.engine.planner_calls import PlannerCalls
+from fleet.engine.commands.adapters import Adapters
+from fleet.engine.commands.attempts import Attempts
+from fleet.engine.commands.briefs import WorkerBriefs
+from fleet.engine.commands.budget import RunBudget
+from fleet.engine.commands.landing import Lander
+from fleet.engine.commands.planner_calls import PlannerCalls
+from fleet.engine.errors.internal_errors import Advice, DiskFullError, failure_of, persist, unwrapped
+from fleet.engine.verdicts.checks import Checks
 from fleet.ports.agents import DrainingError
 from fleet.ports.journal import Recorder
 

@@ -13,12 +13,12 @@ from fleet.core.state import facts as f
 from fleet.core.state.areas import conversations, planning_of
 from fleet.core.state.state import RunState
 from fleet.core.state.status import OVER, for_revision, statuses
-from fleet.core.views.planner_record import planner_record, subtask_report
-from fleet.core.views.planner_view import area_state, planner_state
-from fleet.engine.adapters import Adapters
-from fleet.engine.briefs import planner_notes
-from fleet.engine.budget import CallMeter, Purpose, RunBudget
-from fleet.engine.internal_errors import Advice
+from fleet.core.views.planning.planner_record import planner_record, subtask_report
+from fleet.core.views.planning.planner_view import area_state, planner_state
+from fleet.engine.commands.adapters import Adapters
+from fleet.engine.commands.briefs import planner_notes
+from fleet.engine.commands.budget import CallMeter, Purpose, RunBudget
+from fleet.engine.errors.internal_errors import Advice
 from fleet.ports.agents import PlannerBrief
 from fleet.ports.journal import Recorder
 

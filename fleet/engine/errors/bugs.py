@@ -15,7 +15,7 @@ from fleet.core.policy.decide import RULES, Rule
 from fleet.core.policy.effects import Command
 from fleet.core.state.facts import Fact, RunEnded, WarningNoted
 from fleet.core.state.state import RunState
-from fleet.engine.internal_errors import TRACE, unwrapped
+from fleet.engine.errors.internal_errors import TRACE, unwrapped
 from fleet.ports.journal import Clock
 
 Given = ParamSpec("Given")

@@ -17,8 +17,8 @@ from fleet.core.verdicts.judges import Influence, influence
 from fleet.core.verdicts.oddities import oddities
 from fleet.core.verdicts.sources import reading_of
 from fleet.core.verdicts.tests import is_test, named_tests
-from fleet.engine.checks import Checks
-from fleet.engine.second_verdict import SecondVerdict, refusal
+from fleet.engine.verdicts.checks import Checks
+from fleet.engine.verdicts.second_verdict import SecondVerdict, refusal
 from fleet.ports.agents import Repository, WorkspaceError
 
 LISTED = 50  # tests named in a failure; the others are counted

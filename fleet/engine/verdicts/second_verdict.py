@@ -15,7 +15,7 @@ from fleet.core.verdicts.commands import Reading
 from fleet.core.verdicts.judges import Influence, naming
 from fleet.core.verdicts.summaries import has_no_tests
 from fleet.core.verdicts.tests import is_test
-from fleet.engine.checks import Checks
+from fleet.engine.verdicts.checks import Checks
 
 PYTEST_FOUND_NONE = frozenset({4, 5})  # its exit codes for "no such file" and "no tests collected"
 

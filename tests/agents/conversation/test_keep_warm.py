@@ -14,7 +14,7 @@ from agents.conversation.guards import Guards
 from agents.conversation.loop import Conversation, ConversationSpec
 from agents.models.answer import Answer, CallFault, OnBegin, Request, ToolCall
 from agents.models.calls import Caller
-from agents.models.service import RetryPolicy
+from agents.models.throttle.service import RetryPolicy
 from agents.tools.tool import Finished, ToolResult
 from agents.transcripts import Transcripts
 from fleet.core.base.usage import Usage

@@ -7,7 +7,7 @@ import pytest
 
 from agents.models.answer import Answer, CallFault, OnBegin, Request
 from agents.models.calls import Caller, backoff_s
-from agents.models.service import RetryPolicy
+from agents.models.throttle.service import RetryPolicy
 from agents.transcripts import Transcript
 from fleet.core.base.usage import Usage
 from fleet.core.state.facts import Failure

@@ -13,7 +13,7 @@ import pytest
 
 from agents.conversation.guards import AttemptBudget
 from agents.models.calls import Caller
-from agents.models.client import open_client
+from agents.models.wire.client import open_client
 from agents.transcripts import Transcripts
 from agents.workers.relay import Relay, listening
 from fleet.ports.agents import Meter

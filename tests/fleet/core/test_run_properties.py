@@ -21,8 +21,8 @@ from fleet.core.state.facts import (
     Member,
 )
 from fleet.core.state.state import RunState
-from fleet.core.views.planner_view import planner_state
-from fleet.core.views.run_view import status_view
+from fleet.core.views.planning.planner_view import planner_state
+from fleet.core.views.run.run_view import status_view
 from tests.fleet.core.pretend import Pretend
 
 STEPS = 3_000

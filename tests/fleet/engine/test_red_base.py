@@ -6,8 +6,8 @@ from fleet.core.plans.plan import Criterion
 from fleet.core.policy.decide import decide
 from fleet.core.policy.effects import CheckBase, effects
 from fleet.core.state import facts as f
-from fleet.engine.checks import Checks, Gate
-from fleet.engine.landing import Lander
+from fleet.engine.commands.landing import Lander
+from fleet.engine.verdicts.checks import Checks, Gate
 from tests.fleet.core.pretend import started
 from tests.fleet.hands import Book, Clock, PaperHands, probed, queued
 

@@ -19,11 +19,11 @@ from tests.worktrees.conftest import git
 from worktrees.base.descendants import descendants, kill_descendants
 from worktrees.git import coprocess, program, reader
 from worktrees.git.coprocess import Coprocess, CoprocessError
-from worktrees.git.diff import PATCH, DiffProgram
 from worktrees.git.object_format import FILE
 from worktrees.git.objects import Objects
 from worktrees.git.program import Git
 from worktrees.git.refs import Refs
+from worktrees.git.trees.diff import PATCH, DiffProgram
 
 
 @pytest.fixture

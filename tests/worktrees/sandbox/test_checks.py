@@ -6,8 +6,8 @@ import pytest
 
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun
-from fleet.engine.checks import Checks, Gate
-from fleet.engine.landing import Lander
+from fleet.engine.commands.landing import Lander
+from fleet.engine.verdicts.checks import Checks, Gate
 from fleet.ports.worktrees import Lease
 from tests.fleet.hands import Clock, queued
 from tests.worktrees.conftest import RUN, OpenBench

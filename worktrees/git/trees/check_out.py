@@ -10,10 +10,10 @@ from anyio import to_thread
 from fleet.core.base.ids import Sha
 from fleet.core.base.paths import folders_above
 from worktrees.base.fs import create_file, make_folder
-from worktrees.git.diff import DiffEntry
 from worktrees.git.object_format import EXECUTABLE, LINK
 from worktrees.git.objects import Objects
 from worktrees.git.program import Git
+from worktrees.git.trees.diff import DiffEntry
 
 
 def check_out_in_process(objects: Objects, folder: Path, files: Sequence[DiffEntry]) -> None:

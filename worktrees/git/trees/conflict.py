@@ -10,8 +10,8 @@ from fleet.core.base.ids import Sha
 from fleet.core.state.facts import Failure
 from worktrees.base.fs import printable
 from worktrees.git.commit_message import one_line
-from worktrees.git.merge import MergeConflict
 from worktrees.git.program import Git, text
+from worktrees.git.trees.merge import MergeConflict
 
 EVIDENCE = 8_000  # characters in all
 MOST_PATHS = 20

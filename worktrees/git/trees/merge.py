@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from fleet.core.base.ids import Sha
 from worktrees.base.errors import effect_error
-from worktrees.git.diff import differing_names
 from worktrees.git.object_format import DEEPEST, Node, Tree, folder_node, is_folder
 from worktrees.git.objects import Objects
 from worktrees.git.program import Git, text
+from worktrees.git.trees.diff import differing_names
 
 LONGEST_LINE = 20_000  # commits between a candidate's base and the tip
 CONFLICT = 1  # merge-tree's exit code for one

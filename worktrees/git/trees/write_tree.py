@@ -18,10 +18,10 @@ from anyio import to_thread
 
 from fleet.core.base.ids import Sha
 from worktrees.base.errors import effect_error
-from worktrees.git.diff import DiffEntry
 from worktrees.git.object_format import ATTRIBUTES, DEEPEST, EXECUTABLE, FILE, LINK, Node, Tree, folder_node, is_folder
 from worktrees.git.objects import Objects
 from worktrees.git.program import Git
+from worktrees.git.trees.diff import DiffEntry
 
 REWRITING = frozenset({"text", "eol", "crlf", "filter", "ident", "working-tree-encoding"})
 

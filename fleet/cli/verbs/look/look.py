@@ -23,9 +23,9 @@ from fleet.cli.check_logs import CHECK_LOGS, check_log, log_lines
 from fleet.cli.common import HERE, AsJson, AttemptNumber, Repo, RunArgument, RunName, SubtaskId
 from fleet.core.state.state import RunState
 from fleet.core.views.dump import SCHEMA_VERSION, dump_view
-from fleet.core.views.plan_diff import version_diffs
-from fleet.core.views.run_view import StatusView, run_view, status_view
-from fleet.core.views.subtask_view import subtask_view
+from fleet.core.views.planning.plan_diff import version_diffs
+from fleet.core.views.run.run_view import StatusView, run_view, status_view
+from fleet.core.views.run.subtask_view import subtask_view
 from fleet.errors import FleetError, UsageError
 from fleet.runs.repository import git_folder, is_same_repository
 from fleet.runs.run_folder import RunFolder, all_runs, find_run, readable_runs, runs_dir

@@ -19,7 +19,7 @@ from fleet.cli.live.terminal_data import FolderFeed
 from fleet.core.history.follower import Follower
 from fleet.core.state.facts import Fact
 from fleet.core.state.state import RunState
-from fleet.core.views.run_view import status_view
+from fleet.core.views.run.run_view import status_view
 from fleet.errors import FleetError, UsageError
 from fleet.runs.run_folder import RunFolder
 

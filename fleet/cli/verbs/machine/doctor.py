@@ -29,7 +29,7 @@ from fleet.config.environment import current
 from fleet.config.schema import as_policy
 from fleet.core.state.facts import CheckRun
 from fleet.core.state.failures import how
-from fleet.core.views.trial_view import TrialView
+from fleet.core.views.repository.trial_view import TrialView
 from fleet.errors import FleetError
 from fleet.runs.run_folder import make_state_dir
 from worktrees.git.program import ask_git, text

@@ -23,8 +23,8 @@ from fleet.core.plans.parameters import parameter_lines, read_parameters
 from fleet.core.plans.plan import Plan
 from fleet.core.state.status import split_or_dropped
 from fleet.core.views.dump import SCHEMA_VERSION
-from fleet.core.views.plan_diff import plan_diff
-from fleet.core.views.saved_plan import saved_plan
+from fleet.core.views.planning.plan_diff import plan_diff
+from fleet.core.views.planning.saved_plan import saved_plan
 from fleet.errors import UsageError
 from fleet.plans.input_files import GivenPlan, dump_plan, find_rollback, read_data
 from fleet.plans.library import Entry

@@ -17,7 +17,7 @@ from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, ConfigFile, Repo, Sandbox, SetupNetwork
 from fleet.config.environment import current
 from fleet.config.load import Loaded
-from fleet.core.views.trial_view import TrialView, Verdict
+from fleet.core.views.repository.trial_view import TrialView, Verdict
 from fleet.errors import UsageError
 
 TICK_S, REMIND_S = 1.0, 30.0  # how often a person is shown the time: on a terminal, and elsewhere

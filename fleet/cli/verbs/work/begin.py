@@ -12,7 +12,7 @@ from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Force, Repo, Sandbox, SetupNetwork, Yes
 from fleet.cli.live.display import Detach, Display, NoTui, Plain, work_and_show
 from fleet.cli.plan_sources import Sets, load_plan_argument
-from fleet.cli.verbs.limits import Attempts, Budget, Minutes, Tokens, Workers
+from fleet.cli.verbs.work.limits import Attempts, Budget, Minutes, Tokens, Workers
 from fleet.config.environment import current
 from fleet.config.load import Loaded
 from fleet.core.plans.limits import Reviewing

@@ -12,7 +12,7 @@ from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName, Yes
 from fleet.config.environment import user
 from fleet.core.state.facts import LimitsChanged
-from fleet.core.views.limits_view import limits_view
+from fleet.core.views.run.limits_view import limits_view
 from fleet.errors import UsageError
 from fleet.runs.run_folder import RunFolder
 

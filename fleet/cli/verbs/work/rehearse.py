@@ -24,11 +24,11 @@ from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, ConfigFile, Force, Repo, Sandbox
 from fleet.cli.live.rehearsal import work
 from fleet.cli.plan_sources import load_plan_argument
-from fleet.cli.verbs.begin import PlanFile, check_output
-from fleet.cli.verbs.limits import Workers
+from fleet.cli.verbs.work.begin import PlanFile, check_output
+from fleet.cli.verbs.work.limits import Workers
 from fleet.config.environment import current
 from fleet.core.state.facts import Rehearsal
-from fleet.core.views.rehearsal_view import GateTrials, RehearsalView, rehearsal_view
+from fleet.core.views.repository.rehearsal_view import GateTrials, RehearsalView, rehearsal_view
 from fleet.errors import UsageError
 from fleet.plans.input_files import dump_plan
 from fleet.runs.repository import root_of

@@ -9,8 +9,8 @@ from fleet.app.reopen import withdraw_cancel
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgument, RunName, Sandbox, SetupNetwork, Yes
 from fleet.cli.live.display import Detach, Display, NoTui, Plain, work_and_show
-from fleet.cli.verbs.begin import RedBase, exit_code
-from fleet.cli.verbs.limits import Attempts, Budget, Minutes, Tokens, Workers
+from fleet.cli.verbs.work.begin import RedBase, exit_code
+from fleet.cli.verbs.work.limits import Attempts, Budget, Minutes, Tokens, Workers
 from fleet.config.environment import current, user
 from fleet.core.plans.plan import PLANNER
 from fleet.core.plans.replay import REPLAYER

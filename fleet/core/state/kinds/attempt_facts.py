@@ -4,7 +4,7 @@ from typing import Literal
 
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.plans.plan import Effort
-from fleet.core.state.fact_parts import CheckRun, Failure, Happened, Remedy, Report, Strategy
+from fleet.core.state.kinds.fact_parts import CheckRun, Failure, Happened, Remedy, Report, Strategy
 
 
 class AttemptStarted(Happened):

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from fleet.core.base.ids import Sha, SubtaskId
-from fleet.core.state.fact_parts import CheckRun, Ejected, Happened, Member
+from fleet.core.state.kinds.fact_parts import CheckRun, Ejected, Happened, Member
 
 
 class BatchFormed(Happened):

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from fleet.core.base.ids import QuestionId, SubtaskId
-from fleet.core.state.fact_parts import Happened
+from fleet.core.state.kinds.fact_parts import Happened
 
 
 class QuestionAsked(Happened):

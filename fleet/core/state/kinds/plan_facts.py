@@ -4,7 +4,7 @@ from typing import Literal
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.revision import Revision
-from fleet.core.state.fact_parts import Failure, Happened
+from fleet.core.state.kinds.fact_parts import Failure, Happened
 
 
 class PlannerCalled(Happened):

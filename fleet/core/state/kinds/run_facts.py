@@ -8,7 +8,7 @@ from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.base.usage import Cost, Usage
 from fleet.core.plans.limits import Choices, Policy
 from fleet.core.plans.plan import Plan
-from fleet.core.state.fact_parts import (
+from fleet.core.state.kinds.fact_parts import (
     CheckRun,
     Ending,
     Failure,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fleet.core.base.ids import RunId
 from fleet.core.policy.budget import run_budgets
 from fleet.core.state.state import RunState
-from fleet.core.views.planner_view import ROUNDED
+from fleet.core.views.planning.planner_view import ROUNDED
 
 
 @dataclass(frozen=True, slots=True)

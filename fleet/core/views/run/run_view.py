@@ -13,9 +13,9 @@ from fleet.core.policy.planner_policy import planner_is_lost
 from fleet.core.state.facts import Role, ServiceCondition
 from fleet.core.state.state import Outage, Question, Review, RunState
 from fleet.core.state.status import Progress, Status, is_refused, progress, status_counts
-from fleet.core.views.base_view import BaseView, base_view
-from fleet.core.views.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views
-from fleet.core.views.planner_view import ROUNDED
+from fleet.core.views.planning.planner_view import ROUNDED
+from fleet.core.views.run.base_view import BaseView, base_view
+from fleet.core.views.run.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views
 
 ROLES: tuple[Role, ...] = ("planner", "worker")  # roles that every run has
 

@@ -9,8 +9,8 @@ from fleet.core.state.landing import TestedBatch
 from fleet.core.state.state import RunState
 from fleet.core.state.status import Status, status_of, statuses
 from fleet.core.state.subtask_state import Attempt, SubtaskState
-from fleet.core.views.incident_view import IncidentView, incident_view
-from fleet.core.views.run_view import TokensView, tokens_view
+from fleet.core.views.run.incident_view import IncidentView, incident_view
+from fleet.core.views.run.run_view import TokensView, tokens_view
 
 
 @dataclass(frozen=True, slots=True)

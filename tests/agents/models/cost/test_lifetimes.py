@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.models.lifetimes import UNKNOWN_GAPS, CacheRates, cache_rates, ending_pays, hour_pays, touches_that_pay
-from agents.models.prices import Price
+from agents.models.cost.lifetimes import UNKNOWN_GAPS, CacheRates, cache_rates, ending_pays, hour_pays, touches_that_pay
+from agents.models.cost.prices import Price
 
 OPUS, HAIKU = "claude-opus-5-5", "claude-haiku-5-5"
 MINUTE = 60.0

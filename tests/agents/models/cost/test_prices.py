@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.models.prices import Price, dollars, limits_of, told_limits
+from agents.models.cost.prices import Price, dollars, limits_of, told_limits
 from agents.simulated.rules.catalogue import MODELS
 from agents.simulated.rules.catalogue import dollars as charged
 from fleet.core.base.usage import Usage

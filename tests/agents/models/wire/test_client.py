@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 
 from agents.models.answer import Answer, CallFault, Quota, Quotas, Request
-from agents.models.client import open_client
-from agents.models.exchange import Timeouts
+from agents.models.wire.client import open_client
+from agents.models.wire.exchange import Timeouts
 from fleet.core.base.usage import Usage
 from tests.agents.conftest import KEY, Body, Reply, Script, client_for, events, fails, ignore, raw, says, sse, text, use
 

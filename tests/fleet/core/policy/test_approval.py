@@ -15,8 +15,8 @@ from fleet.core.policy.approval import (
 )
 from fleet.core.policy.requests import fact_of, request_problem
 from fleet.core.state import facts as f
-from fleet.core.views.planner_view import planner_state
-from fleet.core.views.run_view import run_word, status_view
+from fleet.core.views.planning.planner_view import planner_state
+from fleet.core.views.run.run_view import run_word, status_view
 from tests.fleet.core.story import WHO, Story, plan_of
 
 

@@ -3,11 +3,11 @@
 from fleet.core.history.evolve import evolve
 from fleet.core.policy.effects import VerifyAttempt
 from fleet.core.state import facts as f
-from fleet.engine.adapters import Adapters
-from fleet.engine.briefs import NOTES_LIMIT, WorkerBriefs, layout, planner_notes, worker_notes
-from fleet.engine.checks import Gate
-from fleet.engine.internal_errors import Advice
-from fleet.engine.perform import Performer
+from fleet.engine.commands.adapters import Adapters
+from fleet.engine.commands.briefs import NOTES_LIMIT, WorkerBriefs, layout, planner_notes, worker_notes
+from fleet.engine.commands.perform import Performer
+from fleet.engine.errors.internal_errors import Advice
+from fleet.engine.verdicts.checks import Gate
 from fleet.ports.agents import Planner
 from tests.fleet.eyes import FakeRepository
 from tests.fleet.fakes import RealClock

@@ -11,8 +11,8 @@ from fleet.core.policy import decide as policy
 from fleet.core.state import facts as f
 from fleet.core.state.failures import HOW_TO_REPORT
 from fleet.core.state.state import RunState
-from fleet.engine import bugs
-from fleet.engine.internal_errors import failure_of, unwrapped
+from fleet.engine.errors import bugs
+from fleet.engine.errors.internal_errors import failure_of, unwrapped
 from fleet.ports.agents import PlannerBrief, WorkerBrief
 from fleet.ports.worktrees import EffectError
 from tests.fleet.core.story import plan_of

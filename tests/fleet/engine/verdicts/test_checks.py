@@ -5,7 +5,7 @@ from dataclasses import replace
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import Criterion
 from fleet.core.state import facts as f
-from fleet.engine.checks import IN_A_ROW, Checks, Gate
+from fleet.engine.verdicts.checks import IN_A_ROW, Checks, Gate
 from tests.fleet.hands import Book, Clock, PaperHands, queued
 
 TEST = Criterion(criterion="it works", run="test")

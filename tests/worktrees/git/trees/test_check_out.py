@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.worktrees import forest
 from tests.worktrees.forest import Files
-from worktrees.git.check_out import check_out_by_git, check_out_in_process
 from worktrees.git.object_format import EXECUTABLE, FILE, LINK
 from worktrees.git.repository import Repository
+from worktrees.git.trees.check_out import check_out_by_git, check_out_in_process
 
 
 def written(folder: Path) -> Files:

@@ -15,9 +15,9 @@ from tests.worktrees import forest
 from tests.worktrees.conftest import Bench
 from tests.worktrees.forest import Files
 from worktrees.git.coprocess import Coprocess
-from worktrees.git.diff import ENTRIES, PATCH, Diff, DiffProgram, diff_by_program, diff_in_process
 from worktrees.git.object_format import FILE
 from worktrees.git.repository import Repository
+from worktrees.git.trees.diff import ENTRIES, PATCH, Diff, DiffProgram, diff_by_program, diff_in_process
 
 NAMES = (*forest.ODD_NAMES, b"end\n")
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.worktrees import forest
 from tests.worktrees.forest import Files
-from worktrees.git.merge import is_on_line, merge_in_process
 from worktrees.git.object_format import FILE
 from worktrees.git.objects import Objects
+from worktrees.git.trees.merge import is_on_line, merge_in_process
 
 NAMES = (b"a", b"b", b"c")
 TEXT = b"\n".join(forest.LINES) + b"\n"

@@ -17,7 +17,7 @@ from tests.worktrees.conftest import Bench, OpenBench, git, make_repository
 from tests.worktrees.forest import Files
 from worktrees.git.object_format import FILE, LINK
 from worktrees.git.repository import Repository
-from worktrees.git.write_tree import (
+from worktrees.git.trees.write_tree import (
     NeedsGit,
     PathChange,
     change_at,

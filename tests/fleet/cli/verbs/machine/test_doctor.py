@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from fleet.app.fleet import Fleet
-from fleet.cli.verbs.doctor import Finding, examine, worker_findings
+from fleet.cli.verbs.machine.doctor import Finding, examine, worker_findings
 from fleet.config.load import Loaded, load_config
 from tests.worktrees.conftest import make_repository
 

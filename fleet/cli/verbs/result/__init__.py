@@ -1,0 +1,1 @@
+"""The verbs about the result of a run: merge, report, audit, commits."""

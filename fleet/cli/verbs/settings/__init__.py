@@ -1,0 +1,1 @@
+"""The verbs about plans and settings: plans, try, init, config, explain-policy."""

@@ -1,0 +1,1 @@
+"""Checks on commits, and the review of a change before it counts."""
