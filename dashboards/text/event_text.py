@@ -95,7 +95,7 @@ def event_text(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0
             return f"{safe(fact.question)} answered by {safe(fact.by)}: {safe(fact.answer, limit=200)}"
         case f.RetryRequested():
             return f"retry of {safe(fact.subtask)} requested by {safe(fact.by)}"
-        case f.RehearsalNoted():
+        case f.GateTried() | f.RehearsalNoted():
             return _rehearsal(fact)
         case f.RollbackStarted():
             return f"ROLLING BACK: {safe(fact.why, limit=TEXT)}"
@@ -113,7 +113,10 @@ def event_text(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0
             assert_never(fact)
 
 
-def _rehearsal(fact: f.RehearsalNoted) -> str:
+def _rehearsal(fact: f.GateTried | f.RehearsalNoted) -> str | None:
+    if isinstance(fact, f.GateTried):
+        green = sum(trial.passed for trial in fact.trials)
+        return f"the gate passed {green} of {counted(len(fact.trials), 'time')}" if fact.trials else None
     commit = safe(fact.subtask or "the base")
     match fact.what:
         case "by_hand":

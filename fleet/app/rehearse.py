@@ -21,7 +21,7 @@ from fleet.core.plans.replay import REPLAYER, PastCommit, commit_of, replay_plan
 from fleet.core.policy.replay_faults import WORK_FAULTS, WorkFault
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.core.views.repository.rehearsal_view import GateTrials, Machine, Outcome, Trial
+from fleet.core.views.repository.rehearsal_view import Machine, Outcome
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.verdicts.checks import Gate
 from fleet.errors import UsageError
@@ -129,29 +129,36 @@ def with_given_plan(line: Line, plan: Plan, name: str) -> Line:
     return replace(line, plan=plan)
 
 
-async def try_gate(target: Target, settings: WorktreeSettings, gate: Gate, *, times: int) -> GateTrials:
+async def try_gate(target: Target, settings: WorktreeSettings, gate: Gate, *, times: int, at: float) -> f.GateTried:
     """Run the gate on the target's base again and again, each time on a fresh checkout."""
-    trials = list[Trial]()
+    trials = list[f.GateTrial]()
     if not gate.criteria:
-        return GateTrials()
+        return f.GateTried(at=at)
     async with open_trial_worktrees(target, settings) as worktrees:
         try:
             for _ in range(times):
                 trials.append(await _try_once(worktrees, gate.criteria[0], target.base))
         except EffectError as error:  # the set-up failed: it will not do better the next time
             why = f"{error.failure.summary}\n{error.failure.evidence}"
-            trials.append(Trial(False, output=why[-TRIED:]))
+            trials.append(f.GateTrial(passed=False, output=why[-TRIED:]))
         setup_s = sum(setup.check.seconds for setup in worktrees.finished_setups())
-    return GateTrials(gate.criteria[0].run or "", tuple(trials), setup_s)
+    return f.GateTried(at=at, command=gate.criteria[0].run or "", trials=tuple(trials), setup_s=setup_s)
 
 
-async def _try_once(worktrees: RunWorktrees, gate: Criterion, commit: Sha) -> Trial:
+async def _try_once(worktrees: RunWorktrees, gate: Criterion, commit: Sha) -> f.GateTrial:
     timed = gate.model_copy(update={"run": f"(\n{gate.run}\n)\ncode=$?; echo; times; exit $code"})
     async with worktrees.lease(commit) as lease:
         check = await lease.check(timed)
         disk_bytes = await size_of(lease.workspace.place.own_folder) if isinstance(lease, WorktreeLease) else 0
     output, processor_s = _without_times(check.output)
-    return Trial(check.passed, check.seconds, processor_s, check.peak_bytes, disk_bytes, output[-TRIED:])
+    return f.GateTrial(
+        passed=check.passed,
+        seconds=check.seconds,
+        processor_s=processor_s,
+        peak_bytes=check.peak_bytes,
+        disk_bytes=disk_bytes,
+        output=output[-TRIED:],
+    )
 
 
 def _without_times(output: str) -> tuple[str, float]:
@@ -207,13 +214,18 @@ async def _commits(store: Store, plan: Plan) -> Mapping[SubtaskId, LineCommit]:
 # ---- after the run ---------------------------------------------------------------------------------------------------
 
 
+def head_of(state: RunState) -> Sha:
+    """The last commit that a rehearsal replays."""
+    return (commit_of(state.plan.subtasks[-1]) if state.plan.subtasks else None) or state.base
+
+
 async def compare(state_dir: Path, target: Target, state: RunState) -> Outcome:
     """How the tree that the run made compares with the one that history has."""
     store = Store(home_of(state_dir, target))
-    last = commit_of(state.plan.subtasks[-1]) if state.plan.subtasks else None
+    head = head_of(state)
     try:
-        diff = await store.repository.diff(state.tip, last or state.base)
-        return Outcome(head=last or state.base, differing=diff.paths, clean=await _is_clean(target.git, state))
+        diff = await store.repository.diff(state.tip, head)
+        return Outcome(head=head, differing=diff.paths, clean=await _is_clean(target.git, state))
     finally:
         await store.close()
 

@@ -20,6 +20,8 @@ from fleet.core.state.facts import (
     CallsHeld,
     CheckRun,
     Fact,
+    GateTrial,
+    GateTried,
     PlanGraded,
     PlanRejected,
     RehearsalNoted,
@@ -74,6 +76,7 @@ LATEST: tuple[Fact, ...] = (
     AttemptUnchanged(at=0, subtask="schema", number=1, report=Report(status="done", summary="kept in auth.db")),
     WorkLost(at=0, tip="b" * 40, commits=("1" * 40,), again=("schema",), unpublished=True),
     RollbackStarted(at=0, why="deploy failed: 503"),
+    GateTried(at=0, command="make check", trials=(GateTrial(passed=True), GateTrial(passed=False))),
     RehearsalNoted(at=0, what="by_hand", subtask="schema", text="adds a submodule: vendor/x"),
 )
 """More of them, that are about subtasks. They come too late to change what the run is."""

@@ -48,6 +48,30 @@ def test_faults_change_how_it_gets_there_and_nothing_else(stage: Stage, past: Pa
     assert [note["title"] for note in view["red_in_history"]] == [HISTORY[at].message.decode() for at in BROKEN]
 
 
+def test_a_rehearsal_that_was_killed_shows_all_of_its_result_once_it_is_resumed(stage: Stage, past: Path) -> None:
+    begin = ("rehearse", "--gate", f"sleep 0.3; {GATE}", "--tries", "2", "--name", stage.run_name)
+    with stage.going(*begin, at=past) as going:
+        stage.wait(stage.run_name, lambda state: state.commits > 0, going)
+        going.kill()
+    view = stage.fleet("resume", stage.run_name, "--json", at=past).ended(0).json
+    assert (view["tree_equal"], view["landed"], view["commits"]) == (True, len(CHANGING), len(CHANGING))
+    assert (view["gate"]["tries"], view["gate"]["green"]) == (2, 2), "the tries before the kill"
+    assert view["processor_s"] is None
+    again = stage.fleet("resume", stage.run_name, "--json", at=past).ended(0).json
+    assert (again["gate"], again["settings"], again["tip"]) == (view["gate"], view["settings"], view["tip"])
+    stage.fleet("resume", stage.run_name, at=past).ended(0).says("REHEARSED", "What to set")
+
+
+def test_a_rehearsal_that_was_killed_before_it_began_tries_the_gate_when_it_is_resumed(
+    stage: Stage, past: Path
+) -> None:
+    begin = ("rehearse", "--last", "2", "--gate", "sleep 0.5", "--tries", "20", "--name", stage.run_name)
+    with stage.going(*begin, at=past) as going:
+        stage.wait(stage.run_name, lambda state: state.epoch == 0, going)
+        going.kill()
+    stage.fleet("resume", stage.run_name, at=past).ended(0).says("REHEARSED", "3 of 3 times")
+
+
 def test_a_rehearsal_is_kept_and_marked_wherever_it_is_shown(stage: Stage, past: Path) -> None:
     stage.fleet("rehearse", "--last", "3", "--gate", "", "--name", "dress", at=past).ended(0).says("REHEARSED", "none")
     stage.fleet("runs", at=past).ended(0).says("landed (rehearsal)")

@@ -1,4 +1,7 @@
-"""Works on a rehearsal and prints its events. With faults, the engine runs in a process of its own, which is killed."""
+"""Carries out a rehearsal and prints its events: the gate's tries, the run, the result. It continues one that stopped.
+
+With faults, the engine runs in a process of its own, which is killed.
+"""
 
 import signal
 import time
@@ -6,7 +9,9 @@ from pathlib import Path
 
 import typer
 
+from dashboards.text.formats import counted
 from fleet.app.fleet import Fleet
+from fleet.app.rehearse import compare, head_of, machine, try_gate, used_processor
 from fleet.cli.common import run_async
 from fleet.cli.live.engine import POLL_S, Background, run_engine
 from fleet.cli.live.follow import RunDisplay, Screen, open_screen
@@ -15,6 +20,7 @@ from fleet.core.history.follower import Follower
 from fleet.core.policy.replay_faults import KILLED, kills
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
+from fleet.core.views.repository.rehearsal_view import RehearsalView, rehearsal_view
 from fleet.errors import FleetError
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder
@@ -22,10 +28,45 @@ from worktrees.store.store import home_of
 from worktrees.store.target import inspect
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TRIES = 3  # of the gate on the newest commit
 MOST_STARTS = 5  # of an engine between two kills; more means that it can't work
 
 
-def work(fleet: Fleet, folder: RunFolder, *, quiet: bool) -> bool:
+def rehearse(fleet: Fleet, folder: RunFolder, *, tries: int = TRIES, quiet: bool) -> RehearsalView | None:
+    """Carry out what is left of a rehearsal. Returns its result; None if it was interrupted."""
+    state = folder.state()
+    if state.gate_tried is None:
+        _try_gate(fleet, folder, tries)
+    in_process, is_whole, before = True, state.epoch == 0, used_processor()
+    if state.ending != "landed":
+        in_process = _work(fleet, folder, quiet=quiet)
+    processor_s = used_processor() - before if in_process and is_whole else None
+    state = folder.state()
+    if not state.ended:
+        typer.echo(f"{folder.run}: interrupted; continue with: fleet resume {folder.run}", err=True)
+        return None
+    target = run_async(lambda: inspect(Path(state.repository), state.base))
+    outcome = run_async(lambda: compare(fleet.state_dir, target, state))
+    return rehearsal_view(state, outcome, machine(fleet.state_dir), now=time.time(), processor_s=processor_s)
+
+
+def _try_gate(fleet: Fleet, folder: RunFolder, tries: int) -> None:
+    """Run the gate on the newest commit, and record how it did."""
+    wiring, state = fleet.wiring, folder.state()
+    head = head_of(state)
+    if not wiring.gate.criteria:
+        typer.echo(
+            f"{folder.run}: there is no gate (checks.gate, or --gate COMMAND): only trees are compared", err=True
+        )
+    else:
+        typer.echo(f"{folder.run}: running the gate on {head[:12]}, {counted(tries, 'time')} …", err=True)
+    target = run_async(lambda: inspect(Path(state.repository), head))
+    tried = run_async(lambda: try_gate(target, wiring.worktrees, wiring.gate, times=tries, at=time.time()))
+    with held(folder.journal), Journal(folder.journal) as journal:
+        journal.append([tried])
+
+
+def _work(fleet: Fleet, folder: RunFolder, *, quiet: bool) -> bool:
     """Work until the run has ended. Returns whether the engine worked in this process."""
     state = folder.state()
     with open_screen(live=False, quiet=quiet) as screen:
@@ -44,6 +85,8 @@ def _work_with_kills(fleet: Fleet, folder: RunFolder, screen: Screen) -> None:
     events = RunDisplay(folder, screen, 0, interactive=False)
     try:
         for at in kills(state.rehearsal or f.Rehearsal(), len(state.subtasks)):
+            if at <= state.commits:  # an earlier life was killed there
+                continue
             if _run_until(fleet, folder, background, events, landed=at).ended:
                 return
             background.kill()

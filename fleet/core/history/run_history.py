@@ -69,6 +69,8 @@ def after(state: RunState, fact: f.RunFact) -> RunState:  # noqa: C901, PLR0912 
             return replace(state, low=fact.why)
         case f.ServiceChanged():
             return _service_changed(state, fact)
+        case f.GateTried():
+            return replace(state, gate_tried=fact)
         case f.RehearsalNoted():
             return replace(state, rehearsed=(*state.rehearsed, fact))
         case f.RollbackStarted():

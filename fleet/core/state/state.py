@@ -18,6 +18,7 @@ from fleet.core.state.facts import (
     CheckRun,
     Ending,
     Failure,
+    GateTried,
     Rehearsal,
     RehearsalNoted,
     Role,
@@ -168,6 +169,8 @@ class RunState:
     """How history is replayed, if that is all the run does."""
     rehearsed: tuple[RehearsalNoted, ...] = ()
     """What the rehearsal found out."""
+    gate_tried: GateTried | None = None
+    """How the gate did on the rehearsal's newest commit, before it began."""
     base_url: str | None = None
     """The model service that was named on the engine's command line."""
     choices: Choices = Choices()

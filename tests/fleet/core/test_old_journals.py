@@ -21,6 +21,7 @@ SINCE = {
     *("service_changed", "attempt_unchanged", "rollback_started", "plan_rejected", "work_lost"),
     "setup_ran",
     "rehearsal_noted",
+    "gate_tried",
 }
 """Kinds that came later: no journal of the first version holds them."""
 ALL_KINDS = {fact.model_fields["kind"].default for fact in get_args(Fact)}

@@ -1,41 +1,27 @@
 """The verb that replays a repository's own history: everything that a run does, before the first dollar."""
 
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dashboards.text.formats import counted
 from dashboards.text.rehearsal_text import plan_line, rehearsal_lines
 from fleet.app.advice import write_advice
 from fleet.app.fleet import Fleet, Order
-from fleet.app.rehearse import (
-    Line,
-    compare,
-    for_rehearsal,
-    machine,
-    read_line,
-    try_gate,
-    used_processor,
-    with_given_plan,
-)
+from fleet.app.rehearse import Line, for_rehearsal, read_line, with_given_plan
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, ConfigFile, Force, Repo, Sandbox
-from fleet.cli.live.rehearsal import work
+from fleet.cli.live import rehearsal as live
 from fleet.cli.plan_sources import load_plan_argument
-from fleet.cli.verbs.work.begin import PlanFile, check_output
+from fleet.cli.verbs.work.begin import EXIT, PlanFile, check_output
 from fleet.cli.verbs.work.limits import Workers
 from fleet.config.environment import current
 from fleet.core.state.facts import Rehearsal
-from fleet.core.views.repository.rehearsal_view import GateTrials, RehearsalView, rehearsal_view
 from fleet.errors import UsageError
 from fleet.plans.input_files import dump_plan
 from fleet.runs.repository import root_of
-from fleet.runs.run_folder import RunFolder
 
 SHARE = 0.2
-INTERRUPTED = 130
 MOST = 500
 
 Last = Annotated[
@@ -67,7 +53,7 @@ def rehearse(
     name: Annotated[str | None, typer.Option(metavar="NAME", help="The rehearsal's name.")] = None,
     workers: Workers = None,
     gate: Gate = None,
-    tries: Tries = 3,
+    tries: Tries = live.TRIES,
     with_faults: Faults = False,
     share: Share = SHARE,
     seed: Seed = 1,
@@ -113,7 +99,9 @@ def rehearse(
         publishes=branch,
     )
     folder = common.run_async(lambda: fleet.create(order))
-    view = _rehearse(fleet, folder, line, tries, quiet=as_json)
+    view = live.rehearse(fleet, folder, tries=tries, quiet=as_json)
+    if view is None:
+        raise typer.Exit(EXIT[None])
     common.show_view(view, rehearsal_lines, as_json=as_json)
     if write and (root := root_of(repo)) is not None:
         typer.echo(write_advice(root / "fleet.toml", view, gate=fleet.config.checks.gate), err=as_json)
@@ -134,27 +122,3 @@ def _name(fleet: Fleet, line: Line) -> str:
     taken = {path.name for path in (fleet.state_dir / "runs").glob("rehearsal-*")}
     stem = f"rehearsal-{line.head[:7]}"
     return next(name for number in range(1, len(taken) + 2) if (name := f"{stem}-{number}") not in taken)
-
-
-def _rehearse(fleet: Fleet, folder: RunFolder, line: Line, tries: int, *, quiet: bool) -> RehearsalView:
-    tried = _try_gate(fleet, folder, line, tries)
-    before = used_processor()
-    in_process = work(fleet, folder, quiet=quiet)
-    processor_s = used_processor() - before if in_process else None
-    state = folder.state()
-    if not state.ended:
-        typer.echo(f"{folder.run}: interrupted; continue with: fleet resume {folder.run}", err=True)
-        raise typer.Exit(INTERRUPTED)
-    outcome = common.run_async(lambda: compare(fleet.state_dir, line.target, state))
-    return rehearsal_view(state, outcome, tried, machine(fleet.state_dir), now=time.time(), processor_s=processor_s)
-
-
-def _try_gate(fleet: Fleet, folder: RunFolder, line: Line, tries: int) -> GateTrials:
-    wiring = fleet.wiring
-    if not wiring.gate.criteria:
-        typer.echo(
-            f"{folder.run}: there is no gate (checks.gate, or --gate COMMAND): only trees are compared", err=True
-        )
-    else:
-        typer.echo(f"{folder.run}: running the gate on {line.head[:12]}, {counted(tries, 'time')} …", err=True)
-    return common.run_async(lambda: try_gate(line.target, wiring.worktrees, wiring.gate, times=tries))

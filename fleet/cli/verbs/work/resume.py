@@ -4,12 +4,14 @@ import time
 
 import typer
 
+from dashboards.text.rehearsal_text import rehearsal_lines
 from fleet.app.fleet import Fleet, open_workers
 from fleet.app.reopen import withdraw_cancel
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgument, RunName, Sandbox, SetupNetwork, Yes
 from fleet.cli.live.display import Detach, Display, NoTui, Plain, work_and_show
-from fleet.cli.verbs.work.begin import RedBase, exit_code
+from fleet.cli.live.rehearsal import rehearse
+from fleet.cli.verbs.work.begin import EXIT, RedBase, exit_code
 from fleet.cli.verbs.work.limits import Attempts, Budget, Minutes, Tokens, Workers
 from fleet.config.environment import current, user
 from fleet.core.plans.plan import PLANNER
@@ -18,6 +20,7 @@ from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.errors import UsageError
 from fleet.runs.journal import locked_message
+from fleet.runs.run_folder import RunFolder
 
 
 def resume(
@@ -45,6 +48,7 @@ def resume(
 
     A run that was paused or interrupted, or that ended before everything landed. It keeps what it was started with:
     options, --config and FLEET_* variables; an option here replaces its own. Configuration files are read again.
+    A rehearsal ends with its whole result, and shows it again if nothing is left to do.
 
     \b
     Examples:
@@ -67,7 +71,7 @@ def resume(
     requests: list[f.LimitsChanged | f.Unpaused] = [f.Unpaused(at=now, by=by)] if state.paused else []
     if changed:
         requests.append(f.LimitsChanged(at=now, by=by, **limits))
-    if holder is None and state.ending == "landed":
+    if holder is None and state.ending == "landed" and state.rehearsal is None:
         raise UsageError(f"{folder.run} has landed", hint=f"take its result with `fleet merge {folder.run}`")
     if holder is not None and not requests:
         raise UsageError(locked_message(folder.run, holder))
@@ -85,8 +89,19 @@ def resume(
         message = "continues; it is running in another process"
         common.confirm_request(folder, requests[0].kind, message, as_json=as_json)
         return
+    if state.rehearsal is not None and not detach:
+        raise typer.Exit(_rehearse(fleet, folder, as_json=as_json))
     display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json)
     raise typer.Exit(exit_code(work_and_show(fleet, folder, display)))
+
+
+def _rehearse(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> int:
+    """Carry out what is left of a rehearsal, and show all of its result."""
+    view = rehearse(fleet, folder, quiet=as_json)
+    if view is None:
+        return EXIT[None]
+    common.show_view(view, rehearsal_lines, as_json=as_json)
+    return 0 if view.succeeded else 1
 
 
 def _check_workers(fleet: Fleet, state: RunState) -> None:

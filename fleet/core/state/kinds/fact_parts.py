@@ -62,6 +62,20 @@ class Rehearsal(Shape):
     """What decides which, and how."""
 
 
+class GateTrial(Shape):
+    """One run of the gate on the newest commit of a rehearsal, in the box."""
+
+    passed: bool
+    seconds: float = 0.0
+    processor_s: float = 0.0
+    peak_bytes: int = 0
+    """The most memory that it was seen to use; 0 if it ended before anyone looked."""
+    disk_bytes: int = 0
+    """What it left in its worktree."""
+    output: str = ""
+    """The end of what it printed."""
+
+
 class Failure(Shape):
     """Why something failed, with the evidence a planner needs to choose a better approach."""
 

@@ -12,6 +12,7 @@ from fleet.core.state.kinds.fact_parts import (
     CheckRun,
     Ending,
     Failure,
+    GateTrial,
     Happened,
     Rehearsal,
     RehearsalNote,
@@ -164,6 +165,18 @@ class ServiceChanged(Happened):
     status: int | None = None
 
 
+class GateTried(Happened):
+    """Before a rehearsal began, the gate was run on its newest commit again and again."""
+
+    kind: Literal["gate_tried"] = "gate_tried"
+    command: str = ""
+    """The gate; empty: there is none."""
+    trials: tuple[GateTrial, ...] = ()
+    """How each run of it ended."""
+    setup_s: float = 0.0
+    """What the set-up took."""
+
+
 class RehearsalNoted(Happened):
     """A rehearsal found out something about a commit of history."""
 
@@ -210,6 +223,7 @@ RunFact = (
     | CallRefused
     | BudgetRanLow
     | ServiceChanged
+    | GateTried
     | RehearsalNoted
     | RollbackStarted
     | RunEnded

@@ -24,31 +24,6 @@ LEAST_DISK_MIB = 16  # of disk that a worktree is expected to need at least
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """One run of the gate on the newest commit, in the box."""
-
-    passed: bool
-    seconds: float = 0.0
-    processor_s: float = 0.0
-    peak_bytes: int = 0
-    """The most memory that it was seen to use; 0 if it ended before anyone looked."""
-    disk_bytes: int = 0
-    """What it left in its worktree."""
-    output: str = ""
-    """The end of what it printed."""
-
-
-@dataclass(frozen=True, slots=True)
-class GateTrials:
-    """All runs of the gate on the newest commit."""
-
-    command: str = ""
-    trials: tuple[Trial, ...] = ()
-    setup_s: float = 0.0
-    """What the set-up took."""
-
-
-@dataclass(frozen=True, slots=True)
 class Machine:
     """What the machine has."""
 
@@ -157,7 +132,7 @@ class RehearsalView:
     """Starts of an engine: one more than there were kills."""
     seconds: float
     processor_s: float | None
-    """What fleet and its boxes used; null if an engine ran in another process."""
+    """What fleet and its boxes used; null if an engine ran in another process: after a resume, or with faults."""
     landed_an_hour: float
     """At the pace of this rehearsal."""
     gate: GateView | None
@@ -179,7 +154,6 @@ class RehearsalView:
 def rehearsal_view(
     state: RunState,
     outcome: Outcome,
-    tried: GateTrials,
     machine: Machine,
     *,
     now: float,
@@ -188,7 +162,7 @@ def rehearsal_view(
     """The whole result, with advice."""
     landed = sum(subtask.landed is not None for subtask in state.subtasks.values())
     seconds = max(state.seconds(now), 0.001)
-    gate = _gate(state, tried)
+    gate = _gate(state)
     an_hour = round(landed / seconds * HOUR_S)
     workers, limit = fed_workers(
         machine, gate, an_hour=an_hour, processor_s=processor_s / landed if processor_s and landed else 0.0
@@ -238,10 +212,11 @@ def _note(state: RunState, id_: SubtaskId | None, text: str) -> PastCommitNote:
     return PastCommitNote(id_, commit_of(spec) or "", spec.title, text)
 
 
-def _gate(state: RunState, tried: GateTrials) -> GateView | None:
-    trials = tried.trials
-    if not trials:
+def _gate(state: RunState) -> GateView | None:
+    tried = state.gate_tried
+    if tried is None or not tried.trials:
         return None
+    trials = tried.trials
     green = sum(trial.passed for trial in trials)
     seconds = sorted(trial.seconds for trial in trials)
     return GateView(

@@ -5,12 +5,10 @@ from dataclasses import replace
 from fleet.core.state import facts as f
 from fleet.core.views.repository.rehearsal_view import (
     MOST_WORKERS,
-    GateTrials,
     GateView,
     Machine,
     Outcome,
     RehearsalView,
-    Trial,
     fed_workers,
     rehearsal_view,
 )
@@ -19,7 +17,7 @@ from tests.fleet.core.story import Story, plan_of
 GIB = 1024**3
 MACHINE = Machine(cores=4, memory_bytes=16 * GIB, free_disk_bytes=500 * GIB)
 GATE = GateView("make", 3, 3, flaky=False, seconds=1, processor_s=1, peak_mib=100, disk_mib=1, setup_s=0, output="")
-TRIAL = Trial(True, seconds=2.0, processor_s=1.0, peak_bytes=GIB, disk_bytes=0)
+TRIAL = f.GateTrial(passed=True, seconds=2.0, processor_s=1.0, peak_bytes=GIB, disk_bytes=0)
 
 
 def fed(gate: GateView | None = GATE, machine: Machine = MACHINE, an_hour: float = 1e6) -> tuple[int, str]:
@@ -35,15 +33,15 @@ def test_the_scarcest_thing_limits_the_workers() -> None:
     assert fed(None, replace(MACHINE, cores=1000))[0] == MOST_WORKERS
 
 
-def viewed(*trials: Trial, notes: tuple[f.RehearsalNoted, ...] = ()) -> RehearsalView:
+def viewed(*trials: f.GateTrial, notes: tuple[f.RehearsalNoted, ...] = ()) -> RehearsalView:
     story = Story(plan=plan_of("a", "b"))
-    story.happens(*notes)
+    story.happens(f.GateTried(at=1.0, command="make", trials=trials), *notes)
     outcome = Outcome(head="h" * 40, differing=(), clean=True)
-    return rehearsal_view(story.state, outcome, GateTrials("make", trials), MACHINE, now=10.0, processor_s=2.0)
+    return rehearsal_view(story.state, outcome, MACHINE, now=10.0, processor_s=2.0)
 
 
 def test_a_gate_whose_answers_differ_is_flaky_and_is_asked_more_often() -> None:
-    view = viewed(TRIAL, replace(TRIAL, passed=False, output="1 failed"), TRIAL)
+    view = viewed(TRIAL, TRIAL.model_copy(update={"passed": False, "output": "1 failed"}), TRIAL)
     assert view.gate is not None
     assert (view.gate.green, view.gate.tries, view.gate.flaky, view.gate.output) == (2, 3, True, "1 failed")
     assert "checks.reruns" in {setting.key for setting in view.settings}
