@@ -60,7 +60,7 @@ class Request:
     kept_s: float = 300.0
     """How long the cache should keep what is shared: five minutes, or an hour if this is more."""
     ends_in_cache: bool = True
-    """Whether a first message is written to the cache as a whole: that pays if the conversation goes on."""
+    """Whether a first message is written to the cache as a whole: that pays if the conversation continues."""
     previous: str | None = None
     """The id of the conversation's last answer, so that the service can say why this prompt missed the cache."""
     length: int | None = field(default=None, compare=False, repr=False)

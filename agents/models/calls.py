@@ -87,7 +87,7 @@ class Caller:
         return model
 
     async def limits(self, model: str) -> ModelLimits:
-        """The limits of a model: as the service tells them, once, or from the table."""
+        """The limits of a model: as the service reports them, asked once, or from the table."""
         if self.tell_limits is None:
             return limits_of(model)
         async with self._asking:

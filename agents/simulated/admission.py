@@ -33,7 +33,7 @@ class Admitted:
     effort: str
     diagnostics: dict[str, Any] | None
     transformations: list[dict[str, str]] | None
-    """What was dropped of the request, if it asked to be told."""
+    """What was dropped of the request, if it asked for that."""
 
 
 class Rulebook:

@@ -32,7 +32,7 @@ class Envelope:
     model: str
     prompt: PromptTokens
     extra: dict[str, Any] = field(default_factory=dict)
-    """What the request asked to be told: diagnostics, and what was dropped of it."""
+    """What the request asked to have reported: diagnostics, and what was dropped of it."""
 
 
 def error_body(status: int, message: str, request_id: str | None = None) -> dict[str, Any]:

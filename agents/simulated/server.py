@@ -88,8 +88,8 @@ class SimulatedService:
 
     async def troubles(self, _: web.Request) -> web.Response:
         """What a test wants to know: faults that were injected, rules that were broken, what all answers cost."""
-        told = {"struck": self.model.struck(), "broken": dict(self.broken), "dollars": dict(self._bill)}
-        return web.json_response(told, headers=LABEL)
+        counts = {"struck": self.model.struck(), "broken": dict(self.broken), "dollars": dict(self._bill)}
+        return web.json_response(counts, headers=LABEL)
 
     async def unknown(self, received: web.Request) -> web.Response:
         message = f"{received.method} {received.path}: a simulated model answers POST /v1/messages only"

@@ -87,7 +87,7 @@ def shared_blocks(brief: WorkerBrief) -> int:
 
 
 def _end(text: str) -> str:
-    """The end of a text, where the reason for a failure usually stands."""
+    """The end of a text, where the reason for a failure usually is."""
     return text if len(text) <= _QUOTED else f"…{text[-_QUOTED:]}"
 
 

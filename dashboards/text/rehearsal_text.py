@@ -29,7 +29,7 @@ def rehearsal_lines(view: RehearsalView) -> Iterator[str]:
     yield f"  attempts   {view.attempts}{faults if view.faults else ''}"
     processor = f", {view.processor_s:g} s of processor" if view.processor_s is not None else ""
     yield f"  time       {duration(view.seconds)}{processor}: {view.landed_an_hour} commits an hour at this pace"
-    yield f"  workers    this machine feeds about {view.workers}, limited by its {view.limited_by}"
+    yield f"  workers    this machine can run about {view.workers}, limited by its {view.limited_by}"
     yield from _commit_lines("red in history: they landed, though the gate fails on them", view.red_in_history)
     yield from _commit_lines("flaky: the gate failed, then passed on the same tree", view.flaky)
     yield from _commit_lines("not for workers: the rehearsal made these changes itself", view.by_hand)
@@ -41,10 +41,10 @@ def rehearsal_lines(view: RehearsalView) -> Iterator[str]:
 
 def _verdict(view: RehearsalView) -> str:
     if view.succeeded:
-        return "REHEARSED  the tree is the one that history has"
+        return "REHEARSED  the tree equals history's"
     if not view.clean:
         return "FAILED  the rehearsal left a branch in the repository"
-    return "FAILED  the tree is not the one that history has"
+    return "FAILED  the tree differs from history's"
 
 
 def _tree(view: RehearsalView) -> str:
@@ -56,7 +56,7 @@ def _tree(view: RehearsalView) -> str:
 
 def _gate_lines(gate: GateView | None) -> Iterator[str]:
     if gate is None:
-        yield "  gate       none: nothing but trees was compared"
+        yield "  gate       none: only trees were compared"
         return
     word = "green" if gate.green == gate.tries else "RED" if gate.green == 0 else "FLAKY"
     yield f"  gate       {word} in the box, {gate.green} of {gate.tries} times: {safe(gate.command, limit=TEXT)}"

@@ -51,7 +51,7 @@ def refusal_lines(state: RunState, logs: str) -> list[str]:
         if check:
             commands.append((f"fleet logs {name} --run {run}", "the whole output"))
     commands.append((f"fleet show {run}", "this again; the run is kept"))
-    commands.append((f"fleet resume {run}", "start it again with the configuration as it is then"))
+    commands.append((f"fleet resume {run}", "start it again with the configuration as it is at that time"))
     width = max(len(command) for command, _ in commands)
     steps = [f"  {command:<{width}}  {purpose}" for command, purpose in commands]
     return [f"REFUSED  {run}", *(f"  {line}" for line in base), "", "Next steps", *steps]

@@ -26,14 +26,14 @@ def write_advice(path: Path, view: RehearsalView, *, gate: str) -> str:
     added = _with_settings(text, new, measured)
     after = parse_toml(added, name=str(path))
     if any(_value(after, setting.key) != setting.value for setting in new):
-        raise UsageError(f"{path} is written in a way that nothing can be added to; set these keys yourself")
+        raise UsageError(f"{path} has a form that keys can't be added to automatically; set these yourself")
     if new:
         try:
             path.write_text(added, encoding="utf-8")
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}") from error
-    wrote = f"wrote {', '.join(setting.key for setting in new)} to {path}" if new else f"{path} has all of it"
-    return f"{wrote}; kept yours: {', '.join(kept)}" if kept else wrote
+    wrote = f"wrote {', '.join(setting.key for setting in new)} to {path}" if new else f"{path} already sets all of it"
+    return f"{wrote}; kept your own: {', '.join(kept)}" if kept else wrote
 
 
 def _value(data: Mapping[str, Any], key: str) -> object:

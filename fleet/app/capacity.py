@@ -1,4 +1,4 @@
-"""How many workers this machine feeds: open files, processes and room on the disk, looked at before a run works.
+"""How many workers this machine can run: open files, processes and room on the disk, looked at before a run works.
 
 Where there is too little for one worker, the run is refused with what to do; otherwise it gets as many as there may be.
 """

@@ -199,23 +199,23 @@ class Fleet:
             yield from missing_rollback(order.plan, order.rollback)
 
     def workers_that_fit(self, wanted: int | None = None) -> tuple[int, str]:
-        """How many workers this machine feeds, and what limits them. Raises `FleetError` if it feeds none."""
+        """How many workers this machine can run, and what limits them. Raises `FleetError` if it can run none."""
         wanted = as_policy(self.config).workers if wanted is None else wanted
         free_bytes = self.wiring.worktrees.limits.free_bytes
         supply = capacity(self.state_dir, wanted=wanted, free_bytes=free_bytes)
         return workers_or_refuse(supply, wanted), supply.why
 
     def _with_fewer_workers(self, state: RunState, journal: Journal) -> RunState:
-        """The state of a run with as many workers as this machine feeds. Raises `FleetError` if it feeds none."""
+        """The state of a run with as many workers as this machine can run. Raises `FleetError` if it can run none."""
         wanted = state.policy.workers
         workers, why = self.workers_that_fit(wanted)
         if workers == wanted:
             return state
         text = f"{workers} workers instead of {wanted}: {why}"
-        told = f.WarningNoted(at=time.time(), text=text)
+        warning = f.WarningNoted(at=time.time(), text=text)
         lowered = f.LimitsChanged(at=time.time(), by="fleet", workers=workers)
-        journal.append([told, lowered])
-        return evolve(evolve(state, told), lowered)
+        journal.append([warning, lowered])
+        return evolve(evolve(state, warning), lowered)
 
     async def run(self, folder: RunFolder, *, stop: CancelScope, watcher: Watcher | None = None) -> RunState:
         """Work on a run until it has ended, is drained, or `stop` is cancelled."""

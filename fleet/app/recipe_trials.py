@@ -1,6 +1,6 @@
 """Tries recipes in the box until each part of a repository has a green one.
 
-    settled = await Trials(settings, tree, ask, tell).settle(find_recipes(tree))
+    settled = await Trials(settings, tree, ask, report).settle(find_recipes(tree))
 
 What a try lacks is added and tried again; what needs a person's permission is asked for once. Everything that is tried
 runs as in a run: in a box, on a worktree of HEAD.
@@ -36,8 +36,8 @@ class Ask(Protocol):
     def __call__(self, what: Permission, name: str, why: str) -> bool: ...
 
 
-class Tell(Protocol):
-    """What is told of each try: before it with no result, and after it with one."""
+class Report(Protocol):
+    """Shows each try to the user: before it without a result, and after it with one."""
 
     def __call__(self, tried: "Tried") -> None: ...
 
@@ -82,7 +82,7 @@ class Trials:
     settings: TrialSettings
     tree: Tree
     ask: Ask
-    tell: Tell
+    report: Report
     tried: list[Tried] = field(default_factory=list)
     allowed: dict[tuple[Permission, str], bool] = field(default_factory=dict)
 
@@ -149,7 +149,7 @@ class Trials:
 
     async def _try(self, part: Part, recipe: Recipe, why: str) -> Tried:
         whole = recipe.within(part.folder)
-        self.tell(Tried(part.folder, whole, why))
+        self.report(Tried(part.folder, whole, why))
         config = config_with(self.settings.config, whole, self.settings.repository, self.granted)
         order = TrialOrder(self.settings.repository, timeout_s=self.settings.timeout_s)
         trial = await try_out(config, self.settings.environ, order, self.settings.progress)
@@ -157,7 +157,7 @@ class Trials:
 
     def _note(self, tried: Tried) -> Tried:
         self.tried.append(tried)
-        self.tell(tried)
+        self.report(tried)
         return tried
 
     # ---- permissions

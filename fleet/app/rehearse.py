@@ -61,7 +61,7 @@ def for_rehearsal(loaded: Loaded) -> Loaded:
 
 
 def rehearsal_policy(policy: Policy, *, publishes: bool) -> Policy:
-    """The limits of a rehearsal: nothing costs money, and nobody is asked."""
+    """The limits of a rehearsal: nothing costs money, and no question is asked."""
     return policy.model_copy(
         update={
             **{f"budget_{unit}": None for unit in ("dollars", "minutes", "tokens", "attempts")},
@@ -231,7 +231,7 @@ async def compare(state_dir: Path, target: Target, state: RunState) -> Outcome:
 
 
 async def _is_clean(git: Git, state: RunState) -> bool:
-    """Whether the user's repository has no branch of the rehearsal that nobody asked for."""
+    """Whether the user's repository has no branch of the rehearsal but the one that was asked for."""
     return state.policy.publishes or await git.sha(f"refs/heads/{state.result_branch}") is None
 
 

@@ -1,8 +1,8 @@
 """`fleet merge`: brings the result of a run into a branch of the user's, and never a commit that was not tested.
 
-Where the branch stands where the run began, or on the way, the tested commits themselves are taken. Where it has moved,
-they are put on top of it in the store, and the gate and the criteria of each are run there, in the box, on each commit.
-The user's branch moves last, by compare-and-swap, to a commit whose whole line below is green.
+Where the branch points to the run's base, or to a commit of its result, it gets the tested commits themselves. Where it
+has moved, they are put on top of it in the store, and the gate and the criteria of each are run there, in the box, on
+each commit. The user's branch moves last, by compare-and-swap, to a commit whose whole line below is green.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ TAIL = 20  # lines of a red check that a person is shown
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What became of a branch of the user's."""
+    """The result for a branch of the user's."""
 
     branch: str
     commit: Sha
@@ -140,7 +140,7 @@ class Taking:
         self.say(f"{way.branch} has moved on; testing {counted(len(commits), 'commit')} on top of it")
         settings = replace(self.fleet.wiring.worktrees, check_logs=self.folder.checks)
         async with open_worktrees(way.target, settings, state.run, state.base) as worktrees:
-            checks = Checks(_Heard(state, self.say), worktrees, worktrees, SystemClock(), self.fleet.wiring.gate)
+            checks = Checks(_Recorder(state, self.say), worktrees, worktrees, SystemClock(), self.fleet.wiring.gate)
             if red := _red(state, await checks.merged(way.ours, (), sure=True)):
                 raise self._red_error(f"{way.branch} itself is red at {way.ours[:12]}", red)
             criteria = [await self._criteria(state, worktrees, commit) for commit in commits]
@@ -176,8 +176,8 @@ class Taking:
 
 
 @dataclass(slots=True)
-class _Heard:
-    """Takes what checks record outside of a run: flaky ones are told, nothing is journalled."""
+class _Recorder:
+    """Takes what checks record outside of a run: flaky ones are reported to the user, nothing is journalled."""
 
     state: RunState
     say: Callable[[str], None]

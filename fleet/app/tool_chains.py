@@ -29,7 +29,7 @@ class ToolChain:
     path: tuple[str, ...]
     """Folders of programs, the first one first. Of several that match a pattern, the newest version is the first."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables; `{home}` stands for the home."""
+    """Variables; `{home}` is replaced by the home."""
     chosen: str = ""
     """A file that names the version to use, such as nvm's alias."""
     system_path: tuple[str, ...] = ()

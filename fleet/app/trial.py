@@ -114,7 +114,7 @@ async def _try_in(
 
 def _believed(check: CheckRun, settings: WorktreeSettings) -> CheckRun:
     """As in a run, a success without a report counts as a failure if the runner owes one."""
-    if not (settings.expected_tests and check.passed and check.heard is None and starts_pytest(check.command)):
+    if not (settings.expected_tests and check.passed and check.ran_tests is None and starts_pytest(check.command)):
         return check
     return check.model_copy(
         update={"passed": False, "output": f"{check.output}\n{NO_REPORT}".strip(), "causes": (NO_REPORT,)}

@@ -135,7 +135,7 @@ def run_to_change(name: str | None, named: str | None, repo: Path, *, yes: bool)
 def _one_name(name: str | None, named: str | None) -> str | None:
     """The name that was given as RUN or as --run."""
     if name is not None and named is not None and name != named:
-        raise UsageError(f"two runs are named, {name} and --run {named}", hint="name one of them")
+        raise UsageError(f"the run is named twice: {name} and --run {named}", hint="name one of them")
     return name if name is not None else named
 
 

@@ -77,8 +77,8 @@ complete -c fleet -f -a '(__fleet_completion)'
 
 SCRIPTS: dict[Shell, str] = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 PLACES: dict[Shell, tuple[str, str]] = {
-    "bash": ("~/.local/share/bash-completion/completions/fleet", "a new shell has it"),
+    "bash": ("~/.local/share/bash-completion/completions/fleet", "open a new shell to use it"),
     "zsh": ("~/.zfunc/_fleet", "add to ~/.zshrc: fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
-    "fish": ("~/.config/fish/completions/fleet.fish", "a new shell has it"),
+    "fish": ("~/.config/fish/completions/fleet.fish", "open a new shell to use it"),
 }
 """Where `--install` writes a script, and what else is needed."""

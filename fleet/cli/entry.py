@@ -152,14 +152,14 @@ def run_program() -> None:
         sys.exit(_report(InterruptedByUserError("interrupted"), as_json=as_json))
     except TyperException as error:
         sys.exit(_report(_usage_error(error), as_json=as_json))
-    except Exception as bug:  # noqa: BLE001 - the last one who can tell
+    except Exception as bug:  # noqa: BLE001 - the last place that can report it
         traceback.print_exc()
         sys.exit(_report(BugError(bug), as_json=as_json))
     sys.exit(code if isinstance(code, int) else 0)
 
 
 class BugError(FleetError):
-    """An exception that nobody expected."""
+    """An unexpected exception."""
 
     exit_code = BUG
     code = "internal"

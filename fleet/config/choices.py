@@ -15,7 +15,7 @@ from fleet.errors import UsageError
 
 
 def choices(config_file: Path | None, flags: Mapping[Key, object], environment: Mapping[Key, object]) -> Choices:
-    """The choices that a journal may hold. Where the state is kept is no choice for one run."""
+    """The choices that a journal may hold. Where the state is kept is not a choice of one run."""
     kept = [
         {key: value for key, value in values.items() if _may_be_kept(key, value)} for values in (flags, environment)
     ]
@@ -34,7 +34,9 @@ def kept_file(before: Choices) -> Path | None:
     """The file of `--config` that a run was started with. Raises `UsageError` if it is gone."""
     if before.config_file is None or Path(before.config_file).is_file():
         return Path(before.config_file) if before.config_file is not None else None
-    raise UsageError(f"{before.config_file}, which --config named, is gone", hint="name another with --config FILE")
+    raise UsageError(
+        f"{before.config_file}, the --config of the run, no longer exists", hint="name another with --config FILE"
+    )
 
 
 def require_secrets(before: Choices, *, flags: Mapping[Key, object], environment: Mapping[Key, object]) -> None:

@@ -26,7 +26,7 @@ def set_in_file(path: Path, values: Mapping[Key, object]) -> None:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             os.fchmod(file.fileno(), mode)
-        os.replace(temporary, path)  # noqa: PTH105 - at once: whoever reads the file sees all of it
+        os.replace(temporary, path)  # noqa: PTH105 - at once: a reader of the file sees all of it
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
 

@@ -113,8 +113,8 @@ class Engine:
         state = self.state
         if not self._bugs or state.ended or state.paused or state.draining or lanes or self._proposals:
             return False
-        waits = self._bugs.guard("looked whom to wait for", _waits_for_people, state)
-        wake = self._bugs.guard("looked when to go on", next_wake, state, self._clock.now())
+        waits = self._bugs.guard("checked whom to wait for", _waits_for_people, state)
+        wake = self._bugs.guard("computed when to continue", next_wake, state, self._clock.now())
         return wake is None and not waits and not lanes.startable(state, self._clock.now())
 
     def _taken(self) -> list[_Proposal]:
@@ -123,7 +123,7 @@ class Engine:
 
     async def _wait_changed(self) -> None:
         now = self._clock.now()
-        wake = self._bugs.guard("looked when to go on", next_wake, self.state, now)
+        wake = self._bugs.guard("computed when to continue", next_wake, self.state, now)
         with move_on_after(INBOX_S if wake is None else min(INBOX_S, max(0.0, wake - now))):
             await self._awake.wait()
         self._awake = Event()
@@ -137,13 +137,13 @@ class Engine:
             try:
                 facts = tuple(proposal.facts(state))
                 state = reduce(evolve, facts, state)
-            except Exception as error:  # noqa: BLE001 - it concerns the proposer, and nobody else's facts
+            except Exception as error:  # noqa: BLE001 - it concerns the proposer, and no other facts
                 proposal.error = error
             else:
                 new += facts
         for answer in answers:
             if answer.error is not None:
-                self._bugs.tell("answered a request, which is left out", answer.error)
+                self._bugs.report("answered a request, which is left out", answer.error)
         decided, state = self._bugs.decide(state, now)
         new += decided
         if new or requests:

@@ -68,7 +68,7 @@ class Recipe:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What tells it from other recipes: trying two with the same would be trying one twice."""
+        """What identifies it: two recipes with the same key would be one trial made twice."""
         names = tuple(sorted((name, each.value) for name, each in self.environment.items()))
         lists = tuple(tuple(each.value for each in listed) for listed in (self.include, self.read_only, self.path))
         return (self.gate_command, self.setup, names, *lists)

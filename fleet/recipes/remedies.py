@@ -46,7 +46,7 @@ MADE = re.compile(
 """Names of what tools make, which is made again."""
 EXAMPLES = (".env.example", ".env.sample", ".env.template", ".env.dist", "env.example", ".env.test.example")
 MOST_INCLUDED = 5
-SHORTEST_NAME = 5  # characters; a shorter one stands in any output by chance
+SHORTEST_NAME = 5  # characters; a shorter one occurs in any output by chance
 
 WHO = Reasoned("fleet", "the tests make commits, and git asks who makes them")
 IDENTITY: Mapping[str, Reasoned] = {

@@ -1,6 +1,6 @@
 """The files of a repository as detection sees them: names, the beginnings of texts, and what git ignores.
 
-The contents are hostile: texts are limited by whoever reads them, parsing never raises, and every value is checked.
+The contents are hostile: readers limit what they read, parsing never raises, and every value is checked.
 """
 
 import json

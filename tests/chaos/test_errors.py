@@ -21,7 +21,7 @@ def places(run: str, **wanted: bool) -> Iterator[Place]:
     return (place for place in called(RUNS[run]) if place.is_advice == wanted["advice"])
 
 
-def test_what_people_and_models_are_only_told_is_known_as_advice() -> None:
+def test_what_only_informs_people_and_models_is_known_as_advice() -> None:
     names = {place.name for place in places("planned", advice=True)}
     assert names >= {
         "briefs.WorkerBriefs._layout",

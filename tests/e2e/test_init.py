@@ -26,7 +26,7 @@ def test_where_nothing_is_green_nothing_is_written_and_the_lines_that_matter_are
     root = make_repository(stage.room / "project", {"Makefile": RED})
     with untouched(root):
         done = stage.fleet("init", at=root).ended(1)
-        done.says("red after", "AssertionError: 1 == 2", "nothing was green, and nothing was written", "--no-try")
+        done.says("red after", "AssertionError: 1 == 2", "no candidate was green; nothing was written", "--no-try")
         view = stage.fleet("init", "--json", at=root).ended(1).json
     assert not (root / "fleet.toml").exists()
     assert (view["written"], view["green"], view["gate"], view["text"]) == (False, False, "", "")

@@ -95,7 +95,7 @@ def test_what_was_measured_is_written_beside_what_a_person_has_set(stage: Stage,
     shown = stage.fleet("config", "show", "--json", at=past).ended(0).json
     assert (shown["checks"]["gate"], shown["run"]["budget_dollars"]) == ("true", 3.0)
     again = stage.fleet("rehearse", "--last", "2", "--tries", "1", "--write", at=past).ended(0)
-    again.says("has all of it", "kept yours: checks.gate")
+    again.says("already sets all of it", "kept your own: checks.gate")
 
 
 def test_a_plan_can_be_changed_before_it_is_rehearsed(stage: Stage, past: Path) -> None:

@@ -100,8 +100,8 @@ class PaperHands:
         command = criterion.run or ""
         self.ran.append((tree, command))
         passed = self.passes(tree, command, self.ran.count((tree, command)))
-        heard = f.RanTests() if "pytest" in command else None
-        return f.CheckRun(criterion=criterion.criterion, command=command, passed=passed, heard=heard)
+        ran_tests = f.RanTests() if "pytest" in command else None
+        return f.CheckRun(criterion=criterion.criterion, command=command, passed=passed, ran_tests=ran_tests)
 
     @asynccontextmanager
     async def lease(self, base: str) -> AsyncIterator[PaperLease]:

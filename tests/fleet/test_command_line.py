@@ -77,7 +77,7 @@ def run(tmp_path: Path) -> RunFolder:
 # ---- watching as text ------------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_told_line_by_line_where_there_is_no_screen(run: RunFolder, tmp_path: Path) -> None:
+def test_a_run_is_printed_line_by_line_where_there_is_no_screen(run: RunFolder, tmp_path: Path) -> None:
     told = fleet("watch", run.run, cwd=tmp_path)
     assert told.returncode == 0, told.stderr
     assert "landed docs (1 of 2)" in told.stdout
@@ -125,7 +125,7 @@ def test_asking_for_help_always_works(tmp_path: Path, arguments: list[str]) -> N
     assert done.stdout.startswith("Usage: fleet")
 
 
-def test_the_version_is_told(tmp_path: Path) -> None:
+def test_the_version_is_printed(tmp_path: Path) -> None:
     done = fleet("--version", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, f"fleet {__version__}\n")
 

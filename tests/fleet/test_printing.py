@@ -34,7 +34,7 @@ def test_no_colour_is_no_colour_evenon_a_terminal(tmp_path: Path, run: RunFolder
     ],
     ids=["terminal", "dumb", "never", "always"],
 )
-def test_a_terminal_has_colours_unless_it_is_told_otherwise(
+def test_a_terminal_has_colours_unless_an_option_says_otherwise(
     tmp_path: Path, run: RunFolder, arguments: tuple[str, ...], variables: dict[str, str], colored: bool
 ) -> None:
     terminal = {"TERM": "xterm-256color", **variables}
@@ -89,7 +89,7 @@ main()
     ("bug", "code", "exit_code"),
     [("ZeroDivisionError('by zero')", "internal", 70), ("KeyboardInterrupt", "interrupted", 130)],
 )
-def test_a_bug_and_an_interruption_are_told_with_their_codes(
+def test_a_bug_and_an_interruption_are_reported_with_their_codes(
     tmp_path: Path, run: RunFolder, bug: str, code: str, exit_code: int
 ) -> None:
     done = fleet("status", run.run, "--json", cwd=tmp_path, program=("-c", _BUG.format(bug=bug)))

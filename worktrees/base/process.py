@@ -101,7 +101,7 @@ class Finished:
     """Whether output was left out."""
     seconds: float
     peak_bytes: int = 0
-    """The most memory that it was seen to use; 0 where nobody looked."""
+    """The most memory that it was seen to use; 0 if not measured."""
 
     @property
     def shell_code(self) -> int:

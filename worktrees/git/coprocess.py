@@ -60,7 +60,7 @@ class Coprocess:
         """End the program for good; a conversation that is under way ends with an error."""
         self._closed = True
         if not self._turn.acquire(timeout=END_S):
-            if (child := self._child) is not None:  # its end wakes whoever waits for its answer
+            if (child := self._child) is not None:  # its end wakes the caller that waits for its answer
                 _signal(child, signal.SIGKILL)
             if not self._turn.acquire(timeout=END_S):
                 return

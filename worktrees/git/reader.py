@@ -35,7 +35,7 @@ async def read(git: Git, question: "Callable[[gitpython.Repo], Result]") -> Resu
     """Ask one of the questions below of a repository, in a thread. Raises `EffectError`."""
     try:
         return await to_thread.run_sync(_ask_in_time, git, question)
-    except _SilentError:  # its programs were killed: others answer, or nobody does
+    except _SilentError:  # its programs were killed: no answer from these
         try:
             return await to_thread.run_sync(_ask_in_time, git, question)
         except _SilentError as error:

@@ -56,7 +56,7 @@ class StandIn:
 
     path: Path
     common_dir: Path
-    """The folder that it stands in for."""
+    """The folder that it replaces."""
 
     def renew_head(self) -> None:
         """Copy HEAD, which can't be a link: git reads it to refuse what would move a branch that is checked out."""

@@ -214,7 +214,7 @@ class ReplayIntegrator:
         if not paths:  # the same files, in trees that were written differently
             return None
         listed = ", ".join(map(printable, paths[:LISTED]))
-        summary = f"the merged tree is not the one that history has: {_short(listed)}"
+        summary = f"the merged tree differs from history's: {_short(listed)}"
         return Failure(kind="conflict", summary=summary, evidence=listed)
 
     async def advance(self, run: RunId, *, new: Sha, old: Sha) -> bool:

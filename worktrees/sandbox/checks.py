@@ -49,7 +49,7 @@ class Checker:
         async with self._boxes:
             done, tests = await self._run(place, criterion.run, criterion.timeout_s)
         run = await result_of(criterion.criterion, criterion.run, done)
-        run = run.model_copy(update={"tests": None if tests is None else tests.number_passed, "heard": tests})
+        run = run.model_copy(update={"tests": None if tests is None else tests.number_passed, "ran_tests": tests})
         return await logged(run, self._box.settings.check_logs, commit[:12], done.stdout)
 
     async def _run(self, place: Place, command: str, timeout_s: float) -> tuple[Finished, RanTests | None]:

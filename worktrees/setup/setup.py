@@ -40,7 +40,7 @@ class Setup:
     must_pass: bool = True
     """Whether a worktree is refused where the set-up command failed. A rehearsal works on with what there is."""
     finished: list[SetupRun] = field(default_factory=list)
-    """The runs of the set-up command that nobody has taken note of yet."""
+    """The runs of the set-up command that were not reported yet."""
     _fingerprints: dict[Sha, str] = field(default_factory=dict)
     _failures: dict[str, str] = field(default_factory=dict)
     """How the set-up command failed, by fingerprint."""

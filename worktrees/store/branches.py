@@ -1,4 +1,4 @@
-"""Result branches in the user's repository that nobody needs any more: what they hold is on a branch of the user's.
+"""Result branches in the user's repository that are no longer needed: what they hold is on a branch of the user's.
 
 Merged means that the branch's commit is below another branch that is not ours, or that its copy is, which `fleet merge`
 pinned when it had passed there. Nothing else counts: no guess by messages or by similar patches.

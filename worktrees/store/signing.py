@@ -1,7 +1,7 @@
 """Signatures and sign-offs: what a person adds to the commits that they take.
 
-The key and the program that signs are the operator's, named in their own configuration; git is told both, and reads no
-configuration of a repository (docs/decisions/0064).
+The key and the program that signs are the operator's, named in their own configuration; git gets both as arguments, and
+reads no configuration of a repository (docs/decisions/0064).
 """
 
 import re

@@ -109,7 +109,7 @@ def _why_unusable(path: Path, folder: Path, message: str) -> str:
     """What to do about a folder that git takes for no repository, or refuses to read."""
     if OWNED_BY_OTHERS in message:
         trust = f"git config --global --add safe.directory {shlex.quote(str(folder))}"
-        return f"{path} belongs to another user, so git does not read it; if you trust whoever can write to it: {trust}"
+        return f"{path} belongs to another user, so git does not read it; if you trust that user: {trust}"
     if NO_REPOSITORY in message:
         make = "git init && git add -A && git commit"
         return f"{path} is not a git repository; choose one with --repo, or make one: {make}"

@@ -74,14 +74,14 @@ def dollars(model: str, usage: Usage, overrides: Mapping[str, Price]) -> float |
     return tokens * (price.long_prompt_factor if long else 1.0) / _MILLION
 
 
-def told_limits(model: str, context_tokens: object, output_tokens: object) -> ModelLimits | None:
-    """The limits that a service tells, if they make sense; what it does not tell comes from the table."""
+def reported_limits(model: str, context_tokens: object, output_tokens: object) -> ModelLimits | None:
+    """The limits that a service reports, if they make sense; what it does not report comes from the table."""
     known = limits_of(model)
     numbers = [number for number in (context_tokens, output_tokens) if number is not None]
     if not numbers or not all(isinstance(number, int) and number > 0 for number in numbers):
         return None
-    told = {"context_tokens": context_tokens, "output_tokens": output_tokens}
-    return known.model_copy(update={name: number for name, number in told.items() if number is not None})
+    reported = {"context_tokens": context_tokens, "output_tokens": output_tokens}
+    return known.model_copy(update={name: number for name, number in reported.items() if number is not None})
 
 
 def limits_of(model: str) -> ModelLimits:

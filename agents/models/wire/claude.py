@@ -12,7 +12,7 @@ import anyio
 import httpx2
 
 from agents.models.answer import CallFault, Request
-from agents.models.cost.prices import ModelLimits, told_limits
+from agents.models.cost.prices import ModelLimits, reported_limits
 from agents.models.wire.bounded import bound
 from agents.models.wire.exchange import Exchange, Response, Timeouts, WireError
 from agents.models.wire.faults import one_line
@@ -81,11 +81,11 @@ class Claude:
                     await stream.close()
 
     async def limits(self, model: str) -> ModelLimits | None:
-        """What the service tells about a model; None if it tells nothing that makes sense."""
+        """What the service reports about a model; None if that makes no sense."""
         try:
             with anyio.fail_after(_ASK_S):
-                told = await self._sdk.models.retrieve(model)
-            return told_limits(model, told.max_input_tokens, told.max_tokens)
+                reported = await self._sdk.models.retrieve(model)
+            return reported_limits(model, reported.max_input_tokens, reported.max_tokens)
         except (
             anthropic.AnthropicError,
             httpx2.HTTPError,

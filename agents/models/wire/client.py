@@ -52,7 +52,7 @@ class Client:
         return await exchange.run(partial(claude.send, request, exchange, without=without))
 
     async def limits(self, model: str) -> ModelLimits | None:
-        """What the service tells about a model, if anything."""
+        """What the service reports about a model, if anything."""
         return await (await self._opened()).limits(model)
 
     @asynccontextmanager

@@ -1,7 +1,7 @@
 """Prompt caching: which marks are allowed, and how many tokens of a prompt are read, written and new.
 
 A prefix that ends at a mark is written once an answer to it begins, for five minutes or an hour from the start of its
-request; reading it begins that time anew. Short prefixes are not cached, and a mark looks back over a few blocks only.
+request; reading it starts that time again. Short prefixes are not cached, and a mark looks back over a few blocks only.
 Tokens are estimated at four characters each.
 """
 

@@ -43,7 +43,7 @@ class ModelRules:
     thinking_types: frozenset[str] = frozenset({"adaptive", "disabled", "between_tools"})
 
     def info(self) -> dict[str, Any]:
-        """What `GET /v1/models` tells."""
+        """The answer of `GET /v1/models`."""
 
         def supported(*, yes: bool = True) -> dict[str, bool]:
             return {"supported": yes}

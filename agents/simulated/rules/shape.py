@@ -1,7 +1,7 @@
 """The shape of a request, from the SDK's own types: unknown parameters, missing ones and wrong types are refused.
 
 The types are `TypedDict`s, of which pydantic would accept unknown keys. So each becomes, once, a pydantic model that
-allows none; unions of content blocks and tools are told apart by their `type`.
+allows none; unions of content blocks and tools are distinguished by their `type`.
 """
 
 import re
@@ -96,7 +96,7 @@ def _model(shape: Any) -> type[BaseModel]:
 
 
 def _is_shape(hint: Any) -> bool:
-    """Whether a type is a `TypedDict`, whoever made it."""
+    """Whether a type is a `TypedDict` of any library."""
     return isinstance(hint, type) and hasattr(hint, "__required_keys__")
 
 
@@ -127,10 +127,10 @@ def _converted(hint: Any) -> Any:
 
 
 def _union(hints: tuple[Any, ...]) -> Any:
-    """A union, told apart by tags where it has several shapes."""
+    """A union, distinguished by tags where it has several shapes."""
     args = [arg for arg in hints if not _is_answer(arg)]
     shapes = {tag: arg for arg in args if _is_shape(arg) for tag in _tags(arg)}
-    if len(shapes) < 2 or len(shapes) < sum(map(_is_shape, args)):  # noqa: PLR2004 - nothing to tell apart, or no tags
+    if len(shapes) < 2 or len(shapes) < sum(map(_is_shape, args)):  # noqa: PLR2004 - nothing to distinguish, or no tags
         return Union[tuple(map(_converted, args))]  # noqa: UP007 - built while it runs
     cases = [Annotated[_model(shape), Tag(_MADE + tag)] for tag, shape in shapes.items()]
     tagged: Any = Annotated[Union[tuple(cases)], Discriminated(_tag)]  # noqa: UP007 - built while it runs
@@ -139,7 +139,7 @@ def _union(hints: tuple[Any, ...]) -> Any:
 
 
 def _tags(shape: Any) -> list[str]:
-    """The values of `type` or `role` by which a shape is told from others; a tool need not name its own."""
+    """The values of `type` or `role` that distinguish a shape from others; a tool need not name its own."""
     hints = get_type_hints(shape)
     for name in ("type", "role"):
         hint = hints.get(name)

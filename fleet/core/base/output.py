@@ -1,7 +1,7 @@
 """What matters in the output of a command that failed: the lines that name the cause, and what to do about it.
 
 The last lines of a log are often only a count of failures. Output is untrusted: nothing here is more than a hint to a
-person, and whoever shows a line makes it safe first.
+person, and a line is made safe before it is shown.
 """
 
 import re

@@ -130,7 +130,7 @@ WIDENED = 0.25  # of a budget: what calls under way may take together beyond wha
 def widening(
     state: RunState, now: float, least: Cost, most: Cost, *, held: Cost, widened: Cost, subtask: SubtaskId | None
 ) -> float:
-    """How far a call that has `least` reserved may go towards `most`: 1 if no budget stands in its way.
+    """How far a call that has `least` reserved may go towards `most`: 1 if no budget limits it.
 
     `held` is reserved by all calls under way, this one included; `widened` is the part of it beyond what calls usually
     cost. Only a part of a budget goes there: it is what a crash would leave in doubt.

@@ -87,7 +87,7 @@ def waits_until(state: RunState, questions: Sequence[Question]) -> float:
     """Until when a run with nothing else to do waits: for people from the last news, for a planner from its loss.
 
     Another failure of a lost planner does not count as news, or else it would put off the end with every call. What is
-    set aside because of an error of ours waits for nobody.
+    set aside because of an error of ours waits for no one.
     """
     questions = [question for question in questions if not question.aside]
     if not questions:

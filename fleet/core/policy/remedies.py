@@ -114,7 +114,7 @@ def choose_remedy(state: RunState, subtask: SubtaskState, failure: f.Failure, no
 
 def _free_remedy(state: RunState, subtask: SubtaskState, failure: f.Failure, retry: f.RemedyChosen) -> f.Fact:
     """The decision about a failure that uses up no attempt."""
-    if failure.kind == "internal":  # no try and no planner mends a bug; `failure_action` is about failed work
+    if failure.kind == "internal":  # no try and no planner fixes a bug; `failure_action` is about failed work
         return aside_question(subtask, failure, retry.at)
     if subtask.retries <= state.policy.max_retries:
         return retry
@@ -136,7 +136,7 @@ def failure_question(subtask: SubtaskState, failure: f.Failure, now: float) -> f
 
 
 def aside_question(subtask: SubtaskState, failure: f.Failure, now: float) -> f.QuestionAsked:
-    """Set a subtask aside after an error of ours. Nobody is waited for: only a person can take it up again."""
+    """Set a subtask aside after an error of ours. The run does not wait: only a person can take it up again."""
     last = subtask.last
     kept = last is not None and last.commit is not None and not last.kept
     how = f"`fleet retry {subtask.id}` takes it up again" + (" from its finished work" if kept else "")

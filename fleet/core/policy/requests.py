@@ -94,7 +94,7 @@ def _review_problem(state: RunState, request: f.PlanApproved | f.PlanRejected) -
     if not pending:
         return "nothing is waiting for approval; to drop an approved subtask, edit the plan"
     if isinstance(request, f.PlanRejected) and not request.reason.strip():
-        return "give a reason: the planner revises the plan by it"
+        return "give a reason: the planner uses it to revise the plan"
     return None
 
 

@@ -46,7 +46,7 @@ def red_guard(failed: tuple[CheckRun, ...], base: str) -> Failure:
 
 
 def internal_failure(step: str, error: str, trace: str) -> Failure:
-    """The failure of a step of ours that raised what nobody expected, with how to report it."""
+    """The failure of a step of ours that raised an unexpected exception, with how to report it."""
     summary = f"an error of fleet while it {step}: {error}"
     return Failure(kind="internal", summary=summary, evidence=f"{trace.rstrip()}\n\n{HOW_TO_REPORT}")
 

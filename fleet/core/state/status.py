@@ -92,7 +92,7 @@ def status_counts(state: RunState, now: float) -> dict[Status, int]:
 
 
 def _is_aside(subtask: SubtaskState) -> bool:
-    """Whether an error of ours stopped it: no planner can mend that."""
+    """Whether an error of ours stopped it: no planner can fix that."""
     return subtask.failure is not None and subtask.failure.kind == "internal"
 
 

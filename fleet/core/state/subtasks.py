@@ -26,7 +26,7 @@ class Mark(IntEnum):
     DONE = 1
     """It landed or was skipped on purpose: what depends on it may start."""
     FAILED = 2
-    """It has a failure that nobody settled."""
+    """It has an unsettled failure."""
     ASKED = 3
     """A question about it is open."""
     UNDERWAY = 4
@@ -127,7 +127,7 @@ class Subtasks(Mapping[SubtaskId, SubtaskState]):
 
     @property
     def waiting(self) -> Set:
-        """Those that wait or are ready: open, not under way, and nobody has to decide about them."""
+        """Those that wait or are ready: open, not under way, and without a decision to wait for."""
         closed, failed, asked, underway = (
             self.marks[mark] for mark in (Mark.CLOSED, Mark.FAILED, Mark.ASKED, Mark.UNDERWAY)
         )

@@ -1,4 +1,4 @@
-"""What the command of a check runs and reads, as far as its words tell. Runs nothing.
+"""What the command of a check runs and reads, as far as its words show. Runs nothing.
 
 A file whose exit code is the verdict, that the work is compared with, or that configures the program is a judge,
 whatever it is called. A file that only produces what is judged, or that an inspector (`grep`, `test`, a linter) looks

@@ -75,7 +75,7 @@ def influence(
 
 
 def _helps_tests(path: str, judges: Collection[str]) -> bool:
-    """Whether a name says so: nothing else tells what only tests import from what they test."""
+    """Whether a name says so: nothing else distinguishes what only tests import from what they test."""
     words = re.findall(r"[A-Z]?[a-z]+", path.rpartition("/")[2].partition(".")[0])
     return path not in judges and any(word.lower().removesuffix("s") in HELPERS for word in words)
 
@@ -123,7 +123,7 @@ def _shadowed(path: str, paths: Collection[str], base: Collection[str], commands
     """What a new path takes the name of, in words; None if nothing."""
     folder, _, name = path.rpartition("/")
     if INSTALLED.intersection(path.split("/")):
-        return "lies where installed packages are looked for"
+        return "is in a folder that is searched for installed packages"
     if target := next((each for each in (*folders_above(path), path) if each in commands.targets), None):
         return f"makes the target `{target}` of make look done"
     if compiled := COMPILED.fullmatch(name):
@@ -149,7 +149,7 @@ def _shadowed_module(path: str, paths: Collection[str], base: Collection[str]) -
     if folder not in _import_folders(base) or f"{_below(folder)}__init__.py" in base:
         return None
     if module in IMPORTABLE:
-        return f"is imported instead of the module `{module}` that Python or a runner brings"
+        return f"is imported instead of the module `{module}` that comes with Python or a runner"
     if is_test(f"{module}.py"):
         return None
     rival = next((found for each in elsewhere for found in _modules(each, module) if found in base), None)

@@ -77,7 +77,7 @@ EXECUTABLE = re.compile(r".*\.(?:so|pyd|dylib|dll|node|wasm|exe|jar|class|pyc|a|
 
 def oddities(patch: str) -> tuple[tuple[str, str], ...]:
     """Paths whose changed lines do something odd, each with what they do, once."""
-    cut = (("the change", "is too large to be looked over"),) if CUT.search(patch) else ()
+    cut = (("the change", "is too large to review"),) if CUT.search(patch) else ()
     return tuple(dict.fromkeys((*(found for part in _parts(patch) for found in _of_file(part)), *cut)))
 
 
@@ -104,4 +104,4 @@ def _of_file(part: str) -> Iterator[tuple[str, str]]:
         text = f"{line} {below.strip()}"
         yield from ((path, what) for what, pattern in patterns.items() if pattern.search(text))
     if not is_test(path) and any(line.startswith("-") and REMOVED.search(line[1:LONGEST]) for line in lines):
-        yield path, "removes tests or assertions that stood in it"
+        yield path, "removes tests or assertions"

@@ -1,6 +1,6 @@
 """What files of the repository say that a command runs: Makefiles, scripts, the scripts of a package, configurations.
 
-Read from the base of a change, and only as far as their text tells without running it.
+Read from the base of a change, and only as far as their text shows it without being run.
 """
 
 import json

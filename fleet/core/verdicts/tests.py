@@ -60,7 +60,7 @@ def missing_tests(
 ) -> tuple[str, ...]:
     """The tests that ran before and do not pass now, except those whose file was changed or may be.
 
-    Where a runner tells their number alone, any changed test may be the reason that there are fewer.
+    Where a runner prints only their number, any changed test may be the reason that there are fewer.
     """
     allowed = tuple(touches)
     fewer = (before.count or 0) > now.number_passed

@@ -83,7 +83,7 @@ def _limits(policy: Policy) -> tuple[LimitView, ...]:
             policy.service_lost_s / 60,
             "how long that question may stay unanswered; then the run ends as partial, with exit code 1",
         ),
-        ("run.budget_dollars", policy.budget_dollars, "then no new call; what is close lands; exit code 4"),
+        ("run.budget_dollars", policy.budget_dollars, "then no new calls; finished work still lands; exit code 4"),
         ("run.budget_tokens", policy.budget_tokens, "the same"),
         ("run.budget_minutes", policy.budget_minutes, "the same"),
         ("run.budget_attempts", policy.budget_attempts, "the same"),

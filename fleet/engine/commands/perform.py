@@ -79,7 +79,7 @@ class Performer:
         if failure.kind in {"infrastructure", "internal"}:
             text = f"{failure.summary}\n{failure.evidence}"
             advice = self._advice.take_now(
-                "the look for a full disk", partial(self._adapters.disk_full, text), without=None
+                "the check for a full disk", partial(self._adapters.disk_full, text), without=None
             )
             if advice is not None:
                 raise DiskFullError(f"{advice}, then `fleet resume {self._engine.state.run}`; nothing is lost")

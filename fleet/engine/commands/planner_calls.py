@@ -96,7 +96,7 @@ class PlannerCalls:
             return (), revised
         pending = [id_ for id_, status in statuses(state, now).items() if status not in OVER]
         grade = self._advice.take_now(
-            "the linter's look at a revision",
+            "the linter's check of a revision",
             lambda: grade_revision(revision, revised, pending, adapters.has_program, adapters.command_workers),
             without=Grade(),
         )

@@ -1,7 +1,7 @@
 """Errors of ours in the loop itself: in a rule of policy, in what should be running, in a command that fails silently.
 
-What raises is left out, the operator is told once, and everything else goes on. A rule is asked again when the state
-has changed; a command is set aside. If nothing is left to do or to wait for, the run ends.
+What raises is left out and reported to the operator once; everything else continues. A rule is asked again when the
+state has changed; a command is set aside. If nothing is left to do or to wait for, the run ends.
 """
 
 import traceback
@@ -31,24 +31,24 @@ class Bugs:
     """Commands that ended without a fact that says how it went, after all the tries that they have."""
     _broken: dict[str, RunState] = field(default_factory=dict)
     """The rules that raised, each with the state in which it did so last."""
-    _untold: list[Fact] = field(default_factory=list)
-    _told: dict[tuple[str, type[Exception]], str] = field(default_factory=dict)
+    _unreported: list[Fact] = field(default_factory=list)
+    _reported: dict[tuple[str, type[Exception]], str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self._told)
+        return bool(self._reported)
 
-    def tell(self, step: str, error: Exception) -> None:
-        """Tell the operator, with the trace, what was interrupted."""
+    def report(self, step: str, error: Exception) -> None:
+        """Warn the operator, with the trace, of what was interrupted."""
         text = f"an error of fleet while it {step}: {type(unwrapped(error)).__name__}: {unwrapped(error)}"
         key = (step, type(unwrapped(error)))  # its text may differ each time: an address, a time
-        if key not in self._told:
-            self._told[key] = text
+        if key not in self._reported:
+            self._reported[key] = text
             trace = "".join(traceback.format_exception(error))[-TRACE:]
-            self._untold.append(WarningNoted(at=self.clock.now(), text=text, evidence=trace))
+            self._unreported.append(WarningNoted(at=self.clock.now(), text=text, evidence=trace))
 
     def taken(self) -> Sequence[Fact]:
-        """What is to be told now."""
-        taken, self._untold = self._untold, []
+        """The warnings that were not recorded yet."""
+        taken, self._unreported = self._unreported, []
         return taken
 
     def guard(
@@ -58,13 +58,13 @@ class Bugs:
         try:
             return ask(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the loop outlives any one question that it asks
-            self.tell(step, error)
+            self.report(step, error)
             return None
 
     def stopped(self, command: Command, error: Exception) -> None:
         """Set a command aside that ended without a fact that says how it went."""
         self._aside.add(command)
-        self.tell(f"carried out {command}", error)
+        self.report(f"carried out {command}", error)
 
     def is_aside(self, command: Command) -> bool:
         return command in self._aside
@@ -87,9 +87,9 @@ class Bugs:
         try:
             facts = tuple(rule(state, now))
             return (facts, reduce(evolve, facts, state)) if facts else None
-        except Exception as error:  # noqa: BLE001 - the other rules go on
+        except Exception as error:  # noqa: BLE001 - the other rules still decide
             self._broken[name] = state
-            self.tell(f"decided ({name})", error)
+            self.report(f"decided ({name})", error)
             return None
 
     def ending(self, state: RunState) -> Fact:
@@ -97,5 +97,5 @@ class Bugs:
         return RunEnded(at=self.clock.now(), ending="partial" if state.commits else "failed", why=self.why(state))
 
     def why(self, state: RunState) -> str:
-        what = "; ".join(self._told.values())
-        return f"{what}. Nothing else is left to do; report it, and go on with `fleet resume {state.run}`"
+        what = "; ".join(self._reported.values())
+        return f"{what}. Nothing else is left to do; report it, and continue with `fleet resume {state.run}`"

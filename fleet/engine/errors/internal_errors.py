@@ -82,11 +82,11 @@ async def persist(
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What only helps or informs: where it can't be made, it is left out, and the operator is told once."""
+    """What only helps or informs: where it can't be made, it is left out, with one warning for the operator."""
 
     engine: Recorder
     clock: Clock
-    _told: set[tuple[str, type[Exception]]] = field(default_factory=set)
+    _reported: set[tuple[str, type[Exception]]] = field(default_factory=set)
 
     async def take(self, what: str, make: Callable[[], Awaitable[Result]], *, without: Result) -> Result:
         """What `make` returns; `without` where it raises."""
@@ -105,11 +105,11 @@ class Advice:
             return without
 
     def leave_out(self, what: str, error: Exception) -> None:
-        """Tell the operator, with the trace, that something was left out."""
+        """Warn the operator, with the trace, that something was left out."""
         text = f"left out because of an error: {what}: {type(unwrapped(error)).__name__}: {unwrapped(error)}"
         key = (what, type(unwrapped(error)))  # its text may differ each time
-        if key in self._told:
+        if key in self._reported:
             return
-        self._told.add(key)
+        self._reported.add(key)
         trace = "".join(traceback.format_exception(error))[-TRACE:]
         self.engine.note(f.WarningNoted(at=self.clock.now(), text=text, evidence=trace))

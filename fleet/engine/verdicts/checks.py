@@ -170,14 +170,14 @@ class Checks:
 
     def _believed(self, tree: Sha, run: f.CheckRun) -> f.CheckRun:
         """A success without a report counts as a failure if the runner owes one: something ended it early."""
-        heard = run.heard
-        if heard is not None and (heard.count is None or run.command not in self._naming):
-            self._ran_tests[tree, run.command] = heard
+        report = run.ran_tests
+        if report is not None and (report.count is None or run.command not in self._naming):
+            self._ran_tests[tree, run.command] = report
             self._reporting.add(run.command)
-            if heard.count is None:
+            if report.count is None:
                 self._naming.add(run.command)
-            return run.model_copy(update={"heard": None})
-        run = run.model_copy(update={"heard": None, "tests": None})
+            return run.model_copy(update={"ran_tests": None})
+        run = run.model_copy(update={"ran_tests": None, "tests": None})
         owes = run.command in self._reporting or starts_pytest(run.command)
         if not (self.rules.expected_tests and run.passed and owes):
             return run

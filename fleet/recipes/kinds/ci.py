@@ -15,7 +15,7 @@ FILES = (
     *("bitbucket-pipelines.yml", "appveyor.yml", ".ci/run"),
 )
 MOST_FILES = 20
-LONGEST_LINE = 500  # characters; a longer one is no command that a person reads
+LONGEST_LINE = 500  # characters; a longer one is not a command that a person reads
 TESTS = re.compile(
     r"\b(?:pytest|unittest|tox|nox|manage\.py test|npm (?:run )?test|npm t|pnpm .*test|yarn .*test|bun test|vitest|"
     r"jest|mocha|node --test|deno test|cargo test|go test|mvn|mvnw|gradlew?|ctest|(?:make|ninja) \w*(?:test|check)\w*|"

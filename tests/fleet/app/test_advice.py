@@ -56,10 +56,10 @@ def test_what_a_person_has_set_stays(tmp_path: Path) -> None:
     path = tmp_path / "fleet.toml"
     path.write_text("# mine\n[ run ] # few\nworkers = 2\n\n[checks]\ngate = 'x'\n", encoding="utf-8")
     message = write_advice(path, VIEW, gate="make test")
-    assert message.endswith("kept yours: checks.gate, run.workers")
+    assert message.endswith("kept your own: checks.gate, run.workers")
     text = path.read_text(encoding="utf-8")
     assert text.startswith("# mine\n[ run ] # few\nworkers = 2\n\n[checks]\n# The gate is flaky")
-    assert write_advice(path, VIEW, gate="make test").startswith(f"{path} has all of it")
+    assert write_advice(path, VIEW, gate="make test").startswith(f"{path} already sets all of it")
     assert path.read_text(encoding="utf-8") == text
 
 

@@ -30,7 +30,7 @@ class Person:
         self.asked.append((what, name))
         return self.answer
 
-    def tell(self, tried: Tried) -> None:
+    def report(self, tried: Tried) -> None:
         self.told.append(tried)
 
 
@@ -50,7 +50,7 @@ async def settle(
     config = load_config(environ={}, user_file=None, flags={"state.dir": str(folder / "state")}).config
     tree = await read_project(root, lambda name: name in {"make", "python3"})
     person = person or Person()
-    trials = Trials(TrialSettings(config, {}, root, 60, no_tool_chain), tree, person.ask, person.tell)
+    trials = Trials(TrialSettings(config, {}, root, 60, no_tool_chain), tree, person.ask, person.report)
     return await trials.settle(find_recipes(tree)), trials
 
 

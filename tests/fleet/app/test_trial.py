@@ -61,7 +61,7 @@ async def test_a_red_gate_names_its_cause_and_keeps_its_log(repository: Path) ->
     assert "no-such-program: command not found" in read(trial.logs, trial.check.log)
 
 
-async def test_a_set_up_that_fails_is_told_from_a_red_gate(repository: Path) -> None:
+async def test_a_set_up_that_fails_is_distinguished_from_a_red_gate(repository: Path) -> None:
     trial = await tried(repository, "true", worktrees__setup="echo 'npm error code EAI_AGAIN'; exit 7")
     assert trial.verdict == "set-up failed"
     assert trial.check is None

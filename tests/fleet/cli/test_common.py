@@ -122,11 +122,11 @@ def test_two_names_for_a_run_must_be_one(make_run: MakeRun, here: Path) -> None:
     make_run("mine", here, 1)
     assert common.run_to_read("mine", "mine", here).run == "mine"
     assert common.run_to_read(None, "fleet/mine", here).run == "mine"
-    with pytest.raises(UsageError, match="two runs are named, mine and --run other"):
+    with pytest.raises(UsageError, match="the run is named twice: mine and --run other"):
         common.run_to_read("mine", "other", here)
 
 
-def test_without_any_run_the_first_step_is_told(state_dir: Path, here: Path) -> None:
+def test_without_any_run_the_first_step_is_named(state_dir: Path, here: Path) -> None:
     with pytest.raises(FleetError, match=f"there are no runs in {state_dir} yet; start one with `fleet run EPIC`"):
         common.run_to_read(None, None, here)
 

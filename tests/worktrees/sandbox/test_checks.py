@@ -70,7 +70,7 @@ async def test_a_check_is_credited_with_its_own_tests_only(open_bench: OpenBench
     commands = ("true", *(writes.format(report.format(name)) for name in "ab"), "true")
     async with open_bench() as bench, bench.worktrees.lease(bench.base) as lease:
         runs = await run_all(lease, numbered(*commands))
-    passed = [set() if run.heard is None else run.heard.passed for run in runs]
+    passed = [set() if run.ran_tests is None else run.ran_tests.passed for run in runs]
     assert passed == [set(), {"t.py::t::a"}, {"t.py::t::b"}, set()]
 
 

@@ -68,5 +68,5 @@ async def test_the_ids_of_tests_are_not_stored(open_bench: OpenBench) -> None:
     pretends = Criterion(criterion="says", run=f'at=${{PYTEST_ADDOPTS#*=}}; echo "{HEAD}<x/>" > ${{at%% *}}')
     async with open_bench() as bench, bench.worktrees.lease(bench.base) as lease:
         run = await lease.check(pretends)
-    assert (run.tests, run.heard) == (0, RanTests())
-    assert "heard" not in run.model_dump_json()
+    assert (run.tests, run.ran_tests) == (0, RanTests())
+    assert "ran_tests" not in run.model_dump_json()

@@ -125,7 +125,7 @@ def _as_data(
 def reject(
     run: RunArgument = None,
     reason: Annotated[
-        str, typer.Option("--reason", "-m", metavar="TEXT", help="Why; the planner revises the plan by it.")
+        str, typer.Option("--reason", "-m", metavar="TEXT", help="The reason; the planner uses it to revise the plan.")
     ] = "",
     only: Only = None,
     named: RunName = None,

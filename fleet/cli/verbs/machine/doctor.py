@@ -121,7 +121,7 @@ async def _sandbox(fleet: Fleet) -> Finding:
     except FleetError as error:
         return Finding("sandbox", ok=False, says="not available", fix=str(error))
     if problems:
-        fix = "see docs/sandbox.md; no run starts like this"
+        fix = "see docs/sandbox.md; no run starts until this is fixed"
         return Finding("sandbox", ok=False, says="; ".join(problems), fix=fix)
     calls = "system calls are filtered"
     if not settings.syscall_filter:
@@ -159,7 +159,7 @@ def _without_models(fleet: Fleet, error: FleetError) -> Finding:
         return Finding("model", ok=False, says=fleet.config.models.base_url, fix=str(error))
     says = f"{name} is not set, so no model can be called: a failure goes to you, not to the planner"
     needless = f"not needed for fleet run --plan PLAN if all its workers are programs: {', '.join(programs)}"
-    return Finding("model", ok=True, says=says, fix=f"{needless}; for all else: {error}")
+    return Finding("model", ok=True, says=says, fix=f"{needless}; for everything else: {error}")
 
 
 def _tool_chains(fleet: Fleet) -> Iterator[Finding]:
@@ -186,12 +186,12 @@ async def _gate_findings(fleet: Fleet, repository: Path, *, gate: bool) -> list[
 
 
 def _gate(fleet: Fleet) -> Finding:
-    """Whether there is a gate; `--gate` runs it."""
+    """Whether there is a gate; `--try` runs it."""
     gate = fleet.config.checks.gate.strip()
     if not gate:
         fix = "`fleet init` looks for a test command, or set checks.gate in fleet.toml"
         return Finding("gate", ok=True, says="NONE: only the subtasks' own checks decide what lands", fix=fix)
-    return Finding("gate", ok=True, says=f"{safe(gate, limit=100)} (not run; --gate runs set-up and gate in the box)")
+    return Finding("gate", ok=True, says=f"{safe(gate, limit=100)} (not run; --try runs set-up and gate in the box)")
 
 
 def _tried(trial: TrialView) -> Iterator[Finding]:

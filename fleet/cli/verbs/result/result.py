@@ -1,4 +1,4 @@
-"""Verbs that tell about the result of a run: report, commits, audit."""
+"""Verbs that read the result of a run: report, commits, audit."""
 
 import json
 import re

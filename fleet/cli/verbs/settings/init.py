@@ -52,7 +52,7 @@ def init(
 ) -> None:
     """Find out how to test this repository, and write fleet.toml.
 
-    It looks for the test command, the set-up and the files that tests need, tries them in the box on HEAD, goes on
+    It looks for the test command, the set-up and the files that tests need, tries them in the box on HEAD, continues
     to the next candidate where one is red, and writes what was green, with a reason for each line. It asks before it
     gives set-ups the network, and before the box shows a tool chain of your home; both go into your own
     configuration.
@@ -132,8 +132,8 @@ class _Person:
             note = f'worktrees.setup_network = "base" in {where}'
             text = (
                 f"The set-up downloads what the tests need: {safe(why, limit=LINE)}\n"
-                f"May set-up commands use the network, here and in your other repositories ({note})? "
-                "Checks and workers stay without it."
+                f"May set-up commands use the network, in this repository and in your others ({note})? "
+                "Checks and workers still have none."
             )
         else:
             note = f'box.tool_chains = ["{name}"] in {where}'
@@ -142,7 +142,7 @@ class _Person:
             return True
         return not self.quiet and common.has_terminal() and typer.confirm(text, err=True)
 
-    def tell(self, tried: Tried) -> None:
+    def report(self, tried: Tried) -> None:
         if self.quiet:
             return
         if tried.verdict is None:
@@ -160,7 +160,7 @@ def _tried(order: _Order, person: _Person) -> InitView:
     home = Wiring(order.config, current()).home
     tool_chain_of = partial(chain_of, home=home, has_program=order.tree.has_program)
     settings = TrialSettings(order.config, current(), order.root, order.timeout_s, tool_chain_of)
-    trials = Trials(settings, order.tree, person.ask, person.tell)
+    trials = Trials(settings, order.tree, person.ask, person.report)
     settled = common.run_async(partial(trials.settle, order.found))
     green = settled.verdict in {"green", "no tests"}
     yours = tuple(_your_keys(order.config, settled.recipe, trials)) if green else ()
@@ -183,7 +183,7 @@ def _tried(order: _Order, person: _Person) -> InitView:
 
 def _remarks(settled: Settled, tried: Sequence[Tried]) -> Iterator[str]:
     passed = "It was green in the box."
-    yield "It passes in the box, but says that it ran no test." if settled.verdict == "no tests" else passed
+    yield "It passes in the box, but reports that it ran no tests." if settled.verdict == "no tests" else passed
     for folder in settled.left_out:
         commands = dict.fromkeys(each.recipe.gate_command for each in tried if (each.folder or ".") == folder)
         yield f"Not in it: {folder}, where nothing was green. Tried: {'; '.join(commands) or 'nothing'}."
@@ -206,7 +206,7 @@ def _your_keys(config: Config, recipe: Recipe | None, trials: Trials) -> Iterato
 
 
 def _untried(order: _Order, *, write: bool) -> InitView:
-    """The likeliest recipe, which nobody tried."""
+    """The likeliest recipe, untried."""
     found = order.found
     whole = found.whole[0] if len(found.parts) > 1 and found.whole else None
     parts = [part.recipes[0].within(part.folder) for part in found.parts]
@@ -268,7 +268,7 @@ def _verdict_lines(tried: TriedView) -> Iterator[str]:
     if tried.verdict == "not tried":
         yield f"skipped {safe(tried.gate, limit=LINE)}: its set-up needs the network, which is {NOT_ALLOWED}"
         return
-    said = "passes, but says that it ran no test" if tried.verdict == "no tests" else tried.verdict
+    said = "passes, but reports that it ran no tests" if tried.verdict == "no tests" else tried.verdict
     yield f"  {said}{after}"
     if tried.verdict not in {"green", "no tests"}:
         yield from (f"  | {safe(line, limit=LINE)}" for line in tried.causes)
@@ -277,7 +277,7 @@ def _verdict_lines(tried: TriedView) -> Iterator[str]:
 def result_lines(view: InitView) -> Iterator[str]:
     """What was written, and what comes next."""
     yield from (
-        f"left out: {safe(folder)}: nothing was green there; it is not in the gate"
+        f"left out: {safe(folder)}: no candidate was green there, so the gate leaves it out"
         for folder in view.left_out
         if view.green
     )
@@ -287,8 +287,8 @@ def result_lines(view: InitView) -> Iterator[str]:
         yield f"{done} {key.key} = {value} in {safe(str(user_file_path()))}: {key.why}"
     yield from (f"note: {safe(note, limit=500)}" for note in view.notes)
     if not view.text:
-        yield "nothing was green, and nothing was written"
-        yield "next: mend what the lines above name; or fleet init --no-try writes the likeliest recipe for you to edit"
+        yield "no candidate was green; nothing was written"
+        yield "next: fix what the lines above name; or fleet init --no-try writes the likeliest recipe for you to edit"
         return
     if not view.written:
         yield from (f"would try  {safe(each.gate, limit=LINE)}  ({safe(each.why, limit=LINE)})" for each in view.tried)
@@ -300,5 +300,5 @@ def result_lines(view: InitView) -> Iterator[str]:
     )
     yield f"wrote {safe(view.file)}: {message}"
     if view.gate and view.tried and view.tried[-1].verdict == "no tests":
-        yield "note: the gate passes, but says that it ran no test; a run would land whatever its own checks allow"
+        yield "note: the gate passes, but reports that it ran no tests; in a run, only subtasks' checks would count"
     yield 'next: fleet doctor, then fleet run "…"' if view.green else "next: fleet try tries it"

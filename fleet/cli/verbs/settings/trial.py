@@ -66,7 +66,7 @@ def run_trial(loaded: Loaded, order: TrialOrder, *, quiet: bool = False) -> Tria
     checks, trees = loaded.config.checks, loaded.config.worktrees
     if order.command is None and not checks.gate.strip() and not trees.setup.strip():
         raise UsageError(
-            "there is no gate and no set-up command here: `fleet init` looks for them, or name a command: "
+            "neither a gate nor a set-up command is configured: find them with `fleet init`, or name a command: "
             'fleet try "make test"'
         )
     return common.run_async(partial(_with_progress, loaded, order, quiet=quiet))

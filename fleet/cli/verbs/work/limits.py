@@ -67,7 +67,7 @@ def limits(
     if until is not None:
         if not folder.alive:
             raise UsageError(
-                f"no process runs {folder.run}, so --until has nothing to count",
+                f"no process runs {folder.run}, so --until can't be turned into minutes",
                 hint="use --minutes, or resume it first",
             )
         minutes = (state.seconds(now) + _seconds_until(until, now)) / 60
@@ -94,7 +94,7 @@ def _seconds_until(text: str, now: float) -> float:
             at = datetime.fromisoformat(text)
             at = at if at.tzinfo is not None else at.replace(tzinfo=here.tzinfo)
     except ValueError as error:
-        raise UsageError(f"--until {text!r} is no time", hint="write it like 18:30, or 2026-11-02T18:30") from error
+        raise UsageError(f"--until {text!r} is not a time", hint="write it like 18:30, or 2026-11-02T18:30") from error
     if (seconds := at.timestamp() - now) <= 0:
         raise UsageError(f"--until {text} is over", hint="`fleet cancel` or `fleet pause` stop the run now")
     return seconds

@@ -32,11 +32,11 @@ Gate = Annotated[
 ]
 Faults = Annotated[bool, typer.Option("--with-faults", help="Mix faults in: dead agents, lost worktrees, kills …")]
 Share = Annotated[
-    float, typer.Option("--faults", metavar="N", min=0.0, max=1.0, help="The share of attempts that meet one.")
+    float, typer.Option("--faults", metavar="N", min=0.0, max=1.0, help="The share of attempts that get a fault.")
 ]
-Seed = Annotated[int, typer.Option("--seed", metavar="N", help="What decides which attempts meet which fault.")]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", help="The random seed of the faults.")]
 Tries = Annotated[
-    int, typer.Option("--tries", metavar="N", min=1, max=20, help="How often the gate is asked on the newest commit.")
+    int, typer.Option("--tries", metavar="N", min=1, max=20, help="How often the gate runs on the newest commit.")
 ]
 Write = Annotated[bool, typer.Option("--write", help="Write what was measured into fleet.toml, with the reasons.")]
 Branch = Annotated[bool, typer.Option("--branch", help="Keep the result as the branch fleet/RUN.")]
@@ -47,7 +47,7 @@ def rehearse(
     plan_file: PlanFile = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to this file: the plan, and replay nothing."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write to this file: the plan, without replaying it."),
     ] = None,
     repo: Repo = HERE,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="The rehearsal's name.")] = None,
@@ -67,10 +67,10 @@ def rehearse(
     """Replay the repository's last commits as a run, free of charge.
 
     Each commit is a subtask, and its patch is what the worker does; set-up, gate, merge queue and landing are the real
-    ones. At the end the tree must be the one that history has. It shows whether the gate is green in the box, what it
-    costs, whether it is flaky, how many workers this machine feeds, and what to set. Nothing is left in the repository.
+    ones. At the end the tree must equal history's. It shows whether the gate is green in the box, what it costs,
+    whether it is flaky, how many workers this machine can run, and what to set. Nothing is left in the repository.
 
-    Exit codes: 0 the tree is history's, 1 it is not, 2 usage, 3 environment, 130 interrupted.
+    Exit codes: 0 the tree equals history's, 1 it differs, 2 usage, 3 environment, 130 interrupted.
 
     \b
     Examples:

@@ -106,7 +106,7 @@ class RanTests(Shape):
     """Tests that finished: they passed or failed."""
     passed: frozenset[str] = frozenset()
     count: int | None = None
-    """How many tests finished, where the runner's summary tells their number alone; on success they all passed."""
+    """How many tests finished, where the runner's summary has only their number; on success they all passed."""
     failed: int = 0
     """How many failed, or could not even be collected."""
 
@@ -139,7 +139,7 @@ class CheckRun(Shape):
     """The file with its whole output, below the run's folder."""
     tests: int | None = None
     """How many tests passed, if their runner reported it."""
-    heard: RanTests | None = Field(default=None, exclude=True, repr=False)
+    ran_tests: RanTests | None = Field(default=None, exclude=True, repr=False)
     """The runner's report, for as long as results are compared with it."""
 
     @property

@@ -1,4 +1,4 @@
-"""What a planner is told of a run that no longer changes: what was planned and what landed, in order.
+"""What a planner reads of a run that no longer changes: what was planned and what landed, in order.
 
 New entries come at the end, and none is rewritten: whatever changed is said again, later. So the prompt of the next
 call begins as the last one did, and the models' service need not read it again. What moves is in the `<state>`.
@@ -21,7 +21,7 @@ EVIDENCE = 3_000  # characters of the evidence of one failure, where a planner a
 
 
 class RecordEntry(TypedDict):
-    """One thing that happened: a subtask was planned (or planned anew), or landed."""
+    """One thing that happened: a subtask was planned (or planned again), or landed."""
 
     planned: NotRequired[SubtaskId]
     landed: NotRequired[SubtaskId]
@@ -71,7 +71,7 @@ def subtask_report(state: RunState, id_: SubtaskId, area: Area = None) -> Subtas
 
 
 def _planned(state: RunState, seen: frozenset[SubtaskId] | set[SubtaskId]) -> Iterator[tuple[float, RecordEntry]]:
-    """Each subtask when it was planned, and again when it was planned anew."""
+    """Each subtask when it was planned, and again when its plan changed."""
     known: dict[SubtaskId, Subtask] = {}
     for version in state.versions:
         for spec in version.plan.subtasks:

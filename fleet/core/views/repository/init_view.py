@@ -40,7 +40,7 @@ class YourKey:
     why: str
     """What needs it."""
     written: bool
-    """Whether it stands in your own configuration file now."""
+    """Whether it is in your own configuration file now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Outcome:
     differing: tuple[str, ...]
     """The paths in which the trees differ."""
     clean: bool
-    """Whether the user's repository is without a branch that nobody asked for."""
+    """Whether the user's repository has no branch but those that were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class RehearsalView:
     by_hand: tuple[PastCommitNote, ...]
     """Commits that no worker may make, or that come out different: the rehearsal made them itself."""
     red_in_history: tuple[PastCommitNote, ...]
-    """Commits whose gate fails, whoever makes them."""
+    """Commits whose gate fails in any case."""
     flaky: tuple[PastCommitNote, ...]
     """Commits on which the gate failed and then passed."""
     faults: int
@@ -138,13 +138,13 @@ class RehearsalView:
     gate: GateView | None
     """Null without a gate."""
     workers: int
-    """How many workers this machine feeds."""
+    """How many workers this machine can run."""
     limited_by: str
     """What is scarce: processor, memory, disk, the merge queue, or the limit of `run.workers`."""
     settings: tuple[Setting, ...] = field(default=())
     """What to set, each with its reason."""
     clean: bool = True
-    """Whether no branch was left in the repository that nobody asked for."""
+    """Whether no branch was left in the repository but one that was asked for."""
 
     @property
     def succeeded(self) -> bool:
@@ -234,7 +234,7 @@ def _gate(state: RunState) -> GateView | None:
 
 
 def fed_workers(machine: Machine, gate: GateView | None, *, an_hour: float, processor_s: float) -> tuple[int, str]:
-    """How many workers the machine feeds, and what limits them: the least of processor, memory, disk and landing.
+    """How many workers the machine can run, and what limits them: the least of processor, memory, disk and landing.
 
     Measured are the gate, what fleet itself used for a subtask (`processor_s`), and what landed in an hour. Assumed is
     what agents do: they take `SUBTASK_S` for a subtask and run the gate `OWN_CHECKS` times meanwhile.
@@ -258,14 +258,18 @@ def fed_workers(machine: Machine, gate: GateView | None, *, an_hour: float, proc
 
 def _settings(gate: GateView | None, workers: int, limit: str) -> tuple[Setting, ...]:
     """What to set, each with what was measured."""
-    settings = [Setting("run.workers", workers, f"what this machine feeds, limited by its {limit}")]
+    settings = [Setting("run.workers", workers, f"what this machine can run, limited by its {limit}")]
     if gate is None:
         return tuple(settings)
     if gate.flaky:
-        settings.append(Setting("checks.reruns", 2, "the gate is flaky: its answers differ on one tree"))
+        settings.append(Setting("checks.reruns", 2, "the gate is flaky: its results differ on the same tree"))
     timeout = max(LEAST_TIMEOUT_S, ceil(gate.seconds * TIMEOUT_PARTS / 60) * 60.0)
     settings.append(
-        Setting("checks.gate_timeout_s", timeout, f"the gate takes {gate.seconds:g} s here; what hangs ends after this")
+        Setting(
+            "checks.gate_timeout_s",
+            timeout,
+            f"the gate takes {gate.seconds:g} s here; if it hangs, it is stopped after this time",
+        )
     )
     if gate.seconds > SLOW_GATE_S:
         reason = "the gate is slow: only the tree of what lands together is tested"

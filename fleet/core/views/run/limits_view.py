@@ -11,7 +11,7 @@ from fleet.core.views.planning.planner_view import ROUNDED
 
 @dataclass(frozen=True, slots=True)
 class LimitView:
-    """One limit of a run: null is no limit."""
+    """One limit of a run; null means no limit."""
 
     limit: float | None
     """The limit; null: there is none."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.models.cost.prices import Price, dollars, limits_of, told_limits
+from agents.models.cost.prices import Price, dollars, limits_of, reported_limits
 from agents.simulated.rules.catalogue import MODELS
 from agents.simulated.rules.catalogue import dollars as charged
 from fleet.core.base.usage import Usage
@@ -55,13 +55,13 @@ def test_the_table_costs_what_the_service_charges_and_knows_what_it_accepts(line
     assert limits.cache_minimum_tokens == rules.cache_minimum_tokens
 
 
-def test_limits_are_taken_from_the_service_where_it_tells_any() -> None:
-    told = told_limits("claude-opus-5-5", 2_000_000, None)
-    assert told is not None
-    assert (told.context_tokens, told.output_tokens) == (2_000_000, 128_000)
-    assert told_limits("claude-opus-5-5", None, None) is None
-    assert told_limits("claude-opus-5-5", "many", 5) is None
-    assert told_limits("claude-opus-5-5", -1, 5) is None
+def test_limits_are_taken_from_the_service_where_it_reports_any() -> None:
+    reported = reported_limits("claude-opus-5-5", 2_000_000, None)
+    assert reported is not None
+    assert (reported.context_tokens, reported.output_tokens) == (2_000_000, 128_000)
+    assert reported_limits("claude-opus-5-5", None, None) is None
+    assert reported_limits("claude-opus-5-5", "many", 5) is None
+    assert reported_limits("claude-opus-5-5", -1, 5) is None
 
 
 def test_settings_override_the_table() -> None:

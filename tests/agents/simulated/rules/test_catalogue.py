@@ -33,7 +33,7 @@ def test_the_models_are_those_of_the_table() -> None:
     assert [each.effort for each in (OPUS, SONNET, HAIKU)] == ["medium", "high", "medium"]
 
 
-def test_limits_and_capabilities_are_told_in_the_sdks_own_form() -> None:
+def test_limits_and_capabilities_are_in_the_sdks_own_form() -> None:
     """Rule: "`GET /v1/models` tells limits and capabilities"."""
     told = ModelInfo.model_validate(OPUS.info())
     assert (told.max_input_tokens, told.max_tokens) == (1_000_000, 128_000)

@@ -143,13 +143,13 @@ async def test_without_any_check_nothing_is_checked_out() -> None:
 
 def reports(hands: PaperHands, *tests: str) -> PaperHands:
     """Whatever is run says that these tests passed."""
-    heard = f.RanTests(ran=frozenset(tests), passed=frozenset(tests)) if tests else None
+    ran_tests = f.RanTests(ran=frozenset(tests), passed=frozenset(tests)) if tests else None
 
     def ask(tree: str, criterion: Criterion) -> f.CheckRun:
         hands.ran.append((tree, criterion.run or ""))
         count = len(tests) if tests else None
         return f.CheckRun(
-            criterion=criterion.criterion, command=criterion.run or "", passed=True, tests=count, heard=heard
+            criterion=criterion.criterion, command=criterion.run or "", passed=True, tests=count, ran_tests=ran_tests
         )
 
     hands.ask = ask  # type: ignore[method-assign]
@@ -174,7 +174,7 @@ async def test_a_command_that_reported_once_owes_its_report_also_after_a_crash()
     assert (await asked.on("base", [TEST]))[0].passed, "it has never reported, so it owes nothing"
     asked.worktrees = reports(PaperHands(), "a")
     [run] = await asked.on("base a", [TEST])
-    assert (run.passed, run.tests, run.heard) == (True, 1, None)
+    assert (run.passed, run.tests, run.ran_tests) == (True, 1, None)
     asked.worktrees = reports(PaperHands())
     assert not (await asked.on("base b", [TEST]))[0].passed
     book = queued("a")

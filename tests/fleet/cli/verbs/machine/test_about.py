@@ -35,7 +35,7 @@ def test_help_for_no_verb_has_a_hint() -> None:
         fleet("help", "plans", "chek")
 
 
-def test_all_verbs_are_told_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_verbs_are_listed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     fleet("help", "--json")
     assert list(json.loads(capsys.readouterr().out)["verbs"]) == list(VERBS)
     fleet("version", "--json")

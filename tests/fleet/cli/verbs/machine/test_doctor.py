@@ -1,12 +1,15 @@
 """The doctor says of each worker whether it can work here, before a run relies on it."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from typer.main import get_command
 
 from fleet.app.fleet import Fleet
+from fleet.cli.entry import app
 from fleet.cli.verbs.machine.doctor import Finding, examine, worker_findings
 from fleet.config.load import Loaded, load_config
 from tests.worktrees.conftest import make_repository
@@ -95,6 +98,15 @@ def test_a_missing_gate_and_hidden_tools_are_named(tmp_path: Path) -> None:
     found = examined(tmp_path, {})
     assert (found["gate"].ok, found["gate"].says.startswith("NONE")) == (True, True)
     assert 'box.tool_chains = ["rustup"' in found["tool chains"].fix
+
+
+def test_a_gate_that_was_not_run_names_the_option_that_runs_it(tmp_path: Path) -> None:
+    says = examined(tmp_path, {}, checks__gate="make test")["gate"].says
+    named = re.findall(r"--[a-z-]+", says)
+    assert named
+    root: Any = get_command(app)
+    options = [option for parameter in root.commands["doctor"].params for option in parameter.opts]
+    assert set(named) <= set(options)
 
 
 def test_the_gate_is_tried_on_request(tmp_path: Path) -> None:

@@ -204,7 +204,9 @@ def test_configuration_files_are_read_again(tried: Tried, tmp_path: Path) -> Non
     file.write_text("[box]\nnetwork = false\n", encoding="utf-8")
     assert not tried.resume().config.box.network
     file.unlink()
-    with pytest.raises(UsageError, match=f"{file}, which --config named, is gone; name another with --config FILE"):
+    with pytest.raises(
+        UsageError, match=f"{file}, the --config of the run, no longer exists; name another with --config FILE"
+    ):
         tried.resume()
 
 
