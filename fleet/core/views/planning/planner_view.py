@@ -118,7 +118,7 @@ def budget_left(state: RunState, now: float, area: Area = None) -> dict[str, flo
         budgets["dollars"] = min(rest, budgets.get("dollars", rest))
     remaining: dict[str, float | str | None] = {"dollars_left": None, "minutes_left": None}
     remaining |= {f"{unit}_left": round(amount, ROUNDED[unit]) for unit, amount in budgets.items()}
-    return {**remaining, "low": f"{state.low}: see that what is close gets done"} if state.low else remaining
+    return {**remaining, "low": f"{state.low}: finish what is nearly done"} if state.low else remaining
 
 
 def _subtask(state: RunState, spec: Subtask, now: float, *, is_news: bool) -> SubtaskEntry:

@@ -105,7 +105,7 @@ def test_at_the_soft_limit_the_planner_is_informed_once_and_again_after_a_raise(
     story.model_is_called("a", 0.2)
     assert story.state.planning.why == "budget"
     budget = planner_state(story.state, 0)["budget"]
-    assert budget["low"] == "50% of the budget of $1 is used: see that what is close gets done"
+    assert budget["low"] == "50% of the budget of $1 is used: finish what is nearly done"
     story.planner_answers()
     story.model_is_called("a", 0.1)
     assert story.state.planning.open is None
