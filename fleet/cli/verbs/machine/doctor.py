@@ -25,6 +25,7 @@ from fleet.app.tool_chains import found_in
 from fleet.app.trial import TrialOrder, try_out
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox
+from fleet.cli.options import flags
 from fleet.config.environment import current
 from fleet.config.schema import as_policy
 from fleet.core.state.facts import CheckRun
@@ -63,7 +64,7 @@ def doctor(
       fleet doctor --try                also set-up and gate, on HEAD
       fleet doctor --repo ../service --json
     """
-    loaded = common.configuration(repo, config, {"box.sandbox": sandbox, "models.base_url": base_url})
+    loaded = common.configuration(repo, config, flags(sandbox=sandbox, base_url=base_url))
     findings = common.run_async(lambda: examine(Fleet(loaded, current()), repo, gate=gate))
     if as_json:
         common.show_json([asdict(finding) for finding in findings])

@@ -15,6 +15,7 @@ from fleet.app.recipe_trials import Permission, Settled, Trials, TrialSettings, 
 from fleet.app.wiring import Wiring
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, ConfigFile, Force, Repo, Sandbox, Yes
+from fleet.cli.options import flags
 from fleet.config.environment import current
 from fleet.config.layer import Key
 from fleet.config.load import REPOSITORY_FILE, load_config, user_file_path
@@ -69,7 +70,7 @@ def init(
     root = _root(repo)
     path = root / REPOSITORY_FILE
     _check_file(path, force=force, dry_run=dry_run)
-    loaded = load_config(environ=current(), flags={"box.sandbox": sandbox}, config_file=config)
+    loaded = load_config(environ=current(), flags=flags(sandbox=sandbox), config_file=config)
     worktrees = Wiring(loaded.config, current()).worktrees
     tree = common.run_async(partial(read_project, root, partial(has_program, worktrees)))
     order = _Order(root, path, loaded.config, tree, find_recipes(tree), timeout)

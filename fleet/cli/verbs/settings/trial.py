@@ -15,6 +15,7 @@ from dashboards.text.safe import safe
 from fleet.app.trial import TrialOrder, try_out
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, ConfigFile, Repo, Sandbox, SetupNetwork
+from fleet.cli.options import flags
 from fleet.config.environment import current
 from fleet.config.load import Loaded
 from fleet.core.views.repository.trial_view import TrialView, Verdict
@@ -53,8 +54,7 @@ def try_command(
       fleet try --setup-network         the set-up command has the network
       fleet try "ls node_modules/.bin" --json | jq -r .check.output
     """
-    flags = {"box.sandbox": sandbox, "worktrees.setup_network": "base" if setup_network else None}
-    loaded = common.configuration(repo, config, flags)
+    loaded = common.configuration(repo, config, flags(sandbox=sandbox, setup_network=setup_network))
     order = TrialOrder(repo, base, command)
     trial = run_trial(loaded, order, quiet=as_json)
     common.show_view(trial, trial_lines, as_json=as_json)

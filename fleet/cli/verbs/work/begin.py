@@ -11,6 +11,7 @@ from fleet.app.fleet import Fleet, Order
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Force, Repo, Sandbox, SetupNetwork, Yes
 from fleet.cli.live.display import Detach, Display, NoTui, Plain, work_and_show
+from fleet.cli.options import flags, limits_of
 from fleet.cli.plan_sources import Sets, load_plan_argument
 from fleet.cli.verbs.work.limits import Attempts, Budget, Minutes, Tokens, Workers
 from fleet.config.environment import current
@@ -57,7 +58,7 @@ def plan(
         raise UsageError('no epic given: fleet plan "Add a health endpoint", or a file, or - for standard input')
     if output is not None:
         check_output(output, force=force)
-    loaded = common.configuration(repo, config, {"models.base_url": base_url})
+    loaded = common.configuration(repo, config, flags(base_url=base_url))
     _write_plan(loaded, Order(goal=read_epic(epic), repository=repo, base=base), output, as_json=as_json)
 
 
@@ -128,20 +129,10 @@ def run(
       fleet run epic.md --review auto
     """
     _check_arguments(epic, plan_file, plan_only=plan_only, sets=sets)
-    flags = {
-        "run.workers": workers,
-        "run.budget_dollars": budget,
-        "run.budget_minutes": minutes,
-        "run.budget_tokens": tokens,
-        "run.budget_attempts": attempts,
-        "models.base_url": base_url,
-        "box.sandbox": sandbox,
-        "worktrees.setup_network": "base" if setup_network else None,
-        "checks.allow_red_base": allow_red_base or None,
-        "metrics.listen": metrics,
-        "run.flat": flat or None,
-    }
-    loaded = common.configuration(repo, config, flags)
+    limits = limits_of(workers=workers, budget=budget, minutes=minutes, tokens=tokens, attempts=attempts)
+    box = {"sandbox": sandbox, "setup_network": setup_network}
+    given = flags(limits, base_url=base_url, metrics=metrics, flat=flat, allow_red_base=allow_red_base, **box)
+    loaded = common.configuration(repo, config, given)
     fleet, goal = Fleet(loaded, current()), read_epic(epic) if epic is not None else ""
     display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json)
     reviewing = _reviewing(review, yes=yes, by_human=display.interactive or loaded.config.run.review)

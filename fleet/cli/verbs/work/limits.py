@@ -10,6 +10,7 @@ import typer
 from dashboards.text.tables import limits_lines
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName, Yes
+from fleet.cli.options import limits_of
 from fleet.config.environment import user
 from fleet.core.state.facts import LimitsChanged
 from fleet.core.views.run.limits_view import limits_view
@@ -56,8 +57,8 @@ def limits(
       fleet limits RUN --workers 5
       fleet limits RUN --budget 40 --until 18:30
     """
-    given = {"workers": workers, "budget_dollars": budget, "budget_tokens": tokens, "budget_attempts": attempts}
-    if all(value is None for value in (*given.values(), minutes, until)):
+    given = limits_of(workers=workers, budget=budget, minutes=minutes, tokens=tokens, attempts=attempts)
+    if all(value is None for value in (*given.values(), until)):
         _show(common.run_to_read(run, named, repo), as_json=as_json, changed=False)
         return
     if minutes is not None and until is not None:
@@ -70,8 +71,8 @@ def limits(
                 f"no process runs {folder.run}, so --until can't be turned into minutes",
                 hint="use --minutes, or resume it first",
             )
-        minutes = (state.seconds(now) + _seconds_until(until, now)) / 60
-    request = LimitsChanged(at=now, by=user(), budget_minutes=minutes, **given)
+        given["budget_minutes"] = (state.seconds(now) + _seconds_until(until, now)) / 60
+    request = LimitsChanged(at=now, by=user(), **given)
     common.check_request(state, request)
     common.send_requests(folder, request)
     _show(folder, as_json=as_json, changed=True)

@@ -12,6 +12,7 @@ from fleet.app.rehearse import Line, for_rehearsal, read_line, with_given_plan
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, ConfigFile, Force, Repo, Sandbox
 from fleet.cli.live import rehearsal as live
+from fleet.cli.options import flags, limits_of
 from fleet.cli.plan_sources import load_plan_argument
 from fleet.cli.verbs.work.begin import EXIT, PlanFile, check_output
 from fleet.cli.verbs.work.limits import Workers
@@ -79,7 +80,7 @@ def rehearse(
       fleet rehearse --with-faults              agents die, worktrees vanish, the engine is killed
       fleet rehearse -o plan.toml && $EDITOR plan.toml && fleet rehearse --plan plan.toml
     """
-    loaded = common.configuration(repo, config, {"run.workers": workers, "box.sandbox": sandbox, "checks.gate": gate})
+    loaded = common.configuration(repo, config, flags(limits_of(workers=workers), sandbox=sandbox, gate=gate))
     if write and root_of(repo) is None:
         raise UsageError("--write needs a worktree to put fleet.toml into")
     fleet = Fleet(for_rehearsal(loaded), current())

@@ -11,6 +11,7 @@ from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgument, RunName, Sandbox, SetupNetwork, Yes
 from fleet.cli.live.display import Detach, Display, NoTui, Plain, work_and_show
 from fleet.cli.live.rehearsal import rehearse
+from fleet.cli.options import Limits, flags, limits_of
 from fleet.cli.verbs.work.begin import EXIT, RedBase, exit_code
 from fleet.cli.verbs.work.limits import Attempts, Budget, Minutes, Tokens, Workers
 from fleet.config.environment import current, user
@@ -19,7 +20,7 @@ from fleet.core.plans.replay import REPLAYER
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.errors import UsageError
-from fleet.runs.journal import locked_message
+from fleet.runs.journal import Holder, locked_message
 from fleet.runs.run_folder import RunFolder
 
 
@@ -57,29 +58,10 @@ def resume(
     """
     folder = common.run_to_change(run, named, repo, yes=yes)
     state, holder = folder.state(), folder.holder
-    budgets = {"dollars": budget, "minutes": minutes, "tokens": tokens, "attempts": attempts}
-    limits = {f"budget_{unit}": value for unit, value in budgets.items()}
-    limits |= {"workers": workers, "allow_red_base": allow_red_base or None}
-    changed = any(value is not None for value in limits.values())
-    if holder is not None and changed:
-        options = "--workers N, --budget USD, --minutes, --tokens or --attempts"
-        raise UsageError(
-            f"{folder.run} is running, so there is nothing to resume",
-            hint=f"`fleet limits {folder.run}` with {options}",
-        )
-    now, by = time.time(), user()
-    requests: list[f.LimitsChanged | f.Unpaused] = [f.Unpaused(at=now, by=by)] if state.paused else []
-    if changed:
-        requests.append(f.LimitsChanged(at=now, by=by, **limits))
-    if holder is None and state.ending == "landed" and state.rehearsal is None:
-        raise UsageError(f"{folder.run} has landed", hint=f"take its result with `fleet merge {folder.run}`")
-    if holder is not None and not requests:
-        raise UsageError(locked_message(folder.run, holder))
-    for request in requests:
-        common.check_request(state, request)
-    flags = {"box.sandbox": sandbox, "metrics.listen": metrics, "models.base_url": base_url}
-    flags["worktrees.setup_network"] = "base" if setup_network else None
-    fleet = Fleet(common.configuration_of(state, config, flags), current()).of_run(state)
+    limits = limits_of(workers=workers, budget=budget, minutes=minutes, tokens=tokens, attempts=attempts)
+    requests = _requests(state, holder, {**limits, "allow_red_base": allow_red_base or None})
+    given = flags(sandbox=sandbox, setup_network=setup_network, base_url=base_url, metrics=metrics)
+    fleet = Fleet(common.configuration_of(state, config, given), current()).of_run(state)
     _check_workers(fleet, state)
     fleet.require_models_for(state)
     if holder is None:
@@ -93,6 +75,27 @@ def resume(
         raise typer.Exit(_rehearse(fleet, folder, as_json=as_json))
     display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json)
     raise typer.Exit(exit_code(work_and_show(fleet, folder, display)))
+
+
+def _requests(state: RunState, holder: Holder | None, limits: Limits) -> list[f.LimitsChanged | f.Unpaused]:
+    """What is requested of the run, checked. Raises `UsageError` if there is nothing to resume."""
+    now, by = time.time(), user()
+    requests: list[f.LimitsChanged | f.Unpaused] = [f.Unpaused(at=now, by=by)] if state.paused else []
+    if any(value is not None for value in limits.values()):
+        if holder is not None:
+            options = "--workers N, --budget USD, --minutes, --tokens or --attempts"
+            raise UsageError(
+                f"{state.run} is running, so there is nothing to resume",
+                hint=f"`fleet limits {state.run}` with {options}",
+            )
+        requests.append(f.LimitsChanged(at=now, by=by, **limits))
+    if holder is None and state.ending == "landed" and state.rehearsal is None:
+        raise UsageError(f"{state.run} has landed", hint=f"take its result with `fleet merge {state.run}`")
+    if holder is not None and not requests:
+        raise UsageError(locked_message(state.run, holder))
+    for request in requests:
+        common.check_request(state, request)
+    return requests
 
 
 def _rehearse(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> int:
