@@ -45,15 +45,14 @@ def by_plan(
 
 def _from_scratch(rows: Vector[SubtaskState], plan: PlannedSets) -> Subtasks:
     marks = [0] * len(Mark)
-    made_by: dict[SubtaskId, Set] = {}
+    made_by: dict[SubtaskId | None, Set] = {}
     outside: list[SubtaskId] = []
     for subtask in rows:
         bit, its_marks = 1 << plan.bits[subtask.id], marks_of(subtask)
         for mark, is_marked in enumerate(its_marks):
             if is_marked:
                 marks[mark] |= bit
-        if subtask.area is not None:
-            made_by[subtask.area] = made_by.get(subtask.area, 0) | bit
+        made_by[subtask.area] = made_by.get(subtask.area, 0) | bit
         if _leaves_out(its_marks):
             outside.append(subtask.id)
     return Subtasks(

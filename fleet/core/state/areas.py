@@ -55,7 +55,7 @@ def seen(state: RunState, area: Area) -> Set:
         return subtasks.all
     if area is not None and not is_active(state, area):
         return 0
-    own = subtasks.members(area) if area is not None else subtasks.all & ~subtasks.in_areas
+    own = subtasks.members(area)
     orphans = subtasks.open & ~(subtasks.in_active_areas | own)
     return own | subtasks.set_of([id_ for id_ in subtasks.first(orphans) if in_charge(state, id_) == area])
 

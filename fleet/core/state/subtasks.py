@@ -92,8 +92,8 @@ class Subtasks(Mapping[SubtaskId, SubtaskState]):
     marks: tuple[Set, ...] = (0,) * len(Mark)
     unmet: Set = 0
     """Those with a dependency that is neither landed nor skipped."""
-    made_by: Mapping[SubtaskId, Set] = field(default_factory=dict)
-    """The subtasks that each area's planner made."""
+    made_by: Mapping[SubtaskId | None, Set] = field(default_factory=dict)
+    """The subtasks that each area's planner made; None is the planner of the run."""
     outside: Set = 0
     """Those whose area is neither planning nor closed, so that no planner would be in charge of them."""
 
@@ -156,14 +156,9 @@ class Subtasks(Mapping[SubtaskId, SubtaskState]):
     def areas(self) -> Set:
         return self.plan.areas
 
-    def members(self, area: SubtaskId) -> Set:
-        """The subtasks that an area's planner made."""
+    def members(self, area: SubtaskId | None) -> Set:
+        """The subtasks that an area's planner made, or the planner of the run."""
         return self.made_by.get(area, 0)
-
-    @property
-    def in_areas(self) -> Set:
-        """The subtasks that the planner of any area made."""
-        return union(self.made_by.values())
 
     @property
     def in_active_areas(self) -> Set:

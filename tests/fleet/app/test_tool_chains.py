@@ -100,11 +100,11 @@ async def test_the_box_shows_the_tools_and_nothing_beside_them(home: Path) -> No
     config = load_config(environ={}, user_file=None, flags=flags).config
     trial = await try_out(config, {"HOME": str(home)}, TrialOrder(repository, command=command))
     assert trial.check is not None
-    assert trial.is_green, trial.check.output
+    assert trial.verdict == "green", trial.check.output
     assert "javac works" in trial.check.output
     assert ".ssh" not in trial.check.output
     spoil = f"echo x > {home}/.bun/bin/bun"
-    assert not (await try_out(config, {"HOME": str(home)}, TrialOrder(repository, command=spoil))).is_green
+    assert (await try_out(config, {"HOME": str(home)}, TrialOrder(repository, command=spoil))).verdict == "red"
     assert "bun works" in (home / ".bun/bin/bun").read_text(encoding="utf-8")
 
 

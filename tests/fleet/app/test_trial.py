@@ -41,7 +41,7 @@ async def test_a_green_gate_sees_the_commit_and_what_the_set_up_made(repository:
     trial = await tried(
         repository, "grep -qx a a.txt && cat deps/tool", worktrees__setup="mkdir deps && echo t > deps/tool"
     )
-    assert trial.is_green
+    assert trial.verdict == "green"
     assert trial.setup is not None
     assert (trial.setup.check.passed, trial.setup.network) == (True, False)
     assert trial.check is not None
@@ -72,7 +72,7 @@ async def test_a_set_up_that_fails_is_distinguished_from_a_red_gate(repository: 
 
 async def test_a_command_runs_instead_of_the_gate(repository: Path) -> None:
     trial = await tried(repository, "false", command="echo mine")
-    assert trial.is_green
+    assert trial.verdict == "green"
     assert trial.check is not None
     assert trial.check.output == "mine\n"
 
@@ -91,14 +91,14 @@ async def test_a_success_without_the_report_of_pytest_is_not_believed(repository
 
 async def test_included_files_are_there(repository: Path) -> None:
     (repository / ".env").write_text("KEY=1\n", encoding="utf-8")
-    assert (await tried(repository, "cat .env", worktrees__include=[".env"])).is_green
+    assert (await tried(repository, "cat .env", worktrees__include=[".env"])).verdict == "green"
     assert (await tried(repository, "cat .env")).advice[0].startswith("a file is missing")
 
 
 @pytest.mark.parametrize("lease", ["overlay", "pool"])
 async def test_nothing_is_left_but_the_logs_of_the_last(repository: Path, lease: str) -> None:
     for _ in range(2):
-        assert (await tried(repository, "true", worktrees__setup="true", worktrees__lease=lease)).is_green
+        assert (await tried(repository, "true", worktrees__setup="true", worktrees__lease=lease)).verdict == "green"
     [home] = (repository.parent / "state" / "stores").iterdir()
     assert list((home / "slots").iterdir()) == []
     assert git(home / "fleet.git", "for-each-ref") == ""

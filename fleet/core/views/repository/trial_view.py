@@ -38,10 +38,6 @@ class TrialView:
     """What is unusual about the repository."""
 
     @property
-    def is_green(self) -> bool:
-        return self.verdict == "green"
-
-    @property
     def failed(self) -> CheckRun | None:
         """The command that failed, if one did."""
         return _failed(self.setup, self.check)
