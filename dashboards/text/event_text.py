@@ -242,6 +242,8 @@ def _base(fact: f.BaseChecked) -> str | None:
         return f"nothing can be run on the base: {_failure(fact.failure)}"
     red = [check for check in fact.checks if not check.fine]
     if not red:
+        if excused := [check.excused for check in fact.checks if check.excused]:
+            return f"the gate is red on the base; {excused[0]}"
         return "the gate is green on the base" if fact.checks else None
     lines = [f"the gate is RED on the base: {', '.join(safe(check.command, limit=100) for check in red)}"]
     for check in red:

@@ -75,7 +75,7 @@ def _commit_lines(title: str, notes: Sequence[PastCommitNote]) -> Iterator[str]:
     yield f"{len(notes)} {title}"
     for note in notes[:SHOWN]:
         yield f"  {note.commit[:12]} {safe(note.title, limit=60)}"
-        if last := note.text.strip().splitlines():
-            yield f"               {safe(last[-1], limit=TEXT)}"
+        if lines := note.text.strip().splitlines():
+            yield f"               {safe(lines[0], limit=TEXT)}"
     if len(notes) > SHOWN:
         yield f"  … and {len(notes) - SHOWN} more (--json lists all)"

@@ -31,7 +31,7 @@ from fleet.ports.worktrees import EffectError
 from worktrees.base.fs import size_of
 from worktrees.base.settings import WorktreeSettings
 from worktrees.git.program import Git
-from worktrees.leases.replay import Replay, ReplayIntegrator, ReplayWorktrees
+from worktrees.leases.replay import Replay, ReplayIntegrator, ReplayWorktrees, note_key
 from worktrees.leases.run_worktrees import RunWorktrees, WorktreeLease
 from worktrees.leases.trial_worktrees import open_trial_worktrees
 from worktrees.store.line import LineCommit, commits_of, last_commits, missing_objects
@@ -179,8 +179,8 @@ async def rehearsing(engine: Recorder, adapters: Adapters, worktrees: RunWorktre
     rehearsal = state.rehearsal or f.Rehearsal()
 
     async def note(what: f.RehearsalNote, subtask: SubtaskId | None, text: str) -> None:
-        known = {(each.what, each.subtask, each.text) for each in engine.state.rehearsed}
-        if (what, subtask, text) not in known:
+        known = {note_key(each.what, each.subtask, each.text) for each in engine.state.rehearsed}
+        if note_key(what, subtask, text) not in known:
             await engine.record(f.RehearsalNoted(at=adapters.clock.now(), what=what, subtask=subtask, text=text))
 
     worktrees.setup.must_pass = False

@@ -25,10 +25,16 @@ from worktrees.leases.run_worktrees import RunWorktrees, WorktreeLease
 from worktrees.store.line import LineCommit
 
 LISTED = 20
+NOTED = 500  # characters of a red gate's output
 EXCUSED = "it is red in history, too"
 HANG_S = 1.0
 
 Note = Callable[[RehearsalNote, SubtaskId | None, str], Awaitable[None]]
+
+
+def note_key(what: RehearsalNote, subtask: SubtaskId | None, text: str) -> tuple[str, SubtaskId | None, str]:
+    """What makes two notes the same one."""
+    return what, subtask, text if what == "fault" else ""
 
 
 @dataclass(slots=True)
@@ -50,9 +56,10 @@ class Replay:
         return self.worktrees.store.repository
 
     async def report(self, what: RehearsalNote, subtask: SubtaskId | None, text: str) -> None:
-        """Report something once."""
-        if (what, subtask, text) not in self._noted:
-            self._noted.add((what, subtask, text))
+        """Report something once: a fault each time, anything else about a commit for the first time."""
+        key = note_key(what, subtask, text)
+        if key not in self._noted:
+            self._noted.add(key)
             await self.note(what, subtask, text)
 
     def fault(self, subtask: SubtaskId, attempt: int) -> WorkFault | None:
@@ -130,7 +137,7 @@ class ReplayLease:
             await self.replay.report("flaky", subtask, f"{criterion.run} failed, then passed on the same tree")
             return run.model_copy(update={"flaky": True})
         failure = await self.replay.worktrees.setup.failure(self.base)
-        await self.replay.report("red", subtask, failure or again.output[-500:])
+        await self.replay.report("red", subtask, failure or "\n".join(again.causes) or again.output[-NOTED:])
         return again.model_copy(update={"excused": EXCUSED})
 
     async def _faulty(self, criterion: Criterion, fault: CheckFault) -> CheckRun:

@@ -155,3 +155,12 @@ def test_who_approves_a_plan_sees_when_it_runs_and_what_happens_when_it_fails() 
     assert "not before 2026-03-01 02:00 EST" in text
     assert "if it fails: abort" in text
     assert "rolled back by back if a step fails" in text
+
+
+def test_a_gate_that_is_excused_on_the_base_is_not_called_green() -> None:
+    story = Story(plan=plan_of("a"))
+    check = f.CheckRun(
+        criterion="gate", command="make test", passed=False, exit_code=1, excused="it is red in history, too"
+    )
+    fact = f.BaseChecked(at=0, base="base", checks=(check,))
+    assert event_text(story.state, fact) == "the gate is red on the base; it is red in history, too"
