@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from dashboards.report import blocks
 from dashboards.report.blocks import Block, Cell, Code, Document, Paragraph, Section, Table
 from dashboards.report.report_data import LandedSubtask, ReportData
+from dashboards.text.cause_text import base_lines, refusal_commands
 from dashboards.text.formats import count, counted, duration, money, rate, untested
 from dashboards.text.incident_text import STRATEGIES, headline, story_lines
 from fleet.core.plans.limits import Reviewing
@@ -54,6 +55,8 @@ def _outcome(data: ReportData) -> Iterator[Block]:
         yield Paragraph(data.synthesis, quoted=True)
     if data.why and data.why != data.synthesis:
         yield Paragraph(f"It ended because: {data.why}")
+    if data.state == "refused" and (lines := list(base_lines(data.base_check))):
+        yield blocks.Log("Set-up and gate on the base", lines)
     unchanged = sum(part.commit is None for part in data.landed)
     landed = f"subtasks; {unchanged} of them changed no file" if unchanged else "subtasks, each as one commit"
     batches = f"{counted(data.batches, 'batch')}, {data.red_batches} red"
@@ -74,7 +77,8 @@ def _outcome(data: ReportData) -> Iterator[Block]:
 
 
 def _attention(data: ReportData) -> Iterator[Block]:
-    commands = [(f"fleet answer {q.id} TEXT --run {data.run}", q.question) for q in data.questions]
+    commands = refusal_commands(data.base_check, data.run) if data.state == "refused" else []
+    commands += [(f"{q.command} --run {data.run}", q.question) for q in data.questions]
     if waiting := data.reviewed.waiting:
         reasons = dict.fromkeys(reason for reasons in waiting.values() for reason in reasons)
         why = f" ({'; '.join(reasons)})" if reasons else ""

@@ -17,6 +17,7 @@ from fleet.core.state import facts as f
 from fleet.core.state.incidents import STRATEGIES, Incident
 from fleet.core.state.state import Review, RunState
 from fleet.core.state.status import OVER, Progress, Status, progress, statuses
+from fleet.core.views.run.base_view import BaseView, base_view
 from fleet.core.views.run.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views, rate_of
 from fleet.core.views.run.run_view import QuestionView, commits_tested, question_view, run_word, spend_by_role
 
@@ -194,6 +195,8 @@ class ReportData:
     reviewed: ReviewSummary
     warnings: Sequence[str]
     red_base: Sequence[str]
+    base_check: BaseView
+    """Set-up and gate on the base: why a run was refused."""
     tried: Sequence[StrategyCounts]
     kinds: Sequence[ClassCounts]
     spending: Sequence[Spending]
@@ -246,6 +249,7 @@ def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportDa
         reviewed=_reviewed(state),
         warnings=state.warnings,
         red_base=[check.command for check in state.red_base],
+        base_check=base_view(state),
         tried=_tried(state, counts),
         kinds=[ClassCounts(kind, row.opened, row.recovered, row.unrecovered) for kind, row in counts.by_class.items()],
         spending=[_spending(role, spend) for role, spend in spend_by_role(state).items()],

@@ -45,5 +45,17 @@ def base_lines(view: BaseView, *, logs: str = "") -> Iterator[str]:
     yield from advice_lines(view.causes)
 
 
+def refusal_commands(view: BaseView, run: str) -> list[tuple[str, str]]:
+    """What to type where a run was refused, each with its purpose."""
+    base = view.setup is not None or view.gate or view.failure is not None
+    commands = [("fleet try", "set-up and gate again, without a run")] if base else []
+    for name, has_log in (("setup", view.setup is not None), ("gate", bool(view.gate))):
+        if has_log:
+            commands.append((f"fleet logs {name} --run {run}", "the whole output"))
+    commands.append((f"fleet show {run}", "this again; the run is kept"))
+    commands.append((f"fleet resume {run}", "start it again with the configuration as it is at that time"))
+    return commands
+
+
 def _log(check: CheckRun, logs: str) -> str:
     return f"{logs}{check.log}" if check.log else ""

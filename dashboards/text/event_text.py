@@ -15,6 +15,7 @@ from fleet.core.state import facts as f
 from fleet.core.state.failures import how
 from fleet.core.state.state import Outage, Question, RunState
 from fleet.core.state.status import progress
+from fleet.core.views.run.run_view import reply_command
 
 TITLE, TEXT = 70, 300
 SUBTASKS = 8  # named in a line
@@ -37,8 +38,8 @@ LIMITS = {
 
 
 def event_lines(state: RunState, fact: f.Fact) -> Iterator[str]:
-    """The text of a fact with its time in the run."""
-    yield from (f"{clock_in(state, fact.at)}  {line}" for line in (event_text(state, fact) or "").splitlines())
+    """The text of a fact with the time in the run at which it counted: a request may be older than what precedes it."""
+    yield from (f"{clock_in(state, state.last_at)}  {line}" for line in (event_text(state, fact) or "").splitlines())
 
 
 def event_text(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - one case a fact
@@ -227,7 +228,7 @@ def _revision(state: RunState, fact: f.PlanRevised) -> str | None:
 
 def _question(question: Question) -> str:
     about = f" about {safe(question.about)}" if question.about else ""
-    return f"QUESTION {question.id}{about}: {safe(question.text, limit=TEXT)}  →  fleet answer {question.id} TEXT"
+    return f"QUESTION {question.id}{about}: {safe(question.text, limit=TEXT)}  →  {safe(reply_command(question))}"
 
 
 def _setup(fact: f.SetupRan) -> str:

@@ -29,6 +29,8 @@ def run_lines(view: RunView, *, logs: str = "") -> Iterator[str]:
     subtasks = ", ".join(f"{count} {name}" for name, count in view.subtasks.items())
     yield f"  subtasks   {subtasks or 'none planned yet'}"
     yield from rates_lines(view.rates)
+    if view.why:
+        yield f"  because    {safe(view.why, limit=TEXT)}"
     if base := list(base_lines(view.base_check, logs=logs)):
         yield from ("", "On the base, before anything was done", *(f"  {line}" for line in base))
     for story in view.incidents:

@@ -17,7 +17,7 @@ from fleet.core.policy.outages import outage_text
 from fleet.core.state.state import RunState
 from fleet.core.state.status import phase, progress
 from fleet.core.views.run.incident_view import rate_of
-from fleet.core.views.run.run_view import run_word
+from fleet.core.views.run.run_view import reply_command, run_word
 
 AGENTS = 8  # rows of agents; the others are counted
 QUESTIONS = 3
@@ -68,7 +68,7 @@ class LiveScreen:
             waits = waiting_line(outage_text(scope, outage), now - outage.since)
             rows.append(Text(f"! {waits}", style="bold yellow"))
         for q in state.open_questions()[:QUESTIONS]:
-            text = f"? {q.id}: {safe(q.text, limit=240)}  →  fleet answer {q.id} TEXT"
+            text = f"? {q.id}: {safe(q.text, limit=240)}  →  {safe(reply_command(q))}"
             rows.append(Text(text, style="bold yellow"))
         return Group(*rows)
 

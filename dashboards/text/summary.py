@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from dashboards.text.cause_text import base_lines
+from dashboards.text.cause_text import base_lines, refusal_commands
 from dashboards.text.formats import counted, duration, kind_mark, money, rate, tokens, untested
 from dashboards.text.incident_text import outcome
 from dashboards.text.safe import safe
@@ -13,7 +13,7 @@ from fleet.core.state.incidents import Incident
 from fleet.core.state.state import RunState
 from fleet.core.views.run.base_view import base_view
 from fleet.core.views.run.incident_view import rate_of
-from fleet.core.views.run.run_view import commits_tested, run_word, spend_by_role
+from fleet.core.views.run.run_view import commits_tested, reply_command, run_word, spend_by_role
 from fleet.core.views.run.subtask_view import subtask_rows
 
 TITLE = 58
@@ -45,16 +45,12 @@ def summary_lines(state: RunState, now: float, *, alive: bool = False) -> list[s
 
 def refusal_lines(state: RunState, logs: str) -> list[str]:
     """A run that ended before anything was done: what failed, what to do about it, and what to look at."""
-    run, base = safe(state.run), list(base_lines(base_view(state), logs=logs))
-    commands = [("fleet try", "set-up and gate again, without a run")] if base else []
-    for name, check in (("setup", state.setup), ("gate", state.base_checks)):
-        if check:
-            commands.append((f"fleet logs {name} --run {run}", "the whole output"))
-    commands.append((f"fleet show {run}", "this again; the run is kept"))
-    commands.append((f"fleet resume {run}", "start it again with the configuration as it is at that time"))
+    run, view = safe(state.run), base_view(state)
+    commands = refusal_commands(view, run)
     width = max(len(command) for command, _ in commands)
     steps = [f"  {command:<{width}}  {purpose}" for command, purpose in commands]
-    return [f"REFUSED  {run}", *(f"  {line}" for line in base), "", "Next steps", *steps]
+    base = (f"  {line}" for line in base_lines(view, logs=logs))
+    return [f"REFUSED  {run}", *base, "", "Next steps", *steps]
 
 
 def _subtask_lines(state: RunState, now: float) -> Iterator[str]:
@@ -122,6 +118,6 @@ def _next_commands(state: RunState) -> list[tuple[str, str]]:
     if state.ending != "landed":
         if pending := open_for_approval(state):
             commands.append((f"fleet approve {run}", f"approve {safe(', '.join(pending), limit=60)}"))
-        commands += [(f"fleet answer {q.id} TEXT --run {run}", safe(q.text, limit=70)) for q in state.open_questions()]
+        commands += [(f"{safe(reply_command(q))} --run {run}", safe(q.text, limit=70)) for q in state.open_questions()]
         commands.append((f"fleet resume {run}", "continue the run"))
     return commands

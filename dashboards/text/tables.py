@@ -73,9 +73,7 @@ def status_lines(status: StatusView) -> list[str]:
         names = [f"{safe(id_)} ({'; '.join(map(safe, why))})" if why else safe(id_) for id_, why in waiting.items()]
         lines.append(f"  APPROVAL   needed for {listed(names, NAMES)}  →  fleet approve {safe(status.run)}")
     for question in status.questions:
-        lines.append(
-            f"  QUESTION   {question.id}: {safe(question.question, limit=200)}  →  fleet answer {question.id} TEXT"
-        )
+        lines.append(f"  QUESTION   {question.id}: {safe(question.question, limit=200)}  →  {safe(question.command)}")
     return lines
 
 

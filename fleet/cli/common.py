@@ -203,8 +203,11 @@ def confirm_request(folder: RunFolder, kind: str, message: str, *, as_json: bool
 
 
 def make_request(folder: RunFolder, request: Request, message: str, *, as_json: bool = False) -> None:
-    """Check a request, send it, and print `message`."""
-    check_request(folder.state(), request)
+    """Check a request against the run as earlier requests will leave it, send it, and print `message`."""
+    problem = request_problem(folder.requested_state(), request)
+    if problem is not None:
+        is_pending = request_problem(folder.state(), request) is None and not folder.alive
+        raise UsageError(problem, hint=f"`fleet resume {folder.run}` carries out what was asked" if is_pending else "")
     send_requests(folder, request)
     confirm_request(folder, request.kind, message, as_json=as_json)
 

@@ -53,3 +53,23 @@ def test_a_script_reads_why_and_clean_removes_it(stage: Stage, order: tuple[str,
     assert stage.runs == []
     [store] = (stage.state / "stores").iterdir()
     assert git(store / "fleet.git", "for-each-ref") == ""
+
+
+@pytest.mark.parametrize("how", ["in the foreground", "in the background"])
+def test_a_run_that_no_engine_could_work_on_is_kept_with_the_reason(
+    stage: Stage, repository: Path, order: tuple[str, ...], how: str
+) -> None:
+    stage.state.mkdir()
+    (stage.state / "stores").write_text("in the way")
+    if how == "in the foreground":
+        stage.fleet(*order).ended(3).says("REFUSED  one", "fleet resume one", "Not a directory")
+    else:
+        stage.fleet(*order, "--detach")
+        stage.wait("one", lambda state: state.ended)
+    status = stage.status("one")
+    assert status["state"] == "refused"
+    assert "Not a directory" in status["why"]
+    stage.fleet("show", "one").ended(0).says("because", "Not a directory")
+    (stage.state / "stores").unlink()
+    stage.fleet("resume", "one", "--config", order[4]).ended(0)
+    assert landed(repository, "one") == ["a"]

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from errno import ENOSPC
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -116,7 +117,9 @@ async def open_store(state_dir: Path, target: Target, *commits: Sha) -> Store:
     except OSError as error:
         raise unusable(home, error) from error
     except GitError as failed:
-        raise FleetError(f"{target.root} can't be copied to {home}: {failed.failure.evidence or failed}") from failed
+        why = failed.failure.evidence.strip() or str(failed)
+        advice = "free some space there, or set state.dir to another folder" if os.strerror(ENOSPC) in why else ""
+        raise FleetError(f"{target.root} can't be copied to {home}: {why}", hint=advice) from failed
     return store
 
 

@@ -166,7 +166,7 @@ class WatchedRun(FollowedRun):
         about = getattr(fact, "subtask", None) or getattr(fact, "about", None)
         for line in (event_text(after, fact) or "").splitlines():
             self._event_count += 1
-            event = Event(self._event_count, fact.at, line, _tone(fact, line), about, _is_routine(fact))
+            event = Event(self._event_count, after.last_at, line, _tone(fact, line), about, _is_routine(fact))
             self.events.append(event)
 
 

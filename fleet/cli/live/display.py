@@ -2,7 +2,6 @@
 
 import signal
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from dashboards.text.summary import refusal_lines, summary_lines
 from fleet.app.fleet import Fleet
 from fleet.cli import color
 from fleet.cli.common import configuration_of, has_terminal, run_async, show, show_json
-from fleet.cli.live.engine import Background, open_exporter, run_engine
+from fleet.cli.live.engine import Background, open_exporter, refuse_unstarted, run_engine
 from fleet.cli.live.follow import RunDisplay, open_screen
 from fleet.cli.live.terminal_data import FolderLibrary
 from fleet.config import environment
@@ -68,8 +67,9 @@ def _in_foreground(fleet: Fleet, folder: RunFolder, display: Display) -> f.Endin
             events = RunDisplay(folder, screen, last_shown, interactive=display.interactive)
             run_async(lambda: run_engine(fleet, folder, exporter, STOPS, events.follow))
             events.catch_up()
-    except FleetError:
-        _remove_unstarted(folder)
+    except FleetError as error:
+        if refuse_unstarted(folder, error) and not display.as_json:
+            show(["", *refusal_lines(folder.state(), f"{folder.path}/")])
         raise
     return _conclude(fleet, folder, as_json=display.as_json)
 
@@ -77,11 +77,7 @@ def _in_foreground(fleet: Fleet, folder: RunFolder, display: Display) -> f.Endin
 def _detach(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> int:
     background = Background(folder)
     background.start(fleet)
-    try:
-        background.wait_started()
-    except FleetError:
-        _remove_unstarted(folder)
-        raise
+    background.wait_started()
     if as_json:
         show_json(dump_view(status_view(folder.state(), time.time(), alive=folder.alive)))
     else:
@@ -100,7 +96,6 @@ def _on_full_screen(fleet: Fleet, folder: RunFolder) -> f.Ending | int | None:
             typer.echo(f"{folder.run} continues in the background: `{watch}` shows it, `{cancel}` stops it")
             return CONTINUES
         if error := background.last_words():
-            _remove_unstarted(folder)
             raise FleetError(error)
     return _conclude(fleet, folder, as_json=False)
 
@@ -111,13 +106,6 @@ def _last_fact(folder: RunFolder) -> int:
     with Journal(folder.journal) as journal:
         follower.catch_up(journal)
     return follower.seq if follower.state is not None and follower.state.epoch else 0
-
-
-def _remove_unstarted(folder: RunFolder) -> None:
-    """Delete a run that no engine ever worked on."""
-    with suppress(FleetError):
-        if folder.state().epoch == 0:
-            folder.remove()
 
 
 def _conclude(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> f.Ending | None:

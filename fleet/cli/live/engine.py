@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +28,9 @@ from fleet.config.environment import current, user
 from fleet.config.load import Loaded
 from fleet.config.schema import Config
 from fleet.core.plans.limits import Choices
-from fleet.core.state.facts import DrainRequested
+from fleet.core.state.facts import DrainRequested, RunEnded
 from fleet.errors import FleetError
+from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -67,6 +68,16 @@ async def run_engine(
             tasks.start_soon(exporter.watch_loop)
         await fleet.run(folder, stop=stop, watcher=exporter)
         tasks.cancel_scope.cancel()
+
+
+def refuse_unstarted(folder: RunFolder, error: FleetError) -> bool:
+    """Record why a run ended if no engine has worked on it: it is kept as refused. Returns whether that was done."""
+    with suppress(FleetError), held(folder.journal), Journal(folder.journal) as journal:  # the disk may be full
+        state = folder.state()
+        if state.epoch == 0 and not state.ended:
+            journal.append([RunEnded(at=time.time(), ending="failed", why=str(error))])
+            return True
+    return False
 
 
 @contextmanager
@@ -169,6 +180,7 @@ def main() -> int:
         with open_exporter(fleet, folder) as exporter:
             run_async(lambda: run_engine(fleet, folder, exporter, (signal.SIGINT, signal.SIGTERM)))
     except FleetError as error:
+        refuse_unstarted(folder, error)
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     return 0

@@ -17,7 +17,8 @@ def evolve(state: RunState | None, fact: f.Fact) -> RunState:
         return run_history.start(fact)
     if state is None:
         raise ValueError(f"a run begins with run_started, not with {fact.kind}")
-    return replace(_after(state, fact), last_at=fact.at)
+    last_at = max(state.last_at, fact.at)  # a request may be recorded long after it was made
+    return replace(_after(state, fact), last_at=last_at)
 
 
 def _after(state: RunState, fact: f.Fact) -> RunState:

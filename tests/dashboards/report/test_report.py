@@ -321,3 +321,25 @@ def test_a_chart_of_any_length_has_a_few_ticks(seconds: float) -> None:
     assert "nan" not in drawn
     spans = bars(Bars("b", "says", [Bar("x", 0, None, None)], seconds), 2)
     assert 'class="open"' in spans
+
+
+def test_a_refused_run_shows_the_lines_that_say_why_and_what_to_type() -> None:
+    story = Story(plan=plan_of("api"))
+    red = f.CheckRun(
+        criterion="gate", command="make test", passed=False, exit_code=2, output="", seconds=1, causes=("no rule <b>",)
+    )
+    story.happens(f.BaseChecked(at=0, base=story.state.base, checks=(red,)))
+    data = report_of(story)
+    assert (data.state, data.base_check.causes) == ("refused", ("no rule <b>",))
+    text = markdown(document(data))
+    assert "FAILED  make test  (exit code 2 after 1 s)\n        | no rule <b>" in text
+    assert "`fleet logs gate --run r`" in text
+    assert "| no rule &lt;b&gt;" in page(document(data))
+
+
+def test_what_is_set_aside_is_retried_and_not_answered() -> None:
+    story = Story(plan=plan_of("api"))
+    story.attempt_fails("api", "internal")
+    text = markdown(document(report_of(story)))
+    assert "`fleet retry api --run r`: api is set aside" in text
+    assert "fleet answer" not in text

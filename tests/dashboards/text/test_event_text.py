@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.text.event_text import event_text
+from dashboards.text.event_text import event_lines, event_text
 from dashboards.text.plan_review import plan_lines
+from dashboards.text.summary import summary_lines
+from dashboards.text.tables import status_lines
 from fleet.core.history.evolve import evolve
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
+from fleet.core.views.run.run_view import status_view
 from tests.dashboards.hostile import every_fact, hostile_run, hostile_story, problems
 from tests.fleet.core.pretend import KINDS
 from tests.fleet.core.story import Story, plan_of
@@ -164,3 +167,24 @@ def test_a_gate_that_is_excused_on_the_base_is_not_called_green() -> None:
     )
     fact = f.BaseChecked(at=0, base="base", checks=(check,))
     assert event_text(story.state, fact) == "the gate is red on the base; it is red in history, too"
+
+
+def test_the_times_of_events_never_go_back_though_a_request_is_older_than_what_it_follows() -> None:
+    story = Story(plan=plan_of("api"))
+    story.time_passes(65)
+    story.happens(f.Paused(at=65, by="ada"))
+    state = story.state
+    asked_before = f.Unpaused(at=7, by="ada")
+    state = evolve(state, asked_before)
+    assert list(event_lines(state, asked_before)) == ["  1:05  unpaused by ada"]
+
+
+def test_what_is_set_aside_is_shown_with_the_command_that_takes_it_up_again() -> None:
+    story = Story(plan=plan_of("api"))
+    story.attempt_fails("api", "internal")
+    (asked,) = (fact for fact in story.facts if isinstance(fact, f.QuestionAsked))
+    assert (event_text(story.state, asked) or "").endswith("→  fleet retry api")
+    steps = "\n".join(summary_lines(story.state, story.now))
+    assert "fleet retry api --run r" in steps
+    assert "fleet answer" not in steps
+    assert status_lines(status_view(story.state, story.now, alive=False))[-1].endswith("→  fleet retry api")

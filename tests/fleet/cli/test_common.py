@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fleet.cli import common
+from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from fleet.errors import FleetError, UsageError
 from fleet.runs.journal import Journal
@@ -138,3 +139,19 @@ def test_a_large_plan_is_not_listed_in_a_message() -> None:
     with pytest.raises(UsageError) as refused:
         common.find_subtask(large, "other")
     assert refused.value.hint == f"`fleet plans show {large.run}` lists its 40 subtasks"
+
+
+def test_a_request_is_checked_against_what_was_asked_before(state_dir: Path) -> None:
+    """Nothing has answered the first one yet, and the second one would be refused later, when nobody looks."""
+    story = Story(Policy(max_attempts=1), plan_of("api"))
+    story.attempt_fails("api")
+    folder = RunFolder(state_dir / "runs" / "r")
+    with Journal.create(folder.journal) as journal:
+        journal.append(story.facts)
+    common.make_request(folder, f.RetryRequested(at=1, subtask="api", guidance="", by="ada"), "asked")
+    with pytest.raises(UsageError) as refused:
+        common.make_request(folder, f.QuestionAnswered(at=2, question="q1", answer="drop it", by="ada"), "asked")
+    assert refused.value.message == "q1 is already answered: retry"
+    assert refused.value.hint == "`fleet resume r` carries out what was asked"
+    with Journal(folder.journal) as journal:
+        assert [request.kind for _, request in journal.requests()] == ["retry_requested"]

@@ -88,6 +88,8 @@ class QuestionView:
     options: tuple[str, ...]
     answer: str | None
     """Null while it is open."""
+    command: str
+    """What to type; `TEXT` stands for the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,8 @@ class RunView:
     run: RunId
     state: str
     """The same word as in a status."""
+    why: str
+    """Why it ended; empty while it has not."""
     goal: str
     simulated: bool
     rehearsal: bool
@@ -269,6 +273,7 @@ def run_view(state: RunState, now: float, *, alive: bool) -> RunView:
     return RunView(
         run=state.run,
         state=run_word(state, now, alive=alive),
+        why=state.ending_why,
         goal=state.plan.goal or state.goal,
         simulated=state.simulated,
         rehearsal=state.rehearsal is not None,
@@ -316,4 +321,13 @@ def _service(scope: str, outage: Outage, now: float) -> ServiceView:
 
 
 def question_view(question: Question) -> QuestionView:
-    return QuestionView(question.id, question.about, question.text, question.options, question.answer)
+    return QuestionView(
+        question.id, question.about, question.text, question.options, question.answer, reply_command(question)
+    )
+
+
+def reply_command(question: Question) -> str:
+    """The command that deals with a question. What is set aside needs no answer but another try."""
+    if question.aside:
+        return f"fleet retry {question.about}" if question.about is not None else f"fleet answer {question.id} retry"
+    return f"fleet answer {question.id} TEXT"
