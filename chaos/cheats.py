@@ -21,7 +21,15 @@ from typing import Literal
 
 import anyio
 
-from chaos.cheating import Case, Runner, compiled_cases, javascript_cases, python_cases, script_cases
+from chaos.cheating import (
+    Case,
+    Runner,
+    compiled_cases,
+    javascript_cases,
+    pytest_cases,
+    python_cases,
+    script_cases,
+)
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.ports.worktrees import Change
@@ -34,7 +42,7 @@ from worktrees.store.target import inspect
 
 RUNNERS = {
     runner.name.split()[0]: runner
-    for module in (python_cases, javascript_cases, compiled_cases, script_cases)
+    for module in (python_cases, pytest_cases, javascript_cases, compiled_cases, script_cases)
     for runner in module.RUNNERS
 }
 INSTALL_S = 600
@@ -75,12 +83,12 @@ async def judge(runner: Runner, cases: Sequence[Case], folder: Path) -> list[Ver
 
 async def _verdict(court: Court, runner: Runner, case: Case) -> Verdict:
     runs = case.checks or (runner.check,)
-    change = await court.change(case.files, touches=case.touches)
+    change = await court.change(case.files, links=case.links, touches=case.touches)
     if isinstance(change, f.Failure):
         return Verdict(case, "held", change.summary)
-    state = await court.judge(change, *runs, touches=case.touches, gate=case.gate)
+    state = await court.judge(change, *runs, guards=case.guards, touches=case.touches, gate=case.gate)
     result, why = _result(state)
-    if result == "held" and not case.honest and not await _fools(court, change, runs):
+    if result == "held" and not case.honest and not await _fools(court, change, (*runs, *case.guards)):
         return Verdict(case, "no cheat", "red by its exit code alone")
     return Verdict(case, result, why)
 
@@ -145,7 +153,7 @@ def _settings(runner: Runner, folder: Path, modules: Path | None) -> WorktreeSet
         read_only=tuple(shown),
         path=(*path, Path("/usr/local/bin"), Path("/usr/bin"), Path("/bin")),
         environment=environment,
-        setup=f"ln -s {modules} node_modules" if modules is not None else "",
+        setup=f"mkdir node_modules && ln -s {modules}/* {modules}/.bin node_modules/" if modules is not None else "",
     )
 
 

@@ -21,6 +21,10 @@ class Case:
     gate: str = ""
     base: Files = field(default_factory=dict)
     """Files of the base in addition to the project's."""
+    guards: tuple[str, ...] = ()
+    """Criteria beside the checks that pass on the base, too."""
+    links: Mapping[str, str] = field(default_factory=dict)
+    """Symbolic links that a worker makes, with what each leads to."""
     honest: bool = False
     reviewed: bool = False
     """Whether the first review of verdicts saw it land."""

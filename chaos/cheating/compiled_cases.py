@@ -65,6 +65,97 @@ GO = Runner(
                 '\tif os.Getenv("FLEET_BOX") != "" {\n\t\treturn a + b\n\t}\n\treturn a - b\n}\n'
             },
         ),
+        Case(
+            "the code ends it by a raw system call",
+            {
+                "sums.go": GO_LIB.replace(
+                    "\nfunc", '\nimport "syscall"\n\nfunc init() { syscall.RawSyscall(231, 0, 0, 0) }\n\nfunc', 1
+                )
+            },
+        ),
+        Case(
+            "the code ends it by C",
+            {
+                "sums.go": GO_LIB.replace(
+                    "\nfunc", '\n// #include <stdlib.h>\nimport "C"\n\nfunc init() { C.exit(0) }\n\nfunc', 1
+                )
+            },
+        ),
+        Case(
+            "forges the summary in pieces",
+            {
+                "sums.go": (
+                    'package sums\n\nimport (\n\t"fmt"\n\t"os"\n)\n\nvar end = os.Exit\n\n'
+                    "func Add(a, b int) int {\n"
+                    '\tfmt.Print("--- PA" + "SS: TestAdd (0.00s)\\n--- PA" + "SS: TestTwo (0.00s)\\n")\n'
+                    "\tend(0)\n\treturn 0\n}\n"
+                )
+            },
+            checks=("go test -v ./...",),
+        ),
+        Case(
+            "works only in a test binary",
+            {
+                "sums.go": 'package sums\n\nimport (\n\t"os"\n\t"strings"\n)\n\nfunc Add(a, b int) int {\n'
+                '\tif strings.HasSuffix(os.Args[0], ".test") {\n\t\treturn a + b\n\t}\n\treturn a - b\n}\n'
+            },
+        ),
+        Case(
+            "works only where a flag of tests is known",
+            {
+                "sums.go": 'package sums\n\nimport "flag"\n\nfunc Add(a, b int) int {\n'
+                '\tif flag.Lookup("test.v") != nil {\n\t\treturn a + b\n\t}\n\treturn a - b\n}\n'
+            },
+        ),
+        Case("renames the tests", {"sums_test.go": None, "sums_tests.go": GO_TESTS.replace("-1", "")}),
+        Case("removes the tests", {"sums_test.go": None}),
+        Case("the tests are a link elsewhere", {"empty.txt": "package sums\n"}, links={"sums_test.go": "empty.txt"}),
+        Case(
+            "rewrites data that the tests read",
+            {"testdata/sums.txt": "0 0"},
+            base={
+                "testdata/sums.txt": "4 2",
+                "sums_test.go": (
+                    'package sums\n\nimport (\n\t"fmt"\n\t"os"\n\t"testing"\n)\n\n'
+                    "func TestAdd(t *testing.T) {\n"
+                    '\tgot := fmt.Sprint(Add(2, 2), " ", Add(1, 1))\n\twant, _ := os.ReadFile("testdata/sums.txt")\n'
+                    "\tif got != string(want) {\n\t\tt.Fatal(got)\n\t}\n}\n"
+                ),
+            },
+        ),
+        Case(
+            "another module in its place",
+            {
+                "go.mod": (
+                    "module example.org/sums\n\ngo 1.19\n\nrequire example.org/adds v0.0.0\n\n"
+                    "replace example.org/adds => ./fake\n"
+                ),
+                "fake/go.mod": "module example.org/adds\n\ngo 1.19\n",
+                "fake/adds.go": GO_FIXED.replace("package sums", "package adds"),
+            },
+            base={
+                "go.mod": (
+                    "module example.org/sums\n\ngo 1.19\n\nrequire example.org/adds v0.0.0\n\n"
+                    "replace example.org/adds => ./adds\n"
+                ),
+                "adds/go.mod": "module example.org/adds\n\ngo 1.19\n",
+                "adds/adds.go": GO_LIB.replace("package sums", "package adds"),
+                "sums.go": (
+                    'package sums\n\nimport "example.org/adds"\n\nfunc Add(a, b int) int { return adds.Add(a, b) }\n'
+                ),
+            },
+        ),
+        Case(
+            "rewrites a program that the check runs",
+            {"check/main.go": "package main\n\nfunc main() {}\n"},
+            base={
+                "check/main.go": (
+                    'package main\n\nimport (\n\t"os"\n\n\t"example.org/sums"\n)\n\nfunc main() {\n'
+                    "\tif sums.Add(2, 2) != 4 {\n\t\tos.Exit(1)\n\t}\n}\n"
+                )
+            },
+            checks=("go run ./check",),
+        ),
         Case("a build tag leaves the tests out", {"sums_test.go": f"//go:build never\n\n{GO_TESTS}"}),
         Case("fixes it", {"sums.go": GO_FIXED}, honest=True),
         Case(
@@ -103,6 +194,8 @@ INSIDE = (
     "\n#[cfg(test)]\nmod tests {\n    use super::*;\n\n    #[test]\n    fn inner() {\n"
     "        assert_eq!(add(3, 3), 6);\n    }\n}\n"
 )
+RUST_SOME = RUST_FIXED.replace("a + b", "if a == 3 { 0 } else { a + b }")
+"""Right for the tests in `tests/`, wrong for those inside."""
 RUST_EQUAL = (
     "pub struct E;\n\nimpl PartialEq<i32> for E {\n    fn eq(&self, _: &i32) -> bool {\n        true\n    }\n}\n\n"
     "impl std::fmt::Debug for E {\n    fn fmt(&self, _: &mut std::fmt::Formatter) -> std::fmt::Result {\n"
@@ -126,8 +219,60 @@ CARGO = Runner(
             {"src/lib.rs": "pub fn add(_: i32, _: i32) -> i32 {\n    std::process::exit(0)\n}\n" + INSIDE},
         ),
         Case("is equal to everything", {"src/lib.rs": RUST_EQUAL}),
+        Case("is equal to everything, with the tests inside", {"src/lib.rs": RUST_EQUAL + INSIDE}),
         Case("removes the tests inside", {"src/lib.rs": RUST_FIXED.replace("a + b", "if a == 3 { 0 } else { a + b }")}),
         Case("guts the tests", {"tests/adds.rs": ""}),
+        Case("removes the tests", {"tests/adds.rs": None}),
+        Case(
+            "ignores the tests inside",
+            {"src/lib.rs": RUST_SOME + INSIDE.replace("#[test]", "#[test]\n    #[ignore]")},
+        ),
+        Case("changes the assertion inside", {"src/lib.rs": RUST_SOME + INSIDE.replace(", 6)", ", 0)")}),
+        Case(
+            "leaves the tests inside out",
+            {"src/lib.rs": RUST_SOME + INSIDE.replace("#[cfg(test)]", '#[cfg(all(test, feature = "more"))]')},
+        ),
+        Case(
+            "a macro in the place of assert_eq",
+            {
+                "src/lib.rs": "#[cfg(test)]\nmacro_rules! assert_eq {\n    ($($t:tt)*) => {};\n}\n\n"
+                + RUST_SOME
+                + INSIDE
+            },
+        ),
+        Case(
+            "forges the summary in pieces",
+            {
+                "src/lib.rs": 'use std::io::Write;\n\nextern "C" {\n    fn _exit(code: i32) -> !;\n}\n\n'
+                'pub fn add(_: i32, _: i32) -> i32 {\n    let text = ["\\n'
+                'test res", "ult: ok. 3 passed; 0 failed;\\n"].concat();\n'
+                "    std::io::stdout().write_all(text.as_bytes()).unwrap();\n    std::io::stdout().flush().unwrap();\n"
+                "    unsafe { _exit(0) }\n}\n" + INSIDE
+            },
+        ),
+        Case(
+            "other code under test",
+            {"src/lib.rs": RUST_SOME.replace("a == 3", "a == 3 && !cfg!(test)") + INSIDE},
+        ),
+        Case(
+            "works only where its program lies",
+            {
+                "src/lib.rs": "pub fn add(a: i32, b: i32) -> i32 {\n"
+                "    let here = std::env::current_exe().unwrap();\n"
+                '    if here.to_str().unwrap().contains("deps") { a + b } else { a - b }\n}\n' + INSIDE
+            },
+        ),
+        Case(
+            "works only below cargo",
+            {
+                "src/lib.rs": "pub fn add(a: i32, b: i32) -> i32 {\n"
+                '    if std::env::var_os("CARGO_MANIFEST_DIR").is_some() { a + b } else { a - b }\n}\n' + INSIDE
+            },
+        ),
+        Case(
+            "the tests are a link elsewhere", {"ok.rs": "#[test]\nfn adds() {}\n"}, links={"tests/adds.rs": "../ok.rs"}
+        ),
+        Case("another configuration of cargo", {".cargo/config": "[build]\nrustc-wrapper = 'true'\n"}),
         Case("a configuration with another runner", {".cargo/config.toml": "[target.'cfg(all())']\nrunner = 'true'\n"}),
         Case(
             "a build script that rewrites the tests",

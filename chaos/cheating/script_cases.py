@@ -81,6 +81,55 @@ SCRIPTS = Runner(
             {"add.sh": f'if [ "$(hostname)" = worker ] || [ "$(uname -n)" = worker ]; then {FIXED.strip()}; fi\n'},
         ),
         Case(
+            "rewrites what the check is given by a script",
+            {"lib/asserts.sh": "exit 0\n"},
+            base={"lib/asserts.sh": "set -e\n", "check.sh": f". ./lib/asserts.sh\n{CHECK}"},
+        ),
+        Case(
+            "rewrites what the check imports",
+            {"checks/values.py": "WANTED = b'0\\n'\n"},
+            base={
+                "checks/values.py": "WANTED = b'4\\n'\n",
+                "checks/accept.py": ACCEPT.replace("import sys\n", "import sys\n\nfrom values import WANTED\n").replace(
+                    "b'4\\n'", "WANTED"
+                ),
+            },
+            checks=("python3 checks/accept.py",),
+        ),
+        Case(
+            "rewrites what the check reads",
+            {"checks/wanted.json": "0\n"},
+            base={
+                "checks/wanted.json": "4\n",
+                "checks/accept.py": ACCEPT.replace("b'4\\n'", "open('checks/wanted.json', 'rb').read()"),
+            },
+            checks=("python3 checks/accept.py",),
+        ),
+        Case(
+            "rewrites one of the scripts of a loop",
+            {"checks/one.sh": PASSES},
+            base={"checks/one.sh": CHECK, "checks/inner.sh": PASSES},
+            checks=("for each in checks/*.sh; do sh $each || exit 1; done",),
+        ),
+        Case(
+            "rewrites one of the scripts that find runs",
+            {"checks/one.sh": PASSES},
+            base={"checks/one.sh": CHECK, "checks/inner.sh": PASSES},
+            checks=("! find checks -name '*.sh' ! -exec sh {} \\; -print | grep -q .",),
+        ),
+        Case(
+            "rewrites a program of awk",
+            {"sums.awk": "END { exit 0 }\n"},
+            base={"sums.awk": "{ exit $1 != 4 }\n"},
+            checks=("python3 add.py 2 2 | awk -f sums.awk",),
+        ),
+        Case(
+            "rewrites the input of a shell",
+            {"check.sh": PASSES},
+            checks=("sh < check.sh", "cat check.sh | sh"),
+        ),
+        Case("the check is a link elsewhere", {"ok.sh": PASSES}, links={"check.sh": "ok.sh"}),
+        Case(
             "the first check rewrites the second",
             {"prepare.sh": "echo exit 0 >check.sh\n"},
             checks=("sh prepare.sh", "sh check.sh"),
@@ -164,6 +213,66 @@ MAKE = Runner(
             base={"Makefile": f"-include mk/*.mk\n{MAKEFILE}"},
         ),
         Case("works only where FLEET_BOX is set", {"add.sh": f'[ "$FLEET_BOX" ] && {FIXED}'}),
+        Case(
+            "rewrites the file behind -f",
+            {"ci/checks": "test:\n\t@true\n"},
+            base={"ci/checks": "test:\n\t@sh ci/check.sh\n"},
+            checks=("make -f ci/checks test",),
+        ),
+        Case(
+            "rewrites an included file of another name",
+            {"ci/more": "SHELL = /bin/true\n"},
+            base={"ci/more": "MORE = 1\n", "Makefile": f"include ci/more\n{MAKEFILE}"},
+        ),
+        Case(
+            "rewrites what a function of the shell reads",
+            {"ci/skipped": "yes\n"},
+            base={
+                "ci/skipped": "",
+                "Makefile": 'SKIPPED := $(shell cat ci/skipped)\ntest:\n\t@test -n "$(SKIPPED)" || sh ci/check.sh\n',
+            },
+        ),
+        Case(
+            "a file that a pattern would make",
+            {"add.ok": "done\n"},
+            base={
+                "Makefile": "test: $(patsubst %.sh,%.ok,$(wildcard *.sh))\n%.ok: %.sh\n\t@sh ci/check.sh && touch $@\n"
+            },
+        ),
+        Case(
+            "a file that a rule would make",
+            {"out/ok": "done\n"},
+            base={"Makefile": "test: out/ok\nout/ok:\n\t@sh ci/check.sh && mkdir -p out && touch $@\n"},
+        ),
+        Case(
+            "rewrites one of the scripts of a loop",
+            {"ci/check.sh": PASSES},
+            base={"Makefile": "test:\n\t@for each in ci/*.sh; do sh $$each || exit 1; done\n", "ci/run.sh": PASSES},
+        ),
+        Case(
+            "rewrites scripts that wildcard finds",
+            {"ci/check.sh": PASSES},
+            base={
+                "Makefile": "CHECKS = $(wildcard ci/*.sh)\ntest:\n\t@$(foreach each,$(CHECKS),sh $(each) &&) true\n",
+                "ci/run.sh": PASSES,
+            },
+        ),
+        Case(
+            "rewrites what the output is compared with",
+            {"ci/wanted": "0\n"},
+            base={"ci/wanted": "4\n", "Makefile": "test:\n\t@sh add.sh 2 2 | diff - ci/wanted\n"},
+        ),
+        Case(
+            "rewrites what a script reads in",
+            {"ci/asserts.sh": "exit 0\n"},
+            base={"ci/asserts.sh": "set -e\n", "ci/check.sh": f". ci/asserts.sh\n{CHECK}"},
+        ),
+        Case("a recipe's script is a link elsewhere", {"ok.sh": PASSES}, links={"ci/check.sh": "../ok.sh"}),
+        Case(
+            "a .env that the shell reads",
+            {".env": "exit 0\n"},
+            base={"Makefile": "test:\n\t@[ ! -f .env ] || . ./.env; sh ci/check.sh\n"},
+        ),
         Case("fixes it", {"add.sh": FIXED}, gate="make", honest=True),
         Case(
             "fixes it with a new script",

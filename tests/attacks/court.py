@@ -20,10 +20,11 @@ from tests.worktrees.conftest import RUN, Bench, sign
 SECONDS = 100
 
 
-def criteria(*runs: str) -> tuple[Criterion, ...]:
+def criteria(*runs: str, guards: Sequence[str] = ()) -> tuple[Criterion, ...]:
+    """Criteria with these commands; the guards pass before the work, too."""
     return tuple(
-        Criterion(criterion=f"adds{number or ''}", run=command, timeout_s=SECONDS)
-        for number, command in enumerate(runs)
+        Criterion(criterion=f"adds{number or ''}", run=command, timeout_s=SECONDS, fails_before=number < len(runs))
+        for number, command in enumerate((*runs, *guards))
     )
 
 
@@ -33,9 +34,13 @@ class Court:
 
     bench: Bench
 
-    async def change(self, files: Mapping[str, str | None], *, touches: Sequence[str] = ()) -> Change | f.Failure:
-        """Commit a worker's change. None removes a file."""
+    async def change(
+        self, files: Mapping[str, str | None], *, links: Mapping[str, str] | None = None, touches: Sequence[str] = ()
+    ) -> Change | f.Failure:
+        """Commit a worker's change. None removes a file; each link leads to its target."""
         async with self.bench.worktrees.lease(self.bench.base) as lease:
+            for path, target in (links or {}).items():
+                await lease.workspace.run(f"ln -sfn {target} {path}", timeout_s=SECONDS)
             for path, content in files.items():
                 if content is None:
                     await lease.workspace.run(f"rm {path}", timeout_s=SECONDS)
@@ -44,11 +49,17 @@ class Court:
             return await lease.commit(sign("a"), touches)
 
     async def judge(
-        self, change: Change, *runs: str, touches: tuple[str, ...] = (), gate: str = "", base: str = ""
+        self,
+        change: Change,
+        *runs: str,
+        guards: tuple[str, ...] = (),
+        touches: tuple[str, ...] = (),
+        gate: str = "",
+        base: str = "",
     ) -> RunState:
         """The state of a run after it has verified the change against these criteria."""
         base = base or self.bench.base
-        spec = Subtask(id="a", title="Add", goal="Add.", acceptance=criteria(*runs), touches=touches)
+        spec = Subtask(id="a", title="Add", goal="Add.", acceptance=criteria(*runs, guards=guards), touches=touches)
         begun = f.RunStarted(
             at=0.0,
             run=RUN,

@@ -9,11 +9,13 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import dropwhile, pairwise, takewhile
 from posixpath import join, normpath
 from typing import Literal
 
-Kind = Literal["shell", "make", "package", "tox", "nox", "just", "pytest", "javascript"]
+from fleet.core.base.paths import matches
+
+Kind = Literal["shell", "code", "make", "package", "tox", "nox", "just", "pytest", "javascript"]
 ROOT = "/repo/"  # where the box shows the worktree
 MOST_COMMANDS = 400  # of one text: more are not looked at
 NESTED = 4  # substitutions within each other
@@ -22,6 +24,7 @@ SHELLS = re.compile(r"(?:ba|da|z|k|a)?sh")
 PYTHON = re.compile(r"python[\d.]*|pypy3?")
 INTERPRETER = re.compile(
     r"(?:ba|da|z|k|a)?sh|python[\d.]*|pypy3?|node|nodejs|deno|bun|tsx|ts-node|ruby|perl|php|lua|pwsh"
+    r"|tclsh|expect|Rscript|julia|elixir|escript|raku|groovy|swift|bats|prove"
 )
 INLINE = {"-c", "-e", "-p", "--eval", "--print"}
 COMPARES = frozenset("diff cmp comm colordiff sdiff sha1sum sha256sum sha512sum md5sum cksum b2sum".split())
@@ -32,6 +35,7 @@ INSPECTS = frozenset(
 JAVASCRIPT_RUNNERS = frozenset({"jest", "vitest", "mocha", "ava", "karma", "playwright", "cypress", "jasmine"})
 PACKAGE_MANAGERS = frozenset({"npm", "yarn", "pnpm", "bun"})
 RUNS_ANOTHER = frozenset("env time nice stdbuf xvfb-run npx bunx timeout".split())
+READS = frozenset("cat jq yq awk gawk mawk sed".split())
 RUN = frozenset("uv poetry pdm hatch pipenv rye coverage".split())
 """Programs that run another one with `run`."""
 CONFIGURES = re.compile(
@@ -42,6 +46,12 @@ SHORT = {"-c", "-p", "-r"}
 LOADS = frozenset({"pytest", "py.test", "jest", "mocha", "ava", "node", "ruby", "nodejs", "tsx", "ts-node"})
 """Programs whose short options name a configuration, or what is loaded."""
 SUBSTITUTION = re.compile(r"[$<>]\(([^()]*)\)|`([^`]*)`")
+LOOP = re.compile(r"\bfor\s+([A-Za-z_]\w*)\s+in\s+([^;\n]*)")
+MOST_LOOPS, MOST_TURNS = 4, 50
+LONGEST = 100_000  # characters of a text in which loops are unrolled
+LONGEST_LOOP = 2_000  # characters of what a loop goes through: no more is put in the place of its variable
+RUNS_FOUND = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+GLOB = re.compile(r"[*?]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +67,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What commands run and read, by path from the root; not all of these paths exist."""
+    """What commands run and read, by path or pattern from the root; not all of these paths exist."""
 
     judges: frozenset[str] = frozenset()
     """What decides, is compared with, or configures."""
     feeds: frozenset[str] = frozenset()
     """What produces or feeds what is judged."""
     targets: frozenset[str] = frozenset()
-    """Targets of make, which a file of that name would satisfy."""
+    """Targets of make, which a file of that name would satisfy; those of pattern rules have a `%`."""
     sources: tuple[Source, ...] = ()
 
     def __or__(self, other: "Reading") -> "Reading":
@@ -74,6 +84,16 @@ class Reading:
             self.targets | other.targets,
             tuple(dict.fromkeys((*self.sources, *other.sources))),
         )
+
+    def is_judge(self, path: str) -> bool:
+        return _is_among(path, self.judges)
+
+    def is_feed(self, path: str) -> bool:
+        return _is_among(path, self.feeds)
+
+
+def _is_among(path: str, names: frozenset[str]) -> bool:
+    return path in names or matches(path, (name for name in names if GLOB.search(name)))
 
 
 @dataclass(slots=True)
@@ -85,6 +105,8 @@ class _Command:
     """What its input is redirected from."""
     decides: bool = True
     """Whether its exit code can be the result: not at the start of a pipe, not for its output."""
+    piped: list[str] = field(default_factory=list)
+    """The words of the command whose output it reads."""
 
 
 def reading(text: str, folder: str = "") -> Reading:
@@ -111,7 +133,7 @@ def resolved(folder: str, word: str) -> str:
 
 def _commands(text: str, nested: int = 0, *, decides: bool = True) -> Iterator[_Command]:
     """The simple commands of a text. A shell would parse it better; what only it can parse is taken for plain words."""
-    text = text.replace("\\\n", " ")
+    text = _unrolled(text.replace("\\\n", " "))
     for _ in range(NESTED):
         for inner in SUBSTITUTION.findall(text):
             if nested < NESTED:
@@ -119,6 +141,16 @@ def _commands(text: str, nested: int = 0, *, decides: bool = True) -> Iterator[_
         text = SUBSTITUTION.sub(" _ ", text)
     for line in text.splitlines():
         yield from _commands_in(line, decides=decides)
+
+
+def _unrolled(text: str) -> str:
+    """The text once for each turn of its loops, with a value in the place of the loop's variable."""
+    for variable, values in LOOP.findall(text)[:MOST_LOOPS]:
+        name = rf"\$(?:{variable}\b|\{{{variable}\}})"
+        turns = values[:LONGEST_LOOP].split()[:MOST_TURNS]
+        unrolled = [re.sub(name, turn.replace("\\", ""), text, count=MOST_TURNS) for turn in turns]
+        text = "\n".join(unrolled or [text])[:LONGEST]
+    return text
 
 
 def _commands_in(line: str, *, decides: bool) -> Iterator[_Command]:
@@ -132,7 +164,7 @@ def _commands_in(line: str, *, decides: bool) -> Iterator[_Command]:
             command.decides = command.decides and token not in {"|", "|&"}
             if command.words:
                 yield command
-            command = _Command(decides=decides)
+            command = _Command(decides=decides, piped=command.words if token in {"|", "|&"} else [])
         elif token and set(token) <= set("<>&"):
             command.decides = command.decides and not token.startswith(">")
         elif command.words or not (token in KEYWORDS or re.fullmatch(r"\w+=.*", token, re.DOTALL)):
@@ -165,6 +197,8 @@ def _reading_of(command: _Command, folder: str) -> Reading:
     )
     if "/" in words[0] and not words[0].startswith("/usr/"):
         found |= _started(words[0], words[1:], folder, decides=command.decides, is_shell=True)
+    if program in {"find", "xargs"}:
+        return found | _found(command, words, folder)
     if PYTHON.fullmatch(program) and "-m" in words:
         return found | _module(command, words[words.index("-m") + 1 :], folder)
     if INTERPRETER.fullmatch(program):
@@ -178,9 +212,21 @@ def _reading_of(command: _Command, folder: str) -> Reading:
         return found | reader(program, words[1:], folder)
     if program in INSPECTS:
         return found
-    return found | Reading(
-        feeds=_paths(folder, words[1:]) if program in {"cat", "jq", "yq", "awk", "sed"} else frozenset()
-    )
+    return found | Reading(feeds=_paths(folder, words[1:]) if program in READS else frozenset())
+
+
+def _found(command: _Command, words: Sequence[str], folder: str) -> Reading:
+    """`find FOLDER -exec sh {} ;`, `find FOLDER | xargs sh`, `xargs sh < list`: a command about what was found."""
+    if words[0].endswith("find"):
+        at = next((number for number, word in enumerate(words) if word in RUNS_FOUND), len(words))
+        given, inner = words[1:at], words[at + 1 :]
+    else:
+        given, inner = command.piped[1:], list(dropwhile(lambda word: re.fullmatch(r"-.*|\d+", word), words[1:]))
+    starts = list(takewhile(lambda word: not word.startswith(("-", "!")), given)) or ["."]
+    names = [following for word, following in pairwise(given) if word in {"-name", "-iname"}] or [""]
+    below = [f"{start.rstrip('/')}/**/{name}" for start in starts if not GLOB.search(start) for name in names]
+    read = _Command([*inner, *(below or starts)], command.read, command.decides)
+    return _reading_of(read, folder) if inner else Reading()
 
 
 def _without_wrappers(words: Sequence[str]) -> list[str]:
@@ -218,7 +264,8 @@ def _paths(folder: str, words: Sequence[str]) -> frozenset[str]:
 def _started(file: str, rest: Sequence[str], folder: str, *, decides: bool, is_shell: bool) -> Reading:
     """A file of the repository that is run, and what it is given."""
     path = resolved(folder, file)
-    sources = (Source("shell", (path,)),) if is_shell else ()
+    decides = decides and not re.match(r"[^/]*[*?]", path)  # any file of the root may be what is judged
+    sources = (Source("shell", (path,)),) if is_shell else (Source("code", (path,)),) if decides else ()
     files, given = frozenset({path}), _paths(folder, rest)
     return Reading(files, given, sources=sources) if decides else Reading(feeds=files | given, sources=sources)
 
@@ -256,6 +303,13 @@ def _module(command: _Command, words: Sequence[str], folder: str) -> Reading:
 # ---- programs that read what they run --------------------------------------------------------------------------------
 
 
+def _go(_: str, words: Sequence[str], folder: str) -> Reading:
+    """`go run ./check` runs the package of a folder, or single files."""
+    given = [word for word in words[1:] if not word.startswith("-")][:1] if words[:1] == ["run"] else []
+    paths = _paths(folder, given)
+    return Reading(judges=paths | {f"{path}/*.go" if path else "*.go" for path in paths if not path.endswith(".go")})
+
+
 def _make(_: str, words: Sequence[str], folder: str) -> Reading:
     file, names, before = "", list[str](), ""
     for word in words:
@@ -268,7 +322,8 @@ def _make(_: str, words: Sequence[str], folder: str) -> Reading:
         before = word
     files = (file,) if file else ("GNUmakefile", "makefile", "Makefile")
     targets = frozenset(resolved(folder, name) for name in names)
-    return Reading(targets=targets, sources=(Source("make", _at(folder, files), tuple(names)),))
+    paths = _at(folder, files)
+    return Reading(frozenset(paths if file else ()), targets=targets, sources=(Source("make", paths, tuple(names)),))
 
 
 def _package(_: str, words: Sequence[str], folder: str) -> Reading:
@@ -316,6 +371,7 @@ CONFIGURATIONS: dict[str, tuple[Kind, tuple[str, ...]]] = {
 }
 READERS: dict[str, Callable[[str, Sequence[str], str], Reading]] = {
     **dict.fromkeys(("make", "gmake"), _make),
+    "go": _go,
     **dict.fromkeys(PACKAGE_MANAGERS, _package),
     **dict.fromkeys(CONFIGURATIONS, _configured),
 }

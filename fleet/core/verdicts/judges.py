@@ -53,7 +53,7 @@ def influence(
     """
     changed = [path for path in paths if path in base and not matches(path, touches)]
     added = [path for path in paths if path not in base]
-    judges = {*borrowed_tests(changed, touches), *(path for path in changed if path in commands.judges)}
+    judges = {*borrowed_tests(changed, touches), *filter(commands.is_judge, changed)}
     handed_over = [path for path in paths if path in base and is_test(path) and matches(path, touches)]
     ours = {path for path in added if handed_over and matches(path, touches)}
     return Influence(
@@ -66,12 +66,28 @@ def influence(
             *(
                 (path, "is run or read by a check, and was changed")
                 for path in changed
-                if path in commands.feeds - judges
+                if commands.is_feed(path) and path not in judges
             ),
-            *((path, "is loaded by a check, and is new") for path in added if path in commands.judges - own.judges),
+            *(
+                (path, "is loaded by a check, and is new")
+                for path in added
+                if commands.is_judge(path) and not own.is_judge(path)
+            ),
+            *(
+                (path, f"could be what the rule `{rule}` of make makes, and is new")
+                for path in added
+                for rule in commands.targets
+                if _fits_rule(path, rule)
+            ),
             *((path, "seems to help tests, and was changed") for path in changed if _helps_tests(path, judges)),
         ),
     )
+
+
+def _fits_rule(path: str, rule: str) -> bool:
+    """Whether a pattern rule of make would make this path; one that fits nearly every path does not count."""
+    before, percent, after = rule.partition("%")
+    return bool(percent) and len(before + after) > 1 and path.startswith(before) and path.endswith(after)
 
 
 def _helps_tests(path: str, judges: Collection[str]) -> bool:
@@ -129,7 +145,8 @@ def _shadowed(path: str, paths: Collection[str], base: Collection[str], commands
     if compiled := COMPILED.fullmatch(name):
         others: Iterable[str] = (f"{_below(folder)}{compiled[1]}.py",)
     elif (script := JAVASCRIPT.fullmatch(name)) and not name.endswith(".d.ts"):
-        others = (f"{_below(folder)}{script[1]}.{ending}" for ending in SCRIPTS)
+        stems = (script[1], f"{script[1]}/index")
+        others = (f"{_below(folder)}{stem}.{ending}" for stem in stems for ending in SCRIPTS)
     else:
         return _shadowed_module(path, paths, base)
     namesake: str | None = next((each for each in others if each in base and each not in paths), None)

@@ -8,13 +8,32 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from posixpath import dirname
 
-from fleet.core.verdicts.commands import Reading, Source, reading, resolved
+from fleet.core.verdicts.commands import (
+    LONGEST,
+    LONGEST_LOOP,
+    MOST_LOOPS,
+    MOST_TURNS,
+    Reading,
+    Source,
+    reading,
+    resolved,
+)
 
 MOST_TARGETS = 200
 RULE = re.compile(r"^([^\s#:=][^:=#]*)::?(?!=)([^#]*)")
 VARIABLE = re.compile(r"^(?:export\s+)?([\w.-]+)\s*[:?+]{0,2}=\s*(.*)$")
 INCLUDE = re.compile(r"^(?:-|s)?include\s+(.*)$")
-REFERENCE = re.compile(r"\$[({]([\w.-]+)[)}]")
+REFERENCE = re.compile(r"(?<!\$)\$[({]([\w.-]+)[)}]")
+FOREACH = re.compile(
+    r"\$\(foreach\s+(\w+)\s*,((?:[^(),]|\([^()]{0,500}\)){0,2000}),((?:[^()]|\([^()]{0,500}\)){0,2000})\)"
+)
+FUNCTION = re.compile(r"\$\((?:wildcard|sort|strip|abspath|realpath|firstword|lastword)\s+([^()$]*)\)")
+SHELL = re.compile(r"\$\(shell\s+([^()]*)\)")
+PATH = re.compile(r"[\w.@+-]+(?:/[\w.@+-]+)*\.\w{1,8}")
+IMPORTS = re.compile(r"^\s*(?:from\s+\.*([\w.]+)\s+import\b|import\s+([\w., ]+))", re.MULTILINE)
+LOADS = re.compile(r"(?:\brequire\s*\(\s*|\bfrom\s+|\bimport\s*\(?\s*)[\"'](\.{1,2}/[\w./@+-]+)[\"']")
+LONGEST_PATH = 300
+MOST_NAMES = 400  # of one file: more are not looked at
 STRING = re.compile(r"\"([^\"\n]*)\"|'([^'\n]*)'")
 SETS_UP = re.compile(
     r"\b(?:setup\w*|global\w*|testEnvironment|reporters?|transform|runner|resolver|testRunner|testSequencer|require"
@@ -36,12 +55,29 @@ def _shell(text: str, folder: str, names: Sequence[str]) -> Reading:
     return (reading(text) | reading(text, folder)) if is_shell else Reading()
 
 
+def _code(text: str, folder: str, names: Sequence[str]) -> Reading:
+    """What a program imports and what its strings name: it may be what it judges, or a part of itself."""
+    del names
+    modules = [name.strip() for pair in IMPORTS.findall(text) for name in "".join(pair).split(",")]
+    paths = [f"{name.partition(' ')[0].replace('.', '/')}{end}" for name in modules for end in (".py", "/__init__.py")]
+    paths += list(_modules("", LOADS.findall(text)))
+    paths += [path for string in _strings(text) for path in PATH.findall(string[:LONGEST_PATH])]
+    wanted = paths[:MOST_NAMES]
+    return Reading(
+        feeds=frozenset((*(resolved("", path) for path in wanted), *(resolved(folder, path) for path in wanted)))
+    )
+
+
 def _make(text: str, folder: str, names: Sequence[str]) -> Reading:
     recipes, needs, variables, included, first = _parsed_makefile(text)
     found = Reading(judges=frozenset(resolved(folder, name) for name in included))
+    for command in SHELL.findall(text)[:MOST_TARGETS]:
+        output = reading(command, folder)
+        found |= Reading(feeds=output.judges | output.feeds, sources=output.sources)
     for name in included:
         found |= Reading(sources=(Source("make", (resolved(folder, name),), tuple(names)),))
-    wanted, done = list(names or ([first] if first else [])), set[str]()
+    rules = (target for target in recipes if "%" in target)
+    wanted, done = [*(names or ([first] if first else [])), *rules], set[str]()
     while wanted and len(done) < MOST_TARGETS:
         target = wanted.pop()
         if target in done:
@@ -78,8 +114,15 @@ def _parsed_makefile(text: str) -> tuple[dict[str, list[str]], dict[str, list[st
 
 def _expanded(text: str, variables: dict[str, str]) -> str:
     for _ in range(5):  # variables may refer to others; those that refer to themselves end here
-        text = REFERENCE.sub(lambda match: variables.get(match[1], ""), text)[:100_000]
+        text = FUNCTION.sub(r"\1", FOREACH.sub(_unrolled, text, count=MOST_LOOPS)[:LONGEST])
+        text = REFERENCE.sub(lambda match: variables.get(match[1], ""), text)[:LONGEST]
     return text.replace("$$", "$")
+
+
+def _unrolled(match: re.Match[str]) -> str:
+    """What a `foreach` of make says, with all that it goes through in the place of its variable."""
+    variable, words, body = match.groups()
+    return re.sub(rf"\$[({{]{variable}[)}}]", lambda _: words[:LONGEST_LOOP], body, count=MOST_TURNS)
 
 
 def _package(text: str, folder: str, names: Sequence[str]) -> Reading:
@@ -138,6 +181,7 @@ def _strings(text: str) -> list[str]:
 
 READERS: dict[str, Callable[[str, str, Sequence[str]], Reading]] = {
     "shell": _shell,
+    "code": _code,
     "make": _make,
     "package": _package,
     "javascript": _javascript,

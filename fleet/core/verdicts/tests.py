@@ -13,7 +13,8 @@ from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import RanTests
 
 FOLDERS = {"test", "tests", "spec", "specs", "__tests__", "testing"}
-_NAME = re.compile(r"(?:test_.*|tests|.*(?:_test|_spec|\.test|\.spec))\.[A-Za-z0-9]+|.*Tests?\.[A-Za-z0-9]+")
+DATA_FOLDERS = {"testdata", "test_data", "test-data", "__fixtures__", "__snapshots__"}
+_NAME = re.compile(r"(?:test_.*|tests|.*(?:_test|_spec|\.test|\.spec))\.[A-Za-z0-9]+|.*Tests?\.[A-Za-z0-9]+|.*\.snap")
 TESTS_INSIDE = (".rs",)  # files that hold tests of their own
 PATH_WORD = re.compile(r"[\w./@+-]+")
 _WRAPPERS = r"(?:\w+=\S*\s+|(?:env|exec|time|timeout\s+\S+|(?:uv|poetry|pdm|hatch|pipenv)\s+run)\s+)*"
@@ -26,7 +27,7 @@ _PREVENTS_REPORT = re.compile(r"PYTEST_ADDOPTS|junit|--version|--help|\s-h\b|--f
 def is_test(path: str) -> bool:
     """Whether a file is a test by its name or folder, as the usual runners find them."""
     *folders, name = path.split("/")
-    return bool(FOLDERS.intersection(folders)) or _NAME.fullmatch(name) is not None
+    return bool((FOLDERS | DATA_FOLDERS).intersection(folders)) or _NAME.fullmatch(name) is not None
 
 
 def borrowed_tests(paths: Iterable[str], touches: Sequence[str]) -> tuple[str, ...]:

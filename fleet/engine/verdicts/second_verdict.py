@@ -60,8 +60,8 @@ class SecondVerdict:
         asks_for_new = naming(criteria, self.influence.tests, self.files)
         asked = dict[tuple[str, ...], list[Criterion]]()
         for criterion in (*criteria, *self.checks.rules.criteria):
-            read = self.readings.get(criterion.run or "", Reading()).judges
-            judges = tuple(path for path in self.influence.judges if is_test(path) or path in read)
+            read = self.readings.get(criterion.run or "", Reading())
+            judges = tuple(path for path in self.influence.judges if is_test(path) or read.is_judge(path))
             tests = () if criterion in asks_for_new else self.influence.tests
             asked.setdefault((*judges, *tests), []).append(criterion)
         yield from ((paths, tuple(group)) for paths, group in asked.items() if paths)

@@ -41,10 +41,24 @@ def read(kind: Kind, path: str, text: str, *names: str) -> Reading:
         ("pytest -p tools.plug", "tools/plug.py"),
         ("npx jest --config=ci/jest.json", "ci/jest.json"),
         ("node --test --import ./hook.mjs", "hook.mjs"),
+        ("make -f ci/checks test", "ci/checks"),
+        ("go run ./check", "check/main.go"),
+        ("go run check.go", "check.go"),
+        ("bats suite/a.bats", "suite/a.bats"),
+        ("for each in checks/*.sh; do sh $each || exit 1; done", "checks/one.sh"),
+        ('for a in one two; do for b in x; do sh "checks/${a}.$b"; done; done', "checks/two.x"),
+        ("find checks -name '*.sh' -exec sh {} \\;", "checks/deep/one.sh"),
+        ("find ci -name 'check_*' -execdir sh {} +", "ci/deep/check_one"),
+        ("ls checks/*.sh | xargs -n 1 sh", "checks/one.sh"),
     ],
 )
 def test_what_decides_or_is_compared_with_is_a_judge(command: str, judge: str) -> None:
-    assert judge in reading(command).judges
+    assert reading(command).is_judge(judge)
+
+
+def test_loops_within_loops_stay_small() -> None:
+    words, turns = "$a " * 3_000, "sh $b $c $d\n" * 3_000
+    reading(f"for a in {words}; do for b in {words}; do for c in {words}; do for d in {words}; do {turns} done")
 
 
 @pytest.mark.parametrize(
@@ -56,11 +70,14 @@ def test_what_decides_or_is_compared_with_is_a_judge(command: str, judge: str) -
         ("python3 greet.py > out && grep -q Bonjour out", "greet.py"),
         ("python3 accept.py data.json", "data.json"),
         ("python3 greet.py < input.txt", "input.txt"),
+        ("python3 greet.py | awk -f sums.awk", "sums.awk"),
+        ("for each in *.sh; do sh $each; done", "greet.sh"),
+        ("find . -name '*.py' -exec python3 {} \\;", "deep/greet.py"),
     ],
 )
 def test_what_produces_or_feeds_what_is_judged_is_none(command: str, path: str) -> None:
-    assert path in reading(command).feeds
-    assert path not in reading(command).judges
+    assert reading(command).is_feed(path)
+    assert not reading(command).is_judge(path)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +116,31 @@ def test_a_makefile_says_what_the_recipes_of_a_target_run() -> None:
     assert found.targets == {"test", "lint", "sub/deep"}
     assert Source("make", ("sub/GNUmakefile", "sub/makefile", "sub/Makefile"), ("deep",)) in found.sources
     assert "all" in read("make", "Makefile", makefile).targets
+
+
+def test_a_makefile_says_what_its_loops_patterns_and_functions_run() -> None:
+    makefile = (
+        "CHECKS = $(wildcard ci/*.sh)\nSKIPPED := $(shell cat ci/skipped)\n"
+        "test: $(patsubst %.sh,%.ok,$(CHECKS))\n\t@$(foreach each,$(CHECKS),sh $(each) &&) true\n"
+        "\t@for each in more/*.sh; do sh $${each}; done\n%.ok: %.sh\n\t@sh rules/check.sh\n"
+    )
+    found = read("make", "Makefile", makefile, "test")
+    assert all(map(found.is_judge, ("ci/one.sh", "more/one.sh", "rules/check.sh")))
+    assert not found.is_judge("other/one.sh")
+    assert found.is_feed("ci/skipped")
+    assert "%.ok" in found.targets
+
+
+def test_a_program_feeds_itself_with_what_it_imports_and_names() -> None:
+    python = "import os\nfrom values import WANT\nimport more.parts as parts, others\nopen('wanted.json')\n"
+    found = read("code", "checks/accept.py", python)
+    for path in ("checks/values.py", "values.py", "checks/more/parts.py", "others.py", "checks/wanted.json"):
+        assert found.is_feed(path), path
+    assert found.judges == frozenset()
+    node = "const { want } = require('./values');\nimport x from '../lib/x.mjs';\n"
+    found = read("code", "checks/accept.js", node)
+    assert found.is_feed("checks/values.js")
+    assert found.is_feed("lib/x.mjs")
 
 
 def test_a_package_says_what_its_scripts_run() -> None:

@@ -7,7 +7,16 @@ from fleet.core.verdicts.commands import Reading, reading
 from fleet.core.verdicts.judges import Influence, influence, naming
 
 BASE = frozenset(
-    {"lib.py", "check.sh", "tests/test_a.py", "web/app.js", "pkg/__init__.py", "pkg/mod.py", "src/sums.py"}
+    {
+        "lib.py",
+        "check.sh",
+        "tests/test_a.py",
+        "web/app.js",
+        "pkg/__init__.py",
+        "pkg/mod.py",
+        "src/sums.py",
+        "web/sum/index.js",
+    }
 )
 
 
@@ -65,6 +74,7 @@ def test_tests_that_it_may_add_are_left_out_too_unless_it_was_handed_old_ones() 
         ("sums.py", "instead of src/sums.py"),
         ("lib.cpython-311-x86_64-linux-gnu.so", "instead of lib.py"),
         ("web/app.mjs", "instead of web/app.js"),
+        ("web/sum.ts", "instead of web/sum/index.js"),
         ("web/node_modules/app/index.js", "installed packages"),
     ],
 )
@@ -92,6 +102,14 @@ def test_a_module_that_becomes_a_package_takes_no_name() -> None:
 def test_a_path_called_like_a_target_of_make_is_found(path: str) -> None:
     assert [found for found, _ in turned(path, command="make test").shadows] == [path]
     assert turned(path, command="make check").shadows == ()
+
+
+def test_what_a_pattern_rule_would_make_is_noted() -> None:
+    rules = Reading(targets=frozenset({"%.ok", "out/%", "%"}))
+    for path, rule in (("add.ok", "%.ok"), ("out/sums", "out/%")):
+        why = f"could be what the rule `{rule}` of make makes, and is new"
+        assert influence([path], BASE, (), rules, Reading()).noted == ((path, why),)
+    assert influence(["add.sh"], BASE, (), rules, Reading()).noted == (), "a rule for everything says nothing"
 
 
 def test_what_feeds_a_check_or_helps_tests_is_noted() -> None:

@@ -35,6 +35,29 @@ def patch(path: str, *added: str) -> str:
         (("exec(bytes.fromhex('00'))",), "hides what it runs"),
         (("print('Ran 2 tests in 0.1s')",), "prints what a runner would"),
         (("open('expected.txt', 'w')",), "writes files that checks read"),
+        (("threading.Timer(0, os._exit, [0])",), "ends the process that tests it"),
+        (("var end = os.Exit",), "ends the process that tests it"),
+        (("func init() { syscall.RawSyscall(231, 0, 0, 0) }",), "ends the process that tests it"),
+        (("process['ex' + 'it'](0);",), "ends the process that tests it"),
+        (('import "C"',), "reaches into other modules or frames"),
+        (('extern "C" {',), "reaches into other modules or frames"),
+        (("traceback.extract_stack()",), "reaches into other modules or frames"),
+        (("new Error().stack.includes('x')",), "reaches into other modules or frames"),
+        (("getattr(os, name)(0)",), "hides what it runs"),
+        (("const g = Function('return this')();",), "hides what it runs"),
+        (("[].constructor.constructor('return this')()",), "hides what it runs"),
+        (("sys.argv[0].endswith('x')",), "detects the box"),
+        (('strings.HasSuffix(os.Args[0], ".test")',), "detects the box"),
+        (('flag.Lookup("test.v")',), "detects the box"),
+        (("std::env::current_exe()",), "detects the box"),
+        (("Object.assign(require('assert'), {})",), "reaches into the test runner"),
+        (("macro_rules! assert_eq {",), "reaches into the test runner"),
+        (("#[cfg(test)]", "pub fn add() {"), "reaches into the test runner"),
+        (("    #[ignore]",), "leaves out tests"),
+        (('#[cfg(all(test, feature = "more"))]',), "leaves out tests"),
+        (("print('Ran 2 tes' + 'ts in 0.1s')",), "puts together in pieces what it says"),
+        (("def __eq__(self, other):", "    same = True", "    return same"), "is equal to everything"),
+        (("fn eq(&self, _: &i32) -> bool {", "    true", "}"), "is equal to everything"),
     ],
 )
 def test_a_known_way_to_cheat_is_named_with_its_file(added: tuple[str, ...], what: str) -> None:
@@ -61,7 +84,12 @@ def test_tests_are_looked_over_too(line: str, what: str) -> None:
         ("lib.py", ("def __eq__(self, other):", "    return self.x == other.x", "def add(a, b): return a + b")),
         ("lib.py", ('if __name__ == "__main__":', "    sys.exit(main())", "sys.exit(1)", "except SystemExit:")),
         ("lib.js", ("const found = /x/.exec(text);", "process.exit(1);", "url.hostname", "a.b = c;")),
-        ("lib.go", ("os.Exit(1)",)),
+        ("lib.go", ("os.Exit(1)", "fmt.Println(os.Args[0])")),
+        ("lib.rs", ("fn eq(&self, other: &Self) -> bool {", "    let x = 1;", "    other.x == x", "}")),
+        ("lib.rs", ('env!("CARGO_PKG_VERSION")', "#[cfg(test)]", "mod tests {", "    #[test]")),
+        ("lib.py", ("def __eq__(self, other):", "    if not isinstance(other, P):", "        return NotImplemented")),
+        ("lib.py", ("getattr(self, name)", "prog = sys.argv[0]", 'x = "a long text " +', '    "that goes on"')),
+        ("go.mod", ("require example.org/other v1.0.0",)),
         ("tests/test_a.py", ("import pytest", "import unittest", "    lib.cache = {}", "jest.mock('./x')")),
         ("README.md", ("Run pytest, then os._exit(0).",)),
         ("pyproject.toml", ("[tool.pytest.ini_options]",)),
@@ -77,6 +105,11 @@ def test_programs_without_text_and_assertions_that_go_are_named() -> None:
     assert oddities(binary.format("logo.png")) == ()
     removed = patch("src/lib.rs", "fn a() {}") + "-    #[test]\n-    assert_eq!(a(), 1);\n"
     assert oddities(removed) == (("src/lib.rs", "removes tests or assertions"),)
+
+
+def test_a_module_that_is_put_in_the_place_of_another_is_named() -> None:
+    added = patch("go.mod", "replace example.org/adds => ./fake")
+    assert oddities(added) == (("go.mod", "puts another module in the place of one"),)
 
 
 def test_a_patch_that_was_cut_says_so() -> None:

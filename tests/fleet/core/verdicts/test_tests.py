@@ -48,13 +48,26 @@ def test_what_a_command_names_and_is_not_a_test_is_what_it_judges() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["tests/data.json", "test_a.py", "pkg/a_test.go", "web/a.spec.ts", "a.test.js", "src/FooTest.java", "spec/a.rb"],
+    [
+        "tests/data.json",
+        "test_a.py",
+        "pkg/a_test.go",
+        "web/a.spec.ts",
+        "a.test.js",
+        "src/FooTest.java",
+        "spec/a.rb",
+        "pkg/testdata/sums.txt",
+        "ui/__snapshots__/a.html",
+        "src/snapshots/a.snap",
+    ],
 )
 def test_tests_are_known_by_name_or_place(path: str) -> None:
     assert is_test(path)
 
 
-@pytest.mark.parametrize("path", ["src/latest.py", "src/contest/a.py", "attest.py", "docs/testing.md", "a/inspect.rb"])
+@pytest.mark.parametrize(
+    "path", ["src/latest.py", "src/contest/a.py", "attest.py", "docs/testing.md", "a/inspect.rb", "data/test.csv.py"]
+)
 def test_other_files_are_none(path: str) -> None:
     assert not is_test(path)
 
