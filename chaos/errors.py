@@ -1,13 +1,14 @@
 """Raises in every function that the engine calls, one at a time, and counts what that costs: nothing, it should be.
 
-    python -m chaos.errors                        every place, an exception once and at every call
+    python -m chaos.errors                        every place: an exception once, at every call, about one subtask
     python -m chaos.errors --share 8              every eighth place
     python -m chaos.errors --only loop._lane      the places whose names hold this text
 
 The places are found by watching runs without exceptions: each function of the engine, of the core and of the adapters
 that was called is one. The adapters are in memory, so that a run takes milliseconds. It counts the attempts used up,
-work paid for twice, finished commits lost, runs that did not end by themselves, and runs that advice kept from landing;
-the exit code is 1 if any of these is not 0.
+work paid for twice, finished commits lost, runs that did not end by themselves, runs that advice kept from landing, and
+subtasks that policy kept from landing because it can't decide about another one; the exit code is 1 if any of these is
+not 0.
 """
 
 from collections import Counter
@@ -64,6 +65,8 @@ def given_run() -> FakeFleet:
 
 
 RUNS: dict[str, Callable[[], FakeFleet]] = {"planned": planned_run, "given": given_run}
+ABOUT = {"planned": "d", "given": "c"}
+"""The subtask of each run that exceptions are about; no other one needs it."""
 
 
 # ---- what it costs --------------------------------------------------------------------------------------------------
@@ -87,10 +90,12 @@ class Cost:
     hung: bool = False
     spoiled: bool = False
     """It was advice, and the run did not land."""
+    kept: int = 0
+    """Subtasks that did not land because policy can't decide about another one, which they do not need."""
 
     @property
     def is_free(self) -> bool:
-        return not (self.used or self.again or self.lost or self.hung or self.spoiled)
+        return not (self.used or self.again or self.lost or self.hung or self.spoiled or self.kept)
 
 
 def cost(place: Place, run: str, mode: Mode) -> Cost:
@@ -110,7 +115,7 @@ def cost(place: Place, run: str, mode: Mode) -> Cost:
             return state
         return None
 
-    with raising(place.function, mode) as (raised, begin):
+    with raising(place.function, mode, ABOUT[run]) as (raised, begin):
         fleet.memory.before_append = begin  # not while the journal is replayed
         anyio.run(play)
     if ended == "stopped with a message" or (ended == "stopped" and place.name.startswith(SKELETON)):
@@ -132,7 +137,12 @@ def cost(place: Place, run: str, mode: Mode) -> Cost:
         lost=sum(commit not in pinned for commit in finished),
         hung=ended not in {"landed", "partial", "failed"},
         spoiled=place.is_advice and ended != "landed",
+        kept=_kept(state, ABOUT[run]) if mode == "about" and place.is_policy else 0,
     )
+
+
+def _kept(state: RunState, about: str) -> int:
+    return sum(subtask.landed is None for subtask in state.subtasks.values() if subtask.id != about)
 
 
 def _stopped(error: BaseException) -> str:
@@ -171,6 +181,7 @@ def costs(*, share: int = 1, only: str = "") -> Iterator[Cost]:
         for place in (place for number, place in enumerate(places) if place.is_advice or number % share == 0):
             yield cost(place, run, "once")
             yield cost(place, run, "always")
+            yield cost(place, run, "about")
 
 
 def main() -> int:
@@ -192,8 +203,9 @@ def main() -> int:
         ("finished commits lost", sum(each.lost for each in kept)),
         ("runs that did not end by themselves", sum(each.hung for each in kept)),
         ("runs that advice kept from landing", sum(each.spoiled for each in kept)),
+        ("subtasks that policy kept from landing", sum(each.kept for each in kept)),
     ):
-        say(f"{measure:<36} {figure:>4}  (wanted: 0)")
+        say(f"{measure:<40} {figure:>4}  (wanted: 0)")
     return MET if all(each.is_free for each in played) else MISSED
 
 

@@ -4,7 +4,7 @@ A function's code is replaced, so that every name it goes by, in every module, l
 """
 
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
@@ -17,7 +17,8 @@ from fleet.core.state.state import RunState
 from fleet.engine.errors.internal_errors import Advice
 from tests.fleet.fakes import FakeFleet
 
-Mode = Literal["once", "always"]
+Mode = Literal["once", "always", "about"]
+"""At the first call, at every one, or at each that is given one subtask."""
 PACKAGES = ("fleet.engine.", "fleet.core.", "tests.fleet.fakes", "tests.fleet.eyes")
 HARNESS = {"FakeFleet", "FakeMemory", "RealClock"}
 """Classes of the fakes that stand for no adapter: the test's own, the journal and the clock."""
@@ -60,6 +61,10 @@ class Place:
     is_advice: bool
     """Whether it is called for advice only: what may be left out."""
 
+    @property
+    def is_policy(self) -> bool:
+        return self.function.__module__.startswith("fleet.core.policy.")
+
 
 def called(make: Callable[[], FakeFleet]) -> list[Place]:
     """The functions that a run calls, by name."""
@@ -92,8 +97,8 @@ def called(make: Callable[[], FakeFleet]) -> list[Place]:
 
 
 @contextmanager
-def raising(function: FunctionType, mode: Mode) -> Iterator[tuple[list[str], Callable[[], None]]]:
-    """The function raises at its first call or at every one. Yields each exception, and what has them begin."""
+def raising(function: FunctionType, mode: Mode, about: str = "") -> Iterator[tuple[list[str], Callable[[], None]]]:
+    """The function raises, as the mode says. Yields each exception, and what has them begin."""
     code, defaults, keyword_defaults = function.__code__, function.__defaults__, function.__kwdefaults__
     real = FunctionType(code, function.__globals__, function.__name__, defaults)
     real.__kwdefaults__ = keyword_defaults
@@ -101,7 +106,8 @@ def raising(function: FunctionType, mode: Mode) -> Iterator[tuple[list[str], Cal
     begun: list[bool] = []
 
     def meet(*args: Any, **kwargs: Any) -> Any:
-        if begun and (mode == "always" or not raised):
+        meant = _names(about, (*args, *kwargs.values())) if mode == "about" else mode == "always" or not raised
+        if begun and meant:
             raised.append(name_of(function))
             raise InjectedError(f"injected into {name_of(function)}")
         return real(*args, **kwargs)
@@ -113,6 +119,11 @@ def raising(function: FunctionType, mode: Mode) -> Iterator[tuple[list[str], Cal
         yield raised, lambda: begun.append(True)
     finally:
         function.__code__, function.__defaults__, function.__kwdefaults__ = code, defaults, keyword_defaults
+
+
+def _names(subtask: str, given: Iterable[object]) -> bool:
+    """Whether what a function is given is a subtask, or something of it."""
+    return any(subtask in (each, getattr(each, "id", None), getattr(each, "subtask", None)) for each in given)
 
 
 MEET: list[Callable[..., Any]] = [lambda: None]

@@ -8,6 +8,7 @@ from anyio.abc import TaskGroup
 from fleet.core.base.ids import SubtaskId
 from fleet.core.policy.effects import Command, TestBatch, effect_of, may_start, run_effects
 from fleet.core.state.state import RunState
+from fleet.core.state.subtask_state import SubtaskState
 from fleet.core.state.subtasks import Subtasks
 from fleet.engine.errors.bugs import Bugs
 from fleet.engine.errors.internal_errors import unwrapped
@@ -49,12 +50,13 @@ class Lanes:
 
     def startable(self, state: RunState, now: float) -> list[Command]:
         """What should be running and is not, may start, and is not set aside."""
-        changed = self._bugs.guard("chose what to do for subtasks", self._changed_subtasks, state)
+        changed = self._bugs.guard("chose what to do for subtasks", self._changed, state)
+        for subtask in changed or ():
+            command = self._bugs.guard(f"chose what to do for {subtask.id}", effect_of, subtask)
+            self._swap(self._of_subtasks.pop(subtask.id, None), command)
+            if command is not None:
+                self._of_subtasks[subtask.id] = command
         if changed is not None:
-            for id_, command in changed:
-                self._swap(self._of_subtasks.pop(id_, None), command)
-                if command is not None:
-                    self._of_subtasks[id_] = command
             self._subtasks = state.subtasks
         of_run = self._bugs.guard("chose what to do", lambda: dict.fromkeys(run_effects(state, now)))
         if of_run is not None:
@@ -65,9 +67,9 @@ class Lanes:
             self._of_run = of_run
         return [command for command in self._missing if self._may_start(state, command)]
 
-    def _changed_subtasks(self, state: RunState) -> list[tuple[SubtaskId, Command | None]]:
-        """What is wanted for each subtask that changed since the last step."""
-        return [(subtask.id, effect_of(subtask)) for subtask in state.subtasks.changed_since(self._subtasks)]
+    def _changed(self, state: RunState) -> list[SubtaskState]:
+        """The subtasks that are not as they were at the last step."""
+        return list(state.subtasks.changed_since(self._subtasks))
 
     def _swap(self, before: Command | None, after: Command | None) -> None:
         """Want one command instead of another."""

@@ -56,3 +56,11 @@ def test_a_run_that_does_not_end_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("fleet.engine.loop.Engine._is_stuck", lambda _engine, _lanes: False)
     place = next(place for place in places("given", advice=False) if place.name == "endings.end_run")
     assert cost(place, "given", "always").hung
+
+
+def test_what_policy_keeps_from_landing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were a rule that raises about one subtask given up, it would decide about no other."""
+    place = next(place for place in places("given", advice=False) if place.name == "landing.member_of")
+    assert cost(place, "given", "about").is_free
+    monkeypatch.setattr("fleet.engine.errors.broken_rules.BrokenRule.decide", lambda _: None)
+    assert cost(place, "given", "about").kept > 0

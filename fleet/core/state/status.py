@@ -91,8 +91,10 @@ def status_counts(state: RunState, now: float) -> dict[Status, int]:
     return dict(Counter(statuses(state, now).values()))
 
 
-def _is_aside(subtask: SubtaskState) -> bool:
+def _is_aside(state: RunState, subtask: SubtaskState) -> bool:
     """Whether an error of ours stopped it: no planner can fix that."""
+    if subtask.question is not None and state.questions[subtask.question].aside:
+        return True
     return subtask.failure is not None and subtask.failure.kind == "internal"
 
 
@@ -107,7 +109,7 @@ def for_revision(state: RunState, now: float, area: Area = None) -> SubtaskStatu
     return SubtaskStatuses(
         open=frozenset(id_ for id_ in status if status[id_] not in OVER),
         busy=frozenset(id_ for id_ in status if status[id_] in BUSY),
-        failed=frozenset(id_ for id_ in status if status[id_] in FAILED and not _is_aside(state.subtasks[id_])),
+        failed=frozenset(id_ for id_ in status if status[id_] in FAILED and not _is_aside(state, state.subtasks[id_])),
         split_or_dropped=split_or_dropped(state),
         depth={id_: subtask.depth for id_, subtask in state.subtasks.items()},
         max_depth=state.policy.max_depth,

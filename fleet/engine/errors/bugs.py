@@ -1,7 +1,8 @@
 """Errors of ours in the loop itself: in a rule of policy, in what should be running, in a command that fails silently.
 
-What raises is left out and reported to the operator once; everything else continues. A rule is asked again when the
-state has changed; a command is set aside. If nothing is left to do or to wait for, the run ends.
+What raises is left out and reported to the operator once; everything else continues. A rule is asked once more, then
+without the subtasks that it raises about; if that does not help, when the state has changed. A command is set aside. If
+nothing is left to do or to wait for, the run ends.
 """
 
 import traceback
@@ -13,9 +14,10 @@ from typing import ParamSpec, TypeVar
 from fleet.core.history.evolve import evolve
 from fleet.core.policy.decide import RULES, Rule
 from fleet.core.policy.effects import Command
-from fleet.core.state.facts import Fact, RunEnded, WarningNoted
+from fleet.core.state.facts import Fact, QuestionAsked, RunEnded, WarningNoted
 from fleet.core.state.state import RunState
-from fleet.engine.errors.internal_errors import TRACE, unwrapped
+from fleet.engine.errors.broken_rules import BrokenRule, Decided
+from fleet.engine.errors.internal_errors import TRACE, failure_of, unwrapped
 from fleet.ports.journal import Clock
 
 Given = ParamSpec("Given")
@@ -80,17 +82,27 @@ class Bugs:
             new += facts
         return new, state
 
-    def _ask(self, rule: Rule, state: RunState, now: float) -> tuple[tuple[Fact, ...], RunState] | None:
-        name = rule.__name__.strip("_")
-        if self._broken.get(name) is state:  # it would raise again
+    def _ask(self, rule: Rule, state: RunState, now: float) -> Decided | None:
+        if self._broken.get(_name(rule)) is state:  # it would raise again
             return None
         try:
             facts = tuple(rule(state, now))
             return (facts, reduce(evolve, facts, state)) if facts else None
         except Exception as error:  # noqa: BLE001 - the other rules still decide
+            return self._ask_again(rule, state, now, error)
+
+    def _ask_again(self, rule: Rule, state: RunState, now: float, error: Exception) -> Decided | None:
+        """What a rule that raised decides in the end, with its subtasks set aside or not."""
+        name = _name(rule)
+        step = f"decided ({name})"
+        failure, decided = failure_of(error, step), None
+        if failure.kind == "internal":  # not for want of memory
+            decided = self.guard(step, BrokenRule(rule, state, now, failure).decide)
+        if decided is None or not any(isinstance(fact, QuestionAsked) and fact.aside for fact in decided[0]):
+            self.report(step, error)
+        if decided is None:
             self._broken[name] = state
-            self.report(f"decided ({name})", error)
-            return None
+        return decided if decided and decided[0] else None
 
     def ending(self, state: RunState) -> Fact:
         """The end of a run in which errors of ours have left nothing to do."""
@@ -99,3 +111,7 @@ class Bugs:
     def why(self, state: RunState) -> str:
         what = "; ".join(self._reported.values())
         return f"{what}. Nothing else is left to do; report it, and continue with `fleet resume {state.run}`"
+
+
+def _name(rule: Rule) -> str:
+    return rule.__name__.strip("_")
