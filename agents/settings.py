@@ -20,6 +20,8 @@ class WorkerSettings:
     """What the planner reads about it. Empty: the purpose of its kind."""
     models: tuple[str, ...]
     """The first one is used unless an attempt names another. Empty: `AgentSettings.worker_model`."""
+    rungs: tuple[str, ...]
+    """The rungs of its ladder, whose models are `models`."""
     prompt: str
     """Text after the prompt of its kind."""
     tools: tuple[str, ...]

@@ -15,7 +15,7 @@ from fleet.errors import UsageError
 from fleet.ports.agents import Worker
 
 _ALL = frozenset({"kind", "description", "prompt", "time_s"})
-_MODEL = frozenset({"models", "turns", "tokens", "dollars"})
+_MODEL = frozenset({"models", "rungs", "turns", "tokens", "dollars"})
 _COMMANDS = frozenset({"extras", "secrets"})
 _KEYS = {"extras": "read_only, path, network and environment", "secrets": "pass_environment"}
 """The configuration's names of fields that are called differently here."""
@@ -121,7 +121,9 @@ def _description(worker: WorkerSettings) -> str:
     text = worker.description or WORKERS[worker.kind].purpose.replace("{hosts}", ", ".join(worker.hosts))
     if parameters := parameters_of(worker.command):
         text += f" Its subtasks must give it these `parameters`: {', '.join(parameters)}."
-    if len(worker.models) > 1:
+    if len(worker.rungs) > 1:
+        text += f" Its rungs are {', '.join(worker.rungs)}: the fleet chooses one, and the next after a failed attempt."
+    elif len(worker.models) > 1:
         later = ", ".join(worker.models[1:])
         text += f" Begins with {worker.models[0]}; after a failed attempt it continues with {later}."
     return text

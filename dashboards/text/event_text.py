@@ -70,12 +70,12 @@ def event_text(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0
             return f"note: {safe(fact.text)}"
         case f.BaseChecked():
             return _base(fact)
+        case f.EvidenceRead():
+            return f"first rungs are chosen by what {counted(fact.runs, 'earlier run')} landed and cost"
         case f.SetupRan():
             return _setup(fact)
-        case f.CallRefused():
-            return f"no further model call: {safe(fact.why)}"
-        case f.BudgetRanLow():
-            return f"{safe(fact.why)}: the planner is informed"
+        case f.CallRefused() | f.BudgetRanLow():
+            return _budget(fact)
         case f.ServiceChanged():
             return _service(fact)
         case f.PlanApproved() | f.PlanRejected():
@@ -253,8 +253,16 @@ def _base(fact: f.BaseChecked) -> str | None:
     return "\n".join(lines)
 
 
+def _budget(fact: f.CallRefused | f.BudgetRanLow) -> str:
+    if isinstance(fact, f.CallRefused):
+        return f"no further model call: {safe(fact.why)}"
+    return f"{safe(fact.why)}: the planner is informed"
+
+
 def _remedy(fact: f.RemedyChosen) -> str | None:
     match fact.remedy:
+        case "retry" if fact.climbs:
+            return f"{safe(fact.subtask)} is tried again on the next rung of its worker's ladder"
         case "retry":
             return f"{safe(fact.subtask)} retries in {max(0.0, fact.not_before - fact.at):.1f} s"
         case "resolve":

@@ -6,6 +6,7 @@ from functools import partial
 from dashboards.text.event_text import waiting_line
 from dashboards.text.formats import count, counted, duration, kind_mark, listed, moment, money, untested
 from dashboards.text.incident_text import rates_lines, story_lines
+from dashboards.text.rung_text import choice_text, rung_rows
 from dashboards.text.safe import safe, safe_block
 from fleet.core.audit.attribution import CommitsView
 from fleet.core.state.facts import CheckRun
@@ -102,6 +103,7 @@ def policy_lines(policy: PolicyView) -> list[str]:
         *columns([("FAILURE_ACTION", "WHAT HAPPENS"), *policy.failure_action.items()]),
         "",
         *columns([("LIMIT", "VALUE", "WHAT IT LIMITS, AND WHAT HAPPENS THEN"), *limits]),
+        *(["", *columns(rungs)] if (rungs := rung_rows(policy.rungs)) else []),
     ]
 
 
@@ -138,6 +140,8 @@ def _attempt_lines(attempt: AttemptView) -> list[str]:
     worker = safe(attempt.worker) + (f" ({safe(model)})" if model else "")
     spent = f"{counted(attempt.turns, 'turn')}  {duration(attempt.seconds)}  {money(attempt.cost_dollars)}"
     lines = [f"Attempt {attempt.number}  {worker}  {attempt.strategy}  {spent}  {end}"]
+    if attempt.choice:
+        lines.append(f"  rung      {choice_text(attempt.choice)}")
     if attempt.guidance:
         lines.append(f"  guidance  {safe(attempt.guidance, limit=TEXT)}")
     if attempt.said:

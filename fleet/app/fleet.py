@@ -20,12 +20,13 @@ from agents.factory import open_agents
 from agents.models.wire.client import is_simulated
 from fleet import __version__
 from fleet.app.capacity import capacity, workers_or_refuse
+from fleet.app.evidence import past_evidence
 from fleet.app.rehearse import for_rehearsal, rehearsal_policy, rehearsing
 from fleet.app.wiring import Wiring
 from fleet.config.environment import user
 from fleet.config.layer import FLAG
 from fleet.config.load import Loaded
-from fleet.config.schema import Config, as_policy
+from fleet.config.schema import Config
 from fleet.core.base.ids import result_branch
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.flat import flat_plan
@@ -124,6 +125,8 @@ class Fleet:
         notes: list[f.Fact] = [f.WarningNoted(at=started.at, text=text) for text in self._warnings(order, target)]
         if order.plan is not None and order.rehearsal is None and (graded := self.wiring.grade(order.plan).all):
             notes.append(f.PlanGraded(at=started.at, version=order.plan.version, warnings=graded))
+        if any(ladder.first is None for ladder in started.policy.rungs.values()):
+            notes.append(past_evidence(self.state_dir, target.root, simulated=simulated))
         try:
             with Journal.create(folder.journal) as journal:
                 journal.append([started, *notes])
@@ -162,7 +165,7 @@ class Fleet:
 
     def _started(self, order: Order, target: Target, run: str, *, simulated: bool = False) -> f.RunStarted:
         reviewed = {"review": order.review == "human", "reviewing": order.review}
-        policy = as_policy(self.config).model_copy(update=reviewed)
+        policy = self.wiring.policy.model_copy(update=reviewed)
         if order.rehearsal is not None:
             policy = rehearsal_policy(policy, publishes=order.publishes)
         return f.RunStarted(
@@ -200,7 +203,7 @@ class Fleet:
 
     def workers_that_fit(self, wanted: int | None = None) -> tuple[int, str]:
         """How many workers this machine can run, and what limits them. Raises `FleetError` if it can run none."""
-        wanted = as_policy(self.config).workers if wanted is None else wanted
+        wanted = self.config.run.workers if wanted is None else wanted
         free_bytes = self.wiring.worktrees.limits.free_bytes
         supply = capacity(self.state_dir, wanted=wanted, free_bytes=free_bytes)
         return workers_or_refuse(supply, wanted), supply.why

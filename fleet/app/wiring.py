@@ -15,12 +15,15 @@ from urllib.parse import urlsplit
 from agents.models.cost.prices import Price
 from agents.models.throttle.service import RetryPolicy
 from agents.models.wire.exchange import Timeouts
+from agents.rung_priors import assumed_rung
 from agents.settings import AgentSettings, WorkerSettings
 from fleet.app.tool_chains import shown_by
 from fleet.config.load import default_config, user_file_path
-from fleet.config.schema import Config, WorkerKind
+from fleet.config.schema import Config, WorkerKind, as_policy
+from fleet.core.plans.limits import Policy
 from fleet.core.plans.lint import Grade, grade_plan
 from fleet.core.plans.plan import Criterion, Plan
+from fleet.core.plans.rungs import Ladder, parse_rung
 from fleet.core.plans.validate import Known
 from fleet.engine.verdicts.checks import Gate
 from fleet.errors import FleetError, UsageError
@@ -86,6 +89,36 @@ class Wiring:
         )
 
     @cached_property
+    def prices(self) -> dict[str, Price]:
+        """The prices of models that the configuration sets."""
+        configured = self.config.models.prices
+        return {name: Price(**price.model_dump(exclude_none=True)) for name, price in configured.items()}
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The limits and choices of a run, with what is assumed of rungs. Raises `UsageError` for wrong rungs."""
+        workers = self.config.workers
+        ladders = {name: self._ladder(f"workers.{name}", worker) for name, worker in workers.items()}
+        return as_policy(self.config).model_copy(
+            update={"rungs": {name: each for name, each in ladders.items() if each}}
+        )
+
+    def _ladder(self, key: str, worker: WorkerKind) -> Ladder | None:
+        if not worker.rungs and not worker.first_rung:
+            return None
+        rungs = tuple(assumed_rung(*parse_rung(rung), self.prices) for rung in worker.rungs)
+        names = [rung.name for rung in rungs]
+        if worker.models or worker.model:
+            raise UsageError(f"{key}.rungs: the worker has a model, too", hint="name its models in the rungs alone")
+        if len(set(names)) < len(names):
+            raise UsageError(f"{key}.rungs: a rung is there twice", hint="a ladder leads from weak to strong")
+        if not (first := " ".join(worker.first_rung.split())):
+            return Ladder(rungs=rungs)
+        if first not in names:
+            raise UsageError(f"{key}.first_rung: {first!r} is none of the rungs", hint=f"they are {', '.join(names)}")
+        return Ladder(rungs=rungs, first=names.index(first))
+
+    @cached_property
     def workers(self) -> dict[str, WorkerSettings]:
         """The settings of each worker. Raises `UsageError` with the key that is wrong."""
         default = self._worker("default", default_config().workers["coder"])
@@ -110,7 +143,7 @@ class Wiring:
             retry=RetryPolicy(models.retries, self.config.limits.backoff_first_s, models.retry_after_cap_s),
             timeouts=Timeouts(models.silence_s, models.call_s),
             fallbacks=dict(models.fallbacks),
-            prices={name: Price(**price.model_dump(exclude_none=True)) for name, price in models.prices.items()},
+            prices=self.prices,
             compact_at=models.compact_at,
             compact_to=models.compact_to,
         )
@@ -182,7 +215,8 @@ class Wiring:
         return WorkerSettings(
             kind=worker.kind,
             description=worker.description,
-            models=worker.models or ((worker.model,) if worker.model else ()),
+            models=_models(worker),
+            rungs=worker.rungs,
             prompt=_prompt(key, worker.prompt),
             tools=worker.tools,
             command=_words(key, worker.command),
@@ -205,6 +239,12 @@ class Wiring:
 def _changed_fields(settings: WorkerSettings, default: WorkerSettings) -> frozenset[str]:
     names = (field.name for field in fields(settings))
     return frozenset(name for name in names if getattr(settings, name) != getattr(default, name))
+
+
+def _models(worker: WorkerKind) -> tuple[str, ...]:
+    if worker.rungs:
+        return tuple(dict.fromkeys(parse_rung(rung)[0] for rung in worker.rungs))
+    return worker.models or ((worker.model,) if worker.model else ())
 
 
 def _prompt(key: str, prompt: str) -> str:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from fleet.core.base.ids import is_slug
 from fleet.core.plans.limits import Policy, ReviewRules
 from fleet.core.plans.plan import PLANNER, Effort, Risk
+from fleet.core.plans.rungs import parse_rung
 
 
 class Section(BaseModel):
@@ -39,10 +40,16 @@ def _worker_name(text: str) -> str:
     return text
 
 
+def _rung(text: str) -> str:
+    parse_rung(text)
+    return " ".join(text.split())
+
+
 Line = Annotated[str, AfterValidator(_one_line)]
 Name = Annotated[str, Field(min_length=1), AfterValidator(_one_line)]
 Command = Annotated[str, AfterValidator(_command)]
 Texts = Annotated[tuple[Name, ...], Field(strict=False)]
+Rungs = Annotated[tuple[Annotated[Name, AfterValidator(_rung)], ...], Field(strict=False)]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
@@ -129,6 +136,8 @@ class WorkerKind(Section):
     description: Line
     model: Name | None = None
     models: Texts
+    rungs: Rungs
+    first_rung: Line
     prompt: Command
     tools: Texts
     command: Line

@@ -125,6 +125,11 @@ class Journal:
         rows = self._query("select seq, body from facts where seq > ? order by seq limit ?", after, limit)
         return [(seq, self._parsed(FACT, f"fact {seq}", body)) for seq, body in rows]
 
+    @property
+    def length(self) -> int:
+        """How many facts it has."""
+        return int(self._query("select count(*) from facts")[0][0])
+
     def _query(self, sql: str, *values: object) -> list[Any]:
         with _readable_errors(self.path):
             return self._db.execute(sql, values).fetchall()

@@ -19,6 +19,7 @@ from fleet.core.state.facts import (
     CallRefused,
     CallsHeld,
     CheckRun,
+    EvidenceRead,
     Fact,
     GateTrial,
     GateTried,
@@ -27,6 +28,7 @@ from fleet.core.state.facts import (
     RehearsalNoted,
     Report,
     RollbackStarted,
+    RungTally,
     ServiceChanged,
     SetupRan,
     SetupRun,
@@ -54,6 +56,11 @@ LATER: tuple[Fact, ...] = (
         at=0,
         base="b" * 40,
         checks=(CheckRun(criterion="the gate", command="make test", passed=False, exit_code=2, output="1 failed"),),
+    ),
+    EvidenceRead(
+        at=0,
+        runs=3,
+        tallies=(RungTally(worker="coder", model="m", effort="low", size="small", landed=2, priced=2, dollars=0.1),),
     ),
     SetupRan(
         at=0,

@@ -50,6 +50,8 @@ def _started(state: RunState, fact: f.AttemptStarted) -> RunState:
         started_at=fact.at,
         allowance=fact.allowance,
         effort=fact.effort,
+        size=fact.size or "medium",
+        choice=fact.choice,
     )
     subtask = state.subtasks[fact.subtask]
     state = put_subtask(state, replace(subtask, attempts=(*subtask.attempts, attempt), failure=None))
@@ -141,6 +143,8 @@ def fail(state: RunState, id_: SubtaskId, failure: f.Failure, at: float) -> RunS
     retries = subtask.retries + (not counts and failure.kind != "spent")
     subtask = replace(subtask, failure=failure, remedy=None, counted=subtask.counted + counts, retries=retries)
     state = planner_history.close_area(put_subtask(state, subtask), id_)
+    if counts:
+        state = _tally(state, subtask.attempts[-1])
     if id_ in state.landing.queue or any(batch.holds((id_,)) for batch in state.landing.open_batches):
         guilty = [id_] if failure.kind == "integration" else []
         state = replace(state, landing=merge_queue.remove(state.landing, [id_], guilty=guilty))
@@ -157,6 +161,7 @@ def land(state: RunState, member: f.Member, at: float) -> RunState:
         state, id_, lambda attempt: replace(attempt, landed=member.commit, tested=member.tested, ended_at=at)
     )
     state = put_subtask(state, replace(state.subtasks[id_], landed=member.commit, failure=None))
+    state = _tally(state, state.subtasks[id_].attempts[-1])
     state = recover(state, id_, strategy, at, parts=False)
     parent = state.subtasks[id_].parent
     while parent is not None and _has_landed(state, parent):
@@ -164,6 +169,28 @@ def land(state: RunState, member: f.Member, at: float) -> RunState:
         state = recover(state, parent, how, at, parts=True)
         parent = state.subtasks[parent].parent
     return planner_history.report_to_planner(state, id_, at, urgent=False)
+
+
+def _tally(state: RunState, attempt: Attempt) -> RunState:
+    """Count an attempt that ended for the rung it was made with. Without work, or without a model, it says nothing."""
+    if attempt.model is None or not attempt.worked or attempt.worker == PLANNER:
+        return state
+    key = (attempt.worker, attempt.model, attempt.effort, attempt.size)
+    before = state.tallies.get(key) or f.RungTally(
+        worker=attempt.worker, model=attempt.model, effort=attempt.effort, size=attempt.size
+    )
+    failed, dollars = dict(before.failed), attempt.spend.dollars
+    if attempt.failure is not None:
+        failed[attempt.failure.kind] = failed.get(attempt.failure.kind, 0) + 1
+    tally = before.model_copy(
+        update={
+            "landed": before.landed + (attempt.failure is None),
+            "failed": failed,
+            "priced": before.priced + (dollars is not None),
+            "dollars": before.dollars + (dollars or 0.0),
+        }
+    )
+    return replace(state, tallies={**state.tallies, key: tally})
 
 
 def stop_attempts(state: RunState, at: float) -> RunState:

@@ -57,6 +57,8 @@ def after(state: RunState, fact: f.RunFact) -> RunState:  # noqa: C901, PLR0912 
             return replace(state, setup=fact.setup)
         case f.WarningNoted():
             return replace(state, warnings=(*state.warnings, fact.text))
+        case f.EvidenceRead():
+            return replace(state, past=fact.tallies)
         case f.ModelCalled():
             return _model_called(state, fact)
         case f.CallsHeld():

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from fleet.core.plans.plan import Risk, Shape
+from fleet.core.plans.rungs import Ladder
 
 Reviewing = Literal["human", "auto", "none"]
 
@@ -91,6 +92,8 @@ class Policy(Shape):
     """How long running work may continue after the run is drained."""
     ladders: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """The models of workers that have several, the first one first."""
+    rungs: dict[str, Ladder] = Field(default_factory=dict)
+    """The ladders of workers that have rungs."""
     flat: bool = False
     """Whether all subtasks of the planner's first revision are merged into one."""
     service_wait_s: float = Field(default=900, gt=0)

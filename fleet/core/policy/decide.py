@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from math import inf
 
+from fleet.core.plans.rungs import size_of
 from fleet.core.policy import outages
 from fleet.core.policy.approval import approved_by_rules, awaits_approval, is_unreviewed, unapproved
 from fleet.core.policy.budget import budget_wakes, low_budget, over_budget
 from fleet.core.policy.conflict_attribution import send_back
 from fleet.core.policy.effects import base_unknown
 from fleet.core.policy.endings import end_run, is_published, waits_until
+from fleet.core.policy.ladder import take_rung
 from fleet.core.policy.landing import member_of, next_batches
 from fleet.core.policy.planner_policy import (
     IDLE_CALLS,
@@ -193,13 +195,16 @@ def _start_attempts(state: RunState, now: float) -> Iterator[f.Fact]:
     areas = subtasks.ids(startable & subtasks.areas)  # these need no worker
     for id_ in (*areas, *islice(subtasks.first(startable & ~subtasks.areas), free)):
         spec, subtask = state.spec(id_), state.subtasks[id_]
+        taken = take_rung(state, spec, subtask)
         yield f.AttemptStarted(
             at=now,
             subtask=id_,
             number=len(subtask.attempts) + 1,
             worker=spec.worker,
-            model=model_for(state.policy, spec, subtask),
-            effort=spec.effort,
+            model=taken.model or model_for(state.policy, spec, subtask),
+            effort=taken.effort,
+            size=size_of(spec.estimate),
+            choice=taken.choice,
             base=state.tip,
             strategy=subtask.strategy,
             guidance=subtask.guidance,

@@ -12,6 +12,7 @@ from typing import Literal
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Subtask
 from fleet.core.policy.budget import over_subtask_budget
+from fleet.core.policy.ladder import ABILITY, climbs_after
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.subtask_state import SubtaskState
@@ -62,8 +63,6 @@ RESOLVE_GUIDANCE = (
     "keep what landed, and bring this subtask's change into it so that both do what they were meant to."
 )
 """Guidance for the worker that makes the work fit a new base."""
-ABILITY: frozenset[f.FailureKind] = frozenset({"check", "empty", "protocol", "too_complex", "refusal", "budget"})
-"""Failures that a more able model may avoid. Wrong plans, broken machines and merges are not among them."""
 
 
 def backoff(policy: Policy, *, key: str, failures: int) -> float:
@@ -105,10 +104,13 @@ def choose_remedy(state: RunState, subtask: SubtaskState, failure: f.Failure, no
         return failure_question(subtask, failure, now)
     if (spent := over_subtask_budget(state, subtask.id, now)) is not None:
         return failure_question(subtask, failure.model_copy(update={"summary": f"{failure.summary}; {spent}"}), now)
+    climbs = climbs_after(state, state.spec(subtask.id), subtask)
     if action == "retry":
-        return retry
+        return retry.model_copy(update={"climbs": climbs})
     if state.undoing is not None:  # with a rollback half done, only a human decides
         return failure_question(subtask, failure, now)
+    if climbs:
+        return retry.model_copy(update={"climbs": True, "not_before": now})
     return f.RemedyChosen(at=now, subtask=subtask.id, number=number, remedy="planner")
 
 

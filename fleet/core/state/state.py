@@ -13,7 +13,8 @@ from fleet.core.base.ids import QuestionId, RunId, Sha, SubtaskId
 from fleet.core.base.usage import Cost, Spend
 from fleet.core.base.vector import Vector
 from fleet.core.plans.limits import Choices, Policy
-from fleet.core.plans.plan import Plan, Subtask
+from fleet.core.plans.plan import Effort, Plan, Subtask
+from fleet.core.plans.rungs import Size
 from fleet.core.state.facts import (
     CheckRun,
     Ending,
@@ -22,6 +23,7 @@ from fleet.core.state.facts import (
     Rehearsal,
     RehearsalNoted,
     Role,
+    RungTally,
     ServiceCondition,
     SetupRun,
 )
@@ -29,6 +31,9 @@ from fleet.core.state.incidents import Incident
 from fleet.core.state.landing import Landing
 from fleet.core.state.subtask_state import Attempt, SubtaskState
 from fleet.core.state.subtasks import Mark, Subtasks
+
+RungKey = tuple[str, str, Effort | None, Size]
+"""A worker, its model and effort, and the size of subtasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +223,10 @@ class RunState:
     asked: tuple[QuestionId, ...] = ()
     """The questions without an answer."""
     incidents: Vector[Incident] = field(default_factory=Vector)
+    past: tuple[RungTally, ...] = ()
+    """What attempts of earlier runs led to."""
+    tallies: Mapping[RungKey, RungTally] = field(default_factory=dict)
+    """What attempts of this run led to."""
     troubled: Mapping[SubtaskId, int] = field(default_factory=dict)
     """The subtasks with an open incident, and its index."""
     spend: Mapping[Role, Spend] = field(default_factory=dict)

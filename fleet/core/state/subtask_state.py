@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from fleet.core.base.ids import QuestionId, Sha, SubtaskId
 from fleet.core.base.usage import Spend
 from fleet.core.plans.plan import PLANNER, Effort
-from fleet.core.state.facts import CheckRun, Failure, Remedy, Report, Strategy
+from fleet.core.plans.rungs import Size
+from fleet.core.state.facts import CheckRun, Failure, Remedy, Report, RungChoice, Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,9 @@ class Attempt:
     allowance: float | None = None
     """What an attempt at an area may cost, in dollars."""
     effort: Effort | None = None
+    size: Size = "medium"
+    choice: RungChoice | None = None
+    """Which rung of its worker's ladder it took, and why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,15 @@
 The only source of `fleet explain-policy` and, compared by a test, of docs/recovery.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import FailureAction
+from fleet.core.plans.rungs import SIZES, Size
+from fleet.core.policy.ladder import cheapest, evidence, rung_options
 from fleet.core.policy.remedies import LADDER, Rung
+from fleet.core.state.facts import RungOption, RungTally
 
 ACTIONS: Mapping[FailureAction, str] = {
     "replan": "the planner decides, with the evidence: an alternative, a split, a question, or drop it",
@@ -33,6 +36,22 @@ class LimitView:
 
 
 @dataclass(frozen=True, slots=True)
+class RungView:
+    """One rung of a worker's ladder as the first one for subtasks of one size."""
+
+    worker: str
+    """The worker kind that a plan names."""
+    size: Size
+    """`small`, `medium` or `large`, by the subtask's estimate."""
+    chosen: bool
+    """Whether subtasks of this size begin on it."""
+    named: bool
+    """Whether that is because the configuration names it."""
+    rung: RungOption
+    """What was seen of it, and what is expected."""
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyView:
     """What is done about failures."""
 
@@ -42,14 +61,28 @@ class PolicyView:
     """What each `failure_action` of a subtask means."""
     limits: tuple[LimitView, ...]
     """The limits that end retries, waits and spending."""
+    rungs: tuple[RungView, ...] = ()
+    """The rungs of workers that have some, by worker and size."""
 
 
-def policy_view(policy: Policy) -> PolicyView:
+def policy_view(policy: Policy, tallies: Sequence[RungTally] = ()) -> PolicyView:
+    """`tallies` are what attempts of earlier runs led to."""
     return PolicyView(
+        rungs=tuple(rung_views(policy, tallies)),
         ladder=tuple(LADDER.values()),
         failure_action=ACTIONS,
         limits=_limits(policy),
     )
+
+
+def rung_views(policy: Policy, tallies: Sequence[RungTally]) -> Iterator[RungView]:
+    for worker, ladder in policy.rungs.items():
+        seen = evidence(tallies, worker)
+        for size in SIZES:
+            options = rung_options(ladder, seen, size, attempts=policy.max_attempts)
+            chosen = ladder.first if ladder.first is not None else cheapest(options) or 0
+            for index, option in enumerate(options):
+                yield RungView(worker, size, index == chosen, index == ladder.first, option)
 
 
 def _limits(policy: Policy) -> tuple[LimitView, ...]:

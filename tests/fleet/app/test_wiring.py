@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from agents.settings import WorkerSettings
+from agents.workers.registry import describe, problems_of
 from fleet.app.wiring import Wiring
 from fleet.config.load import load_config
+from fleet.core.plans.limits import Policy
 from fleet.errors import UsageError
 
 
@@ -69,3 +71,54 @@ def test_only_settings_that_differ_from_the_defaults_count_as_given() -> None:
 def test_what_is_missing_is_reported_with_its_key(flags: Mapping[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         workers({}, **flags)
+
+
+def policy_of(**flags: object) -> Policy:
+    dotted = {f"workers.{name.replace('__', '.')}": value for name, value in flags.items()}
+    return Wiring(load_config(environ={}, user_file=None, flags=dotted).config, {}).policy
+
+
+def test_rungs_are_a_ladder_of_models_and_efforts_with_what_is_assumed_of_them() -> None:
+    given = {
+        "coder__rungs": ["claude-haiku-5-5", " claude-opus-5-5   low "],
+        "coder__first_rung": "claude-opus-5-5 low",
+    }
+    ladder = policy_of(**given).rungs["coder"]
+    assert [(rung.model, rung.effort) for rung in ladder.rungs] == [
+        ("claude-haiku-5-5", None),
+        ("claude-opus-5-5", "low"),
+    ]
+    assert ladder.first == 1
+    assert all(rung.dollars for rung in ladder.rungs)
+    coder = workers({}, **given)["coder"]
+    assert coder.models == ("claude-haiku-5-5", "claude-opus-5-5")
+    assert describe({"coder": coder})["coder"].endswith(
+        "Its rungs are claude-haiku-5-5, claude-opus-5-5 low: the fleet chooses one, and the next after a failed "
+        "attempt."
+    )
+
+
+def test_without_rungs_there_is_no_ladder() -> None:
+    assert policy_of(coder__models=["a", "b"]).rungs == {}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"rungs": ["m hard"]}, r"workers\.x\.rungs item 1 must end with an effort \(low, medium, .*, not with hard"),
+        ({"rungs": ["m"], "models": ["n"]}, r"workers\.x\.rungs: the worker has a model, too"),
+        ({"rungs": ["m", "m low", "m"]}, r"workers\.x\.rungs: a rung is there twice"),
+        ({"rungs": ["m"], "first_rung": "m low"}, r"first_rung: 'm low' is none of the rungs; they are m$"),
+        ({"first_rung": "m low"}, r"first_rung: 'm low' is none of the rungs"),
+    ],
+)
+def test_rungs_that_make_no_ladder_are_refused(flags: Mapping[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        policy_of(**{f"x__{name}": value for name, value in flags.items()})
+
+
+def test_a_program_has_no_rungs() -> None:
+    made = workers({}, x__kind="command", x__command="tool", x__rungs=["m low"])
+    assert list(problems_of("x", made["x"])) == [
+        "workers.x: the kind 'command' does not use rungs; remove it",
+    ]

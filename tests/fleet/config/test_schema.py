@@ -71,6 +71,7 @@ def test_the_policy_and_the_sections_agree_in_defaults_and_bounds() -> None:
         "drain_s",
         "check_base",
         "ladders",
+        "rungs",
         "reviewing",
         "in_order",
         "publishes",
@@ -120,4 +121,9 @@ def test_every_setting_reaches_the_policy() -> None:
     assert policy.drain_s == 180
     assert policy.ladders == {"coder": ("a", "b")}
     unchanged = [name for name in Policy.model_fields if getattr(policy, name) == getattr(Policy(), name)]
-    assert set(unchanged) == {"reviewing", "in_order", "publishes"}  # what a run is started for decides about these
+    assert set(unchanged) == {
+        "reviewing",
+        "in_order",
+        "publishes",
+        "rungs",
+    }  # what a run is started for decides about these

@@ -22,6 +22,7 @@ SINCE = {
     "setup_ran",
     "rehearsal_noted",
     "gate_tried",
+    "evidence_read",
 }
 """Kinds that came later: no journal of the first version holds them."""
 ALL_KINDS = {fact.model_fields["kind"].default for fact in get_args(Fact)}

@@ -1,16 +1,21 @@
 """Verbs about the configuration: config show, explain-policy."""
 
 import re
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from agents.models.wire.client import is_simulated
 from dashboards.text.tables import policy_lines
+from fleet.app.evidence import past_evidence
+from fleet.app.wiring import Wiring
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, ConfigFile, Repo
 from fleet.cli.root_help import VERBS
-from fleet.config.schema import as_policy
+from fleet.config.environment import current
 from fleet.config.toml import dump_toml
+from fleet.core.state.facts import RungTally
 from fleet.core.views.policy_document import policy_view
 
 
@@ -41,15 +46,21 @@ def config_show(
 def explain_policy(repo: Repo = HERE, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show how each kind of failure is handled.
 
-    The ladder of remedies, with the limits that apply here.
+    The ladder of remedies, with the limits that apply here. For workers with rungs: what each rung is expected to cost
+    per landed subtask, from what earlier runs of this repository cost and landed, and which one subtasks begin on.
 
     \b
     Examples:
       fleet explain-policy
       fleet explain-policy --json | jq -r '.ladder[] | select(.counts) | .kind'
     """
-    policy = policy_view(as_policy(common.configuration(repo, config).config))
-    common.show_view(policy, policy_lines, as_json=as_json)
+    loaded = common.configuration(repo, config)
+    policy = Wiring(loaded.config, current()).policy
+    tallies: tuple[RungTally, ...] = ()
+    if policy.rungs:
+        simulated = common.run_async(lambda: is_simulated(loaded.config.models.base_url))
+        tallies = past_evidence(Path(loaded.config.state.dir), repo, simulated=simulated).tallies
+    common.show_view(policy_view(policy, tallies), policy_lines, as_json=as_json)
 
 
 def _value(data: object, dotted: str) -> str:

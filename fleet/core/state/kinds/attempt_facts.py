@@ -4,7 +4,8 @@ from typing import Literal
 
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.plans.plan import Effort
-from fleet.core.state.kinds.fact_parts import CheckRun, Failure, Happened, Remedy, Report, Strategy
+from fleet.core.plans.rungs import Size
+from fleet.core.state.kinds.fact_parts import CheckRun, Failure, Happened, Remedy, Report, RungChoice, Strategy
 
 
 class AttemptStarted(Happened):
@@ -22,6 +23,10 @@ class AttemptStarted(Happened):
     allowance: float | None = None
     """What the attempt at an area may cost, in dollars."""
     effort: Effort | None = None
+    size: Size | None = None
+    """How large the subtask is by its estimate. None in facts of early versions."""
+    choice: RungChoice | None = None
+    """Why it has this model and effort, if its worker has rungs."""
 
 
 class WorkerStarted(Happened):
@@ -85,6 +90,8 @@ class RemedyChosen(Happened):
     remedy: Remedy
     not_before: float = 0.0
     guidance: str = ""
+    climbs: bool = False
+    """Whether the next rung of the worker's ladder takes it."""
 
 
 AttemptFact = (

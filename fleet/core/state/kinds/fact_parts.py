@@ -5,7 +5,8 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from fleet.core.base.ids import Sha, SubtaskId
-from fleet.core.plans.plan import Shape
+from fleet.core.plans.plan import Effort, Shape
+from fleet.core.plans.rungs import Size
 
 FailureKind = Literal[
     "transient",  # the model service: limits, overload, a broken connection or stream
@@ -32,6 +33,14 @@ FREE: frozenset[FailureKind] = frozenset({"transient", "infrastructure", "intern
 """Failures that are not the subtask's fault and use up none of its attempts. This never changes."""
 Strategy = Literal["first", "retry", "resolve", "alternative", "split", "human"]
 Remedy = Literal["retry", "resolve", "planner", "skip"]
+RungReason = Literal[
+    "evidence",  # it lands work for the fewest dollars
+    "explored",  # it may land work for fewer, and too little is known of it
+    "named",  # the configuration names it
+    "unpriced",  # a price on the ladder is unknown, so its first rung is taken
+    "climbed",  # the rung below failed
+    "again",  # the attempt before failed for a reason that no other rung mends
+]
 Role = Literal["planner", "sub_planner", "worker", "resolver"]
 """The purpose of a model call."""
 ServiceCondition = Literal[
@@ -177,6 +186,59 @@ class Ejected(Shape):
     subtask: SubtaskId
     attempt: int
     failure: Failure
+
+
+class RungTally(Shape):
+    """What attempts of one worker with one model and effort at subtasks of one size led to, and what they cost."""
+
+    worker: str
+    model: str
+    effort: Effort | None
+    size: Size
+    landed: int = 0
+    """How many landed."""
+    failed: dict[FailureKind, int] = Field(default={})
+    """How many failed otherwise, by kind. Failures that use up no attempt are left out."""
+    priced: int = 0
+    """How many of both have a known price."""
+    dollars: float = 0.0
+    """What these cost together."""
+
+
+class RungOption(Shape):
+    """A rung as the first one for a subtask: what was seen of it, and what was expected."""
+
+    model: str
+    effort: Effort | None
+    tried: int
+    """Attempts with it at subtasks of this size that say something about it."""
+    landed: int
+    """How many of these landed."""
+    lands: float
+    """The share of attempts that is expected to land."""
+    low: float
+    """The share is between this..."""
+    high: float
+    """...and this in four of five cases."""
+    dollars: float | None
+    """What an attempt is expected to cost; none if the model's price is unknown."""
+    per_landed: float | None
+    """Dollars for each landed subtask that begins here and climbs after failures; none if a price is unknown."""
+    least_per_landed: float | None
+    """The same, if the share is `high`."""
+    most_per_landed: float | None
+    """The same, if the share is `low`."""
+
+
+class RungChoice(Shape):
+    """Which rung of its worker's ladder an attempt takes, and why."""
+
+    rung: int
+    """Its place on the ladder, from 0."""
+    why: RungReason
+    """`evidence`, `explored`, `named`, `unpriced`, `climbed` or `again`."""
+    options: tuple[RungOption, ...] = ()
+    """All rungs of the ladder, where evidence chose."""
 
 
 class Happened(Shape):

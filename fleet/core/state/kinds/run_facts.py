@@ -17,6 +17,7 @@ from fleet.core.state.kinds.fact_parts import (
     Rehearsal,
     RehearsalNote,
     Role,
+    RungTally,
     ServiceCondition,
     SetupRun,
 )
@@ -81,6 +82,16 @@ class BaseChecked(Happened):
     checks: tuple[CheckRun, ...] = ()
     failure: Failure | None = None
     """Why it could not be checked."""
+
+
+class EvidenceRead(Happened):
+    """What earlier runs of this repository say about the rungs of workers, for the choice of first rungs."""
+
+    kind: Literal["evidence_read"] = "evidence_read"
+    runs: int
+    """How many runs were read."""
+    tallies: tuple[RungTally, ...] = ()
+    """What their attempts led to."""
 
 
 class SetupRan(Happened):
@@ -215,6 +226,7 @@ RunFact = (
     | EngineStarted
     | EngineStopped
     | BaseChecked
+    | EvidenceRead
     | SetupRan
     | WarningNoted
     | ModelCalled

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.plans.plan import Effort, Subtask
-from fleet.core.state.facts import CheckRun, Failure, Report, Strategy
+from fleet.core.state.facts import CheckRun, Failure, Report, RungChoice, Strategy
 from fleet.core.state.landing import TestedBatch
 from fleet.core.state.state import RunState
 from fleet.core.state.status import Status, status_of, statuses
@@ -22,6 +22,8 @@ class AttemptView:
     model: str | None
     effort: Effort | None
     """How hard the model tried; null: as it does by default."""
+    choice: RungChoice | None
+    """Which rung of its worker's ladder it took, and why; null if there is none."""
     strategy: Strategy
     guidance: str
     """What the attempt was to do differently."""
@@ -101,6 +103,7 @@ def attempt_view(attempt: Attempt, now: float, logs: str = "") -> AttemptView:
         worker=attempt.worker,
         model=attempt.model,
         effort=attempt.effort,
+        choice=attempt.choice,
         strategy=attempt.strategy,
         guidance=attempt.guidance,
         started_at=attempt.started_at,

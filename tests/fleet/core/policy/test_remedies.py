@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.revision import Retry
-from fleet.core.policy.remedies import ABILITY, LADDER, backoff
+from fleet.core.policy.ladder import ABILITY
+from fleet.core.policy.remedies import LADDER, backoff
 from fleet.core.state import facts as f
 from fleet.core.state.facts import FREE
 from tests.fleet.core.pretend import KINDS

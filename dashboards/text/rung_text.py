@@ -1,0 +1,58 @@
+"""Rungs as plain text: the ladders of workers with what is expected of each rung, and why an attempt took its own."""
+
+from collections.abc import Sequence
+
+from dashboards.text.formats import money
+from dashboards.text.safe import safe
+from fleet.core.state.facts import RungChoice, RungOption, RungReason
+from fleet.core.views.policy_document import RungView
+
+NAME = 60
+_HEAD = ("WORKER", "SIZE", "RUNG", "LANDED", "EXPECTED TO LAND", "AN ATTEMPT", "PER LANDED SUBTASK", "")
+_WHY: dict[RungReason, str] = {
+    "evidence": "chosen: fewest dollars per landed subtask",
+    "explored": "explored: it may land subtasks for fewer dollars, and little is known of it",
+    "named": "named by first_rung",
+    "unpriced": "the first one: a price on the ladder is unknown",
+    "climbed": "the next one, as the rung below failed",
+    "again": "the same again",
+}
+
+
+def rung_rows(views: Sequence[RungView]) -> list[tuple[str, ...]]:
+    """A table of the ladders, with its head; empty without any."""
+    if not views:
+        return []
+    return [_HEAD, *(_row(view) for view in views)]
+
+
+def _row(view: RungView) -> tuple[str, ...]:
+    option = view.rung
+    mark = "first, as named" if view.named else "first" if view.chosen else ""
+    return (
+        safe(view.worker, limit=NAME),
+        view.size,
+        safe(rung_name(option), limit=NAME),
+        landed(option),
+        f"{option.lands:.0%} ({option.low:.0%} to {option.high:.0%})",
+        money(option.dollars),
+        money(option.per_landed),
+        mark,
+    )
+
+
+def rung_name(option: RungOption) -> str:
+    return " ".join(filter(None, (option.model, option.effort)))
+
+
+def landed(option: RungOption) -> str:
+    return f"{option.landed} of {option.tried}" if option.tried else "untried"
+
+
+def choice_text(choice: RungChoice) -> str:
+    """Why an attempt took its rung, with what was expected of it."""
+    text = f"{choice.rung + 1}{f' of {len(choice.options)}' if choice.options else ''}; {_WHY[choice.why]}"
+    if choice.rung >= len(choice.options):
+        return text
+    option = choice.options[choice.rung]
+    return f"{text} ({money(option.per_landed)} expected; {landed(option)} attempts landed before)"
