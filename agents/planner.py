@@ -8,6 +8,7 @@ from agents.conversation.loop import Conversation, ConversationSpec
 from agents.models.calls import Caller
 from agents.settings import AgentSettings
 from agents.text import fenced, render
+from agents.tools.find_subtasks import FindSubtasks
 from agents.tools.read_report import ReadReport
 from agents.tools.registry import PLANNER_TOOLS
 from agents.tools.submit_revision import Submit, SubmitRevision
@@ -42,6 +43,7 @@ class ClaudePlanner:
             system=render("planner", horizon=settings.horizon),
             tools=(
                 *exploring,
+                FindSubtasks(brief.find, settings.output_chars),
                 ReadReport(brief.report, settings.output_chars),
                 SubmitRevision(submit, repairs=settings.repairs),
             ),

@@ -5,7 +5,7 @@ None of them may be reported as done or continue without end.
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 from chaos.faults import EVER, NOTHING, Episode, Fault, Json, files_of, solve, subtask, wrong
@@ -81,9 +81,15 @@ def keeps_limits(state: RunState) -> bool:
         all(sum(counts) <= policy.max_attempts for counts in counted)
         and all(len(counts) - sum(counts) <= policy.max_retries + 1 for counts in counted)
         and all(task.depth <= policy.max_depth for task in subtasks)
-        and len(subtasks) <= policy.max_subtasks
+        and all(added <= policy.max_subtasks for added in _added_by_planners(state))
         and state.planning.calls <= policy.max_planner_calls
     )
+
+
+def _added_by_planners(state: RunState) -> list[int]:
+    """The number of subtasks that each revision of a planner added."""
+    sizes = [(version.by, len(version.plan.subtasks)) for version in state.versions]
+    return [size - before for (_, before), (by, size) in pairwise([("", 0), *sizes]) if by == "planner"]
 
 
 def _verdicts(run: Played, outcomes: Collection[Outcome]) -> list[Verdict]:

@@ -54,7 +54,8 @@ def play_planner(script: Script, request: Request, times_struck: TimesStruck) ->
     part = script.planner
     subtasks = read_subtasks(request.state)
     faults = list(part.faults)
-    if part.once_planned is not None and subtasks:
+    closed = read_closed(request.state)
+    if part.once_planned is not None and (subtasks or closed):
         faults.append(part.once_planned)
     for index, fault in enumerate(faults):
         key = (request.run, "planner", index, 0)
@@ -62,24 +63,24 @@ def play_planner(script: Script, request: Request, times_struck: TimesStruck) ->
             return strike(fault, key, _INTERRUPTED, _INVALID, pace=part.pace, times_struck=struck)
     explored = request.done("explore")
     explore = [each for each in part.explore if each.tool in request.tools]
-    if not subtasks and explored < len(explore):
+    if not (subtasks or closed) and explored < len(explore):
         tool = explore[explored]
         blocks = (Text("I look at the repository first."), call("explore", explored, tool.tool, dict(tool.input)))
         return Turn(Message(blocks), part.pace)
     area, reason = str(request.state.get("area") or ""), _rejection(request.state)
-    revision = revise(part, subtasks, area=area, rejected=reason)
+    revision = revise(part, subtasks, area=area, rejected=reason, closed=closed)
     text = Text(str(revision["assessment"]))
     return Turn(Message((text, call("submit", len(request.turns), SUBMIT, revision))), part.pace)
 
 
 def revise(
-    part: PlannerScript, subtasks: tuple[SubtaskView, ...], *, area: str = "", rejected: str = ""
+    part: PlannerScript, subtasks: tuple[SubtaskView, ...], *, area: str = "", rejected: str = "", closed: int = 0
 ) -> dict[str, JsonValue]:
     """The revision for a state: all steps that fit, merged; then every failure that no step handles."""
     by_id = {each.id: each for each in subtasks}
     operations: dict[str, list[Any]] = {}
     assessments: list[str] = []
-    for revision in (each for step in part.steps for each in _fitting(step, subtasks, area, rejected)):
+    for revision in (each for step in part.steps for each in _fitting(step, subtasks, area, rejected, closed)):
         useful = False
         for name in OPERATIONS:
             for item in revision.get(name, ()):
@@ -97,7 +98,7 @@ def revise(
             assessments.append(f"{each.id} {'needs an answer' if name == 'ask' else 'is retried'}.")
     if operations:
         return {"assessment": " ".join(dict.fromkeys(assessments)), **operations}
-    return _nothing_to_change(part, subtasks, area=area)
+    return _nothing_to_change(part, subtasks, area=area, closed=closed)
 
 
 def _unscripted(subtask: SubtaskView) -> tuple[str, dict[str, JsonValue]]:
@@ -112,8 +113,10 @@ def _unscripted(subtask: SubtaskView) -> tuple[str, dict[str, JsonValue]]:
     return "retry", {"id": subtask.id, "guidance": guidance}
 
 
-def _nothing_to_change(part: PlannerScript, subtasks: tuple[SubtaskView, ...], *, area: str) -> dict[str, JsonValue]:
-    if subtasks and all(each.status in CLOSED for each in subtasks):
+def _nothing_to_change(
+    part: PlannerScript, subtasks: tuple[SubtaskView, ...], *, area: str, closed: int
+) -> dict[str, JsonValue]:
+    if (subtasks or closed) and all(each.status in CLOSED for each in subtasks):
         synthesis = f"{area}: {', '.join(each.title for each in subtasks)}." if area else part.synthesis
         return {"assessment": "Everything has landed.", "finished": True, "synthesis": synthesis}
     counts = Counter(each.status for each in subtasks)
@@ -121,15 +124,17 @@ def _nothing_to_change(part: PlannerScript, subtasks: tuple[SubtaskView, ...], *
     return {"assessment": f"The plan stays as it is: {listed}."}
 
 
-def _fitting(step: Step, subtasks: tuple[SubtaskView, ...], area: str, rejected: str) -> Iterator[dict[str, Any]]:
+def _fitting(
+    step: Step, subtasks: tuple[SubtaskView, ...], area: str, rejected: str, closed: int
+) -> Iterator[dict[str, Any]]:
     """The step's revision, once for each subtask it is about; nothing if it does not fit the state."""
     when = step.when
     statuses = {each.id: each.status for each in subtasks}
     fits = (
         (not area if when.area is None else fnmatchcase(area, when.area) and bool(area))
-        and (not when.start or not subtasks)
+        and (not when.start or not (subtasks or closed))
         and all(statuses.get(id_) == "merged" for id_ in when.merged)
-        and (not when.all_merged or (bool(subtasks) and set(statuses.values()) <= CLOSED))
+        and (not when.all_merged or (bool(subtasks or closed) and set(statuses.values()) <= CLOSED))
         and (when.rejected is None or (bool(rejected) and fnmatchcase(rejected, when.rejected)))
     )
     if not fits:
@@ -184,6 +189,13 @@ def _applies(
     if subtask is None or subtask.status in CLOSED:
         return False
     return subtask.needs_decision or name not in {"retry", "split"}
+
+
+def read_closed(state: Mapping[str, Any]) -> int:
+    """The number of closed subtasks that the state only counts."""
+    closed = state.get("closed")
+    count = closed.get("count") if isinstance(closed, Mapping) else 0
+    return count if isinstance(count, int) else 0
 
 
 def read_subtasks(state: Mapping[str, Any]) -> tuple[SubtaskView, ...]:

@@ -1,4 +1,4 @@
-"""`read_report`: a planner reads what a worker reported, and why its attempts failed, in full."""
+"""`read_report`: a planner reads all that is known of one subtask."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -26,7 +26,9 @@ class ReadReport:
     name: ClassVar = "read_report"
     declaration: ClassVar[Block] = {
         "name": name,
-        "description": "The last report of a subtask's worker, and each of its failures with all of its evidence.",
+        "description": (
+            "A subtask's description, the last report of its worker, and each of its failures with all of its evidence."
+        ),
         "input_schema": plain_schema(ReadReportArguments),
     }
 

@@ -162,7 +162,9 @@ class PlannerBrief:
     record: Sequence[Mapping[str, Any]] = ()
     """What was planned and what landed: a later call has the same and more."""
     report: Callable[[SubtaskId], Mapping[str, Any] | None] = field(default=lambda _id: None, compare=False)
-    """All that is known of a subtask: its report and its failures. Untrusted."""
+    """All that is known of a subtask: its description, its report and its failures. Untrusted."""
+    find: Callable[[str], Sequence[Mapping[str, Any]]] = field(default=lambda _words: (), compare=False)
+    """The subtasks whose id, title, paths or result hold these words. Untrusted."""
 
 
 class Planner(Protocol):

@@ -84,7 +84,7 @@ def test_attempts_retries_or_calls_beyond_the_limits_are_detected() -> None:
     for kind in kinds:
         story.attempt_fails("a", kind)
         if story.state.planning.open is not None:
-            story.planner_answers(retry=[{"id": "a", "guidance": "again"}])
+            story.planner_answers(retry=[{"id": "a", "guidance": "again"}], add=plan_of("b").subtasks)
         else:
             story.time_passes_to_the_next_wake()
     state = story.state

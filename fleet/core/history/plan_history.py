@@ -17,10 +17,11 @@ from fleet.core.history.subtask_history import add_remedy, change_attempt, give_
 from fleet.core.plans.plan import Plan, Subtask
 from fleet.core.plans.revision import Revision, apply
 from fleet.core.state import facts as f
-from fleet.core.state.areas import Area, in_charge, planning_of, subtasks_inside
+from fleet.core.state.areas import Area, in_charge, inside, planning_of
 from fleet.core.state.incidents import ChosenRemedy
 from fleet.core.state.state import Review, RunState, Version
 from fleet.core.state.subtask_state import SubtaskState
+from fleet.core.state.subtasks import is_same
 
 
 def after(state: RunState, fact: f.PlanFact) -> RunState:
@@ -43,7 +44,8 @@ def after(state: RunState, fact: f.PlanFact) -> RunState:
 
 def add_version(state: RunState, plan: Plan, *, at: float, by: str, why: str, area: Area = None) -> RunState:
     new = [SubtaskState(id=id_, area=area) for id_ in plan.ids if id_ not in state.subtasks]
-    version = Version(plan=plan, at=at, by=by, why=why, area=area)
+    changed = tuple(spec for spec in plan.subtasks if not is_same(spec, state.specs.get(spec.id)))
+    version = Version(plan=plan, changed=changed, at=at, by=by, why=why, area=area)
     specs = {subtask.id: subtask for subtask in plan.subtasks}
     subtasks = subtask_sets.by_plan(state.subtasks, specs, state.cleared, new)
     return replace(state, plan=plan, specs=specs, subtasks=subtasks, versions=(*state.versions, version))
@@ -130,7 +132,7 @@ def _drop_inside(state: RunState, area: SubtaskId, why: str) -> RunState:
     """Drop the subtasks of an area that was split or dropped, except those under way, which may land."""
     if area not in state.areas:
         return state
-    return drop_open(state, [subtask.id for subtask in subtasks_inside(state, area)], why, answer=why, by="planner")
+    return drop_open(state, state.subtasks.in_plan_order(inside(state, area)), why, answer=why, by="planner")
 
 
 def _again(subtask: SubtaskState, guidance: str) -> SubtaskState:

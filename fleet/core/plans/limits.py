@@ -57,6 +57,7 @@ class Policy(Shape):
     max_depth: int = Field(default=3, ge=0, le=10)
     """Splits of splits."""
     max_subtasks: int = Field(default=500, ge=1)
+    """Subtasks that one revision of a planner may add."""
     max_areas: int = Field(default=16, ge=0)
     """Areas of a run: subtasks with a planner of their own."""
     area_depth: int = Field(default=1, ge=0, le=5)

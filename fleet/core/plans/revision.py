@@ -124,13 +124,14 @@ def revise_plan(
     plan: Plan, revision: Revision, statuses: SubtaskStatuses, known: Known | None = None
 ) -> Plan | tuple[Problem, ...]:
     """The plan after `revision`, or every problem with it. A plan may stay empty."""
-    after = apply(plan, revision)
+    after, known = apply(plan, revision), known or Known()
     problems = [
+        *_size_problems(revision, known),
         *_target_problems(plan, revision, statuses),
         *_finish_problems(revision, statuses),
         *_need_problems(after, revision, statuses),
         *_area_problems(plan, revision, statuses),
-        *(plan_problems(after, known or Known(), places=_places(plan, revision)) if after.subtasks else ()),
+        *(plan_problems(after, known, places=_places(plan, revision)) if after.subtasks else ()),
     ]
     return tuple(dict.fromkeys(problems)) or after
 
@@ -182,6 +183,14 @@ def _rerouted(needs: tuple[SubtaskId, ...], parts_of: Parts) -> tuple[SubtaskId,
     if not parts_of:
         return needs
     return tuple(dict.fromkeys(part for need in needs for part in parts_of.get(need, (need,))))
+
+
+def _size_problems(revision: Revision, known: Known) -> Iterable[Problem]:
+    """A run may grow without a limit, but nobody can follow a planner that plans all of it at once."""
+    new = len(revision.add) + sum(len(split.into) for split in revision.split)
+    if known.max_subtasks is not None and new > known.max_subtasks:
+        most = f"at most {known.max_subtasks} in one revision (planner.max_subtasks)"
+        yield Problem("add" if revision.add else "split", f"there are {new} new subtasks; {most}: add the others later")
 
 
 def _target_problems(plan: Plan, revision: Revision, statuses: SubtaskStatuses) -> Iterable[Problem]:

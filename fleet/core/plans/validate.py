@@ -29,7 +29,8 @@ class Problem:
 class Known:
     """What a configuration offers to a plan. `workers` and `checks` are None while they are unknown."""
 
-    max_subtasks: int = 500
+    max_subtasks: int | None = None
+    """The most subtasks that one revision adds; None: no limit."""
     max_areas: int = 16
     workers: frozenset[str] | None = None
     checks: frozenset[str] | None = None
@@ -66,10 +67,6 @@ def plan_problems(
 
 
 def _count_problems(plan: Plan, known: Known) -> Iterator[Problem]:
-    if len(plan.subtasks) > known.max_subtasks:
-        yield Problem(
-            "subtasks", f"there are {len(plan.subtasks)}; at most {known.max_subtasks} (planner.max_subtasks)"
-        )
     areas = sum(subtask.worker == PLANNER for subtask in plan.subtasks)
     if areas > known.max_areas:
         yield Problem(

@@ -90,11 +90,10 @@ def is_idle(state: RunState, now: float) -> bool:
 
 
 def area_is_idle(state: RunState, area: SubtaskId, now: float) -> bool:
-    """The same for the subtasks that an area's planner sees."""
+    """The same for the subtasks that an area's planner sees. An area in it is never idle: it goes on, fails or asks."""
     subtasks = seen(state, area)
-    return (
-        planning_of(state, area).open is None and not subtasks & _busy(state) and not _may_start(state, subtasks, now)
-    )
+    busy = subtasks & state.subtasks.marked(Mark.UNDERWAY)
+    return planning_of(state, area).open is None and not busy and not _may_start(state, subtasks, now)
 
 
 def _busy(state: RunState) -> Set:

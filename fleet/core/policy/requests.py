@@ -103,8 +103,7 @@ def _revision_problem(state: RunState, request: f.PlanRevised) -> str | None:
     revision = request.revision
     if request.call is not None or revision.finished or revision.ask:
         return "a person can change subtasks only; the planner asks questions and ends the run"
-    known = Known(max_subtasks=state.policy.max_subtasks)
-    after = revise_plan(state.plan, revision, for_revision(state, request.at), known)
+    after = revise_plan(state.plan, revision, for_revision(state, request.at), Known(max_areas=state.policy.max_areas))
     return None if isinstance(after, Plan) else "the change is not valid: " + "; ".join(map(str, after))
 
 

@@ -4,8 +4,6 @@ An area is a subtask whose worker is `planner`. While an attempt at it is under 
 subtasks it made; otherwise the planner in charge of the area is.
 """
 
-from collections.abc import Iterator
-
 from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.plan import PLANNER
 from fleet.core.state.state import Planning, Question, RunState
@@ -56,7 +54,7 @@ def seen(state: RunState, area: Area) -> Set:
     if area is not None and not is_active(state, area):
         return 0
     own = subtasks.members(area)
-    orphans = subtasks.open & ~(subtasks.in_active_areas | own)
+    orphans = subtasks.open & ~(subtasks.members(None) | subtasks.in_active_areas | own)
     return own | subtasks.set_of([id_ for id_ in subtasks.first(orphans) if in_charge(state, id_) == area])
 
 
@@ -66,14 +64,15 @@ def questions_in(state: RunState, area: SubtaskId) -> list[Question]:
     return [q for q in state.open_questions() if q.area == area or q.about in seen]
 
 
-def subtasks_inside(state: RunState, area: SubtaskId) -> Iterator[SubtaskState]:
+def inside(state: RunState, area: SubtaskId) -> Set:
     """The subtasks of an area and of the areas in it."""
-    for subtask in state.subtasks.values():
-        above = subtask.area
-        while above is not None and above != area:
-            above = state.subtasks[above].area
-        if above == area:
-            yield subtask
+    subtasks = state.subtasks
+    found, areas = 0, [area]
+    while areas:
+        members = subtasks.members(areas.pop())
+        found |= members
+        areas += [nested for nested in state.areas if members >> subtasks.plan.bits[nested] & 1]
+    return found
 
 
 def area_depth(state: RunState, area: Area) -> int:
@@ -97,12 +96,16 @@ def area_spend(state: RunState, area: SubtaskId) -> float:
 
 
 def allowance(state: RunState, area: SubtaskId) -> float | None:
-    """What an area that starts now may cost: its estimate, or an even share of the rest of the budget."""
-    estimated = state.spec(area).estimate.dollars
-    if state.policy.budget_dollars is None:
+    """What an area that starts now may cost: its estimate, or an even share of the rest of what it is a part of."""
+    estimated, outer = state.spec(area).estimate.dollars, state.subtasks[area].area
+    around = state.subtasks[outer].current if outer is not None else None
+    if outer is not None and around is not None and around.allowance is not None:
+        rest, siblings = around.allowance - area_spend(state, outer), state.subtasks.members(outer)
+    elif state.policy.budget_dollars is not None:
+        rest, siblings = state.policy.budget_dollars - state.spent.priced_dollars, state.subtasks.all
+    else:
         return estimated
-    rest = max(0.0, state.policy.budget_dollars - state.spent.priced_dollars)
     if estimated is not None:
-        return min(estimated, rest)
-    open_areas = (state.subtasks.areas & state.subtasks.open).bit_count()
-    return rest / (open_areas + 1)
+        return min(estimated, max(0.0, rest))
+    open_areas = (siblings & state.subtasks.areas & state.subtasks.open).bit_count()
+    return max(0.0, rest) / (open_areas + 1)

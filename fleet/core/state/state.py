@@ -125,6 +125,8 @@ class Version:
     """A version of the plan, with its author and reason."""
 
     plan: Plan
+    changed: tuple[Subtask, ...]
+    """Its subtasks that are not as in the version before."""
     at: float
     by: str
     why: str

@@ -78,7 +78,7 @@ class PlannedSets:
     """Those with a time before which the plan does not start them."""
 
 
-def is_same(one: Subtask | None, other: Subtask) -> bool:
+def is_same(one: Subtask | None, other: Subtask | None) -> bool:
     """Whether a subtask is as it was; usually it is identical, which is quicker than to compare all fields."""
     return one is other or one == other
 

@@ -13,7 +13,7 @@ from fleet.core.state import facts as f
 from fleet.core.state.areas import conversations, planning_of
 from fleet.core.state.state import RunState
 from fleet.core.state.status import OVER, for_revision, statuses
-from fleet.core.views.planning.planner_record import planner_record, subtask_report
+from fleet.core.views.planning.planner_record import find_subtasks, planner_record, subtask_report
 from fleet.core.views.planning.planner_view import area_state, planner_state
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.briefs import planner_notes
@@ -57,6 +57,7 @@ class PlannerCalls:
             ),
             record=planner_record(state, area),
             report=lambda id_: subtask_report(self._engine.state, id_, area),
+            find=lambda words: find_subtasks(self._engine.state, words, area),
         )
         role: f.Role = "planner" if area is None else "sub_planner"
         meter = CallMeter(self._budget, Purpose(role, call=command.call, area=area))

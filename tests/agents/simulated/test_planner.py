@@ -135,6 +135,15 @@ async def test_when_all_has_landed_it_says_so(connect: Connect) -> None:
     assert revision.synthesis == "Both are there."
 
 
+async def test_subtasks_that_the_state_only_counts_are_planned_and_closed(connect: Connect) -> None:
+    closed = {"count": 9_900, "summary": [{"area": "src", "merged": 9_900, "result": ""}]}
+    async with connect(SCRIPT) as client:
+        assert Revision.model_validate(await client.plan({"subtasks": [], "closed": closed})).finished
+        revision = Revision.model_validate(await client.plan({"subtasks": [seen("d", "running")], "closed": closed}))
+    assert not revision.finished
+    assert revision.add == ()
+
+
 async def test_the_planners_first_calls_can_meet_errors(connect: Connect) -> None:
     script = {"label": "x", "planner": {"faults": [{"do": "http", "status": 500}, {"do": "http", "status": 429}]}}
     statuses = []

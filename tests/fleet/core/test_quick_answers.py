@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from fleet.core.history import subtask_sets
 from fleet.core.policy.approval import is_approved, waiting_for_approval
 from fleet.core.policy.effects import effects
-from fleet.core.state.areas import active_areas, area_spend, in_charge, is_active, seen_by, subtasks_inside
+from fleet.core.state.areas import active_areas, area_spend, in_charge, inside, is_active, seen_by
 from fleet.core.state.state import RunState
 from fleet.core.state.status import OVER, ready, statuses, undecided_failures
 from fleet.core.state.subtask_state import SubtaskState
@@ -107,6 +107,6 @@ def plainly_waiting_for_approval(state: RunState) -> set[str]:
 
 def plain_spend(state: RunState, area: str) -> float:
     current = state.subtasks[area].attempts[-1]
-    inside = [attempt for subtask in subtasks_inside(state, area) for attempt in subtask.attempts]
-    spent = [attempt.spend.priced_dollars for attempt in inside if attempt.started_at >= current.started_at]
+    attempts = [attempt for id_ in state.subtasks.ids(inside(state, area)) for attempt in state.subtasks[id_].attempts]
+    spent = [attempt.spend.priced_dollars for attempt in attempts if attempt.started_at >= current.started_at]
     return current.spend.priced_dollars + sum(spent)

@@ -1,26 +1,63 @@
 """A run as a planner sees it: the `<state>` block of the model protocol, whose keys are fixed.
 
 It changes with every call, so it is short: what was planned and what landed is in the record (`planner_record.py`), and
-a planner that needs a whole report or all evidence asks for it.
+a planner that needs a whole report or all evidence asks for it. What is open is always in it, and so is what failed or
+what a person was asked about. Beyond `ALL` subtasks the closed ones are summarised, except those that were reported
+since the last call; texts are shorter the more of them there are.
 """
 
+import json
+from dataclasses import dataclass
 from typing import Literal, NotRequired, TypedDict
 
 from fleet.core.base.ids import QuestionId, RunId, Sha, SubtaskId
 from fleet.core.plans.plan import Subtask
 from fleet.core.policy.budget import run_budgets
-from fleet.core.state.areas import Area, area_spend, planning_of, seen_by
+from fleet.core.state.areas import Area, area_spend, planning_of, seen
 from fleet.core.state.facts import Failure, FailureKind, Strategy
-from fleet.core.state.state import RunState
+from fleet.core.state.state import Question, Reading, RunState
 from fleet.core.state.status import Status, status_of
 from fleet.core.state.subtask_state import SubtaskState
+from fleet.core.state.subtasks import Set
+from fleet.core.views.planning.closed_work import ClosedWork, closed_work
 
-EVIDENCE, EARLIER = 1_000, 300  # characters of evidence a planner sees of the last failure, and of those before
+ALL = 200  # subtasks up to which all are listed
+SIZE = 38_000  # bytes, if shorter texts can achieve it; with the summary of what is closed, fewer than 20,000 tokens
+GOAL = 2_000  # characters of the goal, all of which is in the epic
+ANSWERED = 20  # questions whose answers were read before
+SHORT = 300  # characters of evidence; a summary says more than an end that is shorter
 AREA_EVIDENCE = 3_000  # characters of evidence of an area's failure, which its planner sees once
-RESULT = 600  # characters of what a worker reported, until it has landed and was read: then it is in the record
-ADVICE, PIECES = 300, 6  # characters of each recommendation, and how many
-HISTORY = 4  # failures of one subtask it sees
 ROUNDED = {"dollars": 4, "tokens": 0, "minutes": 1, "attempts": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """The characters that texts may have, and how many of them there are."""
+
+    title: int = 200
+    question: int = 4_000
+    result: int = 600
+    """Of what a worker reported, until it has landed and was read: then it is in the record."""
+    advice: int = 300
+    pieces: int = 6
+    evidence: int = 1_000
+    """Of the last failure."""
+    earlier: int = 300
+    """Of those before it."""
+    history: int = 4
+    """Failures of one subtask."""
+    news: int = 100
+    """Closed subtasks that are listed because they were reported, where closed ones are not listed otherwise."""
+
+
+LENGTHS = (
+    Lengths(),
+    Lengths(question=1_000, result=300, advice=200, pieces=3, evidence=500, earlier=150, history=3),
+    Lengths(title=120, question=400, result=160, advice=120, pieces=2, evidence=250, earlier=80, history=2, news=60),
+    Lengths(title=80, question=200, result=80, advice=80, pieces=1, evidence=110, earlier=0, history=1, news=40),
+    Lengths(title=60, question=100, result=0, advice=0, pieces=0, evidence=60, earlier=0, history=1, news=10),
+)
+"""From those that a planner should have to those that are left where very many subtasks have failed or reported."""
 
 FailureEntry = TypedDict("FailureEntry", {"attempt": int, "class": FailureKind, "strategy": Strategy, "evidence": str})
 
@@ -61,6 +98,8 @@ class PlannerState(TypedDict):
     subtasks: list[SubtaskEntry]
     reports_since_last_call: list[SubtaskId]
     questions: list[QuestionEntry]
+    closed: NotRequired[ClosedWork]
+    """The closed subtasks that are not in `subtasks`, where there are very many."""
 
 
 class AreaState(TypedDict):
@@ -74,22 +113,33 @@ class AreaState(TypedDict):
 
 
 def planner_state(state: RunState, now: float, area: Area = None) -> PlannerState:
-    reading = planning_of(state, area).reading
-    seen = seen_by(state, area)
-    asked = (q for q in state.questions.values() if (q.about in seen if q.about is not None else q.area == area))
+    view = _state(state, now, area, Lengths())
+    for lengths in LENGTHS[1:]:
+        if _size(view) <= SIZE:
+            break
+        view = _state(state, now, area, lengths)
+    return _with_closed(state, view, area)
+
+
+def _size(view: PlannerState) -> int:
+    text = json.dumps(view, ensure_ascii=False, separators=(",", ":"))
+    return len(text.encode("utf-8", "replace"))
+
+
+def _state(state: RunState, now: float, area: Area, lengths: Lengths) -> PlannerState:
+    reading, subtasks, visible = planning_of(state, area).reading, state.subtasks, seen(state, area)
+    listed = visible if visible.bit_count() <= ALL else _listed(state, reading, visible, lengths.news)
+    listed_ids = subtasks.in_plan_order(listed)
+    news = frozenset(reading.reports)
     view = PlannerState(
         run=state.run,
-        goal=state.spec(area).goal if area is not None else state.plan.goal or state.goal[:2000],
+        goal=(state.spec(area).goal if area is not None else state.plan.goal or state.goal)[:GOAL],
         plan_version=state.plan.version,
         tip=state.tip,
         budget=budget_left(state, now, area),
-        subtasks=[
-            _subtask(state, spec, now, is_news=spec.id in reading.reports)
-            for spec in state.plan.subtasks
-            if spec.id in seen
-        ],
-        reports_since_last_call=list(dict.fromkeys(reading.reports)),
-        questions=[QuestionEntry(id=q.id, about=q.about, question=q.text, answer=q.answer) for q in asked],
+        subtasks=[_subtask(state, state.spec(id_), now, lengths, is_news=id_ in news) for id_ in listed_ids],
+        reports_since_last_call=_reports(reading, frozenset(listed_ids) if listed != visible else None),
+        questions=_questions(state, reading, visible, area, lengths),
     )
     if area is not None:
         view["area"] = area
@@ -98,14 +148,59 @@ def planner_state(state: RunState, now: float, area: Area = None) -> PlannerStat
     return view
 
 
+def _with_closed(state: RunState, view: PlannerState, area: Area) -> PlannerState:
+    """With a summary of what is not listed."""
+    subtasks = state.subtasks
+    folded = seen(state, area) & ~subtasks.set_of([entry["id"] for entry in view["subtasks"]])
+    if not folded:
+        return view
+    reported = subtasks.set_of([id_ for id_ in planning_of(state, area).reading.reports if id_ in subtasks])
+    work = closed_work(state, subtasks.in_plan_order(folded), reported=(folded & reported).bit_count())
+    return {**view, "closed": work}
+
+
+def _listed(state: RunState, reading: Reading, visible: Set, room: int) -> Set:
+    """What is open, and the newest of what was reported since the last call."""
+    subtasks = state.subtasks
+    listed = visible & subtasks.open
+    for id_ in reversed(reading.reports):
+        bit = subtasks.set_of([id_]) & visible & ~listed
+        if bit and room:
+            listed, room = listed | bit, room - 1
+    return listed
+
+
+def _reports(reading: Reading, listed: frozenset[SubtaskId] | None) -> list[SubtaskId]:
+    return [id_ for id_ in dict.fromkeys(reading.reports) if listed is None or id_ in listed]
+
+
+def _questions(state: RunState, reading: Reading, visible: Set, area: Area, lengths: Lengths) -> list[QuestionEntry]:
+    """Those that are open, those whose answers are new, and the latest of the others."""
+
+    def concerns(question: Question) -> bool:
+        if question.about is None:
+            return question.area == area
+        return bool(state.subtasks.set_of([question.about]) & visible)
+
+    asked = [question for question in state.questions.values() if concerns(question)]
+    new = frozenset((*state.asked, *reading.answers))
+    old = [question.id for question in asked if question.id not in new]
+    shown = new.union(old[-ANSWERED:])
+    return [
+        QuestionEntry(id=q.id, about=q.about, question=q.text[: lengths.question], answer=q.answer)
+        for q in asked
+        if q.id in shown
+    ]
+
+
 def area_state(state: RunState, area: SubtaskId) -> AreaState:
     spec, subtask = state.spec(area), state.subtasks[area]
     return AreaState(
         subtask=spec.model_dump(mode="json", exclude_defaults=True),
         attempt=len(subtask.attempts),
         guidance=subtask.attempts[-1].guidance,
-        failures=_failures(subtask, AREA_EVIDENCE),
-        results={need: _result(state.subtasks[need], RESULT) for need in spec.depends_on},
+        failures=_failures(subtask, Lengths(evidence=AREA_EVIDENCE)),
+        results={need: _result(state.subtasks[need], Lengths().result) for need in spec.depends_on},
     )
 
 
@@ -121,7 +216,7 @@ def budget_left(state: RunState, now: float, area: Area = None) -> dict[str, flo
     return {**remaining, "low": f"{state.low}: finish what is nearly done"} if state.low else remaining
 
 
-def _subtask(state: RunState, spec: Subtask, now: float, *, is_news: bool) -> SubtaskEntry:
+def _subtask(state: RunState, spec: Subtask, now: float, lengths: Lengths, *, is_news: bool) -> SubtaskEntry:
     """What has landed and was read is in the record, and not said again here."""
     subtask = state.subtasks[spec.id]
     status = status_of(state, spec.id, now)
@@ -130,14 +225,14 @@ def _subtask(state: RunState, spec: Subtask, now: float, *, is_news: bool) -> Su
     advice = [*report.recommendations, *report.needs, *report.discovered] if report and not known else []
     return SubtaskEntry(
         id=spec.id,
-        title=spec.title,
+        title=spec.title[: lengths.title],
         status="dropped" if status == "split" else status,
         attempts=len(subtask.attempts),
         depends_on=list(spec.depends_on),
         worker=spec.worker,
-        result=_result(subtask, 0 if known else RESULT),
-        recommendations=[each[:ADVICE] for each in advice[:PIECES]],
-        failures=[] if known else _failures(subtask, EVIDENCE),
+        result=_result(subtask, 0 if known else lengths.result),
+        recommendations=[each[: lengths.advice] for each in advice[: lengths.pieces]],
+        failures=[] if known else _failures(subtask, lengths),
     )
 
 
@@ -148,15 +243,15 @@ def _result(subtask: SubtaskState, length: int) -> str:
     return report.summary[:length] if report else ""
 
 
-def _failures(subtask: SubtaskState, length: int) -> list[FailureEntry]:
+def _failures(subtask: SubtaskState, lengths: Lengths) -> list[FailureEntry]:
     """The latest failures, the last one with more of its evidence than those before."""
-    failed = [attempt for attempt in subtask.attempts if attempt.failure is not None][-HISTORY:]
+    failed = [attempt for attempt in subtask.attempts if attempt.failure is not None][-lengths.history :]
     return [
         {
             "attempt": attempt.number,
             "class": attempt.failure.kind,
             "strategy": attempt.strategy,
-            "evidence": _evidence(attempt.failure, length if attempt is failed[-1] else EARLIER),
+            "evidence": _evidence(attempt.failure, lengths.evidence if attempt is failed[-1] else lengths.earlier),
         }
         for attempt in failed
         if attempt.failure is not None
@@ -164,4 +259,6 @@ def _failures(subtask: SubtaskState, length: int) -> list[FailureEntry]:
 
 
 def _evidence(failure: Failure, length: int) -> str:
+    if length < SHORT:
+        return failure.summary[:length]
     return f"{failure.summary}\n{failure.evidence}"[-length:].strip()

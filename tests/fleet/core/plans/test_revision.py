@@ -231,14 +231,30 @@ def test_every_problem_is_reported_at_once_with_its_place_in_the_revision() -> N
         split=[{"id": "api", "why": "w", "into": [subtask("part").model_copy(update={"goal": " "})]}],
         retry=[{"id": "nothing"}],
     )
-    assert set(refused(broken, known=Known(max_subtasks=6))) == {
+    assert set(refused(broken, known=Known(max_subtasks=2))) == {
         "add[0].depends_on[0]",
         "revise[0].acceptance",
         "split[0].into[0].goal",
         "retry[0].id",
         "subtasks",
+        "add",
     }
     assert "2 subtasks are called 'docs'" in str(revise_plan(PLAN, broken, statuses()))
+
+
+def test_the_limit_of_subtasks_is_one_for_a_revision_and_none_for_the_run() -> None:
+    known, plan = Known(max_subtasks=2), PLAN
+    for number in range(3):
+        more = revision(add=[subtask(f"n{number}a"), subtask(f"n{number}b")])
+        revised = revise_plan(plan, more, SubtaskStatuses(), known)
+        assert isinstance(revised, Plan)
+        plan = revised
+    assert len(plan.subtasks) == len(PLAN.subtasks) + 6
+    parts = [{"id": "api", "why": "w", "into": [subtask("x"), subtask("y")]}]
+    assert refused(revision(add=[subtask("z")], split=parts), known=known) == {
+        "add": "there are 3 new subtasks; at most 2 in one revision (planner.max_subtasks): add the others later"
+    }
+    assert "split" in refused(revision(split=parts), known=Known(max_subtasks=1))
 
 
 def test_a_circle_that_a_revision_would_close_is_refused() -> None:

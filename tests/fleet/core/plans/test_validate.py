@@ -12,7 +12,7 @@ from fleet.core.plans.validate import LONGEST_GOAL, LONGEST_TITLE, Known, Proble
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import plan_of
 
-KNOWN = Known(max_subtasks=3, workers=frozenset({"coder", "docs"}), checks=frozenset({"all_tests_pass"}))
+KNOWN = Known(workers=frozenset({"coder", "docs"}), checks=frozenset({"all_tests_pass"}))
 
 
 def plan(*subtasks: Subtask) -> Plan:
@@ -31,7 +31,6 @@ def check(criterion: str = "it works", run: str | None = None) -> tuple[Criterio
     ("broken", "path", "message"),
     [
         (Plan(), "subtasks", "is empty"),
-        (plan_of("a", "b", "c", "d"), "subtasks", "there are 4; at most 3 (planner.max_subtasks)"),
         (plan_of("a", "a"), "subtasks", "2 subtasks are called 'a'"),
         (one(id="a b"), "subtasks[0].id", "1 to 64 letters"),
         (one(id="planner"), "subtasks[0].id", "the planner's name"),

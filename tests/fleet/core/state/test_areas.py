@@ -184,6 +184,65 @@ def test_the_parent_can_not_reach_into_an_area_that_is_worked_on() -> None:
     assert "auth" in problems(story, finish, None)[0]
 
 
+def nested(**fields: object) -> Story:
+    """The area `auth`, with the areas `keys` and `sessions` in it, and `keys` planned."""
+    story = Story(Policy(area_depth=2, budget_dollars=9.0))
+    story.planner_answers(add=(area("auth", **fields), subtask("docs", "auth")))
+    assert problems(story, Revision(assessment="", add=(area("keys"),)), "auth") == []
+    answers(story, "auth", add=(area("keys"), area("sessions", "keys"), subtask("glue", "sessions")))
+    plans(story, "keys", "sign", "verify needs sign")
+    return story
+
+
+def test_an_area_in_an_area_has_a_planner_of_its_own_and_its_synthesis_goes_to_the_area_around_it() -> None:
+    story = nested()
+    assert shown(story, None) == {"auth": "running", "docs": "waiting"}
+    assert shown(story, "auth") == {"keys": "running", "sessions": "waiting", "glue": "waiting"}
+    assert shown(story, "keys") == {"sign": "running", "verify": "waiting"}
+    assert "an area within an area" in problems(story, Revision(assessment="", add=(area("deep"),)), "keys")[0]
+    story.attempt_fails("sign")
+    assert (story.state.areas["keys"].why, story.state.areas["auth"].open, story.state.planning.open) == (
+        "failures",
+        None,
+        None,
+    )
+    answers(story, "keys", retry=[{"id": "sign", "guidance": "again"}])
+    story.landed("sign")
+    story.landed("verify")
+    answers(story, "keys", finished=True, synthesis="ed25519")
+    verified(story, "keys")
+    assert story.statuses()["sessions"] == "running"
+    assert story.state.areas["auth"].unread.reports == ("keys",)
+    assert story.state.planning.unread.reports == ()
+    answers(story, "sessions", add=(subtask("cookies"),))
+    story.landed("cookies")
+    answers(story, "sessions", finished=True, synthesis="cookies")
+    verified(story, "sessions")
+    story.landed("glue")
+    answers(story, "auth", finished=True, synthesis="all of it")
+    verified(story, "auth")
+    story.landed("docs")
+    assert set(story.statuses().values()) == {"merged"}
+
+
+def test_an_area_in_an_area_has_a_share_of_its_share() -> None:
+    story = nested(estimate=Estimate(dollars=3.0))
+    assert (story.current("auth").allowance, story.current("keys").allowance) == (3.0, 1.0)
+    story.model_is_called("sign", dollars=0.5)
+    assert (area_spend(story.state, "keys"), area_spend(story.state, "auth")) == (0.5, 0.5)
+    story.model_is_called("sign", dollars=0.5)
+    assert (story.status("keys"), story.status("auth")) == ("failed", "running")
+    assert story.state.areas["auth"].why == "failures"
+    assert shown(story, "auth")["verify"] == "waiting"
+
+
+def test_what_is_open_in_areas_of_a_dropped_area_is_dropped_with_it() -> None:
+    story = nested()
+    story.happens(f.AttemptFailed(at=story.now, subtask="auth", number=1, failure=failure("protocol")))
+    story.planner_answers(drop=[{"id": "auth", "why": "no"}, {"id": "docs", "why": "no"}])
+    assert story.status("verify") == story.status("sessions") == story.status("glue") == "dropped"
+
+
 def test_areas_are_counted_and_their_depth_is_bounded() -> None:
     story = Story(Policy(area_depth=0))
     assert "an area within an area" in problems(story, Revision(assessment="", add=(area("auth"),)), None)[0]
