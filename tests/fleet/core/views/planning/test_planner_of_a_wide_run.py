@@ -151,7 +151,9 @@ def test_closed_areas_are_told_with_their_synthesis_and_all_that_landed_inside()
         for area in (None, "handle-case-0", "handle-case-1")
     }
     state = replace(
-        state, areas=dict.fromkeys(("handle-case-0", "handle-case-1"), state.planning), subtasks=replace(state.subtasks, made_by=members)
+        state,
+        areas=dict.fromkeys(("handle-case-0", "handle-case-1"), state.planning),
+        subtasks=replace(state.subtasks, made_by=members),
     )
     view = planner_state(state, 0.0)
     assert "closed" in view
