@@ -19,6 +19,14 @@ class EffectError(Exception):
         self.failure = failure
 
 
+class SetupFailedError(EffectError):
+    """The set-up command failed on a commit that differs from the run's base in files that the set-up depends on."""
+
+    def __init__(self, failure: Failure, check: CheckRun) -> None:
+        super().__init__(failure)
+        self.check = check
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """A worker's change, committed and pinned."""

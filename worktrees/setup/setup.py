@@ -15,7 +15,7 @@ from pathlib import Path
 from fleet.core.base.ids import Sha
 from fleet.core.state.facts import Failure, SetupRun
 from fleet.ports.agents import Extras
-from fleet.ports.worktrees import EffectError
+from fleet.ports.worktrees import EffectError, SetupFailedError
 from worktrees.base.settings import MIB
 from worktrees.git.program import Git
 from worktrees.sandbox.box import Box, Place
@@ -98,7 +98,10 @@ class Setup:
             self._failures[await self.fingerprint(commit)] = summary
             if self.must_pass:
                 evidence = "\n".join(dict.fromkeys((*check.causes, *check.output[-SHOWN:].splitlines())))
-                raise EffectError(Failure(kind="configuration", summary=summary, evidence=evidence))
+                failure = Failure(kind="configuration", summary=summary, evidence=evidence)
+                if await self.fingerprint(commit) != await self.fingerprint(self.base):
+                    raise SetupFailedError(failure, check)
+                raise EffectError(failure)
 
 
 def state_of(root: Path, paths: Iterable[str]) -> tuple[str, int]:

@@ -34,11 +34,12 @@ def _endings(state: RunState, now: float) -> Iterator[f.Fact]:
             finished = bool(state.subtasks) and not state.subtasks.open
             yield f.RunEnded(at=now, ending=outcome(state) if finished else "budget", why=spent)
         return
-    if not is_idle(state, now) or state.draining:
+    planning = state.planning
+    is_over = planning.synthesis is not None or plan_is_done(state)
+    if not is_idle(state, now) or (state.draining and not is_over):
         yield from end_unapproved(state, now)
         return
-    planning = state.planning
-    if planning.synthesis is not None or plan_is_done(state):
+    if is_over:
         why = planning.synthesis or "everything in the plan is done"
         more = f"{_never_green(state)}{_not_published(state)}"
         yield f.RunEnded(at=now, ending=outcome(state), why=f"{why.rstrip('.')}{more}" if more else why)

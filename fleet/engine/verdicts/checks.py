@@ -20,13 +20,17 @@ from fleet.core.state import facts as f
 from fleet.core.state.failures import red_guard, vacuous
 from fleet.core.verdicts.tests import missing_tests, starts_pytest
 from fleet.ports.journal import Clock, Recorder
-from fleet.ports.worktrees import Commits, Worktrees
+from fleet.ports.worktrees import Commits, SetupFailedError, Worktrees
 
 Trust = Literal["any", "fresh", "sure"]
 """Which red answers count: any, also an old one; one that is seen now; or one that was repeated."""
 NO_REPORT = (
     "[fleet] exit code 0, but the runner did not report which tests it ran, or how many: something ended it early, or "
     "its options suppress the report (then set checks.expected_tests = false)"
+)
+BROKEN_SETUP = (
+    "[fleet] not run: {how} on this commit, which changes files that the set-up depends on (worktrees.lock_files); "
+    "without these changes it passes"
 )
 IN_A_ROW = 8  # criteria of a merged tree that run one after another; such rows run side by side
 Result = TypeVar("Result")
@@ -108,7 +112,7 @@ class Checks:
         red = await self._run(base, expected, "any")
         if passing := tuple(run for run in red if run.passed):
             return vacuous(passing, base)
-        green = await self.on(base, guards)
+        green = await self._run(base, guards, "sure")
         allowed = {check.command for check in self.engine.state.red_base}
         if failing := tuple(run for run in green if not run.fine and run.command not in allowed):
             return red_guard(failing, base)
@@ -116,7 +120,7 @@ class Checks:
 
     async def on(self, commit: Sha, criteria: Sequence[Criterion]) -> tuple[f.CheckRun, ...]:
         """Check a commit, where the criteria should pass."""
-        return await self._run(commit, criteria, "sure")
+        return await self._run(commit, criteria, "sure", judges_setup=True)
 
     async def merged(
         self, commit: Sha, criteria: Sequence[Criterion], *, sure: bool, ran: Counter[str] | None = None
@@ -130,22 +134,31 @@ class Checks:
         rest = tuple(unique.values())
         sides = [rest[at : at + IN_A_ROW] for at in range(0, len(rest), IN_A_ROW)]
         trust: Trust = "sure" if sure else "fresh"
-        calls = [partial(self._run, commit, side, trust, ran) for side in (self.rules.criteria, *sides)]
+        run = partial(self._run, commit, trust=trust, ran=ran, judges_setup=True)
+        calls = [partial(run, side) for side in (self.rules.criteria, *sides)]
         return tuple(chain.from_iterable(await run_side_by_side(calls)))
 
     async def _run(
-        self, commit: Sha, criteria: Sequence[Criterion], trust: Trust, ran: Counter[str] | None = None
+        self,
+        commit: Sha,
+        criteria: Sequence[Criterion],
+        trust: Trust,
+        ran: Counter[str] | None = None,
+        *,
+        judges_setup: bool = False,
     ) -> tuple[f.CheckRun, ...]:
+        """The answers for a commit. With `judges_setup`, a set-up that the commit's own files break makes it red."""
+        run_once = partial(self._run_once, commit, ran=ran, judges_setup=judges_setup)
         tree = await self.tree(commit) if criteria else ""
         asked = {criterion.run or "": criterion for criterion in criteria}
         answers = {run: known for run in asked if (known := self._known(tree, run, trust)) is not None}
         if unknown := [criterion for run, criterion in asked.items() if run not in answers]:
-            answers |= await self._run_once(commit, unknown, ran)
+            answers |= await run_once(unknown)
         for _ in range(self.rules.reruns if trust == "sure" else 0):
             doubted = [run for run, answer in answers.items() if not answer.fine and (tree, run) not in self._sure]
             if not doubted:
                 break
-            for run, second in (await self._run_once(commit, [asked[run] for run in doubted], ran)).items():
+            for run, second in (await run_once([asked[run] for run in doubted])).items():
                 if second.passed:
                     text = f"flaky: {second.criterion} ({run}) failed on {commit[:12]}, then passed on the same commit"
                     await self.engine.record(f.WarningNoted(at=self.clock.now(), text=text))
@@ -157,16 +170,35 @@ class Checks:
         return tuple(answers[c.run or ""].model_copy(update={"criterion": c.criterion}) for c in criteria)
 
     async def _run_once(
-        self, commit: Sha, criteria: Sequence[Criterion], ran: Counter[str] | None = None
+        self,
+        commit: Sha,
+        criteria: Sequence[Criterion],
+        ran: Counter[str] | None = None,
+        *,
+        judges_setup: bool = False,
     ) -> dict[str, f.CheckRun]:
         if ran is not None:
             ran.update(criterion.run or "" for criterion in criteria)
+        tree = await self.tree(commit)
+        try:
+            runs = await self._run_each(commit, criteria)
+        except SetupFailedError:
+            if not judges_setup:
+                raise
+            try:
+                runs = await self._run_each(commit, criteria)
+            except SetupFailedError as error:  # also the second time
+                self._sure.update((tree, criterion.run or "") for criterion in criteria)
+                return {criterion.run or "": _without_setup(criterion, error) for criterion in criteria}
+        return {run.command: self._believed(tree, run) for run in runs}
+
+    async def _run_each(self, commit: Sha, criteria: Sequence[Criterion]) -> list[f.CheckRun]:
+        """Each on a checkout of its own: none sees what another one wrote."""
         runs = list[f.CheckRun]()
-        for criterion in criteria:  # each on a checkout of its own: none sees what another one wrote
+        for criterion in criteria:
             async with self.worktrees.lease(commit) as lease:
                 runs.append(await lease.check(criterion))
-        tree = await self.tree(commit)
-        return {run.command: self._believed(tree, run) for run in runs}
+        return runs
 
     def _believed(self, tree: Sha, run: f.CheckRun) -> f.CheckRun:
         """A success without a report counts as a failure if the runner owes one: something ended it early."""
@@ -224,6 +256,15 @@ class Checks:
         return run
 
     async def tree(self, commit: Sha) -> Sha:
+        """The tree of a commit."""
         if commit not in self._trees:
             self._trees[commit] = await self.commits.tree(commit)
         return self._trees[commit]
+
+
+def _without_setup(criterion: Criterion, error: SetupFailedError) -> f.CheckRun:
+    """A check that could not be run, with what the set-up command printed."""
+    output = "\n".join((BROKEN_SETUP.format(how=error.failure.summary), error.failure.evidence))
+    return error.check.model_copy(
+        update={"criterion": criterion.criterion, "command": criterion.run or "", "output": output}
+    )

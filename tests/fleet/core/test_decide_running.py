@@ -128,6 +128,13 @@ def test_a_draining_run_finishes_what_runs_and_does_not_end() -> None:
     assert not story.state.ended
 
 
+def test_a_draining_run_whose_last_work_lands_has_landed() -> None:
+    story = Story(Policy(workers=1), plan_of("a"))
+    story.happens(f.DrainRequested(at=0, by="ada"))
+    story.landed("a")
+    assert story.state.ending == "landed"
+
+
 def test_the_next_engine_continues_where_a_drained_one_stopped() -> None:
     story = Story(Policy(workers=1), plan_of("a", "b"))
     story.happens(f.DrainRequested(at=0, by="ada"))

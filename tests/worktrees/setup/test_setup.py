@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import FleetError
-from fleet.ports.worktrees import Change, EffectError
+from fleet.ports.worktrees import Change, EffectError, SetupFailedError
 from tests.worktrees.conftest import Bench, OpenBench, git, make_repository
 from worktrees.base.settings import LeaseKind
 from worktrees.setup import include
@@ -107,6 +107,21 @@ async def test_a_set_up_that_fails_says_so(open_bench: OpenBench) -> None:
                     pass
             assert caught.value.failure.kind == "configuration"
             assert "no such package" in caught.value.failure.evidence
+
+
+async def test_a_set_up_that_only_a_later_commit_breaks_is_that_commit_s_fault(open_bench: OpenBench) -> None:
+    async with open_bench(setup="! grep -q broken lock.txt", lock_files=("lock.txt",)) as bench:
+        async with bench.worktrees.lease(bench.base):
+            pass
+        (bench.repository / "lock.txt").write_text("broken\n", encoding="utf-8")
+        git(bench.repository, "add", "-A")
+        git(bench.repository, "commit", "--quiet", "-m", "a lock")
+        commit = git(bench.repository, "rev-parse", "HEAD")
+        await bench.worktrees.store.git("fetch", "--quiet", str(bench.repository), commit)
+        with pytest.raises(SetupFailedError) as caught:
+            async with bench.worktrees.lease(commit):
+                pass
+        assert caught.value.check.exit_code == 1
 
 
 async def test_a_file_that_is_committed_is_not_hidden_by_what_the_set_up_made(open_bench: OpenBench) -> None:

@@ -1,12 +1,17 @@
 """Checks on commits: what is asked once, what is asked again, and what an answer counts for."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
+
+import pytest
 
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import Criterion
 from fleet.core.state import facts as f
 from fleet.engine.verdicts.checks import IN_A_ROW, Checks, Gate
-from tests.fleet.hands import Book, Clock, PaperHands, queued
+from fleet.ports.worktrees import SetupFailedError
+from tests.fleet.hands import Book, Clock, PaperHands, PaperLease, queued
 
 TEST = Criterion(criterion="it works", run="test")
 GATE = Criterion(criterion="the gate", run="gate", fails_before=False)
@@ -198,3 +203,46 @@ async def test_a_base_that_was_asked_in_an_earlier_life_is_asked_again_to_compar
     await asked.on("base a", [PYTEST])
     assert await asked.lost("base a", "base", [PYTEST], changed=(), touches=()) == {}
     assert hands.ran == [("a base", PYTEST.run), ("base", PYTEST.run)]
+
+
+class WithoutSetup(PaperHands):
+    """The set-up fails on every commit that holds `broken`, as often as `times` says."""
+
+    times: int = 1_000_000
+
+    @asynccontextmanager
+    async def lease(self, base: str) -> AsyncIterator[PaperLease]:
+        async with super().lease(base) as lease:
+            if "broken" in base and self.leases <= self.times:
+                red = f.CheckRun(
+                    criterion="the set-up", command="make deps", passed=False, exit_code=7, causes=("no x",)
+                )
+                failure = f.Failure(kind="configuration", summary="the set-up command failed with exit code 7")
+                raise SetupFailedError(failure, red)
+            yield lease
+
+
+async def test_a_set_up_that_a_commit_breaks_makes_its_checks_red_and_is_run_twice_for_all_of_them() -> None:
+    hands = WithoutSetup()
+    asked = checks(hands)
+    runs = await asked.on("base broken", [TEST, TEST.model_copy(update={"run": "other"})])
+    assert [(run.command, run.fine, run.causes) for run in runs] == [
+        ("test", False, ("no x",)),
+        ("other", False, ("no x",)),
+    ]
+    assert "the set-up command failed with exit code 7 on this commit" in runs[0].output
+    assert (hands.leases, hands.ran) == (2, [])
+    [gate] = await asked.merged("base broken", [], sure=False)
+    assert (gate.criterion, gate.fine) == ("the gate", False)
+
+
+async def test_a_set_up_that_passes_the_second_time_makes_nothing_flaky() -> None:
+    hands = WithoutSetup()
+    hands.times = 1
+    [run] = await checks(hands).on("base broken", [TEST])
+    assert (run.passed, run.flaky) == (True, False)
+
+
+async def test_on_a_base_a_broken_set_up_does_not_stand_for_a_check_that_must_fail() -> None:
+    with pytest.raises(SetupFailedError):
+        await checks(WithoutSetup()).before_work([TEST], "base broken")
