@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.core.history": ("fleet.core.base", "fleet.core.plans", "fleet.core.state"),
     "fleet.core.policy": ("fleet.core.base", "fleet.core.plans", "fleet.core.state"),
     "fleet.core.verdicts": ("fleet.core.base", "fleet.core.plans", "fleet.core.state"),
-    "fleet.core.views": ("fleet.core.plans", "fleet.core.policy"),
+    "fleet.core.views": ("fleet.core.plans", "fleet.core.policy", "fleet.core.state"),
     "fleet.core.views.planning": ("fleet.core.base", "fleet.core.plans", "fleet.core.state", "fleet.core.policy"),
     "fleet.core.views.repository": ("fleet.core.base", "fleet.core.plans", "fleet.core.state"),
     "fleet.core.views.run": (
