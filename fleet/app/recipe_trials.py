@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 from fleet.app.tool_chains import found_in, shown_by
 from fleet.app.trial import Progress, TrialOrder, try_out
 from fleet.config.schema import Config
+from fleet.core.base.output import outdated
 from fleet.core.state.facts import CheckRun
 from fleet.core.views.repository.init_view import TriedVerdict
 from fleet.core.views.repository.trial_view import TrialView
@@ -63,6 +64,8 @@ class TrialSettings:
     timeout_s: float
     tool_chain_of: Callable[[str], str]
     """The tool chain in the home that has a program which the box does not find; empty if none has."""
+    other_chain_of: Callable[[str], str]
+    """The tool chain in the home that has a program, wherever else the box finds it; empty if none has."""
     progress: Progress | None = None
 
 
@@ -142,10 +145,25 @@ class Trials:
         if recipe.needs_network and not self._may("network", "", recipe.setup):
             return self._note(Tried(part.folder, recipe, why, "not tried"))
         tried = await self._try(part, recipe, why)
+        if tried.trial is not None and tried.verdict in {"red", "set-up failed"} and self._may_replace(tried.trial):
+            tried = await self._try(part, recipe, f"{why}; with a newer tool chain, of your home")
         failed = tried.trial is not None and tried.verdict == "set-up failed" and wants_network(_output(tried.trial))
         if failed and not self._has_network and self._may("network", "", recipe.setup):
             return await self._try(part, recipe, f"{why}; its set-up needs the network")
         return tried
+
+    def _may_replace(self, trial: TrialView) -> bool:
+        """Whether a program of the machine is too old, the home has another one, and the box may show that from now."""
+        old = outdated(_output(trial))
+        chain = self.settings.other_chain_of(old.subject) if old is not None else ""
+        if (
+            old is None
+            or not chain
+            or chain in self.settings.config.box.tool_chains
+            or ("tool chain", chain) in self.allowed
+        ):
+            return False
+        return self._may("tool chain", chain, f"{old.subject} of this machine is too old: {old.line.strip()}")
 
     async def _try(self, part: Part, recipe: Recipe, why: str) -> Tried:
         whole = recipe.within(part.folder)

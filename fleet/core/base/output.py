@@ -10,7 +10,18 @@ from itertools import islice
 from typing import Literal, NamedTuple
 
 CauseKind = Literal[
-    "program", "python", "node", "package", "network", "service", "read_only", "permission", "space", "memory", "file"
+    "old",
+    "program",
+    "python",
+    "node",
+    "package",
+    "network",
+    "service",
+    "read_only",
+    "permission",
+    "space",
+    "memory",
+    "file",
 ]
 MOST_CAUSES, MOST_FAILURES, MOST_LAST = 4, 6, 8
 LONGEST_LINE = 300
@@ -18,6 +29,25 @@ ENDS = 4_000  # lines that are looked at, from each end of the output
 SCANNED = 1_000  # characters of a line
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
+_OLD: Mapping[str, re.Pattern[str]] = {
+    "cargo": re.compile(
+        r"requires rustc \d|rustc [\d.]+ is not supported by|lock file version \d+ (?:requires|was found)"
+        r"|feature `edition\d+` is required|this version of Cargo is older than|requires a newer version of (?:Cargo|R)"
+    ),
+    "node": re.compile(
+        r"code EBADENGINE|engine Unsupported engine|[Tt]he engine \"node\" is incompatible|node: bad option: --test"
+        r"|requires (?:at least )?Node(?:\.js)?(?: version)? [v\d>=^~]|Node(?:\.js)? v?[\d.]+ is not supported"
+    ),
+    "go": re.compile(r"requires go ?>= ?\d[\w.]* \(running|invalid go version '\d|module requires Go \d"),
+    "python3": re.compile(
+        r"requires a different Python: |requires Python ['\"]?[<>=~!]*\d|Python \d[\d.]*\+? (?:or \w+ )?is required"
+    ),
+    "java": re.compile(
+        r"invalid (?:target|source) release: \d|release version \d+ not supported|UnsupportedClassVersionError"
+    ),
+    "ruby": re.compile(r"Your Ruby version is [\d.]+, but"),
+}
+"""What is printed where a program of the machine is older than a project wants, by the program."""
 _CAUSES: tuple[tuple[CauseKind, re.Pattern[str]], ...] = (
     (
         "program",
@@ -44,7 +74,8 @@ _CAUSES: tuple[tuple[CauseKind, re.Pattern[str]], ...] = (
     ("memory", re.compile(r"ended by the sandbox:|heap out of memory|MemoryError|Cannot allocate memory|OutOfMemory")),
     ("file", re.compile(r"(?:No such file or directory|ENOENT)(?:[:,] .*?['\"]([^'\"]+)['\"])?")),
 )
-_ANY_CAUSE = re.compile("|".join(re.sub(r"(?<!\\)\((?!\?)", "(?:", pattern.pattern) for _, pattern in _CAUSES))
+_PATTERNS = (*_OLD.values(), *(pattern for _, pattern in _CAUSES))
+_ANY_CAUSE = re.compile("|".join(re.sub(r"(?<!\\)\((?!\?)", "(?:", pattern.pattern) for pattern in _PATTERNS))
 _FAILURE = re.compile(
     r"^E\s{2,}\S|^(?:FAIL|FAILED|ERROR|not ok|--- FAIL)\b|^\s*(?:[\u2715\u2716\xd7\u25cf]|\d+\)) \S|\bpanicked at\b"
     r"|\b[A-Z]\w*(?:Error|Exception)\b(?::|$)|^\s*(?:fatal |npm )?[Ee]rror(?:\[\w+\])?\b|^npm ERR!|^make: \*\*\*"
@@ -57,6 +88,7 @@ _CHAINS: Mapping[str, str] = {
     **dict.fromkeys(("go", "gofmt"), "go"),
     **dict.fromkeys(("bun", "bunx"), "bun"),
     "deno": "deno",
+    "python3": "uv",
     **dict.fromkeys(("ruby", "bundle", "gem", "rake"), "rbenv"),
 }
 """The tool chain that a program of this name usually comes from, if it lives in the home."""
@@ -64,6 +96,8 @@ _OWN = "your own configuration (~/.config/fleet/config.toml)"
 _ADVICE: Mapping[CauseKind, str] = {
     "program": f"{{subject}} is not in the box, which shows /usr, not your home. {{chain}} in {_OWN}; a virtual "
     "environment of the repository: box.read_only and box.path in fleet.toml",
+    "old": f"{{subject}} of this machine is older than the project wants. {{chain}} in {_OWN}; or install a newer one "
+    "below /usr",
     "python": "the Python module {subject} is not found. Show the repository's virtual environment (box.read_only and "
     'box.path in fleet.toml), or install it with worktrees.setup; for a src layout set PYTHONPATH = "src" in '
     "[box.environment]",
@@ -97,10 +131,19 @@ def cause_of(line: str) -> Cause | None:
     """The cause that a line names, if it does."""
     if _ANY_CAUSE.search(line) is None:
         return None
+    for program, pattern in _OLD.items():
+        if pattern.search(line):
+            return Cause("old", program, line)
     for kind, pattern in _CAUSES:
         if match := pattern.search(line):
             return Cause(kind, next((group for group in match.groups() if group), ""), line)
     return None
+
+
+def outdated(output: str) -> Cause | None:
+    """The line that says that a program of the machine is too old, if there is one."""
+    causes = (cause_of(line[:LONGEST_LINE]) for line in _lines(output))
+    return next((cause for cause in causes if cause is not None and cause.kind == "old"), None)
 
 
 def key_lines(output: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Recipes tried in real boxes: red leads to the next candidate, what is missing is added, what needs a yes is asked."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,7 +40,12 @@ def no_tool_chain(program: str) -> str:
 
 
 async def settle(
-    folder: Path, files: Mapping[str, str], person: Person | None = None, *, beside: Mapping[str, str] = {}
+    folder: Path,
+    files: Mapping[str, str],
+    person: Person | None = None,
+    *,
+    beside: Mapping[str, str] = {},
+    other: Callable[[str], str] = no_tool_chain,
 ) -> tuple[Settled, Trials]:
     """What comes of a repository with these files, and with these others that git ignores."""
     root = make_repository(folder / "project", dict(files))
@@ -50,7 +55,7 @@ async def settle(
     config = load_config(environ={}, user_file=None, flags={"state.dir": str(folder / "state")}).config
     tree = await read_project(root, lambda name: name in {"make", "python3"})
     person = person or Person()
-    trials = Trials(TrialSettings(config, {}, root, 60, no_tool_chain), tree, person.ask, person.report)
+    trials = Trials(TrialSettings(config, {}, root, 60, no_tool_chain, other), tree, person.ask, person.report)
     return await trials.settle(find_recipes(tree)), trials
 
 
@@ -164,3 +169,15 @@ def test_what_was_allowed_is_in_the_configuration_of_a_try_and_nothing_else_is(t
         False,
     )
     assert (allowed.checks.gate, allowed.worktrees.setup) == ("make test", "make deps")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("answer", [True, False])
+async def test_a_tool_chain_of_the_home_is_offered_where_the_machine_s_own_is_too_old(
+    tmp_path: Path, answer: bool
+) -> None:
+    files = {"Makefile": "test:\n\t@echo 'error: package `x` requires rustc 1.80 or newer'; false\n"}
+    person = Person(answer)
+    _, trials = await settle(tmp_path, files, person, other=lambda program: "rustup" if program == "cargo" else "")
+    assert person.asked == [("tool chain", "rustup")]
+    assert [tried.verdict for tried in trials.tried] == ["red"] * (1 + answer)

@@ -22,9 +22,10 @@ from dashboards.text.safe import safe
 from fleet.app.capacity import capacity
 from fleet.app.fleet import Fleet
 from fleet.app.tool_chains import found_in
-from fleet.app.trial import TrialOrder, try_out
+from fleet.app.trial import Progress, TrialOrder, try_out
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox
+from fleet.cli.live.clock import Clock, run_with_clock
 from fleet.cli.options import flags
 from fleet.config.environment import current
 from fleet.config.schema import as_policy
@@ -32,12 +33,14 @@ from fleet.core.state.facts import CheckRun
 from fleet.core.state.failures import how
 from fleet.core.views.repository.trial_view import TrialView
 from fleet.errors import FleetError
+from fleet.ports.worktrees import EffectError
 from fleet.runs.run_folder import make_state_dir
 from worktrees.git.program import ask_git, text
 from worktrees.overlay.probe import choose_kind
 from worktrees.sandbox.environment import SYSTEM_PATH
 from worktrees.sandbox.seccomp import filter_program
 from worktrees.sandbox.self_test import find_sandbox_problems
+from worktrees.store.customs import Customs, customs
 from worktrees.store.target import inspect
 
 OLDEST_GIT = (2, 39)
@@ -65,7 +68,9 @@ def doctor(
       fleet doctor --repo ../service --json
     """
     loaded = common.configuration(repo, config, flags(sandbox=sandbox, base_url=base_url))
-    findings = common.run_async(lambda: examine(Fleet(loaded, current()), repo, gate=gate))
+    clock = Clock(quiet=as_json)
+    clock.time("checking this machine")
+    findings = run_with_clock(lambda: examine(Fleet(loaded, current()), repo, gate=gate, clock=clock), clock)
     if as_json:
         common.show_json([asdict(finding) for finding in findings])
     else:
@@ -86,7 +91,7 @@ class Finding:
     fix: str = ""
 
 
-async def examine(fleet: Fleet, repository: Path, *, gate: bool = False) -> list[Finding]:
+async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: Clock | None = None) -> list[Finding]:
     """Check everything that a run needs. Writes nothing but a probe file in the state directory."""
     return [
         Finding("python", ok=True, says=f"{sys.version.split()[0]} at {sys.executable}"),
@@ -97,9 +102,9 @@ async def examine(fleet: Fleet, repository: Path, *, gate: bool = False) -> list
         await _worktrees(fleet),
         _disk(fleet),
         _capacity(fleet),
-        await _repository(repository),
+        *(await _repository(repository, fleet)),
         *_tool_chains(fleet),
-        *(await _gate_findings(fleet, repository, gate=gate)),
+        *(await _gate_findings(fleet, repository, gate=gate, progress=clock.begin if clock is not None else None)),
         *worker_findings(fleet),
     ]
 
@@ -174,13 +179,12 @@ def _tool_chains(fleet: Fleet) -> Iterator[Finding]:
         yield Finding("tool chains", ok=True, says=says, fix=fix)
 
 
-async def _gate_findings(fleet: Fleet, repository: Path, *, gate: bool) -> list[Finding]:
+async def _gate_findings(fleet: Fleet, repository: Path, *, gate: bool, progress: Progress | None) -> list[Finding]:
     checks, trees = fleet.config.checks, fleet.config.worktrees
     if not gate or not (checks.gate.strip() or trees.setup.strip()):
         return [_gate(fleet)]
-    typer.echo("trying set-up and gate …", err=True)
     try:
-        trial = await try_out(fleet.config, fleet.environ, TrialOrder(repository))
+        trial = await try_out(fleet.config, fleet.environ, TrialOrder(repository), progress)
     except FleetError as error:
         return [Finding("gate", ok=False, says="not tried", fix=str(error))]
     return [*_tried(trial), *([] if checks.gate.strip() else [_gate(fleet)])]
@@ -247,15 +251,31 @@ def _capacity(fleet: Fleet) -> Finding:
     return Finding("capacity", ok=supply.workers > 0, says=f"{supply.why}: {fits}", fix=supply.fix)
 
 
-async def _repository(path: Path) -> Finding:
+async def _repository(path: Path, fleet: Fleet) -> list[Finding]:
     if shutil.which("git") is None:
-        return Finding("repository", ok=False, says=f"{path} can't be read without git")
+        return [Finding("repository", ok=False, says=f"{path} can't be read without git")]
     try:
         target = await inspect(path)
+        usual = await customs(target.git, target.base)
     except FleetError as error:
-        return Finding("repository", ok=False, says=str(path), fix=str(error))
+        return [Finding("repository", ok=False, says=str(path), fix=str(error))]
+    except EffectError as error:
+        return [Finding("repository", ok=False, says=str(path), fix=error.failure.summary)]
     notes = f" ({'; '.join(target.warnings)})" if target.warnings else ""
-    return Finding("repository", ok=True, says=f"{target.root} at {target.base_name} {target.base[:7]}{notes}")
+    says = f"{target.root} at {target.base_name} {target.base[:7]}{notes}"
+    return [Finding("repository", ok=True, says=says), *_signatures(usual, fleet)]
+
+
+def _signatures(usual: Customs, fleet: Fleet) -> Iterator[Finding]:
+    """Whether what `fleet merge` takes is signed as the repository's own commits are."""
+    wanted = [("signed", 'git.sign = "ssh"')] if usual.signs and not fleet.config.git.sign else []
+    if usual.signs_off and not fleet.config.git.sign_off:
+        wanted.append(("signed off", "git.sign_off = true"))
+    if wanted:
+        hows, keys = zip(*wanted, strict=True)
+        says = f"the latest commits here are {' and '.join(hows)}; those that fleet merge takes would not be"
+        fix = f"if that is demanded: {' and '.join(keys)} in your own configuration (docs/guides/taking.md)"
+        yield Finding("signatures", ok=True, says=says, fix=fix)
 
 
 # ---- workers --------------------------------------------------------------------------------------------------------

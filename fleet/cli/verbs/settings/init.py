@@ -15,6 +15,7 @@ from fleet.app.recipe_trials import Permission, Settled, Trials, TrialSettings, 
 from fleet.app.wiring import Wiring
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, ConfigFile, Force, Repo, Sandbox, Yes
+from fleet.cli.live.clock import Clock, run_with_clock
 from fleet.cli.options import flags
 from fleet.config.environment import current
 from fleet.config.layer import Key
@@ -77,7 +78,7 @@ def init(
     if dry_run or no_try or not order.found.parts:
         view = _untried(order, write=not dry_run)
     else:
-        view = _tried(order, _Person(yes=yes, quiet=as_json))
+        view = _tried(order, _Person(yes=yes, quiet=as_json, clock=Clock(quiet=as_json)))
     common.show_view(view, result_lines, as_json=as_json)
     raise typer.Exit(0 if view.text else 1)
 
@@ -126,6 +127,7 @@ class _Person:
 
     yes: bool
     quiet: bool
+    clock: Clock
 
     def ask(self, what: Permission, name: str, why: str) -> bool:
         where = safe(str(user_file_path()))
@@ -141,6 +143,7 @@ class _Person:
             text = f"{safe(why, limit=LINE)}. Show the programs of {name} in your home, read-only ({note})?"
         if self.yes:
             return True
+        self.clock.stop()
         return not self.quiet and common.has_terminal() and typer.confirm(text, err=True)
 
     def report(self, tried: Tried) -> None:
@@ -150,7 +153,9 @@ class _Person:
             typer.echo(f"trying  {safe(tried.recipe.gate_command, limit=LINE)}  ({safe(tried.why, limit=LINE)})")
             if tried.recipe.setup:
                 typer.echo(f"        after {safe(tried.recipe.setup, limit=LINE)}")
+            self.clock.time("worktree")
         else:
+            self.clock.stop()
             common.show(_verdict_lines(tried_view(tried)))
 
 
@@ -159,10 +164,17 @@ class _Person:
 
 def _tried(order: _Order, person: _Person) -> InitView:
     home = Wiring(order.config, current()).home
-    tool_chain_of = partial(chain_of, home=home, has_program=order.tree.has_program)
-    settings = TrialSettings(order.config, current(), order.root, order.timeout_s, tool_chain_of)
+    settings = TrialSettings(
+        order.config,
+        current(),
+        order.root,
+        order.timeout_s,
+        tool_chain_of=partial(chain_of, home=home, has_program=order.tree.has_program),
+        other_chain_of=partial(chain_of, home=home, has_program=lambda _: False),
+        progress=lambda step, _: person.clock.time(step),
+    )
     trials = Trials(settings, order.tree, person.ask, person.report)
-    settled = common.run_async(partial(trials.settle, order.found))
+    settled = run_with_clock(partial(trials.settle, order.found), person.clock)
     green = settled.verdict in {"green", "no tests"}
     yours = tuple(_your_keys(order.config, settled.recipe, trials)) if green else ()
     text = order.text(settled.recipe, _remarks(settled, trials.tried)) if green else ""
@@ -197,7 +209,7 @@ def _your_keys(config: Config, recipe: Recipe | None, trials: Trials) -> Iterato
     keys = dict[Key, tuple[str | tuple[str, ...], str]]()
     if recipe.needs_network and config.worktrees.setup_network == "none":
         keys["worktrees", "setup_network"] = ("base", "the set-up downloads what the tests need")
-    wanted = dict.fromkeys(map(trials.settings.tool_chain_of, recipe.programs))
+    wanted = frozenset(map(trials.settings.other_chain_of, recipe.programs))
     chains = tuple(name for what, name in trials.granted if what == "tool chain" and name in wanted)
     if chains:
         keys["box", "tool_chains"] = ((*config.box.tool_chains, *chains), "the gate runs programs of your home")

@@ -1,12 +1,9 @@
 """`fleet try`: set-up and gate in the box on a commit, without a run."""
 
-import sys
-import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Annotated
 
-import anyio
 import typer
 
 from dashboards.text.cause_text import advice_lines, cause_lines, check_lines
@@ -15,15 +12,14 @@ from dashboards.text.safe import safe
 from fleet.app.trial import TrialOrder, try_out
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, ConfigFile, Repo, Sandbox, SetupNetwork
+from fleet.cli.live.clock import Clock, run_with_clock
 from fleet.cli.options import flags
 from fleet.config.environment import current
 from fleet.config.load import Loaded
 from fleet.core.views.repository.trial_view import TrialView, Verdict
 from fleet.errors import UsageError
 
-TICK_S, REMIND_S = 1.0, 30.0  # how often a person is shown the time: on a terminal, and elsewhere
 LINE = 200  # characters of a command
-SHOWN = 40  # of the time
 EXIT: dict[Verdict, int] = {"green": 0, "no gate": 0, "red": 1, "set-up failed": 3, "not possible": 3}
 
 
@@ -69,42 +65,10 @@ def run_trial(loaded: Loaded, order: TrialOrder, *, quiet: bool = False) -> Tria
             "neither a gate nor a set-up command is configured: find them with `fleet init`, or name a command: "
             'fleet try "make test"'
         )
-    return common.run_async(partial(_with_progress, loaded, order, quiet=quiet))
-
-
-async def _with_progress(loaded: Loaded, order: TrialOrder, *, quiet: bool) -> TrialView:
-    clock = _Clock()
-    async with anyio.create_task_group() as tasks:
-        if not quiet:
-            tasks.start_soon(clock.tick)
-        trial = await try_out(loaded.config, current(), order, None if quiet else clock.begin)
-        tasks.cancel_scope.cancel()
-    clock.clear()
-    return trial
-
-
-class _Clock:
-    """Shows which step runs, and for how long."""
-
-    def __init__(self) -> None:
-        self._step = ""
-        self._since = time.monotonic()
-        self._is_terminal = sys.stderr.isatty()
-
-    def begin(self, step: str, command: str) -> None:
-        self.clear()
-        self._step, self._since = step, time.monotonic()
-        typer.echo(f"{step}: {safe(command, limit=LINE)} …", err=True)
-
-    async def tick(self) -> None:
-        while True:
-            await anyio.sleep(TICK_S if self._is_terminal else REMIND_S)
-            text = f"{self._step or 'worktree'}: {duration(time.monotonic() - self._since)} so far"
-            typer.echo(f"\r{text}" if self._is_terminal else text, err=True, nl=not self._is_terminal)
-
-    def clear(self) -> None:
-        if self._is_terminal:
-            typer.echo(f"\r{' ' * SHOWN}\r", err=True, nl=False)
+    clock = Clock(quiet=quiet)
+    clock.time("worktree")
+    progress = None if quiet else clock.begin
+    return run_with_clock(partial(try_out, loaded.config, current(), order, progress), clock)
 
 
 def trial_lines(trial: TrialView) -> Iterator[str]:

@@ -10,6 +10,7 @@ from dashboards.text.plan_review import plan_lines
 from fleet.app.fleet import Fleet, Order
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Force, Repo, Sandbox, SetupNetwork, Yes
+from fleet.cli.live.clock import Clock, run_with_clock
 from fleet.cli.live.display import Detach, Display, NoTui, Plain, work_and_show
 from fleet.cli.options import flags, limits_of
 from fleet.cli.plan_sources import Sets, load_plan_argument
@@ -65,7 +66,9 @@ def plan(
 def _write_plan(loaded: Loaded, order: Order, output: Path | None, *, as_json: bool) -> None:
     fleet = Fleet(loaded, current())
     typer.echo("asking the planner …", err=True)
-    plan = common.run_async(lambda: fleet.plan_only(order))
+    clock = Clock(quiet=as_json)
+    clock.time("planner")
+    plan = run_with_clock(lambda: fleet.plan_only(order), clock)
     if output is not None:
         common.write_file(output, dump_plan(plan, toml=output.suffix == ".toml"))
     if as_json:

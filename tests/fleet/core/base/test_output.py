@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fleet.core.base.output import LONGEST_LINE, advice, cause_of, key_lines
+from fleet.core.base.output import LONGEST_LINE, advice, cause_of, key_lines, outdated
 
 PYTEST = """\
 ==================================== ERRORS ====================================
@@ -51,6 +51,14 @@ npm error A complete log of this run can be found in: /home/worker/.npm/_logs/x.
         ("Error: Cannot find module 'express'", "node", "express"),
         ("a.go:3:8: no required module provides package github.com/a/b; to add it:", "package", "github.com/a/b"),
         ("error[E0463]: can't find crate for `serde`", "package", "serde"),
+        ("error: package `clap` cannot be built because it requires rustc 1.80 or newer", "old", "cargo"),
+        ("error: lock file version 4 requires `-Znext-lockfile-bump`", "old", "cargo"),
+        ("npm error code EBADENGINE", "old", "node"),
+        ('error x@1.0.0: The engine "node" is incompatible with this module.', "old", "node"),
+        ("go: go.mod requires go >= 1.24 (running go 1.19; GOTOOLCHAIN=local)", "old", "go"),
+        ("ERROR: Package 'x' requires a different Python: 3.9.2 not in '>=3.11'", "old", "python3"),
+        ("error: release version 21 not supported", "old", "java"),
+        ("Your Ruby version is 2.7.4, but your Gemfile specified 3.3", "old", "ruby"),
         ("npm error code EAI_AGAIN", "network", ""),
         ("fatal: unable to access 'https://example.org/': Could not resolve host: example.org", "network", ""),
         ("OSError: [Errno 30] Read-only file system: '/var/x'", "read_only", ""),
@@ -105,3 +113,13 @@ def test_hostile_output_takes_no_longer_than_its_size() -> None:
     for text in ("x" * 2_000_000, "\n" * 2_000_000, ": " * 1_000_000, "\x1b[" * 1_000_000, "a: \n" * 500_000):
         assert len(key_lines(text)) <= 10
     assert time.process_time() - begun < 30
+
+
+def test_a_program_that_is_too_old_is_named_with_the_tool_chain_that_may_have_a_newer_one() -> None:
+    output = "Compiling x\nerror: rustc 1.63.0 is not supported by the following package:\n"
+    old = outdated(output)
+    assert old is not None
+    assert (old.subject, old.line) == ("cargo", output.splitlines()[1])
+    [text] = advice(key_lines(output))
+    assert 'box.tool_chains = ["rustup"]' in text
+    assert outdated("npm warn EBADENGINE Unsupported\n2 tests failed\n") is None

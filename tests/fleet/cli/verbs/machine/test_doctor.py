@@ -12,7 +12,7 @@ from fleet.app.fleet import Fleet
 from fleet.cli.entry import app
 from fleet.cli.verbs.machine.doctor import Finding, examine, worker_findings
 from fleet.config.load import Loaded, load_config
-from tests.worktrees.conftest import make_repository
+from tests.worktrees.conftest import git, make_repository
 
 
 def look(own: dict[str, Any], **box: Any) -> tuple[str, str]:
@@ -73,7 +73,9 @@ def test_a_program_has_to_be_shown_to_the_box(tmp_path: Path) -> None:
 
 def examined(tmp_path: Path, environ: dict[str, str], *, gate: bool = False, **keys: Any) -> dict[str, Finding]:
     """What the doctor finds in a new repository, by what it is about."""
-    repository = make_repository(tmp_path / "project")
+    repository = tmp_path / "project"
+    if not repository.exists():
+        make_repository(repository)
     flags = {"state.dir": str(tmp_path / "state"), **{key.replace("__", "."): value for key, value in keys.items()}}
     loaded = load_config(environ={}, user_file=None, flags=flags)
     findings = anyio.run(lambda: examine(Fleet(loaded, {"HOME": str(tmp_path), **environ}), repository, gate=gate))
@@ -114,3 +116,27 @@ def test_the_gate_is_tried_on_request(tmp_path: Path) -> None:
     assert (found["set-up"].ok, found["gate"].ok) == (True, False)
     assert "no-such-program: command not found" in found["gate"].says
     assert found["gate"].fix.startswith("no-such-program is not in the box")
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "keys", "says"),
+    [
+        ("gpgsig -----BEGIN SSH SIGNATURE-----\n -----END SSH SIGNATURE-----\n", "", {}, "here are signed; "),
+        ("", "\nSigned-off-by: A <a@b.c>\n", {}, "here are signed off; "),
+        ("", "\nSigned-off-by: A <a@b.c>\n", {"git__sign_off": True}, ""),
+        ("", "\nIt was not Signed-off-by: anybody\n", {}, ""),
+    ],
+)
+def test_a_repository_whose_commits_are_signed_is_noticed(
+    tmp_path: Path, header: str, body: str, keys: dict[str, Any], says: str
+) -> None:
+    project = make_repository(tmp_path / "project")
+    tree, parent = git(project, "rev-parse", "HEAD^{tree}"), git(project, "rev-parse", "HEAD")
+    for _ in range(20):
+        who = "A <a@b.c> 1 +0000"
+        raw = f"tree {tree}\nparent {parent}\nauthor {who}\ncommitter {who}\n{header}\nsubject\n{body}"
+        (tmp_path / "commit").write_text(raw)
+        parent = git(project, "hash-object", "-t", "commit", "-w", str(tmp_path / "commit"))
+    git(project, "update-ref", "HEAD", parent)
+    found = examined(tmp_path, {}, **keys).get("signatures")
+    assert (found is not None and found.ok and says in found.says) if says else found is None
