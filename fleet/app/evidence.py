@@ -33,7 +33,10 @@ def _states(state_dir: Path, repository: Path, *, simulated: bool) -> Iterator[R
     alike = [
         run
         for run in runs_by_start(state_dir)
-        if run.state is not None and run.state.simulated == simulated and run.state.rehearsal is None
+        if run.state is not None
+        and run.state.simulated == simulated
+        and run.state.rehearsal is None
+        and run.state.relanding is None
     ]
     mine = (run for run in reversed(alike) if run.is_of(here))
     for run, _ in zip(mine, range(MOST_RUNS), strict=False):

@@ -22,6 +22,7 @@ from fleet import __version__
 from fleet.app.capacity import capacity, workers_or_refuse
 from fleet.app.evidence import past_evidence
 from fleet.app.rehearse import for_rehearsal, rehearsal_policy, rehearsing
+from fleet.app.relanding import candidates
 from fleet.app.wiring import Wiring
 from fleet.config.environment import user
 from fleet.config.layer import FLAG
@@ -30,7 +31,7 @@ from fleet.config.schema import Config
 from fleet.core.base.ids import result_branch
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.flat import flat_plan
-from fleet.core.plans.limits import Reviewing
+from fleet.core.plans.limits import Policy, Reviewing
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.replay import REPLAYER
 from fleet.core.plans.validate import Known
@@ -54,6 +55,7 @@ from worktrees.git.program import text
 from worktrees.leases.gc import clean_run
 from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees
 from worktrees.sandbox.box import require_bubblewrap
+from worktrees.store.replay import RelandingIntegrator
 from worktrees.store.snapshot import Snapshot
 from worktrees.store.store import open_store
 from worktrees.store.target import Target, inspect
@@ -75,6 +77,12 @@ class Order:
     """How history is replayed, if the plan does that."""
     publishes: bool = True
     """Whether the result branch is made."""
+    relanding: f.Relanding | None = None
+    """The result that is landed again, if that is what the run does."""
+    policy: Policy | None = None
+    """The limits and choices, unless the configuration decides."""
+    begun: tuple[f.Fact, ...] = ()
+    """What is true from the start: work that is finished already."""
 
 
 @dataclass(frozen=True)
@@ -117,19 +125,21 @@ class Fleet:
         self.workers_that_fit()
         folder = new_run(self.state_dir, order.goal, order.name)
         require_bubblewrap(self.wiring.worktrees)
-        self.wiring.require_models(_workers(order))
+        if order.relanding is None:
+            self.wiring.require_models(_workers(order))
         if order.publishes:
             await _refuse_branch(target, result_branch(folder.run))
         simulated = await is_simulated(self.config.models.base_url)
         started = self._started(order, target, folder.run, simulated=simulated)
         notes: list[f.Fact] = [f.WarningNoted(at=started.at, text=text) for text in self._warnings(order, target)]
-        if order.plan is not None and order.rehearsal is None and (graded := self.wiring.grade(order.plan).all):
+        is_new = order.rehearsal is None and order.relanding is None
+        if order.plan is not None and is_new and (graded := self.wiring.grade(order.plan).all):
             notes.append(f.PlanGraded(at=started.at, version=order.plan.version, warnings=graded))
         if any(ladder.first is None for ladder in started.policy.rungs.values()):
             notes.append(past_evidence(self.state_dir, target.root, simulated=simulated))
         try:
             with Journal.create(folder.journal) as journal:
-                journal.append([started, *notes])
+                journal.append([started, *notes, *order.begun])
         except BaseException:
             folder.remove()
             raise
@@ -165,7 +175,7 @@ class Fleet:
 
     def _started(self, order: Order, target: Target, run: str, *, simulated: bool = False) -> f.RunStarted:
         reviewed = {"review": order.review == "human", "reviewing": order.review}
-        policy = self.wiring.policy.model_copy(update=reviewed)
+        policy = order.policy or self.wiring.policy.model_copy(update=reviewed)
         if order.rehearsal is not None:
             policy = rehearsal_policy(policy, publishes=order.publishes)
         return f.RunStarted(
@@ -185,6 +195,7 @@ class Fleet:
             choices=self.loaded.choices,
             gate=self.config.checks.gate.strip(),
             rehearsal=order.rehearsal,
+            relanding=order.relanding,
         )
 
     def _warnings(self, order: Order, target: Target) -> Iterator[str]:
@@ -230,7 +241,7 @@ class Fleet:
                     freeze_loaded()
                     state = self._with_fewer_workers(_reopened(state, journal), journal)
                     engine = Engine(state, journal, adapters.clock)
-                    played = adapters if state.rehearsal is None else await rehearsing(engine, adapters, worktrees)
+                    played = await _played(engine, adapters, worktrees)
                     state = await engine.run(Performer(engine, played), self._engine_started(state))
             return state
 
@@ -244,7 +255,7 @@ class Fleet:
             sandbox=self.config.box.sandbox,
             base_url=self._named_service(),
             choices=self.loaded.choices,
-            planner=self.wiring.has_models,
+            planner=self.wiring.has_models and (state.relanding is None or state.relanding.resolves),
         )
 
     def _named_service(self) -> str | None:
@@ -320,6 +331,16 @@ class Fleet:
         if failure.kind == "transient":
             return f"{summary}; check whether {models.base_url} is up, or choose another service with --base-url"
         return summary
+
+
+async def _played(engine: Engine, adapters: Adapters, worktrees: RunWorktrees) -> Adapters:
+    """The adapters of a run, with those in their place that replay history or land a result again."""
+    if engine.state.rehearsal is not None:
+        return await rehearsing(engine, adapters, worktrees)
+    if engine.state.relanding is not None:
+        integrator = RelandingIntegrator(worktrees.integrator, candidates(engine.state))
+        return replace(adapters, integrator=integrator)
+    return adapters
 
 
 def _workers(order: Order) -> frozenset[str] | None:

@@ -1,56 +1,65 @@
 """`fleet merge`: brings the result of a run into a branch of the user's, and never a commit that was not tested.
 
-Where the branch points to the run's base, or to a commit of its result, it gets the tested commits themselves. Where it
-has moved, they are put on top of it in the store, and the gate and the criteria of each are run there, in the box, on
-each commit. The user's branch moves last, by compare-and-swap, to a commit whose whole line below is green.
+Where the branch is where the run began, or on the way, the tested commits themselves are taken. Where it has moved, a
+run of its own lands them again on top of it: gate and criteria on each commit, and a resolver for what does not fit.
+The user's branch moves last, by compare-and-swap, to a commit whose whole line below is green.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import chain
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from anyio import CapacityLimiter
-
 from dashboards.text.formats import counted
-from fleet.app.fleet import Fleet
-from fleet.core.base.ids import Sha, result_branch, taken_ref
-from fleet.core.plans.plan import Criterion
+from fleet.app.fleet import Fleet, Order
+from fleet.app.not_taken import conflict_error, relanding_error
+from fleet.app.relanding import (
+    Origins,
+    Piece,
+    find_relanding,
+    finished_work,
+    has_landed_on,
+    landed_line,
+    put_candidates,
+    relanding_name,
+    relanding_plan,
+    relanding_policy,
+    spent_budget,
+)
+from fleet.app.reopen import withdraw_cancel
+from fleet.config.environment import user
+from fleet.core.base.ids import RunId, Sha, result_branch, taken_ref, taken_refs
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.engine.clock import SystemClock
-from fleet.engine.verdicts.checks import Checks, run_side_by_side
+from fleet.core.views.repository.merge_view import How, MergeView, Redone
 from fleet.errors import FleetError, UsageError
+from fleet.runs.crash_points import reached
+from fleet.runs.journal import Journal, locked_message
 from fleet.runs.run_folder import RunFolder
-from worktrees.base.fs import printable
-from worktrees.git.commit_message import committer_of, member_of
+from worktrees.git.commit_message import Person, committer_of
 from worktrees.git.program import text
-from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees
-from worktrees.store.checkout import find_checkout, refuse_dirty
-from worktrees.store.integrator import StoreIntegrator
-from worktrees.store.publish import commit_of, move_branch
+from worktrees.store.checkout import find_checkout, refuse_early, refuse_unfit
+from worktrees.store.integrator import StoreIntegrator, landed_since
+from worktrees.store.publish import BranchMovedError, commit_of, move_branch, published_ref
 from worktrees.store.replay import Replay, Replayed, commits_above
+from worktrees.store.signing import Signing
 from worktrees.store.store import Store, open_store
 from worktrees.store.target import Target, inspect
 
-TAIL = 20  # lines of a red check that a person is shown
+ROUNDS = 3  # times that a result is landed again because its branch moved while that went on
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """The result for a branch of the user's."""
+class Resolving:
+    """What may be done about commits that do not fit."""
 
-    branch: str
-    commit: Sha
-    commits: int
-    """How many commits of the run it got."""
-    how: str
-    """`nothing`: it had them all; `forwarded`: to the run's own commits; `landed again`: to copies on what it had."""
+    wanted: bool = True
+    dollars: float | None = None
+    """What it may cost, instead of what the run left of its budget."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class Way:
     """From where a branch is to where the result is."""
 
     target: Target
@@ -58,13 +67,16 @@ class _Way:
     branch: str
     ours: Sha
     theirs: Sha
+    """The result, as it is pinned in the store or in the user's repository."""
+    since: Sha
+    """The commit below the first one that the branch lacks."""
+    commits: tuple[Sha, ...]
+    """The commits that the branch lacks, the oldest first."""
+    how: How
 
-
-class NotTakenError(FleetError):
-    """The branch is as it was: a commit of the run does not fit on it, or is red there."""
-
-    exit_code = 1
-    code = "not_taken"
+    @property
+    def moved(self) -> bool:
+        return self.since != self.ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,131 +85,212 @@ class Taking:
 
     fleet: Fleet
     folder: RunFolder
+    work: Callable[[RunFolder], Awaitable[None]]
+    """Runs the engine of a relanding, and shows it."""
+    resolving: Resolving = Resolving()
     say: Callable[[str], None] = field(default=lambda _: None)
     """Takes a line about what is under way."""
 
-    async def take(self, here: Path, into: str | None) -> Taken:
+    async def take(self, here: Path, into: str | None) -> MergeView:
         """Bring the result into a branch: the one that is checked out at `here`, unless one is named."""
         state = self.folder.state()
+        if state.relanding is not None:
+            raise UsageError(f"{state.run} lands a result again", hint=f"fleet merge {state.relanding.run}")
         if state.published is None:
             raise UsageError(f"nothing of {self.folder.run} has landed", hint="there is nothing to merge")
         target = await inspect(Path(state.repository))
         branch = into or await _current_branch(target, here)
-        result = result_branch(state.run)
-        if branch == result:
+        if branch == result_branch(state.run):
             raise UsageError(f"{branch} is the result itself", hint="name another branch with --into")
+        for _ in range(ROUNDS - 1):
+            try:
+                return await self._take(state, target, branch)
+            except BranchMovedError:
+                self.say(f"{branch} has moved meanwhile")
+        return await self._take(state, target, branch)
+
+    async def _take(self, state: RunState, target: Target, branch: str) -> MergeView:
+        result = result_branch(state.run)
         theirs, ours = await commit_of(target, result), await commit_of(target, branch)
-        if await target.git.is_ancestor(theirs, ours):
-            return Taken(branch, ours, 0, "nothing")
         store = await open_store(self.fleet.state_dir, target, ours, theirs)
         try:
-            way = _Way(target, store, branch, ours, theirs)
-            taken = await self._prepared(state, way)
+            way = await self._way(state, target, store, branch, ours=ours, theirs=theirs)
+            pin = taken_ref(state.run, theirs, ours)
+            taken = await self._prepared(state, way, pin)
             if taken.commit not in {ours, theirs}:
-                await store.git("update-ref", taken_ref(state.run, theirs, ours), taken.commit)
-            if taken.commit != ours:
-                await move_branch(store.git, target, state.run, branch, new=taken.commit, old=ours)
+                await store.git("update-ref", pin, taken.commit)
+                reached("a tested copy of a result is pinned")
+            if taken.relanding is not None:
+                await _mark_delivered(store, taken.relanding)
+            await move_branch(store.git, target, state.run, branch, new=taken.commit, old=ours)
         finally:
             await store.close()
         return taken
 
-    async def _prepared(self, state: RunState, way: _Way) -> Taken:
+    async def _prepared(self, state: RunState, way: Way, pin: str) -> MergeView:
         """What the branch will get. Raises `NotTakenError`, before anything has changed."""
-        settings, signing = self.fleet.wiring.worktrees, self.fleet.wiring.signing
-        integrator = StoreIntegrator(way.store, committer_of(settings.author, settings.email))
-        answer = await way.store.git.ask("merge-base", way.ours, way.theirs)
-        base = text(answer.stdout).strip()
-        commits = await commits_above(integrator, base, way.theirs) if base else None
-        if commits is None:
-            what = "has a merge commit" if base else f"and {way.branch} have no common history"
-            raise UsageError(f"{result_branch(state.run)} {what}", hint="take it with git merge")
-        if base == way.ours and not signing.wanted:
-            return Taken(way.branch, way.theirs, len(commits), "forwarded")
-        if (ready := await way.store.git.sha(taken_ref(state.run, way.theirs, way.ours))) is not None:
-            return Taken(way.branch, ready, len(commits), "landed again")  # it was tested, then something stopped it
-        await _refuse_early(way)
+        signing = self.fleet.wiring.signing
+        if not way.commits:
+            return MergeView(state.run, way.branch, way.ours, 0, "nothing")
+        if not way.moved and not signing.wanted:
+            return MergeView(state.run, way.branch, way.theirs, len(way.commits), way.how)
+        await _refuse_early(way, pin)
         taker = await signing.taker() if signing.wanted else None
-        replayed = await Replay(integrator, signing, taker).onto(way.ours, commits)
-        if replayed.failure is not None:
-            raise await self._conflict(way, replayed, commits)
-        if base != way.ours and replayed.pairs:
-            await self._test(state, way, [copy for _, copy in replayed.pairs])
-        how = "nothing" if not replayed.pairs else "forwarded" if base == way.ours else "landed again"
-        return Taken(way.branch, replayed.tip, len(replayed.pairs), how)
+        if way.moved:
+            return await self._landed_again(state, way, signing, taker)
+        signed = await Replay(self._integrator(way.store), signing, taker).onto(way.ours, way.commits)
+        return MergeView(state.run, way.branch, signed.tip, len(signed.pairs), way.how)
 
-    async def _conflict(self, way: _Way, replayed: Replayed, commits: Sequence[Sha]) -> NotTakenError:
-        stuck, failure = replayed.stuck or "", replayed.failure
-        name, result = await _named(way.store, self.folder.run, stuck), result_branch(self.folder.run)
-        number = commits.index(stuck) + 1
-        return NotTakenError(
-            f"{way.branch} is as it was: commit {number} of {len(commits)}, {name}, "
-            f"{failure.summary.replace('what landed', 'what it has') if failure is not None else 'does not merge'}",
-            hint=f"merge it by hand: git checkout {way.branch} && git merge {result}",
+    def _integrator(self, store: Store) -> StoreIntegrator:
+        settings = self.fleet.wiring.worktrees
+        return StoreIntegrator(store, committer_of(settings.author, settings.email))
+
+    async def _way(self, state: RunState, target: Target, store: Store, branch: str, *, ours: Sha, theirs: Sha) -> Way:
+        """The shortest way that earlier calls have left: what they took counts, and what they landed again below."""
+        base, result = await _merge_base(store, ours, theirs), result_branch(state.run)
+        if base is None:
+            raise UsageError(f"{result} and {branch} have no common history", hint="take it with git merge")
+        ways = [(base, theirs)]
+        again = has_landed_on(self.fleet.state_dir, state.run, theirs, ours)
+        for taken, onto, copy in await _copies(store, state.run):
+            if await store.git.is_ancestor(copy, ours) and await store.git.is_ancestor(taken, theirs):
+                ways.append((taken, theirs))
+            elif taken == theirs and await store.git.is_ancestor(onto, ours) and not (again and onto == ours):
+                ways.append((onto, copy))
+        lengths = [(await _count(store, since, tip), await _count(store, since, ours)) for since, tip in ways]
+        since, tip = ways[min(range(len(ways)), key=lengths.__getitem__)]
+        commits = await commits_above(self._integrator(store), since, tip)
+        if commits is None:
+            raise UsageError(f"{result} has a merge commit", hint="take it with git merge")
+        how: How = "forwarded" if tip == theirs else "landed again"
+        return Way(target, store, branch, ours, tip, since, tuple(commits), how)
+
+    # ---- landing again
+
+    async def _landed_again(self, state: RunState, way: Way, signing: Signing, taker: Person | None) -> MergeView:
+        integrator = self._integrator(way.store)
+        replayed = await Replay(integrator).onto(way.ours, way.commits)
+        if replayed.failure is None and not replayed.pairs:
+            return MergeView(state.run, way.branch, way.ours, 0, "nothing")
+        folder = await self._relanding(state, way, replayed)
+        landed = folder.state()
+        if landed.ending != "landed":
+            raise relanding_error(landed, folder, way.branch, state.run)
+        commits = await commits_above(integrator, way.ours, landed.tip) or []
+        members = await landed_since(way.store.git, landed.run, old=way.ours, tip=landed.tip)
+        line = landed_line(landed, commits, members)
+        copied = await Replay(integrator, signing, taker).line(way.ours, line)
+        redone = _redone(landed, dict(copied.pairs))
+        how: How = "landed again" if copied.pairs else "nothing"
+        dollars = landed.spent.priced_dollars
+        return MergeView(state.run, way.branch, copied.tip, len(copied.pairs), how, landed.run, redone, dollars)
+
+    async def _relanding(self, state: RunState, way: Way, replayed: Replayed) -> RunFolder:
+        """The run that lands the commits again, worked on until it has ended."""
+        origins = Origins(self.fleet.state_dir, self._integrator(way.store), frozenset(self.fleet.config.workers))
+        fits = replayed.failure is None
+        pieces = await origins.pieces([source for source, _ in replayed.pairs] if fits else way.commits)
+        why_not = self._why_unresolved(state, pieces)
+        wanted = f.Relanding(
+            run=state.run, branch=way.branch, since=way.since, result=way.theirs, resolves=why_not is None
         )
+        folder = find_relanding(self.fleet.state_dir, wanted, way.ours)
+        if folder is not None and folder.state().ending == "landed":
+            return folder
+        if replayed.failure is not None and why_not is not None:
+            raise await conflict_error(
+                way.store, replayed, run=state.run, branch=way.branch, commits=way.commits, why_not=why_not
+            )
+        folder = folder or await self._begin(state, way, wanted, pieces)
+        if (holder := folder.holder) is not None:
+            raise FleetError(locked_message(folder.run, holder))
+        self._raise_budget(folder)
+        number = counted(len(pieces), "commit")
+        self.say(f"{way.branch} has moved on; landing {number} again on top of it, as {folder.run}")
+        withdraw_cancel(folder)
+        await self.work(folder)
+        return folder
 
-    async def _test(self, state: RunState, way: _Way, commits: Sequence[Sha]) -> None:
-        """Run the gate and the criteria on each commit. Raises `NotTakenError` for the first that is red."""
-        self.say(f"{way.branch} has moved on; testing {counted(len(commits), 'commit')} on top of it")
-        settings = replace(self.fleet.wiring.worktrees, check_logs=self.folder.checks)
-        async with open_worktrees(way.target, settings, state.run, state.base) as worktrees:
-            checks = Checks(_Recorder(state, self.say), worktrees, worktrees, SystemClock(), self.fleet.wiring.gate)
-            if red := _red(state, await checks.merged(way.ours, (), sure=True)):
-                raise self._red_error(f"{way.branch} itself is red at {way.ours[:12]}", red)
-            criteria = [await self._criteria(state, worktrees, commit) for commit in commits]
-            criteria[-1] = tuple(chain.from_iterable(criteria))  # the last commit must pass those of all
-            slots, tested = CapacityLimiter(max(1, state.policy.slots)), list[Sha]()
+    def _raise_budget(self, folder: RunFolder) -> None:
+        """Give a relanding that was begun the budget that this call names."""
+        dollars = self.resolving.dollars
+        if dollars is not None and folder.state().policy.budget_dollars != dollars:
+            with Journal(folder.journal) as journal:
+                journal.ask(f.LimitsChanged(at=time.time(), by=user(), budget_dollars=dollars))
 
-            async def test(commit: Sha, asked: Sequence[Criterion]) -> tuple[f.CheckRun, ...]:
-                async with slots:
-                    runs = await checks.merged(commit, asked, sure=True)
-                tested.append(commit)
-                self.say(f"  {len(tested)} of {len(commits)} tested")
-                return runs
+    def _why_unresolved(self, state: RunState, pieces: Sequence[Piece]) -> str | None:
+        """Why no worker may redo what does not fit; None if one may."""
+        wiring = self.fleet.wiring
+        if not self.resolving.wanted:
+            return "--no-resolve"
+        if not wiring.has_models and not wiring.command_workers.issuperset(piece.subtask.worker for piece in pieces):
+            return f"there is no API key for a resolver (set {self.fleet.config.models.api_key_env})"
+        if self.resolving.dollars is None and (spent := spent_budget(state)) is not None:
+            return f"the budget of {state.run}, {spent}, is spent (--budget USD allows a resolver more)"
+        return None
 
-            tests = [partial(test, *pair) for pair in zip(commits, criteria, strict=True)]
-            for number, runs in enumerate(await run_side_by_side(tests)):
-                if red := _red(state, runs):
-                    name = await _named(worktrees.store, state.run, commits[number])
-                    where = f"commit {number + 1} of {len(commits)}, {name}, is red on top of it"
-                    raise self._red_error(f"{way.branch} is as it was: {where}", red)
-
-    async def _criteria(self, state: RunState, worktrees: RunWorktrees, commit: Sha) -> tuple[Criterion, ...]:
-        """The criteria of the subtask that a commit belongs to; none for a commit that a person made."""
-        stored = await worktrees.store.repository.commit(commit)
-        member = member_of(commit, stored.message.decode("utf-8", "replace"), state.run)
-        spec = state.plan.subtask(member.subtask) if member is not None else None
-        return tuple(spec.acceptance) if spec is not None else ()
-
-    def _red_error(self, what: str, red: Sequence[f.CheckRun]) -> NotTakenError:
-        check = red[0]
-        log = f"\nthe whole output: {self.folder.path / check.log}" if check.log else ""
-        tail = "\n".join(map(printable, check.output.rstrip().splitlines()[-TAIL:]))
-        return NotTakenError(f"{what}\n{check.criterion}: {check.command}\n{tail}{log}")
-
-
-@dataclass(slots=True)
-class _Recorder:
-    """Takes what checks record outside of a run: flaky ones are reported to the user, nothing is journalled."""
-
-    state: RunState
-    say: Callable[[str], None]
-
-    async def record(self, *facts: f.Fact) -> None:
-        self.note(*facts)
-
-    async def propose(self, facts: Callable[[RunState], Sequence[f.Fact]]) -> None:
-        self.note(*facts(self.state))
-
-    def note(self, *facts: f.Fact) -> None:
-        for fact in facts:
-            if isinstance(fact, f.WarningNoted):
-                self.say(fact.text)
+    async def _begin(self, state: RunState, way: Way, wanted: f.Relanding, pieces: Sequence[Piece]) -> RunFolder:
+        name = relanding_name(self.fleet.state_dir, state.run, way.branch)
+        made = await put_candidates(self._integrator(way.store), name, pieces)
+        reached("the commits of a result are pinned for a relanding")
+        policy = relanding_policy(
+            state,
+            len(pieces),
+            resolves=wanted.resolves,
+            dollars=self.resolving.dollars,
+            gate=bool(self.fleet.wiring.gate.criteria),
+        )
+        goal = f"Land {state.run} on {way.branch}: {state.goal}"
+        order = Order(
+            goal=goal,
+            repository=Path(state.repository),
+            base=way.ours,
+            name=name,
+            plan=relanding_plan(state, pieces, goal),
+            publishes=False,
+            relanding=wanted.model_copy(update={"commits": {piece.subtask.id: piece.commit for piece in pieces}}),
+            policy=policy,
+            begun=tuple(finished_work(pieces, made, policy)),
+        )
+        return await self.fleet.create(order)
 
 
-def _red(state: RunState, runs: Sequence[f.CheckRun]) -> list[f.CheckRun]:
-    """The checks that count against a commit; those that were red before the run began count against none."""
-    before = {check.command for check in state.red_base}
-    return [run for run in runs if not run.fine and run.command not in before]
+def _redone(landed: RunState, copies: dict[Sha, Sha]) -> tuple[Redone, ...]:
+    originals = landed.relanding.commits if landed.relanding is not None else {}
+    redone = []
+    for id_, subtask in landed.subtasks.items():
+        failures = [each.failure for each in subtask.attempts if each.failure is not None]
+        is_new = id_ not in originals or len(subtask.attempts) > 1
+        if subtask.landed is not None and is_new and (copy := copies.get(subtask.landed)) is not None:
+            redone.append(Redone(id_, copy, failures[0].summary if failures else ""))
+    return tuple(redone)
+
+
+async def _merge_base(store: Store, ours: Sha, theirs: Sha) -> Sha | None:
+    answer = await store.git.ask("merge-base", ours, theirs)
+    return text(answer.stdout).strip() or None
+
+
+async def _count(store: Store, since: Sha, tip: Sha) -> int:
+    return int(await store.git.line("rev-list", "--count", f"{since}..{tip}"))
+
+
+async def _copies(store: Store, run: RunId) -> list[tuple[Sha, Sha, Sha]]:
+    """The copies of results of a run that passed on a branch of the user's: the result, on what, and the copy."""
+    prefix = taken_refs(run)
+    found = (await store.git.refs(prefix)).items()
+    return [(*_two(ref.removeprefix(prefix)), copy) for ref, copy in found]
+
+
+def _two(name: str) -> tuple[Sha, Sha]:
+    result, _, onto = name.partition("/")
+    return result, onto
+
+
+async def _mark_delivered(store: Store, run: RunId) -> None:
+    """Note in the store that what a relanding landed is in the user's repository, so that `fleet clean` may forget."""
+    if (tip := await store.git.sha(f"refs/fleet/{run}/tip")) is not None:
+        await store.git("update-ref", published_ref(run), tip)
 
 
 async def _current_branch(target: Target, here: Path) -> str:
@@ -214,15 +307,13 @@ async def _current_branch(target: Target, here: Path) -> str:
     return branch
 
 
-async def _named(store: Store, run: str, commit: Sha) -> str:
-    message = (await store.repository.commit(commit)).message.decode("utf-8", "replace")
-    member = member_of(commit, message, run)
-    subject = printable(message.partition("\n")[0])
-    return f"{commit[:12]} {subject}" + (f" ({member.subtask})" if member is not None else "")
+async def _refuse_early(way: Way, pin: str) -> None:
+    """Refuse a checkout with changes before anything is tested: nothing else may be in the way later.
 
-
-async def _refuse_early(way: _Way) -> None:
-    """Refuse a checkout with changes before anything is tested: nothing else may be in the way later."""
-    checkout = await find_checkout(way.target, way.branch)
-    if checkout is not None:
-        await refuse_dirty(checkout, way.branch)
+    Files of a copy that an interrupted call has put there are no changes of a person's.
+    """
+    checkout, copy = await find_checkout(way.target, way.branch), await way.store.git.sha(pin)
+    if checkout is not None and copy is not None and await way.target.git.sha(copy) is not None:
+        await refuse_unfit(checkout, old=way.ours, new=copy, branch=way.branch)
+    elif checkout is not None:
+        await refuse_early(checkout, way.store.git, at=way.ours, since=way.since, until=way.theirs, branch=way.branch)

@@ -11,7 +11,7 @@ from fleet.core.state.landing import TestedBatch
 from fleet.core.state.state import Review
 from fleet.core.state.status import Progress
 from fleet.core.views import policy_document
-from fleet.core.views.repository import init_view, log_view, rehearsal_view, trial_view
+from fleet.core.views.repository import init_view, log_view, merge_view, rehearsal_view, trial_view
 from fleet.core.views.run import base_view, incident_view, run_view, subtask_view
 from scripts.reference.facts import COMMON, type_words
 from scripts.reference.page import code, table
@@ -28,6 +28,7 @@ VERBS: Mapping[type, str] = {
     init_view.InitView: "`fleet init --json`",
     log_view.LogView: "`fleet logs gate --json`, `fleet logs setup --json`",
     rehearsal_view.RehearsalView: "`fleet rehearse --json`",
+    merge_view.MergeView: "`fleet merge --json`",
     policy_document.PolicyView: "`fleet explain-policy --json`",
 }
 PARTS = (
@@ -42,6 +43,7 @@ PARTS = (
     log_view,
     init_view,
     rehearsal_view,
+    merge_view,
 )
 FROM_FACTS = (CheckRun, SetupRun, Failure, Report, Cost)
 FROM_STATE = (Progress, Review, TestedBatch, Rung)

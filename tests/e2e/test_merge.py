@@ -52,6 +52,9 @@ def test_a_clean_checkout_is_forwarded_and_a_changed_one_is_left_alone(stage: St
         "commit": "",
         "commits": 2,
         "how": "forwarded",
+        "relanding": None,
+        "redone": [],
+        "cost_dollars": None,
     }
     assert git(repository, "rev-parse", "main") == git(repository, "rev-parse", "fleet/r") == done.json["commit"]
     assert git(repository, "status", "--porcelain") == "?? mine.txt"
@@ -63,22 +66,20 @@ def test_a_branch_that_moved_gets_the_commits_only_where_they_fit_and_are_green(
     start = git(repository, "rev-parse", "main")
     commit(repository, "one.txt", "something else\n")
     with untouched(repository):
-        stage.fleet("merge", at=repository).ended(1).says(
-            "main is as it was: commit 1 of 2", "Write one (one)", "one.txt"
+        stage.fleet("merge", "--no-resolve", at=repository).ended(1).says(
+            "main is as it was: commit 1 of 2", "Write one (one)", "one.txt", "`fleet merge r` lets a worker resolve it"
         )
     git(repository, "reset", "--quiet", "--hard", start)
     commit(repository, "forbidden.txt", "x\n")
     with untouched(repository):
-        stage.fleet("merge", at=repository).ended(1).says("commit 1 of 2", "is red on top of it", GATE)
+        stage.fleet("merge", "--no-resolve", at=repository).ended(1).says("commit 1 of 2", "is red on top of it", GATE)
     git(repository, "reset", "--quiet", "--hard", start)
     moved = commit(repository, "three.txt", "three\n")
     git(repository, "checkout", "--quiet", "--detach")
     stage.fleet("merge", at=repository).ended(2).says("HEAD is detached", "--into")
     git(repository, "checkout", "--quiet", "main")
     done = stage.fleet("merge", at=repository).ended(0)
-    done.says(
-        "main has moved on; testing 2 commits", "2 of 2 tested", "2 commits of r, each tested on top of what it had"
-    )
+    done.says("main has moved on; landing 2 commits again", "2 commits of r, each tested on top of what it had")
     assert subjects(repository, f"{moved}..main") == ["Write one", "Write two"]
     assert git(repository, "status", "--porcelain") == ""
     assert git(repository, "show", "main:three.txt") == "three"

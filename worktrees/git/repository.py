@@ -161,10 +161,13 @@ class Repository:
         tree = await self.run(partial(replayed_tree, self.objects, onto, diff.entries))
         return await self.commit_tree(tree, onto, author=author, committer=committer, message=message)
 
-    async def copy_commit(self, commit: Sha, tree: Sha, parent: Sha, *, committer: Person) -> Sha:
-        """A commit with the author and the message of another."""
+    async def copy_commit(
+        self, commit: Sha, tree: Sha, parent: Sha, *, committer: Person, message: bytes | None = None
+    ) -> Sha:
+        """A commit with the author of another, and with its message unless there is one."""
         source = await self.commit(commit)
-        put = partial(self.objects.put_commit, tree, parent, author=source.author, message=source.message)
+        message = source.message if message is None else message
+        put = partial(self.objects.put_commit, tree, parent, author=source.author, message=message)
         return await self.run(partial(put, committer=committer))
 
     async def merge(self, tip: Sha, commit: Sha) -> MergedTree | MergeConflict:

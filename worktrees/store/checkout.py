@@ -74,23 +74,39 @@ async def refuse_unfit(checkout: Checkout, *, old: Sha, new: Sha, branch: str) -
     present = [path for path in added if os.path.lexists(checkout.root / path)]  # noqa: ASYNC240 - a few names
     done = await _as_in(checkout, new, {*dirty, *present} & {*changed})
     _refuse([path for path in dirty if path not in done], checkout, branch)
-    if hidden := [path for path in present if path not in done]:
+    _refuse_unknown([path for path in present if path not in done], checkout)
+    await _refuse_filtered(checkout, new, changed, branch)
+    return tuple(done)
+
+
+async def refuse_early(checkout: Checkout, store: Git, *, at: Sha, since: Sha, until: Sha, branch: str) -> None:
+    """Raise `UsageError` where what changed between two commits can't be brought to a checkout that is at a third.
+
+    The commits may be in the store alone.
+    """
+    _refuse(await _uncommitted(checkout), checkout, branch)
+    changed, brought = [fields(await store(*CHANGED, *options, since, until)) for options in ((), ("--diff-filter=A",))]
+    known = set(fields(await store("ls-tree", "-r", "-z", "--name-only", at)))
+    present = [path for path in brought if path not in known and os.path.lexists(checkout.root / path)]  # noqa: ASYNC240 - a few names
+    _refuse_unknown(present, checkout)
+    await _refuse_filtered(checkout, at, changed, branch)
+
+
+def _refuse_unknown(paths: Sequence[str], checkout: Checkout) -> None:
+    if paths:
         raise UsageError(
-            f"{checkout.root} has files that git does not know and the result brings: {_listed(hidden)}",
+            f"{checkout.root} has files that git does not know and the result brings: {_listed(paths)}",
             hint="move them away, then repeat it",
         )
+
+
+async def _refuse_filtered(checkout: Checkout, new: Sha, changed: Sequence[str], branch: str) -> None:
     if filtered := await _filtered(checkout, new, changed):
         raise UsageError(
             f"a program converts these files when they are checked out, and fleet runs no program of a repository: "
             f"{_listed(filtered)}",
             hint=f"switch {checkout.root} to another branch, repeat it with --into {branch}, and switch back",
         )
-    return tuple(done)
-
-
-async def refuse_dirty(checkout: Checkout, branch: str) -> None:
-    """Raise `UsageError` where files that git knows have changes that are not committed."""
-    _refuse(await _uncommitted(checkout), checkout, branch)
 
 
 def _refuse(paths: Sequence[str], checkout: Checkout, branch: str) -> None:

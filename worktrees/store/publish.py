@@ -23,6 +23,10 @@ RECEIVE = remote_command(
 NO_REF = ""  # how --force-with-lease says that the ref must not exist
 
 
+class BranchMovedError(FleetError):
+    """The branch is not where it was when what it should get was tested."""
+
+
 def published_ref(run: RunId) -> str:
     """The ref in the store that records where we left the user's result branch."""
     return f"{run_refs(run)}/published"
@@ -87,6 +91,9 @@ async def move_branch(store: Git, target: Target, run: RunId, branch: str, *, ne
     A kill at any moment leaves the branch where it was, or where it should be; then the same call completes the rest.
     """
     brought = f"refs/fleet/{run}/taken"
+    if new == old:
+        await target.git.ask("update-ref", "-d", brought)
+        return
     is_there, left = await target.git.sha(new) is not None, await target.git.sha(brought)
     if not is_there and (problem := await push(store, target, new, brought, left)) is not None:
         raise FleetError(f"the commits can't be brought to {target.root}: {problem.strip()}")
@@ -106,7 +113,7 @@ async def _move(target: Target, branch: str, *, new: Sha, old: Sha, reason: str)
     if not await swap(target.git, f"refs/heads/{branch}", new=new, old=old, reason=reason):
         if checkout is not None:
             await forward(checkout, old=new, new=old)
-        raise FleetError(f"{branch} moved meanwhile; nothing was changed, try again")
+        raise BranchMovedError(f"{branch} moved meanwhile; nothing was changed, try again")
     reached("a branch of the user's is at a result")
 
 

@@ -12,6 +12,7 @@ from fleet.core.base.ids import SubtaskId
 from fleet.core.state.facts import BatchFormed, BatchTested
 from fleet.core.state.landing import Batch, Landing, TestedBatch
 from fleet.core.state.state import RunState
+from fleet.core.state.status import landing_order
 
 REMEMBERED = 200  # outcomes kept: enough to notice one failure in a hundred
 
@@ -24,7 +25,7 @@ def put_in_order(state: RunState) -> RunState:
     """The state with its queue in the order of the plan, where subtasks land in that order."""
     if not state.policy.in_order:
         return state
-    place = {id_: number for number, id_ in enumerate(state.plan.ids)}
+    place = {id_: number for number, id_ in enumerate(landing_order(state))}
     queue = tuple(sorted(state.landing.queue, key=lambda id_: place.get(id_, len(place))))
     return replace(state, landing=replace(state.landing, queue=queue))
 

@@ -33,6 +33,7 @@ def start(fact: f.RunStarted) -> RunState:
         gate_command=fact.gate,
         tip=fact.base,
         rehearsal=fact.rehearsal,
+        relanding=fact.relanding,
     )
     if fact.plan is None:
         return state

@@ -16,6 +16,7 @@ from fleet.core.base.ids import SubtaskId
 from fleet.core.state.facts import Member
 from fleet.core.state.landing import Landing
 from fleet.core.state.state import RunState
+from fleet.core.state.status import landing_order
 
 ASSUMED, WEIGHT = 0.05, 10.0  # the failure rate before anything is known, and how many outcomes it counts for
 RARE, COMMON = 0.001, 0.9
@@ -40,7 +41,7 @@ def in_turn(state: RunState) -> int:
     queue = state.landing.queue
     if not state.policy.in_order:
         return len(queue)
-    ahead = (id_ for id_ in state.plan.ids if not state.subtasks[id_].closed)
+    ahead = (id_ for id_ in landing_order(state) if not state.subtasks[id_].closed)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(queue, ahead, strict=False)))
 
 

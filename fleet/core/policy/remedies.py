@@ -57,11 +57,16 @@ LADDER: dict[f.FailureKind, Rung] = {
     )
 }
 LONGEST_CLIMB = 64  # doublings; any cap is reached long before, and a float has no room for a thousand
-RESOLVE_GUIDANCE = (
-    "An earlier attempt passed its own checks, but its change does not merge with what landed since its base. The "
-    "evidence names the paths, what landed there, and what the attempt changed. Do the subtask again on this base: "
-    "keep what landed, and bring this subtask's change into it so that both do what they were meant to."
+_AGAIN = (
+    "Do the subtask again on this base: keep what landed, and bring this subtask's change into it so that both do what "
+    "they were meant to."
 )
+RESOLVE_GUIDANCE: dict[f.FailureKind, str] = {
+    "conflict": "An earlier attempt passed its own checks, but its change does not merge with what landed since its "
+    f"base. The evidence names the paths, what landed there, and what the attempt changed. {_AGAIN}",
+    "integration": "An earlier attempt passed its own checks, and its change merges with what landed since its base, "
+    f"but the merged tree fails. The evidence has the output of the checks, and what the attempt changed. {_AGAIN}",
+}
 """Guidance for the worker that makes the work fit a new base."""
 
 
@@ -94,8 +99,9 @@ def choose_remedy(state: RunState, subtask: SubtaskState, failure: f.Failure, no
         return retry.model_copy(update={"not_before": now})
     if not rung.counts:
         return _free_remedy(state, subtask, failure, retry)
-    if rung.first == "resolve" and _may_resolve(subtask, policy):
-        return retry.model_copy(update={"remedy": "resolve", "not_before": 0.0, "guidance": RESOLVE_GUIDANCE})
+    if may_resolve(state, subtask, failure):
+        guidance = RESOLVE_GUIDANCE[failure.kind]
+        return retry.model_copy(update={"remedy": "resolve", "not_before": 0.0, "guidance": guidance})
     if action == "abort":
         return f.RunEnded(at=now, ending="aborted", why=f"{subtask.id} failed: {failure.summary}")
     if action == "skip":
@@ -152,10 +158,16 @@ def aside_question(subtask: SubtaskState, failure: f.Failure, now: float) -> f.Q
     )
 
 
-def _may_resolve(subtask: SubtaskState, policy: Policy) -> bool:
-    """Only once, and only for work that passed its own checks: a second conflict points to a problem of the plan."""
-    conflicts = [attempt for attempt in subtask.attempts if attempt.failure and attempt.failure.kind == "conflict"]
-    return len(conflicts) == 1 and conflicts[-1].verified and subtask.counted < policy.max_attempts
+def may_resolve(state: RunState, subtask: SubtaskState, failure: f.Failure) -> bool:
+    """Only once, and only for work that passed its own checks: a second conflict points to a problem of the plan.
+
+    Where a result is landed again, a red tree counts like a conflict: both sides were green by themselves.
+    """
+    resolved: set[f.FailureKind] = {"conflict"} if state.relanding is None else {"conflict", "integration"}
+    failed = [each for each in subtask.attempts if each.failure is not None and each.failure.kind in resolved]
+    if failure.kind not in resolved or subtask.counted >= state.policy.max_attempts:
+        return False
+    return len(failed) == 1 and failed[-1].verified
 
 
 def _is_refused_again(subtask: SubtaskState) -> bool:

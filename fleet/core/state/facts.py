@@ -31,6 +31,7 @@ from fleet.core.state.kinds.fact_parts import (
     RanTests,
     Rehearsal,
     RehearsalNote,
+    Relanding,
     Remedy,
     Report,
     Role,

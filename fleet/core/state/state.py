@@ -22,6 +22,7 @@ from fleet.core.state.facts import (
     GateTried,
     Rehearsal,
     RehearsalNoted,
+    Relanding,
     Role,
     RungTally,
     ServiceCondition,
@@ -174,6 +175,8 @@ class RunState:
     tip: Sha
     rehearsal: Rehearsal | None = None
     """How history is replayed, if that is all the run does."""
+    relanding: Relanding | None = None
+    """The result that is landed again, if that is what the run does."""
     rehearsed: tuple[RehearsalNoted, ...] = ()
     """What the rehearsal found out."""
     gate_tried: GateTried | None = None

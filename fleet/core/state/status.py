@@ -67,6 +67,21 @@ def statuses(state: RunState, now: float) -> dict[SubtaskId, Status]:
     return {id_: status_of(state, id_, now) for id_ in state.plan.ids}
 
 
+def landing_order(state: RunState) -> tuple[SubtaskId, ...]:
+    """The order of the plan, with each subtask after all that it needs, and the parts of a split one in its place."""
+    order, opened = dict[SubtaskId, None](), set[SubtaskId]()
+    pending = list(reversed(state.plan.ids))
+    while pending:
+        id_ = pending[-1]
+        before = () if id_ in opened else (*state.spec(id_).depends_on, *state.subtasks[id_].parts)
+        opened.add(id_)
+        if waiting := [each for each in before if each not in opened and each in state.specs]:
+            pending += reversed(waiting)
+        else:
+            order.setdefault(pending.pop())
+    return tuple(order)
+
+
 def is_refused(state: RunState) -> bool:
     """Whether the run ended before anything was done or paid for."""
     return state.ending == "failed" and state.spent.calls == 0 and state.commits == 0

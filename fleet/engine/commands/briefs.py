@@ -58,9 +58,12 @@ class WorkerBriefs:
         return await self._advice.take(what, partial(self.failure_of, past), without=past.failure)
 
     async def failure_of(self, past: Attempt) -> f.Failure | None:
-        """A failure as the next worker sees it, with the change of work that did not merge or was interrupted."""
+        """A failure as the next worker sees it, with the change of work that did not fit or was interrupted."""
         failure = past.failure
-        if failure is None or past.commit is None or not (failure.kind == "conflict" or past.kept):
+        if failure is None or past.commit is None:
+            return failure
+        is_landed_again = failure.kind == "integration" and self._engine.state.relanding is not None
+        if not (failure.kind == "conflict" or past.kept or is_landed_again):
             return failure
         patch = await self._commits.diff(past.base, past.commit)
         parts = (failure.evidence[:CONFLICT_LIMIT], "What that attempt changed:", patch[:PATCH_LIMIT])

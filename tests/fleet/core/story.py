@@ -41,11 +41,14 @@ class Story:
     policy: Policy = field(default_factory=Policy)
     plan: Plan | None = None
     rollback: Plan | None = None
+    relanding: f.Relanding | None = None
     now: float = 0.0
     facts: list[f.Fact] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        first = started(self.policy, self.plan).model_copy(update={"rollback": self.rollback})
+        first = started(self.policy, self.plan).model_copy(
+            update={"rollback": self.rollback, "relanding": self.relanding}
+        )
         self.facts.append(first)
         self._state = evolve(None, first)
         engine = f.EngineStarted(at=0.0, epoch=1, pid=1, host="here", version="1")

@@ -36,7 +36,7 @@ async def test_a_conflict_is_resolved_on_the_new_base_without_the_planner() -> N
     book = await clashed(queued("a"), "a")
     assert remedies(book) == ["resolve"]
     attempt = book.state.subtasks["a"].attempts[-1]
-    assert (attempt.number, attempt.strategy, attempt.guidance) == (2, "resolve", RESOLVE_GUIDANCE)
+    assert (attempt.number, attempt.strategy, attempt.guidance) == (2, "resolve", RESOLVE_GUIDANCE["conflict"])
     assert attempt.base == book.state.tip
     assert book.state.planning.calls == 0
 

@@ -1,16 +1,20 @@
 """`fleet merge`: takes the result of a run into a branch of the user's."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from dashboards.text.formats import counted
+from dashboards.text.safe import safe
 from fleet.app.fleet import Fleet
-from fleet.app.taking import Taken, Taking
+from fleet.app.taking import Resolving, Taking
 from fleet.cli import common
-from fleet.cli.common import HERE, AsJson, ConfigFile, Repo, RunArgument, RunName, Sandbox, Yes
+from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgument, RunName, Sandbox, Yes
+from fleet.cli.live.relanding import work
 from fleet.config.environment import current
-from fleet.core.views.dump import SCHEMA_VERSION
+from fleet.core.views.repository.merge_view import MergeView
+from fleet.runs.run_folder import RunFolder, find_run
 
 
 def merge(
@@ -20,6 +24,16 @@ def merge(
     into: Annotated[
         str | None, typer.Option("--into", metavar="BRANCH", help="A branch of yours; default: the one you are on.")
     ] = None,
+    no_resolve: Annotated[
+        bool, typer.Option("--no-resolve", help="Call no model: what does not fit is only reported.")
+    ] = False,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--budget", metavar="USD", min=0.01, help="What resolvers may cost; default: what the run left of its own."
+        ),
+    ] = None,
+    base_url: BaseUrl = None,
     sandbox: Sandbox = None,
     config: ConfigFile = None,
     yes: Yes = False,
@@ -28,29 +42,48 @@ def merge(
     """Take a run's result into a branch of yours.
 
     The branch moves forward to the commits of the run, with its checkout if that has no changes. If the branch has
-    moved on since the run began, the commits are put on top of it, and the gate and their criteria are run there, on
-    each of them: if one does not fit or fails, the branch stays as it is.
+    moved on since the run began, the commits are landed again on top of it: the gate and their criteria run on each of
+    them, and a worker does those again that conflict or are red there, within the budget of the run. Only if all of
+    them have landed does the branch move; else it stays as it is, and the message says why and what to do.
+
+    Exit codes: 0 taken, 1 a commit does not fit or is red, 2 usage, 3 environment, 130 interrupted: the same command
+    continues.
 
     \b
     Examples:
       fleet merge                      the latest run, into the branch you are on
       fleet merge RUN --into main
+      fleet merge --no-resolve         refuse what conflicts, and spend nothing
+      fleet merge --budget 2           let resolvers spend at most $2
     """
-    folder = common.run_to_change(run, named, repo, yes=yes)
-    flags = {"box.sandbox": sandbox or folder.state().sandbox}
-    fleet = Fleet(common.configuration(repo, config, flags), current())
-    taking = Taking(fleet, folder, say=lambda line: typer.echo(line, err=True))
-    taken = common.run_async(lambda: taking.take(repo, into))
-    if as_json:
-        view = {"run": folder.run, "branch": taken.branch, "commit": taken.commit}
-        common.show_json({"schema_version": SCHEMA_VERSION, **view, "commits": taken.commits, "how": taken.how})
-    else:
-        typer.echo(_message(folder.run, taken))
+    folder = _with_result(common.run_to_change(run, named, repo, yes=yes))
+    flags = {"box.sandbox": sandbox, "models.base_url": base_url}
+    fleet = Fleet(common.configuration_of(folder.state(), config, flags, secrets=not no_resolve), current())
+    taking = Taking(
+        fleet,
+        folder,
+        work=lambda relanding: work(fleet, relanding, as_json=as_json),
+        resolving=Resolving(wanted=not no_resolve, dollars=budget),
+        say=lambda line: typer.echo(line, err=True),
+    )
+    common.show_view(common.run_async(lambda: taking.take(repo, into)), _lines, as_json=as_json)
 
 
-def _message(run: str, taken: Taken) -> str:
-    at = f"{taken.branch} is at {taken.commit[:12]}"
-    if taken.how == "nothing":
-        return f"{at}; it has all commits of {run} already"
-    tested = ", each tested on top of what it had" if taken.how == "landed again" else ""
-    return f"{at} now, with {counted(taken.commits, 'commit')} of {run}{tested}"
+def _with_result(folder: RunFolder) -> RunFolder:
+    """The run whose result a relanding landed: it is the latest one where that did not work out."""
+    relanding = folder.state().relanding
+    return folder if relanding is None else find_run(common.state_dir(), relanding.run)
+
+
+def _lines(view: MergeView) -> Iterator[str]:
+    at = f"{view.branch} is at {view.commit[:12]}"
+    if view.how == "nothing":
+        yield f"{at}; it has all commits of {view.run} already"
+        return
+    tested = ", each tested on top of what it had" if view.how == "landed again" else ""
+    yield f"{at} now, with {counted(view.commits, 'commit')} of {view.run}{tested}"
+    for redone in view.redone:
+        why = f": {safe(redone.why)}" if redone.why else ""
+        yield f"done again, so look at it: git show {redone.commit[:12]} ({redone.subtask}{why})"
+    if view.redone and view.cost_dollars:
+        yield f"that cost ${view.cost_dollars:.2f}; `fleet report {view.relanding}` has the details"

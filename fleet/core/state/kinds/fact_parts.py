@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.plans.plan import Effort, Shape
 from fleet.core.plans.rungs import Size
 
@@ -83,6 +83,23 @@ class GateTrial(Shape):
     """What it left in its worktree."""
     output: str = ""
     """The end of what it printed."""
+
+
+class Relanding(Shape):
+    """A result that is landed again on top of a branch that has moved, so that the branch can take it."""
+
+    run: RunId
+    """The run whose result it is."""
+    branch: str
+    """The branch that is to take it. The base of the relanding is its commit."""
+    since: Sha
+    """The commit below the first one that is landed again."""
+    result: Sha
+    """The last commit that is landed again."""
+    commits: dict[SubtaskId, Sha] = Field(default={})
+    """By subtask, the commit of the result that its first attempt brings."""
+    resolves: bool = True
+    """Whether what does not fit is done again by a worker."""
 
 
 class Failure(Shape):

@@ -16,6 +16,7 @@ from fleet.core.state.kinds.fact_parts import (
     Happened,
     Rehearsal,
     RehearsalNote,
+    Relanding,
     Role,
     RungTally,
     ServiceCondition,
@@ -47,6 +48,8 @@ class RunStarted(Happened):
     """The project's gate; empty: there is none. None in runs from before this was recorded."""
     rehearsal: Rehearsal | None = None
     """How history is replayed, if that is all the run does."""
+    relanding: Relanding | None = None
+    """The result that is landed again, if that is what the run does."""
 
 
 class EngineStarted(Happened):
