@@ -1,6 +1,6 @@
 """Sets every git key that names a program in a repository's own configuration, and calls every verb of `fleet` there.
 
-    python -m chaos.canaries            the controls of all keys, then all verbs; about a minute
+    python -m chaos.canaries            the controls of all keys, then all verbs; a minute or two
     python -m chaos.canaries controls   only the controls: does plain git run the program of each key?
     python -m chaos.canaries verbs      only the verbs
 
@@ -8,22 +8,28 @@ Each program is a canary: it leaves a mark with the name of its key. Wanted: a m
 git knows, none after all verbs. The hooks in .git/hooks are canaries, too.
 """
 
+import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from urllib.request import urlopen
 
+from chaos.canary_calls import REFUSED, SERVING, calls
 from chaos.canary_keys import KEYS, Key
 from fleet.cli.root_help import VERBS
 from scripts.frame import MET, MISSED, add_names, command_line, exit_with, machine, progress, say, temporary_folder
-from tests.e2e.stage import Stage
+from tests.e2e.stage import Done, Going, Stage, script, subtask, wait_for
 from tests.worktrees.conftest import git, make_repository
 
 CONTROL_S = 20.0
+USAGE, BUG = 2, 70
 HOOKS = (
     "applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg "
     "post-commit pre-rebase post-checkout post-merge pre-push pre-receive update proc-receive post-receive post-update "
@@ -31,10 +37,22 @@ HOOKS = (
     "p4-changelist p4-prepare-changelist p4-post-changelist p4-pre-submit post-index-change"
 ).split()
 ATTRIBUTES = "*.flt filter=evil diff=evil merge=evil\n"
-WORKER = """
+WORKERS = """
 [workers.shell]
 kind = "command"
-command = "sh -c 'echo one > one.txt'"
+command = "sh -c 'echo one > one.txt; echo one > a.flt'"
+
+[workers.other]
+kind = "command"
+command = "sh -c 'echo two > two.txt'"
+
+[workers.clash]
+kind = "command"
+command = "sh -c 'echo two > a.flt'"
+
+[workers.broken]
+kind = "command"
+command = "false"
 """
 PLAN = """
 version = 1
@@ -44,10 +62,17 @@ id = "one"
 title = "Write one.txt"
 goal = "Write one.txt"
 worker = "shell"
+failure_action = "ask"
 [[subtasks.acceptance]]
 criterion = "it is there"
-run = "test -f one.txt"
+run = "grep -q one one.txt"
 """
+OTHERS = (
+    ("other", "other", "test -f two.txt"),
+    ("conflict", "clash", "grep -q two a.flt"),
+    ("broken", "broken", "test -f one.txt"),
+)
+"""More plans: the name, the worker and the check of each."""
 SIGNED = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----\n"
 
 
@@ -116,7 +141,14 @@ def make_template(folder: Path) -> Path:
     part = make_repository(folder / "part", {"part.txt": "part\n"})
     other = make_repository(folder / "other", {"other.txt": "x\n"})
     repository = make_repository(
-        folder / "template", {".gitattributes": ATTRIBUTES, "a.flt": "one\n", "b.txt": "one\n", "c.txt": "one\n"}
+        folder / "template",
+        {
+            ".gitattributes": ATTRIBUTES,
+            "Makefile": "test:\n\ttest -f a.flt\n",
+            "a.flt": "one\n",
+            "b.txt": "one\n",
+            "c.txt": "one\n",
+        },
     )
     git(repository, "submodule", "--quiet", "add", "--name", "sub", str(part), "sub")
     git(repository, "config", "--remove-section", "submodule.sub")
@@ -214,45 +246,6 @@ def is_run_by_git(name: str, key: Key, template: Path, folder: Path) -> bool:
 
 # ---- verbs -----------------------------------------------------------------------------------------------------------
 
-CALLS: Mapping[str, tuple[str, ...]] = {
-    "plan": ("plan Write --base-url http://127.0.0.1:9",),
-    "run": (
-        "run --plan plan.toml --yes --name r --base-url http://127.0.0.1:9",
-        "run --plan plan.toml --yes --name s --base-url http://127.0.0.1:9",
-    ),
-    "resume": ("resume r",),
-    "watch": ("watch r --plain", "watch r --json"),
-    "show": ("show one --run r", "show r"),
-    "logs": ("logs one --run r",),
-    "diff": ("diff one --run r",),
-    "approve": ("approve r --yes",),
-    "reject": ("reject r",),
-    "pause": ("pause r",),
-    "cancel": ("cancel r",),
-    "retry": ("retry one --run r",),
-    "answer": ("answer q1 yes --run r",),
-    "merge": ("merge r --into taken", "merge r"),
-    "audit": ("audit r",),
-    "report": ("report r",),
-    "clean": ("clean --branches", "clean --apply --branches --runs --ended"),
-    "init": ("init", "init --force"),
-    "plans": ("plans list", "plans check plan.toml", "plans show plan.toml", "plans graph plan.toml"),
-    "config": ("config show",),
-    "metrics": (),
-    "simulate": (),
-}
-"""How each verb is called; one that is not named here is called without arguments. Those with nothing only serve."""
-ORDER = ("doctor", "init", "plan", "run")
-"""What comes first, so that the others find a run."""
-
-
-def calls() -> Iterator[tuple[str, ...]]:
-    """Every verb of the command line's own table."""
-    rest = [verb for verb in VERBS if verb not in ORDER and verb != "clean"]
-    for verb in (*ORDER, *rest, "clean"):
-        for line in CALLS.get(verb, (verb,)):
-            yield tuple(line.split(" "))
-
 
 def make_poisoned(folder: Path, template: Path, cage: Cage) -> Path:
     """A copy of the template with all keys and hooks at once, and with files whose time changed."""
@@ -260,6 +253,10 @@ def make_poisoned(folder: Path, template: Path, cage: Cage) -> Path:
     shutil.copytree(template, repository, symlinks=True)
     git(repository, "branch", "taken")
     (repository / "plan.toml").write_text(PLAN, encoding="utf-8")
+    for name, worker, check in OTHERS:
+        plan = PLAN.replace('"shell"', f'"{worker}"').replace("grep -q one one.txt", check)
+        (repository / f"{name}.toml").write_text(plan, encoding="utf-8")
+    (repository / "script.json").write_text(json.dumps(script(subtask("two"))), encoding="utf-8")
     for hook in HOOKS:
         cage.canary(f"hook {hook}", at=repository / ".git" / "hooks" / hook)
     modules = repository / ".git" / "modules" / "sub" / "config"
@@ -272,20 +269,75 @@ def make_poisoned(folder: Path, template: Path, cage: Cage) -> Path:
     return repository
 
 
-def call_verbs(folder: Path, template: Path) -> tuple[Cage, list[tuple[str, int, str]]]:
+@dataclass(frozen=True)
+class Called:
+    """A call of a verb, and how it ended."""
+
+    verb: str
+    done: Done
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether nothing was done: a mistake in the command, or a bug of ours."""
+        if self.done.command.removeprefix("fleet ") in REFUSED:
+            return self.done.code != USAGE
+        return self.done.code in {USAGE, BUG} or "Traceback" in self.done.output
+
+    def __str__(self) -> str:
+        return f"{self.done.command}: {self.done.code} {self.done.output.strip()[-200:]!r}"
+
+
+def call_verbs(folder: Path, template: Path, *, quick: bool = False) -> tuple[Cage, list[Called]]:
     """Call every verb in a poisoned repository. Returns the marks, and how each call ended."""
     cage = open_cage(folder / "cage")
     repository = make_poisoned(folder, template, cage)
     settings = folder / "home" / ".config" / "fleet" / "config.toml"
     settings.parent.mkdir(parents=True)
-    settings.write_text(WORKER, encoding="utf-8")
-    stage = Stage(folder, more={"PATH": f"{cage.folder}/bin:{os.environ['PATH']}"})
-    ended = []
-    for arguments in calls():
+    settings.write_text(WORKERS, encoding="utf-8")
+    stage = Stage(
+        folder,
+        more={
+            "PATH": f"{cage.folder}/bin:{os.environ['PATH']}",
+            "EDITOR": "true",
+            "FLEET_LIMITS_ANSWER_WAIT_MINUTES": "0.01",
+        },
+    )
+    try:
+        with ExitStack() as serving:
+            return cage, list(_called(stage, repository, serving, calls(quick=quick)))
+    finally:
+        stage.kill_engines()
+
+
+def _called(stage: Stage, repository: Path, serving: ExitStack, lines: Iterable[tuple[str, ...]]) -> Iterator[Called]:
+    """Servers answer one request; the model goes on serving for the calls that need one."""
+    model, simulating = "", None
+    for arguments in lines:
         progress(" ".join(arguments))
-        done = stage.fleet(*arguments, at=repository)
-        ended.append((done.command, done.code, done.output))
-    return cage, ended
+        verb = arguments[0]
+        if verb not in SERVING:
+            yield Called(verb, stage.fleet(*(word.replace("{model}", model) for word in arguments), at=repository))
+            continue
+        going = serving.enter_context(stage.going(*arguments, at=repository))
+        url = wait_for(partial(_address, going))
+        with urlopen(f"{url}{SERVING[verb]}", timeout=CONTROL_S) as answer:  # noqa: S310 - of loopback
+            answer.read()
+        if verb == "simulate":
+            model, simulating = url, going
+        else:
+            yield Called(verb, _stopped(going))
+    if simulating is not None:
+        yield Called("simulate", _stopped(simulating))
+
+
+def _address(going: Going) -> str | None:
+    found = re.search(r"http://[\d.]+:\d+", going.output)
+    return found[0] if found else None
+
+
+def _stopped(going: Going) -> Done:
+    going.signal(signal.SIGINT)
+    return going.done()
 
 
 # ---- the program -----------------------------------------------------------------------------------------------------
@@ -309,12 +361,16 @@ def check_controls(folder: Path, template: Path) -> int:
 
 def check_verbs(folder: Path, template: Path) -> int:
     cage, ended = call_verbs(folder, template)
-    verbs = {command.split(" ")[1] for command, _, _ in ended}
+    missing = VERBS.keys() - {called.verb for called in ended}
+    wrong = [called for called in ended if called.is_wrong]
     say(
-        f"{len(KEYS)} keys and {len(HOOKS)} hooks, {len(ended)} calls of {len(verbs)} verbs",
+        f"{len(KEYS)} keys and {len(HOOKS)} hooks, {len(ended)} calls",
+        f"verbs that were not called: {len(missing)} of {len(VERBS)} {' '.join(missing)}".rstrip(),
+        f"calls that did nothing: {len(wrong)}",
+        *(f"  {called}" for called in wrong),
         f"programs that ran on the host: {len(cage.ran)} {' '.join(cage.ran)}".rstrip(),
     )
-    return MISSED if cage.ran else MET
+    return MISSED if cage.ran or missing or wrong else MET
 
 
 PARTS = {"controls": check_controls, "verbs": check_verbs}

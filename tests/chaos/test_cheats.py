@@ -12,6 +12,7 @@ CASE = Case("a way", {"lib.py": ""})
 HONEST = replace(CASE, honest=True)
 NEEDS_NOTHING = [name for name in ("unittest", "make", "scripts", "node") if not missing(RUNNERS[name])]
 CONTROLS = 3
+MORE = 20  # cheats of each runner that the first review did not see
 
 
 @pytest.mark.parametrize("name", NEEDS_NOTHING)
@@ -26,7 +27,7 @@ async def test_no_cheat_lands_without_a_word_and_honest_work_lands(name: str, tm
 def test_every_runner_has_cheats_and_controls() -> None:
     assert set(RUNNERS) == {"unittest", "pytest", "node", "jest", "vitest", "go", "cargo", "make", "scripts"}
     for runner in RUNNERS.values():
-        assert len(runner.cheats()) >= 10
+        assert sum(not case.reviewed for case in runner.cheats()) >= MORE
         assert len(runner.controls()) >= 3
         names = [case.name for case in runner.cases]
         assert len(names) == len(set(names))

@@ -1,0 +1,85 @@
+"""How `python -m chaos.canaries` calls each verb: so that it reads the repository in each of its ways.
+
+`{model}` is the address of a simulated model.
+"""
+
+import shlex
+from collections.abc import Iterator, Mapping
+
+from fleet.cli.root_help import VERBS
+
+WITHOUT_MODEL = "--base-url http://127.0.0.1:9"
+CALLS: Mapping[str, tuple[str, ...]] = {
+    "doctor": ("doctor", "doctor --try"),
+    "init": ("init --dry-run", "init --yes", "init --no-try --force"),
+    "try": ("try", "try 'test -f a.flt'"),
+    "plan": (f"plan Write {WITHOUT_MODEL}", "plan Write -o planned.toml --base-url {model}"),
+    "run": (
+        f"run --plan plan.toml --yes --name r {WITHOUT_MODEL}",
+        f"run --plan other.toml --yes --name s {WITHOUT_MODEL}",
+        f"run --plan conflict.toml --yes --name c {WITHOUT_MODEL}",
+        "run Write --yes --name m --base-url {model}",
+        f"run --plan plan.toml --name w --review human --detach {WITHOUT_MODEL}",
+        f"run --plan plan.toml --name x --review human --detach {WITHOUT_MODEL}",
+        f"run --plan broken.toml --yes --name q {WITHOUT_MODEL}",
+    ),
+    "rehearse": ("rehearse --last 2 --branch --name old", "rehearse --last 2 --with-faults --faults 0.5 --name faulty"),
+    "resume": ("resume q", "resume w --detach"),
+    "limits": ("limits r", "limits w --workers 2 --yes"),
+    "pause": ("pause w --yes",),
+    "cancel": ("cancel x --yes",),
+    "watch": ("watch r --plain", "watch r --json"),
+    "runs": ("runs", "runs --all --json"),
+    "status": ("status", "status m --json"),
+    "show": ("show one --run r", "show r", "show --run q"),
+    "logs": ("logs one --run r", "logs gate --run r"),
+    "diff": ("diff one --run r",),
+    "approve": ("approve w --yes",),
+    "reject": ("reject x --yes -m 'not today'",),
+    "answer": ("answer q1 'drop it' --run q --yes",),
+    "retry": ("retry one --run q --yes",),
+    "merge": (
+        "merge r --into taken --yes",
+        "merge s --into taken --yes",
+        "merge c --into taken --yes",
+        "merge s --yes",
+        "merge m --yes",
+        "merge r --yes",
+    ),
+    "audit": ("audit r", "audit m --json"),
+    "report": ("report r", "report m -o report.html"),
+    "commits": ("commits", "commits --since 1w --json"),
+    "completion": ("completion bash", "completion zsh -o completion.zsh"),
+    "help": ("help", "help run"),
+    "metrics": ("metrics --listen 127.0.0.1:0",),
+    "simulate": ("simulate script.json",),
+    "clean": ("clean", "clean --branches", "clean --apply --max-gb 0", "clean --apply --branches --runs --ended"),
+    "plans": (
+        "plans list",
+        "plans check plan.toml",
+        "plans show plan.toml",
+        "plans graph plan.toml",
+        "plans diff plan.toml conflict.toml",
+        "plans save plan.toml kept",
+        "plans edit plan.toml",
+    ),
+    "config": ("config show",),
+}
+"""How each verb is called; one that is not named here is called without arguments."""
+REFUSED = frozenset({"merge r --yes", "plans edit plan.toml"})
+"""Calls that are refused: git would convert a file in the checkout by a program; an editor needs a terminal."""
+ORDER = ("simulate", "doctor", "init", "plan", "run", "pause", "limits", "approve", "reject", "answer", "retry")
+"""What comes first, so that the others find runs, some of which wait for a person."""
+SLOW = frozenset({"rehearse --last 2 --with-faults --faults 0.5 --name faulty"})
+"""Calls that the tests leave out."""
+SERVING = {"metrics": "/metrics", "simulate": "/healthz"}
+"""Verbs that serve until they are stopped, each with a path that answers."""
+
+
+def calls(*, quick: bool = False) -> Iterator[tuple[str, ...]]:
+    """Every verb of the command line's own table."""
+    rest = [verb for verb in VERBS if verb not in ORDER and verb != "clean"]
+    for verb in (*ORDER, *rest, "clean"):
+        for line in CALLS.get(verb, (verb,)):
+            if not (quick and line in SLOW):
+                yield tuple(shlex.split(line))
