@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -196,7 +196,7 @@ def confirm_request(folder: RunFolder, kind: str, message: str, *, as_json: bool
     """Say that a request was sent, and whether anything is running that answers it."""
     alive = folder.alive
     if as_json:
-        show_json(dump_view(RequestView(run=folder.run, request=kind, message=message, alive=alive)))
+        show_json(RequestView(run=folder.run, request=kind, message=message, alive=alive))
         return
     idle = "" if alive else f"; no engine is running: `fleet resume {folder.run}`"
     typer.echo(f"{folder.run}: {message}{idle}")
@@ -231,14 +231,20 @@ def show(lines: Iterable[str], paint: Callable[[str], str] = painted) -> None:
         typer.echo(paint(line) if in_color else line, color=in_color)
 
 
-def show_json(data: object) -> None:
+def show_json(shown: View | Sequence[View]) -> None:
+    """Print a view, or a list of them, as JSON."""
+    show_data([dump_view(view) for view in shown] if isinstance(shown, Sequence) else dump_view(shown))
+
+
+def show_data(data: object) -> None:
+    """Print what has a format of its own, such as the configuration or a conversation, as JSON."""
     typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def show_view(view: AnyView, lines: Callable[[AnyView], Iterable[str]], *, as_json: bool) -> None:
     """Print a view as JSON, or as the text that `lines` makes of it."""
     if as_json:
-        show_json(dump_view(view))
+        show_json(view)
     else:
         show(lines(view))
 

@@ -27,8 +27,8 @@ from fleet.core.plans.validate import Known
 from fleet.core.state.facts import PlanRevised
 from fleet.core.state.state import RunState
 from fleet.core.state.status import split_or_dropped
-from fleet.core.views.dump import SCHEMA_VERSION
 from fleet.core.views.planning.plan_diff import plan_diff
+from fleet.core.views.planning.plan_views import EditedPlanView
 from fleet.errors import UsageError
 from fleet.plans.input_files import dump_plan, load_plan, read_data
 from fleet.plans.library import replace_text
@@ -84,7 +84,7 @@ def edit_run(folder: RunFolder, *, as_json: bool) -> None:
 
 def _say_unchanged(what: str, of: str, *, as_json: bool) -> None:
     if as_json:
-        show_json({"schema_version": SCHEMA_VERSION, "of": of, "changed": False})
+        show_json(EditedPlanView(of, changed=False))
     else:
         typer.echo(f"{what} is unchanged")
 
@@ -114,7 +114,7 @@ def edit_file(path: Path, settings: Mapping[str, str], *, as_json: bool) -> None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     if as_json:
-        show_json({"schema_version": SCHEMA_VERSION, "of": str(path), "changed": True})
+        show_json(EditedPlanView(str(path), changed=True))
     else:
         typer.echo(f"wrote {path}")
 

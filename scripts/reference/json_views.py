@@ -11,8 +11,10 @@ from fleet.core.state.landing import TestedBatch
 from fleet.core.state.state import Review
 from fleet.core.state.status import Progress
 from fleet.core.views import policy_document
+from fleet.core.views.machine import clean_view, finding, program_view
+from fleet.core.views.planning import plan_views
 from fleet.core.views.repository import init_view, log_view, merge_view, rehearsal_view, trial_view
-from fleet.core.views.run import base_view, incident_view, run_view, subtask_view
+from fleet.core.views.run import base_view, incident_view, limits_view, request_view, run_view, subtask_view
 from scripts.reference.facts import COMMON, type_words
 from scripts.reference.page import code, table
 from scripts.reference.source import class_doc, field_docs, field_types
@@ -23,13 +25,30 @@ VERBS: Mapping[type, str] = {
     incident_view.IncidentView: "`fleet show RUN --incident N --json`",
     subtask_view.SubtaskView: "`fleet show SUBTASK --json`",
     audit_view.AuditView: "`fleet audit --json`",
-    attribution.CommitsView: "`fleet commits --json`, with `since`, the moment that was asked for, or null",
+    attribution.CommitsView: "`fleet commits --json`",
     trial_view.TrialView: "`fleet try --json`",
     init_view.InitView: "`fleet init --json`",
     log_view.LogView: "`fleet logs gate --json`, `fleet logs setup --json`",
     rehearsal_view.RehearsalView: "`fleet rehearse --json`",
     merge_view.MergeView: "`fleet merge --json`",
     policy_document.PolicyView: "`fleet explain-policy --json`",
+    limits_view.LimitsView: "`fleet limits --json`",
+    request_view.RequestView: "`fleet pause`, `cancel`, `retry`, `answer` and `plans edit RUN`, each with `--json`",
+    request_view.ReviewView: "`fleet approve --json`, `fleet reject --json`",
+    subtask_view.DiffView: "`fleet diff --json`",
+    plan_views.VersionChangesView: "`fleet show --versions N..M --json`: a list of them",
+    plan_views.PlanCheckView: "`fleet plans check --json`",
+    plan_views.PlanChangesView: "`fleet plans diff --json`",
+    plan_views.GraphView: "`fleet plans graph --json`",
+    plan_views.LibraryPlanView: "`fleet plans list --json`: a list of them",
+    plan_views.SavedPlanView: "`fleet plans save --json`",
+    plan_views.EditedPlanView: "`fleet plans edit --json`",
+    finding.Finding: "`fleet doctor --json`: a list of them",
+    clean_view.CleanView: "`fleet clean --json`",
+    program_view.ServerView: "`fleet metrics --json`, `fleet simulate --json`",
+    program_view.CompletionView: "`fleet completion --json`",
+    program_view.VerbsView: "`fleet help --json`",
+    program_view.ProgramView: "`fleet version --json`",
 }
 PARTS = (
     run_view,
@@ -44,12 +63,20 @@ PARTS = (
     init_view,
     rehearsal_view,
     merge_view,
+    limits_view,
+    request_view,
+    plan_views,
+    finding,
+    clean_view,
+    program_view,
 )
 FROM_FACTS = (CheckRun, SetupRun, Failure, Report, Cost)
 FROM_STATE = (Progress, Review, TestedBatch, Rung)
 PART_NAMES = frozenset(module.__name__ for module in PARTS)
-MEASURED = (rehearsal_view.Machine, rehearsal_view.Outcome)
-NOT_VIEWS = frozenset({attribution.Attributed, attribution.Revert, attribution.FleetCommits, *MEASURED})
+NOT_VIEWS = frozenset({attribution.Attributed, attribution.Revert, attribution.FleetCommits})
+ERRORS = frozenset({request_view.ErrorView, request_view.FailedView})
+"""The page describes them at its beginning."""
+MEASURED = frozenset({rehearsal_view.Machine, rehearsal_view.Outcome})
 FACTS = {kind.__name__: f"[{kind.__name__}](facts.md#{kind.__name__.lower()})" for kind in FROM_FACTS}
 SAME: Mapping[str, str] = {
     "agents": "Agents at once.",
@@ -86,7 +113,11 @@ SAME: Mapping[str, str] = {
 def shapes() -> tuple[type, ...]:
     """Every view, those of a verb first."""
     kinds = [kind for module in PARTS for kind in vars(module).values() if isinstance(kind, type)]
-    views = [kind for kind in kinds if is_dataclass(kind) and kind.__module__ in PART_NAMES and kind not in NOT_VIEWS]
+    views = [
+        kind
+        for kind in kinds
+        if is_dataclass(kind) and kind.__module__ in PART_NAMES and kind not in NOT_VIEWS | ERRORS | MEASURED
+    ]
     return tuple(dict.fromkeys((*VERBS, *FROM_STATE, *views)))
 
 

@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.core.policy": ("fleet.core.base", "fleet.core.plans", "fleet.core.state"),
     "fleet.core.verdicts": ("fleet.core.base", "fleet.core.plans", "fleet.core.state"),
     "fleet.core.views": ("fleet.core.plans", "fleet.core.policy", "fleet.core.state"),
+    "fleet.core.views.machine": (),
     "fleet.core.views.planning": ("fleet.core.base", "fleet.core.plans", "fleet.core.state", "fleet.core.policy"),
     "fleet.core.views.repository": ("fleet.core.base", "fleet.core.plans", "fleet.core.state"),
     "fleet.core.views.run": (
@@ -285,6 +286,18 @@ def _names_environment(node: ast.AST) -> bool:
 def test_a_reader_of_the_environment_would_be_seen() -> None:
     for line in ("import os; os.environ['A']", "import os; os.getenv('A')", "from os import environ"):
         assert any(map(_names_environment, ast.walk(ast.parse(line))))
+
+
+def test_one_module_writes_the_version_of_json(product: Mapping[str, ast.Module]) -> None:
+    """All other modules print views, whose dump has it."""
+    writers = {
+        path
+        for path, tree in product.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Dict)
+        and any(isinstance(key, ast.Constant) and key.value == "schema_version" for key in node.keys)
+    }
+    assert writers == {"fleet/core/views/dump.py"}
 
 
 def test_only_declared_libraries_are_imported(root: Path, imports: Mapping[str, frozenset[str]]) -> None:

@@ -19,7 +19,6 @@ from fleet.core.history.follower import Follower
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
-from fleet.core.views.dump import dump_view
 from fleet.core.views.run.run_view import status_view
 from fleet.errors import FleetError
 from fleet.runs.journal import Journal
@@ -79,7 +78,7 @@ def _detach(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> int:
     background.start(fleet)
     background.wait_started()
     if as_json:
-        show_json(dump_view(status_view(folder.state(), time.time(), alive=folder.alive)))
+        show_json(status_view(folder.state(), time.time(), alive=folder.alive))
     else:
         typer.echo(f"{folder.run}: running in the background; `fleet watch {folder.run}` shows it")
     return CONTINUES
@@ -112,7 +111,7 @@ def _conclude(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> f.Ending | N
     """Print how a run ended. Of one that was refused, the reason is raised after what led to it."""
     state, now = folder.state(), time.time()
     if as_json:
-        show_json(dump_view(status_view(state, now, alive=False)))
+        show_json(status_view(state, now, alive=False))
     elif is_refused(state):
         show(["", *refusal_lines(state, f"{folder.path}/")])
         workers = (subtask.failure for subtask in state.subtasks.values() if subtask.failure is not None)

@@ -118,6 +118,8 @@ class WeekCounts:
 class CommitsView:
     """The fleet's commits in a repository, counted."""
 
+    since: str | None
+    """The moment that was asked for; null for all commits."""
     commits: int
     all_commits: int
     """All commits, including the fleet's."""
@@ -130,7 +132,7 @@ class CommitsView:
     weeks: tuple[WeekCounts, ...]
 
 
-def commits_view(found: FleetCommits) -> CommitsView:
+def commits_view(found: FleetCommits, *, since: str | None = None) -> CommitsView:
     counts = Counter((commit.week, commit.model, commit.worker) for commit in found.commits)
     reverted = Counter((c.week, c.model, c.worker) for c in found.commits if c.commit in found.reverted)
     weeks: dict[str, list[AuthorCounts]] = {}
@@ -139,6 +141,7 @@ def commits_view(found: FleetCommits) -> CommitsView:
         weeks.setdefault(week, []).append(AuthorCounts(model, worker, counts[key], reverted[key]))
     share = len(found.reverted) / len(found.commits) if found.commits else None
     return CommitsView(
+        since=since,
         commits=len(found.commits),
         all_commits=found.all_commits,
         reverted=len(found.reverted),

@@ -19,6 +19,7 @@ from fleet.core.policy.approval import objections, waiting_for_approval
 from fleet.core.state.facts import PlanApproved, PlanGraded, PlanRejected
 from fleet.core.state.state import RunState
 from fleet.core.state.status import split_or_dropped
+from fleet.core.views.run.request_view import ReviewView
 from fleet.errors import UsageError
 from fleet.runs.run_folder import RunFolder
 
@@ -79,7 +80,7 @@ def approve(
     if not dry_run:
         common.send_requests(folder, *([revised] if revised is not None else []), approved)
     if as_json:
-        common.show_json(_as_data(folder, state, approved, done=not dry_run))
+        common.show_json(_review_view(folder, state, approved, done=not dry_run))
     elif not dry_run:
         common.confirm_request(
             folder, approved.kind, f"plan version {approved.version} approved{_named(subtasks)}", as_json=False
@@ -104,22 +105,19 @@ def _named(ids: Sequence[str] | None) -> str:
     return f": {', '.join(ids)}" if ids else ""
 
 
-def _as_data(
-    folder: RunFolder, state: RunState, verdict: PlanApproved | PlanRejected, *, done: bool
-) -> dict[str, object]:
-    """The output of `--json`: the subtasks of the verdict, and those that stay pending. Its keys are public."""
+def _review_view(folder: RunFolder, state: RunState, verdict: PlanApproved | PlanRejected, *, done: bool) -> ReviewView:
     pending = waiting_for_approval(state)
-    subtasks = [id_ for id_ in pending if verdict.subtasks is None or id_ in verdict.subtasks]
-    return {
-        "run": state.run,
-        "version": verdict.version,
-        "by": verdict.by,
-        "done": done,
-        "subtasks": subtasks,
-        "waiting": {id_: list(objections(state, id_)) for id_ in pending if not done or id_ not in subtasks},
-        "plan_warnings": list(state.plan_warnings),
-        "alive": folder.alive,
-    }
+    subtasks = tuple(id_ for id_ in pending if verdict.subtasks is None or id_ in verdict.subtasks)
+    return ReviewView(
+        run=state.run,
+        version=verdict.version,
+        by=verdict.by,
+        done=done,
+        subtasks=subtasks,
+        waiting={id_: tuple(objections(state, id_)) for id_ in pending if not done or id_ not in subtasks},
+        plan_warnings=state.plan_warnings,
+        alive=folder.alive,
+    )
 
 
 def reject(
@@ -147,7 +145,7 @@ def reject(
     common.check_request(state, rejected)
     common.send_requests(folder, rejected)
     if as_json:
-        common.show_json(_as_data(folder, state, rejected, done=True))
+        common.show_json(_review_view(folder, state, rejected, done=True))
     else:
         message = f"plan version {rejected.version} rejected{_named(subtasks)}; the planner will revise it"
         common.confirm_request(folder, rejected.kind, message, as_json=False)

@@ -22,10 +22,10 @@ from fleet.cli import common
 from fleet.cli.check_logs import CHECK_LOGS, check_log, log_lines
 from fleet.cli.common import HERE, AsJson, AttemptNumber, Repo, RunArgument, RunName, SubtaskId
 from fleet.core.state.state import RunState
-from fleet.core.views.dump import SCHEMA_VERSION, dump_view
 from fleet.core.views.planning.plan_diff import version_diffs
+from fleet.core.views.planning.plan_views import VersionChangesView
 from fleet.core.views.run.run_view import StatusView, run_view, status_view
-from fleet.core.views.run.subtask_view import subtask_view
+from fleet.core.views.run.subtask_view import DiffView, subtask_view
 from fleet.errors import FleetError, UsageError
 from fleet.runs.repository import git_folder, is_same_repository
 from fleet.runs.run_folder import RunFolder, all_runs, find_run, readable_runs, runs_dir
@@ -58,7 +58,7 @@ def runs(
     views = [status_view(of, now, alive=folder.alive) for folder, of in chosen]
     rows = [row for row in views if state is None or row.state == state][-(last or 0) :]
     if as_json:
-        common.show_json([dump_view(row) for row in rows])
+        common.show_json(rows)
     else:
         common.show(runs_lines(rows) if rows else [_no_runs(views, len(readable), state)])
     if unreadable := len(all_runs(state_dir)) - len(readable):
@@ -162,8 +162,7 @@ def _show_versions(state: RunState, versions: str, *, as_json: bool) -> None:
     if not diffs:
         raise UsageError(f"{state.run} has no such versions", hint=f"its plan is at version {state.plan.version}")
     if as_json:
-        heads = [{"version": v.plan.version, "by": v.by, "area": v.area, "why": v.why} for v, _ in diffs]
-        common.show_json([{**head, "changes": list(lines)} for head, (_, lines) in zip(heads, diffs, strict=True)])
+        common.show_json([VersionChangesView(v.plan.version, v.by, v.area, v.why, tuple(lines)) for v, lines in diffs])
     else:
         common.show(line for version, lines in diffs for line in version_lines(version, lines))
 
@@ -196,7 +195,7 @@ def logs(
         common.find_subtask(state, subtask)
     entries = list(_entries(_transcript(folder.transcripts, subtask, attempt)))
     if as_json:
-        common.show_json(entries)
+        common.show_data(entries)
     else:
         common.show(transcript_lines(entries))
 
@@ -259,7 +258,6 @@ def diff(
     if patch is None:
         raise FleetError(f"commit {commit[:12]} is no longer in the store", hint="`fleet clean` may have deleted it")
     if as_json:
-        found = {"subtask": subtask, "attempt": number, "base": base, "commit": commit, "diff": patch}
-        common.show_json({"schema_version": SCHEMA_VERSION, **found})
+        common.show_json(DiffView(subtask, number, base, commit, patch))
     else:
         common.show(safe_block(patch, lines=20_000).splitlines(), painted_diff)

@@ -13,7 +13,7 @@ from fleet.cli.root_help import VERBS
 from fleet.cli.usage_errors import unknown_verb
 from fleet.config import environment
 from fleet.core.base.nearest import did_you_mean
-from fleet.core.views.dump import SCHEMA_VERSION
+from fleet.core.views.machine.program_view import CompletionView, ProgramView, VerbsView, VerbView
 from fleet.errors import FleetError, UsageError
 
 
@@ -34,11 +34,8 @@ def help_(
       fleet help plans check
     """
     if as_json:
-        verbs = {
-            name: {"about": kind.about, "changes": kind.changes, "summary": kind.summary}
-            for name, kind in VERBS.items()
-        }
-        common.show_json({"schema_version": SCHEMA_VERSION, "verbs": verbs})
+        verbs = {name: VerbView(kind.about, kind.changes, kind.summary) for name, kind in VERBS.items()}
+        common.show_json(VerbsView(verbs))
         return
     command: Any = context.find_root().command
     path = ["fleet"]
@@ -64,7 +61,7 @@ def version(as_json: AsJson = False) -> None:
       fleet version --json | jq -r .version
     """
     if as_json:
-        common.show_json({"schema_version": SCHEMA_VERSION, "version": __version__})
+        common.show_json(ProgramView(__version__))
     else:
         typer.echo(f"fleet {__version__}")
 
@@ -94,7 +91,7 @@ def completion(
     path = Path(place).expanduser() if install and output is None else output
     if path is None:
         if as_json:
-            common.show_json({"schema_version": SCHEMA_VERSION, "shell": name, "script": SCRIPTS[name]})
+            common.show_json(CompletionView(name, script=SCRIPTS[name], file=""))
         else:
             typer.echo(SCRIPTS[name], nl=False)
         return
@@ -103,7 +100,7 @@ def completion(
     common.check_output(path, force=force or (install and _is_ours(path)))
     common.write_file(path, SCRIPTS[name])
     if as_json:
-        common.show_json({"schema_version": SCHEMA_VERSION, "shell": name, "file": str(path)})
+        common.show_json(CompletionView(name, script="", file=str(path)))
     else:
         typer.echo(f"wrote {path}; {then}")
 

@@ -14,6 +14,7 @@ from fleet.cli import common
 from fleet.cli.common import AsJson
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
+from fleet.core.views.machine.clean_view import CleanView, LeftoverView, PartView
 from fleet.errors import FleetError
 from fleet.runs.repository import root_of
 from fleet.runs.run_folder import RunFolder, all_runs
@@ -65,7 +66,7 @@ def clean(
     options = CleanOptions(apply=apply, runs=runs, ended=ended, branches=branches, max_bytes=max_bytes)
     cleaned = common.run_async(lambda: clean_up(Path(settings.dir), options))
     if as_json:
-        common.show_json(as_data(cleaned, options))
+        common.show_json(clean_view(cleaned, options))
     else:
         common.show(text_lines(cleaned, options))
 
@@ -291,24 +292,14 @@ def _counted(part: Part) -> str:
     return f"{part.number} {noun.removesuffix('s') if part.number == 1 else noun}{of}{rest}"
 
 
-def as_data(cleaned: Cleaned, options: CleanOptions) -> dict[str, object]:
-    return {
-        "applied": options.apply,
-        "bytes": cleaned.size,
-        "of": cleaned.total,
-        "kinds": _kinds(cleaned.kinds),
-        "left": [
-            {
-                "of": leftover.name,
-                "goes": leftover.goes,
-                "bytes": leftover.size,
-                "kinds": _kinds(leftover.parts),
-                "kept": leftover.kept,
-            }
-            for leftover in cleaned.leftovers
-        ],
-    }
+def clean_view(cleaned: Cleaned, options: CleanOptions) -> CleanView:
+    left = [
+        LeftoverView(leftover.name, leftover.goes, leftover.size, _part_views(leftover.parts), leftover.kept)
+        for leftover in cleaned.leftovers
+    ]
+    kinds = _part_views(cleaned.kinds)
+    return CleanView(options.apply, bytes=cleaned.size, of=cleaned.total, kinds=kinds, left=tuple(left))
 
 
-def _kinds(parts: Iterable[Part]) -> list[dict[str, object]]:
-    return [{"kind": part.kind, "number": part.number, "bytes": part.size} for part in parts]
+def _part_views(parts: Iterable[Part]) -> tuple[PartView, ...]:
+    return tuple(PartView(part.kind, part.number, part.size) for part in parts)

@@ -6,7 +6,6 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -31,6 +30,7 @@ from fleet.config.environment import current
 from fleet.config.schema import as_policy
 from fleet.core.state.facts import CheckRun
 from fleet.core.state.failures import how
+from fleet.core.views.machine.finding import Finding
 from fleet.core.views.repository.trial_view import TrialView
 from fleet.errors import FleetError
 from fleet.ports.worktrees import EffectError
@@ -72,23 +72,13 @@ def doctor(
     clock.time("checking this machine")
     findings = run_with_clock(lambda: examine(Fleet(loaded, current()), repo, gate=gate, clock=clock), clock)
     if as_json:
-        common.show_json([asdict(finding) for finding in findings])
+        common.show_json(findings)
     else:
         for finding in findings:
             common.show([f"{'ok  ' if finding.ok else 'FAIL'}  {finding.what:<12} {finding.says}"])
             if finding.fix:
                 common.show([f"{'':<18} → {finding.fix}"])
     raise typer.Exit(0 if all(finding.ok for finding in findings) else FleetError.exit_code)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check. Its fields are the keys of `--json`."""
-
-    what: str
-    ok: bool
-    says: str
-    fix: str = ""
 
 
 async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: Clock | None = None) -> list[Finding]:

@@ -11,7 +11,7 @@ from fleet.cli import common
 from fleet.cli.common import AsJson, ConfigFile
 from fleet.config.environment import current
 from fleet.config.load import load_config
-from fleet.core.views.dump import SCHEMA_VERSION
+from fleet.core.views.machine.program_view import ServerView
 from fleet.plans.input_files import read_data
 from fleet.runs.run_folder import all_runs
 
@@ -47,7 +47,7 @@ def metrics(
     with exporting(lambda: all_runs(state_dir), state_dir, address, settings.metrics.hosts) as exporter:
         url = f"http://{exporter.address}/metrics"
         if as_json:
-            common.show_json({"schema_version": SCHEMA_VERSION, "url": url})
+            common.show_json(ServerView(url))
             sys.stdout.flush()
         typer.echo(f"metrics of all runs in {state_dir} at {url}; Ctrl-C stops", err=True)
         signal.sigwait(STOPS)
@@ -75,7 +75,7 @@ def simulate(
 
     def announce(url: str) -> None:
         if as_json:
-            common.show_json({"schema_version": SCHEMA_VERSION, "url": url})
+            common.show_json(ServerView(url))
         else:
             typer.echo(f"simulated model listening on {url}")
         sys.stdout.flush()

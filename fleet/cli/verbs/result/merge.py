@@ -12,6 +12,7 @@ from fleet.app.taking import Resolving, Taking
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgument, RunName, Sandbox, Yes
 from fleet.cli.live.relanding import work
+from fleet.cli.options import flags
 from fleet.config.environment import current
 from fleet.core.views.repository.merge_view import MergeView
 from fleet.runs.run_folder import RunFolder, find_run
@@ -57,8 +58,8 @@ def merge(
       fleet merge --budget 2           let resolvers spend at most $2
     """
     folder = _with_result(common.run_to_change(run, named, repo, yes=yes))
-    flags = {"box.sandbox": sandbox, "models.base_url": base_url}
-    fleet = Fleet(common.configuration_of(folder.state(), config, flags, secrets=not no_resolve), current())
+    given = flags(sandbox=sandbox, base_url=base_url)
+    fleet = Fleet(common.configuration_of(folder.state(), config, given, secrets=not no_resolve), current())
     taking = Taking(
         fleet,
         folder,

@@ -107,11 +107,8 @@ def commits(
       fleet commits --repo ../service --json | jq .commits
     """
     earliest = _parse_since(since, time.time()) if since is not None else None
-    view = commits_view(common.run_async(lambda: read_attribution(repo, since=earliest)))
-    if as_json:
-        common.show_json({"since": since, **dump_view(view)})
-    else:
-        common.show(commits_lines(view))
+    view = commits_view(common.run_async(lambda: read_attribution(repo, since=earliest)), since=since)
+    common.show_view(view, commits_lines, as_json=as_json)
 
 
 def _parse_since(text: str, now: float) -> float:

@@ -35,7 +35,7 @@ def config_show(
     loaded = common.configuration(repo, config)
     data = loaded.config.model_dump(mode="json")
     if as_json:
-        common.show_json({"config": data, "origin": loaded.origin} if origin else data)
+        common.show_data({"config": data, "origin": loaded.origin} if origin else data)
     elif origin:
         width = max(map(len, loaded.origin))
         common.show(f"{key:<{width}}  {_value(data, key)}  ({where})" for key, where in loaded.origin.items())

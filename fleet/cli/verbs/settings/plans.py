@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,10 +20,16 @@ from fleet.config.environment import current
 from fleet.config.toml import read_text
 from fleet.core.base.nearest import did_you_mean
 from fleet.core.plans.parameters import parameter_lines, read_parameters
-from fleet.core.plans.plan import Plan
 from fleet.core.state.status import split_or_dropped
-from fleet.core.views.dump import SCHEMA_VERSION
 from fleet.core.views.planning.plan_diff import plan_diff
+from fleet.core.views.planning.plan_views import (
+    LibraryPlanView,
+    PlanChangesView,
+    PlanCheckView,
+    SavedPlanView,
+    graph_view,
+    parameter_view,
+)
 from fleet.core.views.planning.saved_plan import saved_plan
 from fleet.errors import UsageError
 from fleet.plans.input_files import GivenPlan, dump_plan, find_rollback, read_data
@@ -60,15 +66,10 @@ def check(plan: PlanName, sets: Sets = None, repo: Repo = HERE, as_json: AsJson 
       fleet plans check plan.toml
       fleet plans check deploy --set version=v2.1.4 --json
     """
-    try:
-        loaded = _load(plan, sets, repo)
-    except UsageError as error:
-        if as_json:
-            common.show_json({"ok": False, "error": str(error)})
-        raise
+    loaded = _load(plan, sets, repo)
     warnings = _warnings(loaded, repo)
     if as_json:
-        common.show_json({"ok": True, "warnings": list(warnings), "values": dict(loaded.values)})
+        common.show_json(PlanCheckView(ok=True, warnings=warnings, values=loaded.values))
     else:
         common.show([f"{plan} is valid, {counted(len(warnings), 'warning')}", *note_lines(warnings)])
 
@@ -92,7 +93,7 @@ def diff(
     before, after = (_load(plan, plan_sets, repo) for plan, plan_sets in _sets_of_each((old, new), sets, repo))
     changes = plan_diff(before.plan, after.plan)
     if as_json:
-        common.show_json(list(changes))
+        common.show_json(PlanChangesView(tuple(changes)))
     else:
         common.show([safe(change, limit=300) for change in changes] or ["the plans are the same"])
 
@@ -118,7 +119,7 @@ def graph(
     loaded = _load(plan, sets, repo).plan
     if output is None:
         if as_json:
-            common.show_json({"schema_version": SCHEMA_VERSION, "subtasks": _edges(loaded)})
+            common.show_json(graph_view(loaded))
         else:
             common.show(graph_lines(loaded))
         return
@@ -129,13 +130,7 @@ def graph(
     common.check_output(output, force=force)
     common.write_file(output, draw(loaded))
     if as_json:
-        common.show_json({"schema_version": SCHEMA_VERSION, "subtasks": _edges(loaded), "file": str(output)})
-
-
-def _edges(plan: Plan) -> list[dict[str, object]]:
-    return [
-        {"id": subtask.id, "title": subtask.title, "depends_on": list(subtask.depends_on)} for subtask in plan.subtasks
-    ]
+        common.show_json(graph_view(loaded, str(output)))
 
 
 def list_plans(repo: Repo = HERE, as_json: AsJson = False) -> None:
@@ -149,7 +144,7 @@ def list_plans(repo: Repo = HERE, as_json: AsJson = False) -> None:
     library = plan_library(repo)
     entries = list(library.entries())
     if as_json:
-        common.show_json([_as_data(entry) for entry in entries])
+        common.show_json([_entry_view(entry) for entry in entries])
     elif entries:
         width = max(len(entry.name) for entry in entries)
         for entry in entries:
@@ -193,7 +188,7 @@ def save(
     if saved.rollback_plan and find_rollback(saved.rollback_plan, library.folders) is None:
         notes.append(f"its rollback plan {saved.rollback_plan} is not in the library; save that, too")
     if as_json:
-        common.show_json({"schema_version": SCHEMA_VERSION, "file": str(path), "name": name, "notes": notes})
+        common.show_json(SavedPlanView(str(path), name, tuple(notes)))
         return
     typer.echo(f"saved {path}: fleet run --plan {name}")
     for note in notes:
@@ -261,18 +256,9 @@ def _parameters(source: Path | RunFolder) -> set[str]:
     return set() if isinstance(parameters, tuple) else set(parameters)
 
 
-def _as_data(entry: Entry) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "title": entry.title,
-        "where": entry.where,
-        "file": str(entry.path),
-        "parameters": [
-            {"name": name, "required": parameter.default is None, **parameter.model_dump(mode="json")}
-            for name, parameter in entry.parameters
-        ],
-        "problem": entry.problem,
-    }
+def _entry_view(entry: Entry) -> LibraryPlanView:
+    parameters = tuple(parameter_view(name, parameter) for name, parameter in entry.parameters)
+    return LibraryPlanView(entry.name, entry.title, entry.where, str(entry.path), parameters, entry.problem)
 
 
 plans = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=VERBS["plans"].summary)

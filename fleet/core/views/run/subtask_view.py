@@ -57,6 +57,20 @@ class AttemptView:
 
 
 @dataclass(frozen=True, slots=True)
+class DiffView:
+    """The changes of an attempt."""
+
+    subtask: SubtaskId
+    attempt: int
+    base: Sha
+    """The commit that it began with."""
+    commit: Sha
+    """The commit that it made."""
+    diff: str
+    """The patch from one to the other."""
+
+
+@dataclass(frozen=True, slots=True)
 class SubtaskView:
     """A subtask and its history."""
 

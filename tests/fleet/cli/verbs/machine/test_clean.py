@@ -13,10 +13,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from fleet.cli.verbs.machine.clean import Cleaned, CleanOptions, as_data, clean_up, text_lines
+from fleet.cli.verbs.machine.clean import Cleaned, CleanOptions, clean_up, clean_view, text_lines
 from fleet.core.base.ids import attempt_ref, taken_ref
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
+from fleet.core.views.dump import dump_view
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import runs_dir
 from tests.fleet.processes import LIMIT_S, clean_environment
@@ -246,7 +247,7 @@ async def test_the_result_is_printed_for_people_and_for_scripts(state: Path) -> 
     assert ended.kept.startswith("4 refs of work that has not landed, in ")
     assert lines[0].endswith("would be deleted")
     assert lines[-1].endswith("; delete with: fleet clean --apply --runs")
-    data = json.loads(json.dumps(as_data(seen, options)))
+    data = json.loads(json.dumps(dump_view(clean_view(seen, options))))
     assert {each["kind"] for each in data["kinds"]} == set(WORKTREES)
     assert data["left"][0]["goes"]
     assert text_lines(Cleaned((), 0), options) == ["nothing to clean"]

@@ -10,8 +10,9 @@ from typer.main import get_command
 
 from fleet.app.fleet import Fleet
 from fleet.cli.entry import app
-from fleet.cli.verbs.machine.doctor import Finding, examine, worker_findings
+from fleet.cli.verbs.machine.doctor import examine, worker_findings
 from fleet.config.load import Loaded, load_config
+from fleet.core.views.machine.finding import Finding
 from tests.worktrees.conftest import git, make_repository
 
 

@@ -1,0 +1,53 @@
+"""The program itself: its version, its verbs, its completion, and what it serves."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramView:
+    """The version of the program."""
+
+    version: str
+    """As `fleet --version` prints it."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerbView:
+    """A verb of the command line."""
+
+    about: Literal["run", "part", "repository", "machine"]
+    """What it is about, which decides the options that it takes."""
+    changes: bool
+    """Whether it changes a run that exists."""
+    summary: str
+    """The first line of its help."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerbsView:
+    """All verbs."""
+
+    verbs: Mapping[str, VerbView]
+    """Each verb by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionView:
+    """The completion for a shell."""
+
+    shell: str
+    """`bash`, `zsh` or `fish`."""
+    script: str
+    """The script; empty if it was written to a file."""
+    file: str
+    """The file that was written; empty if none was."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerView:
+    """A server that runs until it is stopped."""
+
+    url: str
+    """Where it listens."""

@@ -1,0 +1,140 @@
+"""Plans of files, of the library and of runs, as the verbs of `fleet plans` print them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from fleet.core.plans.parameters import Parameter
+from fleet.core.plans.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCheckView:
+    """A plan that can run here. One that can't is an error."""
+
+    ok: bool
+    """Always true."""
+    warnings: tuple[str, ...]
+    """What the linter notes about it."""
+    values: Mapping[str, JsonValue]
+    """The values of its parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanChangesView:
+    """The differences of two plans."""
+
+    changes: tuple[str, ...]
+    """One line each, as without `--json`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNode:
+    """A subtask in the graph of a plan."""
+
+    id: str
+    """Its id."""
+    title: str
+    """Its title."""
+    depends_on: tuple[str, ...]
+    """The subtasks that it depends on."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphView:
+    """The dependencies of a plan."""
+
+    subtasks: tuple[GraphNode, ...]
+    """In plan order."""
+    file: str
+    """The file that the graph was written to; empty if none was."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterView:
+    """A parameter that a plan declares."""
+
+    name: str
+    """Its name."""
+    required: bool
+    """Whether a value must be set."""
+    type: str
+    """`string`, `integer`, `number`, `boolean` or `choice`."""
+    help: str
+    """What the value is for."""
+    default: str | int | float | bool | None
+    """The value if none is set; null if one is required."""
+    choices: tuple[str, ...]
+    """The values of a `choice`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryPlanView:
+    """A plan in the library."""
+
+    name: str
+    """Its name, which `--plan` takes."""
+    title: str
+    """Its goal, in a line."""
+    where: str
+    """`repository` or `user`: whose library it is in."""
+    file: str
+    """Its file."""
+    parameters: tuple[ParameterView, ...]
+    """What can be set."""
+    problem: str | None
+    """Why it can't be read; null if it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPlanView:
+    """A plan that was saved to the library."""
+
+    file: str
+    """The file that was written."""
+    name: str
+    """Its name in the library."""
+    notes: tuple[str, ...]
+    """What was left out, and what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditedPlanView:
+    """The result of editing a plan."""
+
+    of: str
+    """The run, or the file."""
+    changed: bool
+    """Whether it was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionChangesView:
+    """A version of a run's plan, with its differences from the version before."""
+
+    version: int
+    """Its number."""
+    by: str
+    """Who made it: a person or a planner."""
+    area: str | None
+    """The area whose planner made it; null for the planner of the run."""
+    why: str
+    """The reason."""
+    changes: tuple[str, ...]
+    """One line each."""
+
+
+def graph_view(plan: Plan, file: str = "") -> GraphView:
+    return GraphView(tuple(GraphNode(each.id, each.title, tuple(each.depends_on)) for each in plan.subtasks), file)
+
+
+def parameter_view(name: str, parameter: Parameter) -> ParameterView:
+    return ParameterView(
+        name,
+        required=parameter.default is None,
+        type=parameter.type,
+        help=parameter.help,
+        default=parameter.default,
+        choices=parameter.choices,
+    )
