@@ -78,7 +78,11 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = {
         Metric("fleet_runs_unreadable", "gauge", "Runs whose journal can't be read; `fleet status RUN` says why."),
         Metric("fleet_runs_begun", "counter", "Runs that were started."),
         Metric("fleet_runs_ended", "counter", "Runs that ended, by ending; a reopened run may end again.", ("ending",)),
-        Metric("fleet_rehearsals_begun", "counter", "Rehearsals that were started. No other metric counts them."),
+        Metric(
+            "fleet_rehearsals_begun",
+            "counter",
+            "Rehearsals that were started. Only the metrics of model calls count those for real.",
+        ),
         Metric("fleet_rehearsals_ended", "counter", "Rehearsals that ended, by ending.", ("ending",)),
         Metric("fleet_engine_starts", "counter", "Starts of an engine: the start of a run, and each resume."),
         Metric("fleet_questions_open", "gauge", "Questions that wait for a person, in runs that have not ended."),

@@ -91,6 +91,8 @@ class Tally:
         """Count one fact. `before` and `after` are the states around it."""
         if after.rehearsal is not None:  # its figures are no work: they must not pass for any
             self._count_rehearsal(before, fact)
+            if isinstance(fact, f.ModelCalled):  # but what it pays for is paid for
+                self._count_call(fact)
             return
         self._count("fleet_journal_facts")
         if before is None:

@@ -28,7 +28,11 @@ def document(data: ReportData) -> Document:
     started = datetime.fromtimestamp(data.started_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     base = f"{data.base_name} ({data.base[:SHORT]}) of {data.repository}"
     lead = [f"{data.state.capitalize()}, started {started} on {base}"]
-    if data.rehearsal:
+    if data.for_real:
+        lead.append(
+            "A REHEARSAL FOR REAL: workers did commits of history again, each on its parent; nothing was published."
+        )
+    elif data.rehearsal:
         lead.append(
             "A REHEARSAL: it replayed commits of history; no model was called, and none of its figures is real work."
         )

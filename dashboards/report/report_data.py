@@ -170,7 +170,9 @@ class ReportData:
     """The result branch; None before anything was published."""
     simulated: bool
     rehearsal: bool
-    """Whether the run only replayed history."""
+    """Whether it is about history."""
+    for_real: bool
+    """Whether it is a rehearsal in which planner and workers did history's commits again."""
     sandbox: str
     started_at: float
     seconds: float
@@ -226,6 +228,7 @@ def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportDa
         branch=state.result_branch if state.published else None,
         simulated=state.simulated,
         rehearsal=state.rehearsal is not None,
+        for_real=state.for_real,
         sandbox=state.sandbox,
         started_at=state.started_at,
         seconds=state.seconds(now),

@@ -44,7 +44,7 @@ def _first(run: WatchedRun, state: RunState, width: int, note: str) -> Line:
         marks.append(((note, "accent"),))
     if state.rehearsal is not None:
         marks.append((("REHEARSAL", "warn"),))
-    elif state.simulated:
+    if state.simulated and (state.rehearsal is None or state.for_real):
         marks.append((("simulated model", "warn"),))
     room = width - line_width(tuple(status)) - sum(line_width(mark) + 2 for mark in marks) - len("fleet   ")
     name = safe(state.run, limit=max(NARROWEST_NAME, min(40, room)))

@@ -56,10 +56,7 @@ def event_text(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0
         case f.PlanRevised():
             return _revision(state, fact)
         case f.RunStarted():
-            model = " with the simulated model" if fact.simulated else ""
-            if fact.rehearsal is not None:
-                return f"rehearsal {safe(fact.run)} started on {safe(fact.base[:12])}: no model is called"
-            return f"run {safe(fact.run)} started on {safe(fact.base_name)} {safe(fact.base[:7])}{model}"
+            return _started(fact)
         case f.EngineStarted():
             sandbox = ", WITHOUT A SANDBOX" if fact.sandbox == "none" else ""
             nth = NTH.get(fact.epoch - 1, f"{fact.epoch - 1}th")
@@ -96,7 +93,7 @@ def event_text(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0
             return f"{safe(fact.question)} answered by {safe(fact.by)}: {safe(fact.answer, limit=200)}"
         case f.RetryRequested():
             return f"retry of {safe(fact.subtask)} requested by {safe(fact.by)}"
-        case f.GateTried() | f.RehearsalNoted():
+        case f.GateTried() | f.RehearsalNoted() | f.ResultScored():
             return _rehearsal(fact)
         case f.RollbackStarted():
             return f"ROLLING BACK: {safe(fact.why, limit=TEXT)}"
@@ -114,7 +111,17 @@ def event_text(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0
             assert_never(fact)
 
 
-def _rehearsal(fact: f.GateTried | f.RehearsalNoted) -> str | None:
+def _started(fact: f.RunStarted) -> str:
+    model = " with the simulated model" if fact.simulated else ""
+    if fact.rehearsal is not None:
+        real, model = (" for real", model) if fact.rehearsal.for_real else ("", ": no model is called")
+        return f"rehearsal{real} {safe(fact.run)} started on {safe(fact.base[:12])}{model}"
+    return f"run {safe(fact.run)} started on {safe(fact.base_name)} {safe(fact.base[:7])}{model}"
+
+
+def _rehearsal(fact: f.GateTried | f.RehearsalNoted | f.ResultScored) -> str | None:
+    if isinstance(fact, f.ResultScored):
+        return f"{safe(fact.subtask)}: history's tests {'pass' if fact.passed else 'do NOT pass'}"
     if isinstance(fact, f.GateTried):
         green = sum(trial.passed for trial in fact.trials)
         return f"the gate passed {green} of {counted(len(fact.trials), 'time')}" if fact.trials else None

@@ -20,9 +20,14 @@ class Kind(Protocol):
     @property
     def rehearsal(self) -> object: ...
 
+    @property
+    def for_real(self) -> bool: ...
+
 
 def kind_mark(run: Kind) -> str:
     """What a person has to know before believing a figure of this run; empty for a real one."""
+    if run.for_real:
+        return f"  (rehearsal for real{', simulated model' if run.simulated else ''})"
     if run.rehearsal:
         return "  (rehearsal: no model)"
     return "  (simulated model)" if run.simulated else ""

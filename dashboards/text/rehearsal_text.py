@@ -1,14 +1,17 @@
-"""A rehearsal on one screen: the verdict first, then what was measured, then what to set."""
+"""A rehearsal on one screen: the verdict first, then what was measured, or done again, then what to set."""
 
 from collections.abc import Iterator, Sequence
 
-from dashboards.text.formats import counted, duration
+from dashboards.text.formats import counted, duration, money
 from dashboards.text.safe import safe
 from fleet.core.plans.plan import Plan
+from fleet.core.views.repository.past_tasks_view import LeftOutCommit, PastTasksView, RedoneCommit, WorkerScore
 from fleet.core.views.repository.rehearsal_view import GateView, PastCommitNote, RehearsalView
 
 SHOWN = 8  # commits of one kind that are listed
 TEXT = 160
+LISTED = 12  # commits that were left out
+TITLE, WHY = 56, 110
 LAST_LINES = 12  # of a red gate's output
 
 
@@ -79,3 +82,82 @@ def _commit_lines(title: str, notes: Sequence[PastCommitNote]) -> Iterator[str]:
             yield f"               {safe(lines[0], limit=TEXT)}"
     if len(notes) > SHOWN:
         yield f"  … and {len(notes) - SHOWN} more (--json lists all)"
+
+
+# ---- for real --------------------------------------------------------------------------------------------------------
+
+
+def past_tasks_lines(view: PastTasksView) -> Iterator[str]:
+    yield ""
+    yield _score_line(view)
+    yield f"  rehearsal  {safe(view.run)} of {safe(view.repository)}, for real{_model(view)}"
+    yield f"  commits    {view.tried} done again from their messages, each on its own parent; {_left_out(view)}"
+    yield f"  landed     {view.landed} of {view.tried}: the worker was done, and the gate was green"
+    yield f"  tests      {view.passed} of {view.with_tests} pass the tests that history's commit brought"
+    if view.by_gate:
+        yield f"  gate only  {view.by_gate_landed} of {view.by_gate} landed without such tests: nothing broke, no more"
+    yield f"  cost       {_cost(view)}"
+    yield f"  time       {duration(view.seconds)}, {counted(view.attempts, 'attempt')}"
+    if view.ending not in {"landed", "partial"}:
+        yield f"  ended      {view.ending}: {safe(view.ending_why, limit=WHY)}"
+    yield ""
+    yield "commit        landed  tests   attempts    dollars  seconds  subject"
+    for commit in view.redone:
+        yield from _redone_lines(commit)
+    yield ""
+    yield "By the worker and the model of the last attempt"
+    yield from map(_worker, view.workers)
+    yield from _left_out_lines(view.left_out)
+
+
+def _score_line(view: PastTasksView) -> str:
+    each = "" if view.dollars_each is None else f", at {money(view.dollars_each)} each"
+    landed = f"{view.landed} of {counted(view.tried, 'commit')} landed"
+    tests = f", {view.passed} of {view.with_tests} pass history's tests" if view.with_tests else ""
+    return f"REHEARSED FOR REAL  {landed}{tests}{each}{'   (simulated model)' if view.simulated else ''}"
+
+
+def _model(view: PastTasksView) -> str:
+    return ": the SIMULATED model, which says nothing about a real one" if view.simulated else ""
+
+
+def _left_out(view: PastTasksView) -> str:
+    waiting = len(view.redone) - view.tried
+    untried = f"{waiting} not tried, " if waiting else ""
+    return f"{untried}{len(view.left_out)} left out"
+
+
+def _cost(view: PastTasksView) -> str:
+    budget = f" of {money(view.budget_dollars)}" if view.budget_dollars is not None else ""
+    return f"{money(view.dollars)}{budget}; {money(view.planner_dollars)} of it for the planner"
+
+
+def _redone_lines(commit: RedoneCommit) -> Iterator[str]:
+    landed = "yes" if commit.landed else "NO" if commit.tried else "-"
+    tests = "no test" if not commit.tests else "-" if commit.passed is None else "pass" if commit.passed else "FAIL"
+    yield (
+        f"{commit.commit[:12]}  {landed:<6}  {tests:<7} {commit.attempts:>8}  {money(commit.dollars):>9}  "
+        f"{commit.seconds:>7.0f}  {safe(commit.title, limit=TITLE)}"
+    )
+    if commit.why.strip():
+        yield f"              {safe(commit.why.strip().splitlines()[0], limit=WHY)}"
+
+
+def _worker(score: WorkerScore) -> str:
+    model = f" {safe(score.model)}" if score.model is not None else ""
+    return (
+        f"  {safe(score.worker)}{model}: {score.landed} of {counted(score.commits, 'commit')} landed, "
+        f"{score.passed} of {score.with_tests} pass history's tests, {counted(score.attempts, 'attempt')}, "
+        f"{money(score.dollars)}, {duration(score.seconds)}"
+    )
+
+
+def _left_out_lines(left_out: Sequence[LeftOutCommit]) -> Iterator[str]:
+    if not left_out:
+        return
+    yield ""
+    yield f"{len(left_out)} left out: they could judge no worker here"
+    for commit in left_out[:LISTED]:
+        yield f"  {commit.commit[:12]} {safe(commit.title, limit=TITLE)}: {safe(commit.why, limit=WHY)}"
+    if len(left_out) > LISTED:
+        yield f"  … and {len(left_out) - LISTED} more (--json lists all)"

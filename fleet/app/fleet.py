@@ -21,6 +21,7 @@ from agents.models.wire.client import is_simulated
 from fleet import __version__
 from fleet.app.capacity import capacity, workers_or_refuse
 from fleet.app.evidence import past_evidence
+from fleet.app.past_tasks import for_real_policy, redoing
 from fleet.app.rehearse import for_rehearsal, rehearsal_policy, rehearsing
 from fleet.app.relanding import candidates
 from fleet.app.wiring import Wiring
@@ -107,8 +108,10 @@ class Fleet:
         return Wiring(self.config, self.environ)
 
     def of_run(self, state: RunState) -> "Fleet":
-        """What works on a run: a rehearsal calls no model."""
-        return self if state.rehearsal is None else Fleet(for_rehearsal(self.loaded), self.environ, self._targets)
+        """What works on a run: a rehearsal calls no model, unless it is one for real."""
+        if state.rehearsal is None or state.for_real:
+            return self
+        return Fleet(for_rehearsal(self.loaded), self.environ, self._targets)
 
     @property
     def rehearsal_known(self) -> Known:
@@ -176,7 +179,9 @@ class Fleet:
     def _started(self, order: Order, target: Target, run: str, *, simulated: bool = False) -> f.RunStarted:
         reviewed = {"review": order.review == "human", "reviewing": order.review}
         policy = order.policy or self.wiring.policy.model_copy(update=reviewed)
-        if order.rehearsal is not None:
+        if order.rehearsal is not None and order.rehearsal.for_real:
+            policy = for_real_policy(policy, len(order.rehearsal.tasks))
+        elif order.rehearsal is not None:
             policy = rehearsal_policy(policy, publishes=order.publishes)
         return f.RunStarted(
             at=time.time(),
@@ -275,7 +280,7 @@ class Fleet:
         on_command = watcher.commanded if watcher is not None else None
         settings = replace(self.wiring.worktrees, check_logs=folder.checks, on_command=on_command)
         async with (
-            open_worktrees(target, settings, state.run, state.base) as worktrees,
+            open_worktrees(target, settings, state.run, state.base, only_past=state.for_real) as worktrees,
             open_agents(self.wiring.agents(folder.transcripts)) as agents,
         ):
             if watcher is not None:
@@ -334,8 +339,11 @@ class Fleet:
 
 
 async def _played(engine: Engine, adapters: Adapters, worktrees: RunWorktrees) -> Adapters:
-    """The adapters of a run, with those in their place that replay history or land a result again."""
-    if engine.state.rehearsal is not None:
+    """The adapters of a run, with those in their place that are about history or land a result again."""
+    rehearsal = engine.state.rehearsal
+    if rehearsal is not None and rehearsal.for_real:
+        return redoing(engine.state, rehearsal, adapters, worktrees)
+    if rehearsal is not None:
         return await rehearsing(engine, adapters, worktrees)
     if engine.state.relanding is not None:
         integrator = RelandingIntegrator(worktrees.integrator, candidates(engine.state))

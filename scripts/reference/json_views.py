@@ -13,7 +13,14 @@ from fleet.core.state.status import Progress
 from fleet.core.views import policy_document
 from fleet.core.views.machine import clean_view, finding, program_view
 from fleet.core.views.planning import plan_views
-from fleet.core.views.repository import init_view, log_view, merge_view, rehearsal_view, trial_view
+from fleet.core.views.repository import (
+    init_view,
+    log_view,
+    merge_view,
+    past_tasks_view,
+    rehearsal_view,
+    trial_view,
+)
 from fleet.core.views.run import base_view, incident_view, limits_view, request_view, run_view, subtask_view
 from scripts.reference.facts import COMMON, type_words
 from scripts.reference.page import code, table
@@ -31,6 +38,7 @@ VERBS: Mapping[type, str] = {
     log_view.LogView: "`fleet logs gate --json`, `fleet logs setup --json`",
     rehearsal_view.RehearsalView: "`fleet rehearse --json`",
     merge_view.MergeView: "`fleet merge --json`",
+    past_tasks_view.PastTasksView: "`fleet rehearse --for-real --json`",
     policy_document.PolicyView: "`fleet explain-policy --json`",
     limits_view.LimitsView: "`fleet limits --json`",
     request_view.RequestView: "`fleet pause`, `cancel`, `retry`, `answer` and `plans edit RUN`, each with `--json`",
@@ -69,6 +77,7 @@ PARTS = (
     finding,
     clean_view,
     program_view,
+    past_tasks_view,
 )
 FROM_FACTS = (CheckRun, SetupRun, Failure, Report, Cost)
 FROM_STATE = (Progress, Review, TestedBatch, Rung)

@@ -27,6 +27,7 @@ from fleet.core.state.facts import (
     PlanRejected,
     RehearsalNoted,
     Report,
+    ResultScored,
     RollbackStarted,
     RungTally,
     ServiceChanged,
@@ -84,6 +85,7 @@ LATEST: tuple[Fact, ...] = (
     WorkLost(at=0, tip="b" * 40, commits=("1" * 40,), again=("schema",), unpublished=True),
     RollbackStarted(at=0, why="deploy failed: 503"),
     GateTried(at=0, command="make check", trials=(GateTrial(passed=True), GateTrial(passed=False))),
+    ResultScored(at=0, subtask="schema", commit="5" * 40, passed=False, lost=("tests/test_auth.py::test_it",)),
     RehearsalNoted(at=0, what="by_hand", subtask="schema", text="adds a submodule: vendor/x"),
 )
 """More of them, that are about subtasks. They come too late to change what the run is."""

@@ -21,6 +21,7 @@ from worktrees.git.commit_message import committer_of
 from worktrees.git.trees.write_tree import PathChange
 from worktrees.leases.commit import commit_changes, find_overlay_changes, find_slot_changes
 from worktrees.leases.gc import DIFF_CAP
+from worktrees.leases.past_objects import PastObjects
 from worktrees.overlay.leases import Overlays
 from worktrees.overlay.probe import choose_kind
 from worktrees.pool.leases import Pool, remove_slots
@@ -83,6 +84,8 @@ class RunWorktrees:
     commands: CapacityLimiter
     decoys: Decoys
     setup: Setup
+    past: PastObjects | None = None
+    """What a box sees of the store's objects, if that is not all of them: only what a base had behind it."""
 
     @asynccontextmanager
     async def lease(self, base: Sha) -> AsyncIterator[Lease]:
@@ -90,23 +93,27 @@ class RunWorktrees:
         async with AsyncExitStack() as stack:
             if self.overlays is None:
                 slot = await stack.enter_async_context(self.pool.lease(base))
-                place = self._with_decoy(slot.place, base, slot.admin / "index", exact=True)
+                place = await self._with_decoy(slot.place, base, slot.admin / "index", exact=True)
                 max_files = self.pool.max_files(slot)
                 find_changes = partial(find_slot_changes, slot, self.box.settings, max_files=max_files)
             else:
                 leased = await stack.enter_async_context(self.overlays.lease(base))
-                place = self._with_decoy(leased.place, base, leased.index, exact=leased.exact)
+                place = await self._with_decoy(leased.place, base, leased.index, exact=leased.exact)
                 git, settings = self.store.git, self.box.settings
                 find_changes = partial(find_overlay_changes, git, leased.overlay, leased.below, settings)
             workspace = stack.enter_context(closing(BoxWorkspace(self.box, place, self.commands)))
             yield WorktreeLease(self.store, base, workspace, self.checker, find_changes)
 
-    def _with_decoy(self, place: Place, base: Sha, index: Path, *, exact: bool) -> Place:
+    async def _with_decoy(self, place: Place, base: Sha, index: Path, *, exact: bool) -> Place:
         """The place with a git repository of its own. Without a box, commands see the worktree's repository anyway."""
         if self.box.settings.sandbox == "none":
             return place
+        decoys = self.decoys
+        if self.past is not None:
+            decoys = decoys.with_objects(await self.past.objects(base))
+            index = index if exact else place.scratch / "no-index"  # another commit's would name its files
         with os_errors("a repository for a worker can't be made"):
-            return replace(place, decoy=self.decoys.make(place.scratch / "git", base, index=index, exact=exact))
+            return replace(place, decoy=decoys.make(place.scratch / "git", base, index=index, exact=exact))
 
     async def pinned(self, run: RunId, subtask: SubtaskId, attempt: int) -> Change | None:
         return await pinned_change(self.store, attempt_ref(run, subtask, attempt))
@@ -139,11 +146,12 @@ class RunWorktrees:
 
 @asynccontextmanager
 async def open_worktrees(
-    target: Target, settings: WorktreeSettings, run: RunId, base: Sha, *, refs: bool = True
+    target: Target, settings: WorktreeSettings, run: RunId, base: Sha, *, refs: bool = True, only_past: bool = False
 ) -> AsyncIterator[RunWorktrees]:
     """The worktrees of a run, from a ready store until the last slot is removed. Raises `FleetError`.
 
-    Without `refs` nothing names the run's commits in the store: they are those of the target.
+    Without `refs` nothing names the run's commits in the store: they are those of the target. With `only_past`, a box
+    sees no object of the store that its base does not have behind it, and no set-up that another commit was given.
     """
     store = await open_store(settings.state_dir, target, base)
     with _locked(store, run), closing(Launcher()) as launcher:
@@ -153,7 +161,9 @@ async def open_worktrees(
         try:
             chosen = await choose_kind(settings, slots_dir(store, run))
             included = await gather_included(target, settings.include, slots_dir(store, run) / "included")
-            setup = Setup(box, store.git, included, base)
+            if only_past:
+                included = replace(included, digest=f"{included.digest}/{base}")
+            setup = Setup(box, store.git, included, base, from_base=only_past)
             yield RunWorktrees(
                 store=store,
                 pool=Pool(store, run, settings, setup),
@@ -165,6 +175,7 @@ async def open_worktrees(
                 commands=CapacityLimiter(settings.box_commands),
                 decoys=decoys,
                 setup=setup,
+                past=PastObjects(store.git, slots_dir(store, run) / "past", base) if only_past else None,
             )
         finally:
             try:

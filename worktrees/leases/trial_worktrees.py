@@ -18,13 +18,15 @@ PREFIX = "try-"  # of the names that their folders have
 
 
 @asynccontextmanager
-async def open_trial_worktrees(target: Target, settings: WorktreeSettings) -> AsyncIterator[RunWorktrees]:
-    """Worktrees of the target's base commit. Raises `FleetError`."""
+async def open_trial_worktrees(
+    target: Target, settings: WorktreeSettings, *, only_past: bool = False
+) -> AsyncIterator[RunWorktrees]:
+    """Worktrees of the target's base commit, or of others whose objects the store has. Raises `FleetError`."""
     store = Store(home_of(settings.state_dir, target))
     name = f"{PREFIX}{token_hex(4)}"
     await _remove_leftovers(store)
     try:
-        async with open_worktrees(target, settings, name, target.base, refs=False) as worktrees:
+        async with open_worktrees(target, settings, name, target.base, refs=False, only_past=only_past) as worktrees:
             yield worktrees
     finally:
         with CancelScope(shield=True):

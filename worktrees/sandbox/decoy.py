@@ -7,7 +7,7 @@ of the manager that the box shows. What a worker leaves in a decoy is never read
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -100,6 +100,10 @@ class Decoys:
     def of(cls, git_dir: Path) -> Self:
         objects = tuple(_with_alternates(git_dir / "objects"))
         return cls(objects, _content(git_dir / "shallow"), _content(git_dir / "info/exclude"))
+
+    def with_objects(self, objects: tuple[Path, ...]) -> "Decoys":
+        """The same with other objects behind them."""
+        return replace(self, objects=objects)
 
     def make(self, folder: Path, base: Sha, *, index: Path, exact: bool) -> Decoy:
         """Make a decoy in `folder`. `index` is the manager's: of `base` if it is `exact`, else of a commit near it."""

@@ -37,6 +37,8 @@ class Setup:
     included: Included
     base: Sha
     """The commit that the run started from: files of its operator's, not of a worker's."""
+    from_base: bool = False
+    """Whether a commit that the set-up can't tell from the base gets what was made on the base."""
     must_pass: bool = True
     """Whether a worktree is refused where the set-up command failed. A rehearsal works on with what there is."""
     finished: list[SetupRun] = field(default_factory=list)
@@ -66,9 +68,10 @@ class Setup:
     async def origin(self, commit: Sha) -> Sha:
         """The commit to run the set-up of `commit` on.
 
-        With the network only on the base, it is the base where the two differ in nothing that the set-up depends on.
+        With the network only on the base, or where that is asked for, it is the base where the two differ in nothing
+        that the set-up depends on.
         """
-        if self.box.settings.setup_network != "base":
+        if self.box.settings.setup_network != "base" and not self.from_base:
             return commit
         return self.base if await self.fingerprint(commit) == await self.fingerprint(self.base) else commit
 

@@ -10,6 +10,7 @@ from fleet.core.base.ids import Sha
 from worktrees.git.program import Git, text
 from worktrees.git.repository import Repository
 
+MERGED = 20  # messages of merged commits that are read
 FORMAT = "%H %T %P%n%B"
 
 
@@ -37,6 +38,13 @@ async def last_commits(repository: Repository, head: Sha, most: int) -> tuple[Li
     entries = text(await repository.git(*walk, head)).split("\0")
     commits = [commit for entry in entries if (commit := _parsed(entry)) is not None]
     return tuple([await _with_paths(repository, commit) for commit in reversed(commits)])
+
+
+async def merged_messages(repository: Repository, merge: LineCommit) -> str:
+    """The message of a merge and, below it, those of the latest commits that it merged: they say what it brings."""
+    walk = ("log", "-z", "--no-merges", "--no-show-signature", f"--max-count={MERGED}", "--format=%B")
+    entries = text(await repository.git(*walk, merge.id, f"^{merge.parent}")).split("\0")
+    return "\n\n".join((merge.message.strip(), *(entry.strip() for entry in entries if entry.strip())))
 
 
 async def commits_of(repository: Repository, ids: Iterable[Sha]) -> dict[Sha, LineCommit]:

@@ -15,7 +15,7 @@ from fleet.app.rehearse import compare, head_of, machine, try_gate, used_process
 from fleet.cli.common import run_async
 from fleet.cli.live.engine import POLL_S, Background, run_engine
 from fleet.cli.live.follow import RunDisplay, Screen, open_screen
-from fleet.core.base.ids import tip_ref
+from fleet.core.base.ids import Sha, tip_ref
 from fleet.core.history.follower import Follower
 from fleet.core.policy.replay_faults import KILLED, kills
 from fleet.core.state import facts as f
@@ -39,7 +39,7 @@ def rehearse(fleet: Fleet, folder: RunFolder, *, tries: int = TRIES, quiet: bool
         _try_gate(fleet, folder, tries)
     in_process, is_whole, before = True, state.epoch == 0, used_processor()
     if state.ending != "landed":
-        in_process = _work(fleet, folder, quiet=quiet)
+        in_process = work(fleet, folder, quiet=quiet)
     processor_s = used_processor() - before if in_process and is_whole else None
     state = folder.state()
     if not state.ended:
@@ -48,6 +48,13 @@ def rehearse(fleet: Fleet, folder: RunFolder, *, tries: int = TRIES, quiet: bool
     target = run_async(lambda: inspect(Path(state.repository), state.base))
     outcome = run_async(lambda: compare(fleet.state_dir, target, state))
     return rehearsal_view(state, outcome, machine(fleet.state_dir), now=time.time(), processor_s=processor_s)
+
+
+def rehearsal_name(fleet: Fleet, head: Sha) -> str:
+    """A name that says what it is, wherever runs are listed."""
+    taken = {path.name for path in (fleet.state_dir / "runs").glob("rehearsal-*")}
+    stem = f"rehearsal-{head[:7]}"
+    return next(name for number in range(1, len(taken) + 2) if (name := f"{stem}-{number}") not in taken)
 
 
 def _try_gate(fleet: Fleet, folder: RunFolder, tries: int) -> None:
@@ -66,7 +73,7 @@ def _try_gate(fleet: Fleet, folder: RunFolder, tries: int) -> None:
         journal.append([tried])
 
 
-def _work(fleet: Fleet, folder: RunFolder, *, quiet: bool) -> bool:
+def work(fleet: Fleet, folder: RunFolder, *, quiet: bool) -> bool:
     """Work until the run has ended. Returns whether the engine worked in this process."""
     state = folder.state()
     with open_screen(live=False, quiet=quiet) as screen:

@@ -130,7 +130,9 @@ class AuditView:
     """The tip of the result branch; null if it does not exist."""
     simulated: bool
     rehearsal: bool
-    """Whether it only replays history."""
+    """Whether it is about history."""
+    for_real: bool
+    """Whether it is a rehearsal in which planner and workers did history's commits again."""
     plan_values: Mapping[str, object]
     """The values of the parameters of the plan file."""
     ending: Ending | None
@@ -158,6 +160,7 @@ def audit_view(audit: Audit) -> AuditView:
         tip=audit.branch.tip,
         simulated=state.simulated,
         rehearsal=state.rehearsal is not None,
+        for_real=state.for_real,
         plan_values=dict(state.values),
         ending=state.ending,
         review=AppliedReview(by=state.policy.reviewing, rules=state.policy.rules.model_dump(mode="json")),

@@ -76,6 +76,8 @@ def after(state: RunState, fact: f.RunFact) -> RunState:  # noqa: C901, PLR0912 
             return replace(state, gate_tried=fact)
         case f.RehearsalNoted():
             return replace(state, rehearsed=(*state.rehearsed, fact))
+        case f.ResultScored():
+            return replace(state, scored={**state.scored, fact.subtask: fact})
         case f.RollbackStarted():
             return _rollback_started(state, fact)
         case f.RunEnded():

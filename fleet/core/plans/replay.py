@@ -37,8 +37,8 @@ def replay_plan(commits: Sequence[PastCommit], *, protected: Sequence[str], goal
     subtasks = tuple(
         Subtask(
             id=id_,
-            title=_line(commit.message) or f"commit {commit.id[:12]}",
-            goal=_text(commit.message)[:GOAL] or "(the commit has no message)",
+            title=message_line(commit.message) or f"commit {commit.id[:12]}",
+            goal=message_text(commit.message)[:GOAL] or "(the commit has no message)",
             acceptance=(Criterion(criterion=WORKER_SUCCEEDED, fails_before=False),),
             depends_on=tuple(ids[need] for need in sorted(direct)),
             touches=_touches(commit.paths, protected),
@@ -90,10 +90,12 @@ def _touches(paths: Sequence[str], protected: Sequence[str]) -> tuple[str, ...]:
     return ("**", *(path for path in named if matches(path, protected)))
 
 
-def _line(message: str) -> str:
+def message_line(message: str) -> str:
+    """The first line of a commit's message, printable."""
     line = message.strip().partition("\n")[0]
     return " ".join("".join(letter if letter.isprintable() else " " for letter in line).split())[:TITLE]
 
 
-def _text(message: str) -> str:
+def message_text(message: str) -> str:
+    """A commit's message, printable."""
     return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in message).strip()

@@ -205,7 +205,7 @@ def _start_attempts(state: RunState, now: float) -> Iterator[f.Fact]:
             effort=taken.effort,
             size=size_of(spec.estimate),
             choice=taken.choice,
-            base=state.tip,
+            base=state.start_of(id_),
             strategy=subtask.strategy,
             guidance=subtask.guidance,
             allowance=allowance(state, id_) if id_ in areas else None,

@@ -23,6 +23,7 @@ from fleet.core.state.facts import (
     Rehearsal,
     RehearsalNoted,
     Relanding,
+    ResultScored,
     Role,
     RungTally,
     ServiceCondition,
@@ -179,6 +180,8 @@ class RunState:
     """The result that is landed again, if that is what the run does."""
     rehearsed: tuple[RehearsalNoted, ...] = ()
     """What the rehearsal found out."""
+    scored: Mapping[SubtaskId, ResultScored] = field(default_factory=dict)
+    """How the results of a rehearsal for real were judged with history's tests."""
     gate_tried: GateTried | None = None
     """How the gate did on the rehearsal's newest commit, before it began."""
     base_url: str | None = None
@@ -269,6 +272,11 @@ class RunState:
     def spec(self, id: SubtaskId) -> Subtask:  # noqa: A002 - the name plans give it
         return self.specs[id]
 
+    def start_of(self, id_: SubtaskId) -> Sha:
+        """The commit that an attempt at a subtask starts from: the tip, or the parent of the commit that is redone."""
+        tasks = self.rehearsal.tasks if self.rehearsal is not None else ()
+        return next((task.parent for task in tasks if task.subtask == id_), self.tip)
+
     @property
     def plan_warnings(self) -> tuple[str, ...]:
         """The linter's warnings about the current version of the plan."""
@@ -277,6 +285,11 @@ class RunState:
     @property
     def ended(self) -> bool:
         return self.ending is not None
+
+    @property
+    def for_real(self) -> bool:
+        """Whether it is a rehearsal in which planner and workers do history's commits again."""
+        return self.rehearsal is not None and self.rehearsal.for_real
 
     @property
     def spent(self) -> Spend:

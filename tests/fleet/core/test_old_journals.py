@@ -23,6 +23,7 @@ SINCE = {
     "rehearsal_noted",
     "gate_tried",
     "evidence_read",
+    "result_scored",
 }
 """Kinds that came later: no journal of the first version holds them."""
 ALL_KINDS = {fact.model_fields["kind"].default for fact in get_args(Fact)}

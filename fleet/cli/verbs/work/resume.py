@@ -9,8 +9,8 @@ from fleet.app.fleet import Fleet, open_workers
 from fleet.app.reopen import withdraw_cancel
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgument, RunName, Sandbox, SetupNetwork, Yes
+from fleet.cli.live import past_tasks, rehearsal
 from fleet.cli.live.display import Detach, Display, NoTui, Plain, work_and_show
-from fleet.cli.live.rehearsal import rehearse
 from fleet.cli.options import Limits, flags, limits_of
 from fleet.cli.verbs.work.begin import EXIT, RedBase, exit_code
 from fleet.cli.verbs.work.limits import Attempts, Budget, Minutes, Tokens, Workers
@@ -72,7 +72,8 @@ def resume(
         common.confirm_request(folder, requests[0].kind, message, as_json=as_json)
         return
     if state.rehearsal is not None and not detach:
-        raise typer.Exit(_rehearse(fleet, folder, as_json=as_json))
+        is_changed = any(isinstance(request, f.LimitsChanged) for request in requests)
+        raise typer.Exit(_rehearse(fleet, folder, state, changed=is_changed, as_json=as_json))
     display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json)
     raise typer.Exit(exit_code(work_and_show(fleet, folder, display)))
 
@@ -98,9 +99,12 @@ def _requests(state: RunState, holder: Holder | None, limits: Limits) -> list[f.
     return requests
 
 
-def _rehearse(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> int:
-    """Carry out what is left of a rehearsal, and show all of its result."""
-    view = rehearse(fleet, folder, quiet=as_json)
+def _rehearse(fleet: Fleet, folder: RunFolder, state: RunState, *, changed: bool, as_json: bool) -> int:
+    """Carry out what is left of a rehearsal, and show all of its result. Returns the exit code."""
+    if state.for_real:
+        reopen = changed or state.ending in {"cancelled", "aborted", "failed"}
+        return past_tasks.redo_and_show(fleet, folder, reopen=reopen, as_json=as_json)
+    view = rehearsal.rehearse(fleet, folder, quiet=as_json)
     if view is None:
         return EXIT[None]
     common.show_view(view, rehearsal_lines, as_json=as_json)

@@ -62,6 +62,26 @@ RehearsalNote = Literal[
 ]
 
 
+class PastTask(Shape):
+    """A commit of history that a worker does again from its message."""
+
+    subtask: SubtaskId
+    commit: Sha
+    parent: Sha
+    """The commit that every attempt starts from."""
+    tests: tuple[str, ...] = ()
+    """The tests that the commit added, changed or removed, if they tell its tree from its parent's: the gate is red
+    on the parent with them. Empty: only the gate can judge the result."""
+
+
+class LeftOut(Shape):
+    """A commit of history that is not done again, and why."""
+
+    commit: Sha
+    title: str
+    why: str
+
+
 class Rehearsal(Shape):
     """How a rehearsal replays history."""
 
@@ -69,6 +89,14 @@ class Rehearsal(Shape):
     """The share of attempts in which something is made to go wrong."""
     seed: int = 0
     """What decides which, and how."""
+    for_real: bool = False
+    """Whether planner and workers do the commits again from their messages."""
+    head: Sha = ""
+    """The newest of the commits that were looked at for that."""
+    tasks: tuple[PastTask, ...] = ()
+    """The commits that are done again, the oldest first."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Those that are not."""
 
 
 class GateTrial(Shape):

@@ -202,6 +202,21 @@ class RehearsalNoted(Happened):
     text: str = ""
 
 
+class ResultScored(Happened):
+    """In a rehearsal for real, what landed was judged with the tests that history's commit brought."""
+
+    kind: Literal["result_scored"] = "result_scored"
+    subtask: SubtaskId
+    commit: Sha
+    """The result with those tests laid over it. It is on no branch."""
+    passed: bool
+    checks: tuple[CheckRun, ...] = ()
+    lost: tuple[str, ...] = ()
+    """Tests that pass on history's commit and did not pass here."""
+    failure: Failure | None = None
+    """Why it could not be judged."""
+
+
 class RollbackStarted(Happened):
     """The plan failed after it had changed something: the rest is dropped and its rollback plan runs."""
 
@@ -240,6 +255,7 @@ RunFact = (
     | ServiceChanged
     | GateTried
     | RehearsalNoted
+    | ResultScored
     | RollbackStarted
     | RunEnded
     | RunReopened

@@ -147,7 +147,9 @@ class StatusView:
     """The limits that are set, by their unit: `dollars`, `tokens`, `minutes`, `attempts`."""
     simulated: bool
     rehearsal: bool
-    """Whether it only replays history: none of its figures is one of a real run."""
+    """Whether it is about history: none of its figures is one of a real run."""
+    for_real: bool
+    """Whether it is a rehearsal in which planner and workers did history's commits again."""
     sandbox: str
     seconds: float
     """How long engines worked on it."""
@@ -188,7 +190,9 @@ class RunView:
     goal: str
     simulated: bool
     rehearsal: bool
-    """Whether it only replays history."""
+    """Whether it is about history."""
+    for_real: bool
+    """Whether it is a rehearsal in which planner and workers did history's commits again."""
     subtasks: Mapping[Status, int]
     """How many subtasks have each status."""
     rates: IncidentCounts
@@ -250,6 +254,7 @@ def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
         },
         simulated=state.simulated,
         rehearsal=state.rehearsal is not None,
+        for_real=state.for_real,
         sandbox=state.sandbox,
         seconds=round(state.seconds(now), 3),
         service=tuple(_service(scope, outage, now) for scope, outage in state.service.items()) if alive else (),
@@ -277,6 +282,7 @@ def run_view(state: RunState, now: float, *, alive: bool) -> RunView:
         goal=state.plan.goal or state.goal,
         simulated=state.simulated,
         rehearsal=state.rehearsal is not None,
+        for_real=state.for_real,
         subtasks=dict(sorted(status_counts(state, now).items())),
         rates=incident_counts(state.incidents),
         incidents=incident_views(state, now),

@@ -1,0 +1,250 @@
+"""Rehearsals for real: planner and workers do the repository's own last commits again, and history's tests judge them.
+
+Before anything is paid, the gate is run on the history itself: a commit on which it is red here, or whose parent it is
+red on, could judge nobody. After the run, the tests that a commit brought are laid over what landed, and the gate is
+run on that.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fleet.core.base.ids import Sha
+from fleet.core.base.paths import matches, path_problem
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.past_tasks import Described, past_subtask_id, task_plan
+from fleet.core.plans.plan import Plan
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.core.verdicts.tests import is_test
+from fleet.engine.commands.adapters import Adapters
+from fleet.engine.verdicts.checks import Checks, Gate
+from fleet.errors import UsageError
+from fleet.ports.journal import Clock
+from fleet.ports.worktrees import EffectError
+from worktrees.base.settings import WorktreeSettings
+from worktrees.git.trees.diff import Diff
+from worktrees.leases.past_work import PastWork
+from worktrees.leases.run_worktrees import RunWorktrees
+from worktrees.leases.trial_worktrees import open_trial_worktrees
+from worktrees.store.line import LineCommit, last_commits, merged_messages
+from worktrees.store.store import open_store
+from worktrees.store.target import Target, inspect
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PastTasks:
+    """What of a history is done again, and what is not."""
+
+    rehearsal: f.Rehearsal
+    plan: Plan
+    base: Sha
+    """The parent of the oldest commit that is done again."""
+
+
+def for_real_policy(policy: Policy, tasks: int) -> Policy:
+    """The limits of a rehearsal for real: nobody is asked, nothing is split, and every result is tested by itself."""
+    return policy.model_copy(
+        update={
+            "publishes": False,
+            "every_commit": True,
+            "max_depth": 0,
+            "max_subtasks": tasks,
+            "max_areas": 0,
+            "flat": False,
+            "allow_red_base": False,
+            "answer_wait_s": 0.0,
+        }
+    )
+
+
+# ---- before the run --------------------------------------------------------------------------------------------------
+
+
+async def read_tasks(
+    settings: WorktreeSettings, gate: Gate, clock: Clock, repository: Path, *, last: int, worker: str, say: Progress
+) -> PastTasks:
+    """The commits that can judge a worker, as a plan. Raises `UsageError` where there is none."""
+    target = await inspect(repository)
+    commits, diffs, messages = await _read_line(settings, target, last)
+    history = _History(settings, gate, commits, diffs, say)
+    tasks, left_out = await history.judge(await inspect(repository, commits[0].parent), clock)
+    if not tasks:
+        reasons = "; ".join(dict.fromkeys(each.why for each in left_out))
+        raise UsageError(f"none of the last {len(commits)} commits can be done again: {reasons}")
+    described = [
+        Described(task.subtask, messages[task.commit], _touches(task, diffs[task.commit], settings.protected))
+        for task in tasks
+    ]
+    goal = f"Rehearsal for real: {len(tasks)} of the last {len(commits)} commits of {target.base_name}"
+    rehearsal = f.Rehearsal(for_real=True, head=target.base, tasks=tuple(tasks), left_out=tuple(left_out))
+    plan = task_plan(described, gate=gate.criteria[0], worker=worker, goal=goal)
+    return PastTasks(rehearsal, plan, tasks[0].parent)
+
+
+async def _read_line(
+    settings: WorktreeSettings, target: Target, last: int
+) -> tuple[tuple[LineCommit, ...], Mapping[Sha, Diff], Mapping[Sha, str]]:
+    """The last commits, what each changed, and what its message says; of a merge also what the merged ones say."""
+    store = await open_store(settings.state_dir, target, target.base)
+    try:
+        repository = store.repository
+        commits = await last_commits(repository, target.base, last)
+        if not commits:
+            raise UsageError(f"{target.root} has no commit to rehearse below {target.base[:12]}: it needs at least two")
+        diffs = {commit.id: await repository.diff(commit.parent, commit.id) for commit in commits}
+        messages = {
+            commit.id: await merged_messages(repository, commit) if commit.is_merge else commit.message
+            for commit in commits
+        }
+    finally:
+        await store.close()
+    return commits, diffs, messages
+
+
+def _touches(task: f.PastTask, diff: Diff, protected: Sequence[str]) -> tuple[str, ...]:
+    """What a subtask may change: protected files only where history changed them, too."""
+    named = [path for path in diff.paths if matches(path, protected) and path_problem(path) is None]
+    return ("**", *named) if named or task.tests else ()
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    """The commits of a line, and whether each can judge a worker here."""
+
+    settings: WorktreeSettings
+    gate: Gate
+    commits: Sequence[LineCommit]
+    diffs: Mapping[Sha, Diff]
+    say: Progress
+
+    async def judge(self, target: Target, clock: Clock) -> tuple[list[f.PastTask], list[f.LeftOut]]:
+        tasks, left_out = list[f.PastTask](), list[f.LeftOut]()
+        async with open_trial_worktrees(target, self.settings, only_past=True) as worktrees:
+            checks = _checks(worktrees, self.gate, clock, target)
+            for number, commit in enumerate(self.commits, start=1):
+                title = commit.subject or commit.id[:12]
+                found = await self._judge(checks, commit, number)
+                if isinstance(found, str):
+                    left_out.append(f.LeftOut(commit=commit.id, title=title, why=found))
+                    said = f"left out: {found}"
+                else:
+                    tasks.append(found)
+                    said = "has tests of its own" if found.tests else "can be judged by the gate only"
+                self.say(f"{number} of {len(self.commits)}  {commit.id[:12]}  {said}")
+        return tasks, left_out
+
+    async def _judge(self, checks: Checks, commit: LineCommit, number: int) -> f.PastTask | str:
+        """A commit as a task, or why it can't be one."""
+        diff = self.diffs[commit.id]
+        if (reason := _unfit(commit, diff)) is not None:
+            return reason
+        try:
+            if not await self._is_green(checks, commit.parent):
+                return "the gate is red on its parent"
+            if not await self._is_green(checks, commit.id):
+                return "the gate is red on it"
+            tests = tuple(path for path in diff.paths if is_test(path))
+            if tests:
+                with_tests = await checks.worktrees.restored(commit.parent, commit.id, tests)
+                tests = () if await self._is_green(checks, with_tests) else tests
+        except EffectError as error:
+            return error.failure.summary
+        id_ = past_subtask_id(number, commit.id)
+        return f.PastTask(subtask=id_, commit=commit.id, parent=commit.parent, tests=tests)
+
+    async def _is_green(self, checks: Checks, commit: Sha) -> bool:
+        return all(run.fine for run in await checks.on(commit, self.gate.criteria))
+
+
+def _unfit(commit: LineCommit, diff: Diff) -> str | None:
+    if not diff.entries:
+        return "it changes nothing"
+    if diff.gitlinks:
+        return "it moves a submodule, which no worker may"
+    if not commit.message.strip():
+        return "it has no message"
+    return None
+
+
+@dataclass(slots=True)
+class _NoRun:
+    """Satisfies `Recorder` where checks are run outside of a run: what they note is not kept."""
+
+    state: RunState
+
+    async def record(self, *facts: f.Fact) -> None:
+        del facts
+
+    async def propose(self, facts: Callable[[RunState], Sequence[f.Fact]]) -> None:
+        del facts
+
+    def note(self, *facts: f.Fact) -> None:
+        del facts
+
+
+def _checks(worktrees: RunWorktrees, gate: Gate, clock: Clock, target: Target) -> Checks:
+    """Checks outside of a run."""
+    started = f.RunStarted(
+        at=clock.now(),
+        run="",
+        goal="",
+        repository=str(target.root),
+        base=target.base,
+        base_name=target.base_name,
+        result_branch="",
+        policy=Policy(),
+    )
+    return Checks(_NoRun(evolve(None, started)), worktrees, worktrees, clock, gate)
+
+
+# ---- during the run --------------------------------------------------------------------------------------------------
+
+
+def redoing(state: RunState, rehearsal: f.Rehearsal, adapters: Adapters, worktrees: RunWorktrees) -> Adapters:
+    """The adapters of a run whose workers do commits of history again."""
+    starts = frozenset(task.parent for task in rehearsal.tasks)
+    past = PastWork(worktrees, adapters.integrator, state.base, starts, worktrees.integrator.committer)
+    return replace(adapters, worktrees=past, commits=past, integrator=past)
+
+
+# ---- after the run ---------------------------------------------------------------------------------------------------
+
+
+def unscored(state: RunState) -> tuple[f.PastTask, ...]:
+    """The tasks whose results have landed and wait for a verdict by history's tests."""
+    tasks = state.rehearsal.tasks if state.rehearsal is not None else ()
+    return tuple(
+        task
+        for task in tasks
+        if task.tests and state.subtasks[task.subtask].has_own_commit and task.subtask not in state.scored
+    )
+
+
+async def score(
+    state: RunState, settings: WorktreeSettings, gate: Gate, clock: Clock, record: Callable[[f.ResultScored], None]
+) -> None:
+    """Judge what has landed with history's tests, and record each verdict as it comes."""
+    target = await inspect(Path(state.repository), state.base)
+    async with open_trial_worktrees(target, settings, only_past=True) as worktrees:
+        checks = _checks(worktrees, gate, clock, target)
+        for task in unscored(state):
+            record(await _score(state, task, checks, gate, clock))
+
+
+async def _score(state: RunState, task: f.PastTask, checks: Checks, gate: Gate, clock: Clock) -> f.ResultScored:
+    """Lay the tests that history's commit has over what landed, and run the gate on that."""
+    result = state.subtasks[task.subtask].attempts[-1].commit or ""
+    commit, id_ = result, task.subtask
+    try:
+        commit = await checks.worktrees.restored(result, task.commit, task.tests)
+        runs = await checks.on(commit, gate.criteria)
+        lost = await checks.lost(commit, task.commit, gate.criteria, changed=(), touches=())
+    except EffectError as error:
+        return f.ResultScored(at=clock.now(), subtask=id_, commit=commit, passed=False, failure=error.failure)
+    names = tuple(name for tests in lost.values() for name in tests)
+    passed = all(run.fine for run in runs) and not names
+    return f.ResultScored(at=clock.now(), subtask=id_, commit=commit, passed=passed, checks=runs, lost=names)

@@ -1,0 +1,170 @@
+"""A rehearsal for real, from the first look at history to its result. It continues one that stopped.
+
+History is checked free of charge; then a person sees what it may cost, and says yes. What it measured last is the
+verdicts of history's tests, which are recorded one by one.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from dashboards.text.formats import counted
+from dashboards.text.rehearsal_text import past_tasks_lines
+from fleet.app.fleet import Fleet, Order
+from fleet.app.past_tasks import PastTasks, read_tasks, score, unscored
+from fleet.cli.common import has_terminal, read_answer, run_async, show_view
+from fleet.cli.live.rehearsal import rehearsal_name, work
+from fleet.cli.live.task_estimate import TaskEstimate, task_estimate
+from fleet.core.base.nearest import did_you_mean
+from fleet.core.state import facts as f
+from fleet.core.views.repository.past_tasks_view import PastTasksView, past_tasks_view
+from fleet.engine.clock import SystemClock
+from fleet.errors import UsageError
+from fleet.runs.journal import Journal, held
+from fleet.runs.run_folder import RunFolder, make_state_dir
+from worktrees.sandbox.box import require_bubblewrap
+
+STOPPED: Mapping[str, int] = {"cancelled": 1, "aborted": 1, "failed": 3, "budget": 4}
+"""The exit codes of endings that came too early."""
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Redoing:
+    """What a person asks for."""
+
+    repository: Path
+    last: int
+    worker: str
+    name: str | None
+    yes: bool
+
+
+def begin_and_show(fleet: Fleet, asked: Redoing, *, as_json: bool) -> int:
+    """All of it. Returns the exit code."""
+    return redo_and_show(fleet, _begin(fleet, asked), as_json=as_json)
+
+
+def redo_and_show(fleet: Fleet, folder: RunFolder, *, as_json: bool, reopen: bool = False) -> int:
+    """Carry out what is left, and show the result. What failed is tried again only if the run is reopened."""
+    view = _redo(fleet, folder, quiet=as_json, reopen=reopen)
+    if view is None:
+        typer.echo(f"{folder.run}: interrupted; continue with: fleet resume {folder.run}", err=True)
+        return INTERRUPTED
+    show_view(view, past_tasks_lines, as_json=as_json)
+    return _exit_code(view)
+
+
+def _exit_code(view: PastTasksView) -> int:
+    """0 where every commit was tried and judged, whatever came of it."""
+    untried = any(not commit.tried for commit in view.redone)
+    unjudged = any(commit.landed and commit.tests and commit.passed is None for commit in view.redone)
+    return STOPPED.get(view.ending or "", 1 if untried or unjudged else 0)
+
+
+def _begin(fleet: Fleet, asked: Redoing) -> RunFolder:
+    """Look at history, ask, and create the run. Raises `UsageError` where nothing can be judged or nobody agrees."""
+    _check(fleet, asked)
+    wiring = fleet.wiring
+    make_state_dir(fleet.state_dir)
+    require_bubblewrap(wiring.worktrees)
+    typer.echo(f"running the gate on the last {counted(asked.last, 'commit')}, free of charge …", err=True)
+    found = run_async(
+        lambda: read_tasks(
+            wiring.worktrees,
+            wiring.gate,
+            SystemClock(),
+            asked.repository,
+            last=asked.last,
+            worker=asked.worker,
+            say=lambda text: typer.echo(f"  {text}", err=True),
+        )
+    )
+    estimate = task_estimate(fleet.state_dir, wiring.agents(Path()), asked.worker)
+    _confirm(fleet, asked, found, estimate)
+    order = Order(
+        goal=found.plan.goal,
+        repository=asked.repository,
+        base=found.base,
+        name=asked.name or rehearsal_name(fleet, found.rehearsal.head),
+        plan=found.plan,
+        rehearsal=found.rehearsal,
+        publishes=False,
+    )
+    return run_async(lambda: fleet.create(order))
+
+
+def _check(fleet: Fleet, asked: Redoing) -> None:
+    """Raise `FleetError` for what can be known before history is looked at."""
+    config, workers = fleet.config, fleet.config.workers
+    if asked.worker not in workers:
+        near = did_you_mean(asked.worker, workers)
+        raise UsageError(
+            f"--worker {asked.worker}: no worker is called that{near}", hint=f"there are {', '.join(workers)}"
+        )
+    _require_box(fleet)
+    if not config.checks.gate.strip():
+        raise UsageError(
+            "--for-real needs a gate: nothing else can judge what workers do", hint="checks.gate, or --gate COMMAND"
+        )
+    if config.run.budget_dollars is None:
+        raise UsageError("--for-real pays for models: give it a budget", hint="--budget USD, or run.budget_dollars")
+    fleet.wiring.require_models({asked.worker})
+
+
+def _require_box(fleet: Fleet) -> None:
+    if fleet.config.box.sandbox == "none":
+        raise UsageError("--for-real needs the sandbox: without it, workers could read the answer in the repository")
+
+
+def _confirm(fleet: Fleet, asked: Redoing, found: PastTasks, estimate: TaskEstimate) -> None:
+    tasks, budget = len(found.rehearsal.tasks), fleet.config.run.budget_dollars or 0.0
+    with_tests = sum(bool(task.tests) for task in found.rehearsal.tasks)
+    model = f" with {estimate.model}" if estimate.model is not None else ""
+    each = "unknown" if estimate.dollars is None else f"about ${estimate.dollars:.2f} for one attempt at a commit"
+    all_ = "" if estimate.dollars is None else f", ${estimate.dollars * tasks:.2f} for all"
+    typer.echo(
+        f"{counted(tasks, 'commit')} to do again, {with_tests} with tests of their own, by {asked.worker}{model}\n"
+        f"cost: {each}{all_} ({estimate.because}), and the planner where one fails; never more than ${budget:.2f}",
+        err=True,
+    )
+    if asked.yes:
+        return
+    if not has_terminal():
+        raise UsageError("--for-real pays for models, and there is no terminal to ask on", hint="--yes goes ahead")
+    typer.echo(f"Spend up to ${budget:.2f}? [y/N] ", nl=False, err=True)
+    if read_answer().strip().lower() not in {"y", "yes"}:
+        raise UsageError("nothing was started")
+
+
+def _redo(fleet: Fleet, folder: RunFolder, *, quiet: bool, reopen: bool) -> PastTasksView | None:
+    """The result; None if the run was interrupted."""
+    _require_box(fleet)
+    state = folder.state()
+    if not state.ended or reopen:
+        work(fleet, folder, quiet=quiet)
+        state = folder.state()
+    if not state.ended:
+        return None
+    _score(fleet, folder)
+    return past_tasks_view(folder.state(), time.time())
+
+
+def _score(fleet: Fleet, folder: RunFolder) -> None:
+    """Judge what landed with history's tests, as far as that has not been done."""
+    state, wiring = folder.state(), fleet.wiring
+    waiting = unscored(state)
+    if not waiting:
+        return
+    typer.echo(f"{folder.run}: running history's tests on {counted(len(waiting), 'result')} …", err=True)
+    with held(folder.journal), Journal(folder.journal) as journal:
+
+        def record(verdict: f.ResultScored) -> None:
+            journal.append([verdict])
+            says = "pass" if verdict.passed else "do NOT pass"
+            typer.echo(f"  {verdict.subtask}: history's tests {says}", err=True)
+
+        run_async(lambda: score(state, wiring.worktrees, wiring.gate, SystemClock(), record))
