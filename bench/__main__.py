@@ -17,6 +17,7 @@ import anyio
 from bench.caching import caching_figures
 from bench.conversations import conversation_figures
 from bench.hundred import hundred_figures
+from bench.ladder import ladder_figures
 from bench.landing import landing_figures
 from bench.landing_policy import policy_figures
 from bench.leases import box_figures, lease_figures
@@ -33,6 +34,7 @@ Group = Callable[[Extent], Awaitable[list[Figure]]]
 GROUPS: dict[str, Group] = {
     "startup": startup_figures,
     "policy": policy_figures,
+    "ladder": ladder_figures,
     "scrape": scrape_figures,
     "resume": resume_figures,
     "caching": caching_figures,
