@@ -98,6 +98,8 @@ class Tally:
         if before is None:
             self._count("fleet_runs_begun")
             return
+        if _was_done_before(before, fact):
+            return
         self._count_fact(before, fact, after)
         if after.incidents is not before.incidents:
             self._count_incidents(before.incidents, after.incidents)
@@ -226,6 +228,12 @@ class Tally:
             if incident.recovered and incident.strategy is not None:
                 self._count("fleet_recoveries", incident.strategy)
                 self.observe("fleet_incident_seconds", incident.closed_at - incident.opened_at)
+
+
+def _was_done_before(state: RunState, fact: f.Fact) -> bool:
+    """Whether this is work that a relanding began with: the run that did it has counted it."""
+    work = isinstance(fact, f.AttemptStarted | f.AttemptCommitted | f.AttemptVerified)
+    return work and state.epoch == 0
 
 
 def _reason(why: str) -> str:

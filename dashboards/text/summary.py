@@ -115,6 +115,9 @@ def _next_commands(state: RunState) -> list[tuple[str, str]]:
             (f"fleet merge {run}", "take it into the branch you are on"),
             *commands,
         ]
+    if state.relanding is not None:
+        result, into = safe(state.relanding.run), safe(state.relanding.branch)
+        commands = [(f"fleet merge {result} --into {into}", "take what has landed, or go on landing it"), *commands]
     if state.ending != "landed":
         if pending := open_for_approval(state):
             commands.append((f"fleet approve {run}", f"approve {safe(', '.join(pending), limit=60)}"))

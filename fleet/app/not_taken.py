@@ -82,7 +82,8 @@ def _stuck_error(
     failures = [attempt for attempt in first.attempts if attempt.failure is not None]
     what = f"{branch} is as it was: {place}{title} ({first.id}), {_on_branch(failures[0].failure)}"
     if len(failures) > 1 and (last := failures[-1].failure) is not None:
-        what += f"; done again {counted(len(failures) - 1, 'time')} in vain, at last: {printable(last.summary)}"
+        times = counted(len(failures) - 1, "time")
+        what += f"; it was done again {times} and failed, last: {printable(last.summary.rstrip('.'))}"
     if len(stuck) > 1:
         more = ", ".join(each.id for each in stuck[1 : NAMED + 1])
         what += f"; neither did {more}{' and others' if len(stuck) > NAMED + 1 else ''} land"
@@ -101,6 +102,11 @@ def _stuck_error(
 def _is_stuck(subtask: SubtaskState) -> bool:
     """Whether it was tried and did not land, rather than waiting for one before it."""
     return subtask.landed is None and not subtask.parts and any(each.failure is not None for each in subtask.attempts)
+
+
+def words_about(failure: f.Failure, branch: str) -> str:
+    """The failure of a first attempt, in the words of a person to whom nothing has landed before it."""
+    return printable(failure.summary.replace("what landed meanwhile", branch).replace("what landed", branch))
 
 
 def _on_branch(failure: f.Failure | None) -> str:

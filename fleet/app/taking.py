@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dashboards.text.formats import counted
 from fleet.app.fleet import Fleet, Order
-from fleet.app.not_taken import conflict_error, relanding_error
+from fleet.app.not_taken import conflict_error, relanding_error, words_about
 from fleet.app.relanding import (
     Origins,
     Piece,
@@ -180,7 +180,7 @@ class Taking:
         members = await landed_since(way.store.git, landed.run, old=way.ours, tip=landed.tip)
         line = landed_line(landed, commits, members)
         copied = await Replay(integrator, signing, taker).line(way.ours, line)
-        redone = _redone(landed, dict(copied.pairs))
+        redone = _redone(landed, way.branch, dict(copied.pairs))
         how: How = "landed again" if copied.pairs else "nothing"
         dollars = landed.spent.priced_dollars
         return MergeView(state.run, way.branch, copied.tip, len(copied.pairs), how, landed.run, redone, dollars)
@@ -201,12 +201,13 @@ class Taking:
             raise await conflict_error(
                 way.store, replayed, run=state.run, branch=way.branch, commits=way.commits, why_not=why_not
             )
+        goes_on = folder is not None
         folder = folder or await self._begin(state, way, wanted, pieces)
         if (holder := folder.holder) is not None:
             raise FleetError(locked_message(folder.run, holder))
         self._raise_budget(folder)
-        number = counted(len(pieces), "commit")
-        self.say(f"{way.branch} has moved on; landing {number} again on top of it, as {folder.run}")
+        number, how = counted(len(pieces), "commit"), "going on with" if goes_on else "as"
+        self.say(f"{way.branch} has moved on; landing {number} again on top of it, {how} {folder.run}")
         withdraw_cancel(folder)
         await self.work(folder)
         return folder
@@ -255,14 +256,14 @@ class Taking:
         return await self.fleet.create(order)
 
 
-def _redone(landed: RunState, copies: dict[Sha, Sha]) -> tuple[Redone, ...]:
+def _redone(landed: RunState, branch: str, copies: dict[Sha, Sha]) -> tuple[Redone, ...]:
     originals = landed.relanding.commits if landed.relanding is not None else {}
     redone = []
     for id_, subtask in landed.subtasks.items():
         failures = [each.failure for each in subtask.attempts if each.failure is not None]
         is_new = id_ not in originals or len(subtask.attempts) > 1
         if subtask.landed is not None and is_new and (copy := copies.get(subtask.landed)) is not None:
-            redone.append(Redone(id_, copy, failures[0].summary if failures else ""))
+            redone.append(Redone(id_, copy, words_about(failures[0], branch) if failures else ""))
     return tuple(redone)
 
 

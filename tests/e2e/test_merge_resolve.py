@@ -73,7 +73,8 @@ def test_a_conflict_is_resolved_by_a_worker_and_the_branch_gets_what_is_green(st
     repository = begin(MERGED)
     moved = commit(repository, "one.txt", "something else\n")
     done = stage.fleet("merge", at=repository).ended(0)
-    done.says("landing 2 commits again on top of it, as r-on-main", "2 commits of r, each tested", "done again")
+    done.says("landing 2 commits again on top of it, as r-on-main", "2 commits of r, each tested")
+    done.says(f"git show {git(repository, 'rev-parse', 'main~1')[:12]} (one: does not merge with main: one.txt)")
     assert subjects(repository, f"{moved}..main") == ["Write one", "Write two"]
     assert git(repository, "show", "main~1:one.txt") == "something else\none"
     assert git(repository, "status", "--porcelain") == ""
@@ -106,7 +107,11 @@ def test_a_resolver_that_fails_leaves_everything_and_a_person_can_help(stage: St
     with untouched(repository):
         failed = stage.fleet("merge", at=repository).ended(1)
         failed.says("main is as it was: commit 1 of 2, Write one (one), does not merge with what it has: one.txt")
-        failed.says("done again 1 time in vain", "fleet retry one --run r-on-main -g GUIDANCE", "git merge fleet/r")
+        failed.says(
+            "it was done again 1 time and failed, last: Write one: not done;",
+            "fleet retry one --run r-on-main -g GUIDANCE",
+            "git merge fleet/r",
+        )
         again = stage.fleet("merge", "--json", at=repository).ended(1)
         assert (again.json["error"]["code"], "one.txt" in again.json["error"]["message"]) == ("not_taken", True)
     assert len(stage.folder("r-on-main").state().subtasks["one"].attempts) == 2, "nothing is paid for twice"

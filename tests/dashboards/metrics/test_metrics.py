@@ -269,3 +269,14 @@ def test_metrics_have_names_as_prometheus_wants_them() -> None:
         assert metric.help.endswith(".")
         assert set(metric.labels) <= LABELS.keys()
         assert bool(metric.buckets) == (metric.kind == "histogram")
+
+
+def test_work_that_a_relanding_began_with_is_counted_by_the_run_that_did_it_alone() -> None:
+    told = Story(Policy(), plan_of("api"), relanding=f.Relanding(run="r", branch="main", since="s", result="e"))
+    told.work_is_done("api")
+    started, engine, *work = told.facts
+    done_before = [fact for fact in work if isinstance(fact, f.AttemptFact)]
+    began, _ = counted([started, *done_before, engine])
+    did, _ = counted([started, engine, *done_before])
+    assert sum(began.counters["fleet_attempts_started"].values()) == 0
+    assert sum(did.counters["fleet_attempts_started"].values()) == 1

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dashboards.text.formats import counted
+from dashboards.text.formats import counted, money
 from dashboards.text.safe import safe
 from fleet.app.fleet import Fleet
 from fleet.app.taking import Resolving, Taking
@@ -87,4 +87,4 @@ def _lines(view: MergeView) -> Iterator[str]:
         why = f": {safe(redone.why)}" if redone.why else ""
         yield f"done again, so look at it: git show {redone.commit[:12]} ({redone.subtask}{why})"
     if view.redone and view.cost_dollars:
-        yield f"that cost ${view.cost_dollars:.2f}; `fleet report {view.relanding}` has the details"
+        yield f"that cost {money(view.cost_dollars)}; `fleet report {view.relanding}` has the details"
