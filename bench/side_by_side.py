@@ -22,7 +22,7 @@ from fleet.ports.worktrees import Change, Lease, Signature
 from scripts.frame import Figure, temporary_folder
 from worktrees.base.settings import LeaseKind
 from worktrees.leases.run_worktrees import RunWorktrees, WorktreeLease, open_worktrees
-from worktrees.store.target import inspect
+from worktrees.target.target import inspect
 
 KINDS: tuple[LeaseKind, ...] = ("overlay", "pool")
 COMMITS = 200  # above the first commit of a generated repository

@@ -38,7 +38,7 @@ from tests.attacks.court import SECONDS, Court, criteria, failure
 from tests.worktrees.conftest import Bench, make_repository, product_settings
 from worktrees.base.settings import WorktreeSettings
 from worktrees.leases.run_worktrees import open_worktrees
-from worktrees.store.target import inspect
+from worktrees.target.target import inspect
 
 RUNNERS = {
     runner.name.split()[0]: runner

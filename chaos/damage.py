@@ -21,7 +21,7 @@ from chaos.scenarios import SCENARIOS
 from fleet.core.base.ids import tip_ref
 from scripts.frame import Table, add_jobs, add_names, command_line, exit_with, forked_processes
 from tests.worktrees.conftest import git
-from worktrees.store.publish import published_ref
+from worktrees.target.publish import published_ref
 
 WAL_FRAME = 24 + 4096  # of the write-ahead log: a header and a page
 WAL_HEADER = 32

@@ -22,7 +22,7 @@ from fleet.core.state.state import RunState
 from fleet.runs.journal import Journal
 from tests.e2e.stage import marked
 from tests.worktrees.conftest import fingerprint, git
-from worktrees.store.publish import published_ref
+from worktrees.target.publish import published_ref
 
 FOREIGN_TIP = "foreign-tip"
 """A file beside the store: the commit that someone else put on the integration branch, if anyone did."""

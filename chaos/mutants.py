@@ -38,9 +38,9 @@ from worktrees.leases.run_worktrees import RunWorktrees
 from worktrees.store import repair
 from worktrees.store import store as stores
 from worktrees.store.integrator import StoreIntegrator
-from worktrees.store.publish import Publisher
 from worktrees.store.store import Store
-from worktrees.store.target import Target
+from worktrees.target.publish import Publisher
+from worktrees.target.target import Target
 
 SHARE = 12
 """Where no points are named, every 12th is tried."""

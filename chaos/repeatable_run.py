@@ -31,7 +31,7 @@ from fleet.runs.run_folder import RunFolder
 from tests.worktrees.conftest import fingerprint, git, make_repository
 from worktrees.sandbox.ownership import manager_of
 from worktrees.store.store import home_of
-from worktrees.store.target import inspect
+from worktrees.target.target import inspect
 
 RUN = "r"
 ENGINE_TIMEOUT_S = 60.0

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from dashboards.report import blocks
 from dashboards.report.blocks import Block, Cell, Code, Document, Paragraph, Section, Table
 from dashboards.report.report_data import LandedSubtask, ReportData
-from dashboards.text.cause_text import base_lines, refusal_commands
 from dashboards.text.formats import count, counted, duration, money, rate, untested
 from dashboards.text.incident_text import STRATEGIES, headline, story_lines
+from dashboards.text.repository.cause_text import base_lines, refusal_commands
 from fleet.core.plans.limits import Reviewing
 
 SHORT = 10  # characters of a commit

@@ -11,7 +11,7 @@ from dashboards.terminal.data.replay import Replay
 from dashboards.terminal.data.run_follower import WatchedRun
 from dashboards.terminal.widgets.dialogs import ChoiceDialog, Dialog, InputDialog, TextDialog, text_width
 from dashboards.terminal.widgets.lines import wrapped
-from dashboards.text.plan_review import review_lines
+from dashboards.text.plans.plan_review import review_lines
 from dashboards.text.safe import safe, safe_block
 from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.plan import Plan

@@ -5,7 +5,7 @@ from typing import assert_never
 
 from dashboards.text.formats import clock_in, counted, duration, listed, untested
 from dashboards.text.incident_text import STRATEGIES
-from dashboards.text.plan_review import note_lines
+from dashboards.text.plans.plan_review import note_lines
 from dashboards.text.safe import safe
 from fleet.core.plans.flat import is_flat
 from fleet.core.plans.plan import PLANNER

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from dashboards.text.cause_text import base_lines
 from dashboards.text.formats import counted, duration, kind_mark, money, rate
+from dashboards.text.repository.cause_text import base_lines
 from dashboards.text.safe import safe, safe_block
 from fleet.core.state.facts import Strategy
 from fleet.core.views.run.incident_view import IncidentAttempt, IncidentCounts, IncidentView, RateCounts, RemedyView

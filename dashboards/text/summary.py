@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from dashboards.text.cause_text import base_lines, refusal_commands
 from dashboards.text.formats import counted, duration, kind_mark, money, rate, tokens, untested
 from dashboards.text.incident_text import outcome
+from dashboards.text.repository.cause_text import base_lines, refusal_commands
 from dashboards.text.safe import safe
 from fleet.core.policy.approval import open_for_approval
 from fleet.core.policy.outages import outage_text

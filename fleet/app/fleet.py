@@ -59,7 +59,7 @@ from worktrees.sandbox.box import require_bubblewrap
 from worktrees.store.replay import RelandingIntegrator
 from worktrees.store.snapshot import Snapshot
 from worktrees.store.store import open_store
-from worktrees.store.target import Target, inspect
+from worktrees.target.target import Target, inspect
 
 
 @dataclass(frozen=True, slots=True)

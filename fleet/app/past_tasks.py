@@ -30,7 +30,7 @@ from worktrees.leases.run_worktrees import RunWorktrees
 from worktrees.leases.trial_worktrees import open_trial_worktrees
 from worktrees.store.line import LineCommit, last_commits, merged_messages
 from worktrees.store.store import open_store
-from worktrees.store.target import Target, inspect
+from worktrees.target.target import Target, inspect
 
 Progress = Callable[[str], None]
 

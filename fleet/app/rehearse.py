@@ -36,7 +36,7 @@ from worktrees.leases.run_worktrees import RunWorktrees, WorktreeLease
 from worktrees.leases.trial_worktrees import open_trial_worktrees
 from worktrees.store.line import LineCommit, commits_of, last_commits, missing_objects
 from worktrees.store.store import Store, home_of, open_store
-from worktrees.store.target import Target, inspect
+from worktrees.target.target import Target, inspect
 
 NOWHERE = "http://127.0.0.1:9"
 """The model service of rehearsals, which call no model."""

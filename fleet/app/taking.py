@@ -38,13 +38,13 @@ from fleet.runs.journal import Journal, locked_message
 from fleet.runs.run_folder import RunFolder
 from worktrees.git.commit_message import Person, committer_of
 from worktrees.git.program import text
-from worktrees.store.checkout import find_checkout, refuse_early, refuse_unfit
 from worktrees.store.integrator import StoreIntegrator, landed_since
-from worktrees.store.publish import BranchMovedError, commit_of, move_branch, published_ref
 from worktrees.store.replay import Replay, Replayed, commits_above
-from worktrees.store.signing import Signing
 from worktrees.store.store import Store, open_store
-from worktrees.store.target import Target, inspect
+from worktrees.target.checkout import find_checkout, refuse_early, refuse_unfit
+from worktrees.target.publish import BranchMovedError, commit_of, move_branch, published_ref
+from worktrees.target.signing import Signing
+from worktrees.target.target import Target, inspect
 
 ROUNDS = 3  # times that a result is landed again because its branch moved while that went on
 

@@ -27,7 +27,7 @@ from worktrees.base.settings import WorktreeSettings
 from worktrees.leases.trial_worktrees import open_trial_worktrees
 from worktrees.sandbox.box import require_bubblewrap
 from worktrees.store.store import home_of
-from worktrees.store.target import Target, inspect
+from worktrees.target.target import Target, inspect
 
 LOGS = "tried"  # the folder of the logs, beside the store
 Progress = Callable[[Literal["set-up", "gate", "command"], str], None]

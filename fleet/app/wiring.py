@@ -30,7 +30,7 @@ from fleet.errors import FleetError, UsageError
 from fleet.ports.agents import Extras
 from worktrees.base.settings import MIB, BoxLimits, WorktreeSettings
 from worktrees.sandbox.environment import has_program
-from worktrees.store.signing import Signing
+from worktrees.target.signing import Signing
 
 NO_KEY = "no-key-is-needed"
 REAL_HOST = "api.anthropic.com"

@@ -30,7 +30,7 @@ from tests.agents.conftest import (
 )
 from tests.worktrees.conftest import make_repository, product_settings, python_shown, tmp_path
 from worktrees.leases.run_worktrees import open_worktrees
-from worktrees.store.target import inspect
+from worktrees.target.target import inspect
 
 __all__ = ["model", "no_environment", "tmp_path"]  # fixtures of others
 

@@ -15,7 +15,7 @@ from tests.fleet.fakes import BASE, FakeGit, FakeIntegrator, FakeWorktrees
 from tests.fleet.hands import PaperHands
 from tests.worktrees.conftest import RUN, make_repository, product_settings, sign
 from worktrees.leases.run_worktrees import open_worktrees
-from worktrees.store.target import inspect
+from worktrees.target.target import inspect
 
 
 class Rig(Protocol):

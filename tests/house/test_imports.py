@@ -85,13 +85,14 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "worktrees.git.trees": ("fleet.core", "worktrees.base", "worktrees.git"),
     "worktrees.changes": ("fleet.core", "worktrees.base", "worktrees.git"),
     "worktrees.sandbox": ("fleet.core", "fleet.errors", "fleet.ports", "worktrees.base"),
+    "worktrees.target": ("fleet.core", "fleet.errors", "fleet.runs.crash_points", "worktrees.base", "worktrees.git"),
     "worktrees.store": (
         *("fleet.core", "fleet.errors", "fleet.ports", "fleet.runs.crash_points"),
-        *("worktrees.base", "worktrees.git"),
+        *("worktrees.base", "worktrees.git", "worktrees.target"),
     ),
     "worktrees.setup": (
         *("fleet.core", "fleet.errors", "fleet.ports"),
-        *("worktrees.base", "worktrees.changes", "worktrees.git", "worktrees.sandbox", "worktrees.store"),
+        *("worktrees.base", "worktrees.changes", "worktrees.git", "worktrees.sandbox", "worktrees.target"),
     ),
     "worktrees.overlay": (
         *(
@@ -111,6 +112,8 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "worktrees.leases": ("fleet.core", "fleet.errors", "fleet.ports", "worktrees"),
     "dashboards": (),
     "dashboards.text": ("fleet.core",),
+    "dashboards.text.plans": ("dashboards.text", "fleet.core"),
+    "dashboards.text.repository": ("dashboards.text", "fleet.core"),
     "dashboards.metrics": ("fleet.__version__", "fleet.core", "fleet.errors", "fleet.ports"),
     "dashboards.report": ("dashboards.text", "fleet.core"),
     "dashboards.terminal": ("dashboards.terminal", "dashboards.text", "fleet.core"),

@@ -22,7 +22,7 @@ from worktrees.changes.scan import scan_tree
 from worktrees.leases.commit import commit_changes, find_slot_changes
 from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees
 from worktrees.pool.leases import Slot
-from worktrees.store.target import Target, inspect
+from worktrees.target.target import Target, inspect
 
 RUN = "r1"
 

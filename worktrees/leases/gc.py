@@ -16,8 +16,8 @@ from worktrees.git.trees.diff import PATCH
 from worktrees.overlay.leases import FOLDER
 from worktrees.pool.leases import remove_slots
 from worktrees.store.integrator import landed_since
-from worktrees.store.publish import published_ref
 from worktrees.store.store import Store, slots_dir, stores_dir, try_lock
+from worktrees.target.publish import published_ref
 
 DIFF_CAP = 2 * 1024 * 1024
 IDLE_S = 3600.0  # a store that was opened so short a time ago may be about to be used

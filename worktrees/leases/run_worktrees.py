@@ -35,11 +35,11 @@ from worktrees.setup.include import gather_included
 from worktrees.setup.setup import Setup
 from worktrees.store.integrator import StoreIntegrator
 from worktrees.store.locks import remove_stale_locks
-from worktrees.store.publish import Publisher
 from worktrees.store.repair import repair_store
 from worktrees.store.snapshot import Snapshot
 from worktrees.store.store import Store, begin_run, open_store, pinned_change, slots_dir, try_lock, unusable
-from worktrees.store.target import Target
+from worktrees.target.publish import Publisher
+from worktrees.target.target import Target
 
 CLEANUP_S = 30.0  # how long removing a run's worktrees may take when the run stops
 

@@ -12,7 +12,7 @@ from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees
 from worktrees.pool.leases import remove_slots
 from worktrees.store.locks import remove_stale_locks
 from worktrees.store.store import Store, home_of, try_lock
-from worktrees.store.target import Target
+from worktrees.target.target import Target
 
 PREFIX = "try-"  # of the names that their folders have
 

@@ -21,7 +21,7 @@ from worktrees.base.settings import MIB
 from worktrees.changes.scan import is_git_name
 from worktrees.changes.union_view import View
 from worktrees.git.program import GitError, fields
-from worktrees.store.target import Target
+from worktrees.target.target import Target
 
 NAMED_BY = ".worktreeinclude"
 MAX_BYTES = 64 * MIB

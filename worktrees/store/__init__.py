@@ -1,4 +1,4 @@
-"""The bare repository of a target, the refs of its runs, and the user's repository that it comes from.
+"""The bare repository of a target: its objects, the refs of its runs, snapshots, repair.
 
-May import `base` and `git`.
+May import `base`, `git` and `target`.
 """

@@ -11,9 +11,9 @@ from pathlib import Path
 from fleet.core.base.ids import RunId, Sha, result_branch, taken_refs
 from fleet.errors import FleetError
 from worktrees.git.program import Git
-from worktrees.store.checkout import find_checkout
 from worktrees.store.store import Store, home_of
-from worktrees.store.target import Target, inspect
+from worktrees.target.checkout import find_checkout
+from worktrees.target.target import Target, inspect
 
 HEADS = "refs/heads/"
 OURS = result_branch("")

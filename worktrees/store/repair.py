@@ -21,9 +21,9 @@ from worktrees.git.object_format import new_digest
 from worktrees.git.objects import Objects
 from worktrees.git.program import Git, text
 from worktrees.store.integrator import landed_since
-from worktrees.store.publish import published_ref
 from worktrees.store.store import Store, fetch
-from worktrees.store.target import Target
+from worktrees.target.publish import published_ref
+from worktrees.target.target import Target
 
 FOLDER = re.compile(r"[0-9a-f]{2}")
 NAME = re.compile(r"[0-9a-f]{38}|[0-9a-f]{62}")

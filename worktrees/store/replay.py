@@ -13,7 +13,7 @@ from fleet.ports.worktrees import Merged, Signature
 from worktrees.git.commit_message import Person, compose
 from worktrees.git.program import text
 from worktrees.store.integrator import NOTHING_LEFT, StoreIntegrator
-from worktrees.store.signing import Signing, put_taken
+from worktrees.target.signing import Signing, put_taken
 
 
 @dataclass(frozen=True, slots=True)

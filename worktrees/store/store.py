@@ -26,7 +26,7 @@ from worktrees.base.fs import as_text
 from worktrees.git.program import Git, GitError, remote_command
 from worktrees.git.repository import Repository
 from worktrees.store.links import link_objects
-from worktrees.store.target import Target
+from worktrees.target.target import Target
 
 POLL_S = 0.02
 NEW = "new-"  # the prefix of a store's folder while it is made

@@ -19,7 +19,7 @@ from fleet.runs.crash_points import reached
 from worktrees.base.errors import os_errors
 from worktrees.base.fs import printable
 from worktrees.git.program import Git, fields, text
-from worktrees.store.target import Target
+from worktrees.target.target import Target
 
 SHOWN = 5  # paths in a message
 STATUS = ("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=no", "--ignore-submodules=all")

@@ -24,7 +24,7 @@ from worktrees.git.commit_message import (
 from worktrees.git.object_format import object_id, parse_commit, parse_signature
 from worktrees.git.program import text
 from worktrees.git.reader import read
-from worktrees.store.target import locate
+from worktrees.target.target import locate
 
 LONGEST_VALUE = 100  # characters of a trailer that anyone may have written
 REVERTS = "^This reverts commit [0-9a-f]"

@@ -14,8 +14,8 @@ from fleet.runs.crash_points import reached
 from worktrees.git import reader
 from worktrees.git.program import Git, remote_command, text
 from worktrees.git.refs import swap
-from worktrees.store.checkout import find_checkout, forward, refuse_unfit
-from worktrees.store.target import Target
+from worktrees.target.checkout import find_checkout, forward, refuse_unfit
+from worktrees.target.target import Target
 
 RECEIVE = remote_command(
     "receive-pack", "receive.autoGC=false", "receive.denyCurrentBranch=refuse", "receive.advertisePushOptions=false"

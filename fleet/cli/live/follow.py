@@ -11,7 +11,7 @@ import typer
 
 from dashboards.text.event_text import event_lines
 from dashboards.text.formats import clock_in
-from dashboards.text.plan_review import review_lines, waits_line
+from dashboards.text.plans.plan_review import review_lines, waits_line
 from fleet.cli import color
 from fleet.config.environment import user
 from fleet.core.base.ids import SubtaskId

@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 from dashboards.text.formats import counted
-from dashboards.text.rehearsal_text import past_tasks_lines
+from dashboards.text.repository.rehearsal_text import past_tasks_lines
 from fleet.app.fleet import Fleet, Order
 from fleet.app.past_tasks import PastTasks, read_tasks, score, unscored
 from fleet.cli.common import has_terminal, read_answer, run_async, show_view

@@ -25,7 +25,7 @@ from fleet.errors import FleetError
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder
 from worktrees.store.store import home_of
-from worktrees.store.target import inspect
+from worktrees.target.target import inspect
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TRIES = 3  # of the gate on the newest commit

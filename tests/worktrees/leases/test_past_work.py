@@ -13,7 +13,7 @@ from worktrees.base.settings import LeaseKind, WorktreeSettings
 from worktrees.leases.past_work import PastWork
 from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees
 from worktrees.store.store import open_store
-from worktrees.store.target import inspect
+from worktrees.target.target import inspect
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from worktrees.base.settings import WorktreeSettings
 from worktrees.leases.gc import clean_run
 from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees
 from worktrees.sandbox.self_test import find_sandbox_problems
-from worktrees.store.target import inspect
+from worktrees.target.target import inspect
 
 if TYPE_CHECKING:
 

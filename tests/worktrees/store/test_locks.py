@@ -12,7 +12,7 @@ from tests.worktrees.conftest import make_repository
 from worktrees.store import locks
 from worktrees.store.locks import remove_stale_locks
 from worktrees.store.store import Store, open_store
-from worktrees.store.target import inspect
+from worktrees.target.target import inspect
 
 OWN, OTHER, SHARED = "refs/fleet/r1/tip.lock", "refs/fleet/r2/tip.lock", "packed-refs.lock"
 

@@ -9,8 +9,8 @@ import pytest
 from fleet.core.base.ids import attempt_ref, base_ref, tip_ref
 from fleet.ports.worktrees import NamedCommits, RecoveredCommits
 from tests.worktrees.conftest import RUN, Bench, OpenBench, git
-from worktrees.store.publish import published_ref
 from worktrees.store.repair import drop_damaged
+from worktrees.target.publish import published_ref
 
 LATELY = 0.0
 

@@ -9,7 +9,7 @@ import pytest
 from fleet.errors import UsageError
 from tests.worktrees.conftest import OpenBench, fingerprint, git, make_repository
 from worktrees.git.stand_in import PREFIX
-from worktrees.store.target import inspect
+from worktrees.target.target import inspect
 
 
 def plant(repository: Path, marker: Path) -> None:

@@ -5,8 +5,8 @@ import pytest
 from fleet.errors import FleetError, UsageError
 from fleet.runs.crash_points import listening
 from tests.worktrees.conftest import RUN, Bench, git
-from worktrees.store.checkout import find_checkout, refuse_unfit
-from worktrees.store.publish import commit_of, move_branch
+from worktrees.target.checkout import find_checkout, refuse_unfit
+from worktrees.target.publish import commit_of, move_branch
 
 POINTS = (
     "a result is in the user's repository, and no branch names it",

@@ -6,7 +6,7 @@ import pytest
 
 from fleet.errors import UsageError
 from tests.worktrees.conftest import OpenBench, git, make_repository
-from worktrees.store.target import inspect
+from worktrees.target.target import inspect
 
 
 async def test_a_clean_checkout_needs_no_warning(repository: Path) -> None:

@@ -40,8 +40,8 @@ from worktrees.overlay.probe import choose_kind
 from worktrees.sandbox.environment import SYSTEM_PATH
 from worktrees.sandbox.seccomp import filter_program
 from worktrees.sandbox.self_test import find_sandbox_problems
-from worktrees.store.customs import Customs, customs
-from worktrees.store.target import inspect
+from worktrees.target.customs import Customs, customs
+from worktrees.target.target import inspect
 
 OLDEST_GIT = (2, 39)
 LEAST_FREE_GB = 2.0

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from dashboards.text.formats import counted
-from dashboards.text.plan_graph import FORMATS, graph_lines
-from dashboards.text.plan_review import estimate_lines, note_lines, plan_lines, value_lines
+from dashboards.text.plans.plan_graph import FORMATS, graph_lines
+from dashboards.text.plans.plan_review import estimate_lines, note_lines, plan_lines, value_lines
 from dashboards.text.safe import safe
 from fleet.app.wiring import Wiring
 from fleet.cli import common

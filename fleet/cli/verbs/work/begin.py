@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dashboards.text.plan_review import plan_lines
+from dashboards.text.plans.plan_review import plan_lines
 from fleet.app.fleet import Fleet, Order
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Force, Repo, Sandbox, SetupNetwork, Yes

@@ -4,7 +4,7 @@ import time
 
 import typer
 
-from dashboards.text.rehearsal_text import rehearsal_lines
+from dashboards.text.repository.rehearsal_text import rehearsal_lines
 from fleet.app.fleet import Fleet, open_workers
 from fleet.app.reopen import withdraw_cancel
 from fleet.cli import common

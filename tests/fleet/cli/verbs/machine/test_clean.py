@@ -24,9 +24,9 @@ from tests.fleet.processes import LIMIT_S, clean_environment
 from tests.worktrees.conftest import git, make_repository
 from worktrees.leases.gc import IDLE_S, remove_store
 from worktrees.store.branches import delete_branch, result_branches
-from worktrees.store.publish import published_ref
 from worktrees.store.store import Store, begin_run, fetch, open_store, try_lock
-from worktrees.store.target import inspect
+from worktrees.target.publish import published_ref
+from worktrees.target.target import inspect
 
 
 @pytest.fixture
