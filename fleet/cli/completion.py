@@ -6,6 +6,7 @@ compares with the program. Only names that no shell would act on are offered; na
 
 import json
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,6 +97,19 @@ def _plans(repository: Path, run: str | None) -> list[str]:
     return [*dict.fromkeys(found[:MOST_PLANS]), *(run_names(state_folder(), repository) if run is None else ())]
 
 
+def _config_keys() -> list[str]:
+    """Every key of the configuration, with its section, from the file that explains them."""
+    package = Path(__file__).parents[1]
+    file = next(path for path in (package / "config.toml", package.parent / "config.toml") if path.is_file())
+    section, found = "", list[str]()
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if header := re.fullmatch(r"\[([\w.]+)\]", line):
+            section = header[1]
+        elif key := re.match(r"(?:# )?([a-z_0-9]+) = ", line):
+            found.append(f"{section}.{key[1]}")
+    return found
+
+
 OFFERS: Mapping[str, Callable[[Path, str | None], list[str]]] = {
     "RUN": lambda repository, _: run_names(state_folder(), repository),
     "SUBTASK": lambda repository, run: subtask_ids(state_folder(), run, repository),
@@ -103,6 +117,7 @@ OFFERS: Mapping[str, Callable[[Path, str | None], list[str]]] = {
     "PLAN": _plans,
     "VERB": lambda *_: list(VERBS),
     "SHELL": lambda *_: ["bash", "zsh", "fish"],
+    "KEY": lambda *_: _config_keys(),
     "STATE": lambda *_: [state for state in STATES if " " not in state],
 }
 """The values of each kind, for a repository and the run that the command line names."""

@@ -44,7 +44,18 @@ def read_epic(given: str) -> str:
         )
     if "\0" in epic or any("\ud800" <= char <= "\udfff" for char in epic):  # surrogates: bytes that are not UTF-8
         raise UsageError(f"{source} is not UTF-8 text")
-    return epic.strip()
+    return _title_first(epic.strip())
+
+
+def _title_first(epic: str) -> str:
+    """The epic with its front matter, if it has any, behind the text: what comes first names the run."""
+    matter = re.match(r"---[ \t]*\n(.*?)\n---[ \t]*(?:\n|$)", epic, re.DOTALL)
+    title = re.search(r"^title:[ \t]*(\S.*)$", matter[1], re.MULTILINE) if matter is not None else None
+    if matter is None or title is None:
+        return epic
+    rest = [line for line in matter[1].splitlines() if line != title[0]]
+    parts = (title[1].strip().strip("\"'"), epic[matter.end() :].strip(), "\n".join(rest).strip())
+    return "\n\n".join(filter(None, parts))
 
 
 def _refuse_reference(given: str) -> None:

@@ -81,8 +81,9 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
     version = connection.execute("pragma user_version").fetchone()[0]
     if version > SCHEMA:
         raise JournalError(
-            f"{path} was written by a newer fleet (schema {version}; this one knows {SCHEMA}): upgrade with "
-            "`pip install --upgrade worktree-fleet`"
+            f"{path} was written by a newer fleet (schema {version}; this one knows {SCHEMA})",
+            hint="upgrade it as it was installed: git pull && make setup in its checkout, or pip install --upgrade "
+            "worktree-fleet",
         )
     if version == 0:
         raise JournalError(f"{path} is not a fleet journal")

@@ -14,6 +14,7 @@ from fleet.core.views import policy_document
 from fleet.core.views.machine import clean_view, finding, program_view
 from fleet.core.views.planning import plan_views
 from fleet.core.views.repository import (
+    config_view,
     init_view,
     log_view,
     merge_view,
@@ -35,6 +36,7 @@ VERBS: Mapping[type, str] = {
     attribution.CommitsView: "`fleet commits --json`",
     trial_view.TrialView: "`fleet try --json`",
     init_view.InitView: "`fleet init --json`",
+    config_view.ConfigValueView: "`fleet config get --json`",
     log_view.LogView: "`fleet logs gate --json`, `fleet logs setup --json`",
     rehearsal_view.RehearsalView: "`fleet rehearse --json`",
     merge_view.MergeView: "`fleet merge --json`",
@@ -69,6 +71,7 @@ PARTS = (
     base_view,
     log_view,
     init_view,
+    config_view,
     rehearsal_view,
     merge_view,
     limits_view,

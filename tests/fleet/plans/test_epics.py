@@ -27,3 +27,19 @@ def test_a_folder_is_no_epic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_text_that_mentions_one_is_an_epic(given: str) -> None:
     assert read_epic(given) == given
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        (
+            "---\ntitle: Bug on login\nlabels: a, b\n---\n# Do it\nplease\n",
+            "Bug on login\n\n# Do it\nplease\n\nlabels: a, b",
+        ),
+        ('---\ntitle: "Quoted"\n---\n', "Quoted"),
+        ("---\nno: title here\n---\ntext", "---\nno: title here\n---\ntext"),
+        ("a line\n---\ntitle: x\n---\n", "a line\n---\ntitle: x\n---"),
+    ],
+)
+def test_front_matter_comes_behind_the_text_and_its_title_before_it(given: str, read: str) -> None:
+    assert read_epic(given) == read

@@ -149,6 +149,7 @@ def test_a_newer_schema_is_refused_with_what_to_do(journal: Journal, path: Path)
         db.execute(f"pragma user_version={SCHEMA + 1}")
     said = error(path)
     assert f"written by a newer fleet (schema {SCHEMA + 1}; this one knows {SCHEMA})" in said
+    assert "make setup" in said
     assert "pip install --upgrade" in said
 
 

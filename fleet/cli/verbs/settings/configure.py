@@ -1,6 +1,8 @@
-"""Verbs about the configuration: config show, explain-policy."""
+"""Verbs about the configuration: config show, config get, explain-policy."""
 
+import json
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -15,8 +17,11 @@ from fleet.cli.common import HERE, AsJson, ConfigFile, Repo
 from fleet.cli.root_help import VERBS
 from fleet.config.environment import current
 from fleet.config.toml import dump_toml
+from fleet.core.base.nearest import did_you_mean
 from fleet.core.state.facts import RungTally
 from fleet.core.views.policy_document import policy_view
+from fleet.core.views.repository.config_view import ConfigValueView
+from fleet.errors import UsageError
 
 
 def config_show(
@@ -38,9 +43,59 @@ def config_show(
         common.show_data({"config": data, "origin": loaded.origin} if origin else data)
     elif origin:
         width = max(map(len, loaded.origin))
-        common.show(f"{key:<{width}}  {_value(data, key)}  ({where})" for key, where in loaded.origin.items())
+        common.show(f"{key:<{width}}  {_shown(data, key)}  ({where})" for key, where in loaded.origin.items())
     else:
         typer.echo(dump_toml(loaded.config.model_dump(mode="json", exclude_none=True)), nl=False)
+
+
+def config_get(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="A key such as run.workers, or a table such as run.")],
+    repo: Repo = HERE,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the value of one key.
+
+    A text is printed as it is, everything else as JSON; a table as TOML.
+
+    \b
+    Examples:
+      fleet config get run.workers
+      fleet config get checks.gate --json | jq -r .origin
+    """
+    loaded = common.configuration(repo, config)
+    data = loaded.config.model_dump(mode="json")
+    known = (*_tables(data), *loaded.origin)
+    if key not in known:
+        raise UsageError(f"there is no key {key!r}{did_you_mean(key, known)}", hint="`fleet config show` has all keys")
+    view = ConfigValueView(key, _value(data, key), loaded.origin.get(key, ""))
+    common.show_view(view, _value_lines, as_json=as_json)
+
+
+def _value_lines(view: ConfigValueView) -> Iterator[str]:
+    match view.value:
+        case str():
+            yield view.value
+        case dict():
+            yield dump_toml(_without_null(view.value)).rstrip("\n")
+        case _:
+            yield json.dumps(view.value)
+
+
+def _without_null(table: Mapping[str, object]) -> dict[str, object]:
+    """A table as TOML can hold it."""
+    return {
+        key: _without_null(value) if isinstance(value, dict) else value
+        for key, value in table.items()
+        if value is not None
+    }
+
+
+def _tables(data: Mapping[str, object], above: str = "") -> Iterator[str]:
+    for name, value in data.items():
+        if isinstance(value, dict):
+            yield (path := f"{above}{name}")
+            yield from _tables(value, f"{path}.")
 
 
 def explain_policy(repo: Repo = HERE, config: ConfigFile = None, as_json: AsJson = False) -> None:
@@ -63,14 +118,19 @@ def explain_policy(repo: Repo = HERE, config: ConfigFile = None, as_json: AsJson
     common.show_view(policy_view(policy, tallies), policy_lines, as_json=as_json)
 
 
-def _value(data: object, dotted: str) -> str:
+def _value(data: object, dotted: str) -> object:
     """The value at a dotted key. Quoted parts are names that contain dots."""
     value = data
     for part in re.findall(r'"[^"]*"|[^.]+', dotted):
         value = value.get(part.strip('"')) if isinstance(value, dict) else None
-    text = str(value)
+    return value
+
+
+def _shown(data: object, dotted: str) -> str:
+    text = str(_value(data, dotted))
     return text if len(text) <= (limit := 60) else f"{text[: limit - 1]}…"
 
 
 config = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=VERBS["config"].summary)
 config.command(name="show")(config_show)
+config.command(name="get")(config_get)
