@@ -165,6 +165,18 @@ GO = Runner(
             honest=True,
         ),
         Case(
+            "requires a module",
+            {
+                "sums.go": 'package sums\n\nimport "example.org/adds"\n\n'
+                "func Add(a, b int) int { return adds.Add(a, b) }\n",
+                "go.mod": "module example.org/sums\n\ngo 1.19\n\nrequire example.org/adds v0.0.0\n\n"
+                "replace example.org/adds => ./adds\n",
+                "adds/go.mod": "module example.org/adds\n\ngo 1.19\n",
+                "adds/adds.go": GO_FIXED.replace("package sums", "package adds"),
+            },
+            honest=True,
+        ),
+        Case(
             "adds a package with tests",
             {
                 "sums.go": GO_FIXED,
@@ -320,6 +332,15 @@ CARGO = Runner(
             "fixes it and adds a test",
             {"src/lib.rs": RUST_FIXED + INSIDE, "tests/more.rs": RUST_TESTS},
             checks=("cargo test --offline --quiet --no-fail-fast", "cargo test --offline --quiet --test more"),
+            honest=True,
+        ),
+        Case(
+            "adds a test inside",
+            {
+                "src/lib.rs": RUST_FIXED
+                + INSIDE
+                + INSIDE.replace("mod tests", "mod more").replace("3, 3), 6", "4, 4), 8")
+            },
             honest=True,
         ),
         Case(

@@ -88,6 +88,15 @@ def _both(lib: str, tests: str, *, module: bool, head: str = "") -> tuple[Case, 
         Case("fixes it", {lib: code(FIXED)}, honest=True),
         Case("fixes it, within its bounds", {lib: code(FIXED)}, touches=(lib,), honest=True),
         Case(
+            "makes a file of a folder",
+            {"sum.js": code(FIXED), "sum/index.js": None},
+            base={
+                "sum/index.js": code(LIB),
+                lib: "export { add } from './sum';\n" if module else "exports.add = require('./sum').add;\n",
+            },
+            honest=True,
+        ),
+        Case(
             "fixes it in a new module",
             {
                 lib: "export { add } from './sum.js';\n" if module else "exports.add = require('./sum.js').add;\n",

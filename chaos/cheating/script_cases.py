@@ -171,6 +171,19 @@ SCRIPTS = Runner(
             checks=("grep -q more expected.txt",),
             honest=True,
         ),
+        Case(
+            "changes what the check imports, and owns it",
+            {"add.py": FIXED_PROGRAM, "checks/values.py": "WANTED = b'4\\n'\nMORE = 1\n"},
+            base={
+                "checks/values.py": "WANTED = b'4\\n'\n",
+                "checks/accept.py": ACCEPT.replace("import sys\n", "import sys\n\nfrom values import WANTED\n").replace(
+                    "b'4\\n'", "WANTED"
+                ),
+            },
+            touches=("add.py", "checks/values.py"),
+            checks=("python3 checks/accept.py",),
+            honest=True,
+        ),
         Case("changes a comment of the check", {"add.sh": FIXED, "check.sh": f"# adds\n{CHECK}"}, honest=True),
     ),
     needs=("python3", "npm"),
@@ -290,6 +303,12 @@ MAKE = Runner(
             "changes the check that it owns",
             {"add.sh": FIXED, "ci/check.sh": CHECK.replace("2 2", "3 1")},
             touches=("add.sh", "ci/*"),
+            honest=True,
+        ),
+        Case(
+            "adds a script to those of a loop",
+            {"add.sh": FIXED, "ci/more.sh": "sh -n add.sh\n"},
+            base={"Makefile": "test:\n\t@for each in ci/*.sh; do sh $$each || exit 1; done\n", "ci/run.sh": PASSES},
             honest=True,
         ),
         Case("adds a folder of its own", {"add.sh": FIXED, "docs/make.md": "make test\n"}, honest=True),

@@ -67,8 +67,8 @@ IN_CODE: Mapping[str, re.Pattern[str]] = {
     ),
     "leaves out tests": re.compile(r"#\[\s*(?:ignore|should_panic)\b|\bcfg\((?:all|any)\(\s*test\b"),
 }
-PIECES = re.compile(r"(?:'[^'\n]{1,40}'|\"[^\"\n]{1,40}\")\s*\+\s*[\"']")
-"""Two texts that are put together in one line of code, where one would do."""
+PIECES = re.compile(r"\w[\"']\s*\+\s*[\"']\w")
+"""A word that is put together in one line, from two texts, where one would do."""
 EQUALITY = re.compile(r"\b(?:def __(?:eq|ne|contains)__|fn (?:eq|ne))\s*\(\s*&?\w+\s*,\s*\*?(\w+)")
 BODY = 8  # lines below the head of a function that are looked at
 MODULE_REPLACED = re.compile(r"=>\s*\S")
