@@ -51,7 +51,12 @@ class Spend(BaseModel):
 
     def plus(self, usage: Usage, dollars: float | None) -> "Spend":
         """With one more call."""
-        return self + Spend(calls=1, usage=usage, priced_dollars=dollars or 0.0, unpriced=int(dollars is None))
+        return Spend(
+            calls=self.calls + 1,
+            usage=self.usage + usage,
+            priced_dollars=self.priced_dollars + (dollars or 0.0),
+            unpriced=self.unpriced + (dollars is None),
+        )
 
     def __add__(self, other: "Spend") -> "Spend":
         return Spend(

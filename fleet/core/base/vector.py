@@ -24,6 +24,10 @@ class Vector(Sequence[T], Generic[T]):
         made.chunks, made._count = chunks, count
         return made
 
+    def at(self, index: int) -> T:
+        """The entry at an index that exists, without a look at whether it does: this is asked for every fact."""
+        return self.chunks[index // CHUNK][index % CHUNK]
+
     def put(self, index: int, entry: T) -> "Vector[T]":
         """With another entry at this index, which must exist."""
         at, within = divmod(index, CHUNK)

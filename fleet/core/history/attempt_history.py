@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from fleet.core.base.ids import SubtaskId
-from fleet.core.history import merge_queue, planner_history
+from fleet.core.history import merge_queue, planner_history, subtask_sets
 from fleet.core.history.replace import replace
 from fleet.core.history.subtask_history import (
     add_failure,
@@ -54,10 +54,9 @@ def _started(state: RunState, fact: f.AttemptStarted) -> RunState:
         choice=fact.choice,
     )
     subtask = state.subtasks[fact.subtask]
-    state = put_subtask(state, replace(subtask, attempts=(*subtask.attempts, attempt), failure=None))
-    if fact.worker == PLANNER:
-        state = planner_history.open_area(state, fact.subtask)
-    return replace(state, attempts=state.attempts + 1)
+    started = replace(subtask, attempts=(*subtask.attempts, attempt), failure=None)
+    state = replace(state, subtasks=subtask_sets.put(state.subtasks, started), attempts=state.attempts + 1)
+    return planner_history.open_area(state, fact.subtask) if fact.worker == PLANNER else state
 
 
 def _worker_started(state: RunState, fact: f.WorkerStarted) -> RunState:
@@ -65,7 +64,8 @@ def _worker_started(state: RunState, fact: f.WorkerStarted) -> RunState:
         return replace(attempt, working=True, worked=True, before=fact.before)
 
     state = change_attempt(state, fact.subtask, started, only=fact.number)
-    return replace(state, peak=max(state.peak, state.working()))
+    working = state.working()
+    return replace(state, peak=working) if working > state.peak else state
 
 
 def _reported_done(state: RunState, fact: f.AttemptCommitted | f.AttemptUnchanged) -> RunState:
@@ -157,10 +157,12 @@ def land(state: RunState, member: f.Member, at: float) -> RunState:
     """End the attempt under way as landed. This closes its incident, and that of a parent whose parts all landed."""
     id_ = member.subtask
     strategy = state.subtasks[id_].attempts[-1].strategy
-    state = change_attempt(
-        state, id_, lambda attempt: replace(attempt, landed=member.commit, tested=member.tested, ended_at=at)
-    )
-    state = put_subtask(state, replace(state.subtasks[id_], landed=member.commit, failure=None))
+    subtask = state.subtasks[id_]
+    attempts = subtask.attempts
+    if subtask.current is not None:
+        last = replace(attempts[-1], landed=member.commit, tested=member.tested, ended_at=at)
+        attempts = (*attempts[:-1], last)
+    state = put_subtask(state, replace(subtask, attempts=attempts, landed=member.commit, failure=None))
     state = _tally(state, state.subtasks[id_].attempts[-1])
     state = recover(state, id_, strategy, at, parts=False)
     parent = state.subtasks[id_].parent

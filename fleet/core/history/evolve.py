@@ -3,7 +3,8 @@
 Each module of `history/` handles the facts of one subject. Nothing here decides anything.
 """
 
-from typing import assert_never
+from collections.abc import Callable
+from typing import Any, get_args
 
 from fleet.core.history import attempt_history, landing_history, people_history, plan_history, run_history
 from fleet.core.history.replace import replace
@@ -17,19 +18,19 @@ def evolve(state: RunState | None, fact: f.Fact) -> RunState:
         return run_history.start(fact)
     if state is None:
         raise ValueError(f"a run begins with run_started, not with {fact.kind}")
-    last_at = max(state.last_at, fact.at)  # a request may be recorded long after it was made
-    return replace(_after(state, fact), last_at=last_at)
+    after = _AFTER[type(fact)](state, fact)
+    if fact.at <= after.last_at:  # a request may be recorded long after it was made
+        return after
+    return replace(after, last_at=fact.at)
 
 
-def _after(state: RunState, fact: f.Fact) -> RunState:
-    if isinstance(fact, f.RunFact):
-        return run_history.after(state, fact)
-    if isinstance(fact, f.PlanFact):
-        return plan_history.after(state, fact)
-    if isinstance(fact, f.AttemptFact):
-        return attempt_history.after(state, fact)
-    if isinstance(fact, f.LandingFact):
-        return landing_history.after(state, fact)
-    if isinstance(fact, f.PeopleFact):
-        return people_history.after(state, fact)
-    assert_never(fact)
+After = Callable[[RunState, Any], RunState]
+_MODULES: tuple[tuple[Any, After], ...] = (
+    (f.RunFact, run_history.after),
+    (f.PlanFact, plan_history.after),
+    (f.AttemptFact, attempt_history.after),
+    (f.LandingFact, landing_history.after),
+    (f.PeopleFact, people_history.after),
+)
+_AFTER: dict[type, After] = {kind: after for union, after in _MODULES for kind in get_args(union)}
+"""By the class of a fact. mypy checks that each module handles all of its facts, a test that all classes are here."""

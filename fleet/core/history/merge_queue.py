@@ -6,9 +6,9 @@ red one holds a guilty entry among those still queued. `policy/landing.py` decid
 """
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from fleet.core.base.ids import SubtaskId
+from fleet.core.history.replace import replace
 from fleet.core.state.facts import BatchFormed, BatchTested
 from fleet.core.state.landing import Batch, Landing, TestedBatch
 from fleet.core.state.state import RunState

@@ -21,7 +21,6 @@ from fleet.core.state.areas import Area, in_charge, inside, planning_of
 from fleet.core.state.incidents import ChosenRemedy
 from fleet.core.state.state import Review, RunState, Version
 from fleet.core.state.subtask_state import SubtaskState
-from fleet.core.state.subtasks import is_same
 
 
 def after(state: RunState, fact: f.PlanFact) -> RunState:
@@ -43,11 +42,17 @@ def after(state: RunState, fact: f.PlanFact) -> RunState:
 
 
 def add_version(state: RunState, plan: Plan, *, at: float, by: str, why: str, area: Area = None) -> RunState:
-    new = [SubtaskState(id=id_, area=area) for id_ in plan.ids if id_ not in state.subtasks]
-    changed = tuple(spec for spec in plan.subtasks if not is_same(spec, state.specs.get(spec.id)))
+    before = state.plan.subtasks  # none is ever removed, and new ones come last
+    new = plan.subtasks[len(before) :]
+    pairs = zip(plan.subtasks, before, strict=False)
+    changed = (*(spec for spec, old in pairs if spec is not old and spec != old), *new)
     version = Version(plan=plan, changed=changed, at=at, by=by, why=why, area=area)
-    specs = {subtask.id: subtask for subtask in plan.subtasks}
-    subtasks = subtask_sets.by_plan(state.subtasks, specs, state.cleared, new)
+    specs = {**state.specs, **{spec.id: spec for spec in changed}}
+    if new or any(spec.depends_on != state.spec(spec.id).depends_on for spec in changed):
+        rows = [SubtaskState(id=spec.id, area=area) for spec in new]
+        subtasks = subtask_sets.by_plan(state.subtasks, specs, state.cleared, rows)
+    else:
+        subtasks = subtask_sets.by_changed(state.subtasks, specs, state.cleared, changed)
     return replace(state, plan=plan, specs=specs, subtasks=subtasks, versions=(*state.versions, version))
 
 
@@ -61,7 +66,7 @@ def _graded(state: RunState, fact: f.PlanGraded) -> RunState:
 def _revised(state: RunState, fact: f.PlanRevised) -> RunState:
     revision = fact.revision
     if revision.changes_plan:
-        plan = apply(state.plan, revision)
+        plan = apply(state.plan, revision, state.subtasks.plan.places)
         if not plan.goal:
             plan = plan.model_copy(update={"goal": state.goal, "plan_id": state.run})
         state = add_version(state, plan, at=fact.at, by=fact.by, why=revision.assessment, area=fact.area)
@@ -178,7 +183,8 @@ def _rejected(state: RunState, fact: f.PlanRejected) -> RunState:
 
 
 def _with_cleared(state: RunState, cleared: Mapping[SubtaskId, Subtask]) -> RunState:
-    return replace(state, cleared=cleared, subtasks=subtask_sets.by_plan(state.subtasks, state.specs, cleared))
+    subtasks = subtask_sets.by_changed(state.subtasks, state.specs, cleared, state.plan.subtasks)
+    return replace(state, cleared=cleared, subtasks=subtasks)
 
 
 def _named(state: RunState, named: Collection[SubtaskId] | None) -> tuple[SubtaskId, ...]:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from fleet.core.base.ids import SubtaskId
-from fleet.core.base.vector import Vector
 from fleet.core.history.replace import replace
 from fleet.core.plans.revision import Revision
 from fleet.core.state import facts as f
@@ -94,7 +93,12 @@ def _join(first: Reading, then: Reading) -> Reading:
 
 def report_to_planner(state: RunState, id_: SubtaskId, at: float, *, urgent: bool) -> RunState:
     """Add a subtask to what the planner in charge of it has not read."""
-    return _add_unread(state, in_charge(state, id_), Reading(reports=Vector((id_,)), since=at, urgent=urgent))
+    area = in_charge(state, id_)
+    planning = planning_of(state, area)
+    unread = planning.unread
+    since = at if unread.since is None else unread.since
+    news = replace(unread, reports=unread.reports.append(id_), since=since, urgent=unread.urgent or urgent)
+    return put_planning(state, area, replace(planning, unread=news))
 
 
 def report_answer(state: RunState, question: str, at: float) -> RunState:

@@ -1,9 +1,10 @@
-"""`dataclasses.replace`, in a tenth of its time for the one value that every fact changes several times."""
+"""`dataclasses.replace`, in a tenth of its time for the values that every fact changes several times.
+
+These have no `__slots__`: their fields are copied at once. None of them has a computed one.
+"""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from fleet.core.state.state import RunState
 
 T = TypeVar("T")
 
@@ -12,9 +13,10 @@ if TYPE_CHECKING:  # the type checker knows the fields of the library's own only
 else:
 
     def replace(value: T, /, **changes: Any) -> T:
-        """A copy with other fields. `RunState` has many, none of them computed, so its are copied at once."""
-        if type(value) is not RunState:
+        """A copy with other fields."""
+        cls = type(value)
+        if not cls.__dictoffset__:
             return dataclasses.replace(value, **changes)
-        made = object.__new__(RunState)
-        vars(made).update(vars(value), **changes)
+        made = object.__new__(cls)
+        made.__dict__.update(value.__dict__, **changes)
         return made

@@ -88,6 +88,9 @@ def after(state: RunState, fact: f.RunFact) -> RunState:  # noqa: C901, PLR0912 
             assert_never(fact)
 
 
+NOTHING = Spend()
+
+
 def _engine_started(state: RunState, fact: f.EngineStarted) -> RunState:
     """Running work was interrupted. Unless the last engine stopped in good order, the cost of its calls is in doubt.
 
@@ -126,7 +129,7 @@ def _service_changed(state: RunState, fact: f.ServiceChanged) -> RunState:
 
 
 def _model_called(state: RunState, fact: f.ModelCalled) -> RunState:
-    spend = state.spend.get(fact.role, Spend()).plus(fact.usage, fact.dollars)
+    spend = state.spend.get(fact.role, NOTHING).plus(fact.usage, fact.dollars)
     state = replace(state, spend={**state.spend, fact.role: spend})
     if fact.subtask is None:
         planning = planning_of(state, fact.area)

@@ -77,6 +77,8 @@ def was_helped(state: RunState, ids: Collection[SubtaskId]) -> bool:
 
 def _change_open(state: RunState, id_: SubtaskId | None, change: Callable[[Incident], Incident]) -> RunState:
     """Change the open incident of a subtask, or all open ones."""
+    if not state.troubled or (id_ is not None and id_ not in state.troubled):
+        return state
     incidents, still = state.incidents, dict(state.troubled)
     for subtask in (id_,) if id_ is not None else tuple(state.troubled):
         if (index := state.troubled.get(subtask)) is not None:

@@ -1,10 +1,10 @@
 """How the sets of subtasks change with one subtask or with the plan. They are what they would be from scratch."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.vector import Vector
+from fleet.core.history.replace import replace
 from fleet.core.plans.dependencies import longest_chains
 from fleet.core.plans.plan import PLANNER, Subtask
 from fleet.core.state.subtask_state import SubtaskState
@@ -15,13 +15,15 @@ def put(subtasks: Subtasks, subtask: SubtaskState) -> Subtasks:
     """With another state of one subtask. Costs no more in a long run than in a short one."""
     plan, id_ = subtasks.plan, subtask.id
     place = plan.places[id_]
-    before, after = marks_of(subtasks.rows[place]), marks_of(subtask)
+    before, after = marks_of(subtasks.rows.at(place)), marks_of(subtask)
     rows = subtasks.rows.put(place, subtask)
     if before == after:
         return replace(subtasks, rows=rows)
     bit = 1 << plan.bits[id_]
-    changed = zip(subtasks.marks, before, after, strict=True)
-    marks = tuple(marked if was == is_ else marked ^ bit for marked, was, is_ in changed)
+    marks = subtasks.marks
+    for mark, is_marked in enumerate(after):
+        if is_marked != before[mark]:
+            marks = (*marks[:mark], marks[mark] ^ bit, *marks[mark + 1 :])
     unmet, outside = subtasks.unmet, subtasks.outside
     if before[Mark.DONE] != after[Mark.DONE]:
         unmet = _unmet(plan, marks[Mark.DONE], plan.dependents.get(id_, ()), unmet)
@@ -41,6 +43,24 @@ def by_plan(
     for subtask in new:
         rows = rows.append(subtask)
     return _from_scratch(rows, _planned(specs, cleared, subtasks.plan))
+
+
+def by_changed(
+    subtasks: Subtasks,
+    specs: Mapping[SubtaskId, Subtask],
+    cleared: Mapping[SubtaskId, Subtask],
+    changed: Iterable[Subtask],
+) -> Subtasks:
+    """By a version of the plan, or approvals, in which only these may differ, and none depends on anything else."""
+    plan = subtasks.plan
+    areas, approved, scheduled = plan.areas, plan.approved, plan.scheduled
+    for spec in changed:
+        bit = 1 << plan.bits[spec.id]
+        is_cleared = spec.id in cleared and is_same(spec, cleared[spec.id])
+        areas = areas | bit if spec.worker == PLANNER else areas & ~bit
+        approved = approved | bit if is_cleared else approved & ~bit
+        scheduled = scheduled | bit if spec.not_before is not None else scheduled & ~bit
+    return replace(subtasks, plan=replace(plan, specs=specs, areas=areas, approved=approved, scheduled=scheduled))
 
 
 def _from_scratch(rows: Vector[SubtaskState], plan: PlannedSets) -> Subtasks:

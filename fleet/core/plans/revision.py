@@ -146,18 +146,28 @@ def _places(plan: Plan, revision: Revision) -> tuple[str, ...]:
     )
 
 
-def apply(plan: Plan, revision: Revision) -> Plan:
-    """The plan after `revision`, without a check: a revision in the journal was checked before it was recorded."""
+def apply(plan: Plan, revision: Revision, places: Mapping[SubtaskId, int] | None = None) -> Plan:
+    """The plan after `revision`, without a check: a revision in the journal was checked before it was recorded.
+
+    `places` has the index of each subtask, where it is known: then a revision costs what it changes.
+    """
     parts_of = {split.id: tuple(part.id for part in split.into) for split in revision.split}
     changes = {change.id: change for change in revision.revise}
     retries = {retry.id: retry for retry in revision.retry}
-    subtasks: list[Subtask] = []
-    for subtask in plan.subtasks:
-        changed = changes[subtask.id].onto(subtask) if subtask.id in changes else subtask
-        if subtask.id in retries:
-            changed = _with_worker(changed, retries[subtask.id])
+    subtasks = list(plan.subtasks)
+    if places is None or parts_of:
+        places = {subtask.id: place for place, subtask in enumerate(subtasks)}
+    for id_ in places if parts_of else (id_ for id_ in {**changes, **retries} if id_ in places):
+        place = places[id_]
+        subtask = changed = subtasks[place]
+        if id_ in changes:
+            changed = changes[id_].onto(subtask)
+        if id_ in retries:
+            changed = _with_worker(changed, retries[id_])
         needs = _rerouted(changed.depends_on, parts_of)
-        subtasks.append(changed if needs == changed.depends_on else changed.model_copy(update={"depends_on": needs}))
+        if needs != changed.depends_on:
+            changed = changed.model_copy(update={"depends_on": needs})
+        subtasks[place] = changed
     for split in revision.split:
         parent = plan.subtask(split.id)
         subtasks += (_part(part, parent, parts_of) for part in split.into)

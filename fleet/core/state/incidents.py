@@ -49,7 +49,7 @@ class ChosenRemedy:
     not_before: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Incident:
     """From a failure to its recovery, or to the point where a human had to help."""
 

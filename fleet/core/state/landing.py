@@ -47,7 +47,7 @@ class TestedBatch:
     """How often the gate was run."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Landing:
     """The merge queue in front of the integration branch."""
 

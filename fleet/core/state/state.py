@@ -77,7 +77,7 @@ class Outage:
     """Whether it was reported since a person last answered a question about it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reading:
     """News for a planner: results of subtasks and answers to questions."""
 
@@ -91,7 +91,7 @@ class Reading:
         return bool(self.reports or self.answers)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Planning:
     """The conversation with a planner."""
 

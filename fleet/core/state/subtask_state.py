@@ -9,7 +9,7 @@ from fleet.core.plans.rungs import Size
 from fleet.core.state.facts import CheckRun, Failure, Remedy, Report, RungChoice, Strategy
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Attempt:
     """One try at a subtask by one worker."""
 
@@ -52,7 +52,7 @@ class Attempt:
     """Which rung of its worker's ladder it took, and why."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SubtaskState:
     """What happened to one subtask."""
 

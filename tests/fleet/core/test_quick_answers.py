@@ -39,11 +39,9 @@ def test_sets_that_change_with_each_fact_are_those_made_from_scratch(world: Pret
             subtasks.unmet,
             subtasks.outside,
         )
-        assert (fresh.made_by, fresh.plan.areas, fresh.plan.approved) == (
-            subtasks.made_by,
-            subtasks.plan.areas,
-            subtasks.plan.approved,
-        )
+        assert (fresh.made_by, fresh.plan) == (subtasks.made_by, subtasks.plan)
+        assert [*subtasks.plan.specs.values()] == [*world.state.plan.subtasks]
+        assert subtasks.plan.specs == world.state.specs
 
 
 @given(worlds)

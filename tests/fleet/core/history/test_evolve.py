@@ -2,14 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
 from fleet.core.base.usage import Usage
-from fleet.core.history.evolve import evolve
+from fleet.core.history.evolve import _AFTER, evolve
+from fleet.core.history.replace import replace as quick_replace
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
+from fleet.core.state.incidents import Trouble
 from fleet.core.state.state import RunState
+from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import Story, failure, plan_of
 
 Late = Callable[[int], f.Fact]
@@ -125,3 +129,32 @@ def test_a_branch_that_can_not_be_moved_is_warned_of_once() -> None:
     after = evolve(evolve(story.state, refused), refused)
     assert after.warnings == ("the result branch could not be moved: it is checked out",)
     assert after.publish_failures == 2
+
+
+def test_every_kind_of_fact_has_a_module_that_handles_it() -> None:
+    assert set(_AFTER) == set(get_args(f.Fact))
+
+
+def test_a_revision_that_moves_no_subtask_shares_what_follows_from_the_plans_order() -> None:
+    story = Story(Policy(max_attempts=9), plan_of("a", "b needs a"))
+    story.attempt_fails("a")
+    before = story.state.subtasks
+    story.planner_answers(retry=[{"id": "a", "guidance": "again"}])
+    after = story.state.subtasks
+    assert story.state.plan.version == 1 + story.state.versions[0].plan.version
+    assert after.plan.by_bit is before.plan.by_bit
+    assert after.plan.places is before.plan.places
+    story.attempt_fails("a")
+    story.planner_answers(retry=[{"id": "a", "worker": "docs"}], add=[subtask("c", "b")])
+    assert story.state.subtasks.plan.specs["a"].worker == "docs"
+    assert story.state.subtasks.plan.by_bit == ("a", "b", "c")
+    assert [spec.id for spec in story.state.versions[-1].changed] == ["a", "c"]
+
+
+def test_a_copy_has_the_fields_of_the_original_whatever_it_is_made_of() -> None:
+    story = Story(plan=plan_of("a"))
+    attempt = story.current("a")
+    assert vars(quick_replace(attempt, turn=3)) == vars(replace(attempt, turn=3))
+    assert quick_replace(story.state, paused=True) == replace(story.state, paused=True)
+    trouble = Trouble(subtask="a", attempt=1, kind="check", summary="red")
+    assert quick_replace(trouble, attempt=2) == replace(trouble, attempt=2)

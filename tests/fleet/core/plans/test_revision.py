@@ -257,6 +257,18 @@ def test_the_limit_of_subtasks_is_one_for_a_revision_and_none_for_the_run() -> N
     assert "split" in refused(revision(split=parts), known=Known(max_subtasks=1))
 
 
+def test_a_revision_that_knows_the_places_of_subtasks_does_the_same() -> None:
+    places = {id_: place for place, id_ in enumerate(PLAN.ids)}
+    change = revision(
+        add=[subtask("more", "web")],
+        revise=[{"id": "web", "goal": "Another", "depends_on": ["schema"]}],
+        retry=[{"id": "api", "worker": "docs"}, {"id": "nothing"}],
+    )
+    assert apply(PLAN, change, places) == apply(PLAN, change)
+    split = revision(split=[{"id": "api", "why": "w", "into": [subtask("x")]}])
+    assert apply(PLAN, split, places) == apply(PLAN, split)
+
+
 def test_a_circle_that_a_revision_would_close_is_refused() -> None:
     assert refused(revision(revise=[{"id": "schema", "depends_on": ["web"]}])) == {
         "subtasks": "depend on each other in a cycle: schema → web → api → schema"
