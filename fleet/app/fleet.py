@@ -131,7 +131,7 @@ class Fleet:
         if order.relanding is None:
             self.wiring.require_models(_workers(order))
         if order.publishes:
-            await _refuse_branch(target, result_branch(folder.run))
+            await refuse_branch(target, result_branch(folder.run))
         simulated = await is_simulated(self.config.models.base_url)
         started = self._started(order, target, folder.run, simulated=simulated)
         notes: list[f.Fact] = [f.WarningNoted(at=started.at, text=text) for text in self._warnings(order, target)]
@@ -379,7 +379,7 @@ def _reopened(state: RunState, journal: Journal) -> RunState:
     return evolve(state, reopened)
 
 
-async def _refuse_branch(target: Target, branch: str) -> None:
+async def refuse_branch(target: Target, branch: str) -> None:
     """Raise `UsageError` if a branch is in the way. Git stores them like files: `a` and `a/b` exclude each other."""
     folder = branch.partition("/")[0]
     refs = text(await target.git("for-each-ref", "--format=%(refname)", f"refs/heads/{folder}"))

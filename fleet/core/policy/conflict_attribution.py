@@ -30,9 +30,11 @@ def integration_failure(state: RunState, id_: SubtaskId, failed: tuple[CheckRun,
     attempt = state.subtasks[id_].attempts[-1]
     since = list(landed_since(state, attempt))
     near = [other for other in since if _is_near(other, attempt, failed)]
-    summary = f"merged onto what landed meanwhile, it fails: {', '.join(check.criterion for check in failed)}"
+    names = ", ".join(check.criterion for check in failed)
     if not since:
+        summary = f"passes its own checks, but fails: {names}"
         return Failure(kind="integration", summary=summary, evidence=evidence(failed))
+    summary = f"merged onto what landed meanwhile, it fails: {names}"
     what = "touching what fails" if near else "none of which touches what fails by name"
     intents = "\n".join(intent(state, other.id) for other in (near or since)[-NAMED:])
     return Failure(

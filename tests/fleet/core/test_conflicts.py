@@ -108,6 +108,12 @@ def test_a_candidate_red_on_the_tip_gets_what_landed_since_and_touches_what_fail
     assert failure.evidence.endswith("Landed since, touching what fails:\n- a: Build a. built it (changed a)")
 
 
+def test_where_nothing_landed_since_nothing_is_said_about_it() -> None:
+    check = f.CheckRun(criterion="the gate", command="make test", passed=False, exit_code=1)
+    failure = integration_failure(queued("a").state, "a", (check,))
+    assert (failure.kind, failure.summary) == ("integration", "passes its own checks, but fails: the gate")
+
+
 def test_where_nothing_that_landed_is_named_all_of_it_is_listed_and_none_accused() -> None:
     state = red(queued("ab").state, "segmentation fault")
     failure = integration_failure(state, "b", state.landing.suspicion)

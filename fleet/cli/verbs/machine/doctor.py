@@ -19,7 +19,7 @@ from agents.workers.registry import problems_of
 from dashboards.text.formats import duration
 from dashboards.text.safe import safe
 from fleet.app.capacity import capacity
-from fleet.app.fleet import Fleet
+from fleet.app.fleet import Fleet, refuse_branch
 from fleet.app.tool_chains import found_in
 from fleet.app.trial import Progress, TrialOrder, try_out
 from fleet.cli import common
@@ -28,6 +28,7 @@ from fleet.cli.live.clock import Clock, run_with_clock
 from fleet.cli.options import flags
 from fleet.config.environment import current
 from fleet.config.schema import as_policy
+from fleet.core.base.ids import result_branch
 from fleet.core.state.facts import CheckRun
 from fleet.core.state.failures import how
 from fleet.core.views.machine.finding import Finding
@@ -45,6 +46,7 @@ from worktrees.target.target import inspect
 
 OLDEST_GIT = (2, 39)
 LEAST_FREE_GB = 2.0
+ANY_RUN = "any-run"  # for its result branch, which nothing may be in the way of
 CONNECT_S = 5.0
 SHOWN = 3  # lines of a red gate
 
@@ -246,6 +248,7 @@ async def _repository(path: Path, fleet: Fleet) -> list[Finding]:
         return [Finding("repository", ok=False, says=f"{path} can't be read without git")]
     try:
         target = await inspect(path)
+        await refuse_branch(target, result_branch(ANY_RUN))
         usual = await customs(target.git, target.base)
     except FleetError as error:
         return [Finding("repository", ok=False, says=str(path), fix=str(error))]

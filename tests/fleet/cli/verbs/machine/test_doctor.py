@@ -141,3 +141,10 @@ def test_a_repository_whose_commits_are_signed_is_noticed(
     git(project, "update-ref", "HEAD", parent)
     found = examined(tmp_path, {}, **keys).get("signatures")
     assert (found is not None and found.ok and says in found.says) if says else found is None
+
+
+def test_a_branch_in_the_way_of_result_branches_is_found_before_a_run_is_refused(tmp_path: Path) -> None:
+    git(make_repository(tmp_path / "project"), "branch", "fleet")
+    found = examined(tmp_path, {})["repository"]
+    assert not found.ok
+    assert "git branch -m fleet" in found.fix
