@@ -74,6 +74,25 @@ class Bars:
 
 
 @dataclass(frozen=True, slots=True)
+class Dot:
+    label: str
+    dollars: float
+    share: float
+    chosen: bool
+    on_frontier: bool
+    """Whether no other dot is cheaper and has a larger share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dots:
+    """Shares over dollars, with the frontier as a line."""
+
+    title: str
+    summary: str
+    dots: Sequence[Dot]
+
+
+@dataclass(frozen=True, slots=True)
 class Commands:
     """Commands to type, each with what it does."""
 
@@ -88,7 +107,7 @@ class Log:
     lines: Sequence[str]
 
 
-Block = Paragraph | Numbers | Table | Chart | Bars | Commands | Log
+Block = Paragraph | Numbers | Table | Chart | Bars | Dots | Commands | Log
 
 
 @dataclass(frozen=True, slots=True)

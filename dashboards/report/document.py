@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from dashboards.report import blocks
 from dashboards.report.blocks import Block, Cell, Code, Document, Paragraph, Section, Table
 from dashboards.report.report_data import LandedSubtask, ReportData
+from dashboards.report.rungs import rung_blocks
 from dashboards.text.formats import count, counted, duration, money, rate, untested
 from dashboards.text.incident_text import STRATEGIES, headline, story_lines
 from dashboards.text.repository.cause_text import base_lines, refusal_commands
@@ -238,6 +239,7 @@ def _cost(data: ReportData) -> Iterator[Block]:
     ]
     head = ("role", "calls", "tokens read", "of these from cache", "tokens written", "cost")
     yield Table("By role", head, rows, frozenset({1, 2, 3, 4, 5}))
+    yield from rung_blocks(data.rungs)
     each = f", {money(data.dollars_a_landed)} per commit" if data.commits else ""
     simulated = " These are scripted prices: the model was simulated." if data.simulated else ""
     yield Paragraph(f"{money(data.dollars)} in total{each}.{simulated}")

@@ -10,7 +10,7 @@ from typing import assert_never
 
 from dashboards.report import blocks
 from dashboards.report.style import STYLE
-from dashboards.report.svg import bars, chart
+from dashboards.report.svg import bars, chart, dots
 from dashboards.text.safe import safe, safe_block
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -57,6 +57,8 @@ def _block(block: blocks.Block, numbers: Iterator[int]) -> str:
             return chart(block, next(numbers))
         case blocks.Bars():
             return bars(block, next(numbers))
+        case blocks.Dots():
+            return dots(block, next(numbers))
         case blocks.Commands(commands=commands):
             items = (f"<dt><code>{_text(command)}</code></dt><dd>{_text(what)}</dd>" for command, what in commands)
             return f'<dl class="commands">{"".join(items)}</dl>'

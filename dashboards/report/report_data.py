@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dashboards.report.rungs import RungReport, rung_reports
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.base.usage import Spend
 from fleet.core.history.evolve import evolve
@@ -202,6 +203,7 @@ class ReportData:
     tried: Sequence[StrategyCounts]
     kinds: Sequence[ClassCounts]
     spending: Sequence[Spending]
+    rungs: Sequence[RungReport]
     incidents: Sequence[IncidentSpan]
     stories: Sequence[IncidentView]
     """The same incidents, each from its first failure to its end."""
@@ -256,6 +258,7 @@ def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportDa
         tried=_tried(state, counts),
         kinds=[ClassCounts(kind, row.opened, row.recovered, row.unrecovered) for kind, row in counts.by_class.items()],
         spending=[_spending(role, spend) for role, spend in spend_by_role(state).items()],
+        rungs=rung_reports(state),
         incidents=[_span(incident, clock) for incident in state.incidents],
         stories=incident_views(state, now),
         timeline=timeline,

@@ -36,6 +36,7 @@ svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
 .l2 { stroke: var(--c2); stroke-dasharray: 2 2; } .l3 { stroke: var(--c3); stroke-dasharray: 9 3 2 3; }
 .l4 { stroke: var(--c4); stroke-dasharray: 4 4; }
 .good { fill: var(--good); } .bad { fill: var(--bad); } .open { fill: var(--open); }
+.rest { fill: var(--paper); stroke: var(--dim); }
 @media print { :root { color-scheme: light; --ink: #000; --dim: #333; --rule: #999; --soft: #fff; }
   body { max-width: none; padding: 0; font-size: 11pt; } nav { display: none; } .wide { overflow: visible; }
   figure, tr, blockquote, .numbers div { break-inside: avoid; } h2 { break-after: avoid; } }

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from dashboards.report.blocks import Bar, Bars, Chart, Point
+from dashboards.report.blocks import Bar, Bars, Chart, Dot, Dots, Point
 from dashboards.text.formats import duration, money
 from dashboards.text.safe import safe
 
@@ -42,6 +42,34 @@ def bars(it: Bars, number: int) -> str:
     parts += [_bar(bar, row, scale, seconds) for row, bar in enumerate(it.bars)]
     more = f"<p>{it.left_out} more are in the table of incidents.</p>" if it.left_out else ""
     return _figure(it, number, height, parts, below=more)
+
+
+def dots(it: Dots, number: int) -> str:
+    """Shares over dollars: what was chosen is filled, and a line joins the frontier."""
+    right = _axis_end(max(dot.dollars for dot in it.dots)) * 1.25  # room for the labels
+    scale_x, scale_y = (WIDTH - LEFT - RIGHT) / right, HEIGHT - TOP - BOTTOM
+    places = {dot: (LEFT + dot.dollars * scale_x, HEIGHT - BOTTOM - dot.share * scale_y) for dot in it.dots}
+    parts = []
+    for share in (0.0, 0.5, 1.0):
+        y = HEIGHT - BOTTOM - share * scale_y
+        parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
+        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{share:.0%}</text>')
+    for step in range(5):
+        label, x = escape(money(right * step / 5)), LEFT + right * step / 5 * scale_x
+        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - 6}" text-anchor="middle">{label}</text>')
+    frontier = sorted(places[dot] for dot in it.dots if dot.on_frontier)
+    if frontier:
+        parts.append(f'<path class="line l0" d="M{"L".join(f"{x:.1f} {y:.1f}" for x, y in frontier)}"/>')
+    parts += [_dot(dot, *places[dot]) for dot in it.dots]
+    return _figure(it, number, HEIGHT, parts)
+
+
+def _dot(dot: Dot, x: float, y: float) -> str:
+    name = "good" if dot.chosen else "rest"
+    label = escape(safe(dot.label, limit=40)) + (" ✔" if dot.chosen else "")
+    return (
+        f'<circle class="{name}" cx="{x:.1f}" cy="{y:.1f}" r="5"/><text x="{x + 9:.1f}" y="{y + 4:.1f}">{label}</text>'
+    )
 
 
 def _bar(bar: Bar, row: int, scale: float, seconds: float) -> str:
@@ -116,7 +144,7 @@ def _legend(names: Iterable[str]) -> str:
 
 
 def _figure(
-    it: Chart | Bars, number: int, height: int, parts: Sequence[str], *, above: str = "", below: str = ""
+    it: Chart | Bars | Dots, number: int, height: int, parts: Sequence[str], *, above: str = "", below: str = ""
 ) -> str:
     title, summary = escape(it.title), escape(safe(it.summary))
     return (
