@@ -1,10 +1,11 @@
 """What runs and stores leave behind, for `fleet clean`, and the commits of a run without an engine.
 
-Work that has not landed, or has not reached the user's repository, is never removed.
+Work that has not landed, or has not reached the user's repository, is never removed while that repository exists.
 """
 
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ from worktrees.git.trees.diff import PATCH
 from worktrees.overlay.leases import FOLDER
 from worktrees.pool.leases import remove_slots
 from worktrees.store.integrator import landed_since
-from worktrees.store.store import Store, slots_dir, stores_dir, try_lock
+from worktrees.store.store import Store, lost_repository, slots_dir, stores_dir, try_lock
 from worktrees.target.publish import published_ref
 
 DIFF_CAP = 2 * 1024 * 1024
@@ -141,6 +142,8 @@ class StoreUse:
     """The runs whose refs it holds and that have a folder, or left work that did not land."""
     idle: bool
     """Whether no run needs it and it was not opened lately: it can be made again at any time."""
+    lost: Path | None = None
+    """Its repository, if that no longer exists."""
 
 
 async def stores(state_dir: Path, known: Collection[RunId], *, idle_s: float = IDLE_S) -> tuple[StoreUse, ...]:
@@ -156,7 +159,8 @@ async def _store_use(home: Path, known: Collection[RunId], idle_s: float) -> Sto
     lock = home / "lock"
     used_at = (lock if lock.exists() else home).stat().st_mtime
     busy = any(_subfolders(home / "slots")) or time.time() - used_at < idle_s
-    return StoreUse(home, await size_of(home), used_at, tuple(runs), idle=not runs and not busy)
+    idle, lost = not runs and not busy, lost_repository(home)
+    return StoreUse(home, await size_of(home), used_at, tuple(runs), idle=idle, lost=lost)
 
 
 async def remove_store(home: Path, known: Callable[[], Collection[RunId]], *, idle_s: float = IDLE_S) -> bool:
@@ -165,6 +169,18 @@ async def remove_store(home: Path, known: Callable[[], Collection[RunId]], *, id
         if not (await _store_use(home, known(), idle_s)).idle:
             return False
         await wipe(home / "fleet.git")
+    await wipe(home)
+    return True
+
+
+async def remove_lost_store(home: Path) -> bool:
+    """Remove a store with all the work in it; False where its repository is there again, or a run is at work in it."""
+    async with Store(home).administration():
+        with ExitStack() as locks:
+            held = [locks.enter_context(try_lock(lock)) for lock in sorted((home / "slots").glob("*.lock"))]
+            if lost_repository(home) is None or not all(held):
+                return False
+            await wipe(home / "fleet.git")
     await wipe(home)
     return True
 

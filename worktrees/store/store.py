@@ -30,6 +30,7 @@ from worktrees.target.target import Target
 
 POLL_S = 0.02
 NEW = "new-"  # the prefix of a store's folder while it is made
+REPOSITORY = "repository"  # the file in a store's folder that names the repository
 EXCLUDED = (
     "__pycache__/ *.py[co] *.egg-info/ .coverage .DS_Store .hypothesis/ .mypy_cache/ .pytest_cache/ .ruff_cache/ .tox/ "
     ".venv/ node_modules/"
@@ -62,6 +63,21 @@ def home_of(state_dir: Path, target: Target) -> Path:
 def slots_dir(store: "Store", run_id: RunId) -> Path:
     """The folder of a run's worktrees, of both kinds."""
     return store.home / "slots" / run_id
+
+
+def lost_repository(home: Path) -> Path | None:
+    """The repository of the store in this folder, if it no longer exists. One that can't be looked at may exist."""
+    try:
+        repository = Path(os.fsdecode((home / REPOSITORY).read_bytes()))
+    except OSError:
+        return None
+    try:
+        repository.lstat()
+    except FileNotFoundError:
+        return repository
+    except OSError:
+        return None
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +129,7 @@ async def open_store(state_dir: Path, target: Target, *commits: Sha) -> Store:
             for commit in commits:
                 if await store.git.sha(commit) is None:
                     await fetch(store, target, commit)
+            (home / REPOSITORY).write_bytes(os.fsencode(target.root.resolve()))
             (home / "lock").touch()  # `fleet clean` reads from it when the store was used
     except OSError as error:
         raise unusable(home, error) from error

@@ -1,4 +1,7 @@
-"""`fleet clean`: what runs left on disk, by kind, and deleting it. Work that has not landed is never deleted."""
+"""`fleet clean`: what runs left on disk, by kind, and deleting it.
+
+Work that has not landed is never deleted, unless its repository is gone and the person asks for just that.
+"""
 
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -19,7 +22,7 @@ from fleet.errors import FleetError
 from fleet.runs.repository import root_of
 from fleet.runs.run_folder import RunFolder, all_runs
 from worktrees.base.fs import size_of
-from worktrees.leases.gc import Leftovers, Part, StoreUse, clean_run, remove_store, stores
+from worktrees.leases.gc import Leftovers, Part, StoreUse, clean_run, remove_lost_store, remove_store, stores
 from worktrees.store.branches import delete_branch, result_branches
 
 
@@ -35,6 +38,10 @@ def clean(
         bool,
         typer.Option("--branches", help="Include branches fleet/RUN that are merged into another branch."),
     ] = False,
+    gone: Annotated[
+        bool,
+        typer.Option("--gone", help="Include stores of repositories that no longer exist, with the work in them."),
+    ] = False,
     max_gb: Annotated[
         float | None,
         typer.Option(
@@ -49,21 +56,23 @@ def clean(
 ) -> None:
     """Show or free the disk space that runs use.
 
-    Work that has not landed is never deleted, nor a branch whose commits are on no other branch. With a limit
-    (--max-gb, or state.max_gb in your configuration) no more is deleted than needed.
+    Work that has not landed is never deleted, nor a branch whose commits are on no other branch; only --gone deletes
+    the work for a repository that was removed or moved. With a limit (--max-gb, or state.max_gb in your configuration)
+    no more is deleted than needed.
 
     \b
     Examples:
       fleet clean
       fleet clean --apply --runs
       fleet clean --branches
+      fleet clean --gone
       fleet clean --apply --max-gb 20
       fleet clean --json | jq .kinds
     """
     settings = common.state_settings()
     limit = (settings.max_gb or None) if max_gb is None else max_gb
     max_bytes = None if limit is None else int(limit * 1e9)
-    options = CleanOptions(apply=apply, runs=runs, ended=ended, branches=branches, max_bytes=max_bytes)
+    options = CleanOptions(apply=apply, runs=runs, ended=ended, branches=branches, gone=gone, max_bytes=max_bytes)
     cleaned = common.run_async(lambda: clean_up(Path(settings.dir), options))
     if as_json:
         common.show_json(clean_view(cleaned, options))
@@ -80,6 +89,8 @@ class CleanOptions:
     """Also the folders of all other ended runs; commits that did not land stay in the store."""
     branches: bool = False
     """Also the result branches of all repositories that were merged."""
+    gone: bool = False
+    """Also stores whose repository no longer exists, with the work in them."""
     max_bytes: int | None = None
     """Delete only until the state directory is no larger, longest idle first."""
 
@@ -133,7 +144,7 @@ async def clean_up(state_dir: Path, options: CleanOptions) -> Cleaned:
     leftovers = [await _of_run(folder, state_dir, options) for folder in folders if not folder.alive]
     known = _known(state_dir)
     leftovers = [*(await _of_branches(folders, state_dir) if options.branches else ()), *leftovers]
-    leftovers += [_of_store(store, state_dir, known) for store in await stores(state_dir, known)]
+    leftovers += [_of_store(store, state_dir, known, options) for store in await stores(state_dir, known)]
     leftovers = [leftover for leftover in leftovers if leftover.parts or leftover.kept]
     total = await size_of(state_dir)
     if options.max_bytes is not None:
@@ -243,12 +254,19 @@ def _state(folder: RunFolder) -> RunState | None:
         return None
 
 
-def _of_store(store: StoreUse, state_dir: Path, runs: Collection[str]) -> Leftover:
+def _of_store(store: StoreUse, state_dir: Path, runs: Collection[str], options: CleanOptions) -> Leftover:
     leftover = Leftover(
         f"store {store.home.name}", store.used_at, partial(remove_store, store.home, partial(_known, state_dir))
     )
     if store.idle:
         return replace(leftover, parts=(Part("stores", 1, store.size),))
+    if store.lost is not None:
+        work = f", with work of {', '.join(store.runs)}" if store.runs else ""
+        lost = f"its repository {safe(str(store.lost))} is gone{work}"
+        if not options.gone:
+            return replace(leftover, kept=f"{lost} (--gone deletes it)")
+        delete, parts = partial(remove_lost_store, store.home), (Part("stores", 1, store.size),)
+        return replace(leftover, name=f"{leftover.name} ({lost})", delete=delete, parts=parts)
     deleted = [run for run in store.runs if run not in runs]
     kept = f"work of deleted runs: {', '.join(deleted)}, in {store.home / 'fleet.git'}" if deleted else ""
     return replace(leftover, kept=kept)
@@ -263,11 +281,7 @@ def text_lines(cleaned: Cleaned, options: CleanOptions) -> Sequence[str]:
     lines = [_line(leftover, options) for leftover in cleaned.leftovers]
     width = max((len(part.kind) for part in cleaned.kinds), default=0)
     lines += [f"  {part.kind:<{width}}  {part.number:>6}  {part.size / 1e6:>9.1f} MB" for part in cleaned.kinds]
-    flags = [
-        flag
-        for flag, is_set in (("--runs", options.runs), ("--ended", options.ended), ("--branches", options.branches))
-        if is_set
-    ]
+    flags = [f"--{name}" for name in ("runs", "ended", "branches", "gone") if getattr(options, name)]
     flags += [f"--max-gb {options.max_bytes / 1e9:g}"] if options.max_bytes is not None else []
     hint = "" if options.apply else f"; delete with: {' '.join(('fleet clean --apply', *flags))}"
     lines.append(f"{cleaned.size / 1e6:.1f} MB of {cleaned.total / 1e6:.1f} MB{hint}")

@@ -138,6 +138,27 @@ async def test_a_store_of_deleted_runs_that_left_no_work_goes_also_if_its_reposi
     assert not store.home.exists()
 
 
+async def test_the_store_of_a_repository_that_is_gone_goes_with_its_work_if_that_is_asked_and_nothing_else_does(
+    state: Path,
+) -> None:
+    store = await a_run(state, "r1", stray=True)
+    project = state.with_name("project")
+    gone = CleanOptions(apply=True, gone=True)
+    await clean_up(state, gone)
+    assert store.git_dir.exists(), "its repository is there"
+    project.rename(project.with_name("moved"))
+    [kept] = [left for left in (await clean_up(state, CleanOptions(apply=True, ended=True))).leftovers if not left.goes]
+    assert f"its repository {project} is gone, with work of r1 (--gone deletes it)" in kept.kept
+    with try_lock(store.home / "slots/r1.lock"):
+        await clean_up(state, gone)
+        assert store.git_dir.exists(), "a run is at work in it"
+    lines = text_lines(await clean_up(state, CleanOptions(gone=True)), CleanOptions(gone=True))
+    assert lines[-1].endswith("fleet clean --apply --gone")
+    assert kinds(await clean_up(state, gone)) == {"stores": 1}
+    assert not store.home.exists()
+    assert (await clean_up(state, gone)).leftovers == ()
+
+
 async def test_result_branches_go_where_they_are_merged_and_nowhere_else(state: Path, tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "work")
     await a_run(state, "merged")
