@@ -42,19 +42,25 @@ def event_lines(state: RunState, fact: f.Fact) -> Iterator[str]:
     yield from (f"{clock_in(state, state.last_at)}  {line}" for line in (event_text(state, fact) or "").splitlines())
 
 
-def event_text(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0912 - one case a fact
+def event_text(state: RunState, fact: f.Fact) -> str | None:
     """The line of `fact`; None for a fact that would only be noise. `state` is the one after the fact."""
+    if isinstance(fact, f.RunFact):
+        return _of_run(state, fact)
+    if isinstance(fact, f.PlanFact):
+        return _of_plan(state, fact)
+    if isinstance(fact, f.AttemptFact):
+        return _of_attempt(state, fact)
+    if isinstance(fact, f.LandingFact):
+        return _of_landing(state, fact)
+    if isinstance(fact, f.PeopleFact):
+        return _of_people(state, fact)
+    assert_never(fact)
+
+
+def _of_run(state: RunState, fact: f.RunFact) -> str | None:  # noqa: C901, PLR0912 - one case a fact
     match fact:
-        case f.ModelCalled() | f.CallsHeld() | f.CallLost() | f.WorkerStarted() | f.BatchFormed() | f.Published():
+        case f.ModelCalled() | f.CallsHeld() | f.CallLost():
             return None
-        case f.PlannerCalled():
-            return "the planner is reading the repository" if fact.call == 1 else None
-        case f.PlannerFailed():
-            return f"planner failed: {_failure(fact.failure)}"
-        case f.PlanGraded():
-            return "\n".join(note_lines(fact.warnings)) or None
-        case f.PlanRevised():
-            return _revision(state, fact)
         case f.RunStarted():
             return _started(fact)
         case f.EngineStarted():
@@ -75,37 +81,73 @@ def event_text(state: RunState, fact: f.Fact) -> str | None:  # noqa: C901, PLR0
             return _budget(fact)
         case f.ServiceChanged():
             return _service(fact)
-        case f.PlanApproved() | f.PlanRejected():
-            return _verdict(state, fact)
-        case f.AttemptStarted() | f.AttemptVerified() | f.AttemptCommitted() | f.AttemptUnchanged() | f.AttemptFailed():
-            return _attempt(state, fact)
-        case f.RemedyChosen():
-            return _remedy(fact)
-        case f.BatchTested():
-            return _batch(state, fact)
-        case f.WorkLost():
-            return _lost(state, fact)
-        case f.PublishFailed():
-            return f"{safe(state.result_branch)} could not be updated: {safe(fact.why)}"
-        case f.QuestionAsked():
-            return _question(list(state.questions.values())[-1])
-        case f.QuestionAnswered():
-            return f"{safe(fact.question)} answered by {safe(fact.by)}: {safe(fact.answer, limit=200)}"
-        case f.RetryRequested():
-            return f"retry of {safe(fact.subtask)} requested by {safe(fact.by)}"
         case f.GateTried() | f.RehearsalNoted() | f.ResultScored():
             return _rehearsal(fact)
         case f.RollbackStarted():
             return f"ROLLING BACK: {safe(fact.why, limit=TEXT)}"
         case f.RunEnded():
             return f"ended: {fact.ending} — {safe(fact.why, limit=TEXT)}"
+        case f.RunReopened():
+            return f"{REQUESTS[type(fact)]} by {safe(fact.by)}"
+        case _:
+            assert_never(fact)
+
+
+def _of_plan(state: RunState, fact: f.PlanFact) -> str | None:
+    match fact:
+        case f.PlannerCalled():
+            return "the planner is reading the repository" if fact.call == 1 else None
+        case f.PlannerFailed():
+            return f"planner failed: {_failure(fact.failure)}"
+        case f.PlanGraded():
+            return "\n".join(note_lines(fact.warnings)) or None
+        case f.PlanRevised():
+            return _revision(state, fact)
+        case f.PlanApproved() | f.PlanRejected():
+            return _verdict(state, fact)
+        case _:
+            assert_never(fact)
+
+
+def _of_attempt(state: RunState, fact: f.AttemptFact) -> str | None:
+    match fact:
+        case f.WorkerStarted():
+            return None
+        case f.RemedyChosen():
+            return _remedy(fact)
+        case _:
+            return _attempt(state, fact)
+
+
+def _of_landing(state: RunState, fact: f.LandingFact) -> str | None:
+    match fact:
+        case f.BatchFormed() | f.Published():
+            return None
+        case f.BatchTested():
+            return _batch(state, fact)
+        case f.WorkLost():
+            return _lost(state, fact)
+        case f.PublishFailed():
+            return f"{safe(state.result_branch)} could not be updated: {safe(fact.why)}"
+        case _:
+            assert_never(fact)
+
+
+def _of_people(state: RunState, fact: f.PeopleFact) -> str | None:
+    match fact:
+        case f.QuestionAsked():
+            return _question(list(state.questions.values())[-1])
+        case f.QuestionAnswered():
+            return f"{safe(fact.question)} answered by {safe(fact.by)}: {safe(fact.answer, limit=200)}"
+        case f.RetryRequested():
+            return f"retry of {safe(fact.subtask)} requested by {safe(fact.by)}"
         case f.DrainRequested():
             return "draining: running agents finish, no new ones start (Ctrl-C again stops at once)"
         case f.LimitsChanged():
             limits = fact.model_dump(include=set(LIMITS), exclude_none=True)
             changes = ", ".join(f"{LIMITS[name]} {value:,.10g}" for name, value in limits.items())
             return f"{REQUESTS[type(fact)]} by {safe(fact.by)}{f': {changes}' if changes else ''}"
-        case f.Paused() | f.Unpaused() | f.CancelRequested() | f.RunReopened():
+        case f.Paused() | f.Unpaused() | f.CancelRequested():
             return f"{REQUESTS[type(fact)]} by {safe(fact.by)}"
         case _:
             assert_never(fact)
