@@ -8,6 +8,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from dashboards.terminal import main_screen, subtask_screen
 from fleet.core.base.usage import Usage
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
@@ -170,6 +171,12 @@ async def test_a_page_looks_as_in_its_snapshot(
     assert expected.is_file(), f"{expected} is missing; --renew-snapshots writes it"
     is_same = got == expected.read_text(encoding="utf-8")
     assert is_same, f"{actual} differs from {expected}; if the change is wanted, --renew-snapshots replaces it"
+
+
+def test_every_page_has_a_snapshot() -> None:
+    runs = (main_screen.RUNS, *main_screen.PAGES)
+    pages = {*(f"{number}-" for number in runs), *(f"subtask-{number}-" for number in subtask_screen.TITLES)}
+    assert {page for page in pages if not any(name.startswith(page) for name in PAGES)} == set()
 
 
 def test_every_snapshot_shows_a_page() -> None:
