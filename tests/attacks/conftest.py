@@ -79,7 +79,8 @@ class Arena:
         shown: tuple[Path, ...] = (),
     ) -> Tried:
         """Try the attack in the box."""
-        changed = replace(self.settings, limits=limits or BoxLimits(), read_only=(*self.settings.read_only, *shown))
+        settings = replace(self.settings, read_only=(*self.settings.read_only, *shown))
+        changed = replace(settings, limits=limits) if limits is not None else settings
         return await self._try(changed, script, args, timeout_s)
 
     async def _try(self, settings: WorktreeSettings, script: str, args: tuple[object, ...], timeout_s: float) -> Tried:

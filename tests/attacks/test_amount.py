@@ -1,6 +1,7 @@
 """Using too much: processes, memory, files, disk space. The amounts are small, and so are the limits."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -53,7 +54,7 @@ async def test_13_a_memory_bomb(arena: Arena) -> None:
 
 async def test_13_memory_that_lies_in_files_without_a_name(arena: Arena) -> None:
     """It is counted when there is a reason to: private memory above the limit, or a machine with hardly any left."""
-    limits = BoxLimits(memory_bytes=100 * MIB, free_bytes=0)
+    limits = replace(arena.settings.limits, memory_bytes=100 * MIB, free_bytes=0)
     assert (await arena.without(UNMAPPED, 50)).output.split() == [str(50 * MIB)]
     assert "of memory]" in (await arena.within(UNMAPPED, 50, limits=limits)).output
 
@@ -84,7 +85,7 @@ FOLDERS = ("/tmp", "/dev", "/dev/shm")  # noqa: S108 - inside
 async def test_16_memory_is_filled_through_folders_that_lie_in_it(arena: Arena, folder: str) -> None:
     script = FILL.replace("$1", folder)
     assert bare("sh", "-c", f"mkdir -p {folder}; {script}").returncode == 0
-    limits = BoxLimits(tmp_bytes=MIB, home_bytes=MIB)
+    limits = replace(arena.settings.limits, tmp_bytes=MIB, home_bytes=MIB)
     for filled in (folder, "/home/worker"):
         size = await arena.within(f'({FILL}) 2>/dev/null || stat -c %s "$1/much" || echo 0', filled, limits=limits)
         assert int(size.output.split()[-1]) <= MIB

@@ -15,15 +15,18 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BoxLimits:
-    """The most that one command in the box may use: first the kernel's limits, then those of `resource_monitor.py`."""
+    """The most that one command in the box may use, as the kernel and `resource_monitor.py` enforce it.
 
+    Only fields that no key sets have a default.
+    """
+
+    memory_bytes: int
+    disk_bytes: int
     processes: int = 1024
     open_files: int = 4096
     file_bytes: int = 1024 * MIB
     tmp_bytes: int = 512 * MIB
     home_bytes: int = 128 * MIB
-    memory_bytes: int = 8192 * MIB
-    disk_bytes: int = 8192 * MIB
     disk_files: int = 500_000
     free_bytes: int = 512 * MIB
     """Where the disk has less room left, commands that could write to it are ended."""

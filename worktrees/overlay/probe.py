@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from fleet.errors import FleetError
 from fleet.ports.worktrees import EffectError
 from worktrees.base.fs import make_folder
-from worktrees.base.settings import BoxLimits, LeaseKind, WorktreeSettings
+from worktrees.base.settings import LeaseKind, WorktreeSettings
 from worktrees.changes.overlay_changes import OverlayChange, read_changes
 from worktrees.git.object_format import EXECUTABLE, FILE, LINK
 from worktrees.sandbox.box import Box, Place
@@ -59,8 +59,8 @@ async def _find_problem(settings: WorktreeSettings, folder: Path) -> str | None:
     try:
         make_folder(folder)
         with TemporaryDirectory(prefix="trial-", dir=folder, ignore_cleanup_errors=True) as home:
-            roomy = replace(settings, limits=BoxLimits(free_bytes=0))  # a full disk says nothing about overlays
-            return await _try_overlay(Box(roomy), Path(home))
+            limits = replace(settings.limits, free_bytes=0)  # a full disk says nothing about overlays
+            return await _try_overlay(Box(replace(settings, limits=limits)), Path(home))
     except OSError as error:
         return str(error)
     except EffectError as error:

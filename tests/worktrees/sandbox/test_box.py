@@ -58,7 +58,8 @@ async def test_only_the_worktree_and_sized_folders_can_be_written(bench: Bench) 
 
 
 async def test_the_limits_of_a_process_hold_for_the_command_and_cannot_be_raised(open_bench: OpenBench) -> None:
-    limits = BoxLimits(processes=200, open_files=100, file_bytes=8 * MIB)
+    roomy = 8192 * MIB
+    limits = BoxLimits(memory_bytes=roomy, disk_bytes=roomy, processes=200, open_files=100, file_bytes=8 * MIB)
     async with open_bench(limits=limits) as bench, bench.worktrees.lease(bench.base) as lease:
         limit = "for kind in u n f c; do ulimit -S$kind; ulimit -H$kind; done"
         shown = await lease.workspace.run(limit, timeout_s=20)
