@@ -96,12 +96,14 @@ class Wiring:
 
     @cached_property
     def policy(self) -> Policy:
-        """The limits and choices of a run, with what is assumed of rungs. Raises `UsageError` for wrong rungs."""
-        workers = self.config.workers
-        ladders = {name: self._ladder(f"workers.{name}", worker) for name, worker in workers.items()}
-        return as_policy(self.config).model_copy(
-            update={"rungs": {name: each for name, each in ladders.items() if each}}
-        )
+        """The limits and choices of a run, with what is assumed of rungs."""
+        return as_policy(self.config).model_copy(update={"rungs": self.ladders})
+
+    @cached_property
+    def ladders(self) -> dict[str, Ladder]:
+        """The ladders of the workers that have rungs. Raises `UsageError` with the key that is wrong."""
+        ladders = {name: self._ladder(f"workers.{name}", worker) for name, worker in self.config.workers.items()}
+        return {name: ladder for name, ladder in ladders.items() if ladder is not None}
 
     def _ladder(self, key: str, worker: WorkerKind) -> Ladder | None:
         if not worker.rungs and not worker.first_rung:

@@ -181,7 +181,7 @@ def _tally(state: RunState, attempt: Attempt) -> RunState:
     before = state.tallies.get(key) or f.RungTally(
         worker=attempt.worker, model=attempt.model, effort=attempt.effort, size=attempt.size
     )
-    failed, dollars = dict(before.failed), attempt.spend.dollars
+    failed, dollars = dict(before.failed), attempt.spend.dollars if attempt.spend.calls else None
     if attempt.failure is not None:
         failed[attempt.failure.kind] = failed.get(attempt.failure.kind, 0) + 1
     tally = before.model_copy(

@@ -277,7 +277,7 @@ def _signatures(usual: Customs, fleet: Fleet) -> Iterator[Finding]:
 def worker_findings(fleet: Fleet) -> Iterator[Finding]:
     """Whether each configured worker can work here: its settings and its program."""
     try:
-        workers = fleet.wiring.workers
+        workers, _ = fleet.wiring.workers, fleet.wiring.ladders
     except FleetError as error:
         yield Finding("worker", ok=False, says="workers: not as configured", fix=str(error))
         return
@@ -289,7 +289,7 @@ def worker_findings(fleet: Fleet) -> Iterator[Finding]:
 def _description(settings: WorkerSettings, fleet: Fleet) -> str:
     parts = [settings.kind]
     if settings.kind != "command":
-        parts.append(" → ".join(settings.models) or fleet.config.models.worker)
+        parts.append(" → ".join(settings.rungs or settings.models) or fleet.config.models.worker)
     if settings.command:
         parts.append(f"runs {settings.command[0]}")
     elif settings.kind == "claude-code" and (program := program_of(settings)):

@@ -287,6 +287,14 @@ def test_what_attempts_of_the_run_led_to_is_evidence_for_the_next() -> None:
     assert sum(option.tried for option in later.options) >= 1
 
 
+def test_an_attempt_without_a_call_says_nothing_about_costs() -> None:
+    story = Story(RUNGS, plan_of("a"))
+    worker_starts(story, "a")
+    story.landed("a")
+    [seen] = evidence(story.state.tallies.values(), "coder").values()
+    assert seen == Evidence(tried=1, landed=1, priced=0, dollars=0.0)
+
+
 def test_what_earlier_runs_saw_decides_and_is_recorded() -> None:
     costly = f.RungTally(
         worker="coder",

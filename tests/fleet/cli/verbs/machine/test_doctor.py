@@ -32,6 +32,7 @@ def look(own: dict[str, Any], **box: Any) -> tuple[str, str]:
     [
         ({}, "coder, claude-haiku-5-5"),
         ({"models": ["a", "b"]}, "coder, a → b"),
+        ({"rungs": ["a low", "b"]}, "coder, a low → b"),
         (
             {"kind": "retriever", "hosts": ["docs.example.org"]},
             "retriever, claude-haiku-5-5, may fetch from docs.example.org",
@@ -52,6 +53,7 @@ def test_a_worker_that_can_work_is_shown_with_what_it_has(own: dict[str, Any], d
         ({"kind": "command"}, "command: is missing"),
         ({"kind": "command", "command": "no-such-program"}, "no-such-program is not in the box's PATH"),
         ({"kind": "claude-code", "command": "no-such-claude"}, "no-such-claude is not in PATH"),
+        ({"rungs": ["a"], "models": ["b"]}, "workers.w.rungs: the worker has a model, too"),
         ({"pass_environment": ["NO_SUCH_KEY"]}, "NO_SUCH_KEY is not set"),
     ],
 )
