@@ -5,7 +5,7 @@ red on, could judge nobody. After the run, the tests that a commit brought are l
 run on that.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from fleet.errors import UsageError
 from fleet.ports.journal import Clock
 from fleet.ports.worktrees import EffectError
 from worktrees.base.settings import WorktreeSettings
+from worktrees.git.repository import Repository
 from worktrees.git.trees.diff import Diff
 from worktrees.leases.past_work import PastWork
 from worktrees.leases.run_worktrees import RunWorktrees
@@ -32,6 +33,8 @@ from worktrees.store.line import LineCommit, last_commits, merged_messages
 from worktrees.store.store import open_store
 from worktrees.target.target import Target, inspect
 
+CAUSE = 200  # characters of why a gate is red
+REASONS = 3
 Progress = Callable[[str], None]
 
 
@@ -69,46 +72,64 @@ async def read_tasks(
 ) -> PastTasks:
     """The commits that can judge a worker, as a plan. Raises `UsageError` where there is none."""
     target = await inspect(repository)
-    commits, diffs, messages = await _read_line(settings, target, last)
-    history = _History(settings, gate, commits, diffs, say)
-    tasks, left_out = await history.judge(await inspect(repository, commits[0].parent), clock)
+    line = await _read_line(settings, target, last)
+    history = _History(settings, gate, line, say)
+    tasks, left_out = await history.judge(await inspect(repository, line[0].commit.parent), clock)
     if not tasks:
-        reasons = "; ".join(dict.fromkeys(each.why for each in left_out))
-        raise UsageError(f"none of the last {len(commits)} commits can be done again: {reasons}")
+        reasons = "; ".join(list(dict.fromkeys(each.why for each in left_out))[:REASONS])
+        raise UsageError(f"none of the last {len(line)} commits can be done again: {reasons}")
+    read = {each.commit.id: each for each in line}
     described = [
-        Described(task.subtask, messages[task.commit], _touches(task, diffs[task.commit], settings.protected))
+        Described(task.subtask, read[task.commit].message, _touches(read[task.commit], settings.protected))
         for task in tasks
     ]
-    goal = f"Rehearsal for real: {len(tasks)} of the last {len(commits)} commits of {target.base_name}"
+    goal = f"Rehearsal for real: {len(tasks)} of the last {len(line)} commits of {target.base_name}"
     rehearsal = f.Rehearsal(for_real=True, head=target.base, tasks=tuple(tasks), left_out=tuple(left_out))
     plan = task_plan(described, gate=gate.criteria[0], worker=worker, goal=goal)
     return PastTasks(rehearsal, plan, tasks[0].parent)
 
 
-async def _read_line(
-    settings: WorktreeSettings, target: Target, last: int
-) -> tuple[tuple[LineCommit, ...], Mapping[Sha, Diff], Mapping[Sha, str]]:
-    """The last commits, what each changed, and what its message says; of a merge also what the merged ones say."""
+@dataclass(frozen=True, slots=True)
+class _ReadCommit:
+    """A commit of the line, and what it changed."""
+
+    commit: LineCommit
+    message: str
+    """Its own; of a merge also those of what it merged."""
+    diff: Diff
+    added: frozenset[str]
+    """The paths that its parent does not have."""
+
+
+async def _read_line(settings: WorktreeSettings, target: Target, last: int) -> tuple[_ReadCommit, ...]:
+    """The last commits, the oldest first."""
     store = await open_store(settings.state_dir, target, target.base)
     try:
-        repository = store.repository
-        commits = await last_commits(repository, target.base, last)
+        commits = await last_commits(store.repository, target.base, last)
         if not commits:
             raise UsageError(f"{target.root} has no commit to rehearse below {target.base[:12]}: it needs at least two")
-        diffs = {commit.id: await repository.diff(commit.parent, commit.id) for commit in commits}
-        messages = {
-            commit.id: await merged_messages(repository, commit) if commit.is_merge else commit.message
-            for commit in commits
-        }
+        return tuple([await _read(store.repository, commit) for commit in commits])
     finally:
         await store.close()
-    return commits, diffs, messages
 
 
-def _touches(task: f.PastTask, diff: Diff, protected: Sequence[str]) -> tuple[str, ...]:
-    """What a subtask may change: protected files only where history changed them, too."""
-    named = [path for path in diff.paths if matches(path, protected) and path_problem(path) is None]
-    return ("**", *named) if named or task.tests else ()
+async def _read(repository: Repository, commit: LineCommit) -> _ReadCommit:
+    message = await merged_messages(repository, commit) if commit.is_merge else commit.message
+    diff, back = (
+        await repository.diff(commit.parent, commit.id),
+        await repository.diff(commit.id, commit.parent),
+    )
+    return _ReadCommit(commit, message, diff, frozenset(back.removed))
+
+
+def _touches(read: _ReadCommit, protected: Sequence[str]) -> tuple[str, ...]:
+    """What a subtask may change, as a plan would say it: protected files and the base's tests only if history did."""
+    named = [
+        path
+        for path in read.diff.paths
+        if path_problem(path) is None and (matches(path, protected) or (is_test(path) and path not in read.added))
+    ]
+    return ("**", *named) if named else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,47 +138,52 @@ class _History:
 
     settings: WorktreeSettings
     gate: Gate
-    commits: Sequence[LineCommit]
-    diffs: Mapping[Sha, Diff]
+    line: Sequence[_ReadCommit]
     say: Progress
 
     async def judge(self, target: Target, clock: Clock) -> tuple[list[f.PastTask], list[f.LeftOut]]:
         tasks, left_out = list[f.PastTask](), list[f.LeftOut]()
         async with open_trial_worktrees(target, self.settings, only_past=True) as worktrees:
             checks = _checks(worktrees, self.gate, clock, target)
-            for number, commit in enumerate(self.commits, start=1):
+            for number, read in enumerate(self.line, start=1):
+                commit = read.commit
                 title = commit.subject or commit.id[:12]
-                found = await self._judge(checks, commit, number)
+                found = await self._judge(checks, commit, read.diff, number)
                 if isinstance(found, str):
                     left_out.append(f.LeftOut(commit=commit.id, title=title, why=found))
                     said = f"left out: {found}"
                 else:
                     tasks.append(found)
                     said = "has tests of its own" if found.tests else "can be judged by the gate only"
-                self.say(f"{number} of {len(self.commits)}  {commit.id[:12]}  {said}")
+                self.say(f"{number} of {len(self.line)}: {commit.id[:12]} {said}")
         return tasks, left_out
 
-    async def _judge(self, checks: Checks, commit: LineCommit, number: int) -> f.PastTask | str:
+    async def _judge(self, checks: Checks, commit: LineCommit, diff: Diff, number: int) -> f.PastTask | str:
         """A commit as a task, or why it can't be one."""
-        diff = self.diffs[commit.id]
         if (reason := _unfit(commit, diff)) is not None:
             return reason
         try:
-            if not await self._is_green(checks, commit.parent):
-                return "the gate is red on its parent"
-            if not await self._is_green(checks, commit.id):
-                return "the gate is red on it"
+            if red := await self._red(checks, commit.parent):
+                return f"the gate is red on its parent{_because(red)}"
+            if red := await self._red(checks, commit.id):
+                return f"the gate is red on it{_because(red)}"
             tests = tuple(path for path in diff.paths if is_test(path))
             if tests:
                 with_tests = await checks.worktrees.restored(commit.parent, commit.id, tests)
-                tests = () if await self._is_green(checks, with_tests) else tests
+                tests = tests if await self._red(checks, with_tests) else ()
         except EffectError as error:
             return error.failure.summary
         id_ = past_subtask_id(number, commit.id)
         return f.PastTask(subtask=id_, commit=commit.id, parent=commit.parent, tests=tests)
 
-    async def _is_green(self, checks: Checks, commit: Sha) -> bool:
-        return all(run.fine for run in await checks.on(commit, self.gate.criteria))
+    async def _red(self, checks: Checks, commit: Sha) -> tuple[f.CheckRun, ...]:
+        return tuple(run for run in await checks.on(commit, self.gate.criteria) if not run.fine)
+
+
+def _because(red: Sequence[f.CheckRun]) -> str:
+    """The first line that matters of what a red gate printed."""
+    lines = [line.strip() for run in red for line in (*run.causes, *run.output.splitlines()[-1:]) if line.strip()]
+    return f": {lines[0][:CAUSE]}" if lines else ""
 
 
 def _unfit(commit: LineCommit, diff: Diff) -> str | None:

@@ -20,6 +20,24 @@ MESSAGES = (
 )
 
 
+ADD, MUL = "def add(a, b):\n    return a + b\n", "def mul(a, b):\n    return a * b\n"
+NEG, ABS = "def neg(a):\n    return -a\n", "def abs_(a):\n    return abs(a)\n"
+TEST = """\
+import unittest
+
+from calc import {name}
+
+
+class Test(unittest.TestCase):
+    def test_{name}(self):
+        self.assertEqual({name}({arguments}), {result})
+"""
+ADDS = TEST.format(name="add", arguments="1, 2", result="3")
+MULS = TEST.format(name="mul", arguments="2, 3", result="6")
+NEGS = TEST.format(name="neg", arguments="3", result="-3")
+ABSS = TEST.format(name="abs_", arguments="-3", result="3")
+
+
 @dataclass(frozen=True)
 class Past:
     """A history, and its commits, the oldest first."""
@@ -95,7 +113,10 @@ def test_results_are_judged_by_the_tests_that_history_has(stage: Stage, past: Pa
         (True, None, 0),
         (True, True, 1),
     ]
-    assert {each["why"] for each in view["left_out"]} == {"the gate is red on it", "the gate is red on its parent"}
+    assert [each["why"].partition(":")[0] for each in view["left_out"]] == [
+        "the gate is red on it",
+        "the gate is red on its parent",
+    ]
     assert (view["tried"], view["landed"], view["with_tests"], view["passed"]) == (4, 4, 3, 2)
     assert (view["by_gate"], view["by_gate_landed"]) == (1, 1)
     assert view["dollars"] > 0
@@ -169,3 +190,29 @@ def test_a_budget_that_is_used_up_ends_it(stage: Stage, past: Past, model: Serve
     done = stage.fleet(*real, "--budget", "0.000001", at=past.path).ended(4)
     done.says("0 of 4 commits landed", "never more than $0.00")
     stage.fleet("resume", "real", "--budget", "5", at=past.path).ended(0).says("4 of 4 commits landed, 2 of 3 pass")
+
+
+def test_a_result_that_turns_its_verdict_does_not_pass(stage: Stage, tmp_path: Path, model: Serve) -> None:
+    """The tests of a commit that merges a branch; a worker that ends the tests early, and one that deletes some."""
+    path = make_repository(tmp_path / "calc", {"calc.py": ADD, "tests/__init__.py": "", "tests/test_add.py": ADDS})
+    git(path, "switch", "--quiet", "--create", "side")
+    commit(path, "Add mul(a, b)", {"calc.py": f"{ADD}{MUL}", "tests/test_mul.py": MULS})
+    git(path, "switch", "--quiet", "main")
+    git(path, "merge", "--quiet", "--no-ff", "--message", "Merge branch side", "side")
+    commit(path, "Add neg(a)", {"calc.py": f"{ADD}{MUL}{NEG}", "tests/test_neg.py": NEGS})
+    commit(path, "Add abs", {"calc.py": f"{ADD}{MUL}{NEG}{ABS}", "tests/test_abs.py": ABSS})
+    deletes: Json = {"do": "shell", "commands": ["echo 'abs_ = abs' >> calc.py; rm tests/test_add.py"]}
+    script = played(
+        n001=[{"do": "solve", "files": {"calc.py": f"{ADD}{MUL}"}}],
+        n002=[{"do": "solve", "files": {"calc.py": f"import os\n{ADD}{MUL}def neg(a):\n    os._exit(0)\n"}}],
+        n003=[deletes],
+    )
+    real = ("rehearse", "--for-real", "--gate", "python3 -m unittest -q", "--budget", "5", "--yes", "--name", "calc")
+    view = stage.fleet(*real, "--base-url", model(script), "--json", at=path).ended(0).json
+    merge, ends, deletes_ = view["redone"]
+    assert (merge["title"], merge["landed"], merge["passed"]) == ("Merge branch side", True, True)
+    goal = stage.folder("calc").state().spec(merge["subtask"]).goal
+    assert "Merge branch side\n\nAdd mul(a, b)" in goal
+    assert (ends["passed"], deletes_["passed"]) == (False, False)
+    assert "did not report which tests it ran" in ends["why"]
+    assert "tests are missing: 4 tests ran, 3 pass now" in deletes_["why"]

@@ -93,7 +93,8 @@ def past_tasks_lines(view: PastTasksView) -> Iterator[str]:
     yield f"  rehearsal  {safe(view.run)} of {safe(view.repository)}, for real{_model(view)}"
     yield f"  commits    {view.tried} done again from their messages, each on its own parent; {_left_out(view)}"
     yield f"  landed     {view.landed} of {view.tried}: the worker was done, and the gate was green"
-    yield f"  tests      {view.passed} of {view.with_tests} pass the tests that history's commit brought"
+    if view.with_tests:
+        yield f"  tests      {view.passed} of {view.with_tests} pass the tests that history's commit brought"
     if view.by_gate:
         yield f"  gate only  {view.by_gate_landed} of {view.by_gate} landed without such tests: nothing broke, no more"
     yield f"  cost       {_cost(view)}"
@@ -145,9 +146,10 @@ def _redone_lines(commit: RedoneCommit) -> Iterator[str]:
 
 def _worker(score: WorkerScore) -> str:
     model = f" {safe(score.model)}" if score.model is not None else ""
+    tests = f"{score.passed} of {score.with_tests} pass history's tests, " if score.with_tests else ""
     return (
         f"  {safe(score.worker)}{model}: {score.landed} of {counted(score.commits, 'commit')} landed, "
-        f"{score.passed} of {score.with_tests} pass history's tests, {counted(score.attempts, 'attempt')}, "
+        f"{tests}{counted(score.attempts, 'attempt')}, "
         f"{money(score.dollars)}, {duration(score.seconds)}"
     )
 

@@ -13,6 +13,7 @@ import typer
 
 from dashboards.text.formats import counted
 from dashboards.text.repository.rehearsal_text import past_tasks_lines
+from dashboards.text.safe import safe
 from fleet.app.fleet import Fleet, Order
 from fleet.app.past_tasks import PastTasks, read_tasks, score, unscored
 from fleet.cli.common import has_terminal, read_answer, run_async, show_view
@@ -80,7 +81,7 @@ def _begin(fleet: Fleet, asked: Redoing) -> RunFolder:
             asked.repository,
             last=asked.last,
             worker=asked.worker,
-            say=lambda text: typer.echo(f"  {text}", err=True),
+            say=lambda text: typer.echo(f"  {safe(text)}", err=True),
         )
     )
     estimate = task_estimate(fleet.state_dir, wiring.agents(Path()), asked.worker)

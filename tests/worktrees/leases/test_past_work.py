@@ -1,6 +1,6 @@
 """Workers that do history again see nothing of what came later, however their worktrees are leased."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -96,3 +96,19 @@ async def test_results_land_in_a_row_each_with_its_own_tree(line: Line, settings
         async with past.lease(merged.landed[0].commit) as lease:
             history = (await lease.workspace.run("git log --format=%H", timeout_s=60.0)).output.split()
         assert history == [members[0].commit, *reversed(line.commits[:3])]
+
+
+async def test_a_set_up_is_the_one_that_was_made_on_the_base(line: Line, settings: WorktreeSettings) -> None:
+    settings = replace(settings, setup="mkdir -p node_modules && ls > node_modules/files")
+    async with open_worktrees(await inspect(line.path), settings, "other", line.commits[3]) as worktrees:
+        assert "file3.txt" in await listed(worktrees, line.commits[3])
+        assert "file3.txt" in await listed(worktrees, line.commits[1]), "runs share what was made"
+    async with await opened(line, settings) as worktrees:
+        for commit in (line.commits[2], line.commits[0]):
+            assert "file" not in await listed(worktrees, commit)
+
+
+async def listed(worktrees: RunWorktrees, commit: str) -> str:
+    """What the set-up of a commit made."""
+    async with worktrees.lease(commit) as lease:
+        return (await lease.workspace.run("cat node_modules/files", timeout_s=60.0)).output
