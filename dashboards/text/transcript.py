@@ -59,6 +59,8 @@ def _block_lines(block: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"  # noqa: PLR2004 - three digits
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 

@@ -209,6 +209,8 @@ class Fleet:
             yield "no gate: only the subtasks' own checks are run; `fleet init` looks for the project's (checks.gate)"
         if not self.wiring.has_models:
             yield "no API key: models can't be called, so failures go to you and not to the planner"
+        elif ignored := self.wiring.ignored_service:
+            yield ignored
         trees = self.config.worktrees
         if trees.setup.strip() and trees.setup_network != "none":
             yield f"the set-up command has the network (worktrees.setup_network = {trees.setup_network})"

@@ -34,6 +34,7 @@ from worktrees.target.signing import Signing
 
 NO_KEY = "no-key-is-needed"
 REAL_HOST = "api.anthropic.com"
+NOT_READ = ("ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN")  # of other clients of the same service
 PROMPT_FILES = (".md", ".txt")
 LONGEST_PROMPT = 50_000  # characters
 
@@ -78,14 +79,26 @@ class Wiring:
         """Whether models can be called: there is a key, or the service needs none."""
         return self.api_key != NO_KEY or urlsplit(self.config.models.base_url).hostname != REAL_HOST
 
+    @property
+    def ignored_service(self) -> str:
+        """A note on variables of other programs that name a service or a token, where the usual service is called."""
+        names = [name for name in NOT_READ if self.environ.get(name, "").strip()]
+        if not names or urlsplit(self.config.models.base_url).hostname != REAL_HOST:
+            return ""
+        return (
+            f"fleet does not read {' or '.join(names)}: --base-url or models.base_url names the service, "
+            "models.api_key_env the variable with its key"
+        )
+
     def require_models(self, workers: Collection[str] | None = None) -> None:
         """Raise `FleetError` if models can't be called. Not if all `workers` of a plan are programs."""
         if self.has_models or (workers is not None and self.command_workers.issuperset(workers)):
             return
         name = self.config.models.api_key_env
+        ignored = f"; {self.ignored_service}" if self.ignored_service else ""
         raise FleetError(
             f"there is no API key: set {name}, or name another service with --base-url "
-            "(`fleet simulate` starts a simulated model); a plan whose workers are all programs needs none"
+            f"(`fleet simulate` starts a simulated model); a plan whose workers are all programs needs none{ignored}"
         )
 
     @cached_property

@@ -16,3 +16,8 @@ def test_the_summary_of_thinking_is_shown_as_what_an_agent_says() -> None:
     assert "\x1b" not in "".join(lines)
     assert lines[3:5] == ["   (redacted_thinking)", "   (thinking)"]
     assert lines[5] == "   → bash"
+
+
+def test_the_time_of_a_command_is_shown_with_as_many_digits_as_matter() -> None:
+    (line, *_) = transcript_lines([{"event": "command", "line": "true", "exit_code": 0, "seconds": 0.0033269880000261}])
+    assert line.endswith("exit_code=0  seconds=0.00333")

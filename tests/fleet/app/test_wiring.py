@@ -10,7 +10,7 @@ from agents.workers.registry import describe, problems_of
 from fleet.app.wiring import Wiring
 from fleet.config.load import load_config
 from fleet.core.plans.limits import Policy
-from fleet.errors import UsageError
+from fleet.errors import FleetError, UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -122,3 +122,13 @@ def test_a_program_has_no_rungs() -> None:
     assert list(problems_of("x", made["x"])) == [
         "workers.x: the kind 'command' does not use rungs; remove it",
     ]
+
+
+def test_variables_that_other_clients_read_are_named_where_they_would_be_expected_to_count() -> None:
+    gateway = {"ANTHROPIC_BASE_URL": "https://gateway.example", "ANTHROPIC_API_KEY": "k"}
+    ours = Wiring(load_config(environ={}, user_file=None).config, gateway)
+    assert ours.ignored_service.startswith("fleet does not read ANTHROPIC_BASE_URL: --base-url or models.base_url")
+    other = load_config(environ={}, user_file=None, flags={"models.base_url": "http://127.0.0.1:1"}).config
+    assert Wiring(other, gateway).ignored_service == ""
+    with pytest.raises(FleetError, match="fleet does not read ANTHROPIC_AUTH_TOKEN"):
+        Wiring(load_config(environ={}, user_file=None).config, {"ANTHROPIC_AUTH_TOKEN": "t"}).require_models()

@@ -147,7 +147,8 @@ async def _model(fleet: Fleet) -> Finding:
     name = fleet.config.models.api_key_env
     has_key = bool(fleet.environ.get(name, "").strip())
     key = f"API key from {name}" if has_key else f"{name} is not set (not needed for a service on this machine)"
-    return Finding("model", ok=True, says=f"{url} is reachable; {key}; no model call made")
+    says = f"{url} is reachable; {key}; no model call made"
+    return Finding("model", ok=True, says=says, fix=fleet.wiring.ignored_service)
 
 
 def _without_models(fleet: Fleet, error: FleetError) -> Finding:
