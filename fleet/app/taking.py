@@ -133,13 +133,13 @@ class Taking:
         if not way.commits:
             return MergeView(state.run, way.branch, way.ours, 0, "nothing")
         if not way.moved and not signing.wanted:
-            return MergeView(state.run, way.branch, way.theirs, len(way.commits), way.how)
+            return MergeView(state.run, way.branch, way.theirs, len(way.commits), way.how, _untested(state, way))
         await _refuse_early(way, pin)
         taker = await signing.taker() if signing.wanted else None
         if way.moved:
             return await self._landed_again(state, way, signing, taker)
         signed = await Replay(self._integrator(way.store), signing, taker).onto(way.ours, way.commits)
-        return MergeView(state.run, way.branch, signed.tip, len(signed.pairs), way.how)
+        return MergeView(state.run, way.branch, signed.tip, len(signed.pairs), way.how, _untested(state, way))
 
     def _integrator(self, store: Store) -> StoreIntegrator:
         settings = self.fleet.wiring.worktrees
@@ -183,7 +183,7 @@ class Taking:
         redone = _redone(landed, way.branch, dict(copied.pairs))
         how: How = "landed again" if copied.pairs else "nothing"
         dollars = landed.spent.priced_dollars
-        return MergeView(state.run, way.branch, copied.tip, len(copied.pairs), how, landed.run, redone, dollars)
+        return MergeView(state.run, way.branch, copied.tip, len(copied.pairs), how, 0, landed.run, redone, dollars)
 
     async def _relanding(self, state: RunState, way: Way, replayed: Replayed) -> RunFolder:
         """The run that lands the commits again, worked on until it has ended."""
@@ -254,6 +254,12 @@ class Taking:
             begun=tuple(finished_work(pieces, made, policy)),
         )
         return await self.fleet.create(order)
+
+
+def _untested(state: RunState, way: Way) -> int:
+    """How many commits of a result were tested only together with later ones. A relanding tests each."""
+    tested = {each.landed for subtask in state.subtasks.values() for each in subtask.attempts if each.tested}
+    return sum(commit not in tested for commit in way.commits) if way.how == "forwarded" else 0
 
 
 def _redone(landed: RunState, branch: str, copies: dict[Sha, Sha]) -> tuple[Redone, ...]:

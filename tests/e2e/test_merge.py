@@ -52,6 +52,7 @@ def test_a_clean_checkout_is_forwarded_and_a_changed_one_is_left_alone(stage: St
         "commit": "",
         "commits": 2,
         "how": "forwarded",
+        "untested": 0,
         "relanding": None,
         "redone": [],
         "cost_dollars": None,

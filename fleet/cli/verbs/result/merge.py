@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dashboards.text.formats import counted, money
+from dashboards.text.formats import counted, money, untested
 from dashboards.text.safe import safe
 from fleet.app.fleet import Fleet
 from fleet.app.taking import Resolving, Taking
@@ -59,11 +59,16 @@ def merge(
     """
     folder = _with_result(common.run_to_change(run, named, repo, yes=yes))
     given = flags(sandbox=sandbox, base_url=base_url)
-    fleet = Fleet(common.configuration_of(folder.state(), config, given, secrets=not no_resolve), current())
+    state = folder.state()
+
+    def fleet(*, secrets: bool) -> Fleet:
+        """What a run does not keep is needed only where models are called."""
+        return Fleet(common.configuration_of(state, config, given, secrets=secrets), current())
+
     taking = Taking(
-        fleet,
+        fleet(secrets=False),
         folder,
-        work=lambda relanding: work(fleet, relanding, as_json=as_json),
+        work=lambda relanding: work(fleet(secrets=not no_resolve), relanding, as_json=as_json),
         resolving=Resolving(wanted=not no_resolve, dollars=budget),
         say=lambda line: typer.echo(line, err=True),
     )
@@ -82,7 +87,8 @@ def _lines(view: MergeView) -> Iterator[str]:
         yield f"{at}; it has all commits of {view.run} already"
         return
     tested = ", each tested on top of what it had" if view.how == "landed again" else ""
-    yield f"{at} now, with {counted(view.commits, 'commit')} of {view.run}{tested}"
+    less = untested(view.commits, view.commits - view.untested)
+    yield f"{at} now, with {counted(view.commits, 'commit')} of {view.run}{tested}{less}"
     for redone in view.redone:
         why = f": {safe(redone.why)}" if redone.why else ""
         yield f"done again, so look at it: git show {redone.commit[:12]} ({redone.subtask}{why})"

@@ -34,6 +34,8 @@ class MergeView:
     """How many commits it got."""
     how: How
     """`nothing`: it had them all; `forwarded`: the commits of the run; `landed again`: copies, tested on top of it."""
+    untested: int = 0
+    """How many of them were tested only together with later ones: set `landing.every_commit` to have each tested."""
     relanding: RunId | None = None
     """The run that landed them again on what the branch had; null if there was no need."""
     redone: tuple[Redone, ...] = ()
