@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random, SystemRandom
 
+from agents.base.transcripts import Transcripts
+from agents.conversation.settings import AgentSettings
 from agents.models.calls import Caller
 from agents.models.cost.cache_warmup import CacheWarmup
 from agents.models.wire.client import open_client
 from agents.planner import ClaudePlanner
-from agents.settings import AgentSettings
-from agents.transcripts import Transcripts
 from agents.workers.registry import WorkerContext, describe, make_workers
 from fleet.ports.agents import CallGauges, Planner, Worker
 

@@ -3,16 +3,16 @@
 import re
 from dataclasses import dataclass
 
+from agents.base.text import fenced, render
+from agents.base.transcripts import Transcripts
 from agents.conversation.guards import Guards
 from agents.conversation.loop import Conversation, ConversationSpec
+from agents.conversation.settings import AgentSettings
 from agents.models.calls import Caller
-from agents.settings import AgentSettings
-from agents.text import fenced, render
 from agents.tools.find_subtasks import FindSubtasks
 from agents.tools.read_report import ReadReport
 from agents.tools.registry import PLANNER_TOOLS
 from agents.tools.submit_revision import Submit, SubmitRevision
-from agents.transcripts import Transcripts
 from fleet.core.state.facts import Failure
 from fleet.ports.agents import Meter, PlannerBrief, Repository
 

@@ -14,13 +14,13 @@ from random import Random
 
 import anyio
 
+from agents.base.transcripts import Transcripts
 from agents.models.answer import Model
 from agents.models.calls import Caller
 from agents.models.cost.cache_warmup import CacheWarmup
 from agents.models.wire.client import open_client
 from agents.simulated.script import parse_script
 from agents.simulated.server import serve
-from agents.transcripts import Transcripts
 from agents.workers.registry import WorkerContext, make_workers
 from bench.meters import UnlimitedMeter, product_agents
 from bench.service import pause_figures

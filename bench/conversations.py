@@ -108,6 +108,7 @@ def resident_bytes() -> int:
 
 
 async def call_as_fleet(url: str, conversations: int, turns: int) -> dict[str, float]:
+    from agents.base.transcripts import Transcripts  # noqa: PLC0415
     from agents.conversation.guards import Guards  # noqa: PLC0415 - only this process needs it
     from agents.conversation.loop import Conversation, ConversationSpec  # noqa: PLC0415
     from agents.models.calls import Caller  # noqa: PLC0415
@@ -115,7 +116,6 @@ async def call_as_fleet(url: str, conversations: int, turns: int) -> dict[str, f
     from agents.models.wire.client import open_client  # noqa: PLC0415
     from agents.models.wire.exchange import Timeouts  # noqa: PLC0415
     from agents.tools.tool import ToolResult  # noqa: PLC0415
-    from agents.transcripts import Transcripts  # noqa: PLC0415
     from bench.meters import UnlimitedMeter  # noqa: PLC0415
     from fleet.app.fleet import freeze_loaded  # noqa: PLC0415
 

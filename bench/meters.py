@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from agents.settings import AgentSettings
+from agents.conversation.settings import AgentSettings
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.core.base.usage import Cost

@@ -14,8 +14,8 @@ import anyio
 from anyio import Event, create_task_group, sleep
 from anyio.abc import TaskStatus
 
+from agents.conversation.settings import AgentSettings
 from agents.factory import open_agents
-from agents.settings import AgentSettings
 from agents.simulated.script import parse_script
 from agents.simulated.server import serve
 from bench.meters import product_agents

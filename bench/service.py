@@ -11,13 +11,13 @@ from typing import Any
 
 import anyio
 
+from agents.base.transcripts import Transcripts
+from agents.conversation.settings import AgentSettings
 from agents.models.answer import Answer, CallFault, Model, OnBegin, Request
 from agents.models.calls import Caller
 from agents.models.cost.cache_warmup import CacheWarmup
 from agents.models.wire.client import Client, open_client
 from agents.planner import ClaudePlanner
-from agents.settings import AgentSettings
-from agents.transcripts import Transcripts
 from agents.workers.registry import WorkerContext, make_workers
 from bench.direct_model import DirectModel, without_waiting
 from bench.meters import UnlimitedMeter, product_agents

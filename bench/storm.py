@@ -17,12 +17,12 @@ from statistics import median
 
 import anyio
 
+from agents.base.transcripts import Transcript
 from agents.models.answer import Answer, CallFault, Model, Request
 from agents.models.calls import Caller
 from agents.models.throttle.service import RetryPolicy
 from agents.models.wire.client import open_client
 from agents.models.wire.exchange import Timeouts
-from agents.transcripts import Transcript
 from bench.meters import UnlimitedMeter
 from bench.side_by_side import Extent
 from scripts.frame import Figure, temporary_folder

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agents.conversation.settings import AgentSettings
 from agents.factory import Agents
-from agents.settings import AgentSettings
 from fleet.core.base.usage import Cost, Usage
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.plans.revision import Retry, Revision, Split

@@ -6,7 +6,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-_PROMPTS = Path(__file__).with_name("prompts")
+_PROMPTS = Path(__file__).parents[1] / "prompts"
 
 
 def render(prompt: str, **values: object) -> str:

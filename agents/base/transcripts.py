@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agents.text import SHORTEST_SECRET
+from agents.base.text import SHORTEST_SECRET
 from fleet.core.base.ids import is_slug
 
 log = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agents.base.text import capped
 from agents.models.answer import THINKING, Block, Message, size
 from agents.models.cost.prices import ModelLimits, Price, price_band
-from agents.text import capped
 
 _RECENT = (8, 4, 2, 1, 0)  # how many turns stay untouched: fewer if that is not enough
 _RESULT = 600  # characters kept of an old result

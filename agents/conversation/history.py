@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agents.base.text import well_formed
+from agents.base.transcripts import Transcript
 from agents.conversation.compaction import PromptLimits, compact, without_thinking
 from agents.models.answer import CHARACTERS_PER_TOKEN, Answer, Block, Message, Request, characters, size
-from agents.text import well_formed
-from agents.transcripts import Transcript
 
 
 @dataclass(slots=True)

@@ -9,14 +9,14 @@ from typing import Generic, TypeVar
 
 import anyio
 
+from agents.base.text import capped, well_formed
+from agents.base.transcripts import Transcript
 from agents.conversation.compaction import PromptLimits
 from agents.conversation.guards import Conduct, Guards, Mistake
 from agents.conversation.history import History, text_block
 from agents.models.answer import Answer, Block, Request, ToolCall, size
 from agents.models.calls import Caller
-from agents.text import capped, well_formed
 from agents.tools.tool import Finished, Tool, ToolInputError, ToolResult
-from agents.transcripts import Transcript
 from fleet.core.base.nearest import did_you_mean
 from fleet.core.state.facts import Failure, FailureKind
 from fleet.ports.agents import DrainingError, Meter, WorkspaceError

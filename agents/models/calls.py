@@ -12,6 +12,7 @@ from random import Random
 
 import anyio
 
+from agents.base.transcripts import Transcript
 from agents.models.answer import Answer, CallFault, FaultKind, Model, OnBegin, Request, estimated_tokens
 from agents.models.cost.lengths import AnswerLengths
 from agents.models.cost.lifetimes import LIFETIMES, Lifetimes, cache_rates, touches_that_pay
@@ -19,7 +20,6 @@ from agents.models.cost.prices import ModelLimits, Price, dollars, limits_of
 from agents.models.throttle.rate_limiter import Permit
 from agents.models.throttle.service import CONDITIONS, LAST_WAIT_S, SLICE_S, RetryPolicy, Service
 from agents.models.wire.faults import one_line
-from agents.transcripts import Transcript
 from fleet.core.base.usage import Cost, Usage
 from fleet.core.state.facts import Failure, FailureKind
 from fleet.ports.agents import DrainingError, Meter, ModelUse

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from agents.base.text import capped
 from agents.models.answer import Block
-from agents.text import capped
 from agents.tools.schema import plain_schema
 from agents.tools.tool import Arguments, ToolResult, WorkerTool, parse_arguments
 

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from agents.base.text import capped, redacted
 from agents.models.answer import Block
-from agents.text import capped, redacted
 from agents.tools.tool import Arguments, ToolResult, WorkerTool, misfit, parse_arguments
 
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, RootModel
 
+from agents.base.text import capped, numbered
 from agents.models.answer import Block
-from agents.text import capped, numbered
 from agents.tools.tool import Arguments, ToolInputError, ToolResult, WorkerTool, parse_arguments
 from fleet.ports.agents import WorkspaceError
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from agents.base.text import capped
 from agents.models.answer import Block
-from agents.text import capped
 from agents.tools.schema import plain_schema
 from agents.tools.tool import Arguments, ToolResult, parse_arguments
 

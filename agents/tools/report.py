@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
+from agents.base.text import capped
 from agents.models.answer import Block
-from agents.text import capped
 from agents.tools.schema import strict_schema
 from agents.tools.tool import Arguments, Finished, misfit, parse_arguments
 from fleet.core.state.facts import Report

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from agents.base.text import capped
 from agents.models.answer import Block
-from agents.text import capped
 from agents.tools.tool import Finished, ToolResult, strict_declaration
 from fleet.core.plans.plan_file import parse
 from fleet.core.plans.revision import Revision

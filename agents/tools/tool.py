@@ -6,8 +6,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
+from agents.base.text import capped
 from agents.models.answer import Block
-from agents.text import capped
 from agents.tools.schema import plain_schema, strict_schema
 from fleet.core.plans.plan import Written
 from fleet.core.plans.plan_file import parse

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, replace
 
+from agents.base.text import render
+from agents.base.transcripts import Transcripts
 from agents.conversation.guards import AttemptBudget, Guards
 from agents.conversation.loop import Conversation, ConversationSpec
+from agents.conversation.settings import AgentSettings, WorkerSettings
 from agents.models.calls import Caller
-from agents.settings import AgentSettings, WorkerSettings
-from agents.text import render
 from agents.tools.registry import WORKER_TOOLS
 from agents.tools.tool import Tool, ToolOptions
-from agents.transcripts import Transcripts
 from agents.workers.briefs import background, first_message, shared_blocks
 from fleet.core.state.facts import Failure, Report
 from fleet.ports.agents import Meter, WorkerBrief, Workspace

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from agents.text import capped, fenced, well_formed
+from agents.base.text import capped, fenced, well_formed
 from fleet.core.state.facts import Report
 from fleet.ports.agents import WorkerBrief
 

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agents.base.text import capped, render
+from agents.base.transcripts import Transcripts
 from agents.conversation.guards import AttemptBudget
+from agents.conversation.settings import AgentSettings, WorkerSettings
 from agents.models.calls import Caller
 from agents.models.wire.client import Client
 from agents.models.wire.exchange import json_object
-from agents.settings import AgentSettings, WorkerSettings
-from agents.text import capped, render
 from agents.tools.report import ReportArguments, read_report
 from agents.tools.schema import plain_schema
 from agents.tools.tool import ToolInputError
-from agents.transcripts import Transcripts
 from agents.workers.briefs import brief_files
 from agents.workers.program import EVIDENCE, program_name, program_of, run_program
 from agents.workers.relay import Relay, listening

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import Any
 
-from agents.settings import WorkerSettings
-from agents.text import capped, render
+from agents.base.text import capped, render
+from agents.base.transcripts import Transcripts
+from agents.conversation.settings import WorkerSettings
 from agents.tools.report import read_report
 from agents.tools.tool import ToolInputError
-from agents.transcripts import Transcripts
 from agents.workers.briefs import brief_files
 from agents.workers.command_line import MissingValueError, shell_line, values_of
 from agents.workers.program import EVIDENCE, run_program

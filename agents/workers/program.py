@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agents.settings import WorkerSettings
-from agents.text import redacted, well_formed
+from agents.base.text import redacted, well_formed
+from agents.conversation.settings import WorkerSettings
 from fleet.core.state.facts import Failure
 from fleet.ports.agents import CommandResult, Workspace, WorkspaceError
 

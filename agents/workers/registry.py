@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from agents.base.transcripts import Transcripts
+from agents.conversation.settings import AgentSettings, WorkerSettings
 from agents.models.calls import Caller
 from agents.models.wire.client import Client
-from agents.settings import AgentSettings, WorkerSettings
 from agents.tools.hosts import host_problem
 from agents.tools.registry import WORKER_TOOLS
-from agents.transcripts import Transcripts
 from agents.workers.command_line import line_problem, parameters_of
 from fleet.core.base.nearest import did_you_mean
 from fleet.errors import UsageError

@@ -14,12 +14,12 @@ import aiohttp
 import anyio
 from aiohttp import web
 
+from agents.base.transcripts import Transcript
+from agents.conversation.settings import AgentSettings
 from agents.models.answer import CHARACTERS_PER_TOKEN, Answer, CallFault, OnBegin
 from agents.models.calls import Caller, PaidCall, as_failure
 from agents.models.wire.client import Client
 from agents.models.wire.exchange import Exchange, Response, WireError, json_object
-from agents.settings import AgentSettings
-from agents.transcripts import Transcript
 from fleet.core.base.usage import Usage
 from fleet.core.state.facts import Failure
 from fleet.ports.agents import DrainingError, Meter

@@ -12,11 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from agents.conversation.settings import AgentSettings, WorkerSettings
 from agents.models.cost.prices import Price
 from agents.models.throttle.service import RetryPolicy
 from agents.models.wire.exchange import Timeouts
 from agents.rung_priors import assumed_rung
-from agents.settings import AgentSettings, WorkerSettings
 from fleet.app.tool_chains import shown_by
 from fleet.config.load import default_config, user_file_path
 from fleet.config.schema import Config, WorkerKind, as_policy

@@ -10,11 +10,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from agents.base.transcripts import Transcripts
 from agents.conversation.guards import Guards
 from agents.conversation.loop import Conversation, ConversationSpec
 from agents.models.calls import Caller
 from agents.tools.tool import Finished, ToolResult
-from agents.transcripts import Transcripts
 from fleet.app.fleet import freeze_loaded
 from tests.agents.conftest import SEEDED, FakeMeter, Script, client_for, says, settings_for, text, use
 from tests.agents.held import held_loop

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from agents.conversation.settings import WorkerSettings
 from agents.factory import open_agents
-from agents.settings import WorkerSettings
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.state.facts import Failure, Report
 from fleet.ports.agents import Extras, WorkerBrief, Workspace

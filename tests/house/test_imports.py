@@ -4,9 +4,12 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatch
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 OURS = {"fleet", "agents", "worktrees", "dashboards"}
 
@@ -57,28 +60,31 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.recipes.kinds": ("fleet.recipes",),
     "fleet.runs": ("fleet.core", "fleet.errors"),
     "agents": ("agents", "fleet.core", "fleet.ports"),
+    "agents.base": ("fleet.core",),
     "agents.conversation": (
+        "agents.base",
         "agents.models",
-        "agents.text",
         "agents.tools",
-        "agents.transcripts",
         "fleet.core",
         "fleet.ports",
     ),
     "agents.models": (
         *("agents.models.cost", "agents.models.throttle", "agents.models.wire"),
-        *("agents.transcripts", "fleet.core", "fleet.ports"),
+        *("agents.base", "fleet.core", "fleet.ports"),
     ),
     "agents.models.cost": ("agents.models.answer", "fleet.core"),
     "agents.models.throttle": ("agents.models.answer", "fleet.core", "fleet.ports"),
     "agents.models.wire": (
-        *("agents.models.answer", "agents.models.cost", "agents.text", "fleet.core", "fleet.errors"),
+        *("agents.models.answer", "agents.models.cost", "agents.base", "fleet.core", "fleet.errors"),
     ),
     "agents.simulated": ("agents.simulated.rules", "fleet.core.plans", "fleet.errors"),
     "agents.simulated.rules": (),
-    "agents.tools": ("agents.models", "agents.text", "agents.tools.explore", "fleet.core", "fleet.ports"),
-    "agents.tools.explore": ("agents.text", "agents.tools", "fleet.core", "fleet.ports"),
-    "agents.workers": ("agents", "fleet.core", "fleet.errors", "fleet.ports"),
+    "agents.tools": ("agents.base", "agents.models", "agents.tools.explore", "fleet.core", "fleet.ports"),
+    "agents.tools.explore": ("agents.base", "agents.tools", "fleet.core", "fleet.ports"),
+    "agents.workers": (
+        *("agents.base", "agents.conversation", "agents.models", "agents.tools"),
+        *("fleet.core", "fleet.errors", "fleet.ports"),
+    ),
     "worktrees": (),
     "worktrees.base": ("fleet.core", "fleet.ports", "fleet.runs.crash_points"),
     "worktrees.git": ("fleet.core", "fleet.ports", "fleet.runs.crash_points", "worktrees.base", "worktrees.git.trees"),
@@ -174,6 +180,39 @@ def test_imports_point_inwards(imports: Mapping[str, frozenset[str]]) -> None:
         if name.partition(".")[0] in OURS and not _may_import(_folder(path), name)
     ]
     assert wrong == []
+
+
+def test_no_room_imports_itself_through_others(imports: Mapping[str, frozenset[str]]) -> None:
+    """A room is a folder with those below it: below `fleet/core` as below each package."""
+    rooms = {_room(folder) for folder in MAY_IMPORT} - {"fleet"}
+    below: dict[str, set[str]] = {room: set() for room in rooms}
+    for path, names in imports.items():
+        if (room := _room(_folder(path))) in rooms:
+            found = {_room_of(name, rooms) for name in names if not _is_anywhere(name)}
+            below[room] |= found - {room, ""}
+    assert list(TopologicalSorter(below).static_order()), "a CycleError names the rooms"
+
+
+def test_a_circle_of_rooms_would_be_seen() -> None:
+    with pytest.raises(CycleError):
+        list(TopologicalSorter({"agents.tools": {"agents.models"}, "agents.models": {"agents.tools"}}).static_order())
+    rooms = {"agents", "agents.models", "fleet.core.state"}
+    assert _room_of("fleet.core.state.kinds.fact_parts.Report", rooms) == "fleet.core.state"
+    assert _room_of("agents.models.wire.claude.Claude", rooms) == "agents.models"
+    assert _room_of("agents.factory.open_agents", rooms) == "agents"
+
+
+def _room(folder: str) -> str:
+    return ".".join(folder.split(".")[: 3 if folder.startswith("fleet.core") else 2])
+
+
+def _room_of(name: str, rooms: Collection[str]) -> str:
+    """The innermost room that a name is in; empty for what is not ours."""
+    return max((room for room in rooms if _below(name, room)), key=len, default="")
+
+
+def _is_anywhere(name: str) -> bool:
+    return any(_below(name, each) for each in ANYWHERE)
 
 
 def test_every_folder_has_a_row_and_every_row_a_folder(imports: Mapping[str, frozenset[str]]) -> None:

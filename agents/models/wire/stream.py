@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agents.base.text import well_formed
 from agents.models.answer import Answer, Block, CallFault, ToolCall
-from agents.text import well_formed
 from fleet.core.base.usage import Usage
 
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError)

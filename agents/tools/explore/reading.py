@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from agents.text import numbered
+from agents.base.text import numbered
 from agents.tools.explore.outlines import read_outlines
 from agents.tools.tool import Arguments, ReadOnlyTool, misfit
 from fleet.ports.agents import Repository

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from agents.conversation.settings import AgentSettings
 from agents.models.cost.prices import dollars
-from agents.settings import AgentSettings
 from fleet.core.base.usage import Usage
 from fleet.core.state.state import RunState
 from fleet.core.state.subtask_state import SubtaskState

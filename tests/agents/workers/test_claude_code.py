@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents.transcripts import Transcripts
+from agents.base.transcripts import Transcripts
 from agents.workers.claude_code import ClaudeCodeWorker, last_result
 from fleet.core.state.facts import Failure, Report
 from fleet.ports.agents import CommandResult, Extras, WorkerBrief

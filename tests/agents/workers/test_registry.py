@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from agents.conversation.settings import WorkerSettings
 from agents.factory import open_agents
-from agents.settings import WorkerSettings
 from agents.workers.registry import WORKERS, describe
 from fleet.core.state.facts import Failure, Report
 from fleet.errors import UsageError

@@ -11,10 +11,10 @@ import aiohttp
 import anyio
 import pytest
 
+from agents.base.transcripts import Transcripts
 from agents.conversation.guards import AttemptBudget
 from agents.models.calls import Caller
 from agents.models.wire.client import open_client
-from agents.transcripts import Transcripts
 from agents.workers.relay import Relay, listening
 from fleet.ports.agents import Meter
 from fleet.ports.worktrees import EffectError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.settings import WorkerSettings
+from agents.conversation.settings import WorkerSettings
 from agents.workers.registry import describe, problems_of
 from fleet.app.wiring import Wiring
 from fleet.config.load import load_config

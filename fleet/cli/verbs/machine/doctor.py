@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import anyio
 import typer
 
-from agents.settings import WorkerSettings
+from agents.conversation.settings import WorkerSettings
 from agents.workers.program import program_name, program_of
 from agents.workers.registry import problems_of
 from dashboards.text.formats import duration

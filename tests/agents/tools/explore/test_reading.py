@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.text import capped, fenced, numbered
+from agents.base.text import capped, fenced, numbered
 from agents.tools.explore.outlines import parse_sources
 from agents.tools.explore.reading import ReadFile, Search
 from agents.tools.explore.repo_map import RepoMap, outline
