@@ -124,7 +124,7 @@ class Fleet:
     async def create(self, order: Order) -> RunFolder:
         """Check everything that a new run needs, and write the beginning of its journal. Nothing works on it yet."""
         target = await self._inspect(order)
-        await self._make_way(order.name)
+        await self.make_way(order.name)
         self.workers_that_fit()
         folder = new_run(self.state_dir, order.goal, order.name)
         require_bubblewrap(self.wiring.worktrees)
@@ -153,7 +153,7 @@ class Fleet:
         """Raise `FleetError` if models can't be called, unless programs alone can continue this run."""
         self.wiring.require_models(open_workers(state) if state.given else None)
 
-    async def _make_way(self, name: str | None) -> None:
+    async def make_way(self, name: str | None) -> None:
         """Remove a refused run of the name that a new run is given: nothing was done in it."""
         folder = next((run for run in all_runs(self.state_dir) if run.run == name), None)
         if folder is None or folder.alive:

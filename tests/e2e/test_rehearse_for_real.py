@@ -163,6 +163,8 @@ def test_a_killed_one_continues_and_ends_with_the_whole_result(stage: Stage, pas
     shown = stage.fleet("resume", stage.run_name, at=past.path).ended(0)
     shown.says("REHEARSED FOR REAL  4 of 4 commits landed, 2 of 3 pass history's tests", "SIMULATED", "FAIL")
     stage.fleet("status", stage.run_name, at=past.path).ended(0).says("(rehearsal for real, simulated model)")
+    again = stage.fleet(*begin, at=past.path).ended(2).says("exists", f"fleet resume {stage.run_name}")
+    assert "running the gate" not in again.output
     assert git(past.path, "branch", "--list", "fleet/*") == ""
     stage.nothing_runs(stage.run_name)
 

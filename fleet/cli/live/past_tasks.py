@@ -25,7 +25,7 @@ from fleet.core.views.repository.past_tasks_view import PastTasksView, past_task
 from fleet.engine.clock import SystemClock
 from fleet.errors import UsageError
 from fleet.runs.journal import Journal, held
-from fleet.runs.run_folder import RunFolder, make_state_dir
+from fleet.runs.run_folder import RunFolder, make_state_dir, new_run
 from worktrees.sandbox.box import require_bubblewrap
 
 STOPPED: Mapping[str, int] = {"cancelled": 1, "aborted": 1, "failed": 3, "budget": 4}
@@ -72,7 +72,7 @@ def _begin(fleet: Fleet, asked: Redoing) -> RunFolder:
     wiring = fleet.wiring
     make_state_dir(fleet.state_dir)
     require_bubblewrap(wiring.worktrees)
-    typer.echo(f"running the gate on the last {counted(asked.last, 'commit')}, free of charge …", err=True)
+    typer.echo(f"running the gate on the last commits, at most {asked.last}, free of charge …", err=True)
     found = run_async(
         lambda: read_tasks(
             wiring.worktrees,
@@ -114,6 +114,8 @@ def _check(fleet: Fleet, asked: Redoing) -> None:
     if config.run.budget_dollars is None:
         raise UsageError("--for-real pays for models: give it a budget", hint="--budget USD, or run.budget_dollars")
     fleet.wiring.require_models({asked.worker})
+    run_async(lambda: fleet.make_way(asked.name))
+    new_run(fleet.state_dir, "", asked.name)  # raises where the name is taken
 
 
 def _require_box(fleet: Fleet) -> None:
