@@ -11,7 +11,7 @@ from fleet import __version__
 from fleet.core.policy.approval import awaits_approval
 from fleet.core.policy.budget import run_budgets
 from fleet.core.state.state import RunState
-from fleet.core.state.status import Status, agent_phases, statuses
+from fleet.core.state.status import Status, agent_phases, status_counts
 from fleet.core.views.run.run_view import run_word
 from fleet.ports.agents import CallGauges
 
@@ -88,7 +88,7 @@ def _run(state: RunState, now: float, *, alive: bool) -> Iterator[Sample]:
 def _work(snapshot: RunsSnapshot) -> Iterator[Sample]:
     agents, subtasks = Counter[str](), Counter[str]()
     for run in snapshot.open:
-        subtasks.update(statuses(run.state, snapshot.now).values())
+        subtasks.update(status_counts(run.state, snapshot.now))
         if run.alive:
             agents.update(agent_phases(run.state))
     for state in AGENT_STATES:

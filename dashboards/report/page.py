@@ -15,6 +15,7 @@ from dashboards.text.safe import safe, safe_block
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 LINES = 60  # of one paragraph
+SHOWN, FOLDED = 300, 1_000  # rows of a table that are open, and rows of each fold after them
 
 
 def page(document: blocks.Document) -> str:
@@ -71,8 +72,20 @@ def _block(block: blocks.Block, numbers: Iterator[int]) -> str:
 
 def _table(table: blocks.Table) -> str:
     head = "".join(f'<th scope="col"{_side(table, index)}>{_text(name)}</th>' for index, name in enumerate(table.head))
-    rows = "".join(f"<tr>{_row(table, row)}</tr>" for row in table.rows)
-    caption = _text(table.caption)
+    caption, rows = _text(table.caption), table.rows
+    shown = _rows(table, head, caption, rows[:SHOWN])
+    starts = range(SHOWN, len(rows), FOLDED)
+    return shown + "".join(_fold(table, head, first, rows[first : first + FOLDED]) for first in starts)
+
+
+def _fold(table: blocks.Table, head: str, first: int, rows: Sequence[Sequence[blocks.Cell]]) -> str:
+    """More rows of a long table, which a browser lays out once they are opened."""
+    caption = f"{_text(table.caption)}: rows {first + 1:,} to {first + len(rows):,} of {len(table.rows):,}"
+    return f"<details><summary>{caption}</summary>{_rows(table, head, caption, rows)}</details>"
+
+
+def _rows(table: blocks.Table, head: str, caption: str, chosen: Sequence[Sequence[blocks.Cell]]) -> str:
+    rows = "".join(f"<tr>{_row(table, row)}</tr>" for row in chosen)
     return (
         f'<div class="wide" role="region" aria-label="{caption}" tabindex="0"><table><caption>{caption}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"

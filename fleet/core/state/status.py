@@ -103,7 +103,12 @@ def undecided_failures(state: RunState) -> Set:
 
 
 def status_counts(state: RunState, now: float) -> dict[Status, int]:
-    return dict(Counter(statuses(state, now).values()))
+    """Without a look at those that landed."""
+    subtasks = state.subtasks
+    merged = subtasks.marked(Mark.CLOSED) & ~subtasks.marked(Mark.GONE)
+    counts = Counter(status_of(state, id_, now) for id_ in subtasks.first(subtasks.all & ~merged))
+    counts["merged"] += merged.bit_count()
+    return {status: count for status, count in counts.items() if count}
 
 
 def _is_aside(state: RunState, subtask: SubtaskState) -> bool:
@@ -151,13 +156,9 @@ class Progress:
 
 
 def progress(state: RunState) -> Progress:
-    to_land = [
-        subtask
-        for subtask in state.subtasks.values()
-        if not (subtask.parts or subtask.skipped or subtask.dropped is not None)
-        and state.spec(subtask.id).worker != PLANNER
-    ]
-    return Progress(done=sum(subtask.landed is not None for subtask in to_land), total=len(to_land))
+    subtasks = state.subtasks
+    to_land = subtasks.all & ~(subtasks.marked(Mark.GONE) | subtasks.areas)
+    return Progress(done=(to_land & subtasks.marked(Mark.DONE)).bit_count(), total=to_land.bit_count())
 
 
 def phase(attempt: Attempt) -> Phase:

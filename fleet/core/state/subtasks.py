@@ -39,18 +39,22 @@ class Mark(IntEnum):
     """It is an area whose planner is in charge."""
     DELAYED = 8
     """It may not start before some time."""
+    GONE = 9
+    """It was split, skipped or dropped: it is not to land."""
 
 
 def marks_of(subtask: SubtaskState) -> tuple[bool, ...]:
     """In the order of `Mark`. Asked twice for every fact, so it reads each field once."""
     attempts, done = subtask.attempts, subtask.landed is not None or subtask.skipped
-    closed = done or bool(subtask.parts) or subtask.dropped is not None
+    gone = bool(subtask.parts) or subtask.skipped or subtask.dropped is not None
+    closed = done or gone
     failed, asked, delayed = subtask.failure is not None, subtask.question is not None, subtask.not_before > 0.0
     if not attempts or (last := attempts[-1]).ended_at is not None:
-        return (closed, done, failed, asked, False, False, False, False, delayed)
+        return (closed, done, failed, asked, False, False, False, False, delayed, gone)
     open_, area = last.commit is None, last.worker == PLANNER
     running = open_ and not area
-    return (closed, done, failed, asked, True, running, running and last.working, open_ and area, delayed)
+    working, planning = running and last.working, open_ and area
+    return (closed, done, failed, asked, True, running, working, planning, delayed, gone)
 
 
 @dataclass(frozen=True, slots=True)

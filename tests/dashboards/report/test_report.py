@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboards.report.blocks import Bar, Bars, Chart
+from dashboards.report.blocks import Bar, Bars, Chart, Code, Document, Section, Table
 from dashboards.report.document import document
 from dashboards.report.markdown import markdown
-from dashboards.report.page import page
+from dashboards.report.page import FOLDED, SHOWN, page
 from dashboards.report.report_data import ReportData, report_data
 from dashboards.report.svg import MOST_POINTS, bars, chart, columns, thinned
 from dashboards.text.formats import sparkline
@@ -387,3 +387,14 @@ def test_what_is_set_aside_is_retried_and_not_answered() -> None:
     text = markdown(document(report_of(story)))
     assert "`fleet retry api --run r`: api is set aside" in text
     assert "fleet answer" not in text
+
+
+def test_the_report_of_a_wide_run_folds_what_is_beyond_the_first_rows() -> None:
+    table = Table("Subtasks", ("subtask", "title"), [[Code(f"s{n}"), HOSTILE] for n in range(SHOWN + 2 * FOLDED)])
+    html = page(Document("Run r", (), (Section("landed", "What landed", [table]),)))
+    assert html.count("<details>") == html.count("</details>") == 2
+    shown, first, last = html.split("<details>")
+    assert [part.count('<th scope="row">') for part in (shown, first, last)] == [SHOWN, FOLDED, FOLDED]
+    assert f"Subtasks: rows {SHOWN + 1:,} to {SHOWN + FOLDED:,} of {SHOWN + 2 * FOLDED:,}" in first
+    short = Table("Subtasks", ("subtask", "title"), table.rows[:SHOWN])
+    assert "<details>" not in page(Document("Run r", (), (Section("landed", "What landed", [short]),)))

@@ -1,13 +1,16 @@
 """The quick answers of a long run are those of the plain definitions: played with chance, in a pretended world."""
 
+from collections import Counter
+
 from hypothesis import given, settings
 
 from fleet.core.history import subtask_sets
+from fleet.core.plans.plan import PLANNER
 from fleet.core.policy.approval import is_approved, waiting_for_approval
 from fleet.core.policy.effects import effects
 from fleet.core.state.areas import active_areas, area_spend, in_charge, inside, is_active, seen_by
 from fleet.core.state.state import RunState
-from fleet.core.state.status import OVER, ready, statuses, undecided_failures
+from fleet.core.state.status import OVER, Progress, progress, ready, status_counts, statuses, undecided_failures
 from fleet.core.state.subtask_state import SubtaskState
 from fleet.core.state.subtasks import Mark, Set
 from tests.fleet.core.pretend import Pretend
@@ -24,6 +27,8 @@ def test_sets_hold_what_each_subtask_says_of_itself(world: Pretend) -> None:
         assert ids(state, state.subtasks.open) == {id_ for id_ in status if status[id_] not in OVER}
         assert ids(state, state.subtasks.waiting) == {id_ for id_ in status if status[id_] in {"waiting", "ready"}}
         assert ids(state, state.subtasks.marked(Mark.UNDERWAY)) == {s.id for s in all_(state) if s.current is not None}
+        assert progress(state) == plain_progress(state)
+        assert status_counts(state, world.now) == dict(Counter(status.values()))
         assert set(waiting_for_approval(state)) == plainly_waiting_for_approval(state)
 
 
@@ -101,6 +106,16 @@ def plainly_waiting_for_approval(state: RunState) -> set[str]:
         return set()
     undecided = {subtask.id for subtask in all_(state) if not subtask.closed and subtask.current is None}
     return {id_ for id_ in undecided if not is_approved(state, id_)}
+
+
+def plain_progress(state: RunState) -> Progress:
+    to_land = [
+        subtask
+        for subtask in all_(state)
+        if not (subtask.parts or subtask.skipped or subtask.dropped is not None)
+        and state.spec(subtask.id).worker != PLANNER
+    ]
+    return Progress(sum(subtask.landed is not None for subtask in to_land), len(to_land))
 
 
 def plain_spend(state: RunState, area: str) -> float:
