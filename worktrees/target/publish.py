@@ -3,6 +3,7 @@
 Both are compare-and-swap on one ref. The first touches nothing else; the second brings the checkout of a branch along.
 """
 
+import re
 from dataclasses import dataclass
 
 from anyio import CancelScope
@@ -20,6 +21,7 @@ from worktrees.target.target import Target
 RECEIVE = remote_command(
     "receive-pack", "receive.autoGC=false", "receive.denyCurrentBranch=refuse", "receive.advertisePushOptions=false"
 )
+LOCKED = re.compile(r"Unable to create '(.+?\.lock)': File exists")
 NO_REF = ""  # how --force-with-lease says that the ref must not exist
 
 
@@ -68,7 +70,12 @@ class Publisher:
         output = await push(self.store, self.target, tip, f"refs/heads/{branch}", current)
         if output is None:
             return None
-        output = output.replace(f"{self.target.stand_in.path}/.", str(self.target.git.git_dir))
+        git_dir = str(self.target.git_dir)
+        output = output.replace(f"{self.target.stand_in.path}/.", git_dir).replace(
+            str(self.target.stand_in.path), git_dir
+        )
+        if lock := LOCKED.search(output):
+            return f"{branch} is locked: a git works there, or was killed; if none does, remove {lock[1]}"
         if "checked out" in output:
             return f"{branch} is checked out in a worktree of {self.target.root}; switch it to another branch"
         telling = ("rejected", "fatal", "error")

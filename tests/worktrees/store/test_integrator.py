@@ -206,6 +206,17 @@ async def test_a_name_that_git_can_not_have_is_a_reason(bench: Bench) -> None:
     assert "fleet/r1 can't be moved" in reason
 
 
+async def test_a_lock_that_a_killed_git_left_is_named_where_it_is(bench: Bench) -> None:
+    lock = bench.repository / ".git" / "refs" / "heads" / "fleet" / "r1.lock"
+    lock.parent.mkdir()
+    lock.touch()
+    member = await bench.change("first", {"a.txt": "a\n"})
+    reason = await bench.worktrees.publisher.publish(RUN, tip=member.commit)
+    assert reason == f"fleet/r1 is locked: a git works there, or was killed; if none does, remove {lock}"
+    lock.unlink()
+    assert await bench.worktrees.publisher.publish(RUN, tip=member.commit) is None
+
+
 async def test_every_finished_attempt_is_pinned_before_it_is_reported(bench: Bench) -> None:
     member = await bench.change("first", {"a.txt": "a\n"})
     assert await bench.worktrees.store.git.sha(attempt_ref(RUN, "first", 1)) == member.commit
