@@ -118,6 +118,16 @@ class Wiring:
         ladders = {name: self._ladder(f"workers.{name}", worker) for name, worker in self.config.workers.items()}
         return {name: ladder for name, ladder in ladders.items() if ladder is not None}
 
+    @cached_property
+    def usual_ladders(self) -> dict[str, Ladder]:
+        """A ladder for every worker with a model: its rungs, or else its models or the usual one, from the first."""
+        usual = {}
+        for name, worker in self.config.workers.items():
+            models = _models(worker) or (self.config.models.worker,)
+            if worker.kind != "command":
+                usual[name] = Ladder(rungs=tuple(assumed_rung(model, None, self.prices) for model in models), first=0)
+        return {**usual, **self.ladders}
+
     def _ladder(self, key: str, worker: WorkerKind) -> Ladder | None:
         if not worker.rungs and not worker.first_rung:
             return None

@@ -6,7 +6,7 @@ same evidence makes the same choice, and the choice is recorded with its reasons
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import exp, log, sqrt
 
@@ -19,6 +19,7 @@ from fleet.core.state.subtask_state import Attempt, SubtaskState
 
 WEIGHT = 8.0  # attempts that an assumption weighs as much as
 EXPLORED = 0.1  # the share of subtasks that may begin on a rung of which little is known
+WIDEST = 2.5  # log-odds: where nearly all or nearly none landed, the formula says nothing
 BOUND = 1.2816  # standard deviations: four of five cases are within
 HARDER: Mapping[Size, float] = {"small": -0.7, "medium": 0.0, "large": 1.0}
 """How much harder a subtask is assumed to be than a medium one, in log-odds of landing."""
@@ -164,7 +165,7 @@ def explored(options: Sequence[RungOption], best: int, *, key: str) -> int | Non
 
 def rung_options(ladder: Ladder, seen: Seen, size: Size, *, attempts: int) -> tuple[RungOption, ...]:
     """Each rung as the first one for a subtask of this size, of which at most so many attempts are made."""
-    expected = [_expected(rung, seen, size) for rung in ladder.rungs]
+    expected = expectations(ladder, seen, size)
     costs, mean = [each.dollars for each in expected], [each.lands for each in expected]
     options = []
     for index, (rung, each) in enumerate(zip(ladder.rungs, expected, strict=True)):
@@ -203,16 +204,26 @@ def _climb(costs: Sequence[float | None], lands: Sequence[float], first: int, at
 
 
 @dataclass(frozen=True, slots=True)
-class _Expected:
+class Expected:
     """What one attempt with a rung is expected to do. `low` and `high` bound its share in four of five cases."""
 
     lands: float
     low: float
     high: float
     dollars: float | None
+    priced: int
+    """Attempts of any size whose price is known."""
+
+    def landing(self, share: float) -> "Expected":
+        """The same with another share."""
+        return replace(self, lands=share)
 
 
-def _expected(rung: Rung, seen: Seen, size: Size) -> _Expected:
+def expectations(ladder: Ladder, seen: Seen, size: Size) -> list[Expected]:
+    return [_expected(rung, seen, size) for rung in ladder.rungs]
+
+
+def _expected(rung: Rung, seen: Seen, size: Size) -> Expected:
     """The assumption, corrected by what was seen at other sizes, then by what was seen at this one."""
     own = seen.get((rung.model, rung.effort, size), Evidence())
     others = [(other, seen.get((rung.model, rung.effort, other), Evidence())) for other in SIZES if other != size]
@@ -224,10 +235,10 @@ def _expected(rung: Rung, seen: Seen, size: Size) -> _Expected:
         assumed = _odds(_log_odds(assumed) + _log_odds((landed + WEIGHT * mean) / (tried + WEIGHT)) - _log_odds(mean))
     weight = WEIGHT + own.tried
     lands = (WEIGHT * assumed + own.landed) / weight
-    spread = BOUND / sqrt(weight * lands * (1.0 - lands))
-    return _Expected(
-        lands, _odds(_log_odds(lands) - spread), _odds(_log_odds(lands) + spread), _dollars(rung, own, others, size)
-    )
+    spread = min(BOUND / sqrt(weight * lands * (1.0 - lands)), WIDEST)
+    low, high = _odds(_log_odds(lands) - spread), _odds(_log_odds(lands) + spread)
+    priced = own.priced + sum(each.priced for _, each in others)
+    return Expected(lands, low, high, _dollars(rung, own, others, size), priced)
 
 
 def _dollars(rung: Rung, own: Evidence, others: Sequence[tuple[Size, Evidence]], size: Size) -> float | None:

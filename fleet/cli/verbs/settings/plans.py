@@ -13,6 +13,7 @@ from dashboards.text.safe import safe
 from fleet.app.wiring import Wiring
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Force, Repo
+from fleet.cli.expected_cost import cost_lines
 from fleet.cli.plan_editor import edit_file, edit_run, read_template
 from fleet.cli.plan_sources import Sets, find_plan, load_plan_argument, parse_settings, plan_library
 from fleet.cli.root_help import VERBS
@@ -54,7 +55,11 @@ def show_plan(plan: PlanName, sets: Sets = None, repo: Repo = HERE, as_json: AsJ
     if as_json:
         typer.echo(dump_plan(loaded.plan, toml=False), nl=False)
     else:
-        size = [*estimate_lines(loaded.plan), *value_lines(loaded.values)]
+        size = [
+            *estimate_lines(loaded.plan),
+            *cost_lines(loaded.plan, Wiring(common.configuration(repo).config, current()), repo),
+            *value_lines(loaded.values),
+        ]
         common.show([*plan_lines(loaded.plan, _warnings(loaded, repo)), *size])
 
 

@@ -10,6 +10,7 @@ from dashboards.text.plans.plan_review import plan_lines
 from fleet.app.fleet import Fleet, Order
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Force, Repo, Sandbox, SetupNetwork, Yes
+from fleet.cli.expected_cost import cost_lines
 from fleet.cli.live.clock import Clock, run_with_clock
 from fleet.cli.live.display import Detach, Display, NoTui, Plain, work_and_show
 from fleet.cli.options import flags, limits_of
@@ -74,7 +75,8 @@ def _write_plan(loaded: Loaded, order: Order, output: Path | None, *, as_json: b
     if as_json:
         typer.echo(dump_plan(plan, toml=False), nl=False)
         return
-    common.show(plan_lines(plan, fleet.wiring.grade(plan).all))
+    costs = cost_lines(plan, fleet.wiring, order.repository)
+    common.show([*plan_lines(plan, fleet.wiring.grade(plan).all), *costs])
     keep = "-o plan.toml keeps it; fleet run --plan plan.toml runs it"
     typer.echo(f"\n{f'fleet run --plan {output}' if output else keep}", err=True)
 

@@ -19,6 +19,7 @@ from fleet.core.policy.ladder import (
     Seen,
     cheapest,
     evidence,
+    expectations,
     explored,
     rung_options,
     take_rung,
@@ -63,7 +64,7 @@ def test_expectations_are_shares_and_prices_within_their_bounds(
     world: tuple[Ladder, Seen], size: Size, attempts: int
 ) -> None:
     for option in rung_options(*world, size, attempts=attempts):
-        assert 0 < option.low <= option.lands <= option.high < 1
+        assert 0 <= option.low <= option.lands <= option.high <= 1
         assert option.dollars is not None
         assert option.dollars >= 0
         assert option.per_landed is not None
@@ -94,9 +95,8 @@ def test_what_lands_more_is_expected_to_land_more_and_its_bounds_come_closer(
     own = seen.get(key, Evidence())
     better = {**seen, key: replace(own, tried=own.tried + more, landed=own.landed + more)}
     worse = {**seen, key: replace(own, tried=own.tried + more)}
-    before, after, below = (rung_options(ladder, each, size, attempts=4)[0] for each in (seen, better, worse))
+    before, after, below = (expectations(ladder, each, size)[0] for each in (seen, better, worse))
     assert below.lands < before.lands < after.lands
-    assert own.tried in (0, before.tried)
 
 
 @given(st.integers(0, 500), st.sampled_from(SIZES))
