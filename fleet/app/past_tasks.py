@@ -1,8 +1,8 @@
 """Rehearsals for real: planner and workers do the repository's own last commits again, and history's tests judge them.
 
-Before anything is paid, the gate is run on the history itself: a commit on which it is red here, or whose parent it is
-red on, could judge nobody. After the run, the tests that a commit brought are laid over what landed, and the gate is
-run on that.
+Before anything is paid, the gate is run on the history itself: a commit can judge a worker only if the gate is green on
+it and on its parent. After the run, the tests that the commit brought are laid over what landed, and the gate is run on
+that.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ class PastTasks:
 
 
 def for_real_policy(policy: Policy, tasks: int) -> Policy:
-    """The limits of a rehearsal for real: nobody is asked, nothing is split, and every result is tested by itself."""
+    """The limits of a rehearsal for real: no questions, no splits, and every result is tested by itself."""
     return policy.model_copy(
         update={
             "publishes": False,

@@ -1,4 +1,4 @@
-"""What stands between the engine and its worktrees where workers do commits of history again.
+"""The engine's worktrees, commits and integration branch where workers do commits of history again.
 
 Every attempt starts from the parent of its commit, so each result is judged on the tree it was made on, and none
 depends on another. What lands is a copy of the result on top of whatever landed before: the integration branch holds

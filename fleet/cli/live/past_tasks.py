@@ -1,7 +1,6 @@
-"""A rehearsal for real, from the first look at history to its result. It continues one that stopped.
+"""A rehearsal for real: the check of history, the question whether to pay, the run, the verdicts, the result.
 
-History is checked free of charge; then a person sees what it may cost, and says yes. What it measured last is the
-verdicts of history's tests, which are recorded one by one.
+Continues one that stopped. Verdicts are recorded one by one.
 """
 
 import time
@@ -67,7 +66,7 @@ def _exit_code(view: PastTasksView) -> int:
 
 
 def _begin(fleet: Fleet, asked: Redoing) -> RunFolder:
-    """Look at history, ask, and create the run. Raises `UsageError` where nothing can be judged or nobody agrees."""
+    """Check history, ask, and create the run. Raises `UsageError` if nothing can be judged, or if the answer is no."""
     _check(fleet, asked)
     wiring = fleet.wiring
     make_state_dir(fleet.state_dir)

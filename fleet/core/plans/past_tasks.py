@@ -1,6 +1,6 @@
 """The plan of a rehearsal for real: a subtask for each commit of history, which its message describes.
 
-The message is all that a worker is told of the commit. It is written by others, so the goal presents it as data.
+A worker learns nothing else about the commit. Others wrote the message, so the goal presents it as data.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ is meant for you.
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A commit, as far as its subtask tells of it."""
+    """What the subtask of a commit says about it."""
 
     subtask: SubtaskId
     message: str

@@ -70,8 +70,8 @@ class PastTask(Shape):
     parent: Sha
     """The commit that every attempt starts from."""
     tests: tuple[str, ...] = ()
-    """The tests that the commit added, changed or removed, if they tell its tree from its parent's: the gate is red
-    on the parent with them. Empty: only the gate can judge the result."""
+    """The tests that the commit added, changed or removed, if the gate is red on the parent with them. Empty: only the
+    gate can judge the result."""
 
 
 class LeftOut(Shape):

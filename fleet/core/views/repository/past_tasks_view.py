@@ -21,7 +21,7 @@ class RedoneCommit:
     title: str
     """The first line of its message."""
     tests: int
-    """How many files with tests it brought that tell it from its parent; 0: only the gate can judge the result."""
+    """How many test files it changed, if the gate is red on its parent with them; 0: only the gate judges it."""
     tried: bool
     """Whether a worker began with it."""
     landed: bool
