@@ -114,7 +114,7 @@ def _of_attempt(state: RunState, fact: f.AttemptFact) -> str | None:
         case f.WorkerStarted():
             return None
         case f.RemedyChosen():
-            return _remedy(fact)
+            return _remedy(state, fact)
         case _:
             return _attempt(state, fact)
 
@@ -308,14 +308,16 @@ def _budget(fact: f.CallRefused | f.BudgetRanLow) -> str:
     return f"{safe(fact.why)}: the planner is informed"
 
 
-def _remedy(fact: f.RemedyChosen) -> str | None:
+def _remedy(state: RunState, fact: f.RemedyChosen) -> str | None:
     match fact.remedy:
         case "retry" if fact.climbs:
             return f"{safe(fact.subtask)} is tried again on the next rung of its worker's ladder"
         case "retry":
             return f"{safe(fact.subtask)} retries in {max(0.0, fact.not_before - fact.at):.1f} s"
         case "resolve":
-            return f"{safe(fact.subtask)} conflicts: retrying on the new base"
+            failures = [attempt.failure for attempt in state.subtasks[fact.subtask].attempts if attempt.failure]
+            is_red = bool(failures) and failures[-1].kind == "integration"
+            return f"{safe(fact.subtask)} {'is red there' if is_red else 'conflicts'}: retrying on the new base"
         case "skip":
             return f"{safe(fact.subtask)} skipped, as its failure_action says"
         case "planner":

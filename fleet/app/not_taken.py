@@ -89,7 +89,7 @@ def _stuck_error(
         what += f"; neither did {more}{' and others' if len(stuck) > NAMED + 1 else ''} land"
     if state.ending == "budget":
         what += f"; {state.ending_why}"
-    red = next((check for check in failures[-1].checks if not check.fine), None)
+    red = next((check for attempt in reversed(failures) for check in attempt.checks if not check.fine), None)
     again = f"`fleet retry {first.id} --run {name} -g GUIDANCE`, then the same command"
     if state.ending == "budget":
         again = "more with --budget USD"

@@ -92,7 +92,8 @@ def test_a_conflict_is_resolved_by_a_worker_and_the_branch_gets_what_is_green(st
 def test_what_is_red_on_the_branch_goes_to_a_worker_too(stage: Stage, begin: Begin) -> None:
     repository = begin(WITHOUT)
     moved = commit(repository, "forbidden.txt", "x\n")
-    done = stage.fleet("merge", "--json", at=repository).ended(0).json
+    merged = stage.fleet("merge", "--json", at=repository).ended(0).says("one is red there: retrying on the new base")
+    done = merged.json
     assert (done["how"], done["commits"], done["relanding"]) == ("landed again", 2, "r-on-main")
     assert [(each["subtask"], "fails" in each["why"]) for each in done["redone"]] == [("one", True)]
     assert done["redone"][0]["commit"] == git(repository, "rev-parse", "main~1")

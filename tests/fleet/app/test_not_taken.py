@@ -1,0 +1,51 @@
+"""What a person is told where a branch did not get a result."""
+
+from pathlib import Path
+
+from fleet.app.not_taken import relanding_error
+from fleet.core.plans.limits import Policy
+from fleet.core.state import facts as f
+from fleet.runs.run_folder import RunFolder
+from tests.fleet.core.story import Story, failure, plan_of
+
+RED = f.CheckRun(criterion="the gate", command="make test", passed=False, output="1 failed\x1b[31m", log="checks/1.log")
+RELANDING = f.Relanding(run="r", branch="main", since="s", result="e", commits={"api": "c1", "docs": "c2"})
+
+
+def stuck(*, attempts: int) -> Story:
+    """The first commit is red on the branch, and what is done again fails in another way."""
+    policy = Policy(in_order=True, publishes=False, max_attempts=attempts, answer_wait_s=0)
+    told = Story(policy, plan_of("api", "docs", failure_action="ask"), relanding=RELANDING)
+    told.work_is_done("api", "docs")
+    told.happens(f.AttemptFailed(at=0, subtask="api", number=1, failure=failure("integration"), checks=(RED,)))
+    for _ in range(attempts - 1):
+        told.attempt_fails("api", "bounds")
+    told.time_passes(1)
+    return told
+
+
+def test_a_red_commit_is_named_with_the_check_though_later_attempts_failed_otherwise(tmp_path: Path) -> None:
+    told = stuck(attempts=2)
+    error = relanding_error(told.state, RunFolder(tmp_path), "main", "r")
+    assert (error.exit_code, error.code) == (1, "not_taken")
+    what, *check = error.message.splitlines()
+    assert what.startswith("main is as it was: commit 1 of 2, Build api (api), is red on top of it; it was done again")
+    assert what.endswith("again 1 time and failed, last: red")
+    assert check == [
+        "the gate: make test",
+        "1 failed\\x1b[31m",
+        f"the whole output: {tmp_path}/checks/1.log",
+    ]
+    assert "`fleet retry api --run r -g GUIDANCE`, then the same command" in error.hint
+
+
+def test_what_was_not_done_again_is_not_said_to_be(tmp_path: Path) -> None:
+    error = relanding_error(stuck(attempts=1).state, RunFolder(tmp_path), "main", "r")
+    assert "done again" not in error.message
+
+
+def test_an_interruption_is_no_verdict(tmp_path: Path) -> None:
+    told = Story(Policy(), plan_of("api"), relanding=RELANDING)
+    error = relanding_error(told.state, RunFolder(tmp_path), "main", "r")
+    assert (error.exit_code, error.code) == (130, "interrupted")
+    assert "the same command continues" in error.hint
