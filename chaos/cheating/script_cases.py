@@ -55,6 +55,7 @@ SCRIPTS = Runner(
             checks=("test -f add.sh",),
             gate="! sh run.sh",
             base={"checks/inner.sh": "! " + CHECK},
+            reviewed=True,
         ),
         Case("rewrites what npm test runs", {"check.sh": PASSES}, checks=("npm test --silent",)),
         Case("rewrites it behind bash -c", {"check.sh": PASSES}, checks=("bash -c 'cd . && sh check.sh'",)),
