@@ -28,6 +28,7 @@ from bench.startup import startup_figures
 from bench.storm import storm_figures
 from bench.subtask import subtask_figures
 from bench.terminal import screen_figures
+from bench.wide import wide_figures
 from scripts.frame import MET, Figure, Table, add_names, command_line, exit_with, progress
 
 Group = Callable[[Extent], Awaitable[list[Figure]]]
@@ -45,6 +46,7 @@ GROUPS: dict[str, Group] = {
     "landing": landing_figures,
     "hundred": hundred_figures,
     "screen": screen_figures,
+    "wide": wide_figures,
     "storm": storm_figures,
     "conversations": conversation_figures,
 }

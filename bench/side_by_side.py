@@ -52,6 +52,8 @@ class Extent:
     """Turns of each of a thousand conversations."""
     journal_facts: int
     screen_s: float
+    wide: int
+    """Subtasks of a wide run."""
     keys: int
     """Keys pressed in the terminal UI."""
     folder: Path | None = None
@@ -72,6 +74,7 @@ SMALL = Extent(
     turns=5,
     journal_facts=20_000,
     screen_s=4,
+    wide=1_000,
     keys=30,
 )
 FULL = Extent(
@@ -85,6 +88,7 @@ FULL = Extent(
     turns=20,
     journal_facts=100_000,
     screen_s=15,
+    wide=10_000,
     keys=100,
 )
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,7 +90,7 @@ def first_facts(count: int, *, at: float) -> list[f.Fact]:
     return facts
 
 
-def model_call(number: int, count: int, *, at: float) -> f.Fact:
+def model_call(number: int, names: Sequence[str], *, at: float) -> f.Fact:
     return f.ModelCalled(
         at=at,
         role="worker",
@@ -98,9 +98,9 @@ def model_call(number: int, count: int, *, at: float) -> f.Fact:
         usage=Usage(input=900, output=120),
         dollars=0.0002,
         seconds=1.5,
-        subtask=f"subtask-{number % count:04}",
+        subtask=names[number % len(names)],
         attempt=1,
-        turn=number // count + 1,
+        turn=number // len(names) + 1,
         doing=f"bash pytest -q tests/test_{number}.py",
     )
 
@@ -190,7 +190,7 @@ def drained(screen: Screen) -> Iterator[None]:
 
 
 @contextmanager
-def appending(journal: Journal, count: int) -> Iterator[None]:
+def appending(journal: Journal, names: Sequence[str]) -> Iterator[None]:
     """Append a thousand facts per second in ten transactions while the block lasts."""
     stop = Event()
 
@@ -198,7 +198,7 @@ def appending(journal: Journal, count: int) -> Iterator[None]:
         number, due = 0, time.perf_counter()
         while not stop.wait(max(0.0, due - time.perf_counter())):
             numbers = range(number, number + FACTS_PER_S // 10)
-            journal.append([model_call(each, count, at=time.time()) for each in numbers])
+            journal.append([model_call(each, names, at=time.time()) for each in numbers])
             number, due = numbers.stop, due + 0.1
 
     writer = Thread(target=append)
@@ -213,13 +213,17 @@ def appending(journal: Journal, count: int) -> Iterator[None]:
 # ---- figures ---------------------------------------------------------------------------------------------------------
 
 
-def busy_figures(seconds: float, keys: int) -> list[Figure]:
+def busy_figures(
+    seconds: float, keys: int, facts: Sequence[f.Fact] = (), names: Sequence[str] = (), *, what: str = "screen"
+) -> list[Figure]:
+    """In front of a run with these facts, in which these subtasks are at work; by default with a thousand agents."""
+    names = names or subtask_ids(AGENTS)
     with temporary_folder() as folder, journal_at(folder) as journal:
-        journal.append(first_facts(AGENTS, at=time.time()))
+        journal.append(facts or first_facts(AGENTS, at=time.time()))
         with watch(folder, RUN) as screen:
             screen.wait_for(b"AGENTS")
             screen.press(b"2", b"[Agents")
-            with appending(journal, AGENTS):
+            with appending(journal, names):
                 with drained(screen):
                     time.sleep(2.0)
                     before, started = screen.processor_ms(), time.perf_counter()
@@ -227,12 +231,12 @@ def busy_figures(seconds: float, keys: int) -> list[Figure]:
                     share = (screen.processor_ms() - before) / 1e3 / (time.perf_counter() - started)
                 waits = sorted(_key_times(screen, keys))
     p95_ms = waits[min(len(waits) - 1, int(len(waits) * 0.95))] * 1e3
-    where = f"{AGENTS:,} rows"
+    where = f"{len(names):,} at work" if facts else f"{AGENTS:,} rows"
     note = f"{FACTS_PER_S:,} facts and 10 refreshes per second"
     key_note = f"median {waits[len(waits) // 2] * 1e3:.0f}"
     return [
-        Figure("screen: share of one core", where, share, wanted=0.15, note=note),
-        Figure("screen: key to screen, p95, ms", where, p95_ms, wanted=100.0, note=key_note),
+        Figure(f"{what}: share of one core", where, share, wanted=0.15, note=note),
+        Figure(f"{what}: key to screen, p95, ms", where, p95_ms, wanted=100.0, note=key_note),
     ]
 
 
@@ -245,9 +249,9 @@ def _key_times(screen: Screen, keys: int) -> Iterator[float]:
 def long_journal_figure(count: int, rounds: int) -> Figure:
     """From the start of the program to the first complete screen, divided by reading the journal."""
     with temporary_folder() as folder, journal_at(folder) as journal:
-        agents = 200
+        agents, names = 200, subtask_ids(200)
         facts = first_facts(agents, at=0.0)
-        facts += [model_call(number, agents, at=number / 100) for number in range(count - len(facts) - 1)]
+        facts += [model_call(number, names, at=number / 100) for number in range(count - len(facts) - 1)]
         facts.append(f.WarningNoted(at=count / 100, text="this is the last fact"))
         journal.append(facts)
         reading, shown = list[float](), list[float]()
