@@ -135,7 +135,7 @@ def test_what_may_not_be_spent_is_not_spent(stage: Stage, begin: Begin) -> None:
 
 def test_work_that_was_done_for_one_commit_serves_for_the_next(stage: Stage, begin: Begin) -> None:
     """The branch moves on while a worker resolves; then the result gets a commit that a person made."""
-    repository = begin({**MERGED, "turns": 2}, pace={"think_s": 0.2})
+    repository = begin({"do": "hang", "seconds": 4, "pings": True, "then": MERGED})
     commit(repository, "one.txt", "something else\n")
     with stage.going("merge", at=repository) as going:
         stage.wait("r-on-main", lambda state: len(state.subtasks["one"].attempts) == 2, going)
