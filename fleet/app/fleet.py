@@ -21,9 +21,9 @@ from agents.models.wire.client import is_simulated
 from fleet import __version__
 from fleet.app.capacity import capacity, workers_or_refuse
 from fleet.app.evidence import past_evidence
-from fleet.app.past_tasks import for_real_policy, redoing
-from fleet.app.rehearse import for_rehearsal, rehearsal_policy, rehearsing
-from fleet.app.relanding import candidates
+from fleet.app.merging.relanding import candidates
+from fleet.app.rehearsals.past_tasks import for_real_policy, redoing
+from fleet.app.rehearsals.rehearse import for_rehearsal, rehearsal_policy, rehearsing
 from fleet.app.wiring import Wiring
 from fleet.config.environment import user
 from fleet.config.layer import FLAG

@@ -20,6 +20,9 @@ EVERYTHING = None
 MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet": ("fleet.cli",),
     "fleet.app": EVERYTHING,
+    "fleet.app.merging": EVERYTHING,
+    "fleet.app.rehearsals": EVERYTHING,
+    "fleet.app.trials": EVERYTHING,
     "fleet.cli": EVERYTHING,
     "fleet.cli.live": EVERYTHING,
     "fleet.cli.verbs": EVERYTHING,

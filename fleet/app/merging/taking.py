@@ -12,8 +12,8 @@ from pathlib import Path
 
 from dashboards.text.formats import counted
 from fleet.app.fleet import Fleet, Order
-from fleet.app.not_taken import conflict_error, relanding_error, words_about
-from fleet.app.relanding import (
+from fleet.app.merging.not_taken import conflict_error, relanding_error, words_about
+from fleet.app.merging.relanding import (
     Origins,
     Piece,
     find_relanding,

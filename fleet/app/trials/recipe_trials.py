@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from fleet.app.tool_chains import found_in, shown_by
-from fleet.app.trial import Progress, TrialOrder, try_out
+from fleet.app.trials.trial import Progress, TrialOrder, try_out
 from fleet.config.schema import Config
 from fleet.core.base.output import outdated
 from fleet.core.state.facts import CheckRun

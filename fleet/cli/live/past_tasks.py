@@ -14,7 +14,7 @@ from dashboards.text.formats import counted
 from dashboards.text.repository.rehearsal_text import past_tasks_lines
 from dashboards.text.safe import safe
 from fleet.app.fleet import Fleet, Order
-from fleet.app.past_tasks import PastTasks, read_tasks, score, unscored
+from fleet.app.rehearsals.past_tasks import PastTasks, read_tasks, score, unscored
 from fleet.cli.common import has_terminal, read_answer, run_async, show_view
 from fleet.cli.live.rehearsal import rehearsal_name, work
 from fleet.cli.live.task_estimate import TaskEstimate, task_estimate

@@ -11,7 +11,7 @@ import typer
 
 from dashboards.text.formats import counted
 from fleet.app.fleet import Fleet
-from fleet.app.rehearse import compare, head_of, machine, try_gate, used_processor
+from fleet.app.rehearsals.rehearse import compare, head_of, machine, try_gate, used_processor
 from fleet.cli.common import run_async
 from fleet.cli.live.engine import POLL_S, Background, run_engine
 from fleet.cli.live.follow import RunDisplay, Screen, open_screen

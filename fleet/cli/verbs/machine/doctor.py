@@ -21,7 +21,7 @@ from dashboards.text.safe import safe
 from fleet.app.capacity import capacity
 from fleet.app.fleet import Fleet, refuse_branch
 from fleet.app.tool_chains import found_in
-from fleet.app.trial import Progress, TrialOrder, try_out
+from fleet.app.trials.trial import Progress, TrialOrder, try_out
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox
 from fleet.cli.live.clock import Clock, run_with_clock

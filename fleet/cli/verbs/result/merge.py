@@ -8,7 +8,7 @@ import typer
 from dashboards.text.formats import counted, money, untested
 from dashboards.text.safe import safe
 from fleet.app.fleet import Fleet
-from fleet.app.taking import Resolving, Taking
+from fleet.app.merging.taking import Resolving, Taking
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgument, RunName, Sandbox, Yes
 from fleet.cli.live.relanding import work

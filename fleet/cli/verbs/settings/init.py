@@ -10,8 +10,8 @@ import typer
 
 from dashboards.text.formats import duration
 from dashboards.text.safe import safe
-from fleet.app.project import read_project
-from fleet.app.recipe_trials import Permission, Settled, Trials, TrialSettings, Tried, chain_of
+from fleet.app.trials.project import read_project
+from fleet.app.trials.recipe_trials import Permission, Settled, Trials, TrialSettings, Tried, chain_of
 from fleet.app.wiring import Wiring
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, ConfigFile, Force, Repo, Sandbox, Yes

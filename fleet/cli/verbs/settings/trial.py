@@ -9,7 +9,7 @@ import typer
 from dashboards.text.formats import duration
 from dashboards.text.repository.cause_text import advice_lines, cause_lines, check_lines
 from dashboards.text.safe import safe
-from fleet.app.trial import TrialOrder, try_out
+from fleet.app.trials.trial import TrialOrder, try_out
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, ConfigFile, Repo, Sandbox, SetupNetwork
 from fleet.cli.live.clock import Clock, run_with_clock

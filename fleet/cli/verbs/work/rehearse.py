@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from dashboards.text.repository.rehearsal_text import plan_line, rehearsal_lines
-from fleet.app.advice import write_advice
 from fleet.app.fleet import Fleet, Order
-from fleet.app.rehearse import Line, for_rehearsal, read_line, with_given_plan
+from fleet.app.rehearsals.advice import write_advice
+from fleet.app.rehearsals.rehearse import Line, for_rehearsal, read_line, with_given_plan
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Force, Repo, Sandbox, Yes
 from fleet.cli.live import past_tasks

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.advice import write_advice
+from fleet.app.rehearsals.advice import write_advice
 from fleet.core.views.repository.rehearsal_view import RehearsalView, Setting
 from fleet.errors import UsageError
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.trial import TrialOrder, try_out
+from fleet.app.trials.trial import TrialOrder, try_out
 from fleet.config.load import load_config
 from fleet.core.views.repository.trial_view import TrialView
 from fleet.errors import FleetError

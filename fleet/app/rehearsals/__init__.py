@@ -1,0 +1,1 @@
+"""Runs that replay or do again the last commits of a repository, and what they measured."""
