@@ -228,7 +228,7 @@ def _glossary(documents: Mapping[str, str]) -> str:
     return documents["docs/glossary.md"].partition("## Older words")[0]
 
 
-RESERVED = frozenset({71, 73, 76, 77})
+RESERVED = frozenset({76, 77})
 """Numbers of records that are being written; they may be missing."""
 
 
