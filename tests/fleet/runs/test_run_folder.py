@@ -1,0 +1,45 @@
+"""The folder of a run: its journal is replayed without collections of garbage, which are on again afterwards."""
+
+import gc
+from pathlib import Path
+
+import pytest
+
+from fleet.core.state import facts as f
+from fleet.errors import FleetError
+from fleet.runs.journal import Journal
+from fleet.runs.run_folder import RunFolder
+from tests.fleet.core.story import Story, plan_of
+
+
+def test_collections_of_garbage_wait_for_a_replay_and_for_nothing_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story, during = Story(plan=plan_of("a")), list[bool]()
+    run = RunFolder(tmp_path / "r")
+    with Journal.create(run.journal) as journal:
+        with pytest.raises(FleetError, match="is empty"):
+            run.state()
+        assert gc.isenabled()
+        journal.append(story.facts)
+    read = Journal.facts
+
+    def watched(journal: Journal, after: int = 0, limit: int = -1) -> list[tuple[int, f.Fact]]:
+        during.append(gc.isenabled())
+        return read(journal, after, limit)
+
+    monkeypatch.setattr(Journal, "facts", watched)
+    assert run.state() == story.state
+    assert (set(during), gc.isenabled()) == ({False}, True)
+
+
+def test_collections_that_were_off_stay_off(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "r")
+    with Journal.create(run.journal) as journal:
+        journal.append(Story().facts)
+    gc.disable()
+    try:
+        run.state()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
