@@ -228,15 +228,11 @@ def _glossary(documents: Mapping[str, str]) -> str:
     return documents["docs/glossary.md"].partition("## Older words")[0]
 
 
-RESERVED = frozenset({76, 77})
-"""Numbers of records that are being written; they may be missing."""
-
-
 def test_decisions_are_numbered_without_a_gap_and_all_listed(documents: Mapping[str, str]) -> None:
     folder = "docs/decisions/"
     records = sorted(Path(path).name for path in documents if path.startswith(folder) and "README" not in path)
     numbers = [int(name[:4]) for name in records]
-    missing = [number for number in range(1, numbers[-1] + 1) if number not in numbers and number not in RESERVED]
+    missing = [number for number in range(1, numbers[-1] + 1) if number not in numbers]
     assert (missing, len(set(numbers))) == ([], len(numbers))
     assert _LINK.findall(documents[f"{folder}README.md"]) == records
     for name in records:
