@@ -163,12 +163,13 @@ def _no_fleet(state: RunState) -> Fleet:
     raise FleetError(f"{state.run} can't be resumed here")
 
 
-def test_a_run_that_can_not_start_explains_why_and_leaves_nothing(stage: Stage) -> None:
+def test_a_run_that_can_not_start_is_kept_with_the_reason(stage: Stage) -> None:
     folder = stage.folder("lost")
     with Journal.create(folder.journal) as journal:
         journal.append([started().model_copy(update={"run": "lost", "repository": str(stage.room / "gone")})])
     stage.fleet("resume", "lost", "--detach", "--base-url", "http://127.0.0.1:9").ended(3).says("gone")
-    assert stage.runs == []
+    assert stage.status("lost")["state"] == "refused"
+    stage.fleet("show", "lost").ended(0).says("gone")
 
 
 def test_nothing_a_model_writes_acts_on_the_terminal(stage: Stage, repository: Path, model: Serve) -> None:
