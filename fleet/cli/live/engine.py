@@ -27,8 +27,10 @@ from fleet.cli.live.hard_stop import hard_stop
 from fleet.config.environment import current, user
 from fleet.config.load import Loaded
 from fleet.config.schema import Config
+from fleet.core.history.follower import Follower
 from fleet.core.plans.limits import Choices
-from fleet.core.state.facts import DrainRequested, RunEnded
+from fleet.core.state.facts import DrainRequested, EngineStarted, Fact, RunEnded
+from fleet.core.state.state import RunState
 from fleet.errors import FleetError
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder
@@ -139,6 +141,10 @@ class Background:
     def at_work(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def _pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
     def kill(self) -> None:
         """End the process at once, as a crash would."""
         if self._process is not None:
@@ -153,10 +159,18 @@ class Background:
             self._process.wait()
 
     def wait_started(self) -> None:
-        """Wait until the engine runs; raises `FleetError` with its error if it fails before."""
-        until = time.monotonic() + START_S
-        while time.monotonic() < until and self.at_work and not self._folder.alive:
-            time.sleep(POLL_S)
+        """Wait until the engine has recorded its start; raises `FleetError` with its error if it fails before."""
+        engines = list[int]()
+
+        def note(_: RunState | None, fact: Fact, __: RunState) -> None:
+            if isinstance(fact, EngineStarted):
+                engines.append(fact.pid)
+
+        until, follower = time.monotonic() + START_S, Follower(note)
+        with Journal(self._folder.journal) as journal:
+            while time.monotonic() < until and self.at_work and self._pid not in engines:
+                time.sleep(POLL_S)
+                follower.catch_up(journal)
         if not self.at_work and (error := self.last_words()):
             raise FleetError(error)
 
