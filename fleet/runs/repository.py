@@ -2,18 +2,20 @@
 
 from pathlib import Path
 
+from fleet.errors import UsageError
+
 LARGEST = 4096  # bytes of a `.git` file; git's own name one path
 
 
 def root_of(path: Path) -> Path | None:
     """The root of the working tree that contains `path`."""
-    folder = path.absolute()
+    folder = _absolute(path)
     return next((folder for folder in (folder, *folder.parents) if (folder / ".git").exists()), None)
 
 
 def git_folder(path: Path) -> Path | None:
     """The folder with the objects of the repository that contains `path`; all its worktrees share that folder."""
-    folder = path.absolute()
+    folder = _absolute(path)
     for candidate in (folder, *folder.parents):
         inside = candidate / ".git"
         if inside.is_dir():
@@ -29,6 +31,15 @@ def git_folder(path: Path) -> Path | None:
 def is_same_repository(recorded: str, here: Path | None) -> bool:
     """Whether the repository that a run has recorded is the one with the git folder `here`."""
     return here is not None and (git_folder(Path(recorded)) == here if Path(recorded).exists() else False)
+
+
+def _absolute(path: Path) -> Path:
+    try:
+        return path.absolute()
+    except FileNotFoundError as error:
+        raise UsageError(
+            "the current folder no longer exists", hint="change to the repository: cd REPOSITORY"
+        ) from error
 
 
 def _named_folder(file: Path) -> Path | None:

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,22 +24,24 @@ def descendants(of: int | None = None) -> frozenset[int]:
 def kill_descendants(*, marked: bytes = b"") -> bool:
     """Kill them, also those that are stopped; only those whose environment holds `marked`. Whether there were any."""
     pids = [pid for pid in descendants() if not marked or marked in _environment(pid)]
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+    _send(pids, signal.SIGKILL)
     return bool(pids)
 
 
 def end_descendants(grace_s: float) -> None:
     """Ask them to end, also those that are stopped: git removes its locks. Kill what is left after the grace."""
-    for pid in descendants():
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGTERM)
-            os.kill(pid, signal.SIGCONT)
+    _send(descendants(), signal.SIGTERM, signal.SIGCONT)
     until = time.monotonic() + grace_s
     while descendants() and time.monotonic() < until:
         time.sleep(POLL_S)
     kill_descendants()
+
+
+def _send(pids: Iterable[int], *signals: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            for each in signals:
+                os.kill(pid, each)
 
 
 def _parent(folder: Path) -> int:

@@ -27,10 +27,8 @@ from fleet.cli.live.hard_stop import hard_stop
 from fleet.config.environment import current, user
 from fleet.config.load import Loaded
 from fleet.config.schema import Config
-from fleet.core.history.follower import Follower
 from fleet.core.plans.limits import Choices
-from fleet.core.state.facts import DrainRequested, EngineStarted, Fact, RunEnded
-from fleet.core.state.state import RunState
+from fleet.core.state.facts import DrainRequested, EngineStarted, RunEnded
 from fleet.errors import FleetError
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder
@@ -120,10 +118,13 @@ class Background:
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
+        self._recorded = 0  # facts before the process started
 
     def start(self, fleet: Fleet) -> None:
         """Raises `FleetError` if the process can't be started."""
         loaded = fleet.loaded
+        with Journal(self._folder.journal) as journal:
+            self._recorded = journal.length
         given = EngineInput(config=loaded.config, origin=loaded.origin, choices=loaded.choices)
         command = [sys.executable, "-P", "-m", "fleet.cli.live.engine", str(self._folder.path)]
         try:
@@ -141,10 +142,6 @@ class Background:
     def at_work(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    @property
-    def _pid(self) -> int | None:
-        return self._process.pid if self._process is not None else None
-
     def kill(self) -> None:
         """End the process at once, as a crash would."""
         if self._process is not None:
@@ -160,19 +157,15 @@ class Background:
 
     def wait_started(self) -> None:
         """Wait until the engine has recorded its start; raises `FleetError` with its error if it fails before."""
-        engines = list[int]()
-
-        def note(_: RunState | None, fact: Fact, __: RunState) -> None:
-            if isinstance(fact, EngineStarted):
-                engines.append(fact.pid)
-
-        until, follower = time.monotonic() + START_S, Follower(note)
+        until = time.monotonic() + START_S
         with Journal(self._folder.journal) as journal:
-            while time.monotonic() < until and self.at_work and self._pid not in engines:
+            while time.monotonic() < until and self.at_work and not self._has_started(journal):
                 time.sleep(POLL_S)
-                follower.catch_up(journal)
         if not self.at_work and (error := self.last_words()):
             raise FleetError(error)
+
+    def _has_started(self, journal: Journal) -> bool:
+        return any(isinstance(fact, EngineStarted) for _, fact in journal.facts(self._recorded))
 
     def last_words(self) -> str:
         """The error that ended the process; empty if it runs or ended well."""

@@ -119,6 +119,15 @@ def test_a_dot_git_that_names_nothing_belongs_to_no_repository(tmp_path: Path) -
         assert root_of(tmp_path) == tmp_path
 
 
+def test_a_current_folder_that_was_deleted_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for find in (root_of, git_folder):
+        with pytest.raises(UsageError, match="the current folder no longer exists"):
+            find(Path())
+
+
 def test_two_names_for_a_run_must_be_one(make_run: MakeRun, here: Path) -> None:
     make_run("mine", here, 1)
     assert common.run_to_read("mine", "mine", here).run == "mine"
