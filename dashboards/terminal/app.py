@@ -4,7 +4,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
@@ -22,13 +22,16 @@ from dashboards.terminal.pages.needs import needs
 from dashboards.terminal.subtask_screen import SubtaskScreen
 from dashboards.terminal.widgets.dialogs import TextDialog
 from dashboards.terminal.widgets.palette import Painted, Palette
+from dashboards.terminal.widgets.themes import DARK, DARK_16, LIGHT, LIGHT_16, LOOKS, PLAIN
 
 TICK_S = 0.1
 READ_S = 0.03  # of each tick, at most, for reading
 LOAD_S = 0.15  # of each slice while the journal is read for the first time
 OTHERS_S = 0.02  # of each look, at most, for the other runs
 LOOK_S = 1.0  # how often ages are drawn again, and engines and other runs are looked for
-DARK, LIGHT = "textual-dark", "textual-light"
+Colours = Literal["true", "16", "none"]
+"""How many colours a terminal has: 16 of its own, or many more."""
+LOOKS_OF = {"true": (DARK, LIGHT), "16": (DARK_16, LIGHT_16), "none": (PLAIN, PLAIN)}
 
 
 def run_program(command: Sequence[str], folder: Path | None) -> int:
@@ -62,17 +65,19 @@ class FleetApp(Actions):
         user: str,
         editor_command: Sequence[str] = ("vi",),
         shell_command: Sequence[str] = ("sh",),
-        colour: bool = True,
+        colours: Colours = "true",
         speed: float | None = None,
         light: bool = False,
         clock: Callable[[], float] = time.time,
         program: Callable[[Sequence[str], Path | None], int] = run_program,
     ) -> None:
-        super().__init__(ansi_color=not colour)
+        super().__init__(ansi_color=colours != "true")
         self.library, self.clock, self.program = library, clock, program
         self.user, self.editor_command, self.shell_command = user, editor_command, shell_command
-        self._colour = colour
-        self.theme = LIGHT if light else DARK
+        for look in LOOKS.values():
+            self.register_theme(look.theme)
+        self._looks = LOOKS_OF[colours]
+        self.theme = self._looks[light].theme.name
         self.replay = Replay(library.open(run), clock, speed) if speed is not None else None
         self.watched = self._watch(run)
         self._others = OtherRuns(library, clock)
@@ -146,13 +151,15 @@ class FleetApp(Actions):
     # ---- colours
 
     def _change_palette(self) -> None:
-        self.palette = Palette(self.theme_variables, colour=self._colour)
+        dark, light = self._looks
+        self.palette = Palette(light if self.theme == light.theme.name else dark)
         for screen in self.screen_stack:
             for widget in screen.query(Painted):
                 widget.repaint()
 
     def action_light(self) -> None:
-        self.theme = DARK if self.theme == LIGHT else LIGHT
+        dark, light = self._looks
+        self.theme = (dark if self.theme == light.theme.name else light).theme.name
 
     # ---- screens
 

@@ -36,16 +36,16 @@ def _first(run: WatchedRun, state: RunState, width: int, note: str) -> Line:
     status: list[Span] = [marked(run_word(state, run.now, alive=run.alive))]
     quiet = run.now - state.last_at
     if run.alive and quiet > QUIET_S and not state.ended and not note:
-        status.append((f"  quiet for {age(quiet)}", "warn"))
+        status.append((f"  quiet for {age(quiet)}", "bold"))
     marks: list[Line] = [((age(state.seconds(run.now)), ""),)]  # the most important one first
     if state.sandbox == "none":
         marks.append((("NO SANDBOX", "bad"),))
     if note:
         marks.append(((note, "accent"),))
     if state.rehearsal is not None:
-        marks.append((("REHEARSAL", "warn"),))
+        marks.append((("REHEARSAL", "bold"),))
     if state.simulated and (state.rehearsal is None or state.for_real):
-        marks.append((("simulated model", "warn"),))
+        marks.append((("simulated model", "bold"),))
     room = width - line_width(tuple(status)) - sum(line_width(mark) + 2 for mark in marks) - len("fleet   ")
     name = safe(state.run, limit=max(NARROWEST_NAME, min(40, room)))
     left: Line = (("fleet ", "dim"), (f"{name}  ", "bold"), *status)
@@ -86,7 +86,7 @@ def _needs(needed: Sequence[Need]) -> Line:
         return (("nothing needs you", "dim"),)
     first = needed[0]
     more = f"  (and {len(needed) - 1} more)" if len(needed) > 1 else ""
-    return ((f"NEEDS YOU {len(needed)}: {first.text}", "warn"), (f"  → {first.how}{more}", "bold"))
+    return ((f"NEEDS YOU {len(needed)}: {first.text}", "attention"), (f"  → {first.how}{more}", "bold"))
 
 
 def _with_others(line: Line, others: Sequence[str], width: int) -> Line:
@@ -94,6 +94,6 @@ def _with_others(line: Line, others: Sequence[str], width: int) -> Line:
     if not others:
         return line
     text = f"{safe(others[0], limit=24)} needs you" if len(others) == 1 else f"{len(others)} other runs need you"
-    right: Line = ((f"  {text}", "warn"), ("  → 0", "bold"))
+    right: Line = ((f"  {text}", "attention"), ("  → 0", "bold"))
     room = width - line_width(right)
     return (*clipped(line, room), *right) if room > LEAST else line

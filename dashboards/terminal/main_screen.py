@@ -71,11 +71,15 @@ class MainScreen(BaseScreen):
         needed = {need.key.partition(":")[0] for need in needs(run)}
         buttons = []
         if "q" in needed:
-            buttons.append(Button("a", "answer", "warn"))
+            buttons.append(Button("a", "answer", "attention"))
         if "approve" in needed:
-            buttons += [Button("A", "approve", "warn"), Button("X", "reject", "warn"), Button("E", "edit plan", "warn")]
+            buttons += [
+                Button("A", "approve", "attention"),
+                Button("X", "reject", "attention"),
+                Button("E", "edit plan", "attention"),
+            ]
         if "resume" in needed:
-            buttons.append(Button("R", "resume", "warn"))
+            buttons.append(Button("R", "resume", "attention"))
         buttons += [Button("?", "help"), Button("q", "leave"), Button("Enter", "open"), Button("/", "filter")]
         if self.number == AGENTS:
             buttons.append(Button("o", "order"))

@@ -6,24 +6,24 @@ MARKS: dict[str, Span] = {
     # subtasks
     "waiting": ("·", "dim"),
     "ready": ("○", ""),
-    "verifying": ("◐", "accent"),
+    "verifying": ("◐", "check"),
     "merged": ("✔", "good"),
     "dropped": ("-", "dim"),
-    "escalated": ("?", "warn"),
+    "escalated": ("?", "attention"),
     "split": ("⑂", "dim"),
     # attempts
     "starting": ("○", "dim"),
-    "working": ("●", "accent"),
-    "checking": ("◐", "accent"),
-    "landing": ("▲", "good"),
+    "working": ("●", "busy"),
+    "checking": ("◐", "check"),
+    "landing": ("▲", "queue"),
     # runs
     "landed": ("✔", "good"),
-    "running": ("●", "accent"),
-    "planning": ("●", "accent"),
-    "paused": ("‖", "warn"),
-    "draining": ("‖", "warn"),
-    "awaiting approval": ("?", "warn"),
-    "over budget": ("!", "warn"),
+    "running": ("●", "busy"),
+    "planning": ("●", "busy"),
+    "paused": ("‖", "attention"),
+    "draining": ("‖", "busy"),
+    "awaiting approval": ("?", "attention"),
+    "over budget": ("!", "attention"),
 }
 """The sign and the tone of the states of subtasks, attempts and runs. Everything else is a failure."""
 

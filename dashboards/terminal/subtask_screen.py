@@ -120,9 +120,9 @@ class SubtaskScreen(BaseScreen):
         subtask = state.subtasks.get(self.subtask)
         buttons = [Button("Esc", "back")]
         if subtask is not None and subtask.question is not None:
-            buttons.append(Button("a", "answer", "warn"))
+            buttons.append(Button("a", "answer", "attention"))
         if subtask is not None and subtask.failure is not None:
-            buttons.append(Button("r", "retry", "warn"))
+            buttons.append(Button("r", "retry", "attention"))
         buttons += [Button("[", "previous attempt"), Button("]", "next")]
         if not self.is_planner:
             buttons += [Button("s", "shell"), Button("e", "editor")]

@@ -41,3 +41,9 @@ def wants_color() -> bool:
 def can_move_cursor() -> bool:
     """Whether the terminal can show more than lines, according to TERM."""
     return os.environ.get("TERM", "dumb") != "dumb"
+
+
+def has_many_colours() -> bool:
+    """Whether the terminal has more than 16 colours, according to COLORTERM and TERM."""
+    kind = os.environ.get("TERM", "").rpartition("-")[2]
+    return os.environ.get("COLORTERM", "").lower() in {"truecolor", "24bit"} or kind in {"256color", "direct", "kitty"}

@@ -182,7 +182,7 @@ def _tone(fact: f.Fact, line: str) -> str:
             return "good" if fact.landed and line.startswith("landed") else "bad"
         case f.RunEnded():
             return "good" if fact.ending == "landed" else "bad"
-        case f.QuestionAsked() | f.WarningNoted():
-            return "warn"
+        case f.QuestionAsked():
+            return "attention"
         case _:
-            return "warn" if line.startswith("QUESTION") else ""
+            return "attention" if line.startswith("QUESTION") else ""

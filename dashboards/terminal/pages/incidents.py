@@ -65,7 +65,7 @@ def _cells(state: RunState, incident: Incident, now: float, status: str) -> Sequ
     if incident.closed_at is None:
         mark, how = ("✘ open", "bad"), f"now {status}"
     else:
-        mark = ("✔ recovered", "good") if incident.recovered else ("? not recovered", "warn")
+        mark = ("✔ recovered", "good") if incident.recovered else ("✘ not recovered", "bad")
         how = outcome(incident.recovered, incident.strategy)
     return (
         mark,

@@ -57,14 +57,14 @@ def _batch(batch: Batch, now: float) -> Line:
     names = [member.subtask for member in batch.members]
     size = "alone" if batch.alone else counted(len(names), "candidate")
     return (
-        (f"  ◐ batch {batch.number:<4} ", "accent"),
+        (f"  ◐ batch {batch.number:<4} ", "check"),
         (f"{age(now - batch.formed_at):>6}  {size}: {_names(names)}", ""),
     )
 
 
 def _entry(state: RunState, place: int, id_: str) -> Line:
     spec = state.specs.get(id_)
-    mark, tone = ("✘", "bad") if id_ in state.landing.suspects else ("▲", "good")
+    mark, tone = ("✘", "bad") if id_ in state.landing.suspects else ("▲", "queue")
     return (
         (f"  {mark} {place:>3}  ", tone),
         (f"{safe(id_, limit=40):<24} ", ""),

@@ -33,9 +33,9 @@ def overview_page(run: WatchedRun, state: RunState, options: PageOptions) -> Pag
     rows: list[tuple[str, Line]] = []
     needed = needs(run)
     if needed:
-        rows.append(("", (("NEEDS YOU  ", "warn"), (f"{len(needed)}", "warn"))))
+        rows.append(("", (("NEEDS YOU  ", "attention"), (f"{len(needed)}", "attention"))))
         rows += [
-            (need.key, ((f" ! {need.text}", "warn"), (f"  → {need.how}", "bold")))
+            (need.key, ((f" ! {need.text}", "attention"), (f"  → {need.how}", "bold")))
             for need in needed[: options.height // 3]
         ]
         rows.append(BLANK)

@@ -78,7 +78,7 @@ def plan_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page:
     def cells(index: int) -> Sequence[Span]:
         node = nodes[index]
         status = where[node.spec.id]
-        mark = ("? approve", "warn") if node.spec.id in waits else marked(status)
+        mark = ("? approve", "attention") if node.spec.id in waits else marked(status)
         return (mark, *_cells(state, node, status))
 
     return table_page(
@@ -99,7 +99,7 @@ def _cells(state: RunState, node: Node, status: Status) -> Sequence[Span]:
         (node.strokes + safe(node.spec.id), tone),
         (safe(node.spec.title), tone),
         (", ".join(others), "dim"),
-        (str(attempts or ""), "warn" if attempts > 1 else "dim"),
+        (str(attempts or ""), "bold" if attempts > 1 else "dim"),
         (safe(subtask.landed or "")[:7], "dim"),
     )
 

@@ -42,8 +42,8 @@ def _cells(run: FollowedRun) -> Sequence[Span]:
     count, landed = len(needs(run)), progress(state)
     return (
         (safe(state.run), ""),
-        ("rehearsal", "warn") if state.rehearsal is not None else marked(run_word(state, run.now, alive=run.alive)),
-        (f"! {count}" if count else "", "warn"),
+        ("rehearsal", "bold") if state.rehearsal is not None else marked(run_word(state, run.now, alive=run.alive)),
+        (f"! {count}" if count else "", "attention"),
         (f"{landed.done}/{landed.total}", ""),
         (str(run.working) if run.alive else "", ""),
         (money(state.spent.dollars), "dim"),

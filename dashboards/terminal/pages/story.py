@@ -24,7 +24,7 @@ def story_lines(run: WatchedRun, state: RunState, id_: str) -> list[Line]:
     lines: list[Line] = [(marked(status_of(state, id_, run.now)),)]
     question = state.subtasks[id_].question
     if question is not None:
-        lines.append(((f"? {question}: {safe(state.questions[question].text)}  → a answers", "warn"),))
+        lines.append(((f"? {question}: {safe(state.questions[question].text)}  → a answers", "attention"),))
     lines += [((text, _tone(text)),) for text in subtask_lines(subtask_view(state, state.spec(id_), run.now))]
     events = run.events_about(id_)
     if events:
@@ -47,7 +47,7 @@ def _tone(line: str) -> str:
     first, *_ = line.split() or [""]
     if line.startswith(("Attempt ", "Incident ")):
         return "bad" if "failed:" in line else "bold"
-    return {"FAILED": "bad", "failure": "bad", "passed": "good", "FLAKY": "warn"}.get(first, "")
+    return {"FAILED": "bad", "failure": "bad", "passed": "good", "FLAKY": "bold"}.get(first, "")
 
 
 def check_lines(run: WatchedRun, attempt: Attempt) -> list[Line]:
@@ -65,7 +65,7 @@ def check_lines(run: WatchedRun, attempt: Attempt) -> list[Line]:
 def _verdict(check: CheckRun) -> tuple[str, str]:
     if check.passed:
         return "✔ passed  ", "good"
-    return ("~ FLAKY  ", "warn") if check.flaky else ("✘ FAILED  ", "bad")
+    return ("~ FLAKY  ", "bold") if check.flaky else ("✘ FAILED  ", "bad")
 
 
 def _exit(check: CheckRun) -> str:

@@ -140,7 +140,7 @@ def open_full_screen(
         user=environment.user(),
         editor_command=environment.editor(),
         shell_command=environment.shell(),
-        colour=color.is_wanted(),
+        colours="none" if not color.is_wanted() else "true" if environment.has_many_colours() else "16",
         speed=speed,
         light=light,
     ).run()

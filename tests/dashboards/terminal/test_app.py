@@ -244,7 +244,7 @@ async def test_light_dark_help_and_leaving(feed: MemoryFeed) -> None:
 
 async def test_without_colours_the_same_text_is_shown(feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")  # Textual reads it, too
-    app = app_of(feed, colour=False)
+    app = app_of(feed, colours="none")
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("3")
         filters = app.get_line_filters()
@@ -266,3 +266,21 @@ async def test_hostile_text_is_shown_as_text() -> None:
             await pilot.press(number)
             assert problems(rows(app)) == []
         assert re.search(r"\[bold\]x\[/nope\]", screen(app) + app.screen.query_one(Listing).key)
+
+
+async def test_in_sixteen_colours_the_terminal_chooses_them(feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    app = app_of(feed, colours="16")
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.pause()
+        used = {
+            colour.name
+            for strip in app.screen._compositor.render_strips()
+            for segment in strip
+            if segment.style is not None
+            for colour in (segment.style.color, segment.style.bgcolor)
+            if colour is not None
+        }
+        assert "● running" in screen(app)
+    assert {"bright_cyan", "bright_green"} <= used
+    assert not any(name.startswith("#") for name in used)
