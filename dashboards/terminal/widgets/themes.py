@@ -24,7 +24,7 @@ class Look:
     """Whether that row keeps the colours of its text."""
 
 
-def _look(  # noqa: PLR0913 - one colour each
+def _look(
     name: str,
     *,
     dark: bool,
