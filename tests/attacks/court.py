@@ -12,6 +12,7 @@ from fleet.core.state.state import RunState
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.perform import Performer
 from fleet.engine.verdicts.checks import Checks, Gate
+from fleet.engine.work.local_node import LocalNode
 from fleet.ports.worktrees import Change
 from tests.fleet.fakes import FakePlanner
 from tests.fleet.hands import Book, Clock
@@ -87,7 +88,7 @@ class Court:
             clock=Clock(),
             gate=Gate(criteria=(gate_check,) if gate else ()),
         )
-        checks = Checks(book, world.worktrees, world.commits, world.clock, Gate(reruns=0))
+        checks = Checks(book, world.worktrees, world.commits, world.clock, Gate(reruns=0), LocalNode(world.worktrees))
         before = await checks.on(base, spec.acceptance)
         book.note(f.WorkerStarted(at=0.2, subtask="a", number=1, before=before))
         book.note(

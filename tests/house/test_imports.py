@@ -54,9 +54,13 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
         "fleet.core.views.run",
     ),
     "fleet.engine": ("fleet.core", "fleet.engine.errors", "fleet.errors", "fleet.ports"),
-    "fleet.engine.commands": ("fleet.core", "fleet.engine.errors", "fleet.engine.verdicts", "fleet.ports"),
+    "fleet.engine.commands": (
+        *("fleet.core", "fleet.engine.errors", "fleet.engine.verdicts", "fleet.engine.work"),
+        "fleet.ports",
+    ),
     "fleet.engine.errors": ("fleet.core", "fleet.errors", "fleet.ports"),
     "fleet.engine.verdicts": ("fleet.core", "fleet.ports"),
+    "fleet.engine.work": ("fleet.core", "fleet.engine.errors", "fleet.ports"),
     "fleet.plans": ("fleet.config", "fleet.core", "fleet.errors", "fleet.ports"),
     "fleet.ports": ("fleet.core",),
     "fleet.recipes": ("fleet.config.toml", "fleet.errors", "fleet.recipes.kinds"),
@@ -64,13 +68,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.runs": ("fleet.core", "fleet.errors"),
     "agents": ("agents", "fleet.core", "fleet.ports"),
     "agents.base": ("fleet.core",),
-    "agents.conversation": (
-        "agents.base",
-        "agents.models",
-        "agents.tools",
-        "fleet.core",
-        "fleet.ports",
-    ),
+    "agents.conversation": ("agents.base", "agents.models", "agents.tools", "fleet.core", "fleet.ports"),
     "agents.models": (
         *("agents.models.cost", "agents.models.throttle", "agents.models.wire"),
         *("agents.base", "fleet.core", "fleet.ports"),
@@ -104,15 +102,8 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
         *("worktrees.base", "worktrees.changes", "worktrees.git", "worktrees.sandbox", "worktrees.target"),
     ),
     "worktrees.overlay": (
-        *(
-            "fleet.core",
-            "fleet.errors",
-            "fleet.ports",
-            "fleet.runs.crash_points",
-            "worktrees.base",
-            "worktrees.changes",
-        ),
-        *("worktrees.git", "worktrees.sandbox", "worktrees.setup", "worktrees.store"),
+        *("fleet.core", "fleet.errors", "fleet.ports", "fleet.runs.crash_points", "worktrees.base"),
+        *("worktrees.changes", "worktrees.git", "worktrees.sandbox", "worktrees.setup", "worktrees.store"),
     ),
     "worktrees.pool": (
         *("fleet.core", "fleet.ports", "fleet.runs.crash_points", "worktrees.base", "worktrees.changes"),

@@ -20,6 +20,7 @@ from fleet.core.state.state import RunState
 from fleet.core.verdicts.tests import is_test
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.verdicts.checks import Checks, Gate
+from fleet.engine.work.local_node import LocalNode
 from fleet.errors import UsageError
 from fleet.ports.journal import Clock
 from fleet.ports.worktrees import EffectError
@@ -224,7 +225,7 @@ def _checks(worktrees: RunWorktrees, gate: Gate, clock: Clock, target: Target) -
         result_branch="",
         policy=Policy(),
     )
-    return Checks(_NoRun(evolve(None, started)), worktrees, worktrees, clock, gate)
+    return Checks(_NoRun(evolve(None, started)), worktrees, worktrees, clock, gate, LocalNode(worktrees))
 
 
 # ---- during the run --------------------------------------------------------------------------------------------------

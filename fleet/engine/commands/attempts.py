@@ -1,11 +1,11 @@
-"""Carries out attempts at subtasks: a worker's work, its commit, and the checks on it.
+"""Carries out attempts at subtasks: has a worker work, records its commit, and runs the checks on it.
 
 Only the work itself calls a model. Everything before it may be done again; what comes after it is repeated without it.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+from typing import assert_never
 
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.plans.plan import Subtask
@@ -16,24 +16,12 @@ from fleet.core.state.subtask_state import Attempt
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.briefs import WorkerBriefs
 from fleet.engine.commands.budget import CallMeter, Purpose, RunBudget
-from fleet.engine.errors.internal_errors import Advice, failure_of, persist, unwrapped
+from fleet.engine.errors.internal_errors import Advice, persist
 from fleet.engine.verdicts.change_review import review
 from fleet.engine.verdicts.checks import Checks
-from fleet.ports.agents import DrainingError, WorkerBrief
 from fleet.ports.journal import Recorder
-from fleet.ports.worktrees import Change, EffectError, Lease, Signature
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """What a worker left behind: its report or failure, and its commit, if one could be made."""
-
-    outcome: f.Report | f.Failure
-    committed: Change | f.Failure
-
-    @property
-    def finished(self) -> bool:
-        return isinstance(self.outcome, f.Report) and self.outcome.status == "done"
+from fleet.ports.nodes import AttemptOrder, AttemptResult, Node, Progress
+from fleet.ports.worktrees import Change
 
 
 @dataclass(slots=True)
@@ -46,8 +34,8 @@ class Attempts:
     checks: Checks
     briefs: WorkerBriefs
     advice: Advice
-    give_up: Callable[[f.Failure], None]
-    """Raises if a failure means that nothing can be written any more."""
+    node: Node
+    """What does the work."""
     _spent: set[tuple[SubtaskId, int]] = field(default_factory=set)
     """The attempts whose worker has called a model or started a program: these are not done twice."""
 
@@ -73,63 +61,34 @@ class Attempts:
         change = await worktrees.pinned(run, spec.id, attempt.number)
         if change is not None:  # an earlier life of this attempt got that far
             report = f.Report(status="done", summary="finished before an interruption")
-            await self._finished(spec, attempt, _Work(report, change))
+            await self._finished(spec, attempt, AttemptResult(report, change))
             return
         before = await self.check_before_work(spec, attempt)
         if before is None:
             return
-        work = await self._leased_work(spec, attempt, before)
+        work = await self._work(spec, attempt, before)
         finish = self._finished if work.finished else self._unfinished
         await persist(partial(finish, spec, attempt, work), "recorded the work")
 
-    async def _leased_work(self, spec: Subtask, attempt: Attempt, before: tuple[f.CheckRun, ...]) -> _Work:
+    async def _work(self, spec: Subtask, attempt: Attempt, before: tuple[f.CheckRun, ...]) -> AttemptResult:
+        """Have the work done where there is room for it, and record that it has begun."""
         brief = await self.briefs.brief(spec, attempt, self.adapters.workers[attempt.worker])
-        work = None
-        try:
-            async with self.adapters.worktrees.lease(attempt.base) as lease:
-                started = f.WorkerStarted(at=self._now(), subtask=spec.id, number=attempt.number, before=before)
-                await self.engine.record(started)
-                work = await self._work(brief, attempt, lease)
-        except Exception as error:
-            if work is None:
-                raise
-            self.advice.leave_out(f"cleaning up after the work on {spec.id}", error)  # which is done
-        return work
-
-    async def _work(self, brief: WorkerBrief, attempt: Attempt, lease: Lease) -> _Work:
-        """Let the worker work, and commit what it changed."""
-        worker = self.adapters.workers[attempt.worker]
         role: f.Role = "resolver" if attempt.strategy == "resolve" else "worker"
-        meter = CallMeter(self.budget, Purpose(role, subtask=brief.subtask.id, attempt=attempt.number))
-        try:
-            outcome = await worker.run(brief, lease.workspace, meter)
-        except Exception as error:
-            is_program = attempt.worker in self.adapters.command_workers
-            if isinstance(unwrapped(error), DrainingError | EffectError) or not (meter.called or is_program):
-                raise
-            outcome = failure_of(error, "ran the worker")
-        self._spent.add((brief.subtask.id, attempt.number))
-        report = outcome if isinstance(outcome, f.Report) else None
-        signature = _signature(brief, attempt, report)
-        commit = partial(lease.commit, touches=brief.subtask.touches)
-        if report is not None and report.status == "done":
-            committed = await persist(partial(commit, signature), "committed the work", check=self.give_up)
-            return _Work(report, committed)
-        kept = replace(signature, title=f"Unfinished: {signature.title}", unfinished=True)
-        return _Work(outcome, await self._keep(partial(commit, kept), brief.subtask.id))
+        meter = CallMeter(self.budget, Purpose(role, subtask=spec.id, attempt=attempt.number))
 
-    async def _keep(self, commit: Callable[[], Awaitable[Change | f.Failure]], id_: SubtaskId) -> Change | f.Failure:
-        """Keep the change of a failed attempt, as far as that is allowed: the next attempt may use it."""
-        nothing = f.Failure(kind="other", summary="the unfinished work could not be kept")
-        try:
-            return await commit()
-        except EffectError as error:
-            return error.failure
-        except Exception as error:  # noqa: BLE001 - unfinished work is a help, not a result
-            self.advice.leave_out(f"the unfinished work of {id_}", error)
-            return nothing
+        async def tell(progress: Progress) -> None:
+            match progress:
+                case "started":
+                    started = f.WorkerStarted(at=self._now(), subtask=spec.id, number=attempt.number, before=before)
+                    await self.engine.record(started)
+                case "worked":
+                    self._spent.add((spec.id, attempt.number))
+                case _:
+                    assert_never(progress)
 
-    async def _finished(self, spec: Subtask, attempt: Attempt, work: _Work) -> None:
+        return await self.node.attempt(AttemptOrder(attempt.base, attempt.worker, brief), meter, tell)
+
+    async def _finished(self, spec: Subtask, attempt: Attempt, work: AttemptResult) -> None:
         id_, number, committed = spec.id, attempt.number, work.committed
         report = work.outcome if isinstance(work.outcome, f.Report) else f.Report(status="done", summary="")
         if isinstance(committed, Change):
@@ -148,7 +107,7 @@ class Attempts:
         expects_change = any(criterion.fails_before for criterion in self.adapters.gate.resolved(spec.acceptance))
         return attempt.worker in self.adapters.command_workers and not expects_change
 
-    async def _unfinished(self, spec: Subtask, attempt: Attempt, work: _Work) -> None:
+    async def _unfinished(self, spec: Subtask, attempt: Attempt, work: AttemptResult) -> None:
         """Record a failed attempt."""
         report = work.outcome if isinstance(work.outcome, f.Report) else None
         failure = work.outcome if isinstance(work.outcome, f.Failure) else reported_failure(work.outcome)
@@ -189,15 +148,3 @@ class Attempts:
 
     def _now(self) -> float:
         return self.adapters.clock.now()
-
-
-def _signature(brief: WorkerBrief, attempt: Attempt, report: f.Report | None) -> Signature:
-    return Signature(
-        run=brief.run,
-        subtask=brief.subtask.id,
-        attempt=attempt.number,
-        title=brief.subtask.title,
-        body=report.summary if report is not None else "",
-        worker=attempt.worker,
-        model=brief.model,
-    )

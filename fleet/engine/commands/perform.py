@@ -21,6 +21,7 @@ from fleet.engine.commands.landing import Lander
 from fleet.engine.commands.planner_calls import PlannerCalls
 from fleet.engine.errors.internal_errors import Advice, DiskFullError, failure_of, persist, unwrapped
 from fleet.engine.verdicts.checks import Checks
+from fleet.engine.work.local_node import LocalNode
 from fleet.ports.agents import DrainingError
 from fleet.ports.journal import Recorder
 
@@ -43,11 +44,16 @@ class Performer:
         self._adapters = adapters
         self._budget = RunBudget(engine, adapters.clock)
         self._advice = Advice(engine, adapters.clock)
-        self._checks = Checks(engine, adapters.worktrees, adapters.commits, adapters.clock, adapters.gate)
-        briefs = WorkerBriefs(engine, adapters.commits, self._advice)
-        self._attempts = Attempts(
-            engine, adapters, self._budget, self._checks, briefs, self._advice, self._raise_if_disk_full
+        node = LocalNode(
+            adapters.worktrees,
+            adapters.workers,
+            adapters.command_workers,
+            leave_out=self._advice.leave_out,
+            give_up=self._raise_if_disk_full,
         )
+        self._checks = Checks(engine, adapters.worktrees, adapters.commits, adapters.clock, adapters.gate, node)
+        briefs = WorkerBriefs(engine, adapters.commits, self._advice)
+        self._attempts = Attempts(engine, adapters, self._budget, self._checks, briefs, self._advice, node)
         self._publishing = Lock()
         self._planner_calls = PlannerCalls(engine, adapters, self._budget, self._advice)
         self._lander = Lander(engine, adapters.integrator, self._checks, adapters.clock)

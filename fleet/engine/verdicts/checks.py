@@ -20,6 +20,7 @@ from fleet.core.state import facts as f
 from fleet.core.state.failures import red_guard, vacuous
 from fleet.core.verdicts.tests import missing_tests, starts_pytest
 from fleet.ports.journal import Clock, Recorder
+from fleet.ports.nodes import ChecksOrder, Node
 from fleet.ports.worktrees import Commits, SetupFailedError, Worktrees
 
 Trust = Literal["any", "fresh", "sure"]
@@ -79,6 +80,8 @@ class Checks:
     commits: Commits
     clock: Clock
     rules: Gate
+    node: Node
+    """What runs them."""
     _answers: dict[tuple[Sha, str], f.CheckRun] = field(default_factory=dict)
     """By tree and command."""
     _sure: set[tuple[Sha, str]] = field(default_factory=set)
@@ -181,24 +184,16 @@ class Checks:
             ran.update(criterion.run or "" for criterion in criteria)
         tree = await self.tree(commit)
         try:
-            runs = await self._run_each(commit, criteria)
+            runs = await self.node.check(ChecksOrder(commit, tuple(criteria)))
         except SetupFailedError:
             if not judges_setup:
                 raise
             try:
-                runs = await self._run_each(commit, criteria)
+                runs = await self.node.check(ChecksOrder(commit, tuple(criteria)))
             except SetupFailedError as error:  # also the second time
                 self._sure.update((tree, criterion.run or "") for criterion in criteria)
                 return {criterion.run or "": _without_setup(criterion, error) for criterion in criteria}
         return {run.command: self._believed(tree, run) for run in runs}
-
-    async def _run_each(self, commit: Sha, criteria: Sequence[Criterion]) -> list[f.CheckRun]:
-        """Each on a checkout of its own: none sees what another one wrote."""
-        runs = list[f.CheckRun]()
-        for criterion in criteria:
-            async with self.worktrees.lease(commit) as lease:
-                runs.append(await lease.check(criterion))
-        return runs
 
     def _believed(self, tree: Sha, run: f.CheckRun) -> f.CheckRun:
         """A success without a report counts as a failure if the runner owes one: something ended it early."""

@@ -8,6 +8,7 @@ from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun
 from fleet.engine.commands.landing import Lander
 from fleet.engine.verdicts.checks import Checks, Gate
+from fleet.engine.work.local_node import LocalNode
 from fleet.ports.worktrees import Lease
 from tests.fleet.hands import Clock, queued
 from tests.worktrees.conftest import RUN, OpenBench
@@ -141,7 +142,14 @@ async def test_a_bisect_on_a_real_repository_lands_the_innocent_in_order_and_eve
         commits = {member.subtask: member.commit for member in members}
         book = queued("abcdef", base=bench.base, commits=commits, check="test -f {}.txt")
         tips: list[str] = []
-        checks = Checks(book, bench.worktrees, bench.worktrees, Clock(), Gate(criteria=(gate,), reruns=0))
+        checks = Checks(
+            book,
+            bench.worktrees,
+            bench.worktrees,
+            Clock(),
+            Gate(criteria=(gate,), reruns=0),
+            LocalNode(bench.worktrees),
+        )
         work = Lander(book, bench.worktrees.integrator, checks, Clock())
         await book.record()
         while probes := book.state.landing.open_batches:
@@ -153,7 +161,9 @@ async def test_a_bisect_on_a_real_repository_lands_the_innocent_in_order_and_eve
         names = (await store("ls-tree", "--name-only", tips[-1])).decode().split()
         assert [name for name in names if len(name) == 5] == ["a.txt", "b.txt", "c.txt", "e.txt", "f.txt"]
         for tip in dict.fromkeys(tips):
-            [run] = await Checks(book, bench.worktrees, bench.worktrees, Clock(), Gate()).on(tip, [gate])
+            [run] = await Checks(
+                book, bench.worktrees, bench.worktrees, Clock(), Gate(), LocalNode(bench.worktrees)
+            ).on(tip, [gate])
             assert run.passed
         assert book.state.tip == tips[-1]
     failure = book.state.subtasks["d"].attempts[0].failure

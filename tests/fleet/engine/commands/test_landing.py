@@ -13,6 +13,7 @@ from fleet.core.views.run.run_view import status_view
 from fleet.core.views.run.subtask_view import subtask_view
 from fleet.engine.commands.landing import Lander
 from fleet.engine.verdicts.checks import Checks, Gate
+from fleet.engine.work.local_node import LocalNode
 from fleet.ports.worktrees import EffectError
 from tests.fleet.hands import Book, Clock, PaperHands, probed, queued
 
@@ -21,7 +22,7 @@ GATE = Gate(criteria=(Criterion(criterion="the gate", run="gate", fails_before=F
 
 def lander(book: Book, hands: PaperHands) -> Lander:
     gate = replace(GATE, reruns=book.state.policy.reruns)
-    return Lander(book, hands, Checks(book, hands, hands, Clock(), gate), Clock())
+    return Lander(book, hands, Checks(book, hands, hands, Clock(), gate, LocalNode(hands)), Clock())
 
 
 def without(*bad: str) -> PaperHands:

@@ -10,6 +10,7 @@ from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import Criterion
 from fleet.core.state import facts as f
 from fleet.engine.verdicts.checks import IN_A_ROW, Checks, Gate
+from fleet.engine.work.local_node import LocalNode
 from fleet.ports.worktrees import SetupFailedError
 from tests.fleet.hands import Book, Clock, PaperHands, PaperLease, queued
 
@@ -18,7 +19,7 @@ GATE = Criterion(criterion="the gate", run="gate", fails_before=False)
 
 
 def checks(hands: PaperHands, book: Book | None = None, reruns: int = 1) -> Checks:
-    return Checks(book or queued("a"), hands, hands, Clock(), Gate(criteria=(GATE,), reruns=reruns))
+    return Checks(book or queued("a"), hands, hands, Clock(), Gate(criteria=(GATE,), reruns=reruns), LocalNode(hands))
 
 
 def red_first(_: str, __: str, time: int) -> bool:
@@ -122,9 +123,9 @@ async def test_what_ran_out_of_time_is_asked_again() -> None:
     asked = checks(hands, reruns=0)
     late = replace(hands, ran=[])
     late.ask = lambda *_: f.CheckRun(criterion="it works", command="test", passed=False, timed_out=True)  # type: ignore[method-assign]
-    asked.worktrees = late
+    asked.node = LocalNode(late)
     await asked.on("base", [TEST])
-    asked.worktrees = hands
+    asked.node = LocalNode(hands)
     [run] = await asked.on("base", [TEST])
     assert run.passed
 
@@ -141,7 +142,7 @@ async def test_the_gate_and_the_criteria_of_the_merged_share_no_checkout_and_non
 
 async def test_without_any_check_nothing_is_checked_out() -> None:
     hands = PaperHands()
-    bare = Checks(queued("a"), hands, hands, Clock(), Gate())
+    bare = Checks(queued("a"), hands, hands, Clock(), Gate(), LocalNode(hands))
     assert await bare.merged("base", [], sure=True) == ()
     assert hands.leases == 0
 
@@ -175,12 +176,12 @@ async def test_a_success_of_pytest_without_its_report_does_not_count() -> None:
 
 async def test_a_command_that_reported_once_owes_its_report_also_after_a_crash() -> None:
     asked = checks(PaperHands(), reruns=0)
-    asked.worktrees = reports(PaperHands())
+    asked.node = LocalNode(reports(PaperHands()))
     assert (await asked.on("base", [TEST]))[0].passed, "it has never reported, so it owes nothing"
-    asked.worktrees = reports(PaperHands(), "a")
+    asked.node = LocalNode(reports(PaperHands(), "a"))
     [run] = await asked.on("base a", [TEST])
     assert (run.passed, run.tests, run.ran_tests) == (True, 1, None)
-    asked.worktrees = reports(PaperHands())
+    asked.node = LocalNode(reports(PaperHands()))
     assert not (await asked.on("base b", [TEST]))[0].passed
     book = queued("a")
     book.state = evolve(book.state, f.WorkerStarted(at=2.0, subtask="a", number=1, before=(run,)))
@@ -191,7 +192,7 @@ async def test_a_command_that_reported_once_owes_its_report_also_after_a_crash()
 async def test_tests_that_ran_on_the_base_are_missed_on_a_commit() -> None:
     asked = checks(reports(PaperHands(), "t.py::t::a", "t.py::t::b"))
     await asked.before_work([PYTEST], "base")
-    asked.worktrees = reports(PaperHands(), "t.py::t::b")
+    asked.node = LocalNode(reports(PaperHands(), "t.py::t::b"))
     await asked.on("base a", [PYTEST])
     assert await asked.lost("base a", "base", [PYTEST], changed=(), touches=()) == {"it works": ("t.py::t::a",)}
     assert await asked.lost("base a", "base", [PYTEST], changed=("t.py",), touches=()) == {}
