@@ -6,9 +6,9 @@ from tempfile import TemporaryDirectory
 
 from textual.app import App, SuspendNotSupported
 
+from dashboards.runs.replay import Replay
+from dashboards.runs.run_follower import WatchedRun
 from dashboards.terminal.base_screen import BaseScreen
-from dashboards.terminal.data.replay import Replay
-from dashboards.terminal.data.run_follower import WatchedRun
 from dashboards.terminal.widgets.dialogs import ChoiceDialog, Dialog, InputDialog, TextDialog, text_width
 from dashboards.terminal.widgets.lines import wrapped
 from dashboards.text.plans.plan_review import review_lines

@@ -10,15 +10,15 @@ from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from dashboards.runs.needs import needs
+from dashboards.runs.ports import Library
+from dashboards.runs.replay import Replay
+from dashboards.runs.run_follower import FollowedRun, OtherRuns, WatchedRun
 from dashboards.terminal.actions import Actions
 from dashboards.terminal.base_screen import BaseScreen
-from dashboards.terminal.data.ports import Library
-from dashboards.terminal.data.replay import Replay
-from dashboards.terminal.data.run_follower import FollowedRun, OtherRuns, WatchedRun
 from dashboards.terminal.keys import ACTIONS, help_text
 from dashboards.terminal.main_screen import RUNS, MainScreen
 from dashboards.terminal.pages.incidents import story_text
-from dashboards.terminal.pages.needs import needs
 from dashboards.terminal.subtask_screen import SubtaskScreen
 from dashboards.terminal.widgets.dialogs import TextDialog
 from dashboards.terminal.widgets.palette import Painted, Palette

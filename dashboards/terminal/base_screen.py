@@ -17,8 +17,8 @@ from dashboards.terminal.widgets.listing import Listing
 from dashboards.terminal.widgets.palette import Painted
 
 if TYPE_CHECKING:
+    from dashboards.runs.run_follower import WatchedRun
     from dashboards.terminal.app import FleetApp
-    from dashboards.terminal.data.run_follower import WatchedRun
     from fleet.core.state.state import RunState
 
 HEADER = 4  # lines

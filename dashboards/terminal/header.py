@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from dashboards.terminal.data.run_follower import WatchedRun
-from dashboards.terminal.pages.needs import Need, needs
-from dashboards.terminal.status_marks import age, marked
-from dashboards.terminal.widgets.lines import Line, Span, bar, clipped, joined, line_width
+from dashboards.runs.needs import Need, needs
+from dashboards.runs.run_follower import WatchedRun
+from dashboards.runs.status_marks import Span, age, marked
+from dashboards.terminal.widgets.lines import Line, bar, clipped, joined, line_width
 from dashboards.text.formats import money, rate, sparkline
 from dashboards.text.safe import safe
 from fleet.core.state.state import RunState

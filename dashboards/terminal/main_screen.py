@@ -6,12 +6,12 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
+from dashboards.runs.needs import needs
+from dashboards.runs.run_follower import WatchedRun
 from dashboards.terminal.base_screen import END, BaseScreen
-from dashboards.terminal.data.run_follower import WatchedRun
 from dashboards.terminal.pages.agents import ORDERS, agents_page
 from dashboards.terminal.pages.incidents import incidents_page
 from dashboards.terminal.pages.landing import landing_page
-from dashboards.terminal.pages.needs import needs
 from dashboards.terminal.pages.overview import events_page, overview_page
 from dashboards.terminal.pages.plan import plan_page
 from dashboards.terminal.pages.runs import runs_page

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dashboards.report.document import document
 from dashboards.report.markdown import markdown
 from dashboards.report.report_data import report_data
-from dashboards.terminal.data.run_follower import WatchedRun
+from dashboards.runs.run_follower import WatchedRun
 from dashboards.terminal.pages.landing import landing_page
 from dashboards.terminal.widgets.lines import PageOptions
 from dashboards.text import event_text

@@ -114,12 +114,12 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "dashboards.text": ("fleet.core",),
     "dashboards.text.plans": ("dashboards.text", "fleet.core"),
     "dashboards.text.repository": ("dashboards.text", "fleet.core"),
+    "dashboards.runs": ("dashboards.text", "fleet.core", "fleet.errors"),
     "dashboards.metrics": ("fleet.__version__", "fleet.core", "fleet.errors", "fleet.ports"),
     "dashboards.report": ("dashboards.text", "fleet.core"),
-    "dashboards.terminal": ("dashboards.terminal", "dashboards.text", "fleet.core"),
-    "dashboards.terminal.data": ("dashboards.terminal", "dashboards.text", "fleet.core", "fleet.errors"),
-    "dashboards.terminal.pages": ("dashboards.terminal", "dashboards.text", "fleet.core"),
-    "dashboards.terminal.widgets": ("dashboards.text",),
+    "dashboards.terminal": ("dashboards.runs", "dashboards.terminal", "dashboards.text", "fleet.core"),
+    "dashboards.terminal.pages": ("dashboards.runs", "dashboards.terminal", "dashboards.text", "fleet.core"),
+    "dashboards.terminal.widgets": ("dashboards.runs", "dashboards.text"),
 }
 
 # What any folder may need. The page about the architecture says so once, not in each row.

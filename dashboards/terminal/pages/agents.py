@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dashboards.terminal.data.run_follower import WatchedRun
-from dashboards.terminal.status_marks import age, marked, model_name
-from dashboards.terminal.widgets.lines import Column, Page, PageOptions, Span, matches, table_page
+from dashboards.runs.run_follower import WatchedRun
+from dashboards.runs.status_marks import Span, age, marked, model_name
+from dashboards.terminal.widgets.lines import Column, Page, PageOptions, matches, table_page
 from dashboards.text.formats import activity_of, count, money
 from dashboards.text.safe import safe
 from fleet.core.base.usage import Spend

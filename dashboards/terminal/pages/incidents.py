@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from dashboards.terminal.data.run_follower import WatchedRun
-from dashboards.terminal.status_marks import age
-from dashboards.terminal.widgets.lines import Column, Line, Page, PageOptions, Rows, Span, joined, matches, table_page
+from dashboards.runs.run_follower import WatchedRun
+from dashboards.runs.status_marks import Span, age
+from dashboards.terminal.widgets.lines import Column, Line, Page, PageOptions, Rows, joined, matches, table_page
 from dashboards.text.formats import clock_in, rate
 from dashboards.text.incident_text import STRATEGIES, outcome, story_lines
 from dashboards.text.safe import safe

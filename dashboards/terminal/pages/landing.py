@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from dashboards.terminal.data.run_follower import TestedBatch, WatchedRun
-from dashboards.terminal.status_marks import age
+from dashboards.runs.run_follower import TestedBatch, WatchedRun
+from dashboards.runs.status_marks import age
 from dashboards.terminal.widgets.lines import BLANK, Line, Page, PageOptions, heading, matches, page_of
 from dashboards.text.formats import clock_in, counted, untested
 from dashboards.text.safe import safe

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from dashboards.terminal.data.run_follower import Event, WatchedRun
+from dashboards.runs.needs import needs
+from dashboards.runs.run_follower import Event, WatchedRun
 from dashboards.terminal.pages.agents import COLUMNS, agent_cells, agent_key, agents
-from dashboards.terminal.pages.needs import needs
 from dashboards.terminal.widgets.lines import (
     BLANK,
     Line,

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboards.terminal.data.run_follower import WatchedRun
-from dashboards.terminal.status_marks import marked
+from dashboards.runs.run_follower import WatchedRun
+from dashboards.runs.status_marks import Span, marked
 from dashboards.terminal.widgets.lines import (
     BLANK,
     Column,
@@ -12,7 +12,6 @@ from dashboards.terminal.widgets.lines import (
     Page,
     PageOptions,
     Rows,
-    Span,
     heading,
     matches,
     table_page,

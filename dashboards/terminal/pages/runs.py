@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from dashboards.terminal.data.run_follower import FollowedRun
-from dashboards.terminal.pages.needs import needs
-from dashboards.terminal.status_marks import age, marked
-from dashboards.terminal.widgets.lines import Column, Page, PageOptions, Span, matches, table_page
+from dashboards.runs.needs import needs
+from dashboards.runs.run_follower import FollowedRun
+from dashboards.runs.status_marks import Span, age, marked
+from dashboards.terminal.widgets.lines import Column, Page, PageOptions, matches, table_page
 from dashboards.text.formats import money
 from dashboards.text.safe import safe
 from fleet.core.state.status import progress

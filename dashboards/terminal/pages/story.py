@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from dashboards.terminal.data.run_follower import WatchedRun
+from dashboards.runs.run_follower import WatchedRun
+from dashboards.runs.status_marks import marked
 from dashboards.terminal.pages.overview import event_line
-from dashboards.terminal.status_marks import marked
 from dashboards.terminal.widgets.lines import Line, heading
 from dashboards.text.formats import clock_in, counted
 from dashboards.text.safe import safe, safe_block

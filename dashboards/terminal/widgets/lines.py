@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from rich.cells import cell_len, set_cell_size
 
-Span = tuple[str, str]
-"""Text, and its tone: a name such as `good` or `dim`, never a colour."""
+from dashboards.runs.status_marks import Span
+
 Line = tuple[Span, ...]
 Rows = Sequence[tuple[str, Line]]
 """Lines with their keys; a line whose key is empty can't be selected."""

@@ -7,7 +7,7 @@ from typing import Annotated
 import anyio
 import typer
 
-from dashboards.terminal.data.replay import Replay
+from dashboards.runs.replay import Replay
 from dashboards.text.event_text import event_lines
 from dashboards.text.summary import summary_lines
 from dashboards.text.tables import status_lines

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 from rich.cells import cell_len
 
-from dashboards.terminal.data.run_follower import WatchedRun
+from dashboards.runs.needs import needs
+from dashboards.runs.run_follower import WatchedRun
 from dashboards.terminal.header import header_lines
 from dashboards.terminal.pages.agents import agents_page
 from dashboards.terminal.pages.incidents import incidents_page
 from dashboards.terminal.pages.landing import landing_page
-from dashboards.terminal.pages.needs import needs
 from dashboards.terminal.pages.overview import events_page, overview_page
 from dashboards.terminal.pages.plan import changes, graph, plan_page
 from dashboards.terminal.pages.runs import runs_page

@@ -6,7 +6,7 @@ Long gaps between facts (no engine, an open question) are shortened.
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-from dashboards.terminal.data.ports import FactFeed
+from dashboards.runs.ports import FactFeed
 from fleet.core.state.facts import Fact
 
 LONGEST_GAP_S = 15.0

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
-from dashboards.terminal.data.ports import FactFeed, Feed, Library
+from dashboards.runs.ports import FactFeed, Feed, Library
 from dashboards.text.event_text import event_text
 from fleet.core.history.follower import Follower, OnFact
 from fleet.core.state import facts as f

@@ -1,6 +1,7 @@
 """Marks and short texts: each state has a sign and a word, so that no meaning depends on colour alone."""
 
-from dashboards.terminal.widgets.lines import Span
+Span = tuple[str, str]
+"""Text, and its tone: a name such as `good` or `dim`, never a colour."""
 
 MARKS: dict[str, Span] = {
     # subtasks

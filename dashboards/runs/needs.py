@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dashboards.terminal.data.run_follower import FollowedRun
+from dashboards.runs.run_follower import FollowedRun
 from dashboards.text.formats import counted
 from dashboards.text.safe import safe
 from fleet.core.policy.approval import (

@@ -1,0 +1,1 @@
+"""Runs as the terminal UI and the web pages show them: followed, replayed, and what they need from a person."""
