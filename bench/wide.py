@@ -21,7 +21,7 @@ from bench.long_run import fetch
 from bench.side_by_side import Cost, Extent, Stopwatch, interleave, typical
 from bench.terminal import busy_figures
 from bench.wide_run import RUN, Width, model_call, subtask_id, wide_facts, write_journal
-from dashboards.metrics.server import Address
+from dashboards.http.address import Address
 from fleet.cli.live.exporter import exporting
 from fleet.core.base.ids import Sha
 from fleet.core.history.evolve import evolve

@@ -1,51 +1,23 @@
-"""A small HTTP server for scrapes: it serves /metrics and changes nothing.
-
-A web page can make a browser send requests to any address, including this machine (DNS rebinding). Such a request
-carries the page's host name. So a request is answered only if its Host is an address of this machine or a name that
-was allowed.
-"""
+"""A small HTTP server for scrapes: it serves /metrics and changes nothing."""
 
 import socket
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from threading import BoundedSemaphore, Thread
 from typing import Any
-from urllib.parse import urlsplit
 
+from dashboards.http.address import Address, AllowedHosts
 from dashboards.metrics.collector import Exposition
 from fleet import __version__
-from fleet.errors import FleetError, UsageError
+from fleet.errors import FleetError
 
-DEFAULT_PORT, HIGHEST_PORT = 9464, 65_535
+DEFAULT_PORT = 9464
 TIMEOUT_S = 10.0  # for a request to arrive, and for its answer to leave
 MOST_CONNECTIONS = 8  # at the same time; more are closed at once
 STOP_S = 0.1
 PLAIN = "text/plain; charset=utf-8"
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where to listen."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def parse_address(text: str) -> Address:
-    """`127.0.0.1:9464`, `[::1]:9464`, `:9464` or `9464`: loopback unless a host is named. Raises `UsageError`."""
-    host, _, port = text.strip().rpartition(":")
-    host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
-    is_port = port.isascii() and port.isdecimal() and int(port) <= HIGHEST_PORT
-    if not is_port or (host != "localhost" and _ip(host) is None):
-        raise UsageError(f"{text!r} is not an address to listen on; write it like 127.0.0.1:{DEFAULT_PORT}")
-    return Address(host, int(port))
 
 
 @contextmanager
@@ -75,19 +47,9 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, exposition: Exposition, address: Address, hosts: Collection[str]) -> None:
         self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self.exposition = exposition
-        self._is_private = _is_loopback(address.host)
-        self._hosts = frozenset(host.lower().rstrip(".") for host in hosts)
+        self.hosts = AllowedHosts(address, hosts)
         self._connections = BoundedSemaphore(MOST_CONNECTIONS)
         super().__init__((address.host, address.port), _Handler)
-
-    def may_answer(self, host: str) -> bool:
-        """Whether a request with this Host header was meant for this server."""
-        name = _host_name(host)
-        if not name:
-            return False
-        if name in self._hosts or _is_loopback(name):
-            return True
-        return not self._is_private and _ip(name) is not None  # a page's host name can't be an address
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._connections.acquire(blocking=False):
@@ -126,7 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815 - the name that the library looks for
 
     def _answer(self) -> tuple[int, str, bytes]:
-        if not self.server.may_answer(self.headers.get("Host", "")):
+        if not self.server.hosts.allows(self.headers.get("Host", "")):
             return 403, PLAIN, b"requests for this host are not answered; metrics.hosts allows more hosts\n"
         match self.path.partition("?")[0]:
             case "/metrics":
@@ -139,26 +101,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
         """Log nothing: scrapes are too frequent."""
-
-
-def _host_name(host: str) -> str:
-    """The name or address in a Host header, without its port; empty if the header is invalid."""
-    try:
-        parts = urlsplit(f"//{host}")
-        _ = parts.port  # raises if it is invalid
-        is_valid = parts.netloc == host and parts.username is None
-        return (parts.hostname or "").rstrip(".") if is_valid else ""
-    except ValueError:
-        return ""
-
-
-def _is_loopback(host: str) -> bool:
-    address = _ip(host)
-    return host == "localhost" or (address is not None and address.is_loopback)
-
-
-def _ip(text: str) -> IPv4Address | IPv6Address | None:
-    try:
-        return ip_address(text)
-    except ValueError:
-        return None

@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import pytest
 
+from dashboards.http.address import Address
 from dashboards.metrics.catalog import METRICS
-from dashboards.metrics.server import Address
 from fleet.cli.live.exporter import exporting
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, all_runs

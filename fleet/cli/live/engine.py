@@ -21,6 +21,7 @@ import typer
 from anyio import CancelScope, create_task_group
 from pydantic import BaseModel
 
+from dashboards.http.address import parse_address
 from fleet.app.fleet import Fleet
 from fleet.cli.common import run_async, send_requests
 from fleet.cli.live.hard_stop import hard_stop
@@ -87,8 +88,7 @@ def open_exporter(fleet: Fleet, folder: RunFolder) -> Iterator[Exporter | None]:
     if not metrics.listen:
         yield None
         return
-    from dashboards.metrics.server import parse_address  # noqa: PLC0415 - prometheus_client is slow to import
-    from fleet.cli.live.exporter import exporting  # noqa: PLC0415
+    from fleet.cli.live.exporter import exporting  # noqa: PLC0415 - prometheus_client is slow to import
 
     with ExitStack() as stack:
         exporter = None

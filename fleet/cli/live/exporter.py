@@ -8,9 +8,10 @@ from threading import Event, Thread
 
 import anyio
 
+from dashboards.http.address import Address
 from dashboards.metrics.collector import Exposition
 from dashboards.metrics.gauges import OpenRun, RunsSnapshot
-from dashboards.metrics.server import Address, serving
+from dashboards.metrics.server import serving
 from dashboards.metrics.tally import Tally
 from fleet.ports.agents import CallGauges
 from fleet.runs.follow import RunsFollower, free_bytes

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from dashboards.http.address import parse_address
 from fleet.cli import common
 from fleet.cli.common import AsJson, ConfigFile
 from fleet.config.environment import current
@@ -37,7 +38,7 @@ def metrics(
       fleet metrics
       fleet metrics --listen 127.0.0.1:9500
     """
-    from dashboards.metrics.server import DEFAULT_PORT, parse_address  # noqa: PLC0415 - prometheus_client is slow to import
+    from dashboards.metrics.server import DEFAULT_PORT  # noqa: PLC0415 - prometheus_client is slow to import
     from fleet.cli.live.exporter import exporting  # noqa: PLC0415
 
     settings = load_config(environ=current(), config_file=config, repository=None).config
