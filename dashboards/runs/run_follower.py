@@ -3,10 +3,13 @@
 Facts are read in slices, so that the screen reacts to keys while a long journal loads.
 """
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from time import perf_counter
+from typing import TypeVar, cast
 
 from dashboards.runs.ports import FactFeed, Feed, Library
 from dashboards.text.event_text import event_text
@@ -19,6 +22,7 @@ from fleet.errors import FleetError
 EVENTS = 20_000  # kept in memory; `fleet watch --plain` prints all of them
 BATCHES = 2_000
 RUNS = 30  # the latest ones are followed
+Made = TypeVar("Made")
 
 
 class FollowedRun:
@@ -110,12 +114,13 @@ class OtherRuns:
 class Event:
     """Something that happened, as one line of text."""
 
-    number: int
     at: float
     text: str
     tone: str
     about: str | None
     """The subtask it is about."""
+    key: str
+    """Unique for each event, so that a cursor stays on it; after the colon the subtask that it opens."""
     is_routine: bool
     """Whether it happens to every subtask; the overview leaves it out."""
 
@@ -136,7 +141,15 @@ class WatchedRun(FollowedRun):
         self.events: deque[Event] = deque(maxlen=EVENTS)
         self.batches: deque[TestedBatch] = deque(maxlen=BATCHES)
         self._landed_at: list[float] = []
+        """In ascending order."""
         self._event_count = 0
+        self._derived: dict[str, tuple[object, object]] = {}
+
+    def derive(self, name: str, source: object, make: Callable[[], Made]) -> Made:
+        """What `make` makes of a frozen value, kept until the value is another one."""
+        if name not in self._derived or self._derived[name][0] is not source:
+            self._derived[name] = (source, make())
+        return cast("Made", self._derived[name][1])
 
     def events_about(self, subtask: str) -> list[Event]:
         return [event for event in self.events if event.about == subtask]
@@ -152,22 +165,23 @@ class WatchedRun(FollowedRun):
         if self.state is not None:
             started_at = self.state.started_at
             span = max(self.now - started_at, self.state.last_at - started_at, 1e-9)
-            for at in self._landed_at:
-                counts[min(bins - 1, max(0, int((at - started_at) / span * bins)))] += 1
+            edges = (started_at + span * number / bins for number in range(1, bins))
+            places = [0, *(bisect_left(self._landed_at, edge) for edge in edges), len(self._landed_at)]
+            counts = [after - before for before, after in pairwise(places)]
         return counts
 
     def _take(self, before: RunState | None, fact: f.Fact, after: RunState) -> None:
         if isinstance(fact, f.ModelCalled):  # by far the most frequent fact, and never an event
             return
         if isinstance(fact, f.BatchTested):
-            self._landed_at += [fact.at] * len(fact.landed)
+            self._landed_at += [after.last_at] * len(fact.landed)
             batch = before.landing.open_batch(fact.number) if before is not None else None
             self.batches.append(TestedBatch(fact, batch))
         about = getattr(fact, "subtask", None) or getattr(fact, "about", None)
         for line in (event_text(after, fact) or "").splitlines():
             self._event_count += 1
-            event = Event(self._event_count, after.last_at, line, _tone(fact, line), about, _is_routine(fact))
-            self.events.append(event)
+            key = f"e{self._event_count}:{about if about in after.subtasks else ''}"
+            self.events.append(Event(after.last_at, line, _tone(fact, line), about, key, _is_routine(fact)))
 
 
 def _is_routine(fact: f.Fact) -> bool:

@@ -51,7 +51,7 @@ class MainScreen(BaseScreen):
         return PAGES[self.number](run, state, replace(options, order=self._order, opened=self._opened))
 
     def tabs(self, run: WatchedRun, state: RunState) -> Sequence[Button]:
-        open_incidents = sum(incident.closed_at is None for incident in state.incidents)
+        open_incidents = len(state.troubled)
         titles = {
             OVERVIEW: "Overview",
             AGENTS: f"Agents {run.working or ''}",

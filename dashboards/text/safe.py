@@ -7,7 +7,7 @@ LINE = 2_000  # characters of one line
 
 def safe(text: object, *, limit: int = LINE) -> str:
     """`text` on one line, without anything that a terminal acts on."""
-    line = " ".join("".join(map(_safe_character, str(text)[: limit * 4])).split())
+    line = " ".join(_safe_characters(str(text)[: limit * 4]).split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
@@ -17,7 +17,12 @@ def safe_block(text: str, *, lines: int = 400) -> str:
     if len(rows) > lines:
         half = lines // 2
         rows = [*rows[:half], f"… {len(rows) - 2 * half} lines left out …", *rows[-half:]]
-    return "\n".join("".join(map(_safe_character, row[:LINE])) for row in rows)
+    return "\n".join(_safe_characters(row[:LINE]) for row in rows)
+
+
+def _safe_characters(text: str) -> str:
+    """Most texts are plain ASCII, which takes no look at each character."""
+    return text if text.isascii() and text.isprintable() else "".join(map(_safe_character, text))
 
 
 def _safe_character(character: str) -> str:

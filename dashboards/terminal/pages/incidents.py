@@ -10,7 +10,7 @@ from dashboards.text.incident_text import STRATEGIES, outcome, story_lines
 from dashboards.text.safe import safe
 from fleet.core.state.incidents import Incident
 from fleet.core.state.state import RunState
-from fleet.core.state.status import statuses
+from fleet.core.state.status import status_of
 from fleet.core.views.run.incident_view import RateCounts, incident_counts, incident_view
 
 COLUMNS = (
@@ -30,11 +30,10 @@ def incidents_page(run: WatchedRun, state: RunState, options: PageOptions) -> Pa
         for incident in sorted(state.incidents, key=lambda each: (each.closed_at is not None, -each.opened_at))
         if matches(options.needle, incident.subtask, incident.kind, *(t.summary for t in incident.troubles))
     ]
-    where = statuses(state, run.now)
 
     def cells(index: int) -> Sequence[Span]:
         incident = incidents[index]
-        return _cells(state, incident, run.now, where.get(incident.subtask, ""))
+        return _cells(state, incident, run.now)
 
     return table_page(
         COLUMNS,
@@ -59,11 +58,11 @@ def _rates(state: RunState, width: int) -> Rows:
     return rows
 
 
-def _cells(state: RunState, incident: Incident, now: float, status: str) -> Sequence[Span]:
+def _cells(state: RunState, incident: Incident, now: float) -> Sequence[Span]:
     earlier = len(incident.troubles) - 1
     more = f" (+{earlier} before)" if earlier else ""
     if incident.closed_at is None:
-        mark, how = ("✘ open", "bad"), f"now {status}"
+        mark, how = ("✘ open", "bad"), f"now {status_of(state, incident.subtask, now)}"
     else:
         mark = ("✔ recovered", "good") if incident.recovered else ("✘ not recovered", "bad")
         how = outcome(incident.recovered, incident.strategy)

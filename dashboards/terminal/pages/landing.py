@@ -29,10 +29,15 @@ def landing_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page
     rows += [BLANK, ("", heading(f"QUEUE {len(landing.queue)}", "verified, in landing order"))]
     rows += [(f"s:{id_}", _entry(state, place, id_)) for place, id_ in enumerate(landing.queue, 1)]
     rows += [BLANK, ("", heading("BATCHES", f"{landing.batches} formed, {landing.red} red; latest first"))]
-    rows += [(_key(tested.result), _tested_batch(state, tested)) for tested in reversed(run.batches)]
+    past = list(reversed(run.batches))
     if options.needle:
+        rows += [(_key(tested.result), _tested_batch(state, tested)) for tested in past]
         rows = [(key, line) for key, line in rows if key and matches(options.needle, *(text for text, _ in line))]
-    return page_of(rows, empty="No matches.")
+        return page_of(rows, empty="No matches.")
+    return Page(
+        keys=[*(key for key, _ in rows), *(_key(tested.result) for tested in past)],
+        draw=lambda index, _: rows[index][1] if index < len(rows) else _tested_batch(state, past[index - len(rows)]),
+    )
 
 
 def _key(result: BatchTested) -> str:

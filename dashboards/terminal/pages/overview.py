@@ -1,6 +1,7 @@
 """The overview: what needs you, the agents, the merge queue, the latest events. And the page of all events."""
 
 from collections.abc import Sequence
+from itertools import islice
 
 from dashboards.runs.needs import needs
 from dashboards.runs.run_follower import Event, WatchedRun
@@ -41,7 +42,8 @@ def overview_page(run: WatchedRun, state: RunState, options: PageOptions) -> Pag
         rows.append(BLANK)
     if state.ended:
         rows += [*_ending(state, options.width), BLANK]
-    events = [event for event in run.events if not event.is_routine and matches(options.needle, event.text)]
+    latest = (event for event in reversed(run.events) if not event.is_routine and matches(options.needle, event.text))
+    events = list(islice(latest, max(LEAST, options.height)))
     if options.width >= WIDE:
         return page_of([*rows, *_side_by_side(run, state, options, options.height - len(rows), events)])
     room = max(2 * LEAST, options.height - len(rows) - 5)
@@ -88,14 +90,8 @@ def _landing(state: RunState, now: float) -> Line:
 
 
 def _events(state: RunState, events: Sequence[Event], most: int) -> Rows:
-    newest = list(events)[-most:]
-    rows = [(_event_key(state, event), event_line(state, event)) for event in reversed(newest)]
+    rows = [(event.key, event_line(state, event)) for event in events[:most]]
     return [("", heading("RECENT EVENTS", "newest first")), *rows]
-
-
-def _event_key(state: RunState, event: Event) -> str:
-    """Unique for each event, so that the cursor stays on it; after the colon the subtask that it opens."""
-    return f"e{event.number}:{event.about if event.about in state.subtasks else ''}"
 
 
 def event_line(state: RunState, event: Event) -> Line:
@@ -104,9 +100,11 @@ def event_line(state: RunState, event: Event) -> Line:
 
 def events_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page:
     """All events, the newest at the end."""
-    events = [event for event in run.events if matches(options.needle, event.text)]
+    events = list(run.events)
+    if options.needle:
+        events = [event for event in events if matches(options.needle, event.text)]
     return Page(
-        keys=[_event_key(state, event) for event in events],
+        keys=[event.key for event in events],
         draw=lambda index, _: event_line(state, events[index]),
         empty=options.no_rows("No events yet."),
         tail=True,

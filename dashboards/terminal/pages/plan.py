@@ -11,7 +11,6 @@ from dashboards.terminal.widgets.lines import (
     Line,
     Page,
     PageOptions,
-    Rows,
     heading,
     matches,
     table_page,
@@ -20,9 +19,9 @@ from dashboards.terminal.widgets.lines import (
 from dashboards.text.formats import clock_in, counted
 from dashboards.text.safe import safe
 from fleet.core.plans.plan import Plan, Subtask
-from fleet.core.policy.approval import waiting_for_approval
-from fleet.core.state.state import RunState
-from fleet.core.state.status import Status, statuses
+from fleet.core.policy.approval import unapproved
+from fleet.core.state.state import RunState, Version
+from fleet.core.state.status import Status, status_of
 
 COLUMNS = (
     Column("state", 11),
@@ -43,6 +42,7 @@ class Node:
     strokes: str
     """The lines that lead to it."""
     above: str | None
+    key: str
 
 
 def graph(plan: Plan, parents: dict[str, str | None]) -> list[Node]:
@@ -58,7 +58,7 @@ def graph(plan: Plan, parents: dict[str, str | None]) -> list[Node]:
     pending = [(spec, "", "") for spec in reversed(below.get(None, []))]
     while pending:  # not recursive: a chain may be as long as the plan
         spec, strokes, indent = pending.pop()
-        nodes.append(Node(spec, strokes, above[spec.id]))
+        nodes.append(Node(spec, strokes, above[spec.id], f"s:{spec.id}"))
         children = below.get(spec.id, [])
         for place, child in enumerate(reversed(children)):
             stroke, deeper = ("├ ", "│ ") if place else ("└ ", "  ")
@@ -66,25 +66,31 @@ def graph(plan: Plan, parents: dict[str, str | None]) -> list[Node]:
     return nodes
 
 
+def _graph_of(state: RunState) -> list[Node]:
+    """The same for the plan of a run. What a subtask was split from and its area are as old as the plan's version."""
+    return graph(state.plan, {id_: subtask.parent or subtask.area for id_, subtask in state.subtasks.items()})
+
+
 def plan_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page:
-    where, waits = statuses(state, run.now), frozenset(waiting_for_approval(state))
-    nodes = [
-        node
-        for node in graph(state.plan, {id_: subtask.parent or subtask.area for id_, subtask in state.subtasks.items()})
-        if matches(options.needle, node.spec.id, node.spec.title, where[node.spec.id])
-    ]
+    nodes, waits = run.derive("graph", state.plan, lambda: _graph_of(state)), unapproved(state)
+    if options.needle:
+        nodes = [
+            node
+            for node in nodes
+            if matches(options.needle, node.spec.id, node.spec.title, status_of(state, node.spec.id, run.now))
+        ]
 
     def cells(index: int) -> Sequence[Span]:
         node = nodes[index]
-        status = where[node.spec.id]
-        mark = ("? approve", "attention") if node.spec.id in waits else marked(status)
-        return (mark, *_cells(state, node, status))
+        status = status_of(state, node.spec.id, run.now)
+        is_waiting = waits >> state.subtasks.plan.bits[node.spec.id] & 1
+        return (("? approve", "attention") if is_waiting else marked(status), *_cells(state, node, status))
 
     return table_page(
         COLUMNS,
-        [f"s:{node.spec.id}" for node in nodes],
+        [node.key for node in nodes],
         cells,
-        below=() if options.needle else _versions(state, options),
+        below=None if options.needle else _versions(state, options),
         empty=options.no_rows("No plan yet: the planner is reading the repository."),
     )
 
@@ -103,33 +109,45 @@ def _cells(state: RunState, node: Node, status: Status) -> Sequence[Span]:
     )
 
 
-def _versions(state: RunState, options: PageOptions) -> Rows:
+def _versions(state: RunState, options: PageOptions) -> Page | None:
     """The versions of the plan, the latest first; an opened one shows its whole reason."""
-    if not state.versions:
-        return ()
-    rows: list[tuple[str, Line]] = [BLANK, ("", heading("VERSIONS", "with their reasons, latest first"))]
-    plans = {version.plan.version: version.plan for version in state.versions}
-    for version in reversed(state.versions):
-        number = version.plan.version
-        key, why = f"v:{number}", safe(version.why)
-        changed = changes(plans.get(number - 1), version.plan)
-        title = f"{clock_in(state, version.at)}  version {number}  by {safe(version.by, limit=40)}: {changed}"
-        rows.append((key, ((title, "bold"), (f" — {why}", ""))))
+    versions = state.versions
+    if not versions:
+        return None
+    rows: list[tuple[str, int | Line]] = [BLANK, ("", heading("VERSIONS", "with their reasons, latest first"))]
+    for place in range(len(versions) - 1, -1, -1):
+        key = f"v:{versions[place].plan.version}"
+        rows.append((key, place))
         if key in options.opened:
-            rows += [("", ((line, "dim"),)) for line in wrapped(f"        {why}", options.width - 2)]
-    return rows
+            why = wrapped(f"        {safe(versions[place].why)}", options.width - 2)
+            rows += [("", ((line, "dim"),)) for line in why]
+
+    def draw(index: int, _: int) -> Line:
+        row = rows[index][1]
+        if not isinstance(row, int):
+            return row
+        return _version(state, versions[row - 1] if row else None, versions[row])
+
+    return Page(keys=[key for key, _ in rows], draw=draw)
 
 
-def changes(before: Plan | None, after: Plan) -> str:
-    """What a version adds and changes, in numbers."""
+def _version(state: RunState, before: Version | None, version: Version) -> Line:
+    by, at = safe(version.by, limit=40), clock_in(state, version.at)
+    title = f"{at}  version {version.plan.version}  by {by}: {changes(before, version)}"
+    return ((title, "bold"), (f" — {safe(version.why)}", ""))
+
+
+def changes(before: Version | None, after: Version) -> str:
+    """What a version adds and changes, in numbers. New subtasks come last."""
     if before is None:
-        return counted(len(after.subtasks), "subtask")
-    old = {spec.id: spec for spec in before.subtasks}
-    added = [spec.id for spec in after.subtasks if spec.id not in old]
-    changed = [spec.id for spec in after.subtasks if spec.id in old and spec != old[spec.id]]
-    parts = [f"{len(ids)} {word} ({_names(ids)})" for word, ids in (("added", added), ("changed", changed)) if ids]
+        return counted(len(after.plan.subtasks), "subtask")
+    old = len(after.changed) - (len(after.plan.subtasks) - len(before.plan.subtasks))
+    changed, added = after.changed[:old], after.changed[old:]
+    parts = [
+        f"{len(specs)} {word} ({_names(specs)})" for word, specs in (("added", added), ("changed", changed)) if specs
+    ]
     return ", ".join(parts) or "no new subtasks; some retried or dropped"
 
 
-def _names(ids: Sequence[str]) -> str:
-    return ", ".join(safe(id_, limit=40) for id_ in ids[:NAMES]) + ", …" * (len(ids) > NAMES)
+def _names(specs: Sequence[Subtask]) -> str:
+    return ", ".join(safe(spec.id, limit=40) for spec in specs[:NAMES]) + ", …" * (len(specs) > NAMES)

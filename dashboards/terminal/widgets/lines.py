@@ -183,7 +183,7 @@ def table_page(
     cells: Callable[[int], Sequence[Span]],
     *,
     above: Rows = (),
-    below: Rows = (),
+    below: Page | None = None,
     sorted_by: str = "",
     empty: str = "",
 ) -> Page:
@@ -195,10 +195,10 @@ def table_page(
         number = index - len(above)
         if number < len(keys):
             return table_row(columns, width, cells(number))
-        return below[number - len(keys)][1]
+        return below.draw(number - len(keys), width) if below is not None else ()
 
     return Page(
-        keys=[*(key for key, _ in above), *keys, *(key for key, _ in below)],
+        keys=[*(key for key, _ in above), *keys, *(below.keys if below is not None else ())],
         draw=draw,
         head=lambda width: table_head(columns, width, sorted_by),
         empty=empty,

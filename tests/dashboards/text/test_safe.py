@@ -30,6 +30,11 @@ def test_a_line_is_one_line_and_no_longer_than_asked(text: str, limit: int) -> N
     assert line.splitlines() == ([line] if line else [])
 
 
+@given(st.text(st.characters(max_codepoint=127)))
+def test_plain_text_is_shown_as_if_each_character_were_looked_at(text: str) -> None:
+    assert safe(text) == safe(f"{text}é")[:-1].rstrip()
+
+
 @given(st.text(), st.integers(2, 50))
 def test_a_block_has_no_more_lines_than_asked_and_one_that_says_so(text: str, lines: int) -> None:
     assert len(safe_block(text, lines=lines).split("\n")) <= lines + 1

@@ -20,7 +20,7 @@ from dashboards.text.formats import sparkline
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.revision import Revision
 from fleet.core.state import facts as f
-from fleet.core.state.state import RunState
+from fleet.core.state.state import RunState, Version
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import hostile_story, problems
 from tests.fleet.core.pretend import started
@@ -155,6 +155,44 @@ def test_the_plan_is_a_graph_that_shows_each_subtask_once(busy: Story) -> None:
     assert any("version 0" in row for row in rows)
 
 
+def test_pages_that_were_drawn_all_along_are_those_of_a_fresh_start() -> None:
+    """What a page keeps from an earlier drawing is never out of date."""
+    story = Story(Policy(workers=8))
+    story.planner_answers(add=plan_of("auth", "docs", "store").subtasks)
+    story.attempt_fails("auth", kind="too_complex")
+    parts = plan_of("login", "logout needs login").subtasks
+    story.planner_answers(split=[{"id": "auth", "why": "too much", "into": parts}])
+    story.landed("docs", "login")
+    for facts in (story.facts, [fact for _, fact in hostile_story()]):
+        feed = MemoryFeed([])
+        kept = WatchedRun(feed, lambda: 60.0)
+        kept.look()
+        for end in range(1, len(facts) + 1):
+            feed.recorded = facts[:end]
+            kept.catch_up(10)
+            fresh, state = watch(facts[:end])
+            assert kept.state is not None
+            for page in PAGES.values():
+                ours, plain = page(kept, kept.state, PageOptions()), page(fresh, state, PageOptions())
+                assert [list(ours.keys), drawn(ours)] == [list(plain.keys), drawn(plain)]
+
+
+def test_landings_are_counted_in_the_bin_of_their_time() -> None:
+    story = Story(Policy(workers=8), plan_of(*"abcdefg"))
+    for id_ in story.state.plan.ids:
+        story.landed(id_)
+        story.now += 17.0
+    watched, state = watch(story.facts, now=story.now + 5)
+    landed_at = [
+        a.ended_at - state.started_at for s in state.subtasks.values() for a in s.attempts if a.ended_at is not None
+    ]
+    span = story.now + 5 - state.started_at
+    for bins in (1, 2, 7, 16):
+        assert watched.landings(bins) == [
+            sum(int(at / span * bins) == number for at in landed_at) for number in range(bins)
+        ]
+
+
 def test_a_long_chain_needs_no_deep_recursion() -> None:
     chain = plan_of("s0", *(f"s{n} needs s{n - 1}" for n in range(1, 3000)))
     assert len(graph(chain, {})) == 3000
@@ -162,8 +200,11 @@ def test_a_long_chain_needs_no_deep_recursion() -> None:
 
 def test_a_version_lists_what_it_changed() -> None:
     before, after = plan_of("a", "b"), plan_of("a", "b needs a", "c")
-    assert changes(before, after) == "1 added (c), 1 changed (b)"
-    assert changes(None, after) == "3 subtasks"
+    first = Version(plan=before, changed=before.subtasks, at=1, by="planner", why="")
+    second = Version(plan=after, changed=after.subtasks[1:], at=2, by="planner", why="")
+    assert changes(first, second) == "1 added (c), 1 changed (b)"
+    assert changes(second, Version(plan=after, changed=(), at=3, by="planner", why="")).startswith("no new subtasks")
+    assert changes(None, first) == "2 subtasks"
 
 
 def test_a_red_batch_is_seen_being_bisected() -> None:
