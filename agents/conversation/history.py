@@ -81,8 +81,14 @@ class History:
             self._tokens_per_character = prompt / max(1, characters(request))
 
     def tail(self) -> str:
-        """The last message of each side."""
-        return "\n".join(_plain(block) for message in self.messages[-2:] for block in message["content"])
+        """The last message of each side, without our own texts to the model."""
+        blocks = (
+            block
+            for message in self.messages[-2:]
+            for block in message["content"]
+            if message["role"] == "assistant" or block.get("type") != "text"
+        )
+        return "\n".join(map(_plain, blocks))
 
 
 def text_block(text: str) -> Block:

@@ -20,7 +20,8 @@ from fleet.core.state.state import Review, RunState
 from fleet.core.state.status import OVER, Progress, Status, progress, statuses
 from fleet.core.views.run.base_view import BaseView, base_view
 from fleet.core.views.run.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views, rate_of
-from fleet.core.views.run.run_view import QuestionView, commits_tested, question_view, run_word, spend_by_role
+from fleet.core.views.run.question_view import QuestionView, question_view
+from fleet.core.views.run.run_view import commits_tested, run_word, spend_by_role
 
 Point = tuple[float, float]
 STEPS = (
@@ -250,7 +251,7 @@ def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportDa
         dollars_a_landed=dollars / state.commits if dollars is not None and state.commits else None,
         landed=_landed(state, landed_at),
         open=_open(state, now),
-        questions=[question_view(question) for question in state.open_questions()],
+        questions=[question_view(state, question, now, alive=alive) for question in state.open_questions()],
         reviewed=_reviewed(state),
         warnings=state.warnings,
         red_base=[check.command for check in state.red_base],

@@ -10,7 +10,8 @@ RESET, BOLD, RED, GREEN, YELLOW, CYAN, DIM = (f"\x1b[{code}m" for code in ("0", 
 _WORDS = {
     GREEN: "landed merged passed ok LANDED ✔",
     RED: "failed blocked FAIL FAILED REFUSED ABORTED aborted interrupted INTERRUPTED ✘",
-    YELLOW: "APPROVAL QUESTION WAITING NONE PARTIAL BUDGET CANCELLED FLAKY partial paused budget cancelled escalated ?",
+    YELLOW: "NEEDS APPROVAL QUESTION WAITING NONE PARTIAL BUDGET CANCELLED FLAKY partial paused budget cancelled "
+    "escalated ?",
     CYAN: "running planning draining PAUSED RUNNING PLANNING ⑂",
 }
 TONES = {word: tone for tone, words in _WORDS.items() for word in words.split()}

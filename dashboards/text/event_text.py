@@ -15,7 +15,7 @@ from fleet.core.state import facts as f
 from fleet.core.state.failures import how
 from fleet.core.state.state import Outage, Question, RunState
 from fleet.core.state.status import progress
-from fleet.core.views.run.run_view import reply_command
+from fleet.core.views.run.question_view import reply_command
 
 TITLE, TEXT = 70, 300
 SUBTASKS = 8  # named in a line

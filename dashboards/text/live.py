@@ -17,7 +17,8 @@ from fleet.core.policy.outages import outage_text
 from fleet.core.state.state import RunState
 from fleet.core.state.status import phase, progress
 from fleet.core.views.run.incident_view import rate_of
-from fleet.core.views.run.run_view import reply_command, run_word
+from fleet.core.views.run.question_view import reply_command
+from fleet.core.views.run.run_view import run_word
 
 AGENTS = 8  # rows of agents; the others are counted
 QUESTIONS = 3

@@ -13,7 +13,8 @@ from fleet.core.state.incidents import Incident
 from fleet.core.state.state import RunState
 from fleet.core.views.run.base_view import base_view
 from fleet.core.views.run.incident_view import rate_of
-from fleet.core.views.run.run_view import commits_tested, reply_command, run_word, spend_by_role
+from fleet.core.views.run.question_view import reply_command
+from fleet.core.views.run.run_view import commits_tested, run_word, spend_by_role
 from fleet.core.views.run.subtask_view import subtask_rows
 
 TITLE = 58

@@ -1,11 +1,12 @@
 """Answers of the command line as plain text: runs, a status, a subtask, the policy, commits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from dashboards.text.event_text import waiting_line
 from dashboards.text.formats import count, counted, duration, kind_mark, listed, moment, money, untested
 from dashboards.text.incident_text import rates_lines, story_lines
+from dashboards.text.question_text import ends_text, needs_text, question_lines
 from dashboards.text.rung_text import choice_text, rung_rows
 from dashboards.text.safe import safe, safe_block
 from fleet.core.audit.attribution import CommitsView
@@ -30,12 +31,13 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def runs_lines(rows: Sequence[StatusView]) -> list[str]:
-    head = ("RUN", "STARTED", "STATE", "LANDED", "COST", "TIME", "REPOSITORY", "GOAL")
+    head = ("RUN", "STARTED", "STATE", "NEEDS", "LANDED", "COST", "TIME", "REPOSITORY", "GOAL")
     cells = [
         (
             safe(row.run),
             moment(row.started_at),
             f"{row.state}{' (rehearsal)' if row.rehearsal else ''}",
+            needs_text(row.needs) or "-",
             f"{row.landed.done} of {row.landed.total}",
             money(row.cost_dollars),
             duration(row.seconds),
@@ -51,6 +53,7 @@ def status_lines(status: StatusView) -> list[str]:
     agents, subtasks = status.agents, status.subtasks
     lines = [
         f"{safe(status.run)}  {status.state}{kind_mark(status)}",
+        *_needs_lines(status),
         f"  goal       {safe(status.goal, limit=100)}",
         f"  subtasks   {', '.join(f'{number} {name}' for name, number in subtasks.items()) or 'none planned yet'}",
         f"  agents     {agents.running} running, {agents.peak} at the peak, {agents.limit} allowed",
@@ -75,7 +78,18 @@ def status_lines(status: StatusView) -> list[str]:
         lines.append(f"  APPROVAL   needed for {listed(names, NAMES)}  →  fleet approve {safe(status.run)}")
     for question in status.questions:
         lines.append(f"  QUESTION   {question.id}: {safe(question.question, limit=200)}  →  {safe(question.command)}")
+        lines += [f"             {line}" for line in question_lines(question, evidence=0)]
+        if question.options and not question.aside:
+            answers = ", ".join(safe(text, limit=80) for text in question.options)
+            lines.append(f"             answers   {answers}, or your own")
     return lines
+
+
+def _needs_lines(status: StatusView) -> Iterator[str]:
+    if status.needs:
+        ends = f"; {ends_text(status.ends_in_s)} without it" if status.ends_in_s is not None else ""
+        how = f"  →  fleet resume {safe(status.run)}" if "resume" in status.needs else ""
+        yield f"  NEEDS YOU  {needs_text(status.needs)}{ends}{how}"
 
 
 def limits_lines(view: LimitsView) -> list[str]:

@@ -22,7 +22,15 @@ from fleet.core.views.repository import (
     rehearsal_view,
     trial_view,
 )
-from fleet.core.views.run import base_view, incident_view, limits_view, request_view, run_view, subtask_view
+from fleet.core.views.run import (
+    base_view,
+    incident_view,
+    limits_view,
+    question_view,
+    request_view,
+    run_view,
+    subtask_view,
+)
 from scripts.reference.facts import COMMON, type_words
 from scripts.reference.page import code, table
 from scripts.reference.source import class_doc, field_docs, field_types
@@ -63,6 +71,7 @@ VERBS: Mapping[type, str] = {
 PARTS = (
     run_view,
     incident_view,
+    question_view,
     subtask_view,
     audit_view,
     attribution,

@@ -74,6 +74,8 @@ def _add(state: RunState, question: Question) -> RunState:
 
 def answer_question(state: RunState, fact: f.QuestionAnswered) -> RunState:
     question = state.questions[fact.question]
+    if fact.drop and question.about is not None:
+        return drop_open(state, [question.about], f"dropped by {fact.by}", answer=fact.answer, by=fact.by)
     is_retry = fact.answer.strip().lower() == "retry"
     if question.about is not None and ((question.aside and is_retry) or not state.has_planner):  # no planner is asked
         guidance = "" if is_retry else fact.answer

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from fleet.core.policy import outages
-from fleet.core.policy.approval import is_unreviewed
+from fleet.core.policy.approval import awaits_approval, is_unreviewed
 from fleet.core.policy.budget import over_budget
 from fleet.core.policy.effects import effects, unpublished
 from fleet.core.policy.planner_policy import IDLE_CALLS, end_unapproved, has_calls_left, is_idle, plan_is_done
@@ -97,6 +97,22 @@ def waits_until(state: RunState, questions: Sequence[Question]) -> float:
     if lost_at := [question.asked_at for question in questions if question.planner]:
         since = max(state.engine_since or 0.0, *lost_at)
     return since + state.policy.answer_wait_s
+
+
+def ends_unanswered_at(state: RunState, now: float) -> float | None:
+    """When the run ends if no one answers or approves; None while it has other work, or waits without a limit."""
+    if state.ended or state.paused or state.draining or over_budget(state, now) is not None:
+        return None
+    if times := outages.deadlines(state):
+        return min(times)
+    if not is_idle(state, now) or state.planning.synthesis is not None or plan_is_done(state):
+        return None
+    asked = [question for question in state.open_questions() if not question.aside]
+    if asked:
+        return waits_until(state, asked)
+    if awaits_approval(state) and state.policy.reviewing == "auto":
+        return state.last_at + state.policy.answer_wait_s
+    return None
 
 
 def is_published(state: RunState) -> bool:

@@ -106,6 +106,8 @@ def choose_remedy(state: RunState, subtask: SubtaskState, failure: f.Failure, no
         return f.RunEnded(at=now, ending="aborted", why=f"{subtask.id} failed: {failure.summary}")
     if action == "skip":
         return f.RemedyChosen(at=now, subtask=subtask.id, number=number, remedy="skip")
+    if action == "ask" and not subtask.counted:  # a person has answered: now it is for the planner, who reads it
+        return f.RemedyChosen(at=now, subtask=subtask.id, number=number, remedy="planner")
     if action == "ask" or subtask.counted >= policy.max_attempts or _is_refused_again(subtask):
         return failure_question(subtask, failure, now)
     if (spent := over_subtask_budget(state, subtask.id, now)) is not None:
@@ -138,7 +140,7 @@ def failure_question(subtask: SubtaskState, failure: f.Failure, now: float) -> f
         at=now,
         about=subtask.id,
         question=f"{subtask.id} failed {tries} time{'s' * (tries != 1)}; last: {summary}. How should it continue?",
-        options=("retry with this guidance: …", "drop it"),
+        options=("retry", "drop it"),
         evidence=failure.evidence,
     )
 

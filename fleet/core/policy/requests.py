@@ -29,6 +29,8 @@ Request = (
     | f.RetryRequested
     | f.QuestionAnswered
 )
+DROP = "drop it"
+"""The answer that gives a subtask up."""
 REQUEST: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="kind")])
 
 
@@ -40,6 +42,8 @@ def fact_of(state: RunState, request: Request) -> Request:
             ids = pending if request.subtasks is None else request.subtasks
             left_out = tuple(id_ for id_ in pending if id_ not in ids)
             return request.model_copy(update={"subtasks": ids, "left_out": left_out})
+        case f.QuestionAnswered() if not state.has_planner and request.answer.strip().lower() == DROP:
+            return request.model_copy(update={"drop": state.questions[request.question].about is not None})
         case f.PlanRejected(subtasks=None):
             return request.model_copy(update={"subtasks": waiting_for_approval(state)})
         case _:

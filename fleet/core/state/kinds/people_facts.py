@@ -29,6 +29,8 @@ class QuestionAnswered(Happened):
     question: QuestionId
     answer: str
     by: str
+    drop: bool = False
+    """It drops the subtask in question, in a run without a planner who would."""
 
 
 class RetryRequested(Happened):

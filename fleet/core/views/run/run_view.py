@@ -3,19 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fleet.core.base.ids import QuestionId, RunId, Sha, SubtaskId
+from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.base.usage import Cost, Spend
 from fleet.core.plans.flat import is_flat
 from fleet.core.policy.approval import awaits_approval, objections, open_for_approval
 from fleet.core.policy.budget import over_budget, run_budgets
 from fleet.core.policy.outages import outage_text
-from fleet.core.policy.planner_policy import planner_is_lost
+from fleet.core.policy.planner_policy import is_idle, planner_is_lost
 from fleet.core.state.facts import Role, ServiceCondition
-from fleet.core.state.state import Outage, Question, Review, RunState
+from fleet.core.state.state import Outage, Review, RunState
 from fleet.core.state.status import Progress, Status, is_refused, progress, status_counts
 from fleet.core.views.planning.planner_view import ROUNDED
 from fleet.core.views.run.base_view import BaseView, base_view
 from fleet.core.views.run.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views
+from fleet.core.views.run.needs import Needed, needed
+from fleet.core.views.run.question_view import QuestionView, ends_in, question_view
 
 ROLES: tuple[Role, ...] = ("planner", "worker")  # roles that every run has
 
@@ -79,20 +81,6 @@ class ServiceView:
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionView:
-    """A question to a human."""
-
-    id: QuestionId
-    about: SubtaskId | None
-    question: str
-    options: tuple[str, ...]
-    answer: str | None
-    """Null while it is open."""
-    command: str
-    """What to type; `TEXT` stands for the answer."""
-
-
-@dataclass(frozen=True, slots=True)
 class PlannerHealth:
     """Whether the run's planner answers, and when it is called again if it does not."""
 
@@ -110,8 +98,9 @@ class StatusView:
 
     run: RunId
     state: str
-    """`planning`, `running`, `paused`, `draining`, `awaiting approval`, `waiting for the planner`, `over budget`,
-    `interrupted`, `refused` (it ended before anything was done), or how it ended."""
+    """`planning`, `running`, `paused`, `draining`, `awaiting approval`, `waiting for an answer`,
+    `waiting for the planner`, `over budget`, `interrupted`, `refused` (it ended before anything was done), or how it
+    ended."""
     why: str
     """Why it ended as it did; empty before."""
     causes: tuple[str, ...]
@@ -157,6 +146,11 @@ class StatusView:
     """Outages of the model service, for which calls wait."""
     questions: tuple[QuestionView, ...]
     """Open questions."""
+    needs: tuple[Needed, ...]
+    """What it needs from a person, the most urgent first: `resume`, `approve`, `answer`, `budget`, `unpause`."""
+    ends_in_s: float | None
+    """Seconds until the run ends unless someone answers or approves; null while it has other work, or waits without a
+    limit."""
     result_branch: str | None
     """Null while nothing was published."""
     base: Sha
@@ -217,6 +211,8 @@ def run_word(state: RunState, now: float, *, alive: bool) -> str:
         return "over budget"
     if planner_is_lost(state) and not any(state.underway()):
         return "waiting for the planner"
+    if any(not question.aside for question in state.open_questions()) and is_idle(state, now):
+        return "waiting for an answer"
     return "planning" if not state.plan.subtasks else "running"
 
 
@@ -258,7 +254,9 @@ def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
         sandbox=state.sandbox,
         seconds=round(state.seconds(now), 3),
         service=tuple(_service(scope, outage, now) for scope, outage in state.service.items()) if alive else (),
-        questions=tuple(map(question_view, state.open_questions())),
+        questions=tuple(question_view(state, question, now, alive=alive) for question in state.open_questions()),
+        needs=needed(state, now, alive=alive),
+        ends_in_s=ends_in(state, now) if alive else None,
         result_branch=state.result_branch if state.published else None,
         base=state.base,
         tip=state.tip,
@@ -324,16 +322,3 @@ def _service(scope: str, outage: Outage, now: float) -> ServiceView:
         seconds=round(now - outage.since, 3),
         said=outage_text(scope, outage),
     )
-
-
-def question_view(question: Question) -> QuestionView:
-    return QuestionView(
-        question.id, question.about, question.text, question.options, question.answer, reply_command(question)
-    )
-
-
-def reply_command(question: Question) -> str:
-    """The command that deals with a question. What is set aside needs no answer but another try."""
-    if question.aside:
-        return f"fleet retry {question.about}" if question.about is not None else f"fleet answer {question.id} retry"
-    return f"fleet answer {question.id} TEXT"
