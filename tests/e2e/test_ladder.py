@@ -71,7 +71,7 @@ def test_past_its_attempts_a_human_is_asked_the_rest_continues_and_an_answer_is_
     with two.going(*order(repository, url)) as going:
         two.wait("r", lambda state: state.open_questions() and state.commits == len(names), going)
         (question,) = two.status("r")["questions"]
-        assert (question["about"], question["options"]) == ("hard", ["retry with this guidance: …", "drop it"])
+        assert (question["about"], question["options"]) == ("hard", ["retry", "drop it"])
         assert "hard failed 2 times; last: " in question["question"]
         two.fleet("answer", "q1", "write the very word", "--run", "r").ended(0)
         going.done().ended(0).says("LANDED")
