@@ -30,16 +30,17 @@ class Agents:
 @asynccontextmanager
 async def open_agents(settings: AgentSettings, *, chance: Random | None = None) -> AsyncIterator[Agents]:
     """The agents, for as long as the block lasts. Raises `UsageError` for invalid settings."""
-    async with open_client(settings.base_url, settings.api_key, settings.timeouts) as client:
+    async with open_client(settings.access, settings.timeouts) as client:
         caller = Caller(
-            CacheWarmup(client, settings.prices),
+            CacheWarmup(client, settings.prices, lacks=client.lacks),
             settings.retry,
             settings.prices,
             chance=chance or SystemRandom(),
             fallbacks=settings.fallbacks,
             tell_limits=client.limits,
+            lacks=client.lacks,
         )
-        transcripts = Transcripts(settings.transcripts, secret=settings.api_key)
+        transcripts = Transcripts(settings.transcripts, secret=settings.access.api_key)
         yield Agents(
             planner=ClaudePlanner(settings, caller, transcripts),
             workers=make_workers(WorkerContext(settings, caller, transcripts, client)),

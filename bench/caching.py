@@ -116,7 +116,7 @@ async def measure(folder: Path, model: str, files: str, *, warm_up: bool) -> Usa
     meter = UsageMeter()
     async with simulated_model() as url:
         settings = replace(product_agents(url, folder / "transcripts"), worker_model=model)
-        async with open_client(url, settings.api_key, settings.timeouts) as client:
+        async with open_client(settings.access, settings.timeouts) as client:
             model_client: Model = CacheWarmup(client) if warm_up else client
             caller = Caller(model_client, settings.retry, {}, chance=Random(1))  # noqa: S311 - jitter is no secret
             transcripts = Transcripts(settings.transcripts, secret="")

@@ -113,6 +113,7 @@ async def call_as_fleet(url: str, conversations: int, turns: int) -> dict[str, f
     from agents.conversation.loop import Conversation, ConversationSpec  # noqa: PLC0415
     from agents.models.calls import Caller  # noqa: PLC0415
     from agents.models.throttle.service import RetryPolicy  # noqa: PLC0415
+    from agents.models.wire.access import Access  # noqa: PLC0415
     from agents.models.wire.client import open_client  # noqa: PLC0415
     from agents.models.wire.exchange import Timeouts  # noqa: PLC0415
     from agents.tools.tool import ToolResult  # noqa: PLC0415
@@ -133,7 +134,7 @@ async def call_as_fleet(url: str, conversations: int, turns: int) -> dict[str, f
     guards = Guards(turns=turns, seconds=3600, repeats=10**6)
     spec: ConversationSpec[str] = ConversationSpec("claude-haiku-5-5", 1000, "Look.", (Look(),), "report", guards)
     with temporary_folder() as folder:
-        async with open_client(url, "no-key", Timeouts(600, 1200, connect_s=60)) as model:
+        async with open_client(Access(url, "no-key"), Timeouts(600, 1200, connect_s=60)) as model:
             caller = Caller(model, retry, {}, chance=Random(1))  # noqa: S311 - jitter is no secret
             transcripts, kept = Transcripts(folder, secret=""), list[Conversation[str]]()
 

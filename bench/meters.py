@@ -47,4 +47,4 @@ class UnlimitedMeter:
 def product_agents(base_url: str, transcripts: Path) -> AgentSettings:
     """The agents of the product with default settings and one coder, at this service."""
     settings = Wiring(default_config(), {"ANTHROPIC_API_KEY": "none-is-needed"}).agents(transcripts)
-    return replace(settings, base_url=base_url)
+    return replace(settings, access=replace(settings.access, base_url=base_url))

@@ -128,7 +128,7 @@ class Bench:
 
 async def bench_of(script: dict[str, Any], folder: Path, **changes: Any) -> Bench:
     settings = product_agents("http://127.0.0.1:9", folder / "transcripts")
-    async with open_client(settings.base_url, "none", settings.timeouts) as client:
+    async with open_client(settings.access, settings.timeouts) as client:
         return Bench(DirectModel(script, **changes), folder, settings, client)
 
 

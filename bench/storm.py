@@ -21,6 +21,7 @@ from agents.base.transcripts import Transcript
 from agents.models.answer import Answer, CallFault, Model, Request
 from agents.models.calls import Caller
 from agents.models.throttle.service import RetryPolicy
+from agents.models.wire.access import Access
 from agents.models.wire.client import open_client
 from agents.models.wire.exchange import Timeouts
 from bench.meters import UnlimitedMeter
@@ -64,7 +65,10 @@ class Storm:
 
 async def run_storm(name: str, seconds: float) -> Storm:
     caller, named = CALLERS[name]
-    async with simulated_model(seconds, named=named) as url, open_client(url, "no-key", Timeouts(60, 120)) as model:
+    async with (
+        simulated_model(seconds, named=named) as url,
+        open_client(Access(url, "no-key"), Timeouts(60, 120)) as model,
+    ):
         return await caller(model, seconds)
 
 

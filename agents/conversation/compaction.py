@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.base.text import capped
-from agents.models.answer import THINKING, Block, Message, size
+from agents.models.answer import Block, Message, size, without_thinking
 from agents.models.cost.prices import ModelLimits, Price, price_band
 
 _RECENT = (8, 4, 2, 1, 0)  # how many turns stay untouched: fewer if that is not enough
@@ -58,19 +58,6 @@ def compact(messages: Sequence[Message], characters: int, *, before_last: bool) 
             if size(candidate.messages) <= characters:
                 return candidate
     return shortest
-
-
-def without_thinking(messages: Sequence[Message]) -> list[Message]:
-    """The messages without thinking. An answer of nothing else goes, and what we said around it becomes one message."""
-    kept: list[Message] = []
-    for message in messages:
-        content = [block for block in message["content"] if block["type"] not in THINKING]
-        if not content:
-            continue
-        if kept and kept[-1]["role"] == message["role"]:
-            content = [*kept.pop()["content"], *content]
-        kept.append({**message, "content": content})
-    return kept
 
 
 def _with_short_results(messages: Sequence[Message], recent: int) -> Compacted | None:

@@ -9,8 +9,17 @@ from typing import Any
 
 from agents.base.text import well_formed
 from agents.base.transcripts import Transcript
-from agents.conversation.compaction import PromptLimits, compact, without_thinking
-from agents.models.answer import CHARACTERS_PER_TOKEN, Answer, Block, Message, Request, characters, size
+from agents.conversation.compaction import PromptLimits, compact
+from agents.models.answer import (
+    CHARACTERS_PER_TOKEN,
+    Answer,
+    Block,
+    Message,
+    Request,
+    characters,
+    size,
+    without_thinking,
+)
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from agents.conversation.compaction import PromptLimits, prompt_limits
 from agents.models.cost.prices import ModelLimits, Price
 from agents.models.throttle.service import RetryPolicy
+from agents.models.wire.access import Access
 from agents.models.wire.exchange import Timeouts
 from fleet.core.plans.plan import Effort
 from fleet.ports.agents import Extras
@@ -47,8 +48,8 @@ class WorkerSettings:
 class AgentSettings:
     """Everything the agents can be configured with."""
 
-    base_url: str
-    api_key: str = field(repr=False)
+    access: Access
+    """How the models' service is reached."""
     transcripts: Path
     """The folder in which every conversation is recorded."""
     planner_model: str

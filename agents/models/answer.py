@@ -1,10 +1,11 @@
 """Requests to a model, answers and faults. Knows no SDK and no wire format."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from fleet.core.base.capabilities import Capability
 from fleet.core.base.usage import Usage
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -95,6 +96,19 @@ def size(value: object) -> int:
             return 4
 
 
+def without_thinking(messages: Sequence[Message]) -> list[Message]:
+    """The messages without thinking. An answer of nothing else goes, and what we said around it becomes one message."""
+    kept: list[Message] = []
+    for message in messages:
+        content = [block for block in message["content"] if block["type"] not in THINKING]
+        if not content:
+            continue
+        if kept and kept[-1]["role"] == message["role"]:
+            content = [*kept.pop()["content"], *content]
+        kept.append({**message, "content": content})
+    return kept
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """A tool the model chose to call."""
@@ -163,6 +177,16 @@ class CallFault:
     """What the call used although it failed."""
     request_id: str | None = None
     seconds: float = 0.0
+
+
+Lacks = Callable[[str, Capability], bool]
+"""Whether the service of a model lacks something."""
+
+
+def lacks_nothing(model: str, capability: Capability) -> bool:
+    """A service that has everything."""
+    del model, capability
+    return False
 
 
 class Model(Protocol):

@@ -13,7 +13,17 @@ from random import Random
 import anyio
 
 from agents.base.transcripts import Transcript
-from agents.models.answer import Answer, CallFault, FaultKind, Model, OnBegin, Request, estimated_tokens
+from agents.models.answer import (
+    Answer,
+    CallFault,
+    FaultKind,
+    Lacks,
+    Model,
+    OnBegin,
+    Request,
+    estimated_tokens,
+    lacks_nothing,
+)
 from agents.models.cost.lengths import AnswerLengths
 from agents.models.cost.lifetimes import LIFETIMES, Lifetimes, cache_rates, touches_that_pay
 from agents.models.cost.prices import ModelLimits, Price, dollars, limits_of
@@ -68,6 +78,7 @@ class Caller:
     fallbacks: Mapping[str, str] = field(default_factory=dict)
     tell_limits: Callable[[str], Awaitable[ModelLimits | None]] | None = None
     """Asks the service for the limits of a model."""
+    lacks: Lacks = lacks_nothing
     service: Service = field(init=False)
     times: Lifetimes = LIFETIMES
     lengths: AnswerLengths = field(default_factory=AnswerLengths)
@@ -120,6 +131,8 @@ class Caller:
 
     def touches(self, model: str) -> int:
         """How often the prompt of a conversation may be read, only to keep it in the cache."""
+        if self.lacks(model, "keep_alive") or self.lacks(model, "cache"):
+            return 0
         return touches_that_pay(cache_rates(model, self.prices))
 
     async def keep_warm(self, request: Request, meter: Meter, transcript: Transcript, *, turn: int) -> bool:

@@ -10,6 +10,7 @@ from agents.simulated.limits import FamilyLimits
 from agents.simulated.rules.cache import PromptCache, PromptTokens, check_marks, tokens
 from agents.simulated.rules.catalogue import ModelRules, check_parameters, model_rules
 from agents.simulated.rules.diagnostics import Fingerprints
+from agents.simulated.rules.lacking import check_lacking
 from agents.simulated.rules.prompt import Piece, pieces_of
 from agents.simulated.rules.refusal import RequestError
 from agents.simulated.rules.shape import BINDING_BETA, check_shape
@@ -50,6 +51,7 @@ class Rulebook:
         betas = frozenset(name.strip() for name in headers.get("anthropic-beta", "").split(","))
         check_shape(data, betas=betas)
         rules = self.rules(data["model"])
+        check_lacking(data, self._script.lacks, terse=self._script.terse)
         check_turns(data["messages"])
         check_parameters(data, rules)
         pieces = pieces_of(data)
@@ -68,7 +70,7 @@ class Rulebook:
             prompt=prompt,
             pieces=pieces,
             binding=binding,
-            thinks=thinking.get("type", "adaptive") == "adaptive",
+            thinks=thinking.get("type", "adaptive") == "adaptive" and "thinking" not in self._script.lacks,
             summarized=thinking.get("display") == "summarized",
             effort=effort,
             diagnostics=self.fingerprints.compare(data.get("diagnostics"), rules.id, pieces),

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import Field, JsonValue
 
 from agents.simulated.behaviours import Behaviour, Fail, Fault, Pace, ScriptShape
+from fleet.core.base.capabilities import Capability
 from fleet.core.plans.plan_file import parse
 from fleet.core.plans.revision import Revision
 from fleet.errors import UsageError
@@ -104,6 +105,10 @@ class Script(ScriptShape):
     """The models that exist; None: the newest opus, sonnet and haiku."""
     api_key: str | None = None
     """The key that is accepted; None: any."""
+    lacks: tuple[Capability, ...] = ()
+    """What the service lacks: it refuses what asks for it."""
+    terse: bool = False
+    """Whether such a refusal does not name what it refuses."""
     limits: Limits = Limits()
     weather: tuple[FaultWindow, ...] = ()
     """Windows of time in which calls fail."""

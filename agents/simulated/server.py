@@ -95,13 +95,17 @@ class SimulatedService:
         message = f"{received.method} {received.path}: a simulated model answers POST /v1/messages only"
         return self._error(404, message)
 
-    async def models(self, _: web.Request) -> web.Response:
+    async def models(self, received: web.Request) -> web.Response:
+        if "models" in self.script.lacks:
+            return await self.unknown(received)
         data = [self.rules.rules(model).info() for model in self._offered()]
         first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
         listed = {"data": data, "has_more": False, "first_id": first, "last_id": last}
         return web.json_response(listed, headers=self._headers())
 
     async def one_model(self, received: web.Request) -> web.Response:
+        if "models" in self.script.lacks:
+            return await self.unknown(received)
         try:
             info = self.rules.rules(received.match_info["model"]).info()
         except RequestError as error:
@@ -112,6 +116,8 @@ class SimulatedService:
         return tuple(MODELS) if self.script.models is None else self.script.models
 
     async def count_tokens(self, received: web.Request) -> web.Response:
+        if "count_tokens" in self.script.lacks:
+            return await self.unknown(received)
         try:
             self._check_key(received.headers)
             tokens = self.rules.count(_json(await received.read()))

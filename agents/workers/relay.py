@@ -122,6 +122,8 @@ class Relay:
 
     async def _count(self, request: web.Request, data: bytes) -> web.StreamResponse:
         """Counting tokens is free, and not a call to a model."""
+        if self.client.lacks(self.model, "count_tokens"):
+            return _error(404, "this service does not count tokens")
         try:
             async with self.client.forward(request.path_qs, data, _only(FORWARDED, request.headers)) as answer:
                 return await self.pass_on(answer)

@@ -334,6 +334,7 @@ class Fleet:
             return f"{summary}; {models.base_url} was called with the key in {models.api_key_env}"
         if failure.kind == "configuration":
             names = "planner.model and models.worker choose the models, --base-url the service"
+            names += "; `fleet doctor --live` finds out what a service lacks"
             return f"{summary} ({failure.evidence}; {models.base_url}); {names}"
         if failure.kind == "transient":
             return f"{summary}; check whether {models.base_url} is up, or choose another service with --base-url"

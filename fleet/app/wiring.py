@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from agents.conversation.settings import AgentSettings, WorkerSettings
 from agents.models.cost.prices import Price
 from agents.models.throttle.service import RetryPolicy
+from agents.models.wire.access import Access
 from agents.models.wire.exchange import Timeouts
 from agents.rung_priors import assumed_rung
 from fleet.app.tool_chains import shown_by
@@ -150,12 +151,22 @@ class Wiring:
         all_settings = {name: self._worker(f"workers.{name}", worker) for name, worker in self.config.workers.items()}
         return {name: replace(each, changed=_changed_fields(each, default)) for name, each in all_settings.items()}
 
+    @cached_property
+    def access(self) -> Access:
+        """How the models' service is reached, and what it lacks."""
+        models = self.config.models
+        return Access(
+            base_url=models.base_url,
+            api_key=self.api_key,
+            without=frozenset(models.without),
+            model_without={model: frozenset(names) for model, names in models.model_without.items()},
+        )
+
     def agents(self, transcripts: Path) -> AgentSettings:
         """The settings of the agents, which write their conversations to the folder `transcripts`."""
         models, planner = self.config.models, self.config.planner
         return AgentSettings(
-            base_url=models.base_url,
-            api_key=self.api_key,
+            access=self.access,
             transcripts=transcripts,
             planner_model=planner.model,
             planner_effort=planner.effort,

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from fleet.core.base.capabilities import Capability
 from fleet.core.base.ids import is_slug
 from fleet.core.plans.limits import Policy, ReviewRules
 from fleet.core.plans.plan import PLANNER, Effort, Risk
@@ -50,6 +51,7 @@ Name = Annotated[str, Field(min_length=1), AfterValidator(_one_line)]
 Command = Annotated[str, AfterValidator(_command)]
 Texts = Annotated[tuple[Name, ...], Field(strict=False)]
 Rungs = Annotated[tuple[Annotated[Name, AfterValidator(_rung)], ...], Field(strict=False)]
+Lacking = Annotated[tuple[Capability, ...], Field(strict=False)]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
@@ -127,6 +129,8 @@ class Models(Section):
     call_s: float = Field(gt=0)
     compact_at: float = Field(gt=0, le=1)
     compact_to: float = Field(gt=0, lt=1)
+    without: Lacking
+    model_without: dict[Name, Lacking] = {}
     fallbacks: dict[Name, Name] = {}
     prices: dict[Name, Price] = {}
 

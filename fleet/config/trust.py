@@ -20,6 +20,8 @@ _REFUSED: Mapping[Key, str] = {
     ("box", "tool_chains"): "shows workers folders of your home",
     ("models", "api_key_env"): "chooses which of your secrets is sent",
     ("models", "prices"): "decides how your budget is counted",
+    ("models", "without"): "decides what your calls cost",
+    ("models", "model_without"): "decides what your calls cost",
     ("git", "sign"): "signs in your name",
     ("git", "signing_key"): "chooses one of your keys",
     ("git", "signing_program"): "chooses a program that runs as you",

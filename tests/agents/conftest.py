@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
@@ -19,10 +19,12 @@ from agents.factory import Agents, open_agents
 from agents.models.answer import Answer, CallFault, OnBegin, Quotas, Request
 from agents.models.calls import Caller
 from agents.models.throttle.service import RetryPolicy
+from agents.models.wire.access import Access
 from agents.models.wire.client import Client, open_client
 from agents.models.wire.exchange import Timeouts
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
+from fleet.core.base.capabilities import Capability
 from fleet.core.base.usage import Cost
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.state.facts import Failure, ServiceCondition
@@ -181,7 +183,8 @@ def settings_for(script: Script, folder: Path, **changes: Any) -> AgentSettings:
     """The product's defaults, except that no retry waits."""
     product = Wiring(default_config(), {"ANTHROPIC_API_KEY": KEY}).agents(folder / "transcripts")
     retry = RetryPolicy(changes.pop("retries", 3), 0.001, 60, backoff_cap_s=0.002, pause_s=0.001)
-    return replace(product, base_url=script.url, retry=retry, **changes)
+    access = Access(script.url, KEY, frozenset(changes.pop("without", ())))
+    return replace(product, access=access, retry=retry, **changes)
 
 
 def worker_settings(**changes: Any) -> WorkerSettings:
@@ -197,8 +200,11 @@ async def agents_for(script: Script, folder: Path, **changes: Any) -> AsyncItera
 
 
 @asynccontextmanager
-async def client_for(script: Script, *, silence_s: float = 5, call_s: float = 10) -> AsyncIterator[Client]:
-    async with open_client(script.url, KEY, Timeouts(connect_s=5, silence_s=silence_s, call_s=call_s)) as client:
+async def client_for(
+    script: Script, *, silence_s: float = 5, call_s: float = 10, without: Collection[Capability] = ()
+) -> AsyncIterator[Client]:
+    access = Access(script.url, KEY, frozenset(without))
+    async with open_client(access, Timeouts(connect_s=5, silence_s=silence_s, call_s=call_s)) as client:
         yield client
 
 
@@ -215,7 +221,7 @@ class NoModel:
 
 def unopened_client(settings: AgentSettings) -> Client:
     """A client for tests without a call."""
-    return Client(AsyncExitStack(), settings.base_url, settings.api_key, settings.timeouts)
+    return Client(AsyncExitStack(), settings.access, settings.timeouts)
 
 
 def caller_for(settings: AgentSettings) -> Caller:

@@ -12,7 +12,17 @@ from hashlib import blake2b
 
 import anyio
 
-from agents.models.answer import Answer, CallFault, Model, OnBegin, Quotas, Request, estimated_tokens
+from agents.models.answer import (
+    Answer,
+    CallFault,
+    Lacks,
+    Model,
+    OnBegin,
+    Quotas,
+    Request,
+    estimated_tokens,
+    lacks_nothing,
+)
 from agents.models.cost.lifetimes import LIFETIMES, UNKNOWN_GAPS, Lifetimes, cache_rates, ending_pays, hour_pays
 from agents.models.cost.prices import Price, limits_of
 
@@ -66,10 +76,13 @@ class CacheWarmup:
     now: Callable[[], float] = anyio.current_time
     patience_s: float = PATIENCE_S
     times: Lifetimes = LIFETIMES
+    lacks: Lacks = lacks_nothing
     _prefixes: dict[bytes, _Prefix] = field(default_factory=dict)
     _uses: dict[tuple[str, str, str | None], _Uses] = field(default_factory=dict)
 
     async def ask(self, request: Request, on_begin: OnBegin) -> Answer | CallFault:
+        if self.lacks(request.model, "cache"):
+            return await self.model.ask(request, on_begin)
         request = self._kept(request)
         key = _shared_prefix(request)
         if key is None:

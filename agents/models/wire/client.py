@@ -3,21 +3,25 @@
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, urlsplit
 
 import anyio
 
 from agents.models.answer import Answer, CallFault, OnBegin, Request
 from agents.models.cost.prices import ModelLimits
+from agents.models.wire.access import Access
 from agents.models.wire.exchange import Exchange, Response, Timeouts, WireError
-from agents.models.wire.features import Feature, refused_feature
+from agents.models.wire.lacking import refused_capability
+from fleet.core.base.capabilities import Capability
 from fleet.errors import UsageError
 
 if TYPE_CHECKING:
     from agents.models.wire.claude import Claude
 
+Reported = TypeVar("Reported")
 log = logging.getLogger(__name__)
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -29,31 +33,59 @@ _LABEL = b"x-simulated-model"
 class Client:
     """Answers requests over the Messages API, and forwards the requests of others."""
 
-    def __init__(self, stack: AsyncExitStack, base_url: str, api_key: str, timeouts: Timeouts) -> None:
-        self._stack, self._base_url, self._api_key, self._timeouts = stack, base_url, api_key, timeouts
+    def __init__(self, stack: AsyncExitStack, access: Access, timeouts: Timeouts) -> None:
+        self._stack, self._access, self._timeouts = stack, access, timeouts
         self._lock = anyio.Lock()
         self._claude: Claude | None = None
-        self._without: frozenset[Feature] = frozenset()
+        self._refused: frozenset[Capability] = frozenset()
 
     async def ask(self, request: Request, on_begin: OnBegin) -> Answer | CallFault:
         """One call. Every way it can go wrong is a `CallFault`."""
         while True:
-            without = self._without
-            result = await self._ask(request, on_begin, without)
-            refused = refused_feature(result, without) if isinstance(result, CallFault) else None
+            without = self._lacking(request.model)
+            result = await self.ask_without(request, on_begin, without)
+            refused = refused_capability(result, without) if isinstance(result, CallFault) else None
+            if isinstance(result, CallFault) and not request.max_tokens and _refuses_no_answer(result):
+                self._refused |= {"keep_alive"}
             if refused is None:
                 return result
-            self._without |= {refused}  # nothing depends on it: the tools' own parsers check their input anyway
-            log.info("left out from now on: the models' service refuses it", extra={"feature": refused})
+            self._refused |= {refused}  # nothing depends on it: the tools' own parsers check their input anyway
+            log.info("left out from now on: the models' service refuses it", extra={"capability": refused})
 
-    async def _ask(self, request: Request, on_begin: OnBegin, without: frozenset[Feature]) -> Answer | CallFault:
-        claude = await self._opened()
-        exchange = Exchange(self._timeouts, on_begin, self.redact)
+    async def ask_without(
+        self, request: Request, on_begin: OnBegin, without: frozenset[Capability]
+    ) -> Answer | CallFault:
+        """One request that asks for everything but this."""
+        claude, timeouts = await self._opened(), self._timeouts
+        if "streaming" in without:  # nothing is heard before it is complete
+            timeouts = replace(timeouts, silence_s=timeouts.call_s)
+        exchange = Exchange(timeouts, on_begin, self.redact)
         return await exchange.run(partial(claude.send, request, exchange, without=without))
+
+    def lacks(self, model: str, capability: Capability) -> bool:
+        """Whether the service does without this: it is configured so, or was refused."""
+        return capability in self._lacking(model)
+
+    def _lacking(self, model: str) -> frozenset[Capability]:
+        return self._access.lacking(model) | self._refused
 
     async def limits(self, model: str) -> ModelLimits | None:
         """What the service reports about a model, if anything."""
-        return await (await self._opened()).limits(model)
+        reported = None if self.lacks(model, "models") else await self.reported_limits(model)
+        return reported if isinstance(reported, ModelLimits) else None
+
+    async def reported_limits(self, model: str) -> ModelLimits | CallFault:
+        """What the service reports about a model, or why it does not."""
+        return self._redacted(await (await self._opened()).limits(model))
+
+    async def count(self, request: Request, without: frozenset[Capability]) -> int | CallFault:
+        """The tokens of a prompt, as the service counts them."""
+        return self._redacted(await (await self._opened()).count(request, without))
+
+    def _redacted(self, reported: Reported) -> Reported | CallFault:
+        if isinstance(reported, CallFault):
+            return replace(reported, message=self.redact(reported.message))
+        return reported
 
     @asynccontextmanager
     async def forward(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[Response]:
@@ -67,25 +99,31 @@ class Client:
 
     def redact(self, text: str) -> str:
         """`text` without our key."""
-        return text.replace(self._api_key, "[key]") if self._api_key else text
+        key = self._access.api_key
+        return text.replace(key, "[key]") if key else text
 
     async def _opened(self) -> "Claude":
         async with self._lock:
             if self._claude is None:
                 from agents.models.wire.claude import open_claude  # noqa: PLC0415 - the SDK takes a second to import
 
-                claude = open_claude(self._base_url, self._api_key, self._timeouts)
+                claude = open_claude(self._access, self._timeouts)
                 self._claude = await self._stack.enter_async_context(claude)
             return self._claude
 
 
 @asynccontextmanager
-async def open_client(base_url: str, api_key: str, timeouts: Timeouts) -> AsyncIterator[Client]:
-    """A client for `base_url`, while the block lasts. Raises `UsageError` for an address that can't be used."""
-    if not _is_usable(base_url):
-        raise UsageError(f"models.base_url {base_url!r} can't be used: write it like https://api.anthropic.com")
+async def open_client(access: Access, timeouts: Timeouts) -> AsyncIterator[Client]:
+    """A client for a service, while the block lasts. Raises `UsageError` for an address that can't be used."""
+    if not _is_usable(access.base_url):
+        raise UsageError(f"models.base_url {access.base_url!r} can't be used: write it like https://api.anthropic.com")
     async with AsyncExitStack() as stack:
-        yield Client(stack, base_url, api_key, timeouts)
+        yield Client(stack, access, timeouts)
+
+
+def _refuses_no_answer(fault: CallFault) -> bool:
+    """Whether a request for nothing but the cache was refused because of that."""
+    return fault.kind == "configuration" and "max_tokens" in fault.message
 
 
 def _is_usable(base_url: str) -> bool:

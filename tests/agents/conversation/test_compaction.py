@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from agents.conversation.compaction import PromptLimits, compact, prompt_limits, without_thinking
-from agents.models.answer import Message, size
+from agents.conversation.compaction import PromptLimits, compact, prompt_limits
+from agents.models.answer import Message, size, without_thinking
 from agents.models.cost.prices import ModelLimits, Price
 from fleet.core.state.facts import Failure, Report
 from fleet.ports.agents import WorkerBrief

@@ -7,6 +7,7 @@ import pytest
 
 from agents.conversation.settings import WorkerSettings
 from agents.factory import open_agents
+from agents.models.wire.access import Access
 from agents.workers.registry import WORKERS, describe
 from fleet.core.state.facts import Failure, Report
 from fleet.errors import UsageError
@@ -145,5 +146,5 @@ async def test_an_attempt_ends_where_its_own_allowance_does(
 )
 async def test_a_base_url_that_can_not_be_used_is_refused(model: Script, tmp_path: Path, base_url: str) -> None:
     with pytest.raises(UsageError, match=r"models\.base_url"):
-        async with open_agents(replace(settings_for(model, tmp_path), base_url=base_url)):
+        async with open_agents(replace(settings_for(model, tmp_path), access=Access(base_url, ""))):
             pass

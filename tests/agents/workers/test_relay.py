@@ -75,7 +75,7 @@ def agent(model: Script, tmp_path: Path) -> OpenAgent:
         product = settings_for(model, tmp_path, **settings)
         with Transcripts(tmp_path / "t", secret=KEY).open("x", 1) as transcript:
             caller = caller or caller_for(product)
-            async with open_client(product.base_url, KEY, product.timeouts) as client:
+            async with open_client(product.access, product.timeouts) as client:
                 relay = Relay(product, caller, client, meter or own_meter, transcript, MODEL, turns)
                 connector = aiohttp.UnixConnector(str(socket))
                 async with listening(relay, socket), aiohttp.ClientSession(connector=connector) as http:

@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 
 from agents.models.answer import Answer, CallFault, Quota, Quotas, Request
+from agents.models.wire.access import Access
 from agents.models.wire.client import open_client
 from agents.models.wire.exchange import Timeouts
 from fleet.core.base.usage import Usage
@@ -20,7 +21,7 @@ REQUEST = Request(
 )
 
 
-async def ask(model: Script, *replies: Reply, **line: float) -> Answer | CallFault:
+async def ask(model: Script, *replies: Reply, **line: Any) -> Answer | CallFault:
     model.will(*replies)
     async with client_for(model, **line) as client:
         return await client.ask(REQUEST, ignore)
@@ -153,7 +154,7 @@ async def test_a_reset_connection_is_a_transient_fault(model: Script) -> None:
 
 
 async def test_a_server_that_is_not_there_is_a_transient_fault() -> None:
-    async with open_client("http://127.0.0.1:9", KEY, Timeouts(connect_s=2, silence_s=2, call_s=2)) as client:
+    async with open_client(Access("http://127.0.0.1:9", KEY), Timeouts(connect_s=2, silence_s=2, call_s=2)) as client:
         result = await client.ask(REQUEST, ignore)
     assert isinstance(result, CallFault)
     assert result.kind == "outage"
