@@ -78,8 +78,9 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "agents.models.wire": (
         *("agents.models.answer", "agents.models.cost", "agents.base", "fleet.core", "fleet.errors"),
     ),
-    "agents.simulated": ("agents.simulated.rules", "fleet.core.plans", "fleet.errors"),
-    "agents.simulated.rules": (),
+    "agents.probes": ("agents.conversation", "agents.models", "agents.tools", "fleet.core"),
+    "agents.simulated": ("agents.simulated.rules", "fleet.core.base", "fleet.core.plans", "fleet.errors"),
+    "agents.simulated.rules": ("fleet.core.base",),
     "agents.tools": ("agents.base", "agents.models", "agents.tools.explore", "fleet.core", "fleet.ports"),
     "agents.tools.explore": ("agents.base", "agents.tools", "fleet.core", "fleet.ports"),
     "agents.workers": (

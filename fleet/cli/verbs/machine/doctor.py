@@ -5,7 +5,7 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -26,6 +26,7 @@ from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox
 from fleet.cli.live.clock import Clock, run_with_clock
 from fleet.cli.options import flags
+from fleet.cli.verbs.machine.live_findings import live_findings
 from fleet.config.environment import current
 from fleet.config.schema import as_policy
 from fleet.core.base.ids import result_branch
@@ -59,6 +60,9 @@ def doctor(
     gate: Annotated[
         bool, typer.Option("--try", help="Also run set-up and gate in the box, as fleet try does.")
     ] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Also call the models' service: each model, caching, tools. Below one cent.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check this machine and show fixes.
@@ -66,13 +70,18 @@ def doctor(
     \b
     Examples:
       fleet doctor
+      fleet doctor --live               also the models' service, for less than a cent
       fleet doctor --try                also set-up and gate, on HEAD
       fleet doctor --repo ../service --json
     """
     loaded = common.configuration(repo, config, flags(sandbox=sandbox, base_url=base_url))
     clock = Clock(quiet=as_json)
     clock.time("checking this machine")
-    findings = run_with_clock(lambda: examine(Fleet(loaded, current()), repo, gate=gate, clock=clock), clock)
+    fleet = Fleet(loaded, current())
+    findings = run_with_clock(lambda: examine(fleet, repo, gate=gate, clock=clock), clock)
+    if live:
+        clock.time("calling the models' service")
+        findings += run_with_clock(lambda: _all(live_findings(fleet)), clock)
     if as_json:
         common.show_json(findings)
     else:
@@ -81,6 +90,10 @@ def doctor(
             if finding.fix:
                 common.show([f"{'':<18} → {finding.fix}"])
     raise typer.Exit(0 if all(finding.ok for finding in findings) else FleetError.exit_code)
+
+
+async def _all(findings: AsyncIterator[Finding]) -> list[Finding]:
+    return [finding async for finding in findings]
 
 
 async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: Clock | None = None) -> list[Finding]:
@@ -147,7 +160,7 @@ async def _model(fleet: Fleet) -> Finding:
     name = fleet.config.models.api_key_env
     has_key = bool(fleet.environ.get(name, "").strip())
     key = f"API key from {name}" if has_key else f"{name} is not set (not needed for a service on this machine)"
-    says = f"{url} is reachable; {key}; no model call made"
+    says = f"{url} is reachable; {key}; not called (--live does, for less than a cent)"
     return Finding("model", ok=True, says=says, fix=fleet.wiring.ignored_service)
 
 
