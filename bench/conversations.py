@@ -118,7 +118,7 @@ async def call_as_fleet(url: str, conversations: int, turns: int) -> dict[str, f
     from agents.models.wire.exchange import Timeouts  # noqa: PLC0415
     from agents.tools.tool import ToolResult  # noqa: PLC0415
     from bench.meters import UnlimitedMeter  # noqa: PLC0415
-    from fleet.app.fleet import freeze_loaded  # noqa: PLC0415
+    from fleet.app.garbage import collect_rarely  # noqa: PLC0415
 
     class Look:
         """A tool that always returns the same text."""
@@ -145,7 +145,7 @@ async def call_as_fleet(url: str, conversations: int, turns: int) -> dict[str, f
 
             await hold(10**6)
             kept.clear()
-            freeze_loaded()  # as a run does
+            collect_rarely()  # as a run does
             before, delay = resident_bytes(), LoopDelay()
             started = perf_counter()
             async with anyio.create_task_group() as watch:

@@ -9,6 +9,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from bench.side_by_side import Cost, Extent, Stopwatch, interleave, typical
 from bench.terminal import busy_figures
 from bench.wide_run import RUN, Width, model_call, subtask_id, wide_facts, write_journal
 from dashboards.http.address import Address
+from fleet.app.garbage import collect_rarely
 from fleet.cli.live.exporter import exporting
 from fleet.core.base.ids import Sha
 from fleet.core.history.evolve import evolve
@@ -40,6 +42,7 @@ from tests.fleet.fakes import QUICK, FakeFleet, FakeIntegrator
 AT_ONCE = 100
 NARROW = 100  # subtasks of the run that each figure is compared with
 REMEMBERED = 2 * AT_ONCE  # subtasks whose work a commit in memory holds
+KEPT = 4 * AT_ONCE  # commits in memory whose work is still known
 FACTS_EACH = 5  # a subtask, where only its own facts count
 BYTES_OF_A_TOKEN = 3.0  # JSON of English words has three to four
 ENGINE, GROWTH, OVER_JSON, STATUS, SCRAPE, TOKENS = 1.5, 1.3, 4.0, 4.0, 2.0, 20_000.0
@@ -61,6 +64,7 @@ async def wide_figures(extent: Extent) -> list[Figure]:
 async def engine_figure(folder: Path, wide: int) -> Figure:
     """Processor time of a landed subtask in a wide run, divided by that in a narrow one."""
     progress("wide: engine")
+    collect_rarely()  # as a run does
     narrow_ms = await _landing_ms(folder / "warm", NARROW)
     narrow_ms = min([narrow_ms, *[await _landing_ms(folder / f"narrow-{turn}", NARROW) for turn in range(4)]])
     wide_ms = await _landing_ms(folder / "wide", wide)
@@ -75,6 +79,7 @@ class ShortMemory(FakeIntegrator):
     """Merges in memory. A commit holds the work of the last few subtasks, so that it costs the same in any run."""
 
     latest: dict[Sha, tuple[str, ...]] = field(default_factory=dict)
+    kept: deque[Sha] = field(default_factory=deque)
 
     async def merge(self, tip: Sha, members: Sequence[f.Member]) -> Merged:
         landed = []
@@ -83,6 +88,11 @@ class ShortMemory(FakeIntegrator):
             tip = self.git.commit(f"tip-{len(self.git.holds)}", latest)
             self.latest[tip] = latest
             landed.append(member.model_copy(update={"commit": tip}))
+            self.kept += (tip, member.commit)
+        while len(self.kept) > KEPT:  # what a store holds takes no memory of the engine's
+            old = self.kept.popleft()
+            self.git.holds[old] = frozenset()
+            self.latest.pop(old, None)
         return Merged(tip=tip, landed=tuple(landed), conflicts=())
 
     async def advance(self, run: str, *, new: Sha, old: Sha) -> bool:

@@ -1,6 +1,5 @@
 """Creates, runs and previews runs: opens the concrete adapters and gives each its part of the configuration."""
 
-import gc
 import os
 import shutil
 import socket
@@ -21,6 +20,7 @@ from agents.models.wire.client import is_simulated
 from fleet import __version__
 from fleet.app.capacity import capacity, workers_or_refuse
 from fleet.app.evidence import past_evidence
+from fleet.app.garbage import collect_rarely
 from fleet.app.merging.relanding import candidates
 from fleet.app.rehearsals.past_tasks import for_real_policy, redoing
 from fleet.app.rehearsals.rehearse import for_rehearsal, rehearsal_policy, rehearsing
@@ -245,7 +245,7 @@ class Fleet:
             with stop:
                 async with self._open_adapters(folder, state, watcher) as (adapters, worktrees):
                     state = await reconcile(state, journal, worktrees, adapters.clock.now())
-                    freeze_loaded()
+                    collect_rarely()
                     state = self._with_fewer_workers(_reopened(state, journal), journal)
                     engine = Engine(state, journal, adapters.clock)
                     played = await _played(engine, adapters, worktrees)
@@ -365,12 +365,6 @@ def _workers(order: Order) -> frozenset[str] | None:
 def open_workers(state: RunState) -> set[str]:
     """The workers of the subtasks that are not finished."""
     return {spec.worker for spec in state.plan.subtasks if not state.subtasks[spec.id].closed}
-
-
-def freeze_loaded() -> None:
-    """Exempt what is loaded once from garbage collection: a full collection of it stops all calls for 100 ms."""
-    gc.collect()
-    gc.freeze()
 
 
 def _reopened(state: RunState, journal: Journal) -> RunState:

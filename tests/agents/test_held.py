@@ -15,7 +15,7 @@ from agents.conversation.guards import Guards
 from agents.conversation.loop import Conversation, ConversationSpec
 from agents.models.calls import Caller
 from agents.tools.tool import Finished, ToolResult
-from fleet.app.fleet import freeze_loaded
+from fleet.app.garbage import collect_rarely
 from tests.agents.conftest import SEEDED, FakeMeter, Script, client_for, says, settings_for, text, use
 from tests.agents.held import held_loop
 
@@ -36,8 +36,10 @@ class Look:
 @pytest.fixture
 def settled() -> Iterator[Callable[[], None]]:
     """As a run does before it begins; undone for the tests after this one."""
-    yield freeze_loaded
+    before = gc.get_threshold()
+    yield collect_rarely
     gc.unfreeze()
+    gc.set_threshold(*before)
 
 
 async def test_a_hundred_conversations_hold_it_no_longer_than_a_few_pieces_of_work(

@@ -64,25 +64,31 @@ def by_changed(
 
 
 def _from_scratch(rows: Vector[SubtaskState], plan: PlannedSets) -> Subtasks:
-    marks = [0] * len(Mark)
-    made_by: dict[SubtaskId | None, Set] = {}
-    outside: list[SubtaskId] = []
+    alike: dict[tuple[bool, ...], list[SubtaskId]] = {}
+    of_area: dict[SubtaskId | None, list[SubtaskId]] = {}
     for subtask in rows:
-        bit, its_marks = 1 << plan.bits[subtask.id], marks_of(subtask)
-        for mark, is_marked in enumerate(its_marks):
-            if is_marked:
-                marks[mark] |= bit
-        made_by[subtask.area] = made_by.get(subtask.area, 0) | bit
-        if _leaves_out(its_marks):
-            outside.append(subtask.id)
+        alike.setdefault(marks_of(subtask), []).append(subtask.id)
+        of_area.setdefault(subtask.area, []).append(subtask.id)
+    marked = {marks: _set_of(plan.bits, ids) for marks, ids in alike.items()}
+    marks = tuple(union(ids for marks, ids in marked.items() if marks[mark]) for mark in Mark)
+    made_by = {area: _set_of(plan.bits, ids) for area, ids in of_area.items()}
+    outside = (id_ for its_marks, ids in alike.items() if _leaves_out(its_marks) for id_ in ids)
     return Subtasks(
         rows,
         plan,
-        tuple(marks),
-        unmet=_unmet(plan, marks[Mark.DONE], list(plan.specs)),
+        marks,
+        unmet=_unmet(plan, marks[Mark.DONE], [id_ for id_, spec in plan.specs.items() if spec.depends_on]),
         made_by=made_by,
         outside=union(made_by[area] for area in outside if area in made_by),
     )
+
+
+def _set_of(bits: Mapping[SubtaskId, int], ids: Collection[SubtaskId]) -> Set:
+    """The set of very many subtasks, in one piece."""
+    packed = bytearray(len(bits) // 8 + 1)
+    for id_ in ids:
+        packed[bits[id_] >> 3] |= 1 << (bits[id_] & 7)
+    return int.from_bytes(packed, "little")
 
 
 def _planned(
@@ -91,12 +97,12 @@ def _planned(
     if _needs_are_the_same(specs, before.specs):
         by_bit, bits, dependents = before.by_bit, before.bits, before.dependents
     else:
-        behind: dict[SubtaskId, list[SubtaskId]] = {id_: [] for id_ in specs}
+        behind: dict[SubtaskId, list[SubtaskId]] = {}
         for id_, spec in specs.items():
             for need in spec.depends_on:
                 behind.setdefault(need, []).append(id_)
-        chains = longest_chains(behind)
-        by_bit = tuple(sorted(specs, key=lambda id_: -chains[id_]))
+        chains = longest_chains(behind)  # those without dependants and dependencies are not among them
+        by_bit = tuple(sorted(specs, key=lambda id_: -chains.get(id_, 1.0)))
         bits = {id_: bit for bit, id_ in enumerate(by_bit)}
         dependents = {id_: tuple(ids) for id_, ids in behind.items()}
     return PlannedSets(
@@ -105,9 +111,9 @@ def _planned(
         bits=bits,
         by_bit=by_bit,
         dependents=dependents,
-        areas=union(1 << bits[id_] for id_, spec in specs.items() if spec.worker == PLANNER),
-        approved=union(1 << bits[id_] for id_, spec in cleared.items() if id_ in specs and is_same(spec, specs[id_])),
-        scheduled=union(1 << bits[id_] for id_, spec in specs.items() if spec.not_before is not None),
+        areas=_set_of(bits, [id_ for id_, spec in specs.items() if spec.worker == PLANNER]),
+        approved=_set_of(bits, [id_ for id_, spec in cleared.items() if id_ in specs and is_same(spec, specs[id_])]),
+        scheduled=_set_of(bits, [id_ for id_, spec in specs.items() if spec.not_before is not None]),
     )
 
 

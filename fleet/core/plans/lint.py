@@ -79,7 +79,7 @@ def grade_revision(
     """The grade of the subtasks that a revision describes. The subtasks that it splits or drops no longer count."""
     about = {described.id: place for place, described in described_subtasks(revision)}
     closed = {split.id for split in revision.split} | {drop.id for drop in revision.drop}
-    return grade(after, about=about, open_=[id_ for id_ in open_ if id_ not in closed], runs=runs, steps=steps)
+    return grade(after, about=about, open_=frozenset(open_) - closed, runs=runs, steps=steps)
 
 
 def grade_plan(
@@ -179,12 +179,12 @@ def _ids_by_path(subtasks: Iterable[Subtask]) -> dict[str, list[SubtaskId]]:
 def _overlaps(subtasks: list[Subtask], about: Collection[SubtaskId]) -> Iterator[str]:
     """Pairs of subtasks that may run at the same time and change the same file."""
     by_path = _ids_by_path(subtasks)
-    above = ancestors(needs_of(subtasks))
+    lands_before = ancestors(needs_of(subtasks))
     pairs: dict[tuple[SubtaskId, SubtaskId], str] = {}
     for path, other in _meeting_patterns({path: ids for path, ids in by_path.items() if len(ids) < CONTENDED}):
         for first in by_path[path]:
             for second in by_path[other]:
-                ordered = first == second or second in above[first] or first in above[second]
+                ordered = first == second or lands_before(second, first) or lands_before(first, second)
                 if not ordered and (first in about or second in about):
                     pairs.setdefault((first, second) if first < second else (second, first), path)
     for (first, second), path in list(pairs.items())[: 2 * NAMED]:

@@ -121,17 +121,26 @@ Parts = Mapping[SubtaskId, tuple[SubtaskId, ...]]
 
 
 def revise_plan(
-    plan: Plan, revision: Revision, statuses: SubtaskStatuses, known: Known | None = None
+    plan: Plan,
+    revision: Revision,
+    statuses: SubtaskStatuses,
+    known: Known | None = None,
+    *,
+    is_valid: bool = False,
 ) -> Plan | tuple[Problem, ...]:
-    """The plan after `revision`, or every problem with it. A plan may stay empty."""
+    """The plan after `revision`, or every problem with it. A plan may stay empty.
+
+    `is_valid` says that the plan is, as that of a run is: its subtasks are looked at again only where they change.
+    """
     after, known = apply(plan, revision), known or Known()
+    since = plan if is_valid else None
     problems = [
         *_size_problems(revision, known),
         *_target_problems(plan, revision, statuses),
         *_finish_problems(revision, statuses),
         *_need_problems(after, revision, statuses),
         *_area_problems(plan, revision, statuses),
-        *(plan_problems(after, known, places=_places(plan, revision)) if after.subtasks else ()),
+        *(plan_problems(after, known, places=_places(plan, revision), since=since) if after.subtasks else ()),
     ]
     return tuple(dict.fromkeys(problems)) or after
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from fleet.core.base.ids import SubtaskId, is_slug
 from fleet.core.base.nearest import did_you_mean
@@ -47,23 +48,42 @@ class Known:
 
 
 def plan_problems(
-    plan: Plan, known: Known, *, also_ids: Collection[str] = (), places: Sequence[str] | None = None
+    plan: Plan,
+    known: Known,
+    *,
+    also_ids: Collection[str] = (),
+    places: Sequence[str] | None = None,
+    since: Plan | None = None,
 ) -> tuple[Problem, ...]:
     """Every problem of `plan`.
 
     `also_ids` are ids of subtasks that could not be read; `places` holds the place of each subtask of the plan in its
-    author's document.
+    author's document. `since` is the valid plan that this one was made of: what is still the very same is not looked
+    at again.
     """
     if not plan.subtasks and not also_ids:
         return (Problem("subtasks", "is empty; a plan needs at least one subtask"),)
     problems = list(_count_problems(plan, known))
     ids = frozenset(plan.ids) | frozenset(also_ids)
     places = places or [f"subtasks[{index}]" for index in range(len(plan.subtasks))]
-    for place, subtask in zip(places, plan.subtasks, strict=True):
-        problems += subtask_problems(subtask, ids, known, at=place)
-    if cycle := find_cycle(needs_of(plan.subtasks)):
+    before = since.subtasks if since is not None else ()
+    for place, subtask, old in zip_longest(places, plan.subtasks, before):
+        if subtask is not old:
+            problems += subtask_problems(subtask, ids, known, at=place)
+    if _may_have_cycle(plan, before) and (cycle := find_cycle(needs_of(plan.subtasks))):
         problems.append(Problem("subtasks", f"depend on each other in a cycle: {' → '.join(cycle)}"))
     return tuple(problems)
+
+
+def _may_have_cycle(plan: Plan, before: Sequence[Subtask]) -> bool:
+    """Whether a plan may have a cycle that was not there before: one goes through a subtask with other dependencies."""
+    if any(
+        now is not old and now.depends_on != old.depends_on for now, old in zip(plan.subtasks, before, strict=False)
+    ):
+        return True
+    new = needs_of(plan.subtasks[len(before) :])  # nothing older depends on these, unless it has the same id
+    is_new = all(subtask.id not in new for subtask in before)
+    return not is_new or bool(find_cycle({id_: new.keys() & set(needs) for id_, needs in new.items()}))
 
 
 def _count_problems(plan: Plan, known: Known) -> Iterator[Problem]:

@@ -107,7 +107,8 @@ def _revision_problem(state: RunState, request: f.PlanRevised) -> str | None:
     revision = request.revision
     if request.call is not None or revision.finished or revision.ask:
         return "a person can change subtasks only; the planner asks questions and ends the run"
-    after = revise_plan(state.plan, revision, for_revision(state, request.at), Known(max_areas=state.policy.max_areas))
+    known = Known(max_areas=state.policy.max_areas)
+    after = revise_plan(state.plan, revision, for_revision(state), known, is_valid=True)
     return None if isinstance(after, Plan) else "the change is not valid: " + "; ".join(map(str, after))
 
 

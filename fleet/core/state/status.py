@@ -19,8 +19,6 @@ from fleet.core.state.subtasks import Mark, Set
 OpenStatus = Literal["waiting", "ready", "running", "verifying", "landing", "failed", "blocked", "escalated"]
 Status = Literal[OpenStatus, "merged", "dropped", "split"]
 Phase = Literal["planning", "starting", "working", "checking", "landing"]
-BUSY: frozenset[Status] = frozenset({"running", "verifying", "landing"})
-FAILED: frozenset[Status] = frozenset({"failed", "blocked", "escalated"})
 OVER: frozenset[Status] = frozenset({"merged", "dropped", "split"})
 
 
@@ -120,18 +118,21 @@ def _is_aside(state: RunState, subtask: SubtaskState) -> bool:
 
 def split_or_dropped(state: RunState) -> frozenset[SubtaskId]:
     """The subtasks that no other subtask may newly depend on."""
-    return frozenset(id_ for id_, subtask in state.subtasks.items() if subtask.parts or subtask.dropped is not None)
+    gone = state.subtasks.first(state.subtasks.marked(Mark.GONE))
+    return frozenset(id_ for id_ in gone if state.subtasks[id_].parts or state.subtasks[id_].dropped is not None)
 
 
-def for_revision(state: RunState, now: float, area: Area = None) -> SubtaskStatuses:
+def for_revision(state: RunState, area: Area = None) -> SubtaskStatuses:
     """The subtasks that a revision of the run's planner, or of an area's planner, may change now."""
-    status = statuses(state, now)
+    subtasks = state.subtasks
+    open_, underway = subtasks.open, subtasks.marked(Mark.UNDERWAY)
+    stuck = open_ & ~underway & (subtasks.marked(Mark.ASKED) | subtasks.marked(Mark.FAILED))
     return SubtaskStatuses(
-        open=frozenset(id_ for id_ in status if status[id_] not in OVER),
-        busy=frozenset(id_ for id_ in status if status[id_] in BUSY),
-        failed=frozenset(id_ for id_ in status if status[id_] in FAILED and not _is_aside(state, state.subtasks[id_])),
+        open=frozenset(subtasks.first(open_)),
+        busy=frozenset(subtasks.first(open_ & underway)),
+        failed=frozenset(id_ for id_ in subtasks.first(stuck) if not _is_aside(state, subtasks[id_])),
         split_or_dropped=split_or_dropped(state),
-        depth={id_: subtask.depth for id_, subtask in state.subtasks.items()},
+        depth={subtask.id: subtask.depth for subtask in subtasks.values() if subtask.depth},
         max_depth=state.policy.max_depth,
         mine=seen_by(state, area),
         bounds=state.spec(area).touches if area is not None else (),

@@ -12,7 +12,7 @@ from fleet.core.policy.remedies import backoff
 from fleet.core.state import facts as f
 from fleet.core.state.areas import conversations, planning_of
 from fleet.core.state.state import RunState
-from fleet.core.state.status import OVER, for_revision, statuses
+from fleet.core.state.status import for_revision
 from fleet.core.views.planning.planner_record import find_subtasks, planner_record, subtask_report
 from fleet.core.views.planning.planner_view import area_state, planner_state
 from fleet.engine.commands.adapters import Adapters
@@ -92,10 +92,11 @@ class PlannerCalls:
         adapters, now = self._adapters, self._adapters.clock.now()
         if state.policy.flat and not state.plan.subtasks:
             revision = flat_revision(revision, state.goal)
-        revised = revise_plan(state.plan, revision, for_revision(state, now, command.area), self._known(state))
+        changeable = for_revision(state, command.area)
+        revised = revise_plan(state.plan, revision, changeable, self._known(state), is_valid=True)
         if isinstance(revised, tuple):
             return (), revised
-        pending = [id_ for id_, status in statuses(state, now).items() if status not in OVER]
+        pending = state.subtasks.ids(state.subtasks.open)
         grade = self._advice.take_now(
             "the linter's check of a revision",
             lambda: grade_revision(revision, revised, pending, adapters.has_program, adapters.command_workers),

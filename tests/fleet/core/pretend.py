@@ -229,7 +229,7 @@ class Pretend:
             return
         revision = self.revision(area)
         known = Known(max_areas=self.policy.max_areas)
-        revised = revise_plan(self.state.plan, revision, for_revision(self.state, self.now, area), known)
+        revised = revise_plan(self.state.plan, revision, for_revision(self.state, area), known)
         if not isinstance(revised, Plan):
             revision = Revision(assessment="never mind")
         self.record(f.PlanRevised(at=self.now, call=call, by="planner", revision=revision, area=area))

@@ -10,7 +10,16 @@ from fleet.core.policy.approval import is_approved, waiting_for_approval
 from fleet.core.policy.effects import effects
 from fleet.core.state.areas import active_areas, area_spend, in_charge, inside, is_active, seen_by
 from fleet.core.state.state import RunState
-from fleet.core.state.status import OVER, Progress, progress, ready, status_counts, statuses, undecided_failures
+from fleet.core.state.status import (
+    OVER,
+    Progress,
+    for_revision,
+    progress,
+    ready,
+    status_counts,
+    statuses,
+    undecided_failures,
+)
 from fleet.core.state.subtask_state import SubtaskState
 from fleet.core.state.subtasks import Mark, Set
 from tests.fleet.core.pretend import Pretend
@@ -30,6 +39,20 @@ def test_sets_hold_what_each_subtask_says_of_itself(world: Pretend) -> None:
         assert progress(state) == plain_progress(state)
         assert status_counts(state, world.now) == dict(Counter(status.values()))
         assert set(waiting_for_approval(state)) == plainly_waiting_for_approval(state)
+
+
+@given(worlds)
+@settings(max_examples=100, deadline=None)
+def test_a_revision_may_change_what_each_status_says(world: Pretend) -> None:
+    for _ in steps(world):
+        state, status = world.state, statuses(world.state, world.now)
+        may = for_revision(state)
+        stuck = {id_ for id_ in status if status[id_] in {"failed", "blocked", "escalated"}}
+        assert may.open == {id_ for id_ in status if status[id_] not in OVER}
+        assert may.busy == {id_ for id_ in status if status[id_] in {"running", "verifying", "landing"}}
+        assert may.failed == {id_ for id_ in stuck if not is_aside(state, id_)}
+        assert may.split_or_dropped == {s.id for s in all_(state) if s.parts or s.dropped is not None}
+        assert all(may.depth.get(subtask.id, 0) == subtask.depth for subtask in all_(state))
 
 
 @given(worlds)
@@ -94,6 +117,12 @@ def ids(state: RunState, chosen: Set) -> set[str]:
 
 def all_(state: RunState) -> list[SubtaskState]:
     return list(state.subtasks.values())
+
+
+def is_aside(state: RunState, id_: str) -> bool:
+    subtask = state.subtasks[id_]
+    asked = state.questions[subtask.question].aside if subtask.question is not None else False
+    return asked or (subtask.failure is not None and subtask.failure.kind == "internal")
 
 
 def is_area(state: RunState, id_: str) -> bool:

@@ -7,7 +7,7 @@ In a long run the oldest entries are left out, many at once, so that the next ca
 stays in it while it is open.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NotRequired, TypedDict
 
@@ -80,20 +80,32 @@ def planner_record(state: RunState, area: Area = None) -> list[RecordEntry]:
     """The record of the run, or of an area."""
     visible = seen_by(state, area)
     entries = sorted([*_planned(state, visible), *_landed(state, visible)], key=lambda entry: entry.at)
-    texts = [_text(state, entry) for entry in entries]
-    left_out = _first_shown(texts)
+    left_out = _first_shown(_length(state, entry) for entry in entries)
+    texts = [_text(state, entry) for entry in entries[left_out:]]
     old = [_text(state, entry) for entry in _still_open(state, entries[:left_out])]
-    return [RecordEntry(left_out=left_out), *old, *texts[left_out:]] if left_out else texts
+    return [RecordEntry(left_out=left_out), *old, *texts] if left_out else texts
 
 
-def _first_shown(texts: Sequence[RecordEntry]) -> int:
+def _first_shown(lengths: Iterable[int]) -> int:
     """Where the page before the last one begins."""
     starts, length = [0, 0], 0
-    for at, text in enumerate(texts):
+    for at, more in enumerate(lengths):
         if length > PAGE:
             starts, length = [starts[1], at], 0
-        length += sum(len(str(value)) for value in text.values())
+        length += more
     return starts[0]
+
+
+def _length(state: RunState, entry: _Entry) -> int:
+    """About how long its text is, without making it: in a long run, hardly any of them are shown."""
+    if (spec := entry.spec) is not None:
+        checks = sum(len(criterion.run or criterion.criterion) for criterion in spec.acceptance)
+        return len(spec.id) + len(spec.title) + min(len(spec.goal), GOAL) + sum(map(len, spec.touches)) + checks
+    report = _report_of(state.subtasks[entry.id])
+    if report is None:
+        return len(entry.id)
+    advice = sum(min(len(each), RECOMMENDATION) for each in _advice(report))
+    return len(entry.id) + min(len(report.summary), RESULT) + advice
 
 
 def find_subtasks(state: RunState, words: str, area: Area = None) -> list[Found]:
@@ -183,7 +195,10 @@ def _report_of(subtask: SubtaskState) -> Report | None:
 def _result(id_: SubtaskId, subtask: SubtaskState) -> RecordEntry:
     report = _report_of(subtask)
     entry = RecordEntry(landed=id_, result=report.summary[:RESULT] if report else "")
-    advice = [*report.recommendations, *report.needs, *report.discovered] if report else []
-    if advice:
-        entry["recommendations"] = [each[:RECOMMENDATION] for each in advice[:RECOMMENDATIONS]]
+    if report is not None and (advice := _advice(report)):
+        entry["recommendations"] = [each[:RECOMMENDATION] for each in advice]
     return entry
+
+
+def _advice(report: Report) -> tuple[str, ...]:
+    return (*report.recommendations, *report.needs, *report.discovered)[:RECOMMENDATIONS]

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fleet.core.plans.dependencies import find_cycle
@@ -323,6 +323,34 @@ def test_a_revision_never_leaves_a_circle_an_unknown_id_or_someone_waiting_for_w
         assert set(wants) <= set(after.ids)
         assert id_ in dropped | split or not set(wants) & (dropped | split)
     assert not (dropped | split | {each.id for each in change.revise}) & busy
+
+
+knowledge = st.builds(
+    Known,
+    max_subtasks=st.none() | st.integers(1, 4),
+    max_areas=st.integers(0, 2),
+    workers=st.sampled_from([None, frozenset({"coder"}), frozenset({"writer"})]),
+    checks=st.sampled_from([None, frozenset(), frozenset({"lint"})]),
+)
+
+
+@given(older, revisions, knowledge, some, some)
+@settings(max_examples=600)
+def test_a_revision_of_a_valid_plan_has_the_same_result_when_only_its_changes_are_looked_at(
+    plan: Plan, change: Revision, known: Known, busy: frozenset[str], failed: frozenset[str]
+) -> None:
+    assume(plan_problems(plan, known) == ())
+    there = frozenset(plan.ids)
+    where = SubtaskStatuses(open=there, busy=busy & there, failed=failed & there)
+    assert revise_plan(plan, change, where, known, is_valid=True) == revise_plan(plan, change, where, known)
+
+
+def test_what_is_no_longer_known_holds_up_no_revision_that_leaves_it_as_it_is() -> None:
+    known, more = Known(workers=frozenset({"writer"})), subtask("more").model_copy(update={"worker": "writer"})
+    after = revise_plan(PLAN, revision(add=[more]), statuses(), known, is_valid=True)
+    assert isinstance(after, Plan)
+    again = revise_plan(PLAN, revision(revise=[{"id": "web", "goal": "Another"}]), statuses(), known, is_valid=True)
+    assert [problem.path for problem in again] == ["revise[0].worker"]  # type: ignore[union-attr]
 
 
 @given(older, revisions)

@@ -38,7 +38,7 @@ def plans(story: Story, area_: str, *lines: str) -> None:
 
 
 def problems(story: Story, revision: Revision, area_: str | None) -> list[str]:
-    revised = revise_plan(story.state.plan, revision, for_revision(story.state, story.now, area_), Known())
+    revised = revise_plan(story.state.plan, revision, for_revision(story.state, area_), Known())
     return [] if isinstance(revised, Plan) else [str(problem) for problem in revised]
 
 
@@ -247,7 +247,7 @@ def test_areas_are_counted_and_their_depth_is_bounded() -> None:
     story = Story(Policy(area_depth=0))
     assert "an area within an area" in problems(story, Revision(assessment="", add=(area("auth"),)), None)[0]
     many = Revision(assessment="", add=tuple(area(f"a{n}") for n in range(3)))
-    revised = revise_plan(Plan(), many, for_revision(Story().state, 0), Known(max_areas=2))
+    revised = revise_plan(Plan(), many, for_revision(Story().state), Known(max_areas=2))
     assert "there are 3 areas" in str(revised)
 
 

@@ -128,4 +128,4 @@ async def test_a_planner_does_not_take_up_what_a_rule_could_not_start(monkeypatc
     breaking(monkeypatch, "_start_attempts", lambda state: "b" in _startable(state))
     state = await FakeFleet(planner=FakePlanner(plans)).run()
     assert [question.about for question in state.open_questions() if question.aside] == ["b"]
-    assert for_revision(state, 0.0).failed == frozenset()
+    assert for_revision(state).failed == frozenset()
