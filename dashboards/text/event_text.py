@@ -190,7 +190,7 @@ def _attempt(
         case f.AttemptStarted():
             attempt = "" if fact.strategy == "first" else f", attempt {fact.number} ({STRATEGIES[fact.strategy]})"
             started = "started planning" if fact.worker == PLANNER else "started"
-            spec = state.plan.subtask(fact.subtask)
+            spec = state.specs.get(fact.subtask)
             return f"{subtask} {started}{attempt}: {safe(spec.title if spec else '', limit=TITLE)}"
         case f.AttemptCommitted():
             return f"{subtask} reported done: {counted(len(fact.paths), 'file')} changed, checking"

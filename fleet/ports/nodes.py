@@ -36,6 +36,8 @@ class ChecksOrder:
 
     commit: Sha
     criteria: tuple[Criterion, ...]
+    lands: bool = False
+    """Whether finished work waits for them in the merge queue: then they come before those of attempts."""
 
 
 @dataclass(frozen=True, slots=True)

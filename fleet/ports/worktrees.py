@@ -56,8 +56,11 @@ class Lease(Protocol):
     @property
     def workspace(self) -> Workspace: ...
 
-    async def check(self, criterion: Criterion) -> CheckRun:
-        """Run a check here, in a box of its own. It leaves what it writes here: each verdict takes a lease."""
+    async def check(self, criterion: Criterion, *, lands: bool = False) -> CheckRun:
+        """Run a check here, in a box of its own. It leaves what it writes here: each verdict takes a lease.
+
+        Where `lands` is true, finished work waits for it in the merge queue, and it comes before other checks.
+        """
         ...
 
     async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | Failure:

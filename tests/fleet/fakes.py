@@ -164,7 +164,8 @@ class FakeLease:
     def workspace(self) -> Workspace:
         return FakeDesk()
 
-    async def check(self, criterion: Criterion) -> f.CheckRun:
+    async def check(self, criterion: Criterion, *, lands: bool = False) -> f.CheckRun:
+        del lands
         await checkpoint()
         world = self.worktrees
         if world.broken_checks[self.base] > 0:

@@ -24,6 +24,7 @@ from anyio.lowlevel import RunVar
 from fleet.runs.crash_points import reached
 from worktrees.base.errors import effect_error
 from worktrees.base.tasks import loop_limiter
+from worktrees.base.turns import Turn
 
 SPAWNS = 3  # a thousand tasks that spawn at once delay the loop by 870 ms, three at a time by 2
 CHUNK = 64 * 1024
@@ -66,7 +67,7 @@ class Launch:
     """The command runs `GATE` first; its standard input is the gate, and `input` is not used."""
     init: Callable[[], int | None] | None = None
     """Returns, once the gate is reached, the process whose end is the end of everything in the box."""
-    limiter: CapacityLimiter | None = None
+    limiter: Turn | None = None
     """Held while a gated command runs: not while it gets ready, nor while its box is taken apart."""
 
 

@@ -121,18 +121,18 @@ class ReplayLease:
 
     # ---- checks
 
-    async def check(self, criterion: Criterion) -> CheckRun:
+    async def check(self, criterion: Criterion, *, lands: bool = False) -> CheckRun:
         tree = await self.replay.tree_of(self.base)
         is_past, subtask = await self.replay.place_of(tree)
         fault = self.replay.next_check_fault(tree)
         if fault is not None:
             await self.replay.report("fault", subtask, f"check: {fault}")
             return await self._faulty(criterion, fault)
-        run = await self.lease.check(criterion)
+        run = await self.lease.check(criterion, lands=lands)
         if run.passed or not is_past:
             return run
         async with self.replay.worktrees.lease(self.base) as fresh:
-            again = await fresh.check(criterion)
+            again = await fresh.check(criterion, lands=lands)
         if again.passed:
             await self.replay.report("flaky", subtask, f"{criterion.run} failed, then passed on the same tree")
             return run.model_copy(update={"flaky": True})

@@ -56,8 +56,8 @@ class WorktreeLease:
     checker: Checker
     find_changes: FindChanges
 
-    async def check(self, criterion: Criterion) -> CheckRun:
-        return await self.checker.run(self.workspace.place, self.base, criterion)
+    async def check(self, criterion: Criterion, *, lands: bool = False) -> CheckRun:
+        return await self.checker.run(self.workspace.place, self.base, criterion, lands=lands)
 
     async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | Failure:
         changes = await self.find_changes()

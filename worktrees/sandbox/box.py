@@ -14,14 +14,13 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from anyio import CapacityLimiter
-
 from fleet.errors import FleetError
 from fleet.ports.agents import NO_EXTRAS, Extras
 from worktrees.base.errors import effect_error
 from worktrees.base.process import GATE, REFUSED, Finished, Launch, Starter, memory_file, run
 from worktrees.base.settings import MIB, BoxLimits, WorktreeSettings
 from worktrees.base.tasks import background
+from worktrees.base.turns import Turn
 from worktrees.sandbox.decoy import POINTER, PROGRAM, PROGRAMS, ROOT, Decoy
 from worktrees.sandbox.environment import HOME, SYSTEM_PATH, bare_environment, box_environment
 from worktrees.sandbox.launcher_main import UNMOUNTED
@@ -106,7 +105,7 @@ class Box:
         data: bytes = b"",
         merged: bool = True,
         report: Path | None = None,
-        limiter: CapacityLimiter | None = None,
+        limiter: Turn | None = None,
     ) -> Finished:
         """Run a command to its end. Raises `EffectError` where no box could be made for it.
 

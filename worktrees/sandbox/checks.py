@@ -10,7 +10,7 @@ from hashlib import sha256
 from itertools import count
 from pathlib import Path
 
-from anyio import CapacityLimiter, to_thread
+from anyio import to_thread
 
 from fleet.core.base.ids import Sha
 from fleet.core.base.output import key_lines
@@ -21,6 +21,7 @@ from fleet.core.verdicts.tests import starts_pytest
 from worktrees.base.fs import create_file
 from worktrees.base.process import Finished
 from worktrees.base.settings import MIB
+from worktrees.base.turns import Turn, Turns
 from worktrees.sandbox.box import Box, Place
 from worktrees.sandbox.pytest_report import report_channel
 
@@ -38,24 +39,30 @@ class Checker:
 
     def __init__(self, box: Box) -> None:
         self._box = box
-        self._slots = CapacityLimiter(box.settings.check_slots)
-        self._boxes = CapacityLimiter(box.settings.check_slots + MORE_BOXES)
+        self._slots = Turns(box.settings.check_slots)
+        self._boxes = Turns(box.settings.check_slots + MORE_BOXES)
 
-    async def run(self, place: Place, commit: Sha, criterion: Criterion) -> CheckRun:
-        """Run a check in a worktree. Raises `EffectError` where no box can be made."""
+    async def run(self, place: Place, commit: Sha, criterion: Criterion, *, lands: bool = False) -> CheckRun:
+        """Run a check in a worktree. Raises `EffectError` where no box can be made.
+
+        One that finished work waits for comes before all others: hundreds of attempts at once would hold up landing.
+        """
         if criterion.run is None:
             why = "has no command; a named check must be filled in from the configuration first"
             return CheckRun(criterion=criterion.criterion, command="", passed=False, output=why)
-        async with self._boxes:
-            done, tests = await self._run(place, criterion.run, criterion.timeout_s)
+        async with self._boxes.turn(first=lands):
+            limiter = self._slots.turn(first=lands)
+            done, tests = await self._run(place, criterion.run, criterion.timeout_s, limiter)
         run = await result_of(criterion.criterion, criterion.run, done)
         run = run.model_copy(update={"tests": None if tests is None else tests.number_passed, "ran_tests": tests})
         return await logged(run, self._box.settings.check_logs, commit[:12], done.stdout)
 
-    async def _run(self, place: Place, command: str, timeout_s: float) -> tuple[Finished, RanTests | None]:
+    async def _run(
+        self, place: Place, command: str, timeout_s: float, limiter: Turn
+    ) -> tuple[Finished, RanTests | None]:
         """How the command ended, and the tests that pytest reported, or that another runner's summary counts."""
         script = self._box.shell(command)
-        run = partial(self._box.run, place, script, timeout_s=timeout_s, cap=CAP, limiter=self._slots)
+        run = partial(self._box.run, place, script, timeout_s=timeout_s, cap=CAP, limiter=limiter)
         if not self._box.settings.expected_tests:
             return await run(), None
         async with report_channel(place.scratch / "reports") as channel:

@@ -137,7 +137,7 @@ class Checks:
         rest = tuple(unique.values())
         sides = [rest[at : at + IN_A_ROW] for at in range(0, len(rest), IN_A_ROW)]
         trust: Trust = "sure" if sure else "fresh"
-        run = partial(self._run, commit, trust=trust, ran=ran, judges_setup=True)
+        run = partial(self._run, commit, trust=trust, ran=ran, judges_setup=True, lands=True)
         calls = [partial(run, side) for side in (self.rules.criteria, *sides)]
         return tuple(chain.from_iterable(await run_side_by_side(calls)))
 
@@ -149,9 +149,10 @@ class Checks:
         ran: Counter[str] | None = None,
         *,
         judges_setup: bool = False,
+        lands: bool = False,
     ) -> tuple[f.CheckRun, ...]:
         """The answers for a commit. With `judges_setup`, a set-up that the commit's own files break makes it red."""
-        run_once = partial(self._run_once, commit, ran=ran, judges_setup=judges_setup)
+        run_once = partial(self._run_once, commit, ran=ran, judges_setup=judges_setup, lands=lands)
         tree = await self.tree(commit) if criteria else ""
         asked = {criterion.run or "": criterion for criterion in criteria}
         answers = {run: known for run in asked if (known := self._known(tree, run, trust)) is not None}
@@ -179,17 +180,18 @@ class Checks:
         ran: Counter[str] | None = None,
         *,
         judges_setup: bool = False,
+        lands: bool = False,
     ) -> dict[str, f.CheckRun]:
         if ran is not None:
             ran.update(criterion.run or "" for criterion in criteria)
-        tree = await self.tree(commit)
+        tree, order = await self.tree(commit), ChecksOrder(commit, tuple(criteria), lands)
         try:
-            runs = await self.node.check(ChecksOrder(commit, tuple(criteria)))
+            runs = await self.node.check(order)
         except SetupFailedError:
             if not judges_setup:
                 raise
             try:
-                runs = await self.node.check(ChecksOrder(commit, tuple(criteria)))
+                runs = await self.node.check(order)
             except SetupFailedError as error:  # also the second time
                 self._sure.update((tree, criterion.run or "") for criterion in criteria)
                 return {criterion.run or "": _without_setup(criterion, error) for criterion in criteria}

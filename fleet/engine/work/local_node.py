@@ -52,7 +52,7 @@ class LocalNode:
         runs = list[f.CheckRun]()
         for criterion in order.criteria:
             async with self.worktrees.lease(order.commit) as lease:
-                runs.append(await lease.check(criterion))
+                runs.append(await lease.check(criterion, lands=order.lands))
         return tuple(runs)
 
     async def _work(self, order: AttemptOrder, lease: Lease, meter: AttemptMeter, tell: Tell) -> AttemptResult:

@@ -11,6 +11,7 @@ from fleet.core.plans.plan import Criterion
 from fleet.core.state import facts as f
 from fleet.engine.verdicts.checks import IN_A_ROW, Checks, Gate
 from fleet.engine.work.local_node import LocalNode
+from fleet.ports.nodes import ChecksOrder
 from fleet.ports.worktrees import SetupFailedError
 from tests.fleet.hands import Book, Clock, PaperHands, PaperLease, queued
 
@@ -128,6 +129,29 @@ async def test_what_ran_out_of_time_is_asked_again() -> None:
     asked.node = LocalNode(hands)
     [run] = await asked.on("base", [TEST])
     assert run.passed
+
+
+class Noting(LocalNode):
+    """Notes which checks finished work waits for."""
+
+    async def check(self, order: ChecksOrder) -> tuple[f.CheckRun, ...]:
+        noted.append((order.criteria[0].run or "", order.lands))
+        return await super().check(order)
+
+
+noted: list[tuple[str, bool]] = []
+
+
+async def test_only_checks_that_finished_work_waits_for_come_before_others() -> None:
+    hands = PaperHands(passes=lambda tree, *_: tree == "a base")
+    asked = checks(hands)
+    asked.node = Noting(hands)
+    noted.clear()
+    await asked.before_work([TEST], "base")
+    await asked.on("base a", [TEST])
+    await asked.merged("base a b", [TEST], sure=True)
+    attempts, landing = {*noted[:2]}, {*noted[2:]}
+    assert (attempts, landing) == ({("test", False)}, {("gate", True), ("test", True)})
 
 
 async def test_the_gate_and_the_criteria_of_the_merged_share_no_checkout_and_none_runs_twice() -> None:
