@@ -1,13 +1,14 @@
 """A run as a planner sees it: the `<state>` block of the model protocol, whose keys are fixed.
 
 It changes with every call, so it is short: what was planned and what landed is in the record (`planner_record.py`), and
-a planner that needs a whole report or all evidence asks for it. What is open is always in it, and so is what failed or
-what a person was asked about. Beyond `ALL` subtasks the closed ones are summarised, except those that were reported
-since the last call; texts are shorter the more of them there are.
+a planner that needs a whole report or all evidence asks for it. Texts are quoted where there is something to decide, or
+news: a report that has not landed yet is only a claim. What is open is always in it, and so is what failed or what a
+person was asked about. Beyond `ALL` subtasks the closed ones are summarised, except those that were reported since the
+last call; texts are shorter the more of them there are.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NotRequired, TypedDict
 
 from fleet.core.base.ids import QuestionId, RunId, Sha, SubtaskId
@@ -25,6 +26,8 @@ ALL = 200  # subtasks up to which all are listed
 SIZE = 38_000  # bytes, if shorter texts can achieve it; with the summary of what is closed, fewer than 20,000 tokens
 GOAL = 2_000  # characters of the goal, all of which is in the epic
 ANSWERED = 20  # questions whose answers were read before
+UNDECIDED: frozenset[Status] = frozenset({"failed", "blocked", "escalated"})
+KNOWN = 80  # characters of a failure that was decided about
 SHORT = 300  # characters of evidence; a summary says more than an end that is shorter
 AREA_EVIDENCE = 3_000  # characters of evidence of an area's failure, which its planner sees once
 ROUNDED = {"dollars": 4, "tokens": 0, "minutes": 1, "attempts": 0}
@@ -48,6 +51,11 @@ class Lengths:
     """Failures of one subtask."""
     news: int = 100
     """Closed subtasks that are listed because they were reported, where closed ones are not listed otherwise."""
+
+    @property
+    def brief(self) -> "Lengths":
+        """For failures that were decided about."""
+        return replace(self, evidence=min(KNOWN, self.evidence), earlier=min(KNOWN, self.earlier))
 
 
 LENGTHS = (
@@ -217,12 +225,13 @@ def budget_left(state: RunState, now: float, area: Area = None) -> dict[str, flo
 
 
 def _subtask(state: RunState, spec: Subtask, now: float, lengths: Lengths, *, is_news: bool) -> SubtaskEntry:
-    """What has landed and was read is in the record, and not said again here."""
+    """Texts only of what was just reported or waits for a decision: all others are in the record, or will be news."""
     subtask = state.subtasks[spec.id]
     status = status_of(state, spec.id, now)
-    report = subtask.last.report if subtask.last is not None else None
-    known = subtask.landed is not None and not is_news
-    advice = [*report.recommendations, *report.needs, *report.discovered] if report and not known else []
+    landed, quoted = subtask.landed is not None, is_news or status in UNDECIDED
+    report = subtask.last.report if subtask.last is not None and quoted else None
+    advice = [*report.recommendations, *report.needs, *report.discovered] if report is not None else []
+    evidence = lengths if quoted and not landed else lengths.brief
     return SubtaskEntry(
         id=spec.id,
         title=spec.title[: lengths.title],
@@ -230,9 +239,9 @@ def _subtask(state: RunState, spec: Subtask, now: float, lengths: Lengths, *, is
         attempts=len(subtask.attempts),
         depends_on=list(spec.depends_on),
         worker=spec.worker,
-        result=_result(subtask, 0 if known else lengths.result),
+        result=_result(subtask, lengths.result if quoted else 0),
         recommendations=[each[: lengths.advice] for each in advice[: lengths.pieces]],
-        failures=[] if known else _failures(subtask, lengths),
+        failures=_failures(subtask, evidence) if quoted or not landed else [],
     )
 
 

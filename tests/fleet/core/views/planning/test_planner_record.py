@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from fleet.core.state import facts as f
 from fleet.core.views.planning.planner_record import RESULT, planner_record, subtask_report
-from fleet.core.views.planning.planner_view import planner_state
+from fleet.core.views.planning.planner_view import KNOWN, SHORT, planner_state
 from tests.fleet.core.story import Story
 
 
@@ -77,6 +77,39 @@ def test_what_is_in_the_record_is_not_said_again_in_the_state_once_it_was_read()
     known = next(subtask for subtask in planner_state(story.state, story.now)["subtasks"] if subtask["id"] == "a")
     assert (known["result"], known["recommendations"]) == ("", [])
     assert any(entry.get("landed") == "a" and entry.get("result") for entry in planner_record(story.state))
+
+
+def test_a_report_is_news_once_it_has_landed_and_not_while_it_is_only_a_claim() -> None:
+    story = Story()
+    story.planner_plans("a")
+    report = f.Report(status="done", summary="did it", recommendations=("more",))
+    story.happens(f.AttemptCommitted(at=story.now, subtask="a", number=1, commit="c-a", paths=("x",), report=report))
+    [claimed] = planner_state(story.state, story.now)["subtasks"]
+    assert (claimed["status"], claimed["result"], claimed["recommendations"]) == ("verifying", "", [])
+    story.happens(f.AttemptVerified(at=story.now, subtask="a", number=1, checks=()))
+    story.batch_lands()
+    story.is_published()
+    [landed] = planner_state(story.state, story.now)["subtasks"]
+    assert (landed["status"], landed["result"], landed["recommendations"]) == ("merged", "did it", ["more"])
+
+
+def test_evidence_is_quoted_while_a_planner_has_to_decide_and_named_after_that() -> None:
+    story = Story()
+    story.planner_plans("a")
+    story.happens(
+        f.AttemptFailed(
+            at=story.now,
+            subtask="a",
+            number=1,
+            failure=f.Failure(kind="check", summary="red " * 100, evidence="line\n" * 500),
+        )
+    )
+    [undecided] = planner_state(story.state, story.now)["subtasks"]
+    assert len(undecided["failures"][0]["evidence"]) > SHORT
+    story.planner_answers(retry=[{"id": "a", "guidance": "again"}])
+    [retried] = planner_state(story.state, story.now)["subtasks"]
+    assert [(each["attempt"], each["class"]) for each in retried["failures"]] == [(1, "check")]
+    assert 0 < len(retried["failures"][0]["evidence"]) <= KNOWN
 
 
 def test_all_evidence_of_a_failure_can_be_asked_for() -> None:
