@@ -11,9 +11,9 @@ AT_ONCE := -n 4 --dist loadfile --no-loadscope-reorder
 CLAUDE_CODE := 2.1.327
 BARE := scripts/bare
 TOOLS := prometheus chromium-headless-shell
-CODE := fleet agents worktrees dashboards tests bench chaos examples scripts
+CODE := fleet agents worktrees dashboards tests bench chaos evaluation examples scripts
 
-.PHONY: help setup demo demo-100 example-deployment example-research test kill soak chaos chaos-mutants cheats claude-code bench docs lint format format-check types coverage check lock clean
+.PHONY: help setup demo demo-100 example-deployment example-research test kill soak chaos chaos-mutants cheats claude-code bench eval docs lint format format-check types coverage check lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -80,6 +80,10 @@ claude-code: $(READY) .claude-code/.$(CLAUDE_CODE) ## install Claude Code into .
 bench: $(READY) ## costs compared with plain git, up to 100,000 files; SMALL=1 for 10,000, ONLY=GROUP for one group of rows
 	@echo "bench: compared with plain git; docs/benchmarks.md says how to read it"
 	@$(BARE) $(BIN)/python -B -m bench $(ONLY) $(if $(SMALL),--small)
+
+eval: $(READY) ## what the prompts are worth, on eight small repositories; AGAINST=FOLDER or COMMIT compares, KEY_FILE=FILE BUDGET=USD for real models
+	@$(BARE) $(BIN)/python -B -m evaluation $(if $(KEY_FILE),--key-file "$(KEY_FILE)" --budget "$(BUDGET)",--simulated) \
+		$(if $(AGAINST),--against "$(AGAINST)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(KEEP),--keep "$(KEEP)")
 
 chaos: $(READY) ## a thousand scripted faults: how many of each level are recovered from without a human; SMALL=1 for a sample
 	@echo "chaos: the real program against a simulated model; docs/reliability.md says how to read it"

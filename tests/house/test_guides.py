@@ -9,7 +9,19 @@ import pytest
 from tests.docs.verbs import FENCED, INLINE, commands_in, problem_with
 
 LONGEST = 80
-CODE = ("fleet", "agents", "worktrees", "dashboards", "tests", "bench", "chaos", "docs", "examples", "scripts")
+CODE = (
+    "fleet",
+    "agents",
+    "worktrees",
+    "dashboards",
+    "tests",
+    "bench",
+    "chaos",
+    "evaluation",
+    "docs",
+    "examples",
+    "scripts",
+)
 _PATH = re.compile(rf"(?:\.?/)?(?:{'|'.join(CODE)}|\.ci|\.venv/bin)/[\w./-]*")
 
 

@@ -1,0 +1,154 @@
+"""A fair field for prompts: small repositories with epics of ours, planned and worked on as always, scored by machines.
+
+    python -m evaluation --simulated                                  the prompts of this tree, with a stand-in
+    python -m evaluation --simulated --against /some/prompts          against those of a folder (planner.md, ...)
+    python -m evaluation --key-file KEY --budget 40 --against main    against those of a commit, with real models
+    python -m evaluation --key-file KEY --budget 5 --case monorepo --yes --json
+
+Before anything is spent it says how many runs it makes and what they cost at most. With --keep, runs that were made are
+not made again. With --against it compares: each repository and seed is run with both versions, and the difference of
+each measure comes with its interval. docs/evaluation.md explains the measures. The exit code is 1 if the second version
+is worse in any measure.
+"""
+
+import argparse
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
+from typing import Any
+
+from evaluation.cases import all_cases
+from evaluation.compare import Comparison, compare
+from evaluation.field import Field, Result, plan_field, play_field
+from evaluation.report import field_lines
+from evaluation.runs import NO_KEY, Service
+from evaluation.versions import THIS_TREE, read_version
+from fleet.errors import FleetError, UsageError
+from scripts.frame import MET, MISSED, add_jobs, command_line, exit_with, progress, say
+
+USAGE, FAILED = 2, 3
+
+
+def parser() -> argparse.ArgumentParser:
+    made = command_line("evaluation", __doc__)
+    where = made.add_mutually_exclusive_group(required=True)
+    where.add_argument("--simulated", action="store_true", help="a stand-in that follows its prompts; costs nothing")
+    where.add_argument("--key-file", type=Path, metavar="FILE", help="a file with nothing but the key of the service")
+    made.add_argument("--base-url", metavar="URL", default="https://api.anthropic.com", help="of the service")
+    made.add_argument("--config", type=Path, metavar="FILE", help="a fleet configuration: models, efforts, rungs, box")
+    made.add_argument("--prompts", metavar="VERSION", default=THIS_TREE, help=f"a folder or a commit ({THIS_TREE})")
+    made.add_argument("--against", metavar="VERSION", help="the version to compare with it: a folder or a commit")
+    made.add_argument("--case", action="append", choices=list(all_cases()), help="this repository only; repeatable")
+    made.add_argument("--seeds", type=_positive, metavar="N", default=3, help="runs of each repository and version (3)")
+    made.add_argument("--budget", type=float, metavar="USD", help="what all runs together may cost; needed with a key")
+    made.add_argument("--minutes", type=float, metavar="M", default=30.0, help="what one run may take (30)")
+    made.add_argument("--sandbox", choices=("bubblewrap", "none"), default="bubblewrap")
+    made.add_argument(
+        "--keep", type=Path, metavar="DIR", help="keep runs and results here, and make none of them again"
+    )
+    made.add_argument("--yes", action="store_true", help="don't ask before money is spent")
+    made.add_argument("--json", action="store_true", help="print JSON")
+    add_jobs(made, 2)
+    return made
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
+    return int(text)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    args = parser().parse_args(arguments)
+    try:
+        return evaluate(args)
+    except FleetError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        sys.stderr.write(f"evaluation: {error}{hint}\n")
+        return USAGE if isinstance(error, UsageError) else FAILED
+
+
+def evaluate(args: argparse.Namespace) -> int:
+    service = service_of(args)
+    cases = [all_cases()[name] for name in dict.fromkeys(args.case or all_cases())]
+    versions = [read_version(name) for name in (args.prompts, args.against) if name is not None]
+    if len({version.digest for version in versions}) < len(versions):
+        raise UsageError(f"{args.prompts} and {args.against} have the same prompts")
+    field = plan_field(cases, versions, args.seeds, budget=budget_of(args), minutes=args.minutes)
+    progress(field.announcement(simulated=service.simulated))
+    if not service.simulated and not args.yes:
+        confirm(field)
+    with (
+        TemporaryDirectory(prefix="fleet-evaluation-", dir=gettempdir(), ignore_cleanup_errors=True) as temporary,
+        ThreadPoolExecutor(args.jobs) as pool,
+    ):
+        results = play_field(field, service, args.keep or Path(temporary), pool.map)
+    compared = comparison_of(field, results)
+    if args.json:
+        say(json.dumps(document(field, results, compared), indent=2))
+    else:
+        say(*field_lines(field, results, compared))
+    return MISSED if any(each.verdict == "worse" for each in compared) else MET
+
+
+def service_of(args: argparse.Namespace) -> Service:
+    """Raises `UsageError` for a key that can't be used."""
+    config = args.config.resolve() if args.config is not None else None
+    if config is not None and not config.is_file():
+        raise UsageError(f"{config} does not exist")
+    if args.simulated:
+        return Service(config=config, sandbox=args.sandbox)
+    try:
+        key = args.key_file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the key in {args.key_file} can't be read: {error}") from None
+    if not key or not key.isascii() or not key.isprintable() or key == NO_KEY:
+        raise UsageError(f"{args.key_file} holds no key: the file has to hold the key and nothing else")
+    return Service(url=args.base_url, key=key, config=config, sandbox=args.sandbox)
+
+
+def budget_of(args: argparse.Namespace) -> float | None:
+    """What all runs may cost; None: what a stand-in pretends to cost."""
+    if args.budget is None and not args.simulated:
+        raise UsageError("with a key, --budget USD is needed: what all runs together may cost at most")
+    if args.budget is not None and not args.budget > 0:
+        raise UsageError("--budget has to be more than 0")
+    budget: float | None = args.budget
+    return budget
+
+
+def confirm(field: Field) -> None:
+    if not sys.stdin.isatty():
+        raise UsageError(f"this may cost up to ${field.dollars:.2f}: say so with --yes")
+    sys.stderr.write("Go ahead? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise UsageError("nothing was run")
+
+
+def comparison_of(field: Field, results: list[Result]) -> list[Comparison]:
+    if len(field.versions) == 1:
+        return []
+    first, second = (
+        {(each.case, each.seed): each.score for each in results if each.version == version.digest}
+        for version in field.versions
+    )
+    return compare(first, second)
+
+
+def document(field: Field, results: list[Result], compared: list[Comparison]) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "versions": [{"name": each.name, "digest": each.digest} for each in field.versions],
+        "budget_dollars": round(field.dollars, 6),
+        "spent_dollars": round(sum(each.score.dollars for each in results), 6),
+        "runs": [each.document() for each in results],
+        "comparison": [asdict(each) for each in compared],
+    }
+
+
+if __name__ == "__main__":
+    exit_with(main)

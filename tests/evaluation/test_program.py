@@ -1,0 +1,113 @@
+"""The program: what it costs is said first, runs are real but for the model, and a worse prompt loses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation.__main__ import main
+from evaluation.cases import all_cases
+from evaluation.field import RESULTS, Field, plan_field
+from evaluation.stand_in import RULES
+from evaluation.versions import our_prompts, read_version
+
+
+def evaluated(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any, str]:
+    code = main([*arguments, "--json"])
+    out, err = capsys.readouterr()
+    return code, json.loads(out) if out else None, err
+
+
+def worse_prompts(folder: Path) -> Path:
+    folder.mkdir()
+    for file in {file for file, _ in RULES.values()}:
+        text = our_prompts()[file]
+        for _, words in RULES.values():
+            text = text.replace(words, "")
+        (folder / file).write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_a_worse_prompt_loses_in_runs_that_are_real_but_for_the_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worse, kept = worse_prompts(tmp_path / "worse"), tmp_path / "kept"
+    order = ("--simulated", "--case", "two_bugs", "--seeds", "1", "--against", str(worse), "--keep", str(kept))
+    code, document, err = evaluated(capsys, *order)
+    assert code == 0, "one repository is too few to conclude anything"
+    assert "1 repositories x 2 prompt versions x 1 seeds = 2 runs" in err
+    compared = {each["measure"]: each for each in document["comparison"]}
+    assert {each["verdict"] for each in compared.values()} <= {"too few repositories"}
+    proving, needed = compared["criteria that prove something"], compared["touches that were needed"]
+    assert proving["second"] < proving["first"]
+    assert needed["second"] < needed["first"] == 1
+    assert [run["score"]["solved"] for run in document["runs"]] == [True, True], "the fleet recovers, at a price"
+    assert compared["dollars"]["difference"] > 0
+    assert all("coder claude" in rung for run in document["runs"] for rung in run["score"]["rungs"])
+
+    transcripts = [path.read_text() for path in kept.glob("*/state/runs/*/transcripts/planner.1.jsonl")]
+    words = RULES["evidence"][1]
+    assert sorted(words in text for text in transcripts) == [False, True], "each version had its own prompts"
+
+    again_code, again, err = evaluated(capsys, *order)
+    assert (again_code, again) == (0, document)
+    assert "landed" not in err, "no run is made again"
+
+
+def test_the_most_that_it_may_cost_is_said_before_anything_is_spent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaluation.__main__.play_field", lambda *_: pytest.fail("something was run"))
+    monkeypatch.setattr("sys.stdin", None)
+    key = tmp_path / "key"
+    key.write_text("a-key\n", encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch, (tmp_path / "key").open() as no_terminal:
+        patch.setattr("sys.stdin", no_terminal)
+        code, document, err = evaluated(capsys, "--key-file", str(key), "--budget", "24", "--seeds", "2")
+    assert (code, document) == (2, None)
+    assert "8 repositories x 1 prompt versions x 2 seeds = 16 runs, at most $1.50 each: at most $24.00" in err
+    assert "--yes" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--key-file", "KEY"), "--budget USD is needed"),
+        (("--key-file", "KEY", "--budget", "0"), "more than 0"),
+        (("--key-file", "gone", "--budget", "1"), "can't be read"),
+        (("--key-file", "EMPTY", "--budget", "1"), "holds no key"),
+        (("--simulated", "--against", "nothing-of-this-name"), "neither a folder with prompts nor a commit"),
+        (("--simulated", "--against", "this-tree"), "the same prompts"),
+        (("--simulated", "--config", "gone.toml"), "does not exist"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_what_to_do(
+    arguments: tuple[str, ...], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "KEY").write_text("a-key")
+    (tmp_path / "EMPTY").write_text("\n")
+    given = [str(tmp_path / each) if each in {"KEY", "EMPTY"} else each for each in arguments]
+    code, document, err = evaluated(capsys, *given)
+    assert (code, document) == (2, None)
+    assert says in err
+    assert "Traceback" not in err
+
+
+def test_a_result_of_something_else_is_not_taken_for_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / RESULTS).write_text('{"case": "two_bugs"}\n')
+    code, _, err = evaluated(capsys, "--simulated", "--case", "two_bugs", "--keep", str(tmp_path))
+    assert code == 3
+    assert "line 1, is not a result of this program" in err
+
+
+def field_of(budget: float | None) -> Field:
+    cases = list(all_cases().values())[:2]
+    return plan_field(cases, [read_version("this-tree")], 3, budget=budget, minutes=5)
+
+
+def test_the_budget_is_divided_among_the_runs_and_pairs_come_first() -> None:
+    field = field_of(12.0)
+    assert {order.dollars for order in field.orders} == {2.0}
+    assert [order.seed for order in field.orders] == [1, 1, 2, 2, 3, 3]
+    assert "they cost nothing" in field_of(None).announcement(simulated=True)
