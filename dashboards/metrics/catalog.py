@@ -17,13 +17,20 @@ OTHER = "other"
 MOST_NAMES = 20
 """Names of workers or models that have series of their own; further names are counted as `other`."""
 MOST_RUNS = 20
-"""Runs that have series of their own: those that have not ended, the latest ones first."""
+"""Runs that have series of their own: the latest ones, those that have not ended first."""
 WINDOWS: Mapping[str, float] = {"1h": 3600.0, "1d": 86_400.0, "1w": 604_800.0}
 AGENT_STATES: tuple[str, ...] = get_args(Phase)
 RUN_STATES = (
-    *("planning", "running", "paused", "draining", "awaiting approval", "over budget", "interrupted"),
+    *("planning", "running", "paused", "draining", "awaiting approval", "waiting for an answer"),
+    *("waiting for the planner", "over budget", "interrupted", "refused"),
     *get_args(Ending),
 )
+INCIDENT_OUTCOMES = ("recovered", "unrecovered")
+OUTCOMES: Mapping[str, tuple[str, ...]] = {
+    "fleet_incidents_closed": INCIDENT_OUTCOMES,
+    "fleet_incidents_by_strategy": INCIDENT_OUTCOMES,
+}
+"""The values of the label `outcome`, where none of them is the name of a class of failures."""
 CALL_REASONS = ("start", "failures", "answers", "reports", "conclude", "budget", OTHER)
 CONDITIONS = get_args(ServiceCondition)
 
@@ -47,9 +54,11 @@ LABELS: Mapping[str, tuple[str, ...] | str] = {
     "result": ("green", "red"),
     "window": tuple(WINDOWS),
     "limit": ("requests", "input", "output"),
+    "condition": CONDITIONS[1:],
     "family": f"families of models, at most {MOST_NAMES}",
     "fault": "the kinds of faults that the model client knows",
-    "run": f"runs that have not ended, the latest {MOST_RUNS}",
+    "run": f"the latest {MOST_RUNS} runs, those that have not ended first",
+    "repository": f"names of repositories' folders, with at most {MOST_RUNS} runs at a time",
 }
 
 
@@ -73,7 +82,7 @@ class Metric:
 
 SECTIONS: Mapping[str, tuple[Metric, ...]] = {
     "Runs": (
-        Metric("fleet_build", "gauge", "Always 1; its label is the version.", ("version",)),
+        Metric("fleet_build_info", "gauge", "Always 1; its label is the version.", ("version",)),
         Metric("fleet_runs", "gauge", f"Runs by state: {', '.join(RUN_STATES)}.", ("state",)),
         Metric("fleet_runs_unreadable", "gauge", "Runs whose journal can't be read; `fleet status RUN` says why."),
         Metric("fleet_runs_begun", "counter", "Runs that were started."),
@@ -86,14 +95,30 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = {
         Metric("fleet_rehearsals_ended", "counter", "Rehearsals that ended, by ending.", ("ending",)),
         Metric("fleet_engine_starts", "counter", "Starts of an engine: the start of a run, and each resume."),
         Metric("fleet_questions_open", "gauge", "Questions that wait for a person, in runs that have not ended."),
+        Metric("fleet_run_info", "gauge", "Always 1; its labels say how a run is.", ("run", "repository", "state")),
+        Metric("fleet_run_started_timestamp_seconds", "gauge", "When a run was started.", ("run",)),
         Metric("fleet_run_elapsed_seconds", "gauge", "Seconds that a run was at work.", ("run",)),
+        Metric("fleet_run_landed_subtasks", "gauge", "Subtasks of a run that landed.", ("run",)),
+        Metric("fleet_run_subtasks", "gauge", "Subtasks of a run that are to land.", ("run",)),
         Metric(
             "fleet_run_last_fact_timestamp_seconds",
             "gauge",
             "When something last happened in a run that an engine works on and that waits for no person.",
             ("run",),
         ),
-        Metric("fleet_run_needs_human", "gauge", "1 if a run asks a question or waits for approval, else 0.", ("run",)),
+        Metric(
+            "fleet_run_needs_human",
+            "gauge",
+            "1 if a run needs a person: for an answer, an approval, a budget, or because no engine runs it; else 0.",
+            ("run",),
+        ),
+        Metric("fleet_run_interrupted", "gauge", "1 if a run has not ended and no engine runs it, else 0.", ("run",)),
+        Metric(
+            "fleet_run_ends_unanswered_timestamp_seconds",
+            "gauge",
+            "When a run that only waits for a person ends without one.",
+            ("run",),
+        ),
         Metric("fleet_run_base_red", "gauge", "1 if the gate failed on the base and still fails, else 0.", ("run",)),
         Metric("fleet_run_cost_dollars", "gauge", "Dollars that a run has cost, as far as prices are known.", ("run",)),
         Metric("fleet_run_budget_dollars", "gauge", "The budget of a run in dollars, if it has one.", ("run",)),
@@ -168,6 +193,12 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = {
         Metric("fleet_model_unpriced_calls", "counter", "Calls whose price is unknown.", ("role", "model")),
         Metric("fleet_model_calls_lost", "counter", "Calls interrupted after they were paid for.", ("role",)),
         Metric("fleet_model_call_seconds", "histogram", "Duration of calls.", ("role",), SECONDS),
+        Metric(
+            "fleet_service_outages",
+            "gauge",
+            "Outages of the model service for which runs wait, by condition: `down`, `limited` or `refused`.",
+            ("condition",),
+        ),
         Metric("fleet_model_headroom_ratio", "gauge", "Unused share of a rate limit.", ("family", "limit"), live=True),
         Metric(
             "fleet_model_breaker",

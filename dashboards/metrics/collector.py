@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from dashboards.metrics.catalog import METRICS
 from dashboards.metrics.gauges import RunsSnapshot, samples
-from dashboards.metrics.tally import Tally
+from dashboards.metrics.tally import Histogram, Labels, Tally
 
 FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
 
@@ -25,11 +25,13 @@ class Exposition(Collector):
         self._registry.register(self)
         self._lock = Lock()
         self._scrape_seconds = 0.0
+        self._known: set[tuple[str, Labels]] | None = None
+        """The series that were shown, or counted before the first look."""
 
     def catch_up(self) -> None:
         """Read what is new, so that the next scrape has less to read."""
         with self._lock:
-            self._refresh()
+            self._count()
 
     def scrape(self, accept: str) -> tuple[bytes, str]:
         """The page in the format that `accept` asks for, and its content type."""
@@ -40,17 +42,32 @@ class Exposition(Collector):
             self._scrape_seconds = perf_counter() - started_at
         return page, content_type
 
+    def _count(self) -> None:
+        self._refresh()
+        if self._known is None:
+            tally = (self._tally.counters, self._tally.histograms)
+            self._known = {(name, labels) for kind in tally for name, series in kind.items() for labels in series}
+
+    def _is_new(self, name: str, labels: Labels) -> bool:
+        """Whether a series is shown for the first time: it begins at zero, or `increase` would miss its first value."""
+        known = self._known
+        if known is None or (name, labels) in known:
+            return False
+        known.add((name, labels))
+        return True
+
     def collect(self) -> Iterator[Metric]:
         """Called by the library at each scrape."""
-        self._refresh()
+        self._count()
         families = {m.name: FAMILIES[m.kind](m.name, m.help, labels=m.labels) for m in METRICS.values()}
         for name, labels, value in samples(self._look(), self._tally):
             families[name].add_metric(labels, value)
         families["fleet_scrape_seconds"].add_metric((), self._scrape_seconds)
         for name, counter in self._tally.counters.items():
             for labels, value in counter.items():
-                families[name].add_metric(labels, value)
+                families[name].add_metric(labels, 0 if self._is_new(name, labels) else value)
         for name, histograms in self._tally.histograms.items():
             for labels, histogram in histograms.items():
-                families[name].add_metric(labels, buckets=list(histogram.cumulative()), sum_value=histogram.sum)
+                shown = Histogram(histogram.bounds) if self._is_new(name, labels) else histogram
+                families[name].add_metric(labels, buckets=list(shown.cumulative()), sum_value=shown.sum)
         yield from (family for family in families.values() if family.samples)

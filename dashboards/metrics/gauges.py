@@ -3,15 +3,17 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from pathlib import PurePath
+from typing import Protocol, get_args
 
-from dashboards.metrics.catalog import AGENT_STATES, CONDITIONS, MOST_NAMES, MOST_RUNS, RUN_STATES, WINDOWS
-from dashboards.metrics.tally import Tally
+from dashboards.metrics.catalog import AGENT_STATES, CONDITIONS, LABELS, MOST_NAMES, MOST_RUNS, RUN_STATES, WINDOWS
+from dashboards.metrics.tally import Tally, name_of
 from fleet import __version__
-from fleet.core.policy.approval import awaits_approval
 from fleet.core.policy.budget import run_budgets
+from fleet.core.policy.endings import ends_unanswered_at
 from fleet.core.state.state import RunState
-from fleet.core.state.status import Status, agent_phases, status_counts
+from fleet.core.state.status import Status, agent_phases, progress, status_counts
+from fleet.core.views.run.needs import needed
 from fleet.core.views.run.run_view import run_word
 from fleet.ports.agents import CallGauges
 
@@ -28,6 +30,27 @@ class OpenRun:
     alive: bool
 
 
+class EndedFigures(Protocol):
+    """What a run that ended did."""
+
+    @property
+    def run(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def repository(self) -> str: ...
+    @property
+    def started_at(self) -> float: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def dollars(self) -> float: ...
+    @property
+    def landed(self) -> int: ...
+    @property
+    def subtasks(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class RunsSnapshot:
     """All runs at one moment."""
@@ -36,6 +59,8 @@ class RunsSnapshot:
     open: Sequence[OpenRun]
     ended: Mapping[str, int]
     """The number of runs that ended, by ending."""
+    recent: Sequence[EndedFigures] = ()
+    """The latest of them, with what they did."""
     unreadable: int = 0
     journal_lag_s: float = 0.0
     journal_bytes: int = 0
@@ -45,7 +70,7 @@ class RunsSnapshot:
 
 
 def samples(snapshot: RunsSnapshot, tally: Tally) -> Iterator[Sample]:
-    yield "fleet_build", (__version__,), 1
+    yield "fleet_build_info", (__version__,), 1
     yield from _runs(snapshot)
     yield from _work(snapshot)
     yield from _recovery(snapshot, tally)
@@ -53,6 +78,9 @@ def samples(snapshot: RunsSnapshot, tally: Tally) -> Iterator[Sample]:
     yield "fleet_journal_lag_seconds", (), snapshot.journal_lag_s
     yield "fleet_journal_bytes", (), snapshot.journal_bytes
     yield "fleet_state_free_bytes", (), snapshot.free_bytes
+    outages = Counter(outage.condition for run in snapshot.open if run.alive for outage in run.state.service.values())
+    for condition in LABELS["condition"]:
+        yield "fleet_service_outages", (condition,), outages[condition]  # type: ignore[index] # one of the conditions
     if snapshot.calls is not None:
         yield from _calls(snapshot.calls)
 
@@ -64,16 +92,40 @@ def _runs(snapshot: RunsSnapshot) -> Iterator[Sample]:
         yield "fleet_runs", (state,), counts[state]
     yield "fleet_runs_unreadable", (), snapshot.unreadable
     yield "fleet_questions_open", (), sum(len(run.state.open_questions()) for run in snapshot.open)
-    for run in sorted(snapshot.open, key=lambda run: -run.state.started_at)[:MOST_RUNS]:
+    shown = sorted(snapshot.open, key=lambda run: -run.state.started_at)[:MOST_RUNS]
+    for run in shown:
         yield from _run(run.state, snapshot.now, alive=run.alive)
+    for ended in snapshot.recent[: MOST_RUNS - len(shown)]:
+        yield from _ended(ended)
+
+
+def _ended(ended: EndedFigures) -> Iterator[Sample]:
+    run = (ended.run,)
+    yield "fleet_run_info", (ended.run, name_of(PurePath(ended.repository).name), ended.state), 1
+    yield "fleet_run_started_timestamp_seconds", run, ended.started_at
+    yield "fleet_run_elapsed_seconds", run, ended.seconds
+    yield "fleet_run_landed_subtasks", run, ended.landed
+    yield "fleet_run_subtasks", run, ended.subtasks
+    yield "fleet_run_cost_dollars", run, ended.dollars
+    yield "fleet_run_needs_human", run, False
+    yield "fleet_run_interrupted", run, False
 
 
 def _run(state: RunState, now: float, *, alive: bool) -> Iterator[Sample]:
-    run = (state.run,)
+    run, landed = (state.run,), progress(state)
     seen_at = now if alive else state.last_at
-    needs_human = bool(state.open_questions()) or awaits_approval(state)
+    needs_human = bool(needed(state, seen_at, alive=alive))
+    word = run_word(state, now, alive=alive)
+    yield "fleet_run_info", (state.run, name_of(PurePath(state.repository).name), word), 1
+    yield "fleet_run_started_timestamp_seconds", run, state.started_at
     yield "fleet_run_elapsed_seconds", run, state.seconds(seen_at)
-    if run_word(state, now, alive=alive) in MOVING and not (needs_human and not any(state.underway())):
+    yield "fleet_run_landed_subtasks", run, landed.done
+    yield "fleet_run_subtasks", run, landed.total
+    yield "fleet_run_interrupted", run, not alive
+    ends_at = ends_unanswered_at(state, now) if alive else None
+    if ends_at is not None:
+        yield "fleet_run_ends_unanswered_timestamp_seconds", run, ends_at
+    if word in MOVING and not (needs_human and not any(state.underway())):
         yield "fleet_run_last_fact_timestamp_seconds", run, state.last_at
     yield "fleet_run_needs_human", run, needs_human
     yield "fleet_run_base_red", run, bool(state.red_base)

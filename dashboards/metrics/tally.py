@@ -1,7 +1,7 @@
 """Counters, histograms and recent events over all runs, counted from their facts.
 
-Counting starts with a run's first fact, so that counters continue when a run is resumed or the exporter restarts. A run
-that is deleted stays counted: counters only grow.
+Counting starts with a run's first fact, so that counters continue when a run is resumed or the exporter restarts. What
+`fleet clean` deletes is added to a file first (`dump`, `loaded`): counters only grow.
 """
 
 import re
@@ -9,9 +9,10 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, product
+from typing import Any, Self
 
-from dashboards.metrics.catalog import CALL_REASONS, METRICS, MOST_NAMES, OTHER, WINDOWS
+from dashboards.metrics.catalog import CALL_REASONS, LABELS, METRICS, MOST_NAMES, OTHER, OUTCOMES, WINDOWS, Metric
 from fleet.core.base.vector import Vector
 from fleet.core.state import facts as f
 from fleet.core.state.incidents import Incident, recovered_by, strategies_of
@@ -30,7 +31,7 @@ class Histogram:
     sum: float = 0.0
 
     def __post_init__(self) -> None:
-        self.counts = [0] * (len(self.bounds) + 1)
+        self.counts = self.counts or [0] * (len(self.bounds) + 1)
 
     def add(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1
@@ -38,6 +39,11 @@ class Histogram:
 
     def cumulative(self) -> Iterator[tuple[str, int]]:
         return zip((*map(str, self.bounds), "+Inf"), accumulate(self.counts), strict=True)
+
+
+def name_of(text: str) -> str:
+    """A name from outside as a label: `other` if it is none."""
+    return text if _NAME.fullmatch(text) is not None else OTHER
 
 
 @dataclass(slots=True)
@@ -49,7 +55,7 @@ class Names:
     def of(self, name: str) -> str:
         if name in self.names:
             return name
-        if len(self.names) >= MOST_NAMES or _NAME.fullmatch(name) is None:
+        if len(self.names) >= MOST_NAMES or name_of(name) != name:
             return OTHER
         self.names.add(name)
         return name
@@ -63,6 +69,11 @@ class Recent:
 
     def add(self, at: float) -> None:
         self.times.append(at)
+
+    def latest(self) -> list[float]:
+        """Those that the longest window still shows when something happens now."""
+        self.times.sort()
+        return self.times[bisect_left(self.times, self.times[-1] - max(WINDOWS.values())) :] if self.times else []
 
     def within(self, seconds: float, now: float) -> int:
         self.times.sort()  # nearly sorted already, except that journals are read one after another
@@ -79,13 +90,55 @@ class Tally:
         self.histograms: dict[str, dict[Labels, Histogram]] = {}
         for metric in METRICS.values():
             if metric.kind == "counter":
-                self.counters[metric.name] = Counter() if metric.labels else Counter({(): 0})
+                self.counters[metric.name] = Counter(dict.fromkeys(known_labels(metric), 0))
             elif metric.kind == "histogram":
-                self.histograms[metric.name] = {} if metric.labels else {(): Histogram(metric.buckets)}
+                self.histograms[metric.name] = {labels: Histogram(metric.buckets) for labels in known_labels(metric)}
         self.commits = Recent()
         self.incidents: Mapping[str, Recent] = {"recovered": Recent(), "unrecovered": Recent()}
         self._workers, self._models = Names(), Names()
         self._verified: dict[tuple[str, str], float] = {}
+
+    # ---- on disk
+
+    @classmethod
+    def loaded(cls, document: Mapping[str, Any]) -> Self:
+        """A tally from `dump`. What has meanwhile been renamed, or has other bounds, is left out."""
+        tally = cls()
+        for name, labels, value in document["counters"]:
+            if name in tally.counters and len(labels) == len(METRICS[name].labels):
+                tally.counters[name][tuple(labels)] += value
+        for name, labels, bounds, counts, total in document["histograms"]:
+            if name in tally.histograms and tuple(bounds) == METRICS[name].buckets:
+                tally.histograms[name][tuple(labels)] = Histogram(tuple(bounds), list(counts), total)
+        tally.commits.times += document["commits"]
+        for outcome, recent in tally.incidents.items():
+            recent.times += document["incidents"][outcome]
+        tally._workers.names |= set(document["workers"])
+        tally._models.names |= set(document["models"])
+        return tally
+
+    def dump(self) -> dict[str, Any]:
+        """Everything that journals added to it, as JSON."""
+        return {
+            "counters": [
+                [name, labels, value]
+                for name, series in self.counters.items()
+                for labels, value in series.items()
+                if not METRICS[name].live
+            ],
+            "histograms": [
+                [name, labels, each.bounds, each.counts, each.sum]
+                for name, series in self.histograms.items()
+                for labels, each in series.items()
+                if not METRICS[name].live
+            ],
+            "commits": self.commits.latest(),
+            "incidents": {outcome: recent.latest() for outcome, recent in self.incidents.items()},
+            "workers": sorted(self._workers.names),
+            "models": sorted(self._models.names),
+        }
+
+    # ---- facts
 
     def take(self, before: RunState | None, fact: f.Fact, after: RunState) -> None:
         """Count one fact. `before` and `after` are the states around it."""
@@ -172,10 +225,8 @@ class Tally:
         self._count("fleet_model_calls", *who)
         for kind, tokens in fact.usage.model_dump(exclude={"cache_write_1h"}).items():  # a part of `cache_write`
             self._count("fleet_model_tokens", *who, kind, by=tokens)
-        if fact.dollars is None:
-            self._count("fleet_model_unpriced_calls", *who)
-        else:
-            self._count("fleet_model_cost_dollars", *who, by=fact.dollars)
+        self._count("fleet_model_unpriced_calls", *who, by=int(fact.dollars is None))
+        self._count("fleet_model_cost_dollars", *who, by=fact.dollars or 0.0)
         self.observe("fleet_model_call_seconds", fact.seconds, fact.role)
 
     def _count_batch(self, before: RunState, fact: f.BatchTested, after: RunState) -> None:
@@ -228,6 +279,14 @@ class Tally:
             if incident.recovered and incident.strategy is not None:
                 self._count("fleet_recoveries", incident.strategy)
                 self.observe("fleet_incident_seconds", incident.closed_at - incident.opened_at)
+
+
+def known_labels(metric: Metric) -> Iterator[Labels]:
+    """The series of a metric whose labels are all known: they begin at zero, so that no first increment is missed."""
+    values = [
+        OUTCOMES.get(metric.name, LABELS[label]) if label == "outcome" else LABELS[label] for label in metric.labels
+    ]
+    return product(*values) if not any(isinstance(each, str) for each in values) else iter(())
 
 
 def _was_done_before(state: RunState, fact: f.Fact) -> bool:

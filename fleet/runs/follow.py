@@ -13,11 +13,28 @@ from pathlib import Path
 from fleet.core.history.follower import Follower, OnFact
 from fleet.core.state.facts import Fact
 from fleet.core.state.state import RunState
+from fleet.core.state.status import is_refused, progress
 from fleet.errors import FleetError
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 
 FileStamps = tuple[int, ...]
+MOST_ENDED = 20  # runs that ended, whose figures are kept
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """The figures of a run that ended."""
+
+    run: str
+    state: str
+    """How it ended."""
+    repository: str
+    started_at: float
+    seconds: float
+    dollars: float
+    landed: int
+    subtasks: int
 
 
 @dataclass(slots=True)
@@ -30,6 +47,7 @@ class FollowedRun:
     follower: Follower | None = None
     """None for an ended run, of which only the ending is kept."""
     ending: str | None = None
+    ended: EndedRun | None = None
     rehearsal: bool = False
     """Whether it only replays history: it is in none of the numbers below."""
     stamps: FileStamps = ()
@@ -73,12 +91,13 @@ class RunsFollower:
             with Journal(run.folder.journal) as journal:
                 follower.catch_up(journal)
         except (FleetError, ValueError, KeyError):  # a journal of a newer fleet, or a damaged one
-            run.readable, run.follower, run.ending = False, None, None
+            run.readable, run.follower, run.ending, run.ended = False, None, None, None
             return
         run.readable, state = True, follower.state
         if state is not None:
             run.rehearsal = state.rehearsal is not None
             run.ending, run.follower = state.ending, None if state.ended else follower
+            run.ended = _ended(state) if state.ended else None
 
     def open(self) -> Iterator[tuple[RunState, bool]]:
         """The runs that have not ended, each with whether an engine is running it."""
@@ -89,11 +108,30 @@ class RunsFollower:
     def ended(self) -> Counter[str]:
         return Counter(run.ending for run in self._runs.values() if run.ending is not None and not run.rehearsal)
 
+    def latest_ended(self) -> list[EndedRun]:
+        """The runs that ended, the latest first."""
+        runs = [run.ended for run in self._runs.values() if run.ended is not None and not run.rehearsal]
+        return sorted(runs, key=lambda run: -run.started_at)[:MOST_ENDED]
+
     def unreadable(self) -> int:
         return sum(not run.readable for run in self._runs.values())
 
     def journal_bytes(self) -> int:
         return sum(sum(run.stamps[1::2]) for run in self._runs.values())
+
+
+def _ended(state: RunState) -> EndedRun:
+    landed = progress(state)
+    return EndedRun(
+        run=state.run,
+        state="refused" if is_refused(state) else state.ending or "",
+        repository=state.repository,
+        started_at=state.started_at,
+        seconds=state.seconds(state.last_at),
+        dollars=state.spent.priced_dollars,
+        landed=landed.done,
+        subtasks=landed.total,
+    )
 
 
 def free_bytes(path: Path) -> int:

@@ -12,7 +12,7 @@ from dashboards.http.address import Address
 from dashboards.metrics.collector import Exposition
 from dashboards.metrics.gauges import OpenRun, RunsSnapshot
 from dashboards.metrics.server import serving
-from dashboards.metrics.tally import Tally
+from fleet.cli.live.kept_metrics import kept_metrics, was_counted
 from fleet.ports.agents import CallGauges
 from fleet.runs.follow import RunsFollower, free_bytes
 from fleet.runs.run_folder import RunFolder
@@ -27,8 +27,10 @@ class Exporter:
     address: Address
 
     def __init__(self, folders: Callable[[], Iterable[RunFolder]], state_dir: Path) -> None:
-        self._tally, self._state_dir = Tally(), state_dir
-        self._runs = RunsFollower(folders, self._tally.take)
+        (self._tally, counted), self._state_dir = kept_metrics(state_dir), state_dir
+        self._runs = RunsFollower(
+            lambda: [folder for folder in folders() if not was_counted(folder, counted)], self._tally.take
+        )
         self._gauges: Callable[[], CallGauges] | None = None
         self._calls: CallGauges | None = None  # the event loop writes it, a scrape reads it
         self.exposition = Exposition(self._tally, self._runs.refresh, self._snapshot)
@@ -55,6 +57,7 @@ class Exporter:
             now=time.time(),
             open=[OpenRun(state, alive) for state, alive in runs.open()],
             ended=runs.ended(),
+            recent=runs.latest_ended(),
             unreadable=runs.unreadable(),
             journal_lag_s=runs.lag_s,
             journal_bytes=runs.journal_bytes(),

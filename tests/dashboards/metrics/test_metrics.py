@@ -1,5 +1,6 @@
 """The metrics that facts add up to, and how they are exposed to Prometheus."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -166,7 +167,9 @@ def test_a_resumed_run_continues_counting_and_downtime_is_not_a_wait(story: Stor
 def test_a_late_fact_about_an_ended_attempt_is_not_counted(story: Story) -> None:
     late = f.AttemptFailed(at=story.now, subtask="docs", number=1, failure=f.Failure(kind="crash", summary="late"))
     story.happens(late)
-    assert "crash" not in scraped(story)
+    text = scraped(story)
+    assert value(text, "fleet_incidents_opened_total", **{"class": "crash"}) == 0
+    assert not any(labels.get("outcome") == "crash" for _, labels, _ in read(text))
 
 
 def test_a_cancelled_attempt_is_stopped_and_did_not_fail(story: Story) -> None:
@@ -280,3 +283,64 @@ def test_work_that_a_relanding_began_with_is_counted_by_the_run_that_did_it_alon
     did, _ = counted([started, engine, *done_before])
     assert sum(began.counters["fleet_attempts_started"].values()) == 0
     assert sum(did.counters["fleet_attempts_started"].values()) == 1
+
+
+def test_series_whose_labels_are_known_begin_at_zero() -> None:
+    """Or else `increase` would miss the first recovery of each kind."""
+    text = page(Tally(), RunsSnapshot(now=0, open=[], ended={}))
+    assert value(text, "fleet_recoveries_total", strategy="split") == 0
+    assert value(text, "fleet_incidents_closed_total", **{"class": "too_complex"}, outcome="recovered") == 0
+    assert value(text, "fleet_planner_failures_total", **{"class": "transient"}) == 0
+    assert value(text, "fleet_gate_runs_total", result="red") == 0
+
+
+def test_a_series_of_a_new_name_begins_at_zero_too(story: Story) -> None:
+    tally = Tally()
+    exposition = Exposition(tally, lambda: None, lambda: RunsSnapshot(now=0, open=[], ended={}))
+    exposition.catch_up()
+    counted(story.facts, tally)
+    first, second = (exposition.scrape("")[0].decode() for _ in range(2))
+    for name in ("fleet_model_calls_total", "fleet_model_cost_dollars_total", "fleet_attempt_seconds_count"):
+        assert value(first, name) == 0
+        assert value(second, name) > 0
+
+
+def test_what_was_counted_before_an_exporter_starts_is_shown_at_once(story: Story) -> None:
+    assert value(scraped(story), "fleet_model_calls_total") == 2
+
+
+def test_a_tally_survives_being_written_and_read(story: Story) -> None:
+    tally, _ = counted(story.facts)
+    again = Tally.loaded(json.loads(json.dumps(tally.dump())))
+    nothing = RunsSnapshot(now=story.now, open=[], ended={})
+    assert page(again, nothing) == page(tally, nothing)
+
+
+def test_a_tally_of_another_version_loads_as_far_as_it_is_known(story: Story) -> None:
+    document = counted(story.facts)[0].dump()
+    document["counters"] += [["fleet_forgotten", [], 3], ["fleet_recoveries", ["too", "many"], 3]]
+    document["histograms"] += [["fleet_landing_seconds", [], [1.0], [1, 2], 3.0]]
+    again = Tally.loaded(document)
+    assert "fleet_forgotten" not in again.counters
+    assert (
+        again.histograms["fleet_landing_seconds"][()].sum
+        == Tally.loaded(counted(story.facts)[0].dump()).histograms["fleet_landing_seconds"][()].sum
+    )
+
+
+def test_a_run_that_no_engine_runs_needs_a_person(story: Story) -> None:
+    died = scraped(story, alive=False)
+    assert value(died, "fleet_run_interrupted", run="r") == 1
+    assert value(died, "fleet_run_needs_human", run="r") == 1
+    assert value(died, "fleet_run_info", run="r", state="interrupted") == 1
+    assert value(scraped(story), "fleet_run_interrupted", run="r") == 0
+
+
+def test_a_run_that_waits_for_an_answer_says_until_when() -> None:
+    story = Story(Policy(max_attempts=1, answer_wait_s=600), plan_of("web", failure_action="ask"), now=100)
+    story.attempt_fails("web")
+    text = scraped(story)
+    assert value(text, "fleet_run_needs_human", run="r") == 1
+    assert value(text, "fleet_run_ends_unanswered_timestamp_seconds", run="r") == 700
+    assert value(text, "fleet_runs", state="waiting for an answer") == 1
+    assert "fleet_run_last_fact_timestamp_seconds{" not in text

@@ -15,6 +15,7 @@ import typer
 from dashboards.text.safe import safe
 from fleet.cli import common
 from fleet.cli.common import AsJson
+from fleet.cli.live.kept_metrics import keep_metrics
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
 from fleet.core.views.machine.clean_view import CleanView, LeftoverView, PartView
@@ -202,6 +203,7 @@ async def _delete_run(folder: RunFolder, state_dir: Path, options: CleanOptions)
         return
     rest = await clean_run(state_dir, folder.run, refs=_is_included(folder, options))
     if not rest.in_use and _folder_goes(folder, rest, options):
+        keep_metrics(folder, state_dir)
         shutil.rmtree(folder.path)
 
 
