@@ -1,14 +1,15 @@
 """Compacts a long conversation without a model: old results lose their middle, old turns become a list.
 
 The model's texts and calls are never rewritten: a turn stays, or goes as a whole with the results of its calls, so that
-every remaining call has its result. The first message always stays. Thinking goes from every turn that stays: it is
-signed over everything before it, and that has changed.
+every remaining call has its result. The first message always stays, and so do the operator's instructions. Thinking
+goes from every turn that stays: it is signed over everything before it, and that has changed.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agents.base.instructions import is_operator_text, without_operator_tags
 from agents.base.text import capped
 from agents.models.answer import Block, Message, size, without_thinking
 from agents.models.cost.prices import ModelLimits, Price, price_band
@@ -83,13 +84,20 @@ def _short_result(block: Block) -> Block:
 def _listed(messages: Sequence[Message], recent: int, *, before_last: bool) -> Compacted | None:
     """The turns before the last ones become a list in the first message."""
     first, start = messages[0], _tail_start(messages, max(1, recent))
-    lines = [line for message in messages[1:start] for block in message["content"] if (line := _line(block))]
+    left_out = [(message["role"], block) for message in messages[1:start] for block in message["content"]]
+    instructions = [
+        block
+        for role, block in left_out
+        if role == "user" and block["type"] == "text" and is_operator_text(block["text"])
+    ]
+    lines = [line for _, block in left_out if block not in instructions and (line := _line(block))]
     if not lines:
         return None
     heading = "A summary of what you did so far; the full text was left out because the conversation grew long:\n"
     block: Block = {"type": "text", "text": heading + "\n".join(lines)}
     content = list(first["content"])
-    content.insert(len(content) - 1 if before_last else len(content), block)
+    at = len(content) - 1 if before_last else len(content)
+    content[at:at] = [block, *instructions]
     rest = map(_shortened, messages[start:])
     return Compacted([{**first, "content": content}, *rest], f"turns before the last {recent} are a list")
 
@@ -118,6 +126,6 @@ def _line(block: Mapping[str, Any]) -> str:
 
 def _ends(text: str, limit: int) -> str:
     """The beginning and the end, on one line."""
-    flat = " ".join(text.split())
+    flat = without_operator_tags(" ".join(text.split()))
     half = limit // 2
     return flat if len(flat) <= limit else f"{flat[:half]} … {flat[-half:]}"

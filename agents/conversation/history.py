@@ -40,13 +40,18 @@ class History:
     def length(self) -> int:
         return self.fixed + self._grown
 
-    def add_ours(self, blocks: Sequence[Block]) -> None:
+    @property
+    def is_ours(self) -> bool:
+        """Whether the last word is ours, so that more of us may follow it."""
+        return bool(self.messages) and self.messages[-1]["role"] == "user"
+
+    def add_ours(self, blocks: Sequence[Block], *, event: str = "user") -> None:
         content = [*blocks]
         if self.messages and self.reminder and any(block["type"] == "text" for block in content):
             content.append(text_block(self.reminder))
         self._grown += size(content)
-        self.transcript.write("user", content=content)
-        if self.messages and self.messages[-1]["role"] == "user":  # after an empty answer
+        self.transcript.write(event, content=content)
+        if self.is_ours:  # after an empty answer, or with what the operator says
             content = [*self.messages.pop()["content"], *content]
         self.messages.append({"role": "user", "content": content})
 

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 import anyio
 
+from agents.base.instructions import operator_text
 from agents.base.text import capped, well_formed
 from agents.base.transcripts import Transcript
 from agents.conversation.compaction import PromptLimits
@@ -20,12 +21,16 @@ from agents.tools.tool import Finished, Tool, ToolInputError, ToolResult
 from fleet.core.base.nearest import did_you_mean
 from fleet.core.state.facts import Failure, FailureKind
 from fleet.ports.agents import DrainingError, Meter, WorkspaceError
+from fleet.ports.operator import SILENT, Operator
 from fleet.ports.worktrees import EffectError
 
 End = TypeVar("End")
 _COMPLETE = frozenset({"tool_use", "end_turn", "stop_sequence"})
 _TOUCH_S = 20.0  # how long a call that only keeps the cache warm may delay the next turn
 _EVIDENCE = 4_000  # characters of a conversation that go into a failure
+_STOPPED = ToolResult("Stopped by the operator before it had finished; an instruction follows.", is_error=True)
+_NOT_RUN = ToolResult("Not run: the operator interrupted; an instruction follows.", is_error=True)
+_NOT_ENDED = ToolResult("Not accepted: an instruction of the operator follows, which came meanwhile.", is_error=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,7 @@ class Conversation(Generic[End]):
     caller: Caller
     meter: Meter
     transcript: Transcript
+    operator: Operator = SILENT
     history: History = field(init=False)
     _declarations: tuple[Block, ...] = field(init=False)
     _conduct: Conduct = field(init=False)
@@ -101,6 +107,7 @@ class Conversation(Generic[End]):
 
     async def _take_turn(self, turn: int) -> Finished[End] | Failure | None:
         """One call and what its answer asks for; None if the conversation continues."""
+        await self._read_instructions()
         self.history.make_room(self.spec.limits)
         self._turn = turn
         request = self._request()
@@ -114,6 +121,11 @@ class Conversation(Generic[End]):
         self.history.calibrate(request, answer)
         self.transcript.write("answer", turn=turn, **answer.record())
         return await self._respond(answer, turns_left=self.spec.guards.turns - turn)
+
+    async def _read_instructions(self) -> None:
+        """Whatever the operator has said goes into the next request, after the results of the tools."""
+        if self.history.is_ours and (instructions := await self.operator.read()):
+            self.history.add_ours([text_block(operator_text(each)) for each in instructions], event="operator")
 
     def _request(self) -> Request:
         spec, history = self.spec, self.history
@@ -166,6 +178,8 @@ class Conversation(Generic[End]):
         malformed = False
         for call in answer.calls:
             outcome = await self._run_warm(call)
+            if isinstance(outcome, Finished) and turns_left and self.operator.has_news:
+                outcome = _NOT_ENDED
             if not isinstance(outcome, ToolResult):
                 return outcome
             malformed |= outcome.bad_input
@@ -182,18 +196,24 @@ class Conversation(Generic[End]):
         return None
 
     async def _run_warm(self, call: ToolCall) -> ToolResult | Finished[End] | Failure:
-        """Run a call; meanwhile its prompt stays in the cache, however long it takes."""
-        touches = self.caller.touches(self._model)
-        if not touches:
-            return await self._run(call)
+        """Run a call; meanwhile its prompt stays in the cache, however long it takes, and the operator may stop it."""
+        if self.operator.interrupts:
+            return _NOT_RUN
+        outcome: ToolResult | Finished[End] | Failure = _STOPPED
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._keep_warm, touches)
+                if touches := self.caller.touches(self._model):
+                    tasks.start_soon(self._keep_warm, touches)
+                tasks.start_soon(self._stop_on_interrupt, tasks.cancel_scope)
                 outcome = await self._run(call)
                 tasks.cancel_scope.cancel()
         except ExceptionGroup as group:  # what went wrong is what the tool raised, or the call to the model
             raise group.exceptions[0] from None
         return outcome
+
+    async def _stop_on_interrupt(self, scope: anyio.CancelScope) -> None:
+        await self.operator.wait_interrupt()
+        scope.cancel()
 
     async def _keep_warm(self, touches: int) -> None:
         """Read the prompt now and then, before the cache forgets it, as often as that pays."""

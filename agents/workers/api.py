@@ -51,7 +51,8 @@ class ApiWorker:
         )
         budget = AttemptBudget(meter, settings.tokens, settings.dollars)
         with self.transcripts.open(brief.subtask.id, brief.attempt) as transcript:
-            result = await Conversation(spec, self.caller, budget, transcript).hold(first_message(brief))
+            conversation = Conversation(spec, self.caller, budget, transcript, brief.operator)
+            result = await conversation.hold(first_message(brief))
         return _blame_choice(result, brief.subtask.model) if isinstance(result, Failure) else result
 
     def _tools(self, workspace: Workspace, written: str) -> tuple[Tool[Report], ...]:

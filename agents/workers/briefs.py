@@ -4,15 +4,17 @@ Texts that others wrote are data: the message quotes them in a few words, and th
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from agents.base.instructions import operator_text
 from agents.base.text import capped, fenced, well_formed
 from fleet.core.state.facts import Report
+from fleet.core.state.subtask_state import Instruction
 from fleet.ports.agents import WorkerBrief
 
 _EVIDENCE = 6_000  # characters of evidence of one earlier failure
@@ -32,8 +34,8 @@ class BriefFiles:
 
 
 @contextmanager
-def brief_files(brief: WorkerBrief, *, instructions: str) -> Iterator[BriefFiles]:
-    """The brief as files, for as long as the block lasts. `instructions` end the prompt."""
+def brief_files(brief: WorkerBrief, told: Sequence[Instruction], *, ending: str) -> Iterator[BriefFiles]:
+    """The brief and what the operator told as files, for as long as the block lasts. `ending` ends the prompt."""
     with TemporaryDirectory(prefix="fleet-") as name:
         folder = Path(name)
         files = BriefFiles(folder, folder / "subtask.json", folder / "prompt.md", folder / "background.json")
@@ -41,8 +43,9 @@ def brief_files(brief: WorkerBrief, *, instructions: str) -> Iterator[BriefFiles
         if written := background(brief):
             blocks.append(fenced("background", {"file": str(files.background)}))
             files.background.write_text(written + "\n", encoding="utf-8")
-        prompt = "\n\n".join((*blocks, instructions.strip()))
-        files.subtask.write_text(json.dumps(as_document(brief), ensure_ascii=True, indent=1) + "\n", encoding="utf-8")
+        prompt = "\n\n".join((*blocks, *map(operator_text, told), ending.strip()))
+        document = {**as_document(brief), **({"operator": [asdict(each) for each in told]} if told else {})}
+        files.subtask.write_text(json.dumps(document, ensure_ascii=True, indent=1) + "\n", encoding="utf-8")
         files.prompt.write_text(well_formed(prompt) + "\n", encoding="utf-8")
         yield files
 

@@ -59,9 +59,10 @@ class ClaudeCodeWorker:
         if program is None:
             missing = f"the program {program_name(settings)!r} of this worker is not installed on this machine"
             return Failure(kind="configuration", summary=missing)
+        told = await brief.operator.read()
         budget = AttemptBudget(meter, settings.tokens, settings.dollars)
         with (
-            brief_files(brief, instructions=render("claude-code")) as files,
+            brief_files(brief, told, ending=render("claude-code")) as files,
             self.transcripts.open(brief.subtask.id, brief.attempt) as transcript,
         ):
             socket = files.folder / "model.sock"

@@ -41,7 +41,8 @@ class CommandWorker:
         if not meter.may_call():
             return Failure(kind="spent", summary="the budget allows no further work")
         settings, marker = self.settings, token_hex(8)
-        with brief_files(brief, instructions=f"{settings.prompt.strip()}\n\n{render('command')}") as files:
+        told = await brief.operator.read()
+        with brief_files(brief, told, ending=f"{settings.prompt.strip()}\n\n{render('command')}") as files:
             paths = {"subtask": str(files.subtask), "prompt": str(files.prompt)}
             try:
                 line = shell_line(settings.command, values_of(brief, model=brief.model or self.model, **paths))

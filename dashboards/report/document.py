@@ -112,7 +112,7 @@ def _approvals(data: ReportData) -> Iterator[Block]:
         yield Paragraph(f"The rules: {'; '.join(reviewed.rules)}.")
     rows = [
         [
-            datetime.fromtimestamp(review.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+            _when(review.at),
             str(review.version),
             review.verdict,
             review.by,
@@ -123,6 +123,17 @@ def _approvals(data: ReportData) -> Iterator[Block]:
     ]
     if rows:
         yield Table("Approvals", ("when", "version", "verdict", "by", "subtasks", "why"), rows, frozenset({1}))
+    told = [
+        [_when(each.at), id_, each.by, ", ".join(map(str, each.read_by)) or "none", each.text]
+        for id_, instructions in data.instructions.items()
+        for each in instructions
+    ]
+    if told:
+        yield Table("Instructions", ("when", "subtask", "by", "read by attempts", "text"), told, frozenset())
+
+
+def _when(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _names(ids: Sequence[str]) -> str:

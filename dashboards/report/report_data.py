@@ -20,6 +20,7 @@ from fleet.core.state.state import Review, RunState
 from fleet.core.state.status import OVER, Progress, Status, progress, statuses
 from fleet.core.views.run.base_view import BaseView, base_view
 from fleet.core.views.run.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views, rate_of
+from fleet.core.views.run.instruction_view import InstructionView, instruction_views
 from fleet.core.views.run.question_view import QuestionView, question_view
 from fleet.core.views.run.run_view import commits_tested, run_word, spend_by_role
 
@@ -201,6 +202,8 @@ class ReportData:
     red_base: Sequence[str]
     base_check: BaseView
     """Set-up and gate on the base: why a run was refused."""
+    instructions: Mapping[SubtaskId, Sequence[InstructionView]]
+    """What people told those who work on a subtask."""
     tried: Sequence[StrategyCounts]
     kinds: Sequence[ClassCounts]
     spending: Sequence[Spending]
@@ -256,6 +259,7 @@ def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportDa
         warnings=state.warnings,
         red_base=[check.command for check in state.red_base],
         base_check=base_view(state),
+        instructions={each.id: instruction_views(each) for each in state.subtasks.values() if each.instructions},
         tried=_tried(state, counts),
         kinds=[ClassCounts(kind, row.opened, row.recovered, row.unrecovered) for kind, row in counts.by_class.items()],
         spending=[_spending(role, spend) for role, spend in spend_by_role(state).items()],

@@ -21,8 +21,11 @@ from fleet.core.policy.requests import Request, request_problem
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.status import split_or_dropped
+from fleet.core.views.run.instruction_view import when_read
 
 EVIDENCE = 60  # lines
+INTERRUPT = "!"
+"""In front of what an agent is told: the command that it runs is stopped."""
 
 
 class Actions(App[None]):
@@ -207,6 +210,27 @@ class Actions(App[None]):
         text = f"{failure.kind}: {failure.summary}\n{failure.evidence}" if failure else ""
         title = f"Retry {safe(id_)}: guidance for the next attempt"
         self._open(InputDialog(title, safe_block(text, lines=EVIDENCE), may_be_empty=True), retry)
+
+    def action_tell(self) -> None:
+        state, id_ = self._state(), self._current("s")
+        if state is None:
+            return
+        if not id_:
+            self._warn("first select a subtask")
+            return
+
+        def tell(entered: str) -> None:
+            interrupt = entered.startswith(INTERRUPT)
+            text = entered.removeprefix(INTERRUPT).strip()
+            request = f.InstructionGiven(at=self.clock(), subtask=id_, text=text, by=self.user, interrupt=interrupt)
+            self.ask(request, when_read(state, id_, interrupt=interrupt))
+
+        problem = request_problem(state, f.InstructionGiven(at=self.clock(), subtask=id_, text="-", by=self.user))
+        if problem is not None:
+            self._warn(problem)
+            return
+        text = f"{when_read(state, id_)}.\n{INTERRUPT} in front of it stops the command that runs."
+        self._open(InputDialog(f"Tell the agent at {safe(id_)}", safe_block(text)), tell)
 
     def action_pause(self) -> None:
         state = self._state()

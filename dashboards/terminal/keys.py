@@ -8,6 +8,7 @@ ACTIONS: Mapping[str, tuple[str, str]] = {
     "X": ("reject", "reject it with a reason; the planner revises it"),
     "E": ("edit", "edit the plan in $EDITOR; the result is validated before anything changes"),
     "r": ("retry", "retry the subtask under the cursor, with your guidance"),
+    "T": ("tell", "tell the agent at the subtask under the cursor what to do, while it works"),
     "P": ("pause", "start no new agents; press again to unpause"),
     "W": ("workers", "set the maximum number of agents"),
     "B": ("budget", "set the maximum cost of the run in USD"),

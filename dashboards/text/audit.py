@@ -98,6 +98,8 @@ def _attempt_lines(attempt: AttemptView) -> Iterator[str]:
     yield f"  attempt {attempt.number}  {worker}, {attempt.strategy}, {_time(attempt.started_at)}: {outcome}"
     if attempt.guidance:
         yield f"    guidance {safe(attempt.guidance, limit=TEXT)}"
+    for told in attempt.instructions:
+        yield f"    told     {safe(told, limit=TEXT)}"
     for check in attempt.checks:
         yield from _check_lines(check)
 

@@ -141,6 +141,12 @@ def _of_people(state: RunState, fact: f.PeopleFact) -> str | None:
             return f"{safe(fact.question)} answered by {safe(fact.by)}: {safe(fact.answer, limit=200)}"
         case f.RetryRequested():
             return f"retry of {safe(fact.subtask)} requested by {safe(fact.by)}"
+        case f.InstructionGiven():
+            what = "interrupted and told" if fact.interrupt else "told"
+            return f"{safe(fact.subtask)} {what} by {safe(fact.by)}: {safe(fact.text, limit=200)}"
+        case f.InstructionRead():
+            read = counted(fact.count, "instruction")
+            return f"{safe(fact.subtask)}: attempt {fact.number} has read {read} from people"
         case f.DrainRequested():
             return "draining: running agents finish, no new ones start (Ctrl-C again stops at once)"
         case f.LimitsChanged():

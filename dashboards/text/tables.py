@@ -13,6 +13,7 @@ from fleet.core.audit.attribution import CommitsView
 from fleet.core.state.facts import CheckRun
 from fleet.core.state.landing import TestedBatch
 from fleet.core.views.policy_document import PolicyView
+from fleet.core.views.run.instruction_view import InstructionView
 from fleet.core.views.run.limits_view import LimitsView
 from fleet.core.views.run.run_view import StatusView
 from fleet.core.views.run.subtask_view import AttemptView, SubtaskView
@@ -136,6 +137,7 @@ def subtask_lines(view: SubtaskView) -> list[str]:
     lines += [f"  check   {safe(c.run or c.criterion)}  ({safe(c.criterion)})" for c in spec.acceptance]
     if view.parts:
         lines.append(f"  split into {', '.join(map(safe, view.parts))}")
+    lines += map(_instruction_line, view.instructions)
     for attempt in view.attempts:
         lines += _attempt_lines(attempt)
     lines += map(_batch_line, view.batches)
@@ -169,6 +171,12 @@ def _attempt_lines(attempt: AttemptView) -> list[str]:
         lines.append(f"  failure   {safe(failure.summary, limit=TEXT)}")
         lines += [f"    {line}" for line in safe_block(failure.evidence, lines=24).splitlines()]
     return lines
+
+
+def _instruction_line(told: InstructionView) -> str:
+    readers = f"read by attempt {', '.join(map(str, told.read_by))}" if told.read_by else "not read yet"
+    stopped = ", interrupting" if told.interrupt else ""
+    return f"  told by {safe(told.by)}{stopped}, {readers}: {safe(told.text, limit=TEXT)}"
 
 
 def _check_line(check: CheckRun) -> str:

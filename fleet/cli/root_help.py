@@ -48,6 +48,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "decide.review:reject", "run", "Reject the plan of a run, or some of its subtasks.", changes=True
         ),
         "answer": Verb("decide.act:answer", "part", "Answer a question that a run asks.", changes=True),
+        "tell": Verb("decide.act:tell", "part", "Tell an agent what to do, while it works.", changes=True),
         "retry": Verb("decide.act:retry", "part", "Retry a failed subtask, with your guidance.", changes=True),
     },
     "Result": {

@@ -14,7 +14,7 @@ from fleet.core.history.evolve import evolve
 from fleet.core.policy.approval import is_unreviewed
 from fleet.core.policy.decide import next_wake
 from fleet.core.policy.requests import Request, fact_of, request_problem
-from fleet.core.state.facts import EngineStarted, EngineStopped, Fact, WarningNoted
+from fleet.core.state.facts import EngineStarted, EngineStopped, Fact, InstructionGiven, WarningNoted
 from fleet.core.state.state import RunState
 from fleet.engine.errors.bugs import Bugs
 from fleet.engine.lanes import Lanes, Perform
@@ -44,6 +44,7 @@ class Engine:
         self._clock = clock
         self._proposals: list[_Proposal] = []
         self._awake = Event()
+        self._instructed = Event()
         self._bugs = Bugs(clock)
         self._stops_at: float | None = None
         """When work that is still running is stopped, once the run drains."""
@@ -67,6 +68,10 @@ class Engine:
         """Record facts with the next transaction, without waiting for it: for lanes that are being cancelled."""
         self._proposals.append(_Proposal(lambda _: facts))
         self._awake.set()
+
+    async def wait_instructed(self) -> None:
+        """Return once a person has given an instruction, whichever subtask it is for."""
+        await self._instructed.wait()
 
     def _wake(self) -> None:
         self._awake.set()
@@ -153,6 +158,9 @@ class Engine:
         self.state = state
         for proposal in proposals:
             proposal.recorded.set()
+        if any(isinstance(fact, InstructionGiven) for fact in new):
+            self._instructed.set()
+            self._instructed = Event()
 
     def _requests(self) -> list[tuple[int, Request]]:
         return self._journal.requests() if self._journal.changed() else []

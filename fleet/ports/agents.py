@@ -10,6 +10,7 @@ from fleet.core.plans.plan import Effort, Subtask
 from fleet.core.plans.revision import Revision
 from fleet.core.plans.validate import Problem
 from fleet.core.state.facts import Failure, Report, ServiceCondition
+from fleet.ports.operator import SILENT, Operator
 
 
 class DrainingError(Exception):
@@ -247,6 +248,8 @@ class WorkerBrief:
     """The files of the repository when the run started: the same for all workers."""
     notes: str = ""
     """The repository's AGENTS.md: untrusted."""
+    operator: Operator = field(default=SILENT, compare=False, repr=False)
+    """What the operator tells this attempt, before it starts and while it works: alive, as a meter is."""
 
 
 class Worker(Protocol):

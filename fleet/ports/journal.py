@@ -42,3 +42,7 @@ class Recorder(Protocol):
     def note(self, *facts: Fact) -> None:
         """Record facts with the next transaction, without waiting for it."""
         ...
+
+    async def wait_instructed(self) -> None:
+        """Return once a person has given an instruction, whichever subtask it is for."""
+        ...

@@ -23,6 +23,8 @@ from fleet.core.state.facts import (
     Fact,
     GateTrial,
     GateTried,
+    InstructionGiven,
+    InstructionRead,
     PlanGraded,
     PlanRejected,
     RehearsalNoted,
@@ -86,6 +88,8 @@ LATEST: tuple[Fact, ...] = (
     RollbackStarted(at=0, why="deploy failed: 503"),
     GateTried(at=0, command="make check", trials=(GateTrial(passed=True), GateTrial(passed=False))),
     ResultScored(at=0, subtask="schema", commit="5" * 40, passed=False, lost=("tests/test_auth.py::test_it",)),
+    InstructionGiven(at=0, subtask="schema", text="use UTC", by="ada", interrupt=True),
+    InstructionRead(at=0, subtask="schema", number=1, count=1),
     RehearsalNoted(at=0, what="by_hand", subtask="schema", text="adds a submodule: vendor/x"),
 )
 """More of them, that are about subtasks. They come too late to change what the run is."""

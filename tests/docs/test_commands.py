@@ -25,6 +25,7 @@ MODELS: Mapping[str, Path] = MappingProxyType(
         "tutorial": TUTORIAL / "model.json",
         "recovering": Path(__file__).parent / "recovering.json",
         "reviewing": Path(__file__).parent / "reviewing.json",
+        "steering": Path(__file__).parent / "steering.json",
     }
 )
 DOCUMENTS = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md")))

@@ -353,7 +353,7 @@ class FakeFleet:
     memory: FakeMemory = field(default_factory=FakeMemory)
     git: FakeGit = field(default_factory=FakeGit)
     planner: FakePlanner = field(default_factory=FakePlanner)
-    worker: FakeWorker = field(default_factory=FakeWorker)
+    worker: Any = field(default_factory=FakeWorker)
     epoch: int = 0
 
     def __post_init__(self) -> None:

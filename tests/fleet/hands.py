@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
 
+from anyio import sleep_forever
+
 from fleet.core.base.paths import matches
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
@@ -41,6 +43,9 @@ class Book:
 
     def note(self, *facts: f.Fact) -> None:
         self._take(facts)
+
+    async def wait_instructed(self) -> None:
+        await sleep_forever()
 
     def _take(self, facts: Sequence[f.Fact]) -> None:
         for fact in facts:

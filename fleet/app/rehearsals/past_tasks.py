@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from anyio import sleep_forever
+
 from fleet.core.base.ids import Sha
 from fleet.core.base.paths import matches, path_problem
 from fleet.core.history.evolve import evolve
@@ -211,6 +213,9 @@ class _NoRun:
 
     def note(self, *facts: f.Fact) -> None:
         del facts
+
+    async def wait_instructed(self) -> None:
+        await sleep_forever()
 
 
 def _checks(worktrees: RunWorktrees, gate: Gate, clock: Clock, target: Target) -> Checks:

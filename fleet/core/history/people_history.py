@@ -7,12 +7,12 @@ from fleet.core.base.ids import QuestionId, SubtaskId
 from fleet.core.history import planner_history
 from fleet.core.history.attempt_history import stop_attempts
 from fleet.core.history.replace import replace
-from fleet.core.history.subtask_history import give_up, put_subtask
+from fleet.core.history.subtask_history import change_attempt, give_up, put_subtask
 from fleet.core.plans.plan import PLANNER
 from fleet.core.state import facts as f
 from fleet.core.state.areas import Area
 from fleet.core.state.state import Question, RunState
-from fleet.core.state.subtask_state import SubtaskState
+from fleet.core.state.subtask_state import Instruction, SubtaskState
 
 
 def after(state: RunState, fact: f.PeopleFact) -> RunState:
@@ -23,6 +23,13 @@ def after(state: RunState, fact: f.PeopleFact) -> RunState:
             return answer_question(state, fact)
         case f.RetryRequested():
             return _retry_requested(state, fact)
+        case f.InstructionGiven():
+            return _instructed(state, fact)
+        case f.InstructionRead():
+            read = state.subtasks[fact.subtask].instructions[: fact.count]
+            return change_attempt(
+                state, fact.subtask, lambda attempt: replace(attempt, instructions=read), only=fact.number
+            )
         case f.Paused() | f.Unpaused():
             return replace(state, paused=isinstance(fact, f.Paused))
         case f.DrainRequested():
@@ -132,6 +139,12 @@ def _retry_requested(state: RunState, fact: f.RetryRequested) -> RunState:
         guidance=fact.guidance,
     )
     return put_subtask(state, _renew_limits(state, again, fact.at))
+
+
+def _instructed(state: RunState, fact: f.InstructionGiven) -> RunState:
+    subtask = state.subtasks[fact.subtask]
+    given = Instruction(fact.text, fact.by, fact.at, fact.interrupt)
+    return put_subtask(state, replace(subtask, instructions=(*subtask.instructions, given)))
 
 
 def _with_finished_work(subtask: SubtaskState) -> SubtaskState:

@@ -95,6 +95,8 @@ class Policy(Shape):
     """The models of workers that have several, the first one first."""
     rungs: dict[str, Ladder] = Field(default_factory=dict)
     """The ladders of workers that have rungs."""
+    programs: tuple[str, ...] = ()
+    """The workers that are programs: nobody can tell them anything while they run."""
     flat: bool = False
     """Whether all subtasks of the planner's first revision are merged into one."""
     service_wait_s: float = Field(default=900, gt=0)

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 
 from fleet.core.base.nearest import did_you_mean
-from fleet.core.plans.plan import Plan
+from fleet.core.plans.plan import PLANNER, Plan
 from fleet.core.plans.revision import revise_plan
 from fleet.core.plans.validate import Known
 from fleet.core.policy.approval import open_for_approval, waiting_for_approval
@@ -27,10 +27,12 @@ Request = (
     | f.CancelRequested
     | f.LimitsChanged
     | f.RetryRequested
+    | f.InstructionGiven
     | f.QuestionAnswered
 )
 DROP = "drop it"
 """The answer that gives a subtask up."""
+LONGEST_INSTRUCTION = 8_000  # characters
 REQUEST: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="kind")])
 
 
@@ -57,6 +59,8 @@ def request_problem(state: RunState, request: Request) -> str | None:
             return _answer_problem(state, request)
         case f.RetryRequested():
             return _retry_problem(state, request)
+        case f.InstructionGiven():
+            return _instruction_problem(state, request)
         case (
             f.PlanApproved()
             | f.PlanRejected()
@@ -132,6 +136,27 @@ def _retry_problem(state: RunState, request: f.RetryRequested) -> str | None:
     if status == "dropped" and state.subtasks[request.subtask].attempts:
         return None
     return f"{request.subtask} is {status}; only a failed subtask can be retried"
+
+
+def _instruction_problem(state: RunState, request: f.InstructionGiven) -> str | None:
+    """An instruction needs someone who may still read it."""
+    subtask = state.subtasks.get(request.subtask)
+    if subtask is None:
+        return f"no subtask is called {request.subtask!r}{did_you_mean(request.subtask, state.subtasks)}"
+    if not request.text.strip():
+        return "the instruction is empty"
+    if len(request.text) > LONGEST_INSTRUCTION:
+        return f"the instruction has {len(request.text):,} characters; at most {LONGEST_INSTRUCTION:,} are allowed"
+    if subtask.parts:
+        return f"{subtask.id} was split; tell one of its parts: {', '.join(subtask.parts)}"
+    if subtask.closed:
+        what = "has landed" if subtask.landed is not None else "was dropped"
+        return f"{subtask.id} {what}; no attempt at it will read this"
+    if state.spec(subtask.id).worker == PLANNER:
+        return f"{subtask.id} is an area, which has a planner and no worker; tell one of its subtasks"
+    if state.ended:
+        return f"{state.run} has already ended ({state.ending})"
+    return None
 
 
 def _limits_problem(request: f.LimitsChanged) -> str | None:

@@ -57,6 +57,8 @@ from fleet.core.state.kinds.landing_facts import (
 from fleet.core.state.kinds.people_facts import (
     CancelRequested,
     DrainRequested,
+    InstructionGiven,
+    InstructionRead,
     LimitsChanged,
     Paused,
     PeopleFact,

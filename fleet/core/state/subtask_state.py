@@ -9,6 +9,17 @@ from fleet.core.plans.rungs import Size
 from fleet.core.state.facts import CheckRun, Failure, Remedy, Report, RungChoice, Strategy
 
 
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """What a person told those who work on a subtask. Their own words: trusted like the brief."""
+
+    text: str
+    by: str
+    at: float
+    interrupt: bool = False
+    """Whether it stops the command that runs."""
+
+
 @dataclass(frozen=True)
 class Attempt:
     """One try at a subtask by one worker."""
@@ -50,6 +61,8 @@ class Attempt:
     size: Size = "medium"
     choice: RungChoice | None = None
     """Which rung of its worker's ladder it took, and why."""
+    instructions: tuple[Instruction, ...] = ()
+    """Those of its subtask that it has read since its worker last started."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +83,8 @@ class SubtaskState:
     """Failures since a human last helped that used up an attempt."""
     retries: int = 0
     """Failures since then that did not."""
+    instructions: tuple[Instruction, ...] = ()
+    """What people told its workers; every attempt reads all of it."""
     not_before: float = 0.0
     strategy: Strategy = "first"
     guidance: str = ""

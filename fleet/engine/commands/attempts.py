@@ -3,7 +3,7 @@
 Only the work itself calls a model. Everything before it may be done again; what comes after it is repeated without it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never
 
@@ -16,6 +16,7 @@ from fleet.core.state.subtask_state import Attempt
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.briefs import WorkerBriefs
 from fleet.engine.commands.budget import CallMeter, Purpose, RunBudget
+from fleet.engine.commands.instructions import AttemptOperator
 from fleet.engine.errors.internal_errors import Advice, persist
 from fleet.engine.verdicts.change_review import review
 from fleet.engine.verdicts.checks import Checks
@@ -86,7 +87,9 @@ class Attempts:
                 case _:
                     assert_never(progress)
 
-        return await self.node.attempt(AttemptOrder(attempt.base, attempt.worker, brief), meter, tell)
+        operator = AttemptOperator(self.engine, self.adapters.clock, spec.id, attempt.number)
+        order = AttemptOrder(attempt.base, attempt.worker, replace(brief, operator=operator))
+        return await self.node.attempt(order, meter, tell)
 
     async def _finished(self, spec: Subtask, attempt: Attempt, work: AttemptResult) -> None:
         id_, number, committed = spec.id, attempt.number, work.committed

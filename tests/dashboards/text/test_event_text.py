@@ -72,6 +72,8 @@ def event_texts() -> list[tuple[str, str | None]]:
         ("publish_failed", ["fleet/shop-1a2b", "is checked out"]),
         ("question_asked", ["QUESTION q2 about read", "fleet answer q2"]),
         ("question_answered", ["q1", "ada", "8080"]),
+        ("instruction_given", ["schema interrupted and told by ada", "use UTC"]),
+        ("instruction_read", ["schema", "attempt 1", "1 instruction"]),
         ("retry_requested", ["read", "ada"]),
         ("paused", ["paused", "ada"]),
         ("unpaused", ["ada"]),

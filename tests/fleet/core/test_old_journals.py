@@ -24,6 +24,7 @@ SINCE = {
     "gate_tried",
     "evidence_read",
     "result_scored",
+    *("instruction_given", "instruction_read"),
 }
 """Kinds that came later: no journal of the first version holds them."""
 ALL_KINDS = {fact.model_fields["kind"].default for fact in get_args(Fact)}

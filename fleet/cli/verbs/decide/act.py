@@ -8,7 +8,8 @@ import typer
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName, Yes
 from fleet.config.environment import user
-from fleet.core.state.facts import CancelRequested, Paused, QuestionAnswered, RetryRequested
+from fleet.core.state.facts import CancelRequested, InstructionGiven, Paused, QuestionAnswered, RetryRequested
+from fleet.core.views.run.instruction_view import when_read
 
 
 def pause(
@@ -60,6 +61,34 @@ def retry(
     request = RetryRequested(at=time.time(), subtask=subtask, guidance=guidance, by=user())
     folder = common.run_to_change(None, named, repo, yes=yes)
     common.make_request(folder, request, f"{subtask} will be retried", as_json=as_json)
+
+
+def tell(
+    subtask: common.SubtaskId,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to do, or to know, in your words.")],
+    interrupt: Annotated[
+        bool, typer.Option("--interrupt", help="Stop the command that the agent runs, so that it reads this now.")
+    ] = False,
+    named: RunName = None,
+    repo: Repo = HERE,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Tell an agent what to do, while it works.
+
+    It reads this after the results of the tools that it runs, as an instruction of yours; later attempts at the subtask
+    read it, too. A worker that is a program reads it with the next attempt.
+
+    \b
+    Examples:
+      fleet tell tokens "the clock is in UTC, add no time zone"
+      fleet tell tokens --interrupt "stop the load test, it never ends"
+    """
+    request = InstructionGiven(at=time.time(), subtask=subtask, text=text, by=user(), interrupt=interrupt)
+    folder = common.run_to_change(None, named, repo, yes=yes)
+    state = folder.requested_state()
+    message = when_read(state, subtask, interrupt=interrupt) if subtask in state.subtasks else ""
+    common.make_request(folder, request, f"{subtask} told: {message}", as_json=as_json)
 
 
 def answer(

@@ -42,6 +42,28 @@ class RetryRequested(Happened):
     by: str
 
 
+class InstructionGiven(Happened):
+    """A person tells those who work on a subtask what to do: the attempt under way, and later ones."""
+
+    kind: Literal["instruction_given"] = "instruction_given"
+    subtask: SubtaskId
+    text: str
+    by: str
+    interrupt: bool = False
+    """Whether the command that the attempt runs is stopped, so that it reads this at once."""
+
+
+class InstructionRead(Happened):
+    """The next request of an attempt to its model holds the instructions for its subtask up to here."""
+
+    kind: Literal["instruction_read"] = "instruction_read"
+    subtask: SubtaskId
+    number: int
+    """The attempt's number."""
+    count: int
+    """How many of the subtask's instructions the attempt holds now."""
+
+
 class Paused(Happened):
     """A person wants nothing new to begin; work under way continues."""
 
@@ -88,6 +110,8 @@ PeopleFact = (
     QuestionAsked
     | QuestionAnswered
     | RetryRequested
+    | InstructionGiven
+    | InstructionRead
     | Paused
     | Unpaused
     | DrainRequested

@@ -10,6 +10,7 @@ from fleet.core.state.state import RunState
 from fleet.core.state.status import Status, status_of, statuses
 from fleet.core.state.subtask_state import Attempt, SubtaskState
 from fleet.core.views.run.incident_view import IncidentView, incident_view
+from fleet.core.views.run.instruction_view import InstructionView, instruction_views
 from fleet.core.views.run.run_view import TokensView, tokens_view
 
 
@@ -27,6 +28,8 @@ class AttemptView:
     strategy: Strategy
     guidance: str
     """What the attempt was to do differently."""
+    instructions: tuple[str, ...]
+    """What people told it: the instructions for its subtask that it has read."""
     started_at: float
     """In seconds since 1970."""
     ended_at: float | None
@@ -86,6 +89,8 @@ class SubtaskView:
     cost_dollars: float | None
     """Null if the price of a call is unknown."""
     tokens: TokensView
+    instructions: tuple[InstructionView, ...]
+    """What people told those who work on it, the first one first."""
     attempts: tuple[AttemptView, ...]
     """Every attempt at it, the first one first."""
     batches: tuple[TestedBatch, ...]
@@ -104,6 +109,7 @@ def subtask_view(state: RunState, spec: Subtask, now: float, *, logs: str = "") 
         dropped=subtask.dropped,
         cost_dollars=subtask.spend.dollars,
         tokens=tokens_view(subtask.spend),
+        instructions=instruction_views(subtask),
         attempts=tuple(attempt_view(attempt, now, logs) for attempt in subtask.attempts),
         batches=tuple(b for b in state.landing.tested if spec.id in b.members or spec.id in b.suspects),
         incidents=tuple(incident_view(state, one, now) for one in state.incidents if one.subtask == spec.id),
@@ -120,6 +126,7 @@ def attempt_view(attempt: Attempt, now: float, logs: str = "") -> AttemptView:
         choice=attempt.choice,
         strategy=attempt.strategy,
         guidance=attempt.guidance,
+        instructions=tuple(each.text for each in attempt.instructions),
         started_at=attempt.started_at,
         ended_at=attempt.ended_at,
         seconds=round((attempt.ended_at or now) - attempt.started_at, 3),

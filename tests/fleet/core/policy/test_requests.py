@@ -26,6 +26,10 @@ def retry(subtask: str) -> f.RetryRequested:
     return f.RetryRequested(at=0, subtask=subtask, guidance="", by=WHO)
 
 
+def told(subtask: str, text: str = "use UTC") -> f.InstructionGiven:
+    return f.InstructionGiven(at=0, subtask=subtask, text=text, by=WHO)
+
+
 def answer(question: str, text: str = "yes") -> f.QuestionAnswered:
     return f.QuestionAnswered(at=0, question=question, answer=text, by=WHO)
 
@@ -35,6 +39,9 @@ def answer(question: str, text: str = "yes") -> f.QuestionAnswered:
     [
         answer("q1"),
         retry("escalated"),
+        told("escalated"),
+        told("running"),
+        told("waiting"),
         f.Paused(at=0, by=WHO),
         f.Unpaused(at=0, by=WHO),
         f.DrainRequested(at=0, by=WHO),
@@ -54,6 +61,10 @@ def test_what_makes_sense_is_accepted(story: Story, request_: Request) -> None:
         (answer("q7"), "there is no question 'q7'"),
         (answer("q1", " \n"), "the answer is empty"),
         (retry("escalatd"), "no subtask is called 'escalatd'; did you mean 'escalated'?"),
+        (told("runing"), "no subtask is called 'runing'; did you mean 'running'?"),
+        (told("running", "\n"), "the instruction is empty"),
+        (told("running", "x" * 8_001), "the instruction has 8,001 characters; at most 8,000 are allowed"),
+        (told("merged"), "merged has landed; no attempt at it will read this"),
         (retry("merged"), "merged is merged; only a failed subtask can be retried"),
         (retry("running"), "running is running"),
         (retry("waiting"), "waiting is waiting"),

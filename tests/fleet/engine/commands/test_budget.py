@@ -43,6 +43,9 @@ class Ledger:
             self.facts.append(fact)
             self.state = evolve(self.state, fact)
 
+    async def wait_instructed(self) -> None:
+        await anyio.sleep_forever()
+
     def kinds(self) -> list[str]:
         return [fact.kind for fact in self.facts]
 

@@ -1,0 +1,52 @@
+"""What the operator tells one attempt.
+
+An attempt that was interrupted by a crash starts over with a conversation of its own, so it reads everything again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fleet.core.base.ids import SubtaskId
+from fleet.core.state import facts as f
+from fleet.core.state.subtask_state import Instruction
+from fleet.ports.journal import Clock, Recorder
+
+
+@dataclass(slots=True)
+class AttemptOperator:
+    """Satisfies `Operator` for one life of an attempt."""
+
+    engine: Recorder
+    clock: Clock
+    subtask: SubtaskId
+    number: int
+    _read: int = 0
+    """How many of the subtask's instructions were read."""
+
+    @property
+    def _unread(self) -> tuple[Instruction, ...]:
+        return self.engine.state.subtasks[self.subtask].instructions[self._read :]
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self._unread)
+
+    @property
+    def interrupts(self) -> bool:
+        return any(each.interrupt for each in self._unread)
+
+    async def read(self) -> Sequence[Instruction]:
+        unread = self._unread
+        if unread:
+            self._read += len(unread)
+            read = f.InstructionRead(at=self.clock.now(), subtask=self.subtask, number=self.number, count=self._read)
+            await self.engine.record(read)
+        return unread
+
+    async def wait_news(self) -> None:
+        while not self.has_news:
+            await self.engine.wait_instructed()
+
+    async def wait_interrupt(self) -> None:
+        while not self.interrupts:
+            await self.engine.wait_instructed()
