@@ -40,7 +40,7 @@ async def open_agents(settings: AgentSettings, *, chance: Random | None = None) 
             tell_limits=client.limits,
             lacks=client.lacks,
         )
-        transcripts = Transcripts(settings.transcripts, secret=settings.access.api_key)
+        transcripts = Transcripts(settings.transcripts, secrets=settings.access.secrets)
         yield Agents(
             planner=ClaudePlanner(settings, caller, transcripts),
             workers=make_workers(WorkerContext(settings, caller, transcripts, client)),

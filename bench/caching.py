@@ -119,7 +119,7 @@ async def measure(folder: Path, model: str, files: str, *, warm_up: bool) -> Usa
         async with open_client(settings.access, settings.timeouts) as client:
             model_client: Model = CacheWarmup(client) if warm_up else client
             caller = Caller(model_client, settings.retry, {}, chance=Random(1))  # noqa: S311 - jitter is no secret
-            transcripts = Transcripts(settings.transcripts, secret="")
+            transcripts = Transcripts(settings.transcripts, secrets=())
             worker = make_workers(WorkerContext(settings, caller, transcripts, client))["coder"]
             async with anyio.create_task_group() as fleet:
                 for number in range(ATTEMPTS):

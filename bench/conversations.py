@@ -136,7 +136,7 @@ async def call_as_fleet(url: str, conversations: int, turns: int) -> dict[str, f
     with temporary_folder() as folder:
         async with open_client(Access(url, "no-key"), Timeouts(600, 1200, connect_s=60)) as model:
             caller = Caller(model, retry, {}, chance=Random(1))  # noqa: S311 - jitter is no secret
-            transcripts, kept = Transcripts(folder, secret=""), list[Conversation[str]]()
+            transcripts, kept = Transcripts(folder, secrets=()), list[Conversation[str]]()
 
             async def hold(number: int) -> None:
                 with transcripts.open("talk", number) as transcript:

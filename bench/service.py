@@ -122,7 +122,7 @@ class Bench:
     def coder(self, **changes: Any) -> Worker:
         workers = {"coder": replace(self.settings.workers["coder"], **changes)}
         settings = replace(self.settings, worker_model=HAIKU, workers=workers)
-        transcripts = Transcripts(self.folder / "transcripts", secret="")
+        transcripts = Transcripts(self.folder / "transcripts", secrets=())
         return make_workers(WorkerContext(settings, self.caller, transcripts, self.client))["coder"]
 
 
@@ -264,7 +264,7 @@ async def _plan(folder: Path, *, as_before: bool) -> Sums:
     }
     bench, meter = await bench_of(script, folder), Sums()
     caller = Caller(AsBefore(bench.model), bench.settings.retry, {}, chance=Random(1)) if as_before else bench.caller  # noqa: S311
-    planner = ClaudePlanner(replace(bench.settings, planner_model=OPUS), caller, Transcripts(folder / "t", secret=""))
+    planner = ClaudePlanner(replace(bench.settings, planner_model=OPUS), caller, Transcripts(folder / "t", secrets=()))
     for call, state in enumerate(_states(), start=1):
         view: dict[str, Any] = {**planner_state(state, state.last_at)}
         if as_before:

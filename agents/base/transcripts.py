@@ -6,7 +6,7 @@ Never decides anything, never stops an attempt, never holds the key.
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,16 +22,16 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 class Transcript:
     """One conversation's file, by its descriptor. After the first write error nothing more is written."""
 
-    def __init__(self, descriptor: int | None, *, secret: str = "") -> None:
+    def __init__(self, descriptor: int | None, *, secrets: Collection[str] = ()) -> None:
         self._descriptor = descriptor
-        self._secret = json.dumps(secret)[1:-1] if len(secret) >= SHORTEST_SECRET else ""
+        self._secrets = [json.dumps(secret)[1:-1] for secret in secrets if len(secret) >= SHORTEST_SECRET]
 
     def write(self, event: str, **data: Any) -> None:
         if self._descriptor is None:
             return
         line = json.dumps({"event": event, **data}, ensure_ascii=True, default=str)
-        if self._secret:
-            line = line.replace(self._secret, "[key]")
+        for secret in self._secrets:
+            line = line.replace(secret, "[key]")
         try:
             os.write(self._descriptor, f"{line}\n".encode())
         except OSError as error:
@@ -42,16 +42,16 @@ class Transcript:
 class Transcripts:
     """The folder of a run's transcripts."""
 
-    def __init__(self, folder: Path, *, secret: str) -> None:
+    def __init__(self, folder: Path, *, secrets: Collection[str]) -> None:
         self._folder = folder
-        self._secret = secret
+        self._secrets = secrets
 
     @contextmanager
     def open(self, name: str, number: int) -> Iterator[Transcript]:
         """`<name>.<number>.jsonl`, appended to if it exists: an interrupted attempt is recorded twice."""
         descriptor = self._open(name, number)
         try:
-            yield Transcript(descriptor, secret=self._secret)
+            yield Transcript(descriptor, secrets=self._secrets)
         finally:
             if descriptor is not None:
                 os.close(descriptor)

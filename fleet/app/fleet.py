@@ -330,14 +330,17 @@ class Fleet:
     def explained(self, failure: f.Failure) -> str:
         """A failure of the model's service, and what to check."""
         models, summary = self.config.models, failure.summary
+        service = self.wiring.base_url or models.service
         if failure.status in {401, 403}:
+            if models.service != "api":
+                return f"{summary}; {models.service} was called with the credentials that its tools find"
             return f"{summary}; {models.base_url} was called with the key in {models.api_key_env}"
         if failure.kind == "configuration":
             names = "planner.model and models.worker choose the models, --base-url the service"
             names += "; `fleet doctor --live` finds out what a service lacks"
-            return f"{summary} ({failure.evidence}; {models.base_url}); {names}"
+            return f"{summary} ({failure.evidence}; {service}); {names}"
         if failure.kind == "transient":
-            return f"{summary}; check whether {models.base_url} is up, or choose another service with --base-url"
+            return f"{summary}; check whether {service} is up, or choose another service with --base-url"
         return summary
 
 

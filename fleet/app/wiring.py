@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from agents.conversation.settings import AgentSettings, WorkerSettings
 from agents.models.cost.prices import Price
 from agents.models.throttle.service import RetryPolicy
-from agents.models.wire.access import Access
+from agents.models.wire.access import Access, missing_extra
 from agents.models.wire.exchange import Timeouts
 from agents.rung_priors import assumed_rung
 from fleet.app.tool_chains import shown_by
@@ -36,6 +36,7 @@ from worktrees.target.signing import Signing
 NO_KEY = "no-key-is-needed"
 REAL_HOST = "api.anthropic.com"
 NOT_READ = ("ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN")  # of other clients of the same service
+_REGIONS = {"api": (), "bedrock": ("AWS_REGION", "AWS_DEFAULT_REGION"), "vertex": ("CLOUD_ML_REGION",)}
 PROMPT_FILES = (".md", ".txt")
 LONGEST_PROMPT = 50_000  # characters
 
@@ -77,7 +78,9 @@ class Wiring:
 
     @cached_property
     def has_models(self) -> bool:
-        """Whether models can be called: there is a key, or the service needs none."""
+        """Whether models can be called: there is a key, or the service needs none of ours."""
+        if self.config.models.service != "api":
+            return True
         return self.api_key != NO_KEY or urlsplit(self.config.models.base_url).hostname != REAL_HOST
 
     @property
@@ -93,7 +96,13 @@ class Wiring:
 
     def require_models(self, workers: Collection[str] | None = None) -> None:
         """Raise `FleetError` if models can't be called. Not if all `workers` of a plan are programs."""
-        if self.has_models or (workers is not None and self.command_workers.issuperset(workers)):
+        if workers is not None and self.command_workers.issuperset(workers):
+            return
+        if problem := missing_extra(self.access.kind):
+            raise FleetError(f"models.service: {problem}")
+        if self.access.kind == "vertex" and not self.access.region:
+            raise FleetError("models.region is not set: name a region of Vertex, or set CLOUD_ML_REGION")
+        if self.has_models:
             return
         name = self.config.models.api_key_env
         ignored = f"; {self.ignored_service}" if self.ignored_service else ""
@@ -151,13 +160,41 @@ class Wiring:
         all_settings = {name: self._worker(f"workers.{name}", worker) for name, worker in self.config.workers.items()}
         return {name: replace(each, changed=_changed_fields(each, default)) for name, each in all_settings.items()}
 
+    @property
+    def base_url(self) -> str:
+        """The address of the service; empty for a cloud's own, which follows from the region."""
+        models = self.config.models
+        usual = models.service != "api" and urlsplit(models.base_url).hostname == REAL_HOST
+        return "" if usual else models.base_url
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        """Raises `UsageError` for a variable that is not set."""
+        headers = dict(self.config.models.headers)
+        for name, value in headers.items():
+            if value.startswith("$"):
+                headers[name] = self.environ.get(value[1:], "").strip()
+                if not headers[name]:
+                    raise UsageError(
+                        f"models.headers.{name}: {value[1:]} is not set", hint="set it, or remove the header"
+                    )
+        return headers
+
+    def _first_set(self, *names: str) -> str:
+        return next((value for name in names if (value := self.environ.get(name, "").strip())), "")
+
     @cached_property
     def access(self) -> Access:
         """How the models' service is reached, and what it lacks."""
         models = self.config.models
         return Access(
-            base_url=models.base_url,
+            base_url=self.base_url,
             api_key=self.api_key,
+            kind=models.service,
+            bearer=models.auth == "bearer",
+            headers=self._headers,
+            region=models.region or self._first_set(*_REGIONS[models.service]),
+            project=models.project or self._first_set("ANTHROPIC_VERTEX_PROJECT_ID"),
             without=frozenset(models.without),
             model_without={model: frozenset(names) for model, names in models.model_without.items()},
         )

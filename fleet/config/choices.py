@@ -65,4 +65,4 @@ def _may_hold_secret(key: Key, value: object) -> bool:
     if key[-1] == "base_url":
         parts = urlsplit(str(value))
         return parts.username is not None or parts.password is not None
-    return "environment" in key
+    return "environment" in key or "headers" in key

@@ -51,6 +51,7 @@ Name = Annotated[str, Field(min_length=1), AfterValidator(_one_line)]
 Command = Annotated[str, AfterValidator(_command)]
 Texts = Annotated[tuple[Name, ...], Field(strict=False)]
 Rungs = Annotated[tuple[Annotated[Name, AfterValidator(_rung)], ...], Field(strict=False)]
+Header = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")]
 Lacking = Annotated[tuple[Capability, ...], Field(strict=False)]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -118,7 +119,12 @@ class Price(Section):
 
 class Models(Section):
     base_url: Annotated[Name, Field(pattern=r"^https?://[^/\s?#]+[^\s?#]*$")]
+    service: Literal["api", "bedrock", "vertex"]
+    region: Line
+    project: Line
     api_key_env: Variable
+    auth: Literal["x-api-key", "bearer"]
+    headers: dict[Header, Line] = {}
     worker: Name
     max_tokens: int = Field(ge=256, le=128_000)
     retries: int = Field(ge=1, le=100)

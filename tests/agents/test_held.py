@@ -51,7 +51,7 @@ async def test_a_hundred_conversations_hold_it_no_longer_than_a_few_pieces_of_wo
     )
     async with client_for(model, silence_s=60, call_s=120) as claude:
         caller = Caller(claude, settings_for(model, tmp_path).retry, {}, chance=SEEDED)
-        transcripts = Transcripts(tmp_path / "talks", secret="")
+        transcripts = Transcripts(tmp_path / "talks", secrets=())
 
         async def talk(number: int) -> None:
             with transcripts.open("talk", number) as transcript:

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import anyio
@@ -12,6 +12,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from agents.simulated.script import Script, parse_script
 from agents.simulated.server import serve
+from tests.agents.models.wire.clouds import Cloud, clouds
 from tests.e2e.stage import Json, Stage
 from tests.worktrees.conftest import make_repository
 
@@ -42,6 +43,12 @@ def model(portal: BlockingPortal) -> Iterator[Serve]:
     """Simulated models on loopback, until the test is over."""
     with served(portal) as start:
         yield start
+
+
+@pytest.fixture
+def cloud(portal: BlockingPortal) -> Callable[[Json], AbstractContextManager[Cloud]]:
+    """Amazon's and Google's services on loopback, around a simulated model."""
+    return lambda script: portal.wrap_async_context_manager(clouds(script))
 
 
 @contextmanager

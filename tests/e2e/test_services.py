@@ -1,10 +1,14 @@
 """Services that lack something: a run passes where the configuration says so, and says what to do where it does not."""
 
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from fleet.core.base.capabilities import CAPABILITIES
+from tests.agents.models.wire.clouds import ACCESS, HAIKU, REGION, SECRET, SESSION, Cloud
 from tests.e2e.conftest import Serve
-from tests.e2e.stage import KEY, KEY_NAME, Stage, landed, script, subtask
+from tests.e2e.stage import KEY, KEY_NAME, Json, Stage, landed, script, subtask
 
 WITHOUT = ",".join(CAPABILITIES)
 
@@ -22,9 +26,12 @@ def test_a_run_passes_without_what_the_service_lacks_and_is_refused_with_it(
 
 def test_a_run_passes_where_the_service_names_what_it_lacks(stage: Stage, repository: Path, model: Serve) -> None:
     named = [name for name in CAPABILITIES if name != "thinking_history"]
-    url = model({**script(subtask("a")), "lacks": named})
-    stage.fleet("run", "Write", "--base-url", url, "--repo", str(repository), "--yes", "--name", "r").ended(0)
+    url = model({**script(subtask("a")), "lacks": named, "api_key": KEY})
+    gateway = stage.with_(FLEET_MODELS_AUTH="bearer", FLEET_MODELS_HEADERS='{"x-gateway-key": "canary-gateway"}')
+    gateway.fleet("run", "Write", "--base-url", url, "--repo", str(repository), "--yes", "--name", "r").ended(0)
     assert landed(repository, "r") == ["a"]
+    kept = b"".join(file.read_bytes() for file in stage.state.rglob("*") if file.is_file())
+    assert (b"canary-gateway" in kept, KEY.encode() in kept, b"models.headers" in kept) == (False, False, True)
 
 
 def test_the_doctor_tries_a_service_and_prints_the_lines_to_configure(
@@ -49,3 +56,56 @@ def test_the_doctor_makes_no_call_without_a_key(stage: Stage, repository: Path) 
     found = stage.without(KEY_NAME).fleet("doctor", "--live", "--repo", str(repository), "--json").ended(3).json
     (live,) = [finding for finding in found if finding["what"] == "live"]
     assert (live["ok"], live["says"], KEY_NAME in live["fix"]) == (False, "no call was made", True)
+
+
+def on_amazon(stage: Stage, cloud: Cloud) -> Stage:
+    """A stage whose models are on Bedrock."""
+    return stage.with_(
+        FLEET_MODELS_SERVICE="bedrock",
+        FLEET_MODELS_BASE_URL=cloud.url,
+        FLEET_MODELS_WORKER=HAIKU,
+        FLEET_PLANNER_MODEL=HAIKU,
+        AWS_REGION=REGION,
+        AWS_ACCESS_KEY_ID=ACCESS,
+        AWS_SECRET_ACCESS_KEY=SECRET,
+        AWS_SESSION_TOKEN=SESSION,
+    )
+
+
+def test_a_run_lands_on_bedrock_and_keeps_no_credentials(
+    stage: Stage, repository: Path, cloud: Callable[[Json], AbstractContextManager[Cloud]]
+) -> None:
+    with cloud({**script(subtask("a"), subtask("b")), "models": [HAIKU]}) as amazon:
+        at = on_amazon(stage.without(KEY_NAME), amazon)
+        at.fleet("run", "Write", "--repo", str(repository), "--yes", "--name", "r").ended(0).says("LANDED")
+        calls = set(amazon.calls)
+    assert sorted(landed(repository, "r")) == ["a", "b"]
+    assert calls == {f"/model/{HAIKU}/invoke-with-response-stream"}
+    kept = b"".join(file.read_bytes() for file in stage.state.rglob("*") if file.is_file())
+    for secret in (SECRET, SESSION):
+        assert secret.encode() not in kept
+
+
+def test_the_doctor_tries_bedrock_with_prices_of_ones_own(
+    stage: Stage, repository: Path, cloud: Callable[[Json], AbstractContextManager[Cloud]]
+) -> None:
+    with cloud({"models": [HAIKU]}) as amazon:
+        at = on_amazon(stage, amazon)
+        unknown = at.fleet("doctor", "--live", "--repo", str(repository)).ended(0)
+        unknown.says(f"NOT TRIED: the price of {HAIKU} is unknown", f'set [models.prices."{HAIKU}"]')
+        assert amazon.calls == []
+        prices = {HAIKU: {"input": 0.1, "output": 0.5, "cache_write": 0.125, "cache_read": 0.01}}
+        priced = at.with_(FLEET_MODELS_PRICES=json.dumps(prices))
+        priced.fleet("doctor", "--live", "--repo", str(repository)).ended(0).says(
+            "thinking back", "cache_hour", "spent"
+        )
+
+
+def test_a_cloud_without_credentials_is_a_question_of_credentials(
+    stage: Stage, repository: Path, cloud: Callable[[Json], AbstractContextManager[Cloud]]
+) -> None:
+    with cloud({"models": [HAIKU]}) as amazon:
+        at = on_amazon(stage, amazon).with_(
+            AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="", AWS_SESSION_TOKEN="", AWS_EC2_METADATA_DISABLED="true"
+        )
+        at.fleet("plan", "Write", "--repo", str(repository)).ended(3).says("no AWS credentials")

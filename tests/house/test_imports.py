@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Collection, Mapping
 from fnmatch import fnmatch
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -130,8 +131,13 @@ ANYWHERE = {"fleet.__version__", "fleet.errors", "fleet.runs.crash_points"}
 # Where a library may be imported. `*` crosses folders here. A doorway that nobody uses fails, too.
 DOORWAYS: dict[str, tuple[str, ...]] = {
     "aiohttp": ("agents/simulated/*", "agents/workers/relay.py", "agents/tools/fetch.py"),
-    "anthropic": ("agents/models/wire/claude.py", "agents/simulated/rules/shape.py"),
+    "anthropic": (
+        *("agents/models/wire/claude.py", "agents/models/wire/bedrock.py", "agents/models/wire/vertex.py"),
+        "agents/simulated/rules/shape.py",
+    ),
+    "botocore": ("agents/models/wire/bedrock.py",),
     "git": ("worktrees/git/reader.py",),
+    "google": ("agents/models/wire/vertex.py",),
     "httpx2": ("agents/models/wire/claude.py", "agents/models/wire/bounded.py"),
     "platformdirs": ("fleet/config/load.py",),
     "prometheus_client": ("dashboards/metrics/collector.py",),
@@ -148,7 +154,7 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "tree_sitter": ("agents/tools/explore/outliner.py",),
     "typer": ("fleet/cli/*",),
 }
-NOT_LIKE_THEIR_DISTRIBUTION = {"gitpython": "git"}
+NOT_LIKE_THEIR_DISTRIBUTION = {"gitpython": "git", "google-auth": "google"}
 
 # Who reads the process's environment, and why. All other modules get values.
 READS_ENVIRONMENT: dict[str, str] = {
@@ -340,7 +346,8 @@ def test_one_module_writes_the_version_of_json(product: Mapping[str, ast.Module]
 
 def test_only_declared_libraries_are_imported(root: Path, imports: Mapping[str, frozenset[str]]) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    declared = {_import_name(requirement) for requirement in project["dependencies"]}
+    extras = chain.from_iterable(project["optional-dependencies"].values())
+    declared = {_import_name(requirement) for requirement in (*project["dependencies"], *extras)}
     wrong = [
         f"{path} imports {name}"
         for path, names in imports.items()

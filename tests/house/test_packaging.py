@@ -6,7 +6,7 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Iterator, Mapping
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +51,18 @@ def test_every_dependency_is_pinned(project: dict[str, Any], pins: list[str]) ->
     pinned = {match["name"] for line in pins if (match := _PIN.match(line))}
     wanted = {
         _NAME.match(requirement)[0].lower()  # type: ignore[index] # a requirement begins with its name
-        for requirement in (*project["project"]["dependencies"], *project["dependency-groups"]["dev"])
+        for requirement in (
+            *project["project"]["dependencies"],
+            *project["dependency-groups"]["dev"],
+            *chain.from_iterable(project["project"]["optional-dependencies"].values()),
+        )
     }
     assert wanted - pinned == set()
 
 
 def test_every_dependency_has_its_reason(root: Path) -> None:
     text = (root / "pyproject.toml").read_text()
-    lines = [*_list_lines(text, "dependencies"), *_list_lines(text, "dev")]
+    lines = [*_list_lines(text, "dependencies"), *_list_lines(text, "dev"), *_list_lines(text, "bedrock")]
     assert len(lines) > 10
     assert [line for line in lines if not re.search(r'", +# \S+', line)] == []
 

@@ -1,13 +1,15 @@
-"""The only user of the `anthropic` SDK: it sends requests, and nothing of the SDK gets out.
+"""Requests by the `anthropic` SDK; nothing of the SDK gets out.
 
 Never retries and never waits for a permit: `calls.py` does that. Import this file late; the SDK takes a second.
 """
 
+import json
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anthropic
 import anyio
@@ -17,52 +19,93 @@ from agents.models.answer import CallFault, Request
 from agents.models.cost.prices import ModelLimits, reported_limits
 from agents.models.wire.access import Access
 from agents.models.wire.bounded import bound
-from agents.models.wire.exchange import Exchange, Response, Timeouts, WireError
+from agents.models.wire.exchange import Exchange, Response, Timeouts, WireError, json_object
 from agents.models.wire.faults import fault_of, one_line
 from agents.models.wire.parameters import parameters_of
+from agents.models.wire.platform import Platform, as_it_is
 from fleet.core.base.capabilities import Capability
 
 Reported = TypeVar("Reported")
 _CONNECTIONS = 2000
 _CLOSE_S = 5.0
 _ASK_S = 5.0
+_TOKENS = 8
+_TOKEN_HEADERS = ("authorization", "x-amz-security-token")
+
+
+class SentTokens:
+    """The latest tokens that a cloud's libraries put into requests: some services repeat what they were sent."""
+
+    def __init__(self) -> None:
+        self.latest: deque[str] = deque(maxlen=_TOKENS)
+
+    async def note(self, request: httpx2.Request) -> None:
+        for name in _TOKEN_HEADERS:
+            token = request.headers.get(name, "").removeprefix("Bearer ")
+            if token and not token.startswith("AWS4-") and token not in self.latest:  # a signature is of one request
+                self.latest.append(token)
 
 
 @asynccontextmanager
 async def open_claude(access: Access, timeouts: Timeouts) -> AsyncIterator["Claude"]:
     """A connection to a service that ignores environment variables, profiles and proxies."""
     timeout = httpx2.Timeout(timeouts.call_s, connect=timeouts.connect_s)  # `Exchange` watches for silence
+    sent = SentTokens()
     async with anthropic.DefaultAioHttpClient(
         trust_env=False,
         limits=httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
         timeout=timeout,
         follow_redirects=False,
         headers={"accept-encoding": "identity"},
-        event_hooks={"response": [bound]},
+        event_hooks={"request": [sent.note], "response": [bound]},
     ) as http:
-        sdk = anthropic.AsyncAnthropic(
-            api_key=access.api_key,
-            base_url=access.base_url,
-            max_retries=0,
-            timeout=timeout,
-            http_client=http,
-            open_telemetry=False,
-        )
-        yield Claude(sdk, http, access)
+        options: dict[str, Any] = {
+            "max_retries": 0,
+            "timeout": timeout,
+            "http_client": http,
+            "open_telemetry": False,
+        }
+        yield Claude(_platform(access, options), http, access, sent)
+
+
+def _platform(access: Access, options: dict[str, Any]) -> Platform:
+    """The client of a kind of service. Raises `WireError` for one that can't be made."""
+    try:
+        match access.kind:
+            case "api":
+                common = {**options, "base_url": access.base_url, "default_headers": access.headers}
+                if access.bearer:
+                    return Platform(anthropic.AsyncAnthropic(auth_token=access.api_key, **common))
+                return Platform(anthropic.AsyncAnthropic(api_key=access.api_key, **common))
+            case "bedrock":
+                from agents.models.wire.bedrock import bedrock  # noqa: PLC0415 - its packages may not be there
+
+                return bedrock(access, **options)
+            case "vertex":
+                from agents.models.wire.vertex import vertex  # noqa: PLC0415 - its packages may not be there
+
+                return vertex(access, **options)
+    except ValueError as error:
+        raise WireError(CallFault("configuration", one_line(f"models.region is missing: {error}"))) from error
 
 
 @dataclass(frozen=True, slots=True)
 class Claude:
     """Sends requests to the Messages API."""
 
-    _sdk: anthropic.AsyncAnthropic
+    _platform: Platform
     _http: httpx2.AsyncClient
     _access: Access
+    sent: "SentTokens"
+
+    @property
+    def _sdk(self) -> Any:
+        return self._platform.sdk
 
     async def send(self, request: Request, exchange: Exchange, *, without: frozenset[Capability]) -> None:
         """Feed the raw answer to `exchange`; the SDK's own events lack unknown fields. Raises `WireError`."""
         parameters = parameters_of(request, without)
-        with _wire_errors():
+        with self._wire_errors():
             try:
                 if not request.max_tokens or "streaming" in without:  # the first only keeps the cache warm
                     raw = await self._sdk.messages.with_raw_response.create(**parameters)
@@ -71,12 +114,15 @@ class Claude:
                     return
                 stream = await self._sdk.messages.create(**parameters, stream=True)
             except anthropic.APIStatusError as error:
-                exchange.refuse(error.status_code, error.body, error.response.headers, default=error.message)
+                headers = error.response.headers
+                document = self._platform.error_document(error.body, headers)
+                exchange.refuse(error.status_code, document, headers, default=error.message)
                 return
-            exchange.headers = stream.response.headers
+            exchange.headers, decode = stream.response.headers, self._platform.decoder()
             try:
                 async for chunk in stream.response.aiter_bytes():
-                    exchange.feed(chunk)
+                    for line in decode(chunk):
+                        exchange.feed(line)
                     if exchange.is_over:
                         return
             finally:
@@ -85,7 +131,7 @@ class Claude:
 
     async def limits(self, model: str) -> ModelLimits | CallFault:
         """What the service reports about a model."""
-        return await _asked(self._limits(model))
+        return await self._asked(self._limits(model))
 
     async def _limits(self, model: str) -> ModelLimits | None:
         reported = await self._sdk.models.retrieve(model)
@@ -93,7 +139,7 @@ class Claude:
 
     async def count(self, request: Request, without: frozenset[Capability]) -> int | CallFault:
         """The tokens of a prompt, as the service counts them."""
-        return await _asked(self._count(request, without))
+        return await self._asked(self._count(request, without))
 
     async def _count(self, request: Request, without: frozenset[Capability]) -> int | None:
         parameters = parameters_of(request, without)
@@ -104,36 +150,92 @@ class Claude:
     @asynccontextmanager
     async def forward(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[Response]:
         """Send a request unchanged but for the key. Raises `WireError`."""
-        headers = {**headers, "x-api-key": self._access.api_key, "accept-encoding": "identity"}
-        with _wire_errors():
+        headers = {**headers, "accept-encoding": "identity"}
+        with self._wire_errors():
+            if self._access.kind != "api":
+                async with self._forward_translated(path, body, headers) as response:
+                    yield response
+                return
+            headers |= {**self._access.headers, **self._access.authorization}
             async with self._http.stream(
                 "POST", self._access.base_url.rstrip("/") + path, content=body, headers=headers
             ) as response:
                 yield Response(response.status_code, response.headers, response.aiter_raw())
 
+    @asynccontextmanager
+    async def _forward_translated(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[Response]:
+        """The same for a cloud: the SDK knows its paths and signs; its answer comes back as the Messages API's."""
+        document = dict(json_object(body))
+        kept = {"headers": {name: value for name, value in headers.items() if name.startswith("anthropic-")}}
+        try:
+            if not document.get("stream"):
+                whole = await self._sdk.post(path, cast_to=httpx2.Response, body=document, options=kept)
+                yield Response(whole.status_code, whole.headers, whole.aiter_bytes())
+                return
+            stream_cls = anthropic.AsyncStream[object]
+            stream = await self._sdk.post(
+                path, cast_to=object, body=document, options=kept, stream=True, stream_cls=stream_cls
+            )
+        except anthropic.APIStatusError as error:
+            described = self._platform.error_document(error.body, error.response.headers)
+            yield Response(error.status_code, _plain_headers(error.response.headers), _once(described))
+            return
+        try:
+            sent = {**_plain_headers(stream.response.headers), "content-type": "text/event-stream"}
+            yield Response(stream.response.status_code, sent, self._events(stream.response))
+        finally:
+            with anyio.move_on_after(_CLOSE_S, shield=True):
+                await stream.close()
 
-async def _asked(question: Awaitable[Reported | None]) -> Reported | CallFault:
-    """What the service reports; a fault if it does not, or if that makes no sense."""
-    try:
-        with anyio.fail_after(_ASK_S), _wire_errors():
-            reported = await question
-    except WireError as error:
-        return error.fault
-    except (anthropic.AnthropicError, ValueError, AttributeError, TypeError, TimeoutError) as error:
-        return CallFault("other", one_line(f"{type(error).__name__}: {error}".rstrip(": ")))
-    return CallFault("other", "the answer makes no sense") if reported is None else reported
+    async def _events(self, response: httpx2.Response) -> AsyncIterator[bytes]:
+        """The events of a stream as the Messages API sends them."""
+        decode = self._platform.decoder()
+        async for chunk in response.aiter_bytes():
+            for line in decode(chunk):
+                yield line if decode is as_it_is else _named_event(line)
+
+    @contextmanager
+    def _wire_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except anthropic.APIStatusError as error:
+            headers, now = error.response.headers, datetime.now(UTC)
+            document = self._platform.error_document(error.body, headers)
+            raise WireError(fault_of(error.status_code, document, headers, default=error.message, now=now)) from error
+        except self._platform.errors as error:
+            fault = self._platform.fault_of(error)
+            if fault is None:
+                raise
+            raise WireError(fault) from error
+        except (anthropic.APIError, httpx2.HTTPError, httpx2.StreamError) as error:
+            cause = error.__cause__ or error
+            message = one_line(f"{type(cause).__name__}: {cause}".rstrip(": "))
+            fault = CallFault("configuration" if "CERTIFICATE_VERIFY_FAILED" in message else "outage", message)
+            raise WireError(fault) from error
+
+    async def _asked(self, question: Awaitable[Reported | None]) -> Reported | CallFault:
+        """What the service reports; a fault if it does not, or if that makes no sense."""
+        try:
+            with anyio.fail_after(_ASK_S), self._wire_errors():
+                reported = await question
+        except WireError as error:
+            return error.fault
+        except (anthropic.AnthropicError, ValueError, AttributeError, TypeError, TimeoutError) as error:
+            return CallFault("other", one_line(f"{type(error).__name__}: {error}".rstrip(": ")))
+        return CallFault("other", "the answer makes no sense") if reported is None else reported
 
 
-@contextmanager
-def _wire_errors() -> Iterator[None]:
-    try:
-        yield
-    except anthropic.APIStatusError as error:
-        headers, now = error.response.headers, datetime.now(UTC)
-        fault = fault_of(error.status_code, error.body, headers, default=error.message, now=now)
-        raise WireError(fault) from error
-    except (anthropic.APIError, httpx2.HTTPError, httpx2.StreamError) as error:
-        cause = error.__cause__ or error
-        message = one_line(f"{type(cause).__name__}: {cause}".rstrip(": "))
-        fault = CallFault("configuration" if "CERTIFICATE_VERIFY_FAILED" in message else "outage", message)
-        raise WireError(fault) from error
+def _named_event(line: bytes) -> bytes:
+    """A line of data as a whole event, with its name before it."""
+    name = str(json_object(line.removeprefix(b"data:")).get("type", ""))
+    return f"event: {name}\n".encode() + line + b"\n" if name.isidentifier() else line + b"\n"
+
+
+def _plain_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() != "content-type"} | {
+        "content-type": "application/json"
+    }
+
+
+async def _once(document: object) -> AsyncIterator[bytes]:
+    yield json.dumps(document, default=str).encode()

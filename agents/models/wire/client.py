@@ -12,7 +12,7 @@ import anyio
 
 from agents.models.answer import Answer, CallFault, OnBegin, Request
 from agents.models.cost.prices import ModelLimits
-from agents.models.wire.access import Access
+from agents.models.wire.access import Access, missing_extra
 from agents.models.wire.exchange import Exchange, Response, Timeouts, WireError
 from agents.models.wire.lacking import refused_capability
 from fleet.core.base.capabilities import Capability
@@ -56,7 +56,11 @@ class Client:
         self, request: Request, on_begin: OnBegin, without: frozenset[Capability]
     ) -> Answer | CallFault:
         """One request that asks for everything but this."""
-        claude, timeouts = await self._opened(), self._timeouts
+        timeouts = self._timeouts
+        try:
+            claude = await self._opened()
+        except WireError as error:
+            return error.fault
         if "streaming" in without:  # nothing is heard before it is complete
             timeouts = replace(timeouts, silence_s=timeouts.call_s)
         exchange = Exchange(timeouts, on_begin, self.redact)
@@ -76,7 +80,10 @@ class Client:
 
     async def reported_limits(self, model: str) -> ModelLimits | CallFault:
         """What the service reports about a model, or why it does not."""
-        return self._redacted(await (await self._opened()).limits(model))
+        try:
+            return self._redacted(await (await self._opened()).limits(model))
+        except WireError as error:
+            return error.fault
 
     async def count(self, request: Request, without: frozenset[Capability]) -> int | CallFault:
         """The tokens of a prompt, as the service counts them."""
@@ -98,9 +105,10 @@ class Client:
             raise WireError(CallFault("outage", f"not finished after {limit_s:g} s"))
 
     def redact(self, text: str) -> str:
-        """`text` without our key."""
-        key = self._access.api_key
-        return text.replace(key, "[key]") if key else text
+        """`text` without our key and what else is secret."""
+        for secret in (*self._access.secrets, *(self._claude.sent.latest if self._claude else ())):
+            text = text.replace(secret, "[key]")
+        return text
 
     async def _opened(self) -> "Claude":
         async with self._lock:
@@ -115,7 +123,9 @@ class Client:
 @asynccontextmanager
 async def open_client(access: Access, timeouts: Timeouts) -> AsyncIterator[Client]:
     """A client for a service, while the block lasts. Raises `UsageError` for an address that can't be used."""
-    if not _is_usable(access.base_url):
+    if problem := missing_extra(access.kind):
+        raise UsageError(problem)
+    if not _is_usable(access.base_url) and (access.base_url or access.kind == "api"):
         raise UsageError(f"models.base_url {access.base_url!r} can't be used: write it like https://api.anthropic.com")
     async with AsyncExitStack() as stack:
         yield Client(stack, access, timeouts)

@@ -13,7 +13,7 @@ SECRET = 'sk-"quoted"-0123'
 
 
 def test_lines_are_appended_and_flushed(tmp_path: Path) -> None:
-    transcripts = Transcripts(tmp_path / "deep" / "er", secret=SECRET)
+    transcripts = Transcripts(tmp_path / "deep" / "er", secrets=(SECRET,))
     for _ in range(2):
         with transcripts.open("greet", 3) as transcript:
             transcript.write("user", content="\ud800 ü\n")
@@ -23,7 +23,7 @@ def test_lines_are_appended_and_flushed(tmp_path: Path) -> None:
 
 
 def test_the_key_is_hidden_however_it_is_written(tmp_path: Path) -> None:
-    with Transcripts(tmp_path, secret=SECRET).open("greet", 1) as transcript:
+    with Transcripts(tmp_path, secrets=(SECRET,)).open("greet", 1) as transcript:
         transcript.write("answer", content=[{"input": {"command": f"echo {SECRET}"}}])
     text = (tmp_path / "greet.1.jsonl").read_text()
     assert "0123" not in text
@@ -34,7 +34,7 @@ def test_the_key_is_hidden_however_it_is_written(tmp_path: Path) -> None:
 def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
     with (
         caplog.at_level(logging.WARNING),
-        Transcripts(tmp_path / "in", secret=SECRET).open(name, 1) as transcript,
+        Transcripts(tmp_path / "in", secrets=(SECRET,)).open(name, 1) as transcript,
     ):
         transcript.write("user", content="lost")
     assert list(tmp_path.rglob("*.jsonl")) == []
@@ -43,14 +43,14 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str, caplog: pyte
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "greet.1.jsonl").symlink_to(tmp_path / "elsewhere")
-    with Transcripts(tmp_path, secret=SECRET).open("greet", 1) as transcript:
+    with Transcripts(tmp_path, secrets=(SECRET,)).open("greet", 1) as transcript:
         transcript.write("user", content="lost")
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_folder_that_can_not_be_made_costs_the_transcript_only(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with Transcripts(tmp_path / "file" / "in", secret=SECRET).open("greet", 1) as transcript:
+    with Transcripts(tmp_path / "file" / "in", secrets=(SECRET,)).open("greet", 1) as transcript:
         transcript.write("user", content="lost")
 
 

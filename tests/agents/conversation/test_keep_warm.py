@@ -86,7 +86,7 @@ async def hold(
     caller, meter = Caller(model, retry, {}, chance=Random(1)), FakeMeter()  # noqa: S311 - jitter is no secret
     guards = Guards(turns=5, seconds=100 * 3600)
     spec: ConversationSpec[str] = ConversationSpec(on, 1000, "Work.", (Run(seconds, fails), End()), "report", guards)
-    with Transcripts(folder, secret="").open("talk", 1) as transcript:
+    with Transcripts(folder, secrets=()).open("talk", 1) as transcript:
         result = await Conversation(spec, caller, meter, transcript).hold(["Begin."])
     assert len(meter.uses) == len(model.asked) - (model.fault is not None)
     return result

@@ -180,3 +180,34 @@ async def test_a_service_that_is_not_there_is_asked_once() -> None:
     assert [outcome.came.verdict for outcome in outcomes] == ["fails", "not tried"]
     assert "models.base_url" in outcomes[0].came.fix
     assert probes.spending.calls == 1
+
+
+@pytest.mark.parametrize("then", ["hang", "ping"])
+async def test_a_service_that_never_ends_an_answer_ends_the_walk(model: Script, then: str) -> None:
+    model.will(sse(events([text("ok")])[:2], then=then))
+    access = Access(model.url, KEY)
+    async with open_client(access, Timeouts(0.1, 0.3)) as client:
+        probes = Probes(client, access, USUAL, {})
+        outcomes = [outcome async for outcome in probes.run()]
+    assert [outcome.came.verdict for outcome in outcomes] == ["fails", "fails"]
+    assert 0 < probes.spending.spent < 0.01
+
+
+async def test_limits_and_counts_that_make_no_sense_are_not_believed(model: Script) -> None:
+    async def nonsense(_: web.Request) -> web.Response:
+        return web.json_response({"max_input_tokens": "many", "max_tokens": -1, "input_tokens": {"a": 1}})
+
+    runner = web.AppRunner(app := web.Application(), shutdown_timeout=0.1)
+    app.router.add_get("/v1/models/{model}", nonsense)
+    app.router.add_post("/v1/messages/count_tokens", nonsense)
+    model.will(says(text("ok")))
+    app.router.add_post("/v1/messages", model.answer)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        outcomes, _ = await walk_at(f"http://127.0.0.1:{runner.addresses[0][1]}")
+    finally:
+        await runner.cleanup()
+    found = {outcome.about: outcome.came.text for outcome in outcomes if outcome.about in {"models", "count_tokens"}}
+    assert all("the answer makes no sense" in text for text in found.values())
+    assert len(found) == 2

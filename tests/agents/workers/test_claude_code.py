@@ -50,7 +50,7 @@ def workspace(tmp_path: Path) -> ScriptedWorkspace:
 
 async def session(workspace: ScriptedWorkspace, model: Script, brief: WorkerBrief, **own: Any) -> Report | Failure:
     settings_of_worker = {"command": (str(workspace.folder / "bin" / "claude"),), **own}
-    transcripts = Transcripts(workspace.folder / "t", secret=KEY)
+    transcripts = Transcripts(workspace.folder / "t", secrets=(KEY,))
     settings = settings_for(model, workspace.folder)
     worker = ClaudeCodeWorker(
         worker_settings(kind="claude-code", **settings_of_worker),

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 async def run(workspace: FolderWorkspace, brief: WorkerBrief, *words: str, **own: Any) -> Report | Failure:
     settings = worker_settings(kind="command", command=words, **own)
-    worker = CommandWorker(settings, Transcripts(workspace.folder.parent / "transcripts", secret=""))
+    worker = CommandWorker(settings, Transcripts(workspace.folder.parent / "transcripts", secrets=()))
     return await worker.run(brief, workspace, FakeMeter())
 
 

@@ -73,7 +73,7 @@ def agent(model: Script, tmp_path: Path) -> OpenAgent:
     ) -> AsyncIterator[Agent]:
         own_meter, socket = FakeMeter(), tmp_path / "m.sock"
         product = settings_for(model, tmp_path, **settings)
-        with Transcripts(tmp_path / "t", secret=KEY).open("x", 1) as transcript:
+        with Transcripts(tmp_path / "t", secrets=(KEY,)).open("x", 1) as transcript:
             caller = caller or caller_for(product)
             async with open_client(product.access, product.timeouts) as client:
                 relay = Relay(product, caller, client, meter or own_meter, transcript, MODEL, turns)
@@ -263,7 +263,7 @@ async def test_a_service_that_is_not_there_is_a_passing_fault(agent: OpenAgent, 
 async def test_a_socket_that_can_not_be_made_is_the_machines_fault(model: Script, tmp_path: Path) -> None:
     socket = tmp_path / ("x" * 120)
     product = settings_for(model, tmp_path)
-    with Transcripts(tmp_path / "t", secret=KEY).open("x", 1) as transcript:
+    with Transcripts(tmp_path / "t", secrets=(KEY,)).open("x", 1) as transcript:
         relay = Relay(product, caller_for(product), unopened_client(product), FakeMeter(), transcript, MODEL, 1)
         with pytest.raises(EffectError) as caught:
             async with listening(relay, socket):

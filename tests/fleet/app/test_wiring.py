@@ -132,3 +132,51 @@ def test_variables_that_other_clients_read_are_named_where_they_would_be_expecte
     assert Wiring(other, gateway).ignored_service == ""
     with pytest.raises(FleetError, match="fleet does not read ANTHROPIC_AUTH_TOKEN"):
         Wiring(load_config(environ={}, user_file=None).config, {"ANTHROPIC_AUTH_TOKEN": "t"}).require_models()
+
+
+# ---- services -------------------------------------------------------------------------------------------------------
+
+
+def wired(environ: Mapping[str, str], **models: object) -> Wiring:
+    flags = {f"models.{name}": value for name, value in models.items()}
+    return Wiring(load_config(environ={}, user_file=None, flags=flags).config, environ)
+
+
+def test_a_header_may_come_from_a_variable_that_has_to_be_set() -> None:
+    headers = {"x-team": "blue", "x-gateway-key": "$GATEWAY"}
+    access = wired({"GATEWAY": "canary"}, headers=headers, auth="bearer").access
+    assert (dict(access.headers), access.bearer) == ({"x-team": "blue", "x-gateway-key": "canary"}, True)
+    with pytest.raises(UsageError, match=r"models\.headers\.x-gateway-key: GATEWAY is not set"):
+        _ = wired({}, headers=headers).access
+
+
+@pytest.mark.parametrize(
+    ("service", "environ", "keys", "region"),
+    [
+        ("bedrock", {"AWS_DEFAULT_REGION": "b", "AWS_REGION": "a", "CLOUD_ML_REGION": "c"}, {}, "a"),
+        ("bedrock", {"AWS_REGION": "a"}, {"region": "own"}, "own"),
+        ("bedrock", {}, {}, ""),
+        ("vertex", {"AWS_REGION": "a", "CLOUD_ML_REGION": "c"}, {}, "c"),
+        ("api", {"AWS_REGION": "a", "CLOUD_ML_REGION": "c"}, {}, ""),
+    ],
+)
+def test_the_region_of_a_cloud_is_found_where_its_tools_find_it(
+    service: str, environ: dict[str, str], keys: dict[str, str], region: str
+) -> None:
+    assert wired(environ, service=service, **keys).access.region == region
+
+
+def test_a_cloud_needs_no_key_of_ours_and_its_address_follows_from_the_region() -> None:
+    amazon = wired({}, service="bedrock")
+    assert (amazon.has_models, amazon.base_url) == (True, "")
+    amazon.require_models()
+    assert wired({}, service="bedrock", base_url="https://vpce.example.org").base_url == "https://vpce.example.org"
+    with pytest.raises(FleetError, match=r"models\.region is not set"):
+        wired({}, service="vertex").require_models()
+
+
+def test_what_a_service_lacks_is_a_setting_of_all_models_or_of_one() -> None:
+    access = wired({}, without=["cache_hour"], model_without={"old": ["effort"]}).access
+    assert (access.lacking("new"), access.lacking("old")) == ({"cache_hour"}, {"cache_hour", "effort"})
+    with pytest.raises(UsageError, match=r"models\.without"):
+        wired({}, without=["flattery"])

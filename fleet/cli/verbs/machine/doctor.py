@@ -144,11 +144,15 @@ async def _sandbox(fleet: Fleet) -> Finding:
 
 
 async def _model(fleet: Fleet) -> Finding:
-    url = fleet.config.models.base_url
+    url = fleet.wiring.base_url
     try:
         fleet.wiring.require_models()
     except FleetError as error:
         return _without_models(fleet, error)
+    if not url:
+        service, region = fleet.config.models.service, fleet.wiring.access.region or "the region of your profile"
+        says = f"{service} in {region}, with the credentials that its tools find; not called (--live does)"
+        return Finding("model", ok=True, says=says)
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     try:
@@ -160,6 +164,8 @@ async def _model(fleet: Fleet) -> Finding:
     name = fleet.config.models.api_key_env
     has_key = bool(fleet.environ.get(name, "").strip())
     key = f"API key from {name}" if has_key else f"{name} is not set (not needed for a service on this machine)"
+    if fleet.config.models.service != "api":
+        key = f"{fleet.config.models.service}, with the credentials that its tools find"
     says = f"{url} is reachable; {key}; not called (--live does, for less than a cent)"
     return Finding("model", ok=True, says=says, fix=fleet.wiring.ignored_service)
 
@@ -168,7 +174,8 @@ def _without_models(fleet: Fleet, error: FleetError) -> Finding:
     """Programs need no key, so where some are configured it is not missing for everything."""
     programs, name = sorted(fleet.wiring.command_workers), fleet.config.models.api_key_env
     if not programs:
-        return Finding("model", ok=False, says=fleet.config.models.base_url, fix=str(error))
+        says = fleet.wiring.base_url or fleet.config.models.service
+        return Finding("model", ok=False, says=says, fix=str(error))
     says = f"{name} is not set, so no model can be called: a failure goes to you, not to the planner"
     needless = f"not needed for fleet run --plan PLAN if all its workers are programs: {', '.join(programs)}"
     return Finding("model", ok=True, says=says, fix=f"{needless}; for everything else: {error}")
