@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from dashboards.runs.run_follower import FollowedRun
 from dashboards.text.formats import counted
+from dashboards.text.question_text import ends_text
 from dashboards.text.safe import safe
 from fleet.core.policy.approval import (
     awaits_approval,
@@ -13,7 +14,10 @@ from fleet.core.policy.approval import (
     waiting_for_approval,
 )
 from fleet.core.policy.budget import over_budget
-from fleet.core.state.state import RunState
+from fleet.core.state.state import Question, RunState
+from fleet.core.views.run.question_view import ends_in, waiting_for
+
+SHOWN = 4  # failures, by their class
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,8 @@ class Need:
     text: str
     how: str
     """What to press."""
+    more: tuple[str, ...] = ()
+    """What was tried, what waits for it, and until when."""
 
 
 def needs(run: FollowedRun) -> list[Need]:
@@ -39,15 +45,26 @@ def needs(run: FollowedRun) -> list[Need]:
         needed.append(Need("approve", _approval(state), "A approves, X rejects, E edits, C cancels"))
     for question in state.open_questions():
         about = f"{safe(question.about, limit=40)}: " if question.about else ""
-        needed.append(
-            Need(f"q:{question.id}", f"{question.id} {about}{safe(question.text, limit=300)}", "Enter answers")
-        )
+        text = f"{question.id} {about}{safe(question.text, limit=300)}"
+        needed.append(Need(f"q:{question.id}", text, "Enter answers", _context(run, state, question)))
     spent = over_budget(state, run.now)
     if spent is not None:
         needed.append(Need("budget", safe(spent), "B raises it"))
     if state.paused:
         needed.append(Need("pause", "paused: no new agents start", "P unpauses"))
     return needed
+
+
+def _context(run: FollowedRun, state: RunState, question: Question) -> tuple[str, ...]:
+    subtask = state.subtasks.get(question.about) if question.about is not None else None
+    spec = state.specs.get(question.about) if question.about is not None else None
+    title = safe(spec.title, limit=80) if spec is not None else ""
+    failures = [each.failure.kind for each in subtask.attempts if each.failure] if subtask is not None else []
+    tried = f"tried {counted(len(failures), 'time')}: {', '.join(failures[-SHOWN:])}" if failures else ""
+    waits = waiting_for(state, question)
+    waiting = f"{counted(waits, 'subtask')} wait{'s' * (waits == 1)} for it" if waits else ""
+    ends = "" if question.aside or not run.alive else ends_text(ends_in(state, run.now))
+    return tuple(filter(None, (title, tried, waiting, ends)))
 
 
 def _approval(state: RunState) -> str:

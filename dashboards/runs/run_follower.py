@@ -122,7 +122,11 @@ class Event:
     key: str
     """Unique for each event, so that a cursor stays on it; after the colon the subtask that it opens."""
     is_routine: bool
-    """Whether it happens to every subtask; the overview leaves it out."""
+    """Whether it happens to every subtask, or continues the line before; the overview leaves it out."""
+    members: tuple[str, ...] = ()
+    """The subtasks of a batch that it is about."""
+    more: int = 0
+    """How many lines continue it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +156,7 @@ class WatchedRun(FollowedRun):
         return cast("Made", self._derived[name][1])
 
     def events_about(self, subtask: str) -> list[Event]:
-        return [event for event in self.events if event.about == subtask]
+        return [event for event in self.events if event.about == subtask or subtask in event.members]
 
     def commits_an_hour(self) -> float | None:
         """How fast work lands, over the time the run was at work; None before the first commit."""
@@ -178,10 +182,21 @@ class WatchedRun(FollowedRun):
             batch = before.landing.open_batch(fact.number) if before is not None else None
             self.batches.append(TestedBatch(fact, batch))
         about = getattr(fact, "subtask", None) or getattr(fact, "about", None)
-        for line in (event_text(after, fact) or "").splitlines():
+        members = _members(fact)
+        lines = (event_text(after, fact) or "").splitlines()
+        for place, line in enumerate(lines):
             self._event_count += 1
             key = f"e{self._event_count}:{about if about in after.subtasks else ''}"
-            self.events.append(Event(after.last_at, line, _tone(fact, line), about, key, _is_routine(fact)))
+            routine, more = place > 0 or _is_routine(fact), 0 if place else len(lines) - 1
+            tone = _tone(fact, line)
+            self.events.append(Event(after.last_at, line, tone, about, key, routine, members, more))
+
+
+def _members(fact: f.Fact) -> tuple[str, ...]:
+    """The subtasks that a batch landed or sent back."""
+    if not isinstance(fact, f.BatchTested):
+        return ()
+    return (*(each.subtask for each in fact.landed), *(each.subtask for each in fact.ejected))
 
 
 def _is_routine(fact: f.Fact) -> bool:

@@ -24,7 +24,13 @@ MARKS: dict[str, Span] = {
     "paused": ("‖", "attention"),
     "draining": ("‖", "busy"),
     "awaiting approval": ("?", "attention"),
+    "waiting for an answer": ("?", "attention"),
+    "waiting for the planner": ("…", "busy"),
     "over budget": ("!", "attention"),
+    # cells of the map of subtasks, where they have other names
+    "asks": ("?", "attention"),
+    "gone": ("-", "dim"),
+    "failed": ("✘", "bad"),
 }
 """The sign and the tone of the states of subtasks, attempts and runs. Everything else is a failure."""
 

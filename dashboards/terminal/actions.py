@@ -12,6 +12,7 @@ from dashboards.terminal.base_screen import BaseScreen
 from dashboards.terminal.widgets.dialogs import ChoiceDialog, Dialog, InputDialog, TextDialog, text_width
 from dashboards.terminal.widgets.lines import wrapped
 from dashboards.text.plans.plan_review import review_lines
+from dashboards.text.question_text import question_lines
 from dashboards.text.safe import safe, safe_block
 from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.plan import Plan
@@ -22,10 +23,13 @@ from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.status import split_or_dropped
 from fleet.core.views.run.instruction_view import when_read
+from fleet.core.views.run.question_view import question_view
 
 EVIDENCE = 60  # lines
 INTERRUPT = "!"
 """In front of what an agent is told: the command that it runs is stopped."""
+WAITING = ("sh", "-c", '"$@"; code=$?; printf "\\nEnter returns to fleet. "; read -r _; exit $code', "sh")
+"""Runs the command after it, and waits for Enter before the screen comes back."""
 
 
 class Actions(App[None]):
@@ -35,6 +39,8 @@ class Actions(App[None]):
     user: str
     editor_command: Sequence[str]
     """The command line of the person's editor."""
+    fleet_command: Sequence[str]
+    """How to run this program."""
     shell_command: Sequence[str]
     program: Callable[[Sequence[str], Path | None], int]
     watched: WatchedRun
@@ -90,8 +96,11 @@ class Actions(App[None]):
             request = f.QuestionAnswered(at=self.clock(), question=number, answer=text, by=self.user)
             self.ask(request, f"{number} answered")
 
-        title, evidence = f"{number}: {safe(question.text, limit=600)}", safe_block(question.evidence, lines=EVIDENCE)
-        self._open(InputDialog(title, evidence, options=tuple(map(safe, question.options))), answer)
+        view = question_view(state, question, self.watched.now, alive=self.watched.alive)
+        width = text_width(self.size.width)
+        lines = (piece for line in question_lines(view, evidence=EVIDENCE) for piece in wrapped(line, width))
+        title = f"{number}: {safe(question.text, limit=600)}"
+        self._open(InputDialog(title, "\n".join(lines), options=tuple(map(safe, question.options))), answer)
 
     def _current_question(self, state: RunState) -> str:
         """The question under the cursor, or the first open one."""
@@ -305,6 +314,24 @@ class Actions(App[None]):
             self._warn(problem)
         else:
             self._note("resumed in the background")
+
+    def action_take(self) -> None:
+        """Run `fleet merge` in the repository, after a confirmation; it says what it does on the terminal."""
+        state = self._state()
+        if state is None:
+            return
+        if not state.published:
+            self._note("nothing has landed that could be taken")
+            return
+        command, folder = [*WAITING, *self.fleet_command, "merge", state.run], Path(state.repository)
+        into = f"It takes what landed into the branch that is checked out in {safe(state.repository)}."
+        text = f"fleet merge {safe(state.run)}\n{into}"
+        dialog = ChoiceDialog("Take the result?", text, {"y": "yes"})
+
+        def take(_: str) -> None:
+            self.outside(command, folder)
+
+        self._open(dialog, take)
 
     # ---- other programs
 

@@ -65,6 +65,7 @@ class FleetApp(Actions):
         user: str,
         editor_command: Sequence[str] = ("vi",),
         shell_command: Sequence[str] = ("sh",),
+        fleet_command: Sequence[str] = ("fleet",),
         colours: Colours = "true",
         speed: float | None = None,
         light: bool = False,
@@ -76,6 +77,7 @@ class FleetApp(Actions):
         self.user, self.editor_command, self.shell_command = user, editor_command, shell_command
         for look in LOOKS.values():
             self.register_theme(look.theme)
+        self.fleet_command = fleet_command
         self._looks = LOOKS_OF[colours]
         self.theme = self._looks[light].theme.name
         self.replay = Replay(library.open(run), clock, speed) if speed is not None else None
@@ -84,6 +86,7 @@ class FleetApp(Actions):
         self.in_need: Sequence[str] = ()
         """Other runs that need a person; none in a replay, which shows another time."""
         self._looked_at = 0.0
+        self._needed = 0
 
     # ---- what is watched
 
@@ -138,6 +141,20 @@ class FleetApp(Actions):
         self._others.look(LOAD_S if is_listing_runs else OTHERS_S, but=self.watched.feed.run)
         others = self._others.readable() if self.replay is None else []
         self.in_need = [run.feed.run for run in others if run.loaded and needs(run)]
+        self._call_for_attention()
+
+    def _call_for_attention(self) -> None:
+        """Ring once when something begins to need a person, and say in the terminal's title how much does."""
+        needed = len(self.in_need)
+        if self.replay is None and self.watched.loaded:
+            needed += len(needs(self.watched))
+        if needed == self._needed:
+            return
+        if needed and not self._needed:
+            self.bell()
+        self._needed = needed
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(f"\x1b]0;{f'(!{needed}) ' if needed else ''}fleet\x07")
 
     @property
     def _view(self) -> BaseScreen | None:

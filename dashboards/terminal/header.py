@@ -5,18 +5,20 @@ from collections.abc import Sequence
 from dashboards.runs.needs import Need, needs
 from dashboards.runs.run_follower import WatchedRun
 from dashboards.runs.status_marks import Span, age, marked
-from dashboards.terminal.widgets.lines import Line, bar, clipped, joined, line_width
+from dashboards.terminal.widgets.lines import Line, bar, clipped, fit, joined, line_width
 from dashboards.text.formats import money, rate, sparkline
 from dashboards.text.safe import safe
 from fleet.core.state.state import RunState
 from fleet.core.state.status import progress
 from fleet.core.views.run.incident_view import rate_of
+from fleet.core.views.run.remaining_view import remaining_view
 from fleet.core.views.run.run_view import run_word
 
 BINS = 16
 LEAST = 16  # cells kept for this run's own needs
 NARROWEST_NAME = 12
 QUIET_S = 60.0
+CLOCKS_S = 2.0  # the time at work and the time since the start may differ so much
 
 
 def header_lines(
@@ -27,7 +29,7 @@ def header_lines(
         _first(run, state, width, note),
         ((safe(state.plan.goal or state.goal, limit=width), "dim"),),
         _progress(run, state, width),
-        _with_others(_needs(needs(run)), others, width),
+        _with_others(_needs(needs(run), width if not others else 0), others, width),
     ]
 
 
@@ -48,6 +50,9 @@ def _first(run: WatchedRun, state: RunState, width: int, note: str) -> Line:
         marks.append((("simulated model", "bold"),))
     room = width - line_width(tuple(status)) - sum(line_width(mark) + 2 for mark in marks) - len("fleet   ")
     name = safe(state.run, limit=max(NARROWEST_NAME, min(40, room)))
+    passed = run.now - state.started_at
+    if passed - state.seconds(run.now) > CLOCKS_S:  # events show the time since the start
+        marks.append(((f"(started {age(passed)} ago)", "dim"),))
     left: Line = (("fleet ", "dim"), (f"{name}  ", "bold"), *status)
     right = joined(marks, width - line_width(left) - 2, "  ")[::-1]
     return (*left, (" " * max(2, width - line_width(left) - line_width(right)), ""), *right)
@@ -57,15 +62,19 @@ def _progress(run: WatchedRun, state: RunState, width: int) -> Line:
     landed = progress(state)
     size = 24 if width >= 120 else 12 if width >= 100 else 6  # noqa: PLR2004 - sizes of terminals
     incidents = rate_of(state.incidents)
+    left = remaining_view(state, run.now, alive=run.alive)
+    soon = f" ~{age(left.seconds)} left" if left is not None else ""
+    whole = f" ~{money(left.dollars)} in all" if left is not None and left.dollars is not None else ""
     recovered: Line = (("recovered ", "dim"), (rate(incidents.recovered, incidents.closed), "bold"))
     parts: list[Line] = [
         (
             ("landed ", "dim"),
             (bar(landed.done, landed.total, size), "good"),
             (f" {landed.done}/{landed.total}", "bold"),
+            (soon, ""),
         ),
         (("agents ", "dim"), (f"{run.working}/{state.policy.workers}", "bold")),
-        (("spent ", "dim"), (_money(state), "bold")),
+        (("spent ", "dim"), (_money(state), "bold"), (whole, "")),
         recovered if incidents.closed else (("no failures yet", "dim"),),
     ]
     speed = run.commits_an_hour()
@@ -81,12 +90,16 @@ def _money(state: RunState) -> str:
     return f"{money(state.spent.dollars)}{limit}{until}"
 
 
-def _needs(needed: Sequence[Need]) -> Line:
+def _needs(needed: Sequence[Need], width: int) -> Line:
+    """What is needed first, as a bar over the whole line."""
     if not needed:
         return (("nothing needs you", "dim"),)
     first = needed[0]
     more = f"  (and {len(needed) - 1} more)" if len(needed) > 1 else ""
-    return ((f"NEEDS YOU {len(needed)}: {first.text}", "attention"), (f"  → {first.how}{more}", "bold"))
+    how = f"  → {first.how}{more} "
+    room = max(LEAST, width - len(how)) if width else 10**6
+    text = f" NEEDS YOU {len(needed)}: {first.text}"
+    return ((fit(text, room) if width else text, "alert"), (how, "alert"))
 
 
 def _with_others(line: Line, others: Sequence[str], width: int) -> Line:

@@ -14,6 +14,7 @@ ACTIONS: Mapping[str, tuple[str, str]] = {
     "B": ("budget", "set the maximum cost of the run in USD"),
     "R": ("resume", "resume an interrupted run"),
     "C": ("cancel", "cancel the run and stop its agents; asks for confirmation"),
+    "m": ("take", "take the result of an ended run into the branch that is checked out: `fleet merge`"),
     "D": ("drain", "let running agents finish, then stop; asks for confirmation"),
 }
 """Keys that send requests, each with the name of its action."""
@@ -25,7 +26,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "Enter": "open the row: a subtask, a question, a run, a version of the plan",
         "Esc": "back; on a page: clear the filter",
         "Tab": "the next page; Shift-Tab: the previous one",
-        "0 … 6": "runs, overview, agents, plan, landing, incidents, events",
+        "0 … 7": "runs, overview, agents, plan, landing, incidents, events, cost",
         "/": "show only rows with these words; Enter keeps the filter, Esc clears it",
         "o": "agents: change the order: busy ones first, or by the column with the arrow",
     },

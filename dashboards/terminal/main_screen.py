@@ -10,6 +10,7 @@ from dashboards.runs.needs import needs
 from dashboards.runs.run_follower import WatchedRun
 from dashboards.terminal.base_screen import END, BaseScreen
 from dashboards.terminal.pages.agents import ORDERS, agents_page
+from dashboards.terminal.pages.cost import cost_page
 from dashboards.terminal.pages.incidents import incidents_page
 from dashboards.terminal.pages.landing import landing_page
 from dashboards.terminal.pages.overview import events_page, overview_page
@@ -21,7 +22,7 @@ from dashboards.terminal.widgets.listing import Listing
 from fleet.core.state.state import RunState
 
 ROOMY = 100  # cells: from this width on the tabs have numbers
-RUNS, OVERVIEW, AGENTS, PLAN, LANDING, INCIDENTS, EVENTS = range(7)
+RUNS, OVERVIEW, AGENTS, PLAN, LANDING, INCIDENTS, EVENTS, COST = range(8)
 PAGES: dict[int, Callable[[WatchedRun, RunState, PageOptions], Page]] = {
     OVERVIEW: overview_page,
     AGENTS: agents_page,
@@ -29,6 +30,7 @@ PAGES: dict[int, Callable[[WatchedRun, RunState, PageOptions], Page]] = {
     LANDING: landing_page,
     INCIDENTS: incidents_page,
     EVENTS: events_page,
+    COST: cost_page,
 }
 
 
@@ -59,6 +61,7 @@ class MainScreen(BaseScreen):
             LANDING: f"Landing {len(state.landing.queue) or ''}",
             INCIDENTS: f"Incidents {open_incidents} open" if open_incidents else "Incidents",
             EVENTS: "Events",
+            COST: "Cost",
             RUNS: "Runs",
         }
         is_roomy = self.size.width >= ROOMY
@@ -78,6 +81,8 @@ class MainScreen(BaseScreen):
                 Button("X", "reject", "attention"),
                 Button("E", "edit plan", "attention"),
             ]
+        if state.ended and state.published and self.fleet.replay is None:
+            buttons.append(Button("m", "take the result", "bold"))
         if "resume" in needed:
             buttons.append(Button("R", "resume", "attention"))
         buttons += [Button("?", "help"), Button("q", "leave"), Button("Enter", "open"), Button("/", "filter")]
@@ -126,7 +131,7 @@ class MainScreen(BaseScreen):
                 self.action_page(OVERVIEW)
             case "q":
                 self.fleet.action_answer(rest)
-            case "approve" | "resume" | "budget" | "pause":
+            case "approve" | "resume" | "budget" | "pause" | "take":
                 await self.app.run_action(kind)
             case _:
                 pass

@@ -38,10 +38,10 @@ def summary_lines(state: RunState, now: float, *, alive: bool = False) -> list[s
     lines += ["", "Subtasks", *_subtask_lines(state, now)]
     if state.incidents:
         lines += ["", "Failures and recovery", *map(_incident_line, state.incidents)]
-    commands = _next_commands(state)
+    commands = next_commands(state)
     width = max(len(command) for command, _ in commands)
     steps = [f"  {command:<{width}}  {purpose}" for command, purpose in commands]
-    return [*lines, "", "Totals", *_total_lines(state, now), "", "Next steps", *steps]
+    return [*lines, "", "Totals", *total_lines(state, now), "", "Next steps", *steps]
 
 
 def refusal_lines(state: RunState, logs: str) -> list[str]:
@@ -75,7 +75,8 @@ def _incident_line(incident: Incident) -> str:
     return f"  {sign} {safe(incident.subtask):<18} {incident.kind}: {safe(first.summary, limit=60)}{more}  →  {how}"
 
 
-def _total_lines(state: RunState, now: float) -> Iterator[str]:
+def total_lines(state: RunState, now: float) -> Iterator[str]:
+    """The figures of a run, one a line."""
     incidents, landed = rate_of(state.incidents), state.commits
     batches = f"{counted(state.landing.batches, 'batch')} ({state.landing.red} red)"
     yield f"  recovered without a human  {rate(incidents.recovered, incidents.closed)}"
@@ -107,7 +108,8 @@ def _cost(state: RunState) -> str:
     return cost
 
 
-def _next_commands(state: RunState) -> list[tuple[str, str]]:
+def next_commands(state: RunState) -> list[tuple[str, str]]:
+    """Commands to type next, each with its purpose."""
     run, branch = safe(state.run), safe(state.result_branch)
     commands = [(f"fleet show SUBTASK --run {run}", "attempts, checks and failures of one subtask")]
     if state.published:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dashboards.runs.run_follower import WatchedRun
 from dashboards.runs.status_marks import Span, age
-from dashboards.terminal.widgets.lines import Column, Line, Page, PageOptions, Rows, joined, matches, table_page
+from dashboards.terminal.widgets.lines import Column, Line, Page, PageOptions, Rows, flowed, matches, table_page
 from dashboards.text.formats import clock_in, rate
 from dashboards.text.incident_text import STRATEGIES, outcome, story_lines
 from dashboards.text.safe import safe
@@ -45,16 +45,18 @@ def incidents_page(run: WatchedRun, state: RunState, options: PageOptions) -> Pa
 
 
 def _rates(state: RunState, width: int) -> Rows:
-    """The share that recovered, by class and by remedy: as many as fit, each with the number of closed incidents."""
+    """The share that recovered, by class and by remedy, the lowest first, each with the number of closed incidents."""
     counts = incident_counts(state.incidents)
     by_class: dict[str, RateCounts] = {kind: row for kind, row in counts.by_class.items() if row.closed}
     by_remedy = {STRATEGIES[name]: row for name, row in counts.by_strategy.items()}
-    rows = []
+    rows: list[tuple[str, Line]] = []
     for title, group in (("recovered by class ", by_class), ("recovered by remedy", by_remedy)):
-        parts: list[Line] = [((title, "dim"),)]
-        parts += [((f"{name} ", "dim"), (rate(each.recovered, each.closed), "bold")) for name, each in group.items()]
-        if group:
-            rows.append(("", joined(parts, width)))
+        worst_first = sorted(group.items(), key=lambda item: item[1].recovered / max(1, item[1].closed))
+        parts: list[Line] = [
+            ((f"{name} ", "dim"), (rate(each.recovered, each.closed), "bold")) for name, each in worst_first
+        ]
+        for place, line in enumerate(flowed(parts, width - len(title) - 3)):
+            rows.append(("", ((f"{title if not place else '':{len(title)}}   ", "dim"), *line)))
     return rows
 
 

@@ -6,6 +6,8 @@ from itertools import islice
 from dashboards.runs.needs import needs
 from dashboards.runs.run_follower import Event, WatchedRun
 from dashboards.terminal.pages.agents import COLUMNS, agent_cells, agent_key, agents
+from dashboards.terminal.pages.ending import ending_rows
+from dashboards.terminal.pages.subtasks import map_rows
 from dashboards.terminal.widgets.lines import (
     BLANK,
     Line,
@@ -13,18 +15,16 @@ from dashboards.terminal.widgets.lines import (
     PageOptions,
     Rows,
     clipped,
+    flowed,
     heading,
     matches,
     page_of,
     table_head,
     table_row,
-    wrapped,
 )
 from dashboards.text.formats import clock_in, counted
-from dashboards.text.safe import safe
 from fleet.core.state.state import RunState
-from fleet.core.state.status import is_refused, status_counts
-from fleet.core.views.run.base_view import base_view
+from fleet.core.state.status import status_counts
 
 LEAST = 3  # agents, and events
 WIDE = 150  # cells: from this width on, agents and events are side by side
@@ -33,22 +33,23 @@ WIDE = 150  # cells: from this width on, agents and events are side by side
 def overview_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page:
     rows: list[tuple[str, Line]] = []
     needed = needs(run)
+    for need in needed[: max(1, options.height // 6)]:
+        rows.append((need.key, ((f"! {need.text}", "attention"), (f"  → {need.how}", "bold"))))
+        rows += [("", line) for line in flowed([((f"    {part}", ""),) for part in need.more], options.width, "")]
     if needed:
-        rows.append(("", (("NEEDS YOU  ", "attention"), (f"{len(needed)}", "attention"))))
-        rows += [
-            (need.key, ((f" ! {need.text}", "attention"), (f"  → {need.how}", "bold")))
-            for need in needed[: options.height // 3]
-        ]
         rows.append(BLANK)
     if state.ended:
-        rows += [*_ending(state, options.width), BLANK]
+        rows += [*ending_rows(state, run.now, options.width), BLANK]
+    rows += [*map_rows(run, state, options), BLANK]
     latest = (event for event in reversed(run.events) if not event.is_routine and matches(options.needle, event.text))
     events = list(islice(latest, max(LEAST, options.height)))
     if options.width >= WIDE:
-        return page_of([*rows, *_side_by_side(run, state, options, options.height - len(rows), events)])
+        rows += _side_by_side(run, state, options, options.height - len(rows), events)
+        return page_of(rows, beside=options.width * 3 // 5)
     room = max(2 * LEAST, options.height - len(rows) - 5)
-    rows += _agents(run, state, options, max(LEAST, room * 3 // 5 if events else room), options.width)
-    rows += [BLANK, ("", _landing(state, run.now)), BLANK]
+    if not state.ended:
+        rows += _agents(run, state, options, max(LEAST, room * 3 // 5 if events else room), options.width)
+        rows += [BLANK, ("", _landing(state, run.now)), BLANK]
     return page_of([*rows, *_events(state, events, max(LEAST, options.height - len(rows) - 1))])
 
 
@@ -70,9 +71,17 @@ def _agents(run: WatchedRun, state: RunState, options: PageOptions, most: int, w
     more = f"{len(busy) - most} more: press 2" if len(busy) > most else ""
     title = ("", heading(f"AGENTS {run.working} of {state.policy.workers}", more))
     if not busy:
-        return [title, ("", (("  No agents running.", "dim"),))]
+        return [title, ("", ((f"  {_idle(run, state)}", "dim"),))]
     rows = [(agent_key(agent), table_row(COLUMNS, width, agent_cells(state, agent, run.now))) for agent in busy[:most]]
     return [title, ("", table_head(COLUMNS, width)), *rows]
+
+
+def _idle(run: WatchedRun, state: RunState) -> str:
+    """Why no agent is at work, and what to do about it."""
+    if state.ended:
+        return "The run has ended."
+    needed = needs(run)
+    return f"No agents running. {needed[0].how}." if needed else "No agents running."
 
 
 def _landing(state: RunState, now: float) -> Line:
@@ -90,12 +99,14 @@ def _landing(state: RunState, now: float) -> Line:
 
 
 def _events(state: RunState, events: Sequence[Event], most: int) -> Rows:
-    rows = [(event.key, event_line(state, event)) for event in events[:most]]
+    rows = [(event.key, event_line(state, event, more=True)) for event in events[:most]]
     return [("", heading("RECENT EVENTS", "newest first")), *rows]
 
 
-def event_line(state: RunState, event: Event) -> Line:
-    return ((f"{clock_in(state, event.at)}  ", "dim"), (event.text, event.tone))
+def event_line(state: RunState, event: Event, *, more: bool = False) -> Line:
+    """An event; with `more`, how many lines of it are left out."""
+    rest: Line = ((f"  (+{counted(event.more, 'line')}: press 6)", "dim"),) if more and event.more else ()
+    return ((f"{clock_in(state, event.at)}  ", "dim"), (event.text, event.tone), *rest)
 
 
 def events_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page:
@@ -109,17 +120,3 @@ def events_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page:
         empty=options.no_rows("No events yet."),
         tail=True,
     )
-
-
-def _ending(state: RunState, width: int) -> Rows:
-    is_good, word = state.ending == "landed", "refused" if is_refused(state) else state.ending
-    rows: list[tuple[str, Line]] = [("", ((f"ENDED {'✔' if is_good else '✘'} {word}", "good" if is_good else "bad"),))]
-    rows += [("", ((line, ""),)) for line in wrapped(f"  {safe(state.ending_why, limit=600)}", width - 4)]
-    if is_refused(state):
-        base = base_view(state)
-        lines = [*(f"  | {safe(line, limit=200)}" for line in base.causes), *(f"  → {line}" for line in base.advice)]
-        rows += [("", ((part, ""),)) for line in lines for part in wrapped(safe(line, limit=600), width - 4)]
-    if state.published:
-        take = f"fleet merge {safe(state.run)}"
-        rows.append(("", (("  take the result: ", "dim"), (take, "bold"))))
-    return rows

@@ -59,6 +59,17 @@ def joined(parts: Iterable[Line], width: int, gap: str = "   ") -> Line:
     return tuple(line)
 
 
+def flowed(parts: Iterable[Line], width: int, gap: str = "   ") -> list[Line]:
+    """All of `parts`, in as many lines as they take."""
+    lines: list[Line] = []
+    for part in parts:
+        if lines and line_width(lines[-1]) + len(gap) + line_width(part) <= width:
+            lines[-1] = (*lines[-1], (gap, ""), *part)
+        else:
+            lines.append(part)
+    return lines
+
+
 def clipped(line: Line, width: int) -> Line:
     """A line in exactly `width` cells."""
     spans, room = [], width
@@ -69,6 +80,16 @@ def clipped(line: Line, width: int) -> Line:
         spans.append((text if size <= room else set_cell_size(text, room), tone))
         room -= min(size, room)
     return (*spans, (" " * room, ""))
+
+
+def split_at(line: Line, width: int) -> tuple[Line, Line]:
+    """The spans that begin before a cell, and the others."""
+    used, place = 0, 0
+    for place, (text, _) in enumerate(line):
+        if used >= width:
+            return line[:place], line[place:]
+        used += _cells(text)
+    return line, ()
 
 
 def wrapped(line: str, width: int) -> list[str]:
@@ -163,13 +184,15 @@ class Page:
     """Shown when there are no rows."""
     tail: bool = False
     """Whether the page follows its end while the cursor is there, as logs do."""
+    beside: int | None = None
+    """The cell from which on a row shows something else: the cursor's bar and clicks end there."""
     is_text: bool = False
     """Whether keys scroll the page as text; it has no cursor then."""
 
 
-def page_of(rows: Rows, empty: str = "") -> Page:
+def page_of(rows: Rows, empty: str = "", *, beside: int | None = None) -> Page:
     """A page of lines that are drawn already."""
-    return Page(keys=[key for key, _ in rows], draw=lambda index, _: rows[index][1], empty=empty)
+    return Page(keys=[key for key, _ in rows], draw=lambda index, _: rows[index][1], empty=empty, beside=beside)
 
 
 def text_page(lines: Sequence[Line], *, empty: str = "", tail: bool = False) -> Page:

@@ -105,7 +105,8 @@ class Listing(Painted, can_focus=True):
         if y >= len(self._painted):
             return Strip.blank(width, base)
         line, is_selected = self._painted[y]
-        strip = self.palette.strip(line, width - 1, base, selected=is_selected and self.has_focus)
+        beside = self._page.beside + GUTTER if self._page.beside is not None else None
+        strip = self.palette.strip(line, width - 1, base, selected=is_selected and self.has_focus, until=beside)
         return Strip.join([strip, self.palette.strip(((self._thumb(y), "dim"),), 1, base)])
 
     def _thumb(self, y: int) -> str:
@@ -190,7 +191,8 @@ class Listing(Painted, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         keys, index = self._page.keys, event.y - self._head_lines + self._top
-        if not self._page.is_text and 0 <= index < len(keys) and keys[index]:
+        is_beside = self._page.beside is not None and event.x >= self._page.beside + GUTTER
+        if not self._page.is_text and not is_beside and 0 <= index < len(keys) and keys[index]:
             is_second_click = index == self.cursor or event.chain > 1
             self._go(index, 1)
             if is_second_click:

@@ -7,7 +7,7 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from dashboards.terminal.widgets.lines import Line, clipped, line_width
+from dashboards.terminal.widgets.lines import Line, clipped, line_width, split_at
 from dashboards.terminal.widgets.themes import Look
 
 
@@ -18,9 +18,13 @@ class Palette:
         self._styles = {tone: Style.parse(style) for tone, style in look.tones.items()}
         self._cursor, self._keeps_tones = Style.parse(look.cursor), look.keeps_tones
 
-    def strip(self, line: Line, width: int, base: Style, *, selected: bool = False) -> Strip:
-        """A line on the screen, in exactly `width` cells."""
+    def strip(self, line: Line, width: int, base: Style, *, selected: bool = False, until: int | None = None) -> Strip:
+        """A line on the screen, in exactly `width` cells. Only the cells before `until` are selected."""
         styles = self._styles
+        if selected and until is not None and until < width:
+            left, right = split_at(line, until)
+            parts = self.strip(left, until, base, selected=True), self.strip(right, width - until, base)
+            return Strip.join(parts)
         if selected:
             base += self._cursor
             styles = styles if self._keeps_tones else {}

@@ -1,6 +1,7 @@
 """How a run is shown while this program works on it: on a full screen, as live lines, as plain text, or not at all."""
 
 import signal
+import sys
 import time
 from dataclasses import dataclass
 from typing import Annotated
@@ -140,6 +141,7 @@ def open_full_screen(
         user=environment.user(),
         editor_command=environment.editor(),
         shell_command=environment.shell(),
+        fleet_command=(sys.executable, "-P", "-m", "fleet"),
         colours="none" if not color.is_wanted() else "true" if environment.has_many_colours() else "16",
         speed=speed,
         light=light,

@@ -1,15 +1,18 @@
 """What a person does to a run on the screen: requests in its inbox; destructive ones are confirmed."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from dashboards.terminal.widgets.dialogs import ChoiceDialog
 from dashboards.terminal.widgets.listing import Listing
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.terminal.pilot import app_of, rows, screen, story
+from tests.dashboards.terminal.test_snapshots import ended_story
 from tests.fleet.core.story import Story, plan_of
 
 
@@ -218,3 +221,50 @@ async def test_a_plan_is_approved_after_it_was_shown() -> None:
         assert "check: check b" in screen(app)
         await pilot.press("y")
         assert [type(request) for request in feed.requests] == [f.PlanApproved]
+
+
+async def test_the_result_of_an_ended_run_is_taken_after_a_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dashboards.terminal.app.FleetApp.suspend", lambda _: nullcontext())
+    ran: list[tuple[list[str], Path | None]] = []
+
+    def program(command: Sequence[str], folder: Path | None) -> int:
+        ran.append((list(command), folder))
+        return 0
+
+    feed = MemoryFeed(ended_story().facts, alive=False)
+    app = app_of(feed, program=program, fleet_command=("fleet",))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press("m", "n")
+        assert ran == []
+        await pilot.press("m", "y")
+        await pilot.pause()
+    ((command, folder),) = ran
+    assert command[-3:] == ["fleet", "merge", "r"]
+    assert folder == Path(ended_story().state.repository)
+
+
+async def test_what_has_not_landed_is_not_taken(feed: MemoryFeed) -> None:
+    feed.recorded = Story(plan=plan_of("a")).facts
+    app = app_of(feed)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press("m")
+        assert not isinstance(app.screen, ChoiceDialog)
+
+
+async def test_the_bell_rings_once_when_something_needs_a_person(
+    feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rung: list[int] = []
+    monkeypatch.setattr("dashboards.terminal.app.FleetApp.bell", lambda _: rung.append(1))
+    asked, feed.recorded = feed.recorded, Story(plan=plan_of("a")).facts
+    app = app_of(feed)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.pause()
+        app._look()
+        assert rung == []
+        app.watched = app._watch("r")
+        feed.recorded = asked
+        app.watched.catch_up(10)
+        app._look()
+        app._look()
+        assert rung == [1]

@@ -20,6 +20,7 @@ from fleet.errors import FleetError
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import hostile_story, problems
 from tests.dashboards.terminal.pilot import app_of, rows, screen, story
+from tests.dashboards.terminal.test_snapshots import busy_story
 from tests.fleet.core.story import Story, plan_of
 
 PATCH = """diff --git a/api.py b/api.py
@@ -284,3 +285,16 @@ async def test_in_sixteen_colours_the_terminal_chooses_them(feed: MemoryFeed, mo
         assert "● running" in screen(app)
     assert {"bright_cyan", "bright_green"} <= used
     assert not any(name.startswith("#") for name in used)
+
+
+async def test_on_a_wide_screen_the_cursor_ends_at_the_divider() -> None:
+    app = app_of(MemoryFeed(busy_story().facts))
+    async with app.run_test(size=(160, 30)) as pilot:
+        for _ in range(3):
+            await pilot.press("down")
+        strip = next(s for s in app.screen._compositor.render_strips() if "▌" in s.text and "│" in s.text)
+    divider = strip.text.index("│")
+    colours = [segment.style.bgcolor if segment.style else None for segment in strip for _ in segment.text]
+    left, right = set(colours[2 : divider - 1]), set(colours[divider + 1 :])
+    assert len(left) == 1
+    assert not left & right

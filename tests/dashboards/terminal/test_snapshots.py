@@ -104,6 +104,39 @@ def commit(story: Story, id_: str) -> None:
     )
 
 
+def ended_story() -> Story:
+    """A run that landed, with a recovery on its way."""
+    story = Story(Policy(workers=4, max_attempts=2), plan_of("french", "spanish needs french", "docs"))
+    story.now = 5
+    works(story, "french", 3, "edit greet.py")
+    works(story, "docs", 2, "edit README.md")
+    story.now = 9
+    story.attempt_fails("french")
+    story.planner_answers(retry=[{"id": "french", "guidance": "once more"}])
+    story.now = 20
+    works(story, "french", 4, "bash pytest")
+    story.landed("french", "docs")
+    story.now = 31
+    works(story, "spanish", 2, "edit greet.py")
+    story.landed("spanish")
+    return story
+
+
+def wide_story() -> Story:
+    """A run of 300 subtasks, of which many are under way."""
+    story = Story(Policy(workers=60), plan_of("base", *(f"part{n:03} needs base" for n in range(299))))
+    story.now = 4
+    story.landed("base")
+    busy = [subtask.id for subtask, _ in story.state.underway()]
+    for number, id_ in enumerate(busy[:50]):
+        story.now += 0.5
+        works(story, id_, 1 + number % 7, "bash pytest")
+    story.landed(*busy[:24])
+    story.work_is_done(*busy[24:31])
+    story.attempt_fails(busy[31])
+    return story
+
+
 def approval_story() -> Story:
     return Story(Policy(workers=2, review=True, reviewing="human"), plan_of("schema", "store needs schema"))
 
@@ -133,6 +166,8 @@ Steps = Callable[[Pilot[None]], Awaitable[None]]
 PAGES: dict[str, tuple[Callable[[], Story], tuple[int, int], Steps]] = {
     "0-runs": (busy_story, SIZE, keys("0")),
     "1-overview": (busy_story, SIZE, keys("1")),
+    "1-overview-ended": (ended_story, SIZE, keys("1")),
+    "1-overview-many": (wide_story, SIZE, keys("1")),
     "1-overview-wide": (busy_story, WIDE, keys("1")),
     "2-agents": (busy_story, SIZE, keys("2")),
     "3-plan": (busy_story, SIZE, keys("3")),
@@ -141,6 +176,7 @@ PAGES: dict[str, tuple[Callable[[], Story], tuple[int, int], Steps]] = {
     "5-incidents": (busy_story, SIZE, keys("5")),
     "5-incidents-story": (busy_story, SIZE, keys("5", "enter")),
     "6-events": (busy_story, SIZE, keys("6")),
+    "7-cost": (busy_story, SIZE, keys("7")),
     "answer": (busy_story, SIZE, answer),
     "help": (busy_story, TALL, keys("question_mark")),
     "light": (busy_story, SIZE, keys("t")),

@@ -9,6 +9,7 @@ from dashboards.runs.needs import needs
 from dashboards.runs.run_follower import WatchedRun
 from dashboards.terminal.header import header_lines
 from dashboards.terminal.pages.agents import agents_page
+from dashboards.terminal.pages.cost import cost_page
 from dashboards.terminal.pages.incidents import incidents_page
 from dashboards.terminal.pages.landing import landing_page
 from dashboards.terminal.pages.overview import events_page, overview_page
@@ -23,6 +24,7 @@ from fleet.core.state import facts as f
 from fleet.core.state.state import RunState, Version
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import hostile_story, problems
+from tests.dashboards.terminal.test_snapshots import ended_story
 from tests.fleet.core.pretend import started
 from tests.fleet.core.story import Story, failure, plan_of
 
@@ -33,6 +35,7 @@ PAGES: dict[str, Callable[[WatchedRun, RunState, PageOptions], Page]] = {
     "landing": landing_page,
     "incidents": incidents_page,
     "events": events_page,
+    "cost": cost_page,
     "runs": lambda watched, _, options: runs_page([watched], options),
 }
 SIZES = (40, 80, 120, 200)
@@ -105,8 +108,8 @@ def test_the_rows_of_a_table_are_never_wider_than_the_screen(name: str, width: i
 def test_the_overview_shows_first_what_needs_a_person(busy: Story) -> None:
     watched, state = watch(busy.facts)
     rows = drawn(overview_page(watched, state, PageOptions(width=120, height=30)))
-    assert rows[0].startswith("NEEDS YOU")
-    assert "q1 docs" in rows[1]
+    assert rows[0].startswith("! q1 docs: docs failed 1 time")
+    assert "tried 1 time: check" in rows[1]
     assert any("AGENTS 1 of 8" in row for row in rows)
     assert any("landed schema (1 of 5)" in row for row in rows)
 
@@ -121,7 +124,10 @@ def test_a_run_that_no_process_is_running_has_no_agents(busy: Story) -> None:
     watched, state = watch(busy.facts, alive=False)
     assert agents_page(watched, state, PageOptions()).keys == []
     rows = drawn(overview_page(watched, state, PageOptions(width=120)))
-    assert [row for row in rows if "AGENTS" in row or "No agents" in row] == ["AGENTS 0 of 8  ", "  No agents running."]
+    assert [row for row in rows if "AGENTS" in row or "No agents" in row] == [
+        "AGENTS 0 of 8  ",
+        "  No agents running. R resumes it.",
+    ]
     assert "agents 0/8" in text(header_lines(watched, state, 120)[2])
 
 
@@ -300,3 +306,49 @@ def test_a_refused_run_shows_the_cause_and_what_to_do() -> None:
     assert "ENDED ✘ refused" in page
     assert output in page
     assert "tool_chains" in page
+
+
+def test_a_batch_is_part_of_the_story_of_each_of_its_subtasks(busy: Story) -> None:
+    watched, _ = watch(busy.facts)
+    assert any("landed schema" in event.text for event in watched.events_about("schema"))
+
+
+def test_an_event_of_several_lines_is_one_line_of_the_overview() -> None:
+    story = Story(Policy(workers=2))
+    story.planner_answers(
+        add=plan_of("a", "b").subtasks, ask=[{"question": "Which one?", "options": []}], assessment="so it is"
+    )
+    watched, state = watch(story.facts)
+    rows = drawn(overview_page(watched, state, PageOptions(width=120, height=40)))
+    first = next(row for row in rows if "plan version 1" in row)
+    assert "(+1 line: press 6)" in first
+    assert not any("QUESTION" in row for row in rows)
+    assert any("QUESTION" in row for row in drawn(events_page(watched, state, PageOptions())))
+
+
+def test_every_recovery_rate_is_shown_the_lowest_first() -> None:
+    kinds: tuple[f.FailureKind, ...] = ("check", "transient", "bounds", "too_complex", "empty", "ambiguous")
+    story = Story(Policy(max_attempts=9), plan_of(*(f"s{number}" for number in range(len(kinds)))))
+    for number, kind in enumerate(kinds):
+        story.attempt_fails(f"s{number}", kind)
+    story.happens(f.CancelRequested(at=story.now, by="ada"))
+    watched, state = watch(story.facts)
+    text_ = "\n".join(drawn(incidents_page(watched, state, PageOptions(width=77))))
+    assert all(kind in text_.partition("✘")[0] for kind in kinds)
+
+
+def test_costs_say_who_spends_and_what_failed(busy: Story) -> None:
+    busy.model_is_called("store", 0.25)
+    watched, state = watch(busy.facts)
+    rows = drawn(cost_page(watched, state, PageOptions(width=100)))
+    assert any(row.split()[0] == "workers" and "100%" in row for row in rows if row.strip())
+    assert any("$0.2500  store" in row for row in rows)
+
+
+def test_an_ended_run_shows_its_figures_and_how_to_take_the_result() -> None:
+    watched, state = watch(ended_story().facts, alive=False)
+    rows = drawn(overview_page(watched, state, PageOptions(width=100, height=40)))
+    assert rows[0].startswith("ENDED ✔ landed")
+    assert any("fleet merge r" in row for row in rows)
+    assert any("recovered without a human  100% (1 of 1)" in row for row in rows)
+    assert not any(row.startswith("AGENTS") for row in rows)
