@@ -7,7 +7,6 @@ import json
 import re
 import signal
 import subprocess
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,12 +16,13 @@ from typing import Any
 
 from chaos.faults import FAULTS, GATE, PARTS, Episode, Fault, check, subtask
 from fleet.core.state.state import RunState
+from scripts.frame import progress
+from scripts.simulated import asked
 from tests.e2e.stage import Done, Going, Stage, wait_for
 from tests.worktrees.conftest import make_repository
 
 Json = dict[str, Any]
 RUN_TIMEOUT_S = 900.0
-HTTP_TIMEOUT_S = 30.0
 HURRY = {
     "FLEET_PLANNER_SETTLE_S": "0.2",
     "FLEET_LIMITS_BACKOFF_FIRST_S": "0.05",
@@ -135,14 +135,14 @@ def _address(output: str) -> str | None:
 
 def struck(url: str) -> dict[str, int]:
     """How often a fault struck, by subtask. Raises if a request broke a rule of the service."""
-    with urllib.request.urlopen(f"{url}/troubles", timeout=HTTP_TIMEOUT_S) as answer:  # noqa: S310 - on loopback
-        counts: dict[str, int] = {}
-        told = json.load(answer)
-        if told["broken"]:  # the real service would refuse these
-            raise AssertionError(f"requests broke rules of the models' service: {told['broken']}")
-        for entry in told["struck"]:
-            counts[entry["subtask"]] = counts.get(entry["subtask"], 0) + entry["times"]
-        return counts
+    told = asked(url)
+    progress(told.line)
+    if told.complaint:
+        raise AssertionError(told.complaint)
+    counts: dict[str, int] = {}
+    for entry in told.struck:
+        counts[entry["subtask"]] = counts.get(entry["subtask"], 0) + entry["times"]
+    return counts
 
 
 @dataclass(frozen=True)

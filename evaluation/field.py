@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Any
 
 from evaluation.cases import Case
@@ -80,16 +80,22 @@ def play_field(field: Field, service: Service, folder: Path, side_by_side: Map =
         place = folder / f"program-{version.digest}"
         shutil.rmtree(place, ignore_errors=True)
         programs[version.digest] = program_with(version, place)
-    return list(side_by_side(partial(_result, service, folder, programs, kept), field.orders))
+    stopping = Event()
+    try:
+        return list(side_by_side(partial(_result, service, folder, programs, kept, stopping=stopping), field.orders))
+    finally:
+        stopping.set()  # after an error or a Ctrl-C, no other run may go on spending
 
 
-def _result(service: Service, folder: Path, programs: dict[str, Path], kept: "Kept", order: Order) -> Result:
+def _result(
+    service: Service, folder: Path, programs: dict[str, Path], kept: "Kept", order: Order, *, stopping: Event
+) -> Result:
     if (known := kept.find(order, service)) is not None:
         return known
     place = folder / order.name
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
-    played = play(order, service, programs[order.version.digest], place)
+    played = play(order, service, programs[order.version.digest], place, stopping)
     result = Result(order.case.name, order.version.digest, order.seed, judge(order.case, played, service, place))
     kept.add(result, service)
     score = result.score

@@ -6,9 +6,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
+from time import monotonic
 
 from dashboards.text.safe import safe
 from evaluation.cases import Case, build_repository
@@ -17,6 +19,7 @@ from evaluation.versions import Version
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError
 from fleet.runs.run_folder import RunFolder
+from scripts.simulated import asked
 
 RUN = "run"
 KEY_NAME = "FLEET_EVALUATION_KEY"
@@ -24,7 +27,7 @@ NO_KEY = "no-key-is-needed"
 LISTENING = "listening on "
 ENDS = frozenset({0, 1, 4})
 """Exit codes of runs that ended by themselves: landed, not landed, budget."""
-START_S, STOP_S = 60.0, 20.0
+STOP_S, LOOK_S = 20.0, 0.5
 LATE_S = 300.0  # after the minutes of a run, until it is stopped
 TAIL = 600  # characters of a log that an error quotes
 UNATTENDED = {"FLEET_LIMITS_ANSWER_WAIT_MINUTES": "0.2"}  # nobody answers
@@ -78,8 +81,8 @@ class Played:
     environment: Mapping[str, str]
 
 
-def play(order: Order, service: Service, program: Path, folder: Path) -> Played:
-    """Run the case to its end. Raises `FleetError` if it could not run."""
+def play(order: Order, service: Service, program: Path, folder: Path, stopping: Event) -> Played:
+    """Run the case to its end. Raises `FleetError` if it could not run, or has to stop."""
     base = build_repository(order.case, folder / "repository")
     environment = environment_of(folder, service)
     epic, log = folder / "epic.md", folder / "run.log"
@@ -89,7 +92,9 @@ def play(order: Order, service: Service, program: Path, folder: Path) -> Played:
         arguments += ["--budget", f"{order.dollars:g}", "--minutes", f"{order.minutes:g}"]
         arguments += ["--sandbox", service.sandbox, "--base-url", url] if url else ["--sandbox", service.sandbox]
         arguments += ["--config", str(service.config or _box(folder))]
-        code = _run(arguments, environment, program, log, order.minutes * 60 + LATE_S)
+        code = _run(arguments, environment, program, log, limit_s=order.minutes * 60 + LATE_S, stopping=stopping)
+    if stopping.is_set():
+        raise FleetError(f"the run {order.name} was stopped")
     if code not in ENDS:
         raise FleetError(f"the run {order.name} could not be made (exit code {code}): {_tail(log)}", hint=f"see {log}")
     return Played(RunFolder(folder / "state" / "runs" / RUN).state(), folder / "repository", base, environment)
@@ -124,12 +129,23 @@ def box_config(service: Service, folder: Path) -> Path:
     return service.config or _box(folder)
 
 
-def _run(arguments: Sequence[str], environment: Mapping[str, str], program: Path, log: Path, limit_s: float) -> int:
+def _run(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    program: Path,
+    log: Path,
+    *,
+    limit_s: float,
+    stopping: Event,
+) -> int:
+    """The exit code of a run; it is stopped at its limit, and when the evaluation stops."""
+    until = monotonic() + limit_s
     with log.open("wb") as file:
         process = _start(arguments, environment, program, file.fileno())
         try:
-            return process.wait(limit_s)
-        except subprocess.TimeoutExpired:
+            while monotonic() < until and not stopping.is_set():
+                with suppress(subprocess.TimeoutExpired):
+                    return process.wait(LOOK_S)
             return -signal.SIGTERM
         finally:
             _stop(process)
@@ -167,7 +183,10 @@ def _model(order: Order, service: Service, environment: Mapping[str, str], folde
             line = next((line for line in lines if LISTENING in line), "")
             if not line:
                 raise FleetError("the simulated model did not start; `fleet simulate` says why")
-            yield line.rpartition(LISTENING)[2].strip()
+            url = line.rpartition(LISTENING)[2].strip()
+            yield url
+            if complaint := asked(url).complaint:
+                raise FleetError(f"{order.name}: {complaint}")
     finally:
         _stop(process)
 

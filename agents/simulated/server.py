@@ -68,6 +68,7 @@ class SimulatedService:
         self.model = SimulatedModel(script)
         self.rules = Rulebook(script, clock)
         self.broken: Counter[str] = Counter()
+        self.requests = 0
         self._bill: defaultdict[str, float] = defaultdict(float)
         self._faults = FaultSchedule(script.weather, script.seed)
         self._numbers = itertools.count(1)
@@ -87,8 +88,9 @@ class SimulatedService:
         return web.json_response({"status": "ok", "label": self.script.label, "simulated": True}, headers=LABEL)
 
     async def troubles(self, _: web.Request) -> web.Response:
-        """What a test wants to know: faults that were injected, rules that were broken, what all answers cost."""
-        counts = {"struck": self.model.struck(), "broken": dict(self.broken), "dollars": dict(self._bill)}
+        """What a test wants to know: faults that were injected, requests, rules that they broke, what answers cost."""
+        asked = {"requests": self.requests, "broken": dict(self.broken)}
+        counts = {"struck": self.model.struck(), **asked, "dollars": dict(self._bill)}
         return web.json_response(counts, headers=LABEL)
 
     async def unknown(self, received: web.Request) -> web.Response:
@@ -126,6 +128,7 @@ class SimulatedService:
         return web.json_response({"input_tokens": tokens}, headers=self._headers())
 
     async def messages(self, received: web.Request) -> web.StreamResponse:
+        self.requests += 1
         try:
             self._refuse_before_reading(received.headers)
             admitted = self.rules.admit(_json(await received.read()), received.headers)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.simulated import asked
+
 KEY_NAME = "TEXTKIT_DEMO_KEY"
 STRIPPED = ("ANTHROPIC_", "CLAUDE_", "FLEET_")
 STATUS_S, STOP_S = 60, 10
@@ -59,7 +61,10 @@ class Fleet:
 
     @contextmanager
     def simulated_model(self, script: Path) -> Iterator[str]:
-        """The base URL of a simulated model that plays `script`, for as long as the block lasts."""
+        """The base URL of a simulated model that plays `script`, for as long as the block lasts.
+
+        Raises `DemoError` at the end if a request broke a rule of the real service.
+        """
         command = self.command("simulate", str(script), "--port", "0")
         # a session of its own: a Ctrl-C is for the run, which still needs its model while it drains
         with subprocess.Popen(
@@ -71,7 +76,12 @@ class Fleet:
             start_new_session=True,
         ) as process:
             try:
-                yield _announced_url(process)
+                url = _announced_url(process)
+                yield url
+                told = asked(url)
+                print(f"  {told.line}", flush=True)
+                if told.complaint:
+                    raise DemoError(told.complaint)
             finally:
                 _stop(process)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from examples.demo.fleet_cli import Fleet, open_questions
+from examples.demo.fleet_cli import DemoError, Fleet, open_questions
 from examples.play import SceneError, expect, play
 from examples.research.pages import served
 from examples.research.scripts import COMPETITION, COMPETITORS, QUESTION, RESEARCH, Json
@@ -94,8 +94,11 @@ def staged(script: Json) -> Iterator[Stage]:
         (room / "script.json").write_text(json.dumps(script).replace("SITE", site), encoding="utf-8")
         (room / "fleet.toml").write_text(CONFIG.format(site=site), encoding="utf-8")
         fleet = Fleet(state=room / "state", config=room / "fleet.toml")
-        with fleet.simulated_model(room / "script.json") as url:
-            yield Stage(room, fleet, url)
+        try:
+            with fleet.simulated_model(room / "script.json") as url:
+                yield Stage(room, fleet, url)
+        except DemoError as error:
+            raise SceneError(str(error)) from None
 
 
 def question() -> None:

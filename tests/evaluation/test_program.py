@@ -2,15 +2,18 @@
 
 import json
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
 from evaluation.__main__ import main
 from evaluation.cases import all_cases
-from evaluation.field import RESULTS, Field, plan_field
+from evaluation.field import RESULTS, Field, plan_field, play_field
+from evaluation.runs import Service, play
 from evaluation.stand_in import RULES
-from evaluation.versions import our_prompts, read_version
+from evaluation.versions import our_prompts, program_with, read_version
+from fleet.errors import FleetError
 
 
 def evaluated(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any, str]:
@@ -111,3 +114,25 @@ def test_the_budget_is_divided_among_the_runs_and_pairs_come_first() -> None:
     assert {order.dollars for order in field.orders} == {2.0}
     assert [order.seed for order in field.orders] == [1, 1, 2, 2, 3, 3]
     assert "they cost nothing" in field_of(None).announcement(simulated=True)
+
+
+def test_an_error_in_one_run_stops_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Event] = []
+
+    def fail(*arguments: object) -> None:
+        seen.extend(each for each in arguments if isinstance(each, Event))
+        raise FleetError("the disk is full")
+
+    monkeypatch.setattr("evaluation.field.play", fail)
+    with pytest.raises(FleetError, match="the disk is full"):
+        play_field(field_of(None), Service(), tmp_path)
+    assert [stopping.is_set() for stopping in seen] == [True]
+
+
+def test_a_run_that_has_to_stop_is_stopped(tmp_path: Path) -> None:
+    stopping = Event()
+    stopping.set()
+    order = field_of(None).orders[0]
+    program = program_with(order.version, tmp_path / "program")
+    with pytest.raises(FleetError, match="was stopped"):
+        play(order, Service(), program, tmp_path, stopping)

@@ -179,4 +179,5 @@ async def test_the_server_tells_which_rules_were_broken_and_what_all_answers_cos
         await client.ask(worker_messages(), WORKER_TOOLS)
         told = (await client.sdk._client.get(f"{client.url}/troubles")).json()
     assert list(told["broken"].values()) == [1]
+    assert told["requests"] == 2
     assert told["dollars"]["claude-haiku-5-5"] > 0

@@ -1,0 +1,48 @@
+"""What a simulated model was asked, and which of it the real service would have refused.
+
+The programs beside the product use it: a demo, a chaos run or an evaluation whose requests break a rule has failed.
+"""
+
+import json
+import re
+import urllib.request
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+TIMEOUT_S = 30.0
+_LINE = re.compile(r"([\d,]+) requests to the simulated model, ([\d,]+) broke a rule")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The requests that a simulated model got."""
+
+    requests: int
+    broken: Mapping[str, int]
+    """How many were refused, by the words of the refusal."""
+    struck: tuple[Mapping[str, Any], ...] = ()
+    """The faults that it injected."""
+
+    @property
+    def line(self) -> str:
+        return f"{self.requests:,} requests to the simulated model, {sum(self.broken.values()):,} broke a rule"
+
+    @property
+    def complaint(self) -> str:
+        """Why this is a failure; empty if no request broke a rule."""
+        return f"{self.line} of the models' service: {dict(self.broken)}" if self.broken else ""
+
+
+def asked(url: str) -> Asked:
+    """What the simulated model at this address was asked so far."""
+    with urllib.request.urlopen(f"{url}/troubles", timeout=TIMEOUT_S) as answer:  # noqa: S310 - on loopback
+        told = json.load(answer)
+    return Asked(told["requests"], told["broken"], tuple(told["struck"]))
+
+
+def counted(lines: Iterable[str]) -> tuple[int, int]:
+    """The requests that a program printed, and how many of them broke a rule."""
+    found = [match for line in lines if (match := _LINE.search(line))]
+    requests, broken = (sum(int(match[group].replace(",", "")) for match in found) for group in (1, 2))
+    return requests, broken
