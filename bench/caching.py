@@ -58,7 +58,8 @@ async def caching_figures(extent: Extent) -> list[Figure]:
                     usage.cached_share,
                     wanted=WANTED[tree] if warm_up else None,
                     at_least=True,
-                    note=f"{usage.calls['all']} calls, {usage.calls['shared prefix written']} wrote the shared prefix",
+                    note=f"{usage.possible_share:.1%} is not new; {usage.calls['all']} calls, "
+                    f"{usage.calls['shared prefix written']} wrote the shared prefix",
                 )
             )
     return [*figures, *await pause_figures(extent.folder)]
@@ -98,10 +99,17 @@ class UsageMeter(UnlimitedMeter):
 
     usage: Usage = Usage()
     calls: Counter[str] = field(default_factory=Counter)
+    prompts: Counter[int] = field(default_factory=Counter)
+    """Tokens of all prompts, by turn."""
+    prefix: int = 0
+    """Tokens that a first prompt could read because others had written them."""
 
     async def used(self, use: ModelUse) -> None:
         self.usage += use.usage
         self.calls["all"] += 1
+        self.prompts[use.turn] += use.usage.prompt
+        if use.turn == 1:
+            self.prefix = max(self.prefix, use.usage.cache_read)
         wrote_prefix = use.turn == 1 and not use.usage.cache_read and bool(use.usage.cache_write)
         self.calls["shared prefix written"] += wrote_prefix
 
@@ -109,6 +117,12 @@ class UsageMeter(UnlimitedMeter):
     def cached_share(self) -> float:
         usage = self.usage
         return usage.cache_read / (usage.input + usage.cache_read + usage.cache_write)
+
+    @property
+    def possible_share(self) -> float:
+        """What could be read at most: all but what is new, which each attempt's last prompt holds once."""
+        new = self.prompts[max(self.prompts)] - (ATTEMPTS - 1) * self.prefix
+        return 1 - new / self.usage.prompt
 
 
 async def measure(folder: Path, model: str, files: str, *, warm_up: bool) -> UsageMeter:

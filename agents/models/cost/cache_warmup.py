@@ -102,7 +102,8 @@ class CacheWarmup:
         """The request, with what it shares kept for an hour where the gaps between such calls make that pay."""
         uses = self._uses.setdefault((request.model, request.system, request.effort), _Uses())
         rates = cache_rates(request.model, self.prices)
-        ends = ending_pays(uses.continued, uses.begun, rates)
+        # a worker's conversation continues after its first answer; how many of a planner's do has to be seen
+        ends = not request.recurs or ending_pays(uses.continued, uses.begun, rates)
         if len(request.messages) == 1 and request.max_tokens:
             uses.begin(self.now(), first_gaps=UNKNOWN_GAPS if request.recurs else ())
         else:

@@ -118,3 +118,13 @@ async def test_an_unused_prefix_is_warmed_again() -> None:
     now, service.warm = 400.0, False
     await all_at_once(model, lambda _: request(), 3)
     assert service.cold == 2
+
+
+async def test_first_messages_of_workers_are_written_to_their_end_and_those_of_planners_if_that_pays() -> None:
+    """A hundred that begin at once have not continued yet, and will."""
+    for recurs, ends in ((False, {True}), (True, {True, False})):
+        service = Service()
+        model = CacheWarmup(service, {})
+        worker = replace(request(), model="claude-haiku-5-5", recurs=recurs)
+        await all_at_once(model, lambda _, worker=worker: worker)  # type: ignore[misc]
+        assert {asked.ends_in_cache for asked in service.seen} == ends
