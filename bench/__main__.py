@@ -23,6 +23,7 @@ from bench.landing_policy import policy_figures
 from bench.leases import box_figures, lease_figures
 from bench.long_run import resume_figures, scrape_figures
 from bench.planner_calls import planner_figures
+from bench.rules import rule_break_figures
 from bench.side_by_side import FULL, SMALL, Extent
 from bench.startup import startup_figures
 from bench.storm import storm_figures
@@ -49,6 +50,7 @@ GROUPS: dict[str, Group] = {
     "wide": wide_figures,
     "storm": storm_figures,
     "conversations": conversation_figures,
+    "rules": rule_break_figures,
 }
 
 

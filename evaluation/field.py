@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,12 +10,13 @@ from threading import Event, Lock
 from typing import Any
 
 from evaluation.cases import Case
-from evaluation.judge import judge
+from evaluation.judge import box_settings, judge
 from evaluation.runs import Order, Service, play
 from evaluation.score import Score
 from evaluation.versions import Version, program_with
 from fleet.errors import FleetError
 from scripts.frame import progress
+from worktrees.base.settings import WorktreeSettings
 
 RESULTS = "results.jsonl"
 PRETENDED = 2.0  # dollars that a run with a stand-in may pretend to cost
@@ -80,24 +81,34 @@ def play_field(field: Field, service: Service, folder: Path, side_by_side: Map =
         place = folder / f"program-{version.digest}"
         shutil.rmtree(place, ignore_errors=True)
         programs[version.digest] = program_with(version, place)
-    stopping = Event()
+    rest, stopping = Circumstances(service, folder, programs, kept, box_settings(service, folder)), Event()
     try:
-        return list(side_by_side(partial(_result, service, folder, programs, kept, stopping=stopping), field.orders))
+        return list(side_by_side(partial(_result, rest, stopping), field.orders))
     finally:
         stopping.set()  # after an error or a Ctrl-C, no other run may go on spending
 
 
-def _result(
-    service: Service, folder: Path, programs: dict[str, Path], kept: "Kept", order: Order, *, stopping: Event
-) -> Result:
-    if (known := kept.find(order, service)) is not None:
+@dataclass(frozen=True)
+class Circumstances:
+    """What all runs of an evaluation have in common."""
+
+    service: Service
+    folder: Path
+    programs: Mapping[str, Path]
+    """The program of each version, by the digest of its prompts."""
+    kept: "Kept"
+    boxes: WorktreeSettings
+
+
+def _result(rest: Circumstances, stopping: Event, order: Order) -> Result:
+    if (known := rest.kept.find(order, rest.service)) is not None:
         return known
-    place = folder / order.name
+    place = rest.folder / order.name
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
-    played = play(order, service, programs[order.version.digest], place, stopping)
-    result = Result(order.case.name, order.version.digest, order.seed, judge(order.case, played, service, place))
-    kept.add(result, service)
+    played = play(order, rest.service, rest.programs[order.version.digest], place, stopping)
+    result = Result(order.case.name, order.version.digest, order.seed, judge(order.case, played, rest.boxes))
+    rest.kept.add(result, rest.service)
     score = result.score
     shown = f"{score.landed} of {score.planned} landed, ${score.dollars:.4f}"
     progress(f"{order.case.name}, seed {order.seed}, {order.version.name}: {shown}")

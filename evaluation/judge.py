@@ -1,13 +1,14 @@
 """Repeats the checks of a run in boxes: on its base, on the known solution, and those that nobody saw on its result."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import anyio
 
 from evaluation.cases import Case, commit_with, files_of, text_of
-from evaluation.runs import Played, Service, box_config
+from evaluation.runs import Played, Service, box_config, environment_of
 from evaluation.score import Score, criteria_of, first_plan, score
 from fleet.app.wiring import Wiring
 from fleet.config.load import load_config
@@ -15,16 +16,25 @@ from fleet.core.plans.plan import Criterion
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError
 from fleet.ports.worktrees import EffectError
+from worktrees.base.settings import WorktreeSettings
 from worktrees.leases.trial_worktrees import open_trial_worktrees
 from worktrees.target.target import inspect
 
 CHECK_S = 120.0  # a check of an evaluation takes a second
 
 
-def judge(case: Case, played: Played, service: Service, folder: Path) -> Score:
+def box_settings(service: Service, folder: Path) -> WorktreeSettings:
+    """How checks are run: read once, so that the tree may change meanwhile."""
+    environment, flags = environment_of(folder, service), {"box.sandbox": service.sandbox}
+    config = box_config(service, folder)
+    loaded = load_config(environ=environment, flags=flags, config_file=config, user_file=None)
+    return Wiring(loaded.config, environment).worktrees
+
+
+def judge(case: Case, played: Played, settings: WorktreeSettings) -> Score:
     """The score of a run that has ended."""
     state, repository = played.state, played.repository
-    boxes = Boxes(repository, played.environment, box_config(service, folder), service.sandbox)
+    boxes = Boxes(repository, replace(settings, state_dir=played.state_folder))
     planned = {each.run: each for subtask in first_plan(state).values() for each in criteria_of(subtask)}
     result = frozenset(files_of(repository, state.tip))
     known = commit_with(repository, played.base, {**_written_by_the_run(case, state, repository), **case.solution})
@@ -46,15 +56,12 @@ def _written_by_the_run(case: Case, state: RunState, repository: Path) -> dict[s
     return {path: text_of(repository, state.tip, path) for path in new if path not in {"fleet.toml", ".gitignore"}}
 
 
+@dataclass(frozen=True)
 class Boxes:
     """Runs commands on commits of a repository, each in a box and on a checkout of its own."""
 
-    def __init__(self, repository: Path, environment: Mapping[str, str], config: Path, sandbox: str) -> None:
-        self._repository = repository
-        self._environment = environment
-        flags = {"box.sandbox": sandbox}
-        loaded = load_config(environ=environment, flags=flags, config_file=config, user_file=None)
-        self._settings = Wiring(loaded.config, environment).worktrees
+    repository: Path
+    settings: WorktreeSettings
 
     def passed(self, commit: str, criteria: Iterable[Criterion]) -> dict[str, bool]:
         """Whether each command passes. Raises `FleetError` where no box or worktree can be made."""
@@ -64,8 +71,8 @@ class Boxes:
         found: dict[str, bool] = {}
         if not criteria:
             return found
-        target = await inspect(self._repository, commit)
-        async with open_trial_worktrees(target, self._settings) as worktrees:
+        target = await inspect(self.repository, commit)
+        async with open_trial_worktrees(target, self.settings) as worktrees:
             for criterion in criteria:
                 limited = criterion.model_copy(update={"timeout_s": min(criterion.timeout_s, CHECK_S)})
                 try:

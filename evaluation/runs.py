@@ -78,7 +78,7 @@ class Played:
     state: RunState
     repository: Path
     base: str
-    environment: Mapping[str, str]
+    state_folder: Path
 
 
 def play(order: Order, service: Service, program: Path, folder: Path, stopping: Event) -> Played:
@@ -97,7 +97,7 @@ def play(order: Order, service: Service, program: Path, folder: Path, stopping: 
         raise FleetError(f"the run {order.name} was stopped")
     if code not in ENDS:
         raise FleetError(f"the run {order.name} could not be made (exit code {code}): {_tail(log)}", hint=f"see {log}")
-    return Played(RunFolder(folder / "state" / "runs" / RUN).state(), folder / "repository", base, environment)
+    return Played(RunFolder(folder / "state" / "runs" / RUN).state(), folder / "repository", base, folder / "state")
 
 
 def environment_of(folder: Path, service: Service) -> dict[str, str]:
