@@ -13,7 +13,7 @@ BARE := scripts/bare
 TOOLS := prometheus chromium-headless-shell
 CODE := fleet agents worktrees dashboards tests bench chaos evaluation examples scripts
 
-.PHONY: help setup demo demo-100 example-deployment example-research test kill soak chaos chaos-mutants cheats claude-code bench eval docs lint format format-check types coverage check lock clean
+.PHONY: help setup demo demo-100 example-deployment example-research test kill soak soak-wide chaos chaos-mutants cheats claude-code bench eval docs lint format format-check types coverage check lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -59,6 +59,11 @@ kill: $(READY) ## kill runs at every point, damage their files, kill 100 boxes; 
 soak: $(READY) ## kill 2,000 runs again and again at points that seeds choose; SEEDS=N for N runs, FIRST=N for the first seed
 	@echo "soak: SIGKILL again and again; docs/reliability.md says what must hold"
 	@$(BARE) $(BIN)/python -B -m chaos.kill seeds --seeds $(or $(SEEDS),2000) --first $(or $(FIRST),0) --jobs 2
+
+soak-wide: $(READY) ## 10,000 subtasks, 200 workers, faults and kills, with the plot in soak-wide.html; SUBTASKS=300 WORKERS=40 for minutes
+	@echo "soak-wide: the real program on a real repository; docs/reliability.md says what must hold"
+	@$(BARE) $(BIN)/python -B -m chaos.wide --subtasks $(or $(SUBTASKS),10000) --workers $(or $(WORKERS),200) \
+		--files $(or $(FILES),10000) --seed $(or $(SEED),1) --report $(or $(REPORT),soak-wide.html)
 
 chaos-mutants: $(READY) ## put mistakes into the product, one at a time, and check that the kill suite detects each
 	@$(BARE) $(BIN)/python -B -m chaos.mutants

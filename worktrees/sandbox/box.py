@@ -12,6 +12,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from fleet.errors import FleetError
@@ -244,7 +245,7 @@ def _boxed(
             *("--remount-ro", "/", "--chdir", ROOT),
             *(part for pair in environment.items() for part in ("--setenv", *pair)),
         ]
-        packed = b"".join(os.fsencode(argument) + b"\0" for argument in arguments)
+        packed = os.fsencode("\0".join((*arguments, "")))
         listed, status = files.enter_context(memory_file(packed)), files.enter_context(memory_file(b""))
         bwrap = (shutil.which("bwrap") or "bwrap", "--args", str(listed), "--json-status-fd", str(status), "--")
         yield _Boxed((*bwrap, *argv), (*fds, *etc.values(), listed, status), status)
@@ -264,8 +265,12 @@ def _file(content: int, path: str) -> tuple[str, ...]:
     return ("--perms", "0644", "--file", str(content), path)
 
 
-def _root(limits: BoxLimits) -> list[str]:
-    """A root of its own: the system read-only, a few files of /etc, and writable folders with a size."""
+@cache
+def _root(limits: BoxLimits) -> tuple[str, ...]:
+    """A root of its own: the system read-only, a few files of /etc, and writable folders with a size.
+
+    The same for all boxes of a process: looking at the machine's folders took a tenth of the time of an attempt.
+    """
     parts = ["--ro-bind", "/usr", "/usr"]
     for name in MERGED:
         folder = Path("/", name)
@@ -283,7 +288,7 @@ def _root(limits: BoxLimits) -> list[str]:
     writable = {"/dev/shm": limits.tmp_bytes, "/tmp": limits.tmp_bytes, "/run": MIB, "/home": MIB}  # noqa: S108 - inside
     for path, size in (*writable.items(), (HOME, limits.home_bytes)):
         parts += ["--size", str(size), "--tmpfs", path]
-    return [*parts, "--remount-ro", "/dev"]
+    return (*parts, "--remount-ro", "/dev")
 
 
 def _set_limits(limits: BoxLimits) -> str:

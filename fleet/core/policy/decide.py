@@ -15,7 +15,7 @@ from fleet.core.policy.conflict_attribution import send_back
 from fleet.core.policy.effects import base_unknown
 from fleet.core.policy.endings import end_run, is_published, waits_until
 from fleet.core.policy.ladder import take_rung
-from fleet.core.policy.landing import member_of, next_batches
+from fleet.core.policy.landing import is_full, member_of, next_batches
 from fleet.core.policy.planner_policy import (
     IDLE_CALLS,
     area_is_idle,
@@ -190,7 +190,7 @@ def _start_attempts(state: RunState, now: float) -> Iterator[f.Fact]:
     free = state.policy.workers - subtasks.marked(Mark.RUNNING).bit_count()
     if state.policy.budget_attempts is not None:
         free = min(free, state.policy.budget_attempts - state.attempts)
-    free = max(0, free)
+    free = 0 if is_full(state) else max(0, free)
     startable = ready(state, now) & ~unapproved(state)
     areas = subtasks.ids(startable & subtasks.areas)  # these need no worker
     for id_ in (*areas, *islice(subtasks.first(startable & ~subtasks.areas), free)):

@@ -21,14 +21,19 @@ from fleet.core.state.status import landing_order
 ASSUMED, WEIGHT = 0.05, 10.0  # the failure rate before anything is known, and how many outcomes it counts for
 RARE, COMMON = 0.001, 0.9
 START_S = 0.05  # to test one tree, besides its checks
+FULL = 2  # candidates for each worker, if that is more than a batch holds
 PARTS = 6  # while every tree is tested, a batch takes at most this fraction of the time allowed for that
 
 
 def next_batches(state: RunState) -> tuple[tuple[Member, ...], ...]:
     """The candidates of each batch to form now."""
     landing, policy = state.landing, state.policy
+    if not landing.queue or len(landing.open_batches) >= policy.slots:
+        return ()
     most = min(policy.batch, in_turn(state))
     quick = not policy.every_commit and every_tree(state, landing.queue[:most])
+    if quick and landing.prefixes:  # one at a time, as every tree is tested
+        return ()
     if quick:
         most = soon_count(state, landing.queue[:most])
     sizes = next_sizes(landing, slots=policy.slots, most=most, every_commit=policy.every_commit, together=quick)
@@ -43,6 +48,15 @@ def in_turn(state: RunState) -> int:
         return len(queue)
     ahead = (id_ for id_ in landing_order(state) if not state.subtasks[id_].closed)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(queue, ahead, strict=False)))
+
+
+def is_full(state: RunState) -> bool:
+    """Whether more waits to land than is tested at once, so that new attempts would only wait on an old tip.
+
+    Not where subtasks land in the order of the plan: what the queue waits for may not have started.
+    """
+    policy = state.policy
+    return not policy.in_order and len(state.landing.queue) >= max(policy.batch, FULL * policy.workers)
 
 
 def waits_in_vain(state: RunState) -> bool:
@@ -67,8 +81,12 @@ def soon_count(state: RunState, ids: Sequence[SubtaskId]) -> int:
 
 def _seconds(state: RunState, ids: Sequence[SubtaskId]) -> Iterator[float]:
     """How long the tree of each is likely to take: the gate and its own checks."""
-    gate = START_S + sum(state.gate.values())
-    return (gate + sum(check.seconds for check in state.subtasks[id_].attempts[-1].checks) for id_ in ids)
+    gate, subtasks = START_S + sum(state.gate.values()), state.subtasks
+    for id_ in ids:
+        seconds = gate
+        for check in subtasks[id_].attempts[-1].checks:
+            seconds += check.seconds
+        yield seconds
 
 
 def member_of(state: RunState, id_: SubtaskId) -> Member:

@@ -145,10 +145,10 @@ class Lander:
         self, number: int, state: RunState, landed: Sequence[f.Member]
     ) -> list[tuple[f.CheckRun, ...]]:
         """The checks of each commit by itself; on the last one, those of all that land with it."""
-        slots = CapacityLimiter(state.policy.slots if self.checks.rules.criteria else IN_A_ROW)
+        some = CapacityLimiter(max(state.policy.slots, IN_A_ROW))  # while some run, others get ready
 
         async def check(members: Sequence[f.Member]) -> tuple[f.CheckRun, ...]:
-            async with slots:
+            async with some:
                 return await self._run_checks(number, state, members)
 
         return await run_side_by_side([*(partial(check, [member]) for member in landed[:-1]), partial(check, landed)])

@@ -35,6 +35,25 @@ def test_no_more_run_at_once_than_there_are_places_and_a_place_is_free_when_the_
     assert story.status("c") == "running"
 
 
+def test_nothing_more_starts_while_more_waits_to_land_than_is_tested_at_once() -> None:
+    story = Story(Policy(workers=2, batch=3, slots=1, every_commit_within_s=0), plan_of(*"abcdefgh"))
+    for id_ in "abcde":
+        story.work_is_done(id_)
+    assert (len(story.state.landing.queue), {story.status(id_) for id_ in "fgh"}) == (5, {"ready"})
+    while story.status("f") == "ready":
+        assert story.state.landing.open_batches
+        story.batch_lands()
+    assert len(story.state.landing.queue) < 4
+
+
+def test_where_subtasks_land_in_order_a_long_queue_holds_up_nothing() -> None:
+    names = [f"s{number}" for number in range(12)]
+    story = Story(Policy(workers=3, batch=1, in_order=True), plan_of(*names))
+    for id_ in names[1:]:  # the first one, which all others wait for, is still at work
+        story.work_is_done(id_)
+    assert len(story.state.landing.queue) == 11
+
+
 def test_the_longest_chain_goes_first() -> None:
     story = Story(Policy(workers=1), plan_of("leaf", "root", "middle needs root", "end needs middle"))
     assert story.statuses() == {"leaf": "ready", "root": "running", "middle": "waiting", "end": "waiting"}
