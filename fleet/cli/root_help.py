@@ -34,6 +34,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     },
     "Look": {
         "watch": Verb("look.watch:watch", "run", "Watch a run, and act on it."),
+        "web": Verb("look.web:web", "machine", "Show all runs in a browser, and decide there."),
         "runs": Verb("look.look:runs", "repository", "List the runs of a repository, the latest last."),
         "status": Verb("look.look:status", "run", "Show how a run is doing."),
         "show": Verb("look.look:show_subtask", "part", "Show a subtask, or the incidents of a run."),

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.doorways import DOORWAYS
+
 OURS = {"fleet", "agents", "worktrees", "dashboards"}
 
 EVERYTHING = None
@@ -122,38 +124,17 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "dashboards.report": ("dashboards.text", "fleet.core"),
     "dashboards.terminal": ("dashboards.runs", "dashboards.terminal", "dashboards.text", "fleet.core"),
     "dashboards.terminal.pages": ("dashboards.runs", "dashboards.terminal", "dashboards.text", "fleet.core"),
+    "dashboards.web": (
+        *("dashboards.http", "dashboards.report", "dashboards.runs", "dashboards.text", "dashboards.web"),
+        *("fleet.core", "fleet.errors"),
+    ),
+    "dashboards.web.pages": ("dashboards.runs", "dashboards.text", "dashboards.web", "fleet.core"),
     "dashboards.terminal.widgets": ("dashboards.runs", "dashboards.text"),
 }
 
 # What any folder may need. The page about the architecture says so once, not in each row.
 ANYWHERE = {"fleet.__version__", "fleet.errors", "fleet.runs.crash_points"}
 
-# Where a library may be imported. `*` crosses folders here. A doorway that nobody uses fails, too.
-DOORWAYS: dict[str, tuple[str, ...]] = {
-    "aiohttp": ("agents/simulated/*", "agents/workers/relay.py", "agents/tools/fetch.py"),
-    "anthropic": (
-        *("agents/models/wire/claude.py", "agents/models/wire/bedrock.py", "agents/models/wire/vertex.py"),
-        "agents/simulated/rules/shape.py",
-    ),
-    "botocore": ("agents/models/wire/bedrock.py",),
-    "git": ("worktrees/git/reader.py",),
-    "google": ("agents/models/wire/vertex.py",),
-    "httpx2": ("agents/models/wire/claude.py", "agents/models/wire/bounded.py"),
-    "platformdirs": ("fleet/config/load.py",),
-    "prometheus_client": ("dashboards/metrics/collector.py",),
-    "rich": ("dashboards/*", "fleet/cli/*"),
-    "sqlite3": ("fleet/runs/journal.py", "fleet/runs/quick_look.py"),  # without parsing, for completion
-    "textual": ("dashboards/terminal/*",),
-    "tomli_w": ("fleet/config/toml.py",),
-    "tomllib": (
-        "agents/rung_priors.py",
-        "fleet/config/toml.py",
-        "fleet/cli/completion.py",
-        "agents/models/cost/prices.py",
-    ),  # agents may not know fleet's
-    "tree_sitter": ("agents/tools/explore/outliner.py",),
-    "typer": ("fleet/cli/*",),
-}
 NOT_LIKE_THEIR_DISTRIBUTION = {"gitpython": "git", "google-auth": "google"}
 
 # Who reads the process's environment, and why. All other modules get values.

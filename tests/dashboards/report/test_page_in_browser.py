@@ -10,7 +10,7 @@ from dashboards.report.page import page as written
 from dashboards.report.report_data import report_data
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
-from tests.dashboards.report.browser import Page, browser
+from tests.dashboards.browser import Page, browser
 from tests.fleet.core.story import Story, plan_of
 
 EVIL = '"><script>document.title="owned"</script><img src=http://127.0.0.1:1/x onerror=\'document.title="owned"\'>'

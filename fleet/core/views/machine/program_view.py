@@ -51,3 +51,13 @@ class ServerView:
 
     url: str
     """Where it listens."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebView:
+    """The server for pages."""
+
+    url: str
+    """Where it listens."""
+    link: str
+    """Signs one browser in, once, within ten minutes."""

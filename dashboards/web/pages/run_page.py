@@ -1,0 +1,143 @@
+"""One run: its figures, what waits for a person, a map of its subtasks, who is at work, what lands, what happened."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+
+from markupsafe import Markup
+
+from dashboards.runs.run_follower import WatchedRun
+from dashboards.web.pages.inbox import items_of
+from dashboards.web.pages.page import NoSuchPageError, Reader, Shown, repository_name
+from fleet.core.base.ids import SubtaskId
+from fleet.core.state.incidents import Incident
+from fleet.core.state.state import RunState
+from fleet.core.state.status import Phase, Status, phase, status_counts, statuses
+from fleet.core.state.subtask_state import Attempt, SubtaskState
+from fleet.core.views.run.incident_view import incident_view
+from fleet.core.views.run.run_view import StatusView, status_view
+
+LOAD_S = 3.0  # a longer journal goes on loading while its page is open
+MOST_CELLS = 400  # of the map; of a larger run it shows stretches of subtasks
+AGENTS, EVENTS, INCIDENTS, QUEUE, ROWS = 50, 60, 20, 20, 200
+BINS = 40  # of the chart of landings
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A subtask on the map."""
+
+    id: SubtaskId
+    status: Status
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtWork:
+    """An attempt under way."""
+
+    subtask: SubtaskState
+    attempt: Attempt
+    phase: Phase
+    seconds: float
+
+
+async def opened(reader: Reader, name: str) -> WatchedRun:
+    """The run with a name, as far as it can be read at once. Raises `NoSuchPageError`."""
+    run = reader.runs.watched(name)
+    if run is None:
+        raise NoSuchPageError(f"There is no run {name}.")
+    await reader.runs.load(run, LOAD_S)
+    return run
+
+
+async def run_page(reader: Reader, name: str) -> Shown:
+    run = await opened(reader, name)
+    state = run.state
+    if state is None:
+        return Shown(name, {"head": reader.part("loading", run=name)})
+    view = status_view(state, run.now, alive=run.alive)
+    return Shown(f"{name}: {view.state}", dict(_parts(reader, run, state, view)))
+
+
+def _parts(reader: Reader, run: WatchedRun, state: RunState, view: StatusView) -> Iterator[tuple[str, Markup]]:
+    name = run.feed.run
+    yield "head", reader.part("run_head", view=view, repository=repository_name(run), state=state, loaded=run.loaded)
+    yield "needs", reader.part("needs", items=items_of(run), with_run=False, empty="")
+    yield (
+        "numbers",
+        reader.part(
+            "numbers", view=view, state=state, an_hour=run.commits_an_hour(), landings=_bars(run.landings(BINS))
+        ),
+    )
+    yield "map", _map(reader, run, state)
+    yield "agents", reader.part("agents", agents=_at_work(run, state), more=max(0, run.working - AGENTS), run=name)
+    yield "landing", reader.part("landing", landing=state.landing, run=name, now=run.now, most=QUEUE)
+    yield "events", reader.part("events", events=list(islice(reversed(run.events), EVENTS)), state=state, run=name)
+    yield "incidents", reader.part("incidents", **_incidents(state, run.now), run=name)
+
+
+def _bars(counts: Sequence[int]) -> list[tuple[int, int]]:
+    """The place and the height, out of 24, of each bar."""
+    top = max(counts, default=0)
+    return [(place, round(count / top * 24)) for place, count in enumerate(counts)] if top else []
+
+
+def _at_work(run: WatchedRun, state: RunState) -> list[AtWork]:
+    """Those at work, the longest first."""
+    if not run.alive:
+        return []
+    busy = sorted(state.underway(), key=lambda pair: pair[1].started_at)[:AGENTS]
+    return [AtWork(subtask, attempt, phase(attempt), run.now - attempt.started_at) for subtask, attempt in busy]
+
+
+def _map(reader: Reader, run: WatchedRun, state: RunState) -> Markup:
+    where = statuses(state, run.now)
+    cells = [Cell(id_, status, len(state.subtasks[id_].attempts)) for id_, status in where.items()]
+    runs = [(status, sum(1 for _ in group)) for status, group in groupby(cell.status for cell in cells)]
+    counts = status_counts(state, run.now)
+    small = len(cells) <= MOST_CELLS
+    return reader.part(
+        "map",
+        cells=cells if small else [],
+        stretches=[] if small else runs,
+        counts=counts,
+        total=len(cells),
+        run=run.feed.run,
+    )
+
+
+def _incidents(state: RunState, now: float) -> Mapping[str, object]:
+    """Open ones first, then the latest."""
+    latest: Sequence[Incident] = list(islice(reversed(state.incidents), 5 * INCIDENTS))
+    ordered = sorted(latest, key=lambda incident: incident.closed_at is not None)[:INCIDENTS]
+    return {"incidents": [incident_view(state, each, now) for each in ordered], "total": len(state.incidents)}
+
+
+async def subtasks_page(reader: Reader, name: str) -> Shown:
+    """The list of subtasks, by status and words, in pages."""
+    run = await opened(reader, name)
+    state = run.state
+    if state is None:
+        return Shown(name, {"head": reader.part("loading", run=name)})
+    wanted, needle = reader.query.get("status", ""), reader.query.get("q", "").strip().lower()
+    rows = [
+        (state.spec(id_), state.subtasks[id_], status)
+        for id_, status in statuses(state, run.now).items()
+        if (not wanted or status == wanted)
+        and (not needle or needle in id_.lower() or needle in state.spec(id_).title.lower())
+    ]
+    number = reader.query.get("page", "1")
+    page = min(max(1, int(number) if number.isdecimal() and len(number) < 7 else 1), max(1, -(-len(rows) // ROWS)))  # noqa: PLR2004
+    part = reader.part(
+        "subtasks",
+        rows=rows[(page - 1) * ROWS : page * ROWS],
+        total=len(rows),
+        page=page,
+        pages=-(-len(rows) // ROWS),
+        wanted=wanted,
+        needle=needle,
+        counts=status_counts(state, run.now),
+        run=name,
+    )
+    return Shown(f"Subtasks of {name}", {"subtasks": part})

@@ -1,0 +1,97 @@
+"""One subtask: its attempts side by side, the conversation, the checks with their output, the diff with its lines."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+
+from dashboards.runs.run_follower import WatchedRun
+from dashboards.text.transcript import transcript_lines
+from dashboards.web.diff_lines import diff_files
+from dashboards.web.pages.page import NoSuchPageError, Reader, Shown
+from dashboards.web.pages.run_page import opened
+from fleet.core.base.ids import SubtaskId
+from fleet.core.state.facts import CheckRun
+from fleet.core.state.state import RunState
+from fleet.core.state.subtask_state import Attempt
+from fleet.core.views.run.subtask_view import subtask_view
+
+TAIL_BYTES, TAIL_LINES = 400_000, 600  # of a conversation
+LOG_BYTES = 200_000
+ACCOUNTING = frozenset({"request_id", "usage", "stop_reason"})  # fields that only `fleet logs` shows
+
+
+async def subtask_page(reader: Reader, name: str, id_: str) -> Shown:
+    run = await opened(reader, name)
+    state = run.state
+    if state is None or id_ not in state.subtasks:
+        raise NoSuchPageError(f"{name} has no subtask {id_}.")
+    view = subtask_view(state, state.spec(SubtaskId(id_)), run.now)
+    attempt = _attempt(state, SubtaskId(id_), reader.query.get("attempt", ""))
+    question = state.subtasks[SubtaskId(id_)].question
+    common = {"run": name, "id": id_, "shown": attempt}
+    parts = {
+        "head": reader.part(
+            "subtask_head", view=view, state=state, question=state.questions.get(question or ""), **common
+        ),
+        "attempts": reader.part("attempts", view=view, state=state, **common),
+        "conversation": reader.part("conversation", lines=_conversation(run, id_, attempt), **common),
+        "checks": reader.part("checks", checks=_checks(run, attempt), **common),
+        "diff": await _diff(reader, run, attempt, common),
+    }
+    return Shown(f"{id_}: {view.status}", parts)
+
+
+def _attempt(state: RunState, id_: SubtaskId, number: str) -> Attempt | None:
+    """The attempt that is asked for, or else the last one."""
+    attempts = state.subtasks[id_].attempts
+    chosen = [attempt for attempt in attempts if str(attempt.number) == number]
+    return chosen[0] if chosen else attempts[-1] if attempts else None
+
+
+def _conversation(run: WatchedRun, id_: str, attempt: Attempt | None) -> Sequence[str]:
+    if attempt is None:
+        return ()
+    entries = []
+    for line in _tail(run.feed.transcript(id_, attempt.number)).splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:  # the first line of a tail, or one that is being written
+            continue
+        if isinstance(entry, dict):
+            entries.append({key: value for key, value in entry.items() if key not in ACCOUNTING})
+    return list(transcript_lines(entries))[-TAIL_LINES:]
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            return file.read(TAIL_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _checks(run: WatchedRun, attempt: Attempt | None) -> list[tuple[CheckRun, str]]:
+    """Each check with its output: its log, or the end of the output where no log was kept."""
+    checks = attempt.checks if attempt is not None else ()
+    return [(check, (_beginning(run.feed.log(check.log)) if check.log else "") or check.output) for check in checks]
+
+
+def _beginning(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(LOG_BYTES).decode("utf-8", "replace")
+    except (OSError, ValueError):  # ValueError: not a file name
+        return ""
+
+
+async def _diff(reader: Reader, run: WatchedRun, attempt: Attempt | None, common: Mapping[str, object]) -> Markup:
+    if attempt is None or attempt.commit is None:
+        return reader.part("diff", files=[], left_out=0, why="No commit yet.", **common)
+    patch = await reader.runs.diff(run, attempt.base, attempt.commit)
+    if patch is None:
+        return reader.part("diff", files=[], left_out=0, why="The commit is no longer in the store.", **common)
+    files, left_out = diff_files(patch)
+    return reader.part("diff", files=files, left_out=left_out, why="" if files else patch, **common)

@@ -1,0 +1,242 @@
+"""What the server answers: pages and their events, decisions, and who may look."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import anyio
+from aiohttp import web
+from markupsafe import Markup
+
+from dashboards.http.address import AllowedHosts
+from dashboards.report.document import document
+from dashboards.report.page import page as report_page
+from dashboards.report.report_data import report_data
+from dashboards.runs.ports import Library
+from dashboards.runs.run_follower import WatchedRun
+from dashboards.web import decisions
+from dashboards.web.access import Access
+from dashboards.web.followed import FollowedRuns
+from dashboards.web.guard import MARK, REPORT_POLICY, SESSION, SIGN_IN, Guard, refusal
+from dashboards.web.live import MOST_STREAMS, Live
+from dashboards.web.pages.board import board_page
+from dashboards.web.pages.inbox import inbox_page
+from dashboards.web.pages.page import NoSuchPageError, Reader, Shown
+from dashboards.web.pages.run_page import opened, run_page, subtasks_page
+from dashboards.web.pages.subtask_page import subtask_page
+from dashboards.web.rendering import environment, version_of
+from fleet.core.base.ids import SubtaskId
+from fleet.core.state.state import RunState
+
+LARGEST_BODY = 4 * 1024 * 1024  # a plan of 10,000 subtasks fits
+STATIC = Path(__file__).parent / "static"
+TYPES = {".css": "text/css", ".js": "text/javascript"}
+LOAD_S = 1.0  # of reading, before a decision may be too early
+SESSION_DAYS = 30
+FACTS_AT_ONCE = 1_000
+Change = Callable[[WatchedRun, RunState, str], str | None]
+"""Sends a request to a run, or returns what is wrong with it."""
+Page = Callable[[Reader, Mapping[str, str]], Awaitable[Shown]]
+PAGES: Mapping[str, Page] = {
+    "/": lambda reader, _: board_page(reader),
+    "/inbox": lambda reader, _: inbox_page(reader),
+    "/runs/{run}": lambda reader, at: run_page(reader, at["run"]),
+    "/runs/{run}/subtasks": lambda reader, at: subtasks_page(reader, at["run"]),
+    "/runs/{run}/subtasks/{subtask}": lambda reader, at: subtask_page(reader, at["run"], at["subtask"]),
+}
+
+
+class Site:
+    """The handlers of one server."""
+
+    def __init__(
+        self,
+        library: Library,
+        access: Access,
+        hosts: AllowedHosts,
+        clock: Callable[[], float],
+        user: str,
+        *,
+        read_only: bool,
+    ) -> None:
+        self._access, self._user, self._read_only = access, user, read_only
+        self.guard = Guard(access, hosts, "fleet")
+        self._runs = FollowedRuns(library, clock)
+        self.live = Live(self._runs)
+        self._templates = environment()
+
+    def app(self) -> web.Application:
+        app = web.Application(client_max_size=LARGEST_BODY, middlewares=[self.guard.check])
+        for pattern in PAGES:
+            app.router.add_get(pattern, self._page)
+        app.router.add_get(SIGN_IN, self._sign_in)
+        app.router.add_get("/live", self._stream)
+        app.router.add_get("/static/{name}", self._static)
+        app.router.add_get("/runs/{run}/report", self._report)
+        app.router.add_get("/runs/{run}/plan", self._plan)
+        app.router.add_get("/access", self._access_page)
+        app.router.add_get("/{path:.*}", self._missing)
+        if not self._read_only:
+            app.router.add_post("/runs/{run}/requests/{kind}", self._decide)
+            app.router.add_post("/runs/{run}/subtasks/{subtask}/comments", self._comment)
+            app.router.add_post("/access/{what}", self._change_access)
+        return app
+
+    # ---- reading
+
+    async def _page(self, request: web.Request) -> web.Response:
+        resource = request.match_info.route.resource
+        page = PAGES[resource.canonical if resource is not None else "/"]
+        try:
+            shown = await page(self._reader(request, request.query), request.match_info)
+        except NoSuchPageError as error:
+            return self._not_found(request, str(error))
+        return self._html(request, shown)
+
+    async def _missing(self, request: web.Request) -> web.Response:
+        return self._not_found(request, "There is no such page.")
+
+    def _not_found(self, request: web.Request, text: str) -> web.Response:
+        part = self._reader(request, request.query).part("text", text=text)
+        return self._html(request, Shown("Not found", {"text": part}, is_live=False), web.HTTPNotFound.status_code)
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        """The events of a page: `/live?page=/runs/R`."""
+        if self.live.streams >= MOST_STREAMS:
+            return refusal(503, "Too many pages are open.")
+        address = urlsplit(request.query.get("page", "/"))
+        found = _match(address.path)
+        if found is None:
+            return refusal(404, "There is no such page.")
+        page, at = found
+        session = request[SESSION]
+        reader = self._reader(request, dict(parse_qsl(address.query)))
+        cookie = request.cookies.get(self.guard.cookie, "")
+        return await self.live.stream(
+            request,
+            f"{session.role} {address.geturl()}",
+            lambda: page(reader, at),
+            lambda: self._access.session(cookie) is not None,
+        )
+
+    async def _static(self, request: web.Request) -> web.Response:
+        path = STATIC / request.match_info["name"]
+        if path.parent != STATIC or path.suffix not in TYPES or not path.is_file():
+            return refusal(404, "There is no such file.")
+        return web.Response(body=path.read_bytes(), content_type=TYPES[path.suffix], charset="utf-8")
+
+    async def _report(self, request: web.Request) -> web.Response:
+        run = self._runs.watched(request.match_info["run"])
+        if run is None:
+            return self._not_found(request, "There is no such run.")
+        facts, after = [], 0
+        while more := run.feed.facts(after, FACTS_AT_ONCE):
+            facts += [fact for _, fact in more]
+            after = more[-1][0]
+            await anyio.lowlevel.checkpoint()
+        data = report_data(iter(facts), self._runs.clock(), alive=run.feed.alive)
+        if data is None:
+            return self._not_found(request, "The run is empty: it was stopped before it started.")
+        headers = {"Content-Security-Policy": REPORT_POLICY}
+        return web.Response(text=report_page(document(data)), content_type="text/html", headers=headers)
+
+    async def _plan(self, request: web.Request) -> web.Response:
+        """The plan as its file, to be read or edited."""
+        reader = self._reader(request, request.query)
+        try:
+            run = await opened(reader, request.match_info["run"])
+        except NoSuchPageError as error:
+            return self._not_found(request, str(error))
+        state = run.state
+        text = decisions.plan_text(run, state) if state is not None and state.plan.subtasks else ""
+        part = reader.part("plan", text=text, run=run.feed.run, version=state.plan.version if state else 0, state=state)
+        return self._html(request, Shown(f"Plan of {run.feed.run}", {"plan": part}, is_live=False))
+
+    # ---- deciding
+
+    async def _decide(self, request: web.Request) -> web.Response:
+        kind, given = request.match_info["kind"], await _json(request)
+        return await self._change(request, lambda run, state, by: decisions.decide(run, state, kind, given, by))
+
+    async def _comment(self, request: web.Request) -> web.Response:
+        subtask, given = SubtaskId(request.match_info["subtask"]), await _json(request)
+        return await self._change(request, lambda run, state, by: decisions.comment(run, state, subtask, given, by))
+
+    async def _change(self, request: web.Request, change: Change) -> web.Response:
+        run = self._runs.watched(request.match_info["run"])
+        if run is None:
+            return refusal(404, "There is no such run.")
+        await self._runs.load(run, LOAD_S)
+        if run.state is None or not run.loaded:
+            return _result("the run is still being read; try again in a moment")
+        run.catch_up(LOAD_S)
+        return _result(change(run, run.state, f"{self._user} via web {request[SESSION].id}"))
+
+    # ---- who may look
+
+    async def _sign_in(self, request: web.Request) -> web.Response:
+        secret = self._access.start_session(request.query.get("token", ""))
+        if secret is None:
+            return refusal(401, "This link is unknown, too old or used. `fleet web` prints another.")
+        answer = web.Response(status=303, headers={"Location": "/"})
+        answer.set_cookie(
+            self.guard.cookie, secret, httponly=True, samesite="Strict", path="/", max_age=SESSION_DAYS * 86_400
+        )
+        return answer
+
+    async def _access_page(self, request: web.Request) -> web.Response:
+        reader = self._reader(request, request.query)
+        part = reader.part("access", sessions=self._access.sessions(), mine=request[SESSION], link="")
+        return self._html(request, Shown("Access", {"access": part}, is_live=False))
+
+    async def _change_access(self, request: web.Request) -> web.Response:
+        given = await _json(request)
+        if request.match_info["what"] == "revoke":
+            return _result(None if self._access.revoke(str(given.get("id"))) else "there is no such session")
+        if request.match_info["what"] == "link":
+            token = self._access.new_link("decide" if given.get("role") == "decide" else "read")
+            return web.json_response(
+                {"ok": True, "message": f"{request.scheme}://{request.host}{SIGN_IN}?token={token}"}
+            )
+        return refusal(404, "There is no such change.")
+
+    # ---- pages
+
+    def _reader(self, request: web.Request, query: Mapping[str, str]) -> Reader:
+        may_decide = request[SESSION].role == "decide" and not self._read_only
+        return Reader(self._runs, self._templates, may_decide, dict(query))
+
+    def _html(self, request: web.Request, shown: Shown, status: int = 200) -> web.Response:
+        reader = self._reader(request, request.query)
+        parts = [(id_, version_of(text), Markup(text)) for id_, text in shown.parts.items()]  # noqa: S704 - drawn by templates
+        text = self._templates.get_template("page.html").render(
+            title=shown.title, parts=parts, waiting=reader.waiting(), may_decide=reader.may_decide, path=request.path,
+            live=request.path_qs if shown.is_live and status == 200 else "", mark=MARK,  # noqa: PLR2004 - OK
+        )  # fmt: skip
+        return web.Response(text=text, content_type="text/html", status=status)
+
+
+def _match(path: str) -> tuple[Page, dict[str, str]] | None:
+    """The page at a path, and what the path names."""
+    steps = path.strip("/").split("/")
+    for pattern, page in PAGES.items():
+        wanted = pattern.strip("/").split("/")
+        if len(steps) == len(wanted) and all(w == s or w.startswith("{") for w, s in zip(wanted, steps, strict=True)):
+            return page, {w[1:-1]: s for w, s in zip(wanted, steps, strict=True) if w.startswith("{")}
+    return None
+
+
+async def _json(request: web.Request) -> dict[str, Any]:
+    """What a browser sent; nothing, if it is no JSON object."""
+    try:
+        given = await request.json()
+    except ValueError:
+        return {}
+    return given if isinstance(given, dict) else {}
+
+
+def _result(problem: str | None) -> web.Response:
+    if problem is None:
+        return web.json_response({"ok": True, "message": "Sent. The run acts on it."})
+    return web.json_response({"ok": False, "message": problem}, status=409)

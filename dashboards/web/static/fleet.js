@@ -1,0 +1,119 @@
+"use strict";
+// Keeps the page up to date and sends decisions. Reading needs none of it.
+(() => {
+  const body = document.body, connection = document.getElementById("connection");
+  const held = new Map(); // parts that wait until a person has finished typing in them
+
+  // ---- theme
+  const theme = document.getElementById("theme"), root = document.documentElement;
+  const show = name => { if (name) root.dataset.theme = name; };
+  try { show(localStorage.getItem("theme")); } catch { /* storage is switched off */ }
+  theme.hidden = false;
+  theme.addEventListener("click", () => {
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    show(dark ? "light" : "dark");
+    try { localStorage.setItem("theme", root.dataset.theme); } catch { /* storage is switched off */ }
+  });
+
+  // ---- live parts
+  const isTyping = part => {
+    const at = document.activeElement;
+    if (at && part.contains(at) && at.matches("input, textarea, select")) return true;
+    return [...part.querySelectorAll("textarea, input:not([type=hidden]):not([type=checkbox])")]
+      .some(field => field.value !== field.defaultValue) || part.querySelector("input:checked, .collected li") !== null;
+  };
+  const put = (id, version, html) => {
+    let part = document.getElementById(id);
+    if (!part) {
+      part = document.createElement("section");
+      part.id = id;
+      document.getElementById("main").append(part);
+    }
+    if (part.dataset.version === version) return;
+    if (isTyping(part)) { held.set(id, [version, html]); return; }
+    const open = new Map([...part.querySelectorAll("details[id]")].map(each => [each.id, each.open]));
+    const focus = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    const scrolled = [...part.querySelectorAll("[data-tail], .wide")].map(each => each.scrollLeft);
+    const following = [...part.querySelectorAll("[data-tail]")].map(each => each.scrollTop + each.clientHeight > each.scrollHeight - 40);
+    part.innerHTML = html;
+    part.dataset.version = version;
+    for (const each of part.querySelectorAll("details[id]")) if (open.has(each.id)) each.open = open.get(each.id);
+    part.querySelectorAll("[data-tail], .wide").forEach((each, at) => { each.scrollLeft = scrolled[at] || 0; });
+    part.querySelectorAll("[data-tail]").forEach((each, at) => { if (following[at] !== false) each.scrollTop = each.scrollHeight; });
+    if (focus !== null) [...part.querySelectorAll("a[href]")].find(each => each.getAttribute("href") === focus)?.focus();
+  };
+  for (const each of document.querySelectorAll("[data-tail]")) each.scrollTop = each.scrollHeight;
+  document.addEventListener("focusout", () => setTimeout(() => {
+    for (const [id, [version, html]] of held) if (!isTyping(document.getElementById(id))) { held.delete(id); put(id, version, html); }
+  }));
+  if (body.dataset.live) {
+    const source = new EventSource(body.dataset.live);
+    source.onopen = () => { connection.textContent = ""; };
+    source.onerror = () => { connection.textContent = "Not connected; trying again"; };
+    source.onmessage = event => {
+      const { title, parts } = JSON.parse(event.data);
+      document.title = `${title} · fleet`;
+      for (const part of parts) put(...part);
+    };
+  }
+
+  // ---- decisions
+  const collected = form => [...form.querySelectorAll(".collected li")].map(each => JSON.parse(each.dataset.comment));
+  const fields = form => {
+    const given = {};
+    for (const [name, value] of new FormData(form)) {
+      if (name === "subtasks") (given.subtasks ||= []).push(value); else given[name] = value;
+    }
+    return form.matches(".comments") ? { ...given, attempt: Number(form.dataset.attempt), comments: collected(form) } : given;
+  };
+  document.addEventListener("submit", async event => {
+    const form = event.target;
+    if (!form.matches("form.act")) return;
+    event.preventDefault();
+    if (form.dataset.confirm && !confirm(form.dataset.confirm)) return;
+    const output = form.querySelector("output");
+    output.textContent = "Sending…";
+    try {
+      const answer = await fetch(form.action, {
+        method: "POST", body: JSON.stringify(fields(form)),
+        headers: { "Content-Type": "application/json", [body.dataset.mark]: "1" },
+      });
+      const result = answer.headers.get("Content-Type")?.startsWith("application/json") ? await answer.json() : { message: await answer.text() };
+      output.textContent = result.message;
+      if (result.ok) { form.querySelector(".collected")?.replaceChildren(); form.reset(); }
+    } catch {
+      output.textContent = "Not sent: the server does not answer.";
+    }
+  });
+
+  // ---- comments on lines
+  document.addEventListener("click", event => {
+    const note = event.target.closest("button.note");
+    if (!note) return;
+    const form = document.querySelector("form.comments");
+    const text = prompt(`Comment on ${note.dataset.path}:${note.dataset.line}`);
+    if (!text || !text.trim() || !form) return;
+    const { path, side, line } = note.dataset, item = document.createElement("li");
+    item.dataset.comment = JSON.stringify({ path, side, line: Number(line), text: text.trim() });
+    item.textContent = `${path}:${line} ${text.trim()} `;
+    const remove = document.createElement("button");
+    remove.type = "button";
+    remove.textContent = "Remove";
+    remove.addEventListener("click", () => item.remove());
+    item.append(remove);
+    form.querySelector(".collected").append(item);
+  });
+
+  // ---- keys, as in the terminal where they make sense
+  const links = () => [...document.querySelectorAll("main a[href], main button, main summary")].filter(each => each.offsetParent !== null);
+  const step = by => {
+    const all = links(), at = all.indexOf(document.activeElement);
+    all[Math.max(0, Math.min(all.length - 1, at < 0 ? 0 : at + by))]?.focus();
+  };
+  const keys = { j: () => step(1), k: () => step(-1), i: () => { location.href = "/inbox"; }, g: () => { location.href = "/"; },
+    "/": () => document.getElementById("filter-q")?.focus(), t: () => theme.click() };
+  document.addEventListener("keydown", event => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
+    if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
+  });
+})();

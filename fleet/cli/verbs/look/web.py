@@ -1,0 +1,77 @@
+"""The verb that serves the runs to a browser."""
+
+import signal
+import sys
+import time
+import webbrowser
+from typing import Annotated
+
+import anyio
+import typer
+
+from dashboards.http.address import parse_address
+from fleet.app.fleet import Fleet
+from fleet.cli import common
+from fleet.cli.common import AsJson
+from fleet.cli.live.terminal_data import FolderLibrary
+from fleet.config import environment
+from fleet.core.state.state import RunState
+from fleet.core.views.machine.program_view import WebView
+
+SESSIONS = "web-sessions.json"
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def web(
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 chooses a free one.")
+    ] = "127.0.0.1:0",
+    host: Annotated[
+        list[str] | None, typer.Option("--host", metavar="NAME", help="Answer requests for this host name, too.")
+    ] = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the link in a browser.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Take no decisions, from anybody.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show all runs in a browser, and decide there.
+
+    Runs of this machine, live and ended: what waits for you, subtasks, conversations, diffs, answers. It prints a link
+    that signs one browser in. It listens on this machine only; for others, name an address, and put TLS in front of it.
+
+    \b
+    Examples:
+      fleet web --open
+      fleet web --read-only
+      fleet web --listen 0.0.0.0:8080 --host fleet.example
+    """
+    from dashboards.web.access import Access  # noqa: PLC0415 - aiohttp and Jinja2 are slow to import
+    from dashboards.web.server import serving  # noqa: PLC0415
+
+    address, state_dir = parse_address(listen), common.state_dir()
+    access = Access(state_dir / SESSIONS, time.time)
+    library = FolderLibrary(state_dir, _fleet_of)
+
+    async def serve() -> None:
+        pages = serving(library, access, address, time.time, environment.user(), hosts=host or (), read_only=read_only)
+        async with pages as server:
+            link = server.link("read" if read_only else "decide")
+            if as_json:
+                common.show_json(WebView(f"http://{server.address}/", link))
+                sys.stdout.flush()
+            else:
+                typer.echo(f"open {link}")
+            note = "" if address.is_loopback else "; without TLS in front of it, others can read along"
+            typer.echo(
+                f"runs in {state_dir} at http://{server.address}/; Ctrl-C stops, and no run notices{note}", err=True
+            )
+            if open_browser:
+                webbrowser.open(link)
+            with anyio.open_signal_receiver(*STOPS) as signals:
+                async for _ in signals:
+                    break
+
+    common.run_async(serve)
+
+
+def _fleet_of(state: RunState) -> Fleet:
+    return Fleet(common.configuration_of(state), environment.current())

@@ -1,0 +1,95 @@
+"""Links that work once, and sessions that outlive the server but not their end."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from dashboards.web.access import LINK_S, MOST_SESSIONS, SESSION_S, Access
+from fleet.errors import FleetError
+
+
+class Clock:
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def access(tmp_path: Path, clock: Clock) -> Access:
+    return Access(tmp_path / "state" / "sessions.json", clock)
+
+
+def signed_in(access: Access) -> str:
+    secret = access.start_session(access.new_link("decide"))
+    assert secret is not None
+    return secret
+
+
+def test_a_link_works_once(access: Access) -> None:
+    token = access.new_link("read")
+    secret = access.start_session(token)
+    assert secret is not None
+    session = access.session(secret)
+    assert session is not None
+    assert session.role == "read"
+    assert access.start_session(token) is None
+    assert access.start_session("") is None
+    assert access.session("") is None
+
+
+def test_a_link_is_too_old_after_a_while(access: Access, clock: Clock) -> None:
+    token = access.new_link("decide")
+    clock.now += LINK_S + 1
+    assert access.start_session(token) is None
+
+
+def test_a_session_survives_a_restart_and_the_file_lets_nobody_in(access: Access, clock: Clock, tmp_path: Path) -> None:
+    secret = signed_in(access)
+    file = tmp_path / "state" / "sessions.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert secret not in file.read_text()
+    again = Access(file, clock)
+    session = again.session(secret)
+    assert session is not None
+    assert again.session(session.digest) is None
+    clock.now += SESSION_S + 1
+    assert again.session(secret) is None
+    assert list(again.sessions()) == []
+
+
+def test_a_session_that_is_revoked_is_over_for_good(access: Access, clock: Clock, tmp_path: Path) -> None:
+    secret, other = signed_in(access), signed_in(access)
+    session = access.session(secret)
+    assert session is not None
+    assert access.revoke(session.id)
+    assert not access.revoke(session.id)
+    assert access.session(secret) is None
+    assert Access(tmp_path / "state" / "sessions.json", clock).session(secret) is None
+    assert access.session(other) is not None
+
+
+def test_sessions_are_bounded(access: Access) -> None:
+    first = signed_in(access)
+    *_, last = (signed_in(access) for _ in range(MOST_SESSIONS))
+    assert len(access.sessions()) == MOST_SESSIONS
+    assert access.session(first) is None
+    assert access.session(last) is not None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '[{"id": "x"}]', "\0"])
+def test_a_damaged_file_is_named(tmp_path: Path, clock: Clock, text: str) -> None:
+    (tmp_path / "s.json").write_text(text)
+    with pytest.raises(FleetError, match=r"s\.json can't be read"):
+        Access(tmp_path / "s.json", clock)
+
+
+def test_a_role_that_nobody_knows_opens_nothing(tmp_path: Path, clock: Clock) -> None:
+    (tmp_path / "s.json").write_text('[{"id": "x", "role": "root", "since": 1000, "digest": "d"}]')
+    assert list(Access(tmp_path / "s.json", clock).sessions()) == []

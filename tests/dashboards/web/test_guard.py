@@ -1,0 +1,158 @@
+"""Who is answered: a list of hosts, a session, and no change that another page could cause."""
+
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from dashboards.web.guard import HEADERS
+from tests.dashboards.feeds import MemoryFeed
+from tests.dashboards.web.site import DECIDES, client, site, story
+
+PATHS = (
+    "/",
+    "/inbox",
+    "/access",
+    "/runs/r",
+    "/runs/r/subtasks",
+    "/runs/r/plan",
+    "/live?page=/",
+    "/static/fleet.js",
+    "/no",
+)
+
+
+def feed() -> MemoryFeed:
+    return MemoryFeed(story().facts)
+
+
+async def test_without_a_session_nothing_is_shown_and_nothing_is_done(tmp_path: Path) -> None:
+    run = feed()
+    async with site(tmp_path, run) as server, client(server) as someone:
+        someone.cookies = {}
+        for path in PATHS:
+            status, _, text = await someone.get(path)
+            assert (path, status) == (path, 401)
+            assert "schema" not in text
+        assert (await someone.decide("/runs/r/requests/paused"))[0] == 401
+        someone.cookies = {f"fleet-{server.address.port}": "guess"}
+        assert (await someone.get("/"))[0] == 401
+    assert run.requests == []
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "a@127.0.0.1", "10.0.0.1"])
+async def test_a_page_whose_name_leads_here_gets_nothing(tmp_path: Path, host: str) -> None:
+    """DNS rebinding: the browser sends its cookies of that name, and the name in Host."""
+    run = feed()
+    async with site(tmp_path, run) as server, client(server) as someone:
+        for path in PATHS:
+            assert (await someone.get(path, {"Host": host}))[0] in {400, 403}
+        assert (await someone.decide("/runs/r/requests/paused", {"Host": host, "Origin": f"http://{host}"}))[0] in {
+            400,
+            403,
+        }
+    assert run.requests == []
+
+
+async def test_a_name_that_was_allowed_is_answered(tmp_path: Path) -> None:
+    async with site(tmp_path, feed(), hosts=("fleet.example",)) as server, client(server) as someone:
+        assert (await someone.get("/", {"Host": "fleet.example"}))[0] == 200
+        headers = {"Host": "fleet.example", "Origin": "https://fleet.example"}
+        assert (await someone.decide("/runs/r/requests/paused", headers))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Type": "text/plain"},
+        {"Content-Type": "application/x-www-form-urlencoded"},
+        {"Content-Type": ""},
+        {"X-Fleet-Request": "0"},
+        {"X-Fleet-Request": ""},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+    ],
+)
+async def test_what_another_page_could_send_changes_nothing(tmp_path: Path, headers: dict[str, str]) -> None:
+    run = feed()
+    async with site(tmp_path, run) as server, client(server) as someone:
+        for path in ("/runs/r/requests/paused", "/runs/r/subtasks/docs/comments", "/access/link", "/access/revoke"):
+            status, _, _ = await someone.ask("POST", path, {**DECIDES, **headers}, data=b"{}")
+            assert status in {403, 415}
+        for method in ("PUT", "DELETE", "PATCH", "OPTIONS"):
+            assert (await someone.ask(method, "/runs/r/requests/paused", DECIDES, data=b"{}"))[0] == 405
+        assert (await someone.get("/runs/r/requests/paused"))[0] == 404
+    assert run.requests == []
+    assert len(server.access.sessions()) == 1
+
+
+async def test_a_browser_that_may_only_read_decides_nothing(tmp_path: Path) -> None:
+    run = feed()
+    async with site(tmp_path, run) as server, client(server, "read") as reader:
+        status, _, page = await reader.get("/runs/r")
+        assert status == 200
+        assert "<form" not in page
+        for path in ("/runs/r/requests/paused", "/runs/r/requests/resume", "/access/link", "/access/revoke"):
+            assert (await reader.decide(path))[0] == 403
+    assert run.requests == []
+    assert run.resume_count == 0
+
+
+async def test_a_server_that_only_reads_has_no_routes_to_decide(tmp_path: Path) -> None:
+    run = feed()
+    async with site(tmp_path, run, read_only=True) as server, client(server) as someone:
+        assert (await someone.decide("/runs/r/requests/paused"))[0] in {404, 405}
+        assert '<form class="act' not in (await someone.get("/runs/r"))[2]
+    assert run.requests == []
+
+
+async def test_every_answer_carries_the_policy(tmp_path: Path) -> None:
+    async with site(tmp_path, feed()) as server, client(server) as someone:
+        secret = next(iter(someone.cookies.values()))
+        for path in (*PATHS[:6], "/static/style.css", "/runs/r/report", "/no", "/runs/none"):
+            status, headers, text = await someone.get(path)
+            assert status in {200, 404}
+            for name, value in HEADERS.items():
+                assert headers[name] == value or (name, path) == ("Content-Security-Policy", "/runs/r/report")
+            assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+            assert secret not in text
+            assert "Set-Cookie" not in headers
+
+
+async def test_a_cookie_is_for_this_server_and_no_script_reads_it(tmp_path: Path) -> None:
+    async with site(tmp_path, feed()) as server, client(server) as someone:
+        token = server.link("decide").partition("token=")[2]
+        _, headers, _ = await someone.get(f"/sign-in?token={token}")
+        cookie = headers["Set-Cookie"]
+        assert cookie.startswith(f"fleet-{server.address.port}=")
+        assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= {part.strip() for part in cookie.split(";")}
+        assert token not in cookie
+        assert (await someone.get(f"/sign-in?token={token}"))[0] == 401  # a link works once
+
+
+async def test_a_revoked_session_is_over_at_once_and_its_page_stops(tmp_path: Path) -> None:
+    async with site(tmp_path, feed()) as server, client(server) as mine, client(server, "read") as other:
+        session = server.access.session(next(iter(other.cookies.values())))
+        assert session is not None
+        assert (await mine.decide("/access/revoke", id=session.id))[0] == 200
+        assert (await other.get("/"))[0] == 401
+        assert (await mine.get("/"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/../server.py", "/static/..%2fserver.py", "/static/%2e%2e/site.py", "/static/"]
+)
+async def test_only_files_for_pages_are_served(tmp_path: Path, path: str) -> None:
+    async with site(tmp_path, feed()) as server, client(server) as someone:
+        status, _, text = await someone.get(path)
+        assert status == 404
+        assert "import" not in text
+
+
+async def test_a_body_without_end_is_refused(tmp_path: Path) -> None:
+    async with site(tmp_path, feed()) as server, client(server) as someone:
+        status, _, _ = await someone.ask("POST", "/runs/r/requests/plan", DECIDES, data=BytesIO(b" " * 5_000_000))
+        assert status == 413

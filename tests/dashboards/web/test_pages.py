@@ -1,0 +1,136 @@
+"""What the pages say, read as text: without a script, and with hostile texts in every place."""
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+
+from dashboards.web.diff_lines import MOST_LINES, diff_files
+from fleet.core.plans.limits import Policy
+from tests.dashboards.feeds import MemoryFeed
+from tests.dashboards.hostile import hostile_story, problems
+from tests.dashboards.web.site import PATCH, client, site, story, unapproved
+from tests.fleet.core.story import Story, plan_of
+
+PAGES = ("", "/subtasks", "/plan", "/report")
+MORE = ("/subtasks?q=%22%3E%3Cscript%3E", "/subtasks/api", "/subtasks/api?attempt=%22%3E")
+EVIL = '"><script>alert(1)</script>'
+
+
+async def page(tmp_path: Path, feed: MemoryFeed, path: str, role: str = "decide") -> str:
+    async with site(tmp_path, feed) as server, client(server, "read" if role == "read" else "decide") as someone:
+        status, _, text = await someone.get(path)
+        assert status == 200, text
+        return text
+
+
+async def test_the_board_has_a_lane_for_what_waits(tmp_path: Path) -> None:
+    asks, works = MemoryFeed(story().facts, run="asks"), MemoryFeed(Story(plan=plan_of("a")).facts, run="works")
+    dead = MemoryFeed(Story(plan=plan_of("a")).facts, run="dead", alive=False)
+    async with site(tmp_path, asks, works, dead) as server, client(server) as someone:
+        text = (await someone.get("/"))[2]
+        for _ in range(200):
+            if "Reading" not in text and text.count("<article") == 3:
+                break
+            text = (await someone.get("/"))[2]
+    lanes = {
+        name: re.findall(r'<a href="/runs/(\w+)">', part)
+        for name, part in re.findall(r'<section id="lane-(\w+)"(.*?)</section>', text, re.DOTALL)
+    }
+    assert lanes == {"needs": ["asks", "dead"], "working": ["works"], "landing": [], "done": []}
+    assert "interrupted" in text
+
+
+async def test_a_run_shows_what_waits_before_anything_else(tmp_path: Path) -> None:
+    text = await page(tmp_path, MemoryFeed(story().facts), "/runs/r")
+    order = [text.index(f'id="{part}"') for part in ("head", "needs", "numbers", "map", "agents", "landing", "events")]
+    assert order == sorted(order)
+    for said in ("Which tax rate?", "19 %", "1 of 6", "Attempt 1: check", "1 more subtask"):
+        assert said in text
+
+
+async def test_a_plan_that_waits_can_be_approved_in_part(tmp_path: Path) -> None:
+    text = await page(tmp_path, MemoryFeed(unapproved().facts), "/inbox")
+    assert 'name="subtasks" value="two"' in text
+    assert "Approve all" in text
+    assert "<form" not in await page(tmp_path / "x", MemoryFeed(unapproved().facts), "/inbox", "read")
+
+
+async def test_a_subtask_shows_its_attempts_and_the_lines_of_its_diff(tmp_path: Path) -> None:
+    (tmp_path / "api.1.jsonl").write_text(
+        '{"event": "said", "content": "I write it <i>now</i>"}\nbroken\n{"event": "x", "content": "\\u202eabc"}\n'
+    )
+    feed = MemoryFeed(story().facts, patch=PATCH, folder=tmp_path)
+    text = await page(tmp_path, feed, "/runs/r/subtasks/api")
+    for said in ("Attempt 1", "I write it &lt;i&gt;now", "zwei &lt;b&gt;größer&lt;/b&gt; 🚀", "shop/vat.py"):
+        assert said in text
+    assert "\u202e" not in text
+    assert 'data-side="new" data-line="2"' in text
+    assert 'data-side="old" data-line="2"' in text
+
+
+async def test_the_list_of_subtasks_is_filtered_and_paged(tmp_path: Path) -> None:
+    many = MemoryFeed(Story(Policy(), plan_of(*(f"s{n:03}" for n in range(450)))).facts)
+    async with site(tmp_path, many) as server, client(server) as someone:
+
+        async def listed(query: str) -> list[str]:
+            return re.findall(r'/subtasks/(s\d+)"', (await someone.get(f"/runs/r/subtasks{query}"))[2])
+
+        assert len(await listed("")) == 200
+        assert (await listed("?page=3"))[-1] == "s449"
+        assert await listed("?page=99") == await listed("?page=3")
+        assert await listed("?q=S01") == [f"s01{n}" for n in range(10)]
+        assert await listed("?status=merged") == []
+        assert (await listed("?page=9999999999999"))[0] == "s000"
+
+
+@pytest.mark.parametrize("path", ["/runs/none", "/runs/r/subtasks/none", "/runs/r/none"])
+async def test_what_is_not_there_is_said_so(tmp_path: Path, path: str) -> None:
+    async with site(tmp_path, MemoryFeed(story().facts)) as server, client(server) as someone:
+        assert (await someone.get(path))[0] == 404
+
+
+@pytest.mark.parametrize("path", ["/", "/inbox", *(f"/runs/evil{page}" for page in PAGES)])
+async def test_hostile_text_is_harmless_on_every_page(tmp_path: Path, path: str) -> None:
+    facts = [fact for _, fact in hostile_story()]
+    feed = MemoryFeed(facts, run="evil", output=EVIL)
+    text = await page(tmp_path, feed, path)
+    body = text.partition("<main")[2] or text
+    assert problems(html.unescape(body).split("\n")) == []
+
+
+@pytest.mark.parametrize("path", ["/", "/inbox", *(f"/runs/r{page}" for page in (*PAGES[:-1], *MORE))])
+async def test_markup_of_others_stays_text(tmp_path: Path, path: str) -> None:
+    plan = plan_of("api", title=f"T{EVIL}", goal=EVIL)
+    run = Story(Policy(review=path == "/inbox"), plan.model_copy(update={"goal": EVIL}))
+    patch = PATCH.replace("zwei", EVIL).replace("shop/vat.py", 'x"><script>.py')
+    text = await page(tmp_path, MemoryFeed(run.facts, patch=patch, output=EVIL), path)
+    assert text.count("<script") == 1  # the page's own
+    assert "onerror" not in text
+
+
+def test_a_patch_is_read_into_numbered_lines() -> None:
+    (file,), left_out = diff_files(PATCH)
+    assert (file.path, file.added, file.removed, left_out) == ("shop/vat.py", 2, 1, 0)
+    assert [(line.kind, line.old, line.new) for line in file.lines] == [
+        ("hunk", None, None), ("same", 1, 1), ("remove", 2, None), ("add", None, 2), ("add", None, 3),
+    ]  # fmt: skip
+
+
+def test_lines_that_look_like_heads_of_files_are_lines() -> None:
+    patch = PATCH.replace("+three", "+++ b/other\n--- a/other")
+    (file,), _ = diff_files(patch)
+    assert [line.text for line in file.lines if line.kind in {"add", "remove"}] == [
+        "two", "zwei <b>größer</b> 🚀", "++ b/other", "-- a/other",
+    ]  # fmt: skip
+
+
+def test_a_binary_file_and_a_renamed_one_say_so_and_a_long_patch_is_cut() -> None:
+    patch = "diff --git a/x b/y\nsimilarity index 90%\nrename from x\nrename to y\nBinary files differ\n"
+    (file,), _ = diff_files(patch)
+    assert [line.text for line in file.lines] == ["rename from x", "rename to y", "Binary files differ"]
+    files, left_out = diff_files(PATCH + "+x\n" * MOST_LINES)
+    assert left_out == 10
+    assert len(files[0].lines) < MOST_LINES
+    assert diff_files("the diff is too large") == ([], 0)

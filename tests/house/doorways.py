@@ -1,0 +1,30 @@
+"""Third-party libraries, and where each may be imported."""
+
+# Where a library may be imported. `*` crosses folders here. A doorway that nobody uses fails, too.
+DOORWAYS: dict[str, tuple[str, ...]] = {
+    "aiohttp": ("agents/simulated/*", "agents/workers/relay.py", "agents/tools/fetch.py", "dashboards/web/*"),
+    "anthropic": (
+        *("agents/models/wire/claude.py", "agents/models/wire/bedrock.py", "agents/models/wire/vertex.py"),
+        "agents/simulated/rules/shape.py",
+    ),
+    "botocore": ("agents/models/wire/bedrock.py",),
+    "git": ("worktrees/git/reader.py",),
+    "google": ("agents/models/wire/vertex.py",),
+    "httpx2": ("agents/models/wire/claude.py", "agents/models/wire/bounded.py"),
+    "jinja2": ("dashboards/web/*",),
+    "markupsafe": ("dashboards/web/*",),
+    "platformdirs": ("fleet/config/load.py",),
+    "prometheus_client": ("dashboards/metrics/collector.py",),
+    "rich": ("dashboards/*", "fleet/cli/*"),
+    "sqlite3": ("fleet/runs/journal.py", "fleet/runs/quick_look.py"),  # without parsing, for completion
+    "textual": ("dashboards/terminal/*",),
+    "tomli_w": ("fleet/config/toml.py",),
+    "tomllib": (
+        "agents/rung_priors.py",
+        "fleet/config/toml.py",
+        "fleet/cli/completion.py",
+        "agents/models/cost/prices.py",
+    ),  # agents may not know fleet's
+    "tree_sitter": ("agents/tools/explore/outliner.py",),
+    "typer": ("fleet/cli/*",),
+}
