@@ -39,6 +39,7 @@ async def open_agents(settings: AgentSettings, *, chance: Random | None = None) 
             fallbacks=settings.fallbacks,
             tell_limits=client.limits,
             lacks=client.lacks,
+            take_warnings=client.take_warnings,
         )
         transcripts = Transcripts(settings.transcripts, secrets=settings.access.secrets)
         yield Agents(

@@ -17,6 +17,9 @@ class OpenGate:
     def rules(self) -> WaitRules:
         return WaitRules(frozenset({"limited", "down", "refused"}))
 
+    async def warn(self, text: str) -> None:
+        """Ignore it."""
+
     async def report(self, notice: ServiceNotice) -> None:
         """Ignore it."""
 

@@ -79,6 +79,8 @@ class Caller:
     tell_limits: Callable[[str], Awaitable[ModelLimits | None]] | None = None
     """Asks the service for the limits of a model."""
     lacks: Lacks = lacks_nothing
+    take_warnings: Callable[[], list[str]] = list
+    """What the client has to say to a person since it was last asked."""
     service: Service = field(init=False)
     times: Lifetimes = LIFETIMES
     lengths: AnswerLengths = field(default_factory=AnswerLengths)
@@ -232,6 +234,8 @@ class Caller:
     async def _announce(self, meter: Meter) -> None:
         for notice in self.service.take_notices():
             await meter.service.report(notice)
+        for text in self.take_warnings():
+            await meter.service.warn(text)
 
     def _use(self, call: PaidCall, result: Answer | CallFault, turn: int, doing: str) -> ModelUse:
         model = (result.model if isinstance(result, Answer) else "") or call.model

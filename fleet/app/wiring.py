@@ -174,10 +174,9 @@ class Wiring:
         for name, value in headers.items():
             if value.startswith("$"):
                 headers[name] = self.environ.get(value[1:], "").strip()
-                if not headers[name]:
-                    raise UsageError(
-                        f"models.headers.{name}: {value[1:]} is not set", hint="set it, or remove the header"
-                    )
+                if not headers[name] or not headers[name].isprintable():
+                    why = "is not one line of text" if headers[name] else "is not set"
+                    raise UsageError(f"models.headers.{name}: {value[1:]} {why}", hint="set it, or remove the header")
         return headers
 
     def _first_set(self, *names: str) -> str:

@@ -123,7 +123,7 @@ class Models(Section):
     region: Line
     project: Line
     api_key_env: Variable
-    auth: Literal["x-api-key", "bearer"]
+    auth: Literal["bearer", "x-api-key"]
     headers: dict[Header, Line] = {}
     worker: Name
     max_tokens: int = Field(ge=256, le=128_000)

@@ -64,5 +64,8 @@ class PlanPreview:
         """No call waits: its failure says why there is no plan."""
         return WaitRules()
 
+    async def warn(self, text: str) -> None:
+        """There is no run to warn."""
+
     async def report(self, notice: ServiceNotice) -> None:
         """The failure of the call says what is wrong."""

@@ -100,6 +100,10 @@ class ServiceGate(Protocol):
 
     async def report(self, notice: ServiceNotice) -> None: ...
 
+    async def warn(self, text: str) -> None:
+        """A person should know this about the service; the run goes on."""
+        ...
+
 
 class Meter(Protocol):
     """The budget of one conversation, which makes one call at a time."""

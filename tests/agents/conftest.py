@@ -245,6 +245,7 @@ class FakeMeter:
     answered_before: bool = False
     """Whether a model ever answered: only then do calls wait for the service."""
     notices: list[ServiceNotice] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     answers: int = 0
     """How often a human answered a question about the whole run."""
     drained: bool = False
@@ -279,6 +280,9 @@ class FakeMeter:
 
     async def report(self, notice: ServiceNotice) -> None:
         self.notices.append(notice)
+
+    async def warn(self, text: str) -> None:
+        self.warnings.append(text)
 
 
 @dataclass

@@ -27,9 +27,12 @@ def test_a_run_passes_without_what_the_service_lacks_and_is_refused_with_it(
 def test_a_run_passes_where_the_service_names_what_it_lacks(stage: Stage, repository: Path, model: Serve) -> None:
     named = [name for name in CAPABILITIES if name != "thinking_history"]
     url = model({**script(subtask("a")), "lacks": named, "api_key": KEY})
-    gateway = stage.with_(FLEET_MODELS_AUTH="bearer", FLEET_MODELS_HEADERS='{"x-gateway-key": "canary-gateway"}')
+    gateway = stage.with_(FLEET_MODELS_AUTH="x-api-key", FLEET_MODELS_HEADERS='{"x-gateway-key": "canary-gateway"}')
     gateway.fleet("run", "Write", "--base-url", url, "--repo", str(repository), "--yes", "--name", "r").ended(0)
     assert landed(repository, "r") == ["a"]
+    warnings = [text for text in stage.status("r")["warnings"] if "models' service refuses" in text]
+    assert len(warnings) == len(set(warnings)) > 4
+    assert any('models.without = ["cache"]' in text for text in warnings)
     kept = b"".join(file.read_bytes() for file in stage.state.rglob("*") if file.is_file())
     assert (b"canary-gateway" in kept, KEY.encode() in kept, b"models.headers" in kept) == (False, False, True)
 

@@ -34,8 +34,8 @@ class Access:
     model_without: Mapping[str, frozenset[Capability]] = field(default_factory=dict)
     """What single models lack."""
     kind: ServiceKind = "api"
-    bearer: bool = False
-    """Whether the key is sent as a bearer token."""
+    bearer: bool = True
+    """Whether the key is sent as a bearer token; otherwise in the header `x-api-key`."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Sent with every request."""
     region: str = ""

@@ -41,7 +41,7 @@ def bedrock(access: Access, **options: Any) -> Platform:
     client = AsyncAnthropicBedrock(
         aws_region=access.region or None, base_url=access.base_url or None, default_headers=access.headers, **options
     )
-    errors = (ParserError, BotoCoreError, RuntimeError, UnicodeDecodeError)
+    errors = (ParserError, BotoCoreError, RuntimeError, ValueError)
     return Platform(client, lambda: EventStream().decode, error_document, errors, fault_of)
 
 
@@ -85,6 +85,8 @@ def _error(name: str, text: object) -> dict[str, dict[str, str]]:
 def fault_of(error: Exception) -> CallFault | None:
     if isinstance(error, ParserError | UnicodeDecodeError):
         return CallFault("outage", one_line(f"the answer is not an event stream of Bedrock: {error}"))
+    if isinstance(error, ValueError):  # a model's name that makes no path
+        return CallFault("configuration", one_line(f"the request can't be sent: {error}"))
     if isinstance(error, RuntimeError) and "credentials" not in str(error):
         return None
     return CallFault("refused", one_line(f"no AWS credentials: {type(error).__name__}: {error}"))

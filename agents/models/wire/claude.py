@@ -73,10 +73,14 @@ def _platform(access: Access, options: dict[str, Any]) -> Platform:
     try:
         match access.kind:
             case "api":
-                common = {**options, "base_url": access.base_url, "default_headers": access.headers}
-                if access.bearer:
-                    return Platform(anthropic.AsyncAnthropic(auth_token=access.api_key, **common))
-                return Platform(anthropic.AsyncAnthropic(api_key=access.api_key, **common))
+                headers: dict[str, Any] = {**access.headers, **access.authorization}
+                if not access.bearer:  # the SDK sends a key as a bearer token, too
+                    headers["authorization"] = anthropic.omit
+                return Platform(
+                    anthropic.AsyncAnthropic(
+                        api_key=access.api_key, base_url=access.base_url, default_headers=headers, **options
+                    )
+                )
             case "bedrock":
                 from agents.models.wire.bedrock import bedrock  # noqa: PLC0415 - its packages may not be there
 

@@ -1,6 +1,5 @@
 """The client of the models' service. It loads the SDK at its first call, which a run of commands never makes."""
 
-import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -15,15 +14,13 @@ from agents.models.cost.prices import ModelLimits
 from agents.models.wire.access import Access, missing_extra
 from agents.models.wire.exchange import Exchange, Response, Timeouts, WireError
 from agents.models.wire.lacking import refused_capability
-from fleet.core.base.capabilities import Capability
+from fleet.core.base.capabilities import USES, Capability
 from fleet.errors import UsageError
 
 if TYPE_CHECKING:
     from agents.models.wire.claude import Claude
 
 Reported = TypeVar("Reported")
-log = logging.getLogger(__name__)
-
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _PROBE_S = 5.0
 _LONGEST_HEAD = 16_384
@@ -38,6 +35,7 @@ class Client:
         self._lock = anyio.Lock()
         self._claude: Claude | None = None
         self._refused: frozenset[Capability] = frozenset()
+        self._warnings: list[str] = []
 
     async def ask(self, request: Request, on_begin: OnBegin) -> Answer | CallFault:
         """One call. Every way it can go wrong is a `CallFault`."""
@@ -46,11 +44,23 @@ class Client:
             result = await self.ask_without(request, on_begin, without)
             refused = refused_capability(result, without) if isinstance(result, CallFault) else None
             if isinstance(result, CallFault) and not request.max_tokens and _refuses_no_answer(result):
-                self._refused |= {"keep_alive"}
+                self._leave_out("keep_alive")
             if refused is None:
                 return result
-            self._refused |= {refused}  # nothing depends on it: the tools' own parsers check their input anyway
-            log.info("left out from now on: the models' service refuses it", extra={"capability": refused})
+            self._leave_out(refused)  # nothing depends on it: the tools' own parsers check their input anyway
+
+    def _leave_out(self, capability: Capability) -> None:
+        if capability not in self._refused:
+            self._refused |= {capability}
+            self._warnings.append(
+                f"the models' service refuses {USES[capability]}; requests do without it from now on "
+                f'(models.without = ["{capability}"] says so beforehand)'
+            )
+
+    def take_warnings(self) -> list[str]:
+        """What a person should know about the service, once."""
+        warnings, self._warnings = self._warnings, []
+        return warnings
 
     async def ask_without(
         self, request: Request, on_begin: OnBegin, without: frozenset[Capability]

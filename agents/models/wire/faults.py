@@ -24,7 +24,7 @@ _TYPES: dict[str, FaultKind] = {
 }
 _STATUSES: dict[int, FaultKind] = {401: "refused", 402: "refused", 403: "refused", 404: "gone", 429: "limit"}
 _OUTAGE_STATUSES = frozenset({200, 408, 409, 425})
-_FIRST_ERROR, _TOO_LARGE, _FIRST_SERVER_ERROR = 400, 413, 500
+_OK, _TOO_LARGE, _FIRST_SERVER_ERROR = 200, 413, 500
 _SPENT = ("spend_limit", "credit", "billing")  # waiting does not help
 _OF_CONVERSATION = ("messages.", "messages:", "in `thinking` block", "bound to a different conversation")
 """What a refusal names that is a matter of one conversation: its messages."""
@@ -38,7 +38,7 @@ def fault_of(status: int, document: object, headers: Mapping[str, str], *, defau
     error = _object(_object(document).get("error"))
     type_, code = _text(error.get("type")), _text(_object(error.get("details")).get("error_code"))
     message = _text(error.get("message")) or default
-    title = f"HTTP {status} {type_}".rstrip() if status >= _FIRST_ERROR else (type_ or "error in the stream")
+    title = f"HTTP {status} {type_}".rstrip() if status != _OK else (type_ or "error in the stream")
     kind = _kind(status, type_, message)
     if kind in _TRANSIENT and any(word in code for word in _SPENT):
         kind = "refused"

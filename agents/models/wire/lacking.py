@@ -14,7 +14,7 @@ _SIGNS: dict[Capability, re.Pattern[str]] = {
     "cache_hour": re.compile(r"\bttl\b"),
     "cache": re.compile(r"\bcache_control\b"),
     "thinking": re.compile(r"\bthinking(\.(type|display|adaptive)|: )|\bdisplay\b|'adaptive'"),
-    "streaming": re.compile(r"\bstream(ing)?\b"),
+    "streaming": re.compile(r"(?<!in the )\bstream(ing)?\b"),
     "built_in_tools": re.compile(r"\bbash_\d+|\btext_editor_\d+|\btools\.\d+\.type\b"),
     "strict_tools": re.compile(r"grammar|strict|schema"),
 }

@@ -33,5 +33,6 @@ def fault_of(error: Exception) -> CallFault | None:
     if isinstance(error, TransportError):
         return CallFault("outage", one_line(f"Google's credentials can't be fetched: {error}"))
     if not isinstance(error, GoogleAuthError) and not any(word in str(error) for word in _NAMED):
-        return None
+        is_path = isinstance(error, ValueError)  # a model's name that makes none
+        return CallFault("configuration", one_line(f"the request can't be sent: {error}")) if is_path else None
     return CallFault("refused", one_line(f"no Google credentials: {type(error).__name__}: {error}"))

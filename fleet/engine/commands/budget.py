@@ -187,6 +187,9 @@ class RunServiceGate:
     async def report(self, notice: ServiceNotice) -> None:
         await self.engine.record(f.ServiceChanged(at=self.clock.now(), **asdict(notice)))
 
+    async def warn(self, text: str) -> None:
+        await self.engine.record(f.WarningNoted(at=self.clock.now(), text=text))
+
 
 @dataclass(slots=True)
 class _Total:

@@ -93,6 +93,17 @@ async def test_no_call_without_a_budget() -> None:
     assert replies.asked == []
 
 
+async def test_what_the_service_refuses_for_good_is_a_warning_of_the_run() -> None:
+    meter, refused = FakeMeter(), ["effort"]
+
+    def take() -> list[str]:
+        return [refused.pop()] if refused else []
+
+    caller = Caller(Replies([BROKEN, FINE]), PATIENCE, {}, chance=SEEDED, take_warnings=take)
+    assert await caller.call(REQUEST, meter, Transcript(None), turn=1) == FINE
+    assert meter.warnings == ["effort"]
+
+
 async def test_a_service_that_never_answered_is_not_waited_for() -> None:
     meter, replies = FakeMeter(), Replies([CallFault("outage", "no one answers")])
     failure = await call(replies, meter)

@@ -97,7 +97,7 @@ async def test_an_answer_goes_through_as_it_is_with_our_key_and_is_counted(agent
     (most,) = box.meter.reserved
     assert most.tokens >= 9 + len(json.dumps(ASKED["messages"])) // 4
     (sent,) = model.headers
-    assert (sent["x-api-key"], sent["anthropic-beta"]) == (KEY, "b1")
+    assert (sent["authorization"], sent["anthropic-beta"]) == (f"Bearer {KEY}", "b1")
     assert "mine" not in " ".join(sent.values())
     assert "x-other" not in sent
     (counted,) = box.meter.uses

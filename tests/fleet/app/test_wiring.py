@@ -144,10 +144,12 @@ def wired(environ: Mapping[str, str], **models: object) -> Wiring:
 
 def test_a_header_may_come_from_a_variable_that_has_to_be_set() -> None:
     headers = {"x-team": "blue", "x-gateway-key": "$GATEWAY"}
-    access = wired({"GATEWAY": "canary"}, headers=headers, auth="bearer").access
-    assert (dict(access.headers), access.bearer) == ({"x-team": "blue", "x-gateway-key": "canary"}, True)
+    access = wired({"GATEWAY": "canary"}, headers=headers, auth="x-api-key").access
+    assert (dict(access.headers), access.bearer) == ({"x-team": "blue", "x-gateway-key": "canary"}, False)
     with pytest.raises(UsageError, match=r"models\.headers\.x-gateway-key: GATEWAY is not set"):
         _ = wired({}, headers=headers).access
+    with pytest.raises(UsageError, match="GATEWAY is not one line"):
+        _ = wired({"GATEWAY": "a\r\nx-other: b"}, headers=headers).access
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -79,21 +79,33 @@ def doctor(
     clock.time("checking this machine")
     fleet = Fleet(loaded, current())
     findings = run_with_clock(lambda: examine(fleet, repo, gate=gate, clock=clock), clock)
+    if not as_json:
+        show_findings(findings)
     if live:
-        clock.time("calling the models' service")
-        findings += run_with_clock(lambda: _all(live_findings(fleet)), clock)
+        findings += run_with_clock(lambda: _call_service(fleet, clock, quiet=as_json), clock)
     if as_json:
         common.show_json(findings)
-    else:
-        for finding in findings:
-            common.show([f"{'ok  ' if finding.ok else 'FAIL'}  {finding.what:<12} {finding.says}"])
-            if finding.fix:
-                common.show([f"{'':<18} → {finding.fix}"])
     raise typer.Exit(0 if all(finding.ok for finding in findings) else FleetError.exit_code)
 
 
-async def _all(findings: AsyncIterator[Finding]) -> list[Finding]:
-    return [finding async for finding in findings]
+async def _call_service(fleet: Fleet, clock: Clock, *, quiet: bool) -> list[Finding]:
+    """What the calls find, each shown as soon as it is there."""
+    findings = []
+    clock.time("calling the models' service")
+    async for finding in live_findings(fleet):
+        findings.append(finding)
+        if not quiet:
+            clock.stop()
+            show_findings([finding])
+            clock.time("calling the models' service")
+    return findings
+
+
+def show_findings(findings: Sequence[Finding]) -> None:
+    for finding in findings:
+        common.show([f"{'ok  ' if finding.ok else 'FAIL'}  {finding.what:<12} {finding.says}"])
+        if finding.fix:
+            common.show([f"{'':<18} → {finding.fix}"])
 
 
 async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: Clock | None = None) -> list[Finding]:

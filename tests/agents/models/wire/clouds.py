@@ -54,6 +54,8 @@ class Cloud:
     upstream: str
     url: str = ""
     asked: list[tuple[str, Mapping[str, str], dict[str, Any]]] = field(default_factory=list)
+    endless: bool = False
+    """Whether Bedrock sends pings for ever."""
     instead: list[web.Response] = field(default_factory=list)
     """Answered before anything else."""
 
@@ -72,6 +74,8 @@ class Cloud:
         self.asked.append((request.path_qs, _lower(request.headers), document))
         if self.instead:
             return self.instead.pop(0)
+        if self.endless:
+            return await _pings(request)
         if not is_signed(request, body) and request.headers["Authorization"] != f"Bearer {TOKEN}":
             headers = {"x-amzn-errortype": "InvalidSignatureException:http://internal.amazon.com/"}
             return web.json_response({"message": f"not signed: {dict(request.headers)}"}, status=403, headers=headers)
@@ -118,6 +122,14 @@ class Cloud:
     @property
     def calls(self) -> list[str]:
         return [path for path, _, _ in self.asked]
+
+
+async def _pings(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"content-type": "application/vnd.amazon.eventstream"})
+    await response.prepare(request)
+    while True:
+        await response.write(chunk(b'{"type": "ping"}') * 10)
+        await anyio.sleep(0.01)
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:

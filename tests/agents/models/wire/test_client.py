@@ -211,28 +211,35 @@ async def test_a_great_many_small_pieces_are_folded_in_good_time(model: Script) 
     assert len(result.calls[0].input["command"]) == 300_000
 
 
-async def test_a_gateway_gets_the_key_as_it_wants_it_and_headers_of_its_own(model: Script) -> None:
+@pytest.mark.parametrize("bearer", [True, False], ids=["bearer", "x-api-key"])
+async def test_a_gateway_gets_the_key_as_it_wants_it_and_headers_of_its_own(model: Script, bearer: bool) -> None:
     model.will(says(text("ok")))
     headers = {"x-team": "platform", "x-gateway-key": "canary-gateway"}
-    access = Access(model.url, KEY, bearer=True, headers=headers)
+    access = Access(model.url, KEY, bearer=bearer, headers=headers)
     async with open_client(access, Timeouts(5, 5)) as client:
         assert isinstance(await client.ask(REQUEST, ignore), Answer)
         async with client.forward("/v1/messages", b"{}", {"anthropic-version": "1"}) as forwarded:
             assert forwarded.status == 200
+    keys = {"authorization": f"Bearer {KEY}"} if bearer else {"x-api-key": KEY}
     for sent in model.headers:
-        assert (sent["authorization"], sent["x-team"], sent["x-gateway-key"]) == (
-            f"Bearer {KEY}",
-            "platform",
-            "canary-gateway",
-        )
-        assert "x-api-key" not in sent
+        assert {name: value for name, value in sent.items() if KEY in value} == keys
+        assert (sent["x-team"], sent["x-gateway-key"]) == ("platform", "canary-gateway")
+    assert len(model.headers) == 2
 
 
 async def test_no_fault_shows_the_key_or_the_header_of_a_gateway(model: Script) -> None:
     model.will(fails(400, "invalid_request_error", f"got {KEY} and canary-gateway"))
-    access = Access(model.url, KEY, bearer=True, headers={"x-gateway-key": "canary-gateway", "x-team": "blue"})
+    access = Access(model.url, KEY, headers={"x-gateway-key": "canary-gateway", "x-team": "blue"})
     async with open_client(access, Timeouts(5, 5)) as client:
         result = await client.ask(REQUEST, ignore)
     assert isinstance(result, CallFault)
     assert result.message.endswith("got [key] and [key]")
     assert "canary" not in repr(access)
+
+
+async def test_a_redirect_is_not_followed_and_takes_no_key_elsewhere(model: Script) -> None:
+    async def elsewhere(_request: web.Request) -> web.StreamResponse:
+        return web.Response(status=307, headers={"location": f"{model.url}/v1/messages"})
+
+    result = await fault(model, elsewhere)
+    assert (result.status, len(model.asked)) == (307, 1)

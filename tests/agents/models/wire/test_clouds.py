@@ -226,6 +226,16 @@ async def test_a_stream_of_bedrock_that_is_not_right_is_a_fault(cloud: Cloud, bo
 
 
 @pytest.mark.usefixtures("aws")
+async def test_a_stream_of_bedrock_that_never_ends_is_given_up(cloud: Cloud) -> None:
+    access = Access(cloud.url, "", kind="bedrock", region=REGION)
+    cloud.endless = True
+    async with open_client(access, Timeouts(1, 20)) as client:
+        fault = await client.ask(REQUEST, ignore)
+    assert isinstance(fault, CallFault)
+    assert fault.message == "no content for 1 s"
+
+
+@pytest.mark.usefixtures("aws")
 async def test_an_event_of_bedrock_may_arrive_byte_by_byte() -> None:
     from agents.models.wire.bedrock import EventStream  # noqa: PLC0415 - as the product imports it
 
@@ -317,3 +327,18 @@ async def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.Mon
 def test_a_cloud_lacks_what_its_client_has_no_call_for() -> None:
     assert Access("", "", kind="bedrock").lacking(HAIKU) == {"models", "count_tokens"}
     assert Access("", "", kind="vertex").lacking(HAIKU) == {"models"}
+
+
+@pytest.mark.parametrize("model", [".", "..", "", "../x;y"])
+@pytest.mark.usefixtures("aws")
+async def test_a_name_of_a_model_never_leads_to_another_path(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: str
+) -> None:
+    """A plan may name a model."""
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", service_account(tmp_path, cloud))
+    for opened in (bedrock(cloud), vertex(cloud)):
+        async with opened as client:
+            fault = await client.ask(replace(REQUEST, model=model), ignore)
+        assert isinstance(fault, CallFault)
+        assert fault.kind in {"configuration", "gone"}
+    assert [path for path in cloud.calls if "/../" in path or path.startswith(("/model/./", "/model//"))] == []

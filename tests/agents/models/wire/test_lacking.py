@@ -125,6 +125,9 @@ async def test_what_is_refused_by_name_is_left_out_from_then_on(capability: Capa
         assert isinstance(await client.ask(REQUEST, ignore), Answer)
     assert client.lacks(MODEL, capability)
     assert sum(service.broken.values()) == 1
+    (warning,) = client.take_warnings()
+    assert f'models.without = ["{capability}"]' in warning
+    assert client.take_warnings() == []
 
 
 async def test_nothing_is_left_out_for_a_refusal_that_names_nothing() -> None:
