@@ -34,7 +34,8 @@ from fleet.ports.worktrees import EffectError, Lease
 from scripts.frame import Figure, progress
 from worktrees.base.process import Launch, run
 from worktrees.base.settings import LeaseKind
-from worktrees.leases.run_worktrees import RunWorktrees, WorktreeLease
+from worktrees.leases.leases import WorktreeLease
+from worktrees.leases.run_worktrees import RunWorktrees
 
 STEP = 20  # commits that the tip moves by between two leases
 EDITED = tuple(path_of(number * 11) for number in range(5))

@@ -21,7 +21,8 @@ from fleet.config.load import default_config
 from fleet.ports.worktrees import Change, Lease, Signature
 from scripts.frame import Figure, temporary_folder
 from worktrees.base.settings import LeaseKind
-from worktrees.leases.run_worktrees import RunWorktrees, WorktreeLease, open_worktrees
+from worktrees.leases.leases import WorktreeLease
+from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees
 from worktrees.target.target import inspect
 
 KINDS: tuple[LeaseKind, ...] = ("overlay", "pool")

@@ -6,6 +6,7 @@ objects. A commit is pinned by a ref before it is reported.
 
 import os
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from anyio import to_thread
@@ -76,14 +77,30 @@ async def commit_changes(
     settings: WorktreeSettings,
 ) -> Change | Failure:
     """Commit and pin scanned changes, unless they break a rule."""
+    tree = await store.repository.write_tree(base, changes)
+    suspicious = await to_thread.run_sync(_may_hold_secrets, changes)
+    commit = partial(commit_tree, store, base, tree, signature=signature, touches=touches, settings=settings)
+    return await commit(suspicious=suspicious)
+
+
+async def commit_tree(
+    store: Store,
+    base: Sha,
+    tree: Sha,
+    *,
+    signature: Signature,
+    touches: Sequence[str],
+    settings: WorktreeSettings,
+    suspicious: bool,
+) -> Change | Failure:
+    """Commit and pin a tree, unless it breaks a rule. `suspicious`: whether it is searched for secrets."""
     repository = store.repository
-    tree = await repository.write_tree(base, changes)
     diff = await repository.diff(base, tree)
     failure = (
         _check_bounds(diff, touches, settings.protected, own=await _own_conftests(repository, base, diff, touches))
         or await _check_names(repository, base, tree, diff)
         or await _check_large_files(repository, base, tree, diff)
-        or await _check_secrets(repository, base, tree, changes)
+        or (await _check_secrets(repository, base, tree) if suspicious else None)
     )
     if failure is not None:
         return failure
@@ -144,9 +161,7 @@ async def _check_large_files(repository: Repository, base: Sha, tree: Sha, diff:
     return _refused("writes files that Git LFS has to store", (*map(printable, raw), why)) if raw else None
 
 
-async def _check_secrets(repository: Repository, base: Sha, tree: Sha, changes: Sequence[PathChange]) -> Failure | None:
-    if not await to_thread.run_sync(_may_hold_secrets, changes):
-        return None
+async def _check_secrets(repository: Repository, base: Sha, tree: Sha) -> Failure | None:
     patch = await repository.added_lines(base, tree, cap=PATCH_CAP)
     if patch is None:
         limit = f"more than {PATCH_CAP} bytes of changed lines"

@@ -21,7 +21,8 @@ from worktrees.base.fs import as_text, printable
 from worktrees.git.commit_message import author_of, committer_of, compose
 from worktrees.git.repository import Repository
 from worktrees.git.trees.diff import Diff
-from worktrees.leases.run_worktrees import RunWorktrees, WorktreeLease
+from worktrees.leases.leases import WorktreeLease
+from worktrees.leases.run_worktrees import RunWorktrees
 from worktrees.store.line import LineCommit
 
 LISTED = 20

@@ -31,8 +31,9 @@ from fleet.ports.worktrees import EffectError
 from worktrees.base.fs import size_of
 from worktrees.base.settings import WorktreeSettings
 from worktrees.git.program import Git
+from worktrees.leases.leases import WorktreeLease
 from worktrees.leases.replay import Replay, ReplayIntegrator, ReplayWorktrees, note_key
-from worktrees.leases.run_worktrees import RunWorktrees, WorktreeLease
+from worktrees.leases.run_worktrees import RunWorktrees
 from worktrees.leases.trial_worktrees import open_trial_worktrees
 from worktrees.store.line import LineCommit, commits_of, last_commits, missing_objects
 from worktrees.store.store import Store, home_of, open_store

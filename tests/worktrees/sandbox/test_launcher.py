@@ -12,7 +12,7 @@ import pytest
 from anyio import create_task_group, sleep
 
 from tests.worktrees.conftest import Bench, product_settings
-from worktrees.leases.run_worktrees import WorktreeLease
+from worktrees.leases.leases import WorktreeLease
 from worktrees.sandbox import launcher_main
 from worktrees.sandbox.box import Box, Place
 from worktrees.sandbox.launcher import Launcher

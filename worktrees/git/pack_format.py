@@ -1,0 +1,116 @@
+"""The format of a pack, read as hostile input: every limit is checked before git sees a byte of it.
+
+A pack of a kilobyte can hold a file of a gigabyte, and a delta of fifty bytes can ask for one. So each entry's size is
+read from its header, each delta's from its own, and nothing is inflated beyond what a header announces.
+"""
+
+import zlib
+from dataclasses import dataclass
+from hashlib import sha1, sha256
+
+MAGIC, VERSION = b"PACK", 2
+HEADER = 12
+KINDS = {1: "commit", 2: "tree", 3: "blob", 6: "offset delta", 7: "delta"}
+OFFSET_DELTA, DELTA = 6, 7
+LONGEST_VARINT = 10  # bytes: more than any size that we accept needs
+
+
+class PackError(ValueError):
+    """A pack that is not taken; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackLimits:
+    """The most that a pack may hold."""
+
+    packed_bytes: int = 64 * 1024 * 1024
+    objects: int = 100_000
+    bytes: int = 512 * 1024 * 1024
+    """Of all objects together, as they are once deltas are applied."""
+
+
+def check_pack(pack: bytes, limits: PackLimits, *, digits: int = 40) -> int:
+    """The number of objects in a pack. Raises `PackError` where it is damaged or breaks a limit."""
+    digest = sha1 if digits == 40 else sha256  # noqa: PLR2004 - the length of an id of SHA-1
+    trailer = digits // 2
+    if len(pack) > limits.packed_bytes:
+        raise PackError(f"the pack has {len(pack)} bytes; at most {limits.packed_bytes} are taken")
+    if len(pack) < HEADER + trailer or pack[:4] != MAGIC or int.from_bytes(pack[4:8]) != VERSION:
+        raise PackError("it is not a pack of version 2")
+    if digest(pack[:-trailer], usedforsecurity=False).digest() != pack[-trailer:]:
+        raise PackError("the pack is damaged: its checksum differs")
+    count = int.from_bytes(pack[8:HEADER])
+    if count > limits.objects:
+        raise PackError(f"the pack has {count} objects; at most {limits.objects} are taken")
+    body = memoryview(pack)[:-trailer]
+    at, total = HEADER, 0
+    for _ in range(count):
+        at, size = _entry(body, at, trailer, limits.bytes - total)
+        total += size
+    if at != len(body):
+        raise PackError("the pack has bytes behind its last object")
+    return count
+
+
+def _entry(body: memoryview, at: int, id_bytes: int, room: int) -> tuple[int, int]:
+    """Where an entry ends, and how large its object is."""
+    kind, size, at = _entry_header(body, at)
+    if kind == OFFSET_DELTA:
+        _, at = _varint(body, at)
+    elif kind == DELTA:
+        at += id_bytes
+    if size > room:
+        raise PackError("the objects of the pack are too large together")
+    inflater = zlib.decompressobj()
+    try:
+        content = inflater.decompress(body[at:], size + 1)
+        content += inflater.flush() if len(content) < size else b""
+    except zlib.error as error:
+        raise PackError(f"an object of the pack can't be inflated: {error}") from None
+    if len(content) != size or not inflater.eof:
+        raise PackError("an object of the pack has another size than its header says")
+    if kind in {OFFSET_DELTA, DELTA}:
+        size = max(size, _delta_size(content))
+        if size > room:
+            raise PackError("the objects of the pack are too large together")
+    return len(body) - len(inflater.unused_data), size
+
+
+def _entry_header(body: memoryview, at: int) -> tuple[int, int, int]:
+    """The kind of an entry, the size of its data, and where that begins."""
+    byte, at = _byte(body, at)
+    kind, size, shift = (byte >> 4) & 7, byte & 15, 4
+    while byte & 0x80:
+        byte, at = _byte(body, at)
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if shift > 7 * LONGEST_VARINT:
+            raise PackError("a size in the pack is too long")
+    if kind not in KINDS:
+        raise PackError(f"the pack has an entry of kind {kind}")
+    return kind, size, at
+
+
+def _delta_size(delta: bytes) -> int:
+    """The larger of the sizes of what a delta is applied to and what it makes."""
+    source, at = _varint(memoryview(delta), 0)
+    target, _ = _varint(memoryview(delta), at)
+    return max(source, target)
+
+
+def _varint(body: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte, at = _byte(body, at)
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            return value, at
+        if shift > 7 * LONGEST_VARINT:
+            raise PackError("a size in the pack is too long")
+
+
+def _byte(body: memoryview, at: int) -> tuple[int, int]:
+    if at >= len(body):
+        raise PackError("the pack ends in the middle of an object")
+    return body[at], at + 1

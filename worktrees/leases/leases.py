@@ -1,0 +1,133 @@
+"""Leases of one repository's worktrees, whoever asks for them: a run here, or a manager on another machine."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from anyio import CancelScope, CapacityLimiter, move_on_after
+
+from fleet.core.base.ids import Sha
+from fleet.core.plans.plan import Criterion
+from fleet.core.state.facts import CheckRun, Failure, SetupRun
+from fleet.ports.worktrees import Change, Lease, Signature
+from worktrees.base.errors import os_errors
+from worktrees.base.settings import WorktreeSettings
+from worktrees.git.trees.write_tree import PathChange
+from worktrees.leases.commit import commit_changes, find_overlay_changes, find_slot_changes
+from worktrees.leases.past_objects import PastObjects
+from worktrees.overlay.leases import Overlays
+from worktrees.overlay.probe import choose_kind
+from worktrees.pool.leases import Pool, remove_slots
+from worktrees.sandbox.box import Box, Place
+from worktrees.sandbox.checks import Checker
+from worktrees.sandbox.decoy import Decoys
+from worktrees.sandbox.launcher import Launcher
+from worktrees.sandbox.workspace import BoxWorkspace
+from worktrees.setup.include import Included
+from worktrees.setup.setup import Setup
+from worktrees.store.store import Store, slots_dir
+
+CLEANUP_S = 30.0  # how long removing a run's worktrees may take when the run stops
+
+FindChanges = Callable[[], Awaitable[Sequence[PathChange] | Failure]]
+
+
+@dataclass(frozen=True, slots=True)
+class WorktreeLease:
+    """Satisfies `Lease`, for both kinds of worktrees: they differ in how changes are found."""
+
+    store: Store
+    base: Sha
+    workspace: BoxWorkspace
+    checker: Checker
+    find_changes: FindChanges
+
+    async def check(self, criterion: Criterion, *, lands: bool = False) -> CheckRun:
+        return await self.checker.run(self.workspace.place, self.base, criterion, lands=lands)
+
+    async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | Failure:
+        changes = await self.find_changes()
+        if isinstance(changes, Failure):
+            return changes
+        settings = self.workspace.box.settings
+        return await commit_changes(
+            self.store, self.base, changes, signature=signature, touches=touches, settings=settings
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leases:
+    """Gives leases, and knows what all of them share."""
+
+    store: Store
+    pool: Pool
+    overlays: Overlays | None
+    """None where worktrees are leased from the pool."""
+    box: Box
+    checker: Checker
+    commands: CapacityLimiter
+    decoys: Decoys
+    setup: Setup
+    past: PastObjects | None = None
+    """What a box sees of the store's objects, if that is not all of them: only what a base had behind it."""
+
+    @asynccontextmanager
+    async def lease(self, base: Sha) -> AsyncIterator[Lease]:
+        find_changes: FindChanges
+        async with AsyncExitStack() as stack:
+            if self.overlays is None:
+                slot = await stack.enter_async_context(self.pool.lease(base))
+                place = await self._with_decoy(slot.place, base, slot.admin / "index", exact=True)
+                max_files = self.pool.max_files(slot)
+                find_changes = partial(find_slot_changes, slot, self.box.settings, max_files=max_files)
+            else:
+                leased = await stack.enter_async_context(self.overlays.lease(base))
+                place = await self._with_decoy(leased.place, base, leased.index, exact=leased.exact)
+                git, settings = self.store.git, self.box.settings
+                find_changes = partial(find_overlay_changes, git, leased.overlay, leased.below, settings)
+            workspace = stack.enter_context(closing(BoxWorkspace(self.box, place, self.commands)))
+            yield WorktreeLease(self.store, base, workspace, self.checker, find_changes)
+
+    async def _with_decoy(self, place: Place, base: Sha, index: Path, *, exact: bool) -> Place:
+        """The place with a git repository of its own. Without a box, commands see the worktree's repository anyway."""
+        if self.box.settings.sandbox == "none":
+            return place
+        decoys = self.decoys
+        if self.past is not None:
+            decoys = decoys.with_objects(await self.past.objects(base))
+            index = index if exact else place.scratch / "no-index"  # another commit's would name its files
+        with os_errors("a repository for a worker can't be made"):
+            return replace(place, decoy=decoys.make(place.scratch / "git", base, index=index, exact=exact))
+
+    def finished_setups(self) -> tuple[SetupRun, ...]:
+        finished = tuple(self.setup.finished)
+        self.setup.finished.clear()
+        return finished
+
+
+@asynccontextmanager
+async def open_leases(
+    store: Store, settings: WorktreeSettings, name: str, base: Sha, included: Included, *, only_past: bool = False
+) -> AsyncIterator[Leases]:
+    """Leases under a name that no other process uses, until the last worktree is removed. Raises `EffectError`."""
+    with closing(Launcher()) as launcher:
+        box = Box(settings, starter=launcher)
+        try:
+            chosen = await choose_kind(settings, slots_dir(store, name))
+            setup = Setup(box, store.git, included, base, from_base=only_past)
+            yield Leases(
+                store=store,
+                pool=Pool(store, name, settings, setup),
+                overlays=Overlays(store, name, settings, setup) if chosen.kind == "overlay" else None,
+                box=box,
+                checker=Checker(box),
+                commands=CapacityLimiter(settings.box_commands),
+                decoys=Decoys.of(store.git_dir),
+                setup=setup,
+                past=PastObjects(store.git, slots_dir(store, name) / "past", base) if only_past else None,
+            )
+        finally:
+            with CancelScope(shield=True), move_on_after(CLEANUP_S):
+                await remove_slots(store, name)
