@@ -19,6 +19,7 @@ from bench.conversations import conversation_figures
 from bench.hundred import hundred_figures
 from bench.ladder import ladder_figures
 from bench.landing import landing_figures
+from bench.landing_load import load_figures
 from bench.landing_policy import policy_figures
 from bench.leases import box_figures, lease_figures
 from bench.long_run import resume_figures, scrape_figures
@@ -29,6 +30,7 @@ from bench.startup import startup_figures
 from bench.storm import storm_figures
 from bench.subtask import subtask_figures
 from bench.terminal import screen_figures
+from bench.throughput import throughput_figures
 from bench.wide import wide_figures
 from scripts.frame import MET, Figure, Table, add_names, command_line, exit_with, progress
 
@@ -36,6 +38,7 @@ Group = Callable[[Extent], Awaitable[list[Figure]]]
 GROUPS: dict[str, Group] = {
     "startup": startup_figures,
     "policy": policy_figures,
+    "load": load_figures,
     "ladder": ladder_figures,
     "scrape": scrape_figures,
     "resume": resume_figures,
@@ -48,6 +51,7 @@ GROUPS: dict[str, Group] = {
     "hundred": hundred_figures,
     "screen": screen_figures,
     "wide": wide_figures,
+    "throughput": throughput_figures,
     "storm": storm_figures,
     "conversations": conversation_figures,
     "rules": rule_break_figures,
