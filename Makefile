@@ -87,7 +87,7 @@ bench: $(READY) ## costs compared with plain git, up to 100,000 files; SMALL=1 f
 	@$(BARE) $(BIN)/python -B -m bench $(ONLY) $(if $(SMALL),--small)
 
 eval: $(READY) ## what the prompts are worth, on eight small repositories; AGAINST=FOLDER or COMMIT compares, KEY_FILE=FILE BUDGET=USD for real models
-	@$(BARE) $(BIN)/python -B -m evaluation $(if $(KEY_FILE),--key-file "$(KEY_FILE)" --budget "$(BUDGET)",--simulated) \
+	@$(BARE) $(BIN)/python -B -m evaluation $(if $(KEY_FILE),--key-file "$(KEY_FILE)" $(if $(BUDGET),--budget "$(BUDGET)"),--simulated) \
 		$(if $(AGAINST),--against "$(AGAINST)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(KEEP),--keep "$(KEEP)")
 
 chaos: $(READY) ## a thousand scripted faults: how many of each level are recovered from without a human; SMALL=1 for a sample

@@ -16,6 +16,7 @@ import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
@@ -43,8 +44,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--against", metavar="VERSION", help="the version to compare with it: a folder or a commit")
     made.add_argument("--case", action="append", choices=list(all_cases()), help="this repository only; repeatable")
     made.add_argument("--seeds", type=_positive, metavar="N", default=3, help="runs of each repository and version (3)")
-    made.add_argument("--budget", type=float, metavar="USD", help="what all runs together may cost; needed with a key")
-    made.add_argument("--minutes", type=float, metavar="M", default=30.0, help="what one run may take (30)")
+    made.add_argument(
+        "--budget", type=_amount, metavar="USD", help="what all runs together may cost; needed with a key"
+    )
+    made.add_argument("--minutes", type=_amount, metavar="M", default=30.0, help="what one run may take (30)")
     made.add_argument("--sandbox", choices=("bubblewrap", "none"), default="bubblewrap")
     made.add_argument(
         "--keep", type=Path, metavar="DIR", help="keep runs and results here, and make none of them again"
@@ -59,6 +62,16 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
     return int(text)
+
+
+def _amount(text: str) -> float:
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = 0.0
+    if not 0 < amount < inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount of more than 0")
+    return amount
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -114,8 +127,6 @@ def budget_of(args: argparse.Namespace) -> float | None:
     """What all runs may cost; None: what a stand-in pretends to cost."""
     if args.budget is None and not args.simulated:
         raise UsageError("with a key, --budget USD is needed: what all runs together may cost at most")
-    if args.budget is not None and not args.budget > 0:
-        raise UsageError("--budget has to be more than 0")
     budget: float | None = args.budget
     return budget
 

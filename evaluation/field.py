@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Any
 
+from dashboards.text.formats import counted
 from evaluation.cases import Case
 from evaluation.judge import box_settings, judge
 from evaluation.runs import Order, Service, play
@@ -36,7 +37,8 @@ class Field:
     def announcement(self, *, simulated: bool) -> str:
         runs, each = len(self.orders), self.dollars / len(self.orders)
         seeds = runs // len(self.cases) // len(self.versions)
-        what = f"{len(self.cases)} repositories x {len(self.versions)} prompt versions x {seeds} seeds = {runs} runs"
+        factors = ((len(self.cases), "case"), (len(self.versions), "prompt version"), (seeds, "seed"))
+        what = f"{' x '.join(counted(*factor) for factor in factors)} = {counted(runs, 'run')}"
         if simulated:
             return f"{what} with a stand-in for the model: they cost nothing"
         return f"{what}, at most ${each:.2f} each: at most ${self.dollars:.2f}"

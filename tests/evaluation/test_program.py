@@ -39,7 +39,8 @@ def test_a_worse_prompt_loses_in_runs_that_are_real_but_for_the_model(
     order = ("--simulated", "--case", "two_bugs", "--seeds", "1", "--against", str(worse), "--keep", str(kept))
     code, document, err = evaluated(capsys, *order)
     assert code == 0, "one repository is too few to conclude anything"
-    assert "1 repositories x 2 prompt versions x 1 seeds = 2 runs" in err
+    assert "1 case x 2 prompt versions x 1 seed = 2 runs" in err
+    assert set(document) == {"schema_version", "versions", "budget_dollars", "spent_dollars", "runs", "comparison"}
     compared = {each["measure"]: each for each in document["comparison"]}
     assert {each["verdict"] for each in compared.values()} <= {"too few repositories"}
     proving, needed = compared["criteria that prove something"], compared["touches that were needed"]
@@ -69,7 +70,7 @@ def test_the_most_that_it_may_cost_is_said_before_anything_is_spent(
         patch.setattr("sys.stdin", no_terminal)
         code, document, err = evaluated(capsys, "--key-file", str(key), "--budget", "24", "--seeds", "2")
     assert (code, document) == (2, None)
-    assert "8 repositories x 1 prompt versions x 2 seeds = 16 runs, at most $1.50 each: at most $24.00" in err
+    assert "8 cases x 1 prompt version x 2 seeds = 16 runs, at most $1.50 each: at most $24.00" in err
     assert "--yes" in err
 
 
@@ -77,7 +78,6 @@ def test_the_most_that_it_may_cost_is_said_before_anything_is_spent(
     ("arguments", "says"),
     [
         (("--key-file", "KEY"), "--budget USD is needed"),
-        (("--key-file", "KEY", "--budget", "0"), "more than 0"),
         (("--key-file", "gone", "--budget", "1"), "can't be read"),
         (("--key-file", "EMPTY", "--budget", "1"), "holds no key"),
         (("--simulated", "--against", "nothing-of-this-name"), "neither a folder with prompts nor a commit"),
@@ -95,6 +95,13 @@ def test_a_mistake_is_one_line_that_says_what_to_do(
     assert (code, document) == (2, None)
     assert says in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("amount", ["0", "-1", "nan", "inf", "much", ""])
+def test_a_budget_is_an_amount(amount: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--simulated", "--budget", amount])
+    assert "is not an amount of more than 0" in capsys.readouterr().err
 
 
 def test_a_result_of_something_else_is_not_taken_for_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
