@@ -176,7 +176,7 @@ def store_in_place() -> None:
     async def create(store: Store, target: Target) -> None:
         await stores._fill(target, store.git_dir)
         reached("a store is made, and not in its place")
-        await stores._make_ours(store.git)
+        await stores.make_ours(store.git)
         reached("a store is in its place")
 
     set_(stores, "_create", create)

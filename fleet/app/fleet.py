@@ -22,8 +22,10 @@ from fleet.app.capacity import capacity, workers_or_refuse
 from fleet.app.evidence import past_evidence
 from fleet.app.garbage import collect_rarely
 from fleet.app.merging.relanding import candidates
+from fleet.app.nodes.manager_side import open_nodes
 from fleet.app.rehearsals.past_tasks import for_real_policy, redoing
 from fleet.app.rehearsals.rehearse import for_rehearsal, rehearsal_policy, rehearsing
+from fleet.app.result_branch import refuse_branch
 from fleet.app.wiring import Wiring
 from fleet.config.environment import user
 from fleet.config.layer import FLAG
@@ -52,7 +54,6 @@ from fleet.plans.preview import PlanPreview
 from fleet.ports.agents import PlannerBrief, Watcher
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder, all_runs, disk_full_advice, make_state_dir, new_run
-from worktrees.git.program import text
 from worktrees.leases.gc import clean_run
 from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees
 from worktrees.sandbox.box import require_bubblewrap
@@ -230,6 +231,11 @@ class Fleet:
         """The state of a run with as many workers as this machine can run. Raises `FleetError` if it can run none."""
         wanted = state.policy.workers
         workers, why = self.workers_that_fit(wanted)
+        if self._goes_out(state):
+            workers = min(
+                wanted,
+                workers + sum(1 if node.workers is None else node.workers for node in self.config.nodes.values()),
+            )
         if workers == wanted:
             return state
         text = f"{workers} workers instead of {wanted}: {why}"
@@ -301,7 +307,19 @@ class Fleet:
                 has_program=self.wiring.has_program,
                 disk_full=partial(disk_full_advice, self.state_dir),
             )
-            yield adapters, worktrees
+            if self._goes_out(state):
+                async with open_nodes(self.wiring, state, worktrees, folder.transcripts, self._fit) as nodes:
+                    yield replace(adapters, beside=nodes.beside), worktrees
+            else:
+                yield adapters, worktrees
+
+    def _goes_out(self, state: RunState) -> bool:
+        """Whether other machines work on a run. What replays history or lands a result again stays on this one."""
+        return bool(self.config.nodes) and state.rehearsal is None and state.relanding is None
+
+    @property
+    def _fit(self) -> int:
+        return self.workers_that_fit()[0]
 
     async def plan_only(self, order: Order) -> Plan:
         """The first plan of the planner. Nothing is journalled, and nothing runs."""
@@ -377,17 +395,3 @@ def _reopened(state: RunState, journal: Journal) -> RunState:
     reopened = f.RunReopened(at=time.time(), by=user())
     journal.append([reopened])
     return evolve(state, reopened)
-
-
-async def refuse_branch(target: Target, branch: str) -> None:
-    """Raise `UsageError` if a branch is in the way. Git stores them like files: `a` and `a/b` exclude each other."""
-    folder = branch.partition("/")[0]
-    refs = text(await target.git("for-each-ref", "--format=%(refname)", f"refs/heads/{folder}"))
-    branches = [ref.removeprefix("refs/heads/") for ref in refs.splitlines()]
-    if folder in branches:
-        why = f"so git can't create {branch!r}; rename it: git branch -m {folder} {folder}-1"
-        raise UsageError(f"{target.root} has a branch {folder!r}, {why}")
-    taken = next((name for name in branches if name == branch or name.startswith(f"{branch}/")), None)
-    if taken is not None:
-        remedy = f"choose another --name, or remove it: git branch -D {taken}"
-        raise UsageError(f"{target.root} has a branch {taken!r} already; {remedy}")

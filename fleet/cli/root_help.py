@@ -72,6 +72,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     "This machine": {
         "doctor": Verb("machine.doctor:doctor", "repository", "Check this machine and show fixes."),
         "clean": Verb("machine.clean:clean", "machine", "Show or free the disk space that runs use."),
+        "node": Verb("machine.node:node", "machine", "Work for runs of another machine, over standard streams."),
         "metrics": Verb("machine.serve:metrics", "machine", "Serve metrics of all runs for Prometheus."),
         "simulate": Verb("machine.serve:simulate", "machine", "Serve a simulated model that plays a script."),
         "completion": Verb("machine.about:completion", "machine", "Print or install the completion for a shell."),

@@ -201,7 +201,7 @@ def _variables(workers: Collection[str]) -> dict[str, Key]:
         table = _plain(info.annotation)
         if isinstance(table, type) and issubclass(table, BaseModel):
             keys += ((section, name) for name in table.model_fields)
-        else:
+        elif section == "workers":
             item = _type_at((section, ""))
             keys += ((section, worker, name) for worker in workers for name in getattr(item, "model_fields", ()))
     return {"FLEET_" + "_".join(key).upper().replace("-", "_").replace(".", "_"): key for key in keys}

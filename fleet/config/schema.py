@@ -41,6 +41,12 @@ def _worker_name(text: str) -> str:
     return text
 
 
+def _node_name(text: str) -> str:
+    if not is_slug(text):
+        raise ValueError("must be 1 to 64 letters, digits, dots, dashes or underscores")
+    return text
+
+
 def _rung(text: str) -> str:
     parse_rung(text)
     return " ".join(text.split())
@@ -212,6 +218,16 @@ class Git(Section):
     taker: Annotated[Line, Field(pattern=r"^$|^[^<>]+ <[^\s<>@]+@[^\s<>@]+>$")]
 
 
+class NodeSettings(Section):
+    """A machine that attempts and checks go out to."""
+
+    command: Annotated[Line, Field(min_length=1)]
+    workers: int | None = Field(default=None, ge=0, le=1000)
+    checks: int | None = Field(default=None, ge=0, le=1000)
+    lands: bool | None = None
+    lease_s: float | None = Field(default=None, ge=1, le=3600)
+
+
 class Metrics(Section):
     listen: Annotated[Line, Field(pattern=r"^(?:\S*:)?\d{1,5}$|^$")]
     hosts: Texts
@@ -236,6 +252,7 @@ class Config(Section):
     box: Box
     worktrees: Worktrees
     git: Git
+    nodes: dict[Annotated[str, AfterValidator(_node_name)], NodeSettings] = {}
     metrics: Metrics
     state: State
 

@@ -32,6 +32,7 @@ _REFUSED: Mapping[Key, str] = {
     ("git", "signing_program"): "chooses a program that runs as you",
     ("git", "sign_off"): "signs off in your name",
     ("git", "taker"): "says who you are",
+    ("nodes",): "sends your code to other machines, by a program that runs as you",
     ("metrics", "listen"): "decides who can observe your fleet",
     ("metrics", "hosts"): "decides who can observe your fleet",
     ("review",): "decides what may start without your approval",

@@ -4,20 +4,31 @@ An order says everything that a node needs besides the objects of git that it na
 it makes no difference whether the work is done in this process or on another machine.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, Failure, Report
 from fleet.ports.agents import Meter, WorkerBrief
-from fleet.ports.worktrees import Change
+from fleet.ports.worktrees import Change, Signature
 
-Progress = Literal[
-    "started",  # the worker has its worktree
-    "worked",  # the worker has ended: from here on the work is not done twice
-]
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """The worker has its worktree."""
+
+    node: str = ""
+    """The node that works; empty: this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """The worker has ended: from here on the work is not done twice."""
+
+
+Progress = Began | Worked
 Tell = Callable[[Progress], Awaitable[None]]
 
 
@@ -29,6 +40,20 @@ class AttemptOrder:
     worker: str
     brief: WorkerBrief
 
+    def signature(self, report: Report | None) -> Signature:
+        """What the message of its commit says. Without a report that says done, the work is unfinished."""
+        brief, finished = self.brief, report is not None and report.status == "done"
+        return Signature(
+            run=brief.run,
+            subtask=brief.subtask.id,
+            attempt=brief.attempt,
+            title=brief.subtask.title if finished else f"Unfinished: {brief.subtask.title}",
+            body=report.summary if report is not None else "",
+            worker=self.worker,
+            model=brief.model,
+            unfinished=not finished,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ChecksOrder:
@@ -37,7 +62,10 @@ class ChecksOrder:
     commit: Sha
     criteria: tuple[Criterion, ...]
     lands: bool = False
-    """Whether finished work waits for them in the merge queue: then they come before those of attempts."""
+    """Whether finished work waits for them in the merge queue: they come first, and their verdict moves the branch."""
+
+
+Order = AttemptOrder | ChecksOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +96,68 @@ class Node(Protocol):
 
     async def check(self, order: ChecksOrder) -> tuple[CheckRun, ...]:
         """The results in the order of the criteria. Raises `SetupFailedError` where the commit breaks the set-up."""
+        ...
+
+
+# ---- orders on other machines
+
+
+class NodeLostError(Exception):
+    """A node is gone, or was silent for so long that it has stopped by itself. What it was doing is done elsewhere."""
+
+
+class UnknownOrderError(Exception):
+    """A host holds no order of this key: it was acknowledged, or its process was killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptDone:
+    """The report of an attempt. What a node committed comes as a pack: no disk is shared."""
+
+    outcome: Report | Failure
+    commit: Sha | None = None
+    refused: Failure | None = None
+    """Why there is no commit."""
+    pack: bytes = field(default=b"", repr=False)
+    transcript: bytes = field(default=b"", repr=False)
+    """The conversation or the program's output, as `fleet logs` reads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChecksDone:
+    """The report of checks, in the order of the criteria."""
+
+    runs: tuple[CheckRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotDone:
+    """The report of an order that could not be carried out."""
+
+    failure: Failure
+    setup: CheckRun | None = None
+    """The set-up command, where the commit breaks it."""
+
+
+OrderReport = AttemptDone | ChecksDone | NotDone
+OrderEvent = Progress | OrderReport
+
+
+class NodeHost(Protocol):
+    """A machine that works for a run. All four verbs may be repeated: an order is named by its key, and done once."""
+
+    async def start(self, key: str, order: Order) -> None:
+        """Begin an order, unless it was begun already."""
+        ...
+
+    def follow(self, key: str, since: int = 0) -> AsyncGenerator[OrderEvent, None]:
+        """Its events from a number on; a report is the last one. Raises `UnknownOrderError` where it is not held."""
+        ...
+
+    async def cancel(self, key: str) -> None:
+        """Stop an order, which then ends with a report that says so."""
+        ...
+
+    async def acknowledge(self, key: str) -> None:
+        """Let the host forget an order whose report has arrived."""
         ...

@@ -1,6 +1,7 @@
 """What the operator tells a worker while it works: the only words, besides its brief, that a worker is to obey."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from anyio import sleep_forever
@@ -45,6 +46,29 @@ class SilentOperator:
 
     async def wait_news(self) -> None:
         await sleep_forever()
+
+    async def wait_interrupt(self) -> None:
+        await sleep_forever()
+
+
+@dataclass(slots=True)
+class GivenOperator:
+    """An operator who said everything before the work began, as for a program on a node."""
+
+    told: Sequence[Instruction]
+    interrupts: bool = False
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self.told)
+
+    async def read(self) -> Sequence[Instruction]:
+        told, self.told = self.told, ()
+        return told
+
+    async def wait_news(self) -> None:
+        if not self.told:
+            await sleep_forever()
 
     async def wait_interrupt(self) -> None:
         await sleep_forever()

@@ -68,11 +68,13 @@ class Lease(Protocol):
         ...
 
 
-class Worktrees(Protocol):
+class Leasing(Protocol):
     def lease(self, base: Sha) -> AbstractAsyncContextManager[Lease]:
         """A clean worktree at `base`, for as long as the block lasts. Raises `EffectError`."""
         ...
 
+
+class Worktrees(Leasing, Protocol):
     async def pinned(self, run: RunId, subtask: SubtaskId, attempt: int) -> Change | None:
         """The change that an attempt pinned, if it got that far before a crash."""
         ...

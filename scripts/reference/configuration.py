@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from fleet.config.load import default_config, defaults_file
-from fleet.config.schema import Config, Price, WorkerKind
+from fleet.config.schema import Config, NodeSettings, Price, WorkerKind
 from scripts.reference.page import code, table
 from scripts.reference.shapes import default_text, type_text, value_text
 
@@ -18,7 +18,7 @@ _HEADING = re.compile(r"^(?:# )?\[([a-z_]+(?:\.[a-z_]+|\.\"[^\"]+\")*)\]$")
 _KEY = re.compile(r"^(?:# )?([A-Za-z_]+) = (.*)$")
 _TRAILING = re.compile(r"^(?:\"[^\"]*\"|[^\"#\[{])+?\s# (.*)$")
 
-NAMES = {"workers.coder": "workers.NAME"}
+NAMES = {"workers.coder": "workers.NAME", "nodes.builder": "nodes.NAME"}
 
 
 @dataclass
@@ -36,7 +36,12 @@ def models() -> Mapping[str, type[BaseModel]]:
         for name, info in Config.model_fields.items()
         if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel)
     }
-    return {**plain, "workers.NAME": WorkerKind, 'models.prices."MODEL"': Price}
+    more: dict[str, type[BaseModel]] = {
+        "workers.NAME": WorkerKind,
+        "nodes.NAME": NodeSettings,
+        'models.prices."MODEL"': Price,
+    }
+    return {**plain, **more}
 
 
 def content() -> str:
@@ -116,8 +121,8 @@ def _section(name: str, model: type[BaseModel], documented: Documented) -> str:
 
 
 def _default(section: str, key: str, info: FieldInfo) -> str:
-    """The default in config.toml; of prices, which it has none of, whether they are required."""
-    if section.startswith("models.prices"):
+    """The default in config.toml; of prices and nodes, which it has none of, whether they are required."""
+    if section.startswith(("models.prices", "nodes")):
         return default_text(info)
     config = default_config()
     return value_text(getattr(config.workers["coder"] if section == "workers.NAME" else getattr(config, section), key))

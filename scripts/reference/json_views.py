@@ -11,7 +11,7 @@ from fleet.core.state.landing import TestedBatch
 from fleet.core.state.state import Review
 from fleet.core.state.status import Progress
 from fleet.core.views import policy_document
-from fleet.core.views.machine import clean_view, finding, program_view
+from fleet.core.views.machine import clean_view, finding, node_view, program_view
 from fleet.core.views.planning import plan_views
 from fleet.core.views.repository import (
     config_view,
@@ -63,6 +63,7 @@ VERBS: Mapping[type, str] = {
     plan_views.EditedPlanView: "`fleet plans edit --json`",
     finding.Finding: "`fleet doctor --json`: a list of them",
     clean_view.CleanView: "`fleet clean --json`",
+    node_view.GreetingView: "`fleet node --json`",
     program_view.ServerView: "`fleet metrics --json`, `fleet simulate --json`",
     program_view.CompletionView: "`fleet completion --json`",
     program_view.VerbsView: "`fleet help --json`",

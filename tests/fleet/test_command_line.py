@@ -44,6 +44,7 @@ VERBS = (
     ["try"],
     ["init"],
     ["simulate"],
+    ["node"],
     ["clean"],
     ["config", "show"],
     ["plans", "show"],

@@ -12,6 +12,7 @@ MAGIC, VERSION = b"PACK", 2
 HEADER = 12
 KINDS = {1: "commit", 2: "tree", 3: "blob", 6: "offset delta", 7: "delta"}
 OFFSET_DELTA, DELTA = 6, 7
+PART = 16 * 1024
 LONGEST_VARINT = 10  # bytes: more than any size that we accept needs
 
 
@@ -61,19 +62,31 @@ def _entry(body: memoryview, at: int, id_bytes: int, room: int) -> tuple[int, in
         at += id_bytes
     if size > room:
         raise PackError("the objects of the pack are too large together")
-    inflater = zlib.decompressobj()
-    try:
-        content = inflater.decompress(body[at:], size + 1)
-        content += inflater.flush() if len(content) < size else b""
-    except zlib.error as error:
-        raise PackError(f"an object of the pack can't be inflated: {error}") from None
-    if len(content) != size or not inflater.eof:
-        raise PackError("an object of the pack has another size than its header says")
+    content, at = _inflate(body, at, size)
     if kind in {OFFSET_DELTA, DELTA}:
         size = max(size, _delta_size(content))
         if size > room:
             raise PackError("the objects of the pack are too large together")
-    return len(body) - len(inflater.unused_data), size
+    return at, size
+
+
+def _inflate(body: memoryview, at: int, size: int) -> tuple[bytes, int]:
+    """The data of an entry, and where it ends. Fed in small parts: what is left over of each part is copied."""
+    inflater, content = zlib.decompressobj(), bytearray()
+    while not inflater.eof:
+        part = body[at : at + PART]
+        if not part:
+            raise PackError("the pack ends in the middle of an object")
+        try:
+            content += inflater.decompress(part, size + 1 - len(content))
+        except zlib.error as error:
+            raise PackError(f"an object of the pack can't be inflated: {error}") from None
+        at += len(part) - len(inflater.unconsumed_tail) - len(inflater.unused_data)
+        if len(content) > size:
+            break
+    if len(content) != size:
+        raise PackError("an object of the pack has another size than its header says")
+    return bytes(content), at
 
 
 def _entry_header(body: memoryview, at: int) -> tuple[int, int, int]:

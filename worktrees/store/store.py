@@ -167,7 +167,7 @@ async def _create(store: Store, target: Target) -> None:
     new = Path(mkdtemp(prefix=NEW, dir=store.home))
     try:
         await _fill(target, new / "fleet.git")
-        await _make_ours(Git(new / "fleet.git"))
+        await make_ours(Git(new / "fleet.git"))
         reached("a store is made, and not in its place")
         (new / "fleet.git").rename(store.git_dir)
         reached("a store is in its place")
@@ -182,7 +182,7 @@ async def _fill(target: Target, git_dir: Path) -> None:
     await to_thread.run_sync(link_objects, target.git_dir, git_dir)
 
 
-async def _make_ours(git: Git) -> None:
+async def make_ours(git: Git) -> None:
     is_sha256 = await git.line("rev-parse", "--show-object-format") == "sha256"
     config = CONFIG.format(version=1 if is_sha256 else 0)
     if is_sha256:

@@ -61,7 +61,7 @@ def _started(state: RunState, fact: f.AttemptStarted) -> RunState:
 
 def _worker_started(state: RunState, fact: f.WorkerStarted) -> RunState:
     def started(attempt: Attempt) -> Attempt:
-        return replace(attempt, working=True, worked=True, before=fact.before, instructions=())
+        return replace(attempt, working=True, worked=True, before=fact.before, node=fact.node, instructions=())
 
     state = change_attempt(state, fact.subtask, started, only=fact.number)
     working = state.working()

@@ -32,6 +32,8 @@ class Attempt:
     guidance: str
     started_at: float
     working: bool = False
+    node: str = ""
+    """The node that works on it; empty: the manager's machine."""
     before: tuple[CheckRun, ...] = ()
     """The results of its checks on its base."""
     commit: Sha | None = None

@@ -21,7 +21,7 @@ from fleet.engine.errors.internal_errors import Advice, persist
 from fleet.engine.verdicts.change_review import review
 from fleet.engine.verdicts.checks import Checks
 from fleet.ports.journal import Recorder
-from fleet.ports.nodes import AttemptOrder, AttemptResult, Node, Progress
+from fleet.ports.nodes import AttemptOrder, AttemptResult, Began, Node, Progress, Worked
 from fleet.ports.worktrees import Change
 
 
@@ -79,10 +79,13 @@ class Attempts:
 
         async def tell(progress: Progress) -> None:
             match progress:
-                case "started":
-                    started = f.WorkerStarted(at=self._now(), subtask=spec.id, number=attempt.number, before=before)
-                    await self.engine.record(started)
-                case "worked":
+                case Began(node=node):
+                    await self.engine.record(
+                        f.WorkerStarted(
+                            at=self._now(), subtask=spec.id, number=attempt.number, before=before, node=node
+                        )
+                    )
+                case Worked():
                     self._spent.add((spec.id, attempt.number))
                 case _:
                     assert_never(progress)

@@ -44,13 +44,14 @@ class Performer:
         self._adapters = adapters
         self._budget = RunBudget(engine, adapters.clock)
         self._advice = Advice(engine, adapters.clock)
-        node = LocalNode(
+        local = LocalNode(
             adapters.worktrees,
             adapters.workers,
             adapters.command_workers,
             leave_out=self._advice.leave_out,
             give_up=self._raise_if_disk_full,
         )
+        node = adapters.beside(local, self._note)
         self._checks = Checks(engine, adapters.worktrees, adapters.commits, adapters.clock, adapters.gate, node)
         briefs = WorkerBriefs(engine, adapters.commits, self._advice)
         self._attempts = Attempts(engine, adapters, self._budget, self._checks, briefs, self._advice, node)
@@ -143,6 +144,9 @@ class Performer:
 
     def _now(self) -> float:
         return self._adapters.clock.now()
+
+    def _note(self, text: str) -> None:
+        self._engine.note(f.WarningNoted(at=self._now(), text=text))
 
     # ---- the base
 

@@ -151,11 +151,14 @@ class Checks:
         judges_setup: bool = False,
         lands: bool = False,
     ) -> tuple[f.CheckRun, ...]:
-        """The answers for a commit. With `judges_setup`, a set-up that the commit's own files break makes it red."""
+        """The answers for a commit. With `judges_setup`, a set-up that the commit's own files break makes it red.
+
+        What `lands` takes no answer of a node that was given for something else: a node judges no work of its own.
+        """
         run_once = partial(self._run_once, commit, ran=ran, judges_setup=judges_setup, lands=lands)
         tree = await self.tree(commit) if criteria else ""
         asked = {criterion.run or "": criterion for criterion in criteria}
-        answers = {run: known for run in asked if (known := self._known(tree, run, trust)) is not None}
+        answers = {run: known for run in asked if (known := self._known(tree, run, trust, lands=lands)) is not None}
         if unknown := [criterion for run, criterion in asked.items() if run not in answers]:
             answers |= await run_once(unknown)
         for _ in range(self.rules.reruns if trust == "sure" else 0):
@@ -237,8 +240,10 @@ class Checks:
         """Whether the runner that this command starts reports its tests."""
         return command in self._reporting
 
-    def _known(self, tree: Sha, command: str, trust: Trust) -> f.CheckRun | None:
+    def _known(self, tree: Sha, command: str, trust: Trust, *, lands: bool) -> f.CheckRun | None:
         answer = self._answers.get((tree, command))
+        if lands and answer is not None and answer.node:
+            return None
         is_doubted = answer is not None and not answer.fine and (tree, command) not in self._sure
         return None if is_doubted and trust == "fresh" else answer
 

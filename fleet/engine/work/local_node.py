@@ -5,15 +5,15 @@ note about something that broke after the work was done.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.state import facts as f
 from fleet.engine.errors.internal_errors import failure_of, persist, unwrapped
 from fleet.ports.agents import DrainingError, Worker
-from fleet.ports.nodes import AttemptMeter, AttemptOrder, AttemptResult, ChecksOrder, Tell
-from fleet.ports.worktrees import Change, EffectError, Lease, Signature, Worktrees
+from fleet.ports.nodes import AttemptMeter, AttemptOrder, AttemptResult, Began, ChecksOrder, Tell, Worked
+from fleet.ports.worktrees import Change, EffectError, Lease, Leasing
 
 LeaveOut = Callable[[str, Exception], None]
 
@@ -27,7 +27,7 @@ def _ignore(what: str, error: Exception) -> None:
 class LocalNode:
     """Satisfies `Node` in this process."""
 
-    worktrees: Worktrees
+    worktrees: Leasing
     workers: Mapping[str, Worker] = field(default_factory=dict)
     programs: frozenset[str] = frozenset()
     """Workers that are programs: what they did before they broke is not done twice."""
@@ -40,7 +40,7 @@ class LocalNode:
         result = None
         try:
             async with self.worktrees.lease(order.base) as lease:
-                await tell("started")
+                await tell(Began())
                 result = await self._work(order, lease, meter, tell)
         except Exception as error:
             if result is None:
@@ -65,15 +65,14 @@ class LocalNode:
             if isinstance(unwrapped(error), DrainingError | EffectError) or not (meter.called or is_program):
                 raise
             outcome = failure_of(error, "ran the worker")
-        await tell("worked")
+        await tell(Worked())
         report = outcome if isinstance(outcome, f.Report) else None
-        signature = _signature(order, report)
+        signature = order.signature(report)
         commit = partial(lease.commit, touches=brief.subtask.touches)
         if report is not None and report.status == "done":
             committed = await persist(partial(commit, signature), "committed the work", check=self.give_up)
             return AttemptResult(report, committed)
-        kept = replace(signature, title=f"Unfinished: {signature.title}", unfinished=True)
-        return AttemptResult(outcome, await self._keep(partial(commit, kept), brief.subtask.id))
+        return AttemptResult(outcome, await self._keep(partial(commit, signature), brief.subtask.id))
 
     async def _keep(self, commit: Callable[[], Awaitable[Change | f.Failure]], id_: SubtaskId) -> Change | f.Failure:
         """Keep the change of a failed attempt, as far as that is allowed: the next attempt may use it."""
@@ -85,16 +84,3 @@ class LocalNode:
         except Exception as error:  # noqa: BLE001 - unfinished work is a help, not a result
             self.leave_out(f"the unfinished work of {id_}", error)
             return nothing
-
-
-def _signature(order: AttemptOrder, report: f.Report | None) -> Signature:
-    brief = order.brief
-    return Signature(
-        run=brief.run,
-        subtask=brief.subtask.id,
-        attempt=brief.attempt,
-        title=brief.subtask.title,
-        body=report.summary if report is not None else "",
-        worker=order.worker,
-        model=brief.model,
-    )

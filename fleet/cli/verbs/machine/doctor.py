@@ -19,7 +19,8 @@ from agents.workers.registry import problems_of
 from dashboards.text.formats import duration
 from dashboards.text.safe import safe
 from fleet.app.capacity import capacity
-from fleet.app.fleet import Fleet, refuse_branch
+from fleet.app.fleet import Fleet
+from fleet.app.result_branch import refuse_branch
 from fleet.app.tool_chains import found_in
 from fleet.app.trials.trial import Progress, TrialOrder, try_out
 from fleet.cli import common

@@ -37,6 +37,8 @@ class WorkerStarted(Happened):
     number: int
     before: tuple[CheckRun, ...] = ()
     """The results of its checks on the base, without their output, so that a resumed run need not repeat them."""
+    node: str = ""
+    """The node that it works on; empty: the manager's machine."""
 
 
 class AttemptCommitted(Happened):

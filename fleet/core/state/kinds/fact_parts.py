@@ -193,6 +193,8 @@ class CheckRun(Shape):
     """The file with its whole output, below the run's folder."""
     tests: int | None = None
     """How many tests passed, if their runner reported it."""
+    node: str = ""
+    """The node that ran it; empty: the manager's machine."""
     ran_tests: RanTests | None = Field(default=None, exclude=True, repr=False)
     """The runner's report, for as long as results are compared with it."""
 

@@ -1,0 +1,157 @@
+"""What `fleet node --stdio` runs: this machine's worktrees and workers, for one run of one manager."""
+
+import os
+import platform
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from agents.factory import open_agents
+from fleet import __version__
+from fleet.app.nodes.terms import under_terms
+from fleet.app.wiring import Wiring
+from fleet.config.schema import Config
+from fleet.core.base.ids import Sha
+from fleet.core.base.usage import Cost
+from fleet.core.state.facts import Failure
+from fleet.engine.work.local_node import LocalNode
+from fleet.errors import FleetError
+from fleet.nodes.messages import PROTOCOL, Greeting, Open
+from fleet.nodes.payloads import LONGEST_TRANSCRIPT
+from fleet.nodes.serve import serve
+from fleet.nodes.spool import Spool
+from fleet.nodes.stdio import standard_streams
+from fleet.nodes.streams import Link
+from fleet.ports.agents import ModelUse, ServiceGate, ServiceNotice, WaitRules
+from fleet.ports.nodes import AttemptOrder
+from fleet.ports.worktrees import EffectError
+from fleet.runs.run_folder import make_state_dir
+from worktrees.leases.node_worktrees import open_node_worktrees
+from worktrees.sandbox.self_test import find_sandbox_problems
+from worktrees.store.node_store import open_node_store
+from worktrees.store.packs import cached_commits, take_pack, thin_pack
+from worktrees.store.store import Store
+
+ORDERS = "node/orders"
+NO_MODELS = Failure(kind="configuration", summary="models can't be called from a node")
+
+
+class NoModels:
+    """Satisfies `AttemptMeter` for programs, which call no model through us. The manager asked its budget before."""
+
+    called = False
+
+    @property
+    def service(self) -> ServiceGate:
+        return _Quiet()
+
+    def may_call(self) -> bool:
+        return True
+
+    async def reserve(self, model: str, cost: Cost) -> Failure | None:
+        del model, cost
+        return NO_MODELS
+
+    async def widen(self, most: Cost) -> float:
+        del most
+        return 0.0
+
+    async def used(self, use: ModelUse) -> None:
+        raise AssertionError(f"{use.model} was called on a node")
+
+    def release(self, *, lost: bool = False) -> None:
+        del lost
+
+
+class _Quiet:
+    """Satisfies `ServiceGate`."""
+
+    def rules(self) -> WaitRules:
+        return WaitRules()
+
+    async def report(self, notice: ServiceNotice) -> None:
+        del notice
+
+    async def warn(self, text: str) -> None:
+        del text
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSite:
+    """Satisfies `Site`."""
+
+    node: LocalNode
+    meter: NoModels
+    spool: Spool
+    git_store: Store
+    transcripts: Path
+
+    async def commits(self) -> Sequence[Sha]:
+        return await cached_commits(self.git_store)
+
+    async def store(self, commit: Sha, pack: bytes) -> None:
+        await take_pack(self.git_store, commit, pack)
+
+    async def pack(self, commit: Sha, base: Sha) -> bytes:
+        return await thin_pack(self.git_store.git, commit, [base])
+
+    def transcript(self, order: AttemptOrder) -> bytes:
+        path = self.transcripts / f"{order.brief.subtask.id}.{order.brief.attempt}.jsonl"
+        if not path.is_file() or path.stat().st_size > LONGEST_TRANSCRIPT:
+            return b""
+        return path.read_bytes()
+
+
+async def run_node(config: Config, environ: Mapping[str, str]) -> None:
+    """Speak with one manager over the standard streams until it is gone."""
+
+    @asynccontextmanager
+    async def open_site(opening: Open, terms: bytes) -> AsyncIterator[NodeSite]:
+        wiring = Wiring(under_terms(config, terms), environ)
+        state_dir = Path(config.state.dir)
+        make_state_dir(state_dir)
+        store = await open_node_store(state_dir, opening.repository, opening.object_format)
+        spool = Spool(state_dir / ORDERS / opening.repository / opening.run)
+        spool.make()
+        with TemporaryDirectory(prefix="fleet-node-") as folder:
+            transcripts = Path(folder)
+            try:
+                async with (
+                    open_node_worktrees(store, wiring.worktrees, opening.base) as leases,
+                    open_agents(wiring.agents(transcripts)) as agents,
+                ):
+                    node = LocalNode(leases, agents.workers, wiring.command_workers)
+                    yield NodeSite(node, NoModels(), spool, store, transcripts)
+            finally:
+                await store.close()
+
+    greeting = await greet(config, environ)
+    with standard_streams() as stream:
+        await serve(Link(stream), greeting, open_site)
+
+
+async def greet(config: Config, environ: Mapping[str, str]) -> Greeting:
+    """What this machine says of itself."""
+    return Greeting(
+        protocol=PROTOCOL,
+        version=__version__,
+        host=platform.node()[:200] or "unknown",
+        processors=len(os.sched_getaffinity(0)),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        time=time.time(),
+        problems=tuple(await _problems(config, environ)),
+    )
+
+
+async def _problems(config: Config, environ: Mapping[str, str]) -> list[str]:
+    """What keeps this machine from working."""
+    settings = Wiring(config, environ).worktrees
+    try:
+        make_state_dir(settings.state_dir)
+        problems = await find_sandbox_problems(settings) if settings.sandbox != "none" else ()
+    except (FleetError, EffectError) as error:
+        return [str(error)[:2_000]]
+    return [f"the sandbox does not hold: {problem}"[:2_000] for problem in problems]

@@ -1,0 +1,85 @@
+"""The terms of a run for its nodes: the part of the manager's configuration that decides what work and checks mean.
+
+What a machine gives (its disk, its memory, its tool chains) is that machine's own configuration. Keys and variables of
+the manager never travel.
+"""
+
+import json
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fleet.app.wiring import Wiring
+from fleet.config.schema import Checks, Config, WorkerKind, Worktrees
+from fleet.errors import FleetError
+
+LONGEST = 8 * 1024 * 1024
+
+
+class Terms(BaseModel):
+    """What a manager asks a node to keep to."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    checks: Checks
+    worktrees: Worktrees
+    workers: dict[str, WorkerKind]
+    sandboxed: bool
+    network: bool
+    max_file_mb: int
+    max_files: int
+
+
+def stays_here(config: Config) -> Mapping[str, str]:
+    """Why attempts of a worker can't be made on nodes, by worker."""
+    reasons = {}
+    for name, worker in config.workers.items():
+        if worker.kind != "command":
+            reasons[name] = "its model is called from this machine"
+        elif worker.pass_environment:
+            reasons[name] = f"it gets {', '.join(worker.pass_environment)} from this machine's environment"
+    return reasons
+
+
+def terms_of(wiring: Wiring) -> bytes:
+    """The terms of this configuration, as they travel."""
+    config, stays = wiring.config, stays_here(wiring.config)
+    workers = {
+        name: worker.model_copy(update={"prompt": wiring.workers[name].prompt, "model": None})
+        for name, worker in config.workers.items()
+        if name not in stays
+    }
+    terms = Terms(
+        checks=config.checks,
+        worktrees=config.worktrees,
+        workers=workers,
+        sandboxed=config.box.sandbox != "none",
+        network=config.box.network,
+        max_file_mb=config.box.max_file_mb,
+        max_files=config.box.max_files,
+    )
+    return terms.model_dump_json().encode()
+
+
+def under_terms(own: Config, data: bytes) -> Config:
+    """This node's configuration under the terms of a manager. Raises `FleetError`."""
+    if len(data) > LONGEST:
+        raise FleetError(f"terms of {len(data)} bytes; at most {LONGEST} are taken")
+    try:
+        terms = Terms.model_validate(json.loads(data))
+    except (ValueError, RecursionError, ValidationError) as error:
+        raise FleetError("the terms of the run can't be read; both sides have to be the same version") from error
+    strict = {"sandbox": "bubblewrap"} if terms.sandboxed else {}
+    limits = {"max_file_mb": terms.max_file_mb, "max_files": terms.max_files}
+    box = own.box.model_copy(update={**strict, **limits, "network": own.box.network and terms.network})
+    coder = own.workers["coder"]  # always there, and never ordered from here
+    return own.model_copy(
+        update={
+            "box": box,
+            "checks": terms.checks.model_copy(update={"slots": own.checks.slots}),
+            "worktrees": terms.worktrees.model_copy(
+                update={"lease": own.worktrees.lease, "max_gb": own.worktrees.max_gb, "include": ()}
+            ),
+            "workers": {"coder": coder, **terms.workers},
+        }
+    )

@@ -1,0 +1,263 @@
+"""The manager's end of the protocol: one connection to one node, for one run. What the node sends is untrusted.
+
+Signs of life go out one at a time: the next one only once the last was answered. So the node counts its lease from an
+answer of its own, the manager from the question it sent after that answer, and the node always stops first, whatever
+their clocks say.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, assert_never
+
+from anyio import (
+    BrokenResourceError,
+    CancelScope,
+    ClosedResourceError,
+    Event,
+    WouldBlock,
+    create_memory_object_stream,
+    create_task_group,
+    current_time,
+    fail_after,
+    sleep,
+)
+from anyio.streams.memory import MemoryObjectSendStream
+
+from fleet.core.base.ids import Sha
+from fleet.nodes.frames import Frame, FrameError
+from fleet.nodes.messages import (
+    Acknowledge,
+    Beat,
+    Cancel,
+    Follow,
+    FromNode,
+    Greeting,
+    Message,
+    Objects,
+    Open,
+    Opened,
+    Refused,
+    Start,
+    Stored,
+    Unknown,
+    from_node,
+)
+from fleet.nodes.messages import Event as EventMessage
+from fleet.nodes.payloads import dump_order, load_event
+from fleet.nodes.streams import Link, LinkLostError
+from fleet.ports.nodes import Order, OrderEvent, OrderReport, UnknownOrderError
+
+BEATS_A_LEASE = 5
+MOST_EVENTS = 16  # of one order: it begins, is worked on, and ends
+"""Waiting in memory for their reader."""
+
+
+First = TypeVar("First", Greeting, Opened)
+
+
+class NodeRefusedError(Exception):
+    """The node can't be used as it is: another version, a problem that it names, or a broken protocol."""
+
+
+@dataclass(slots=True)
+class Connection:
+    """Satisfies `NodeHost` over a link that was greeted and opened."""
+
+    link: Link
+    frames: AsyncIterator[Frame]
+    """What the node sends from here on."""
+    greeting: Greeting
+    opened: Opened
+    lease_s: float
+    ended: Event = field(default_factory=Event)
+    why: str = ""
+    """Why it ended."""
+    silent: bool = False
+    """Whether it ended because the node was silent for its lease: then the node has stopped what it did."""
+    broke_protocol: bool = False
+    """Whether it ended because the node sent what it may not send."""
+    commits: set[Sha] = field(default_factory=set)
+    """What the node has."""
+    round_trip_s: float = 0.0
+    listen: Callable[[], Coroutine[Any, Any, None]] | None = None
+    """Reads what its transport says beside the stream."""
+    _follows: "dict[str, MemoryObjectSendStream[tuple[int, OrderEvent] | None]]" = field(default_factory=dict)
+    _stored: dict[Sha, tuple[Event, list[str]]] = field(default_factory=dict)
+    _asked: float | None = None
+    """When the sign of life was sent that has no answer yet."""
+    _beats: int = 0
+    _scope: CancelScope = field(default_factory=CancelScope)
+    """Covers the reading of what the node sends."""
+
+    def __post_init__(self) -> None:
+        self.commits.update(self.opened.commits)
+
+    async def run(self) -> None:
+        """Read what the node sends until the connection ends, and give signs of life."""
+        async with create_task_group() as tasks:
+            self._scope = tasks.cancel_scope
+            tasks.start_soon(self._beat)
+            if self.listen is not None:
+                tasks.start_soon(self.listen)
+            try:
+                async for frame in self.frames:
+                    self._take(from_node(frame), frame.parts)
+                self.end("the node closed the stream")
+            except FrameError as error:
+                self.broke_protocol = True
+                self.end(f"it does not keep to the protocol: {error}")
+            except (LinkLostError, NodeRefusedError) as error:
+                self.end(str(error))
+
+    def end(self, why: str) -> None:
+        if self.ended.is_set():
+            return
+        self.why = why
+        self.ended.set()
+        for events in self._follows.values():
+            events.close()
+        for stored, _ in self._stored.values():
+            stored.set()
+        self._scope.cancel()
+
+    # ---- the four verbs
+
+    async def start(self, key: str, order: Order) -> None:
+        await self._send(Start(key=key), dump_order(order))
+
+    async def follow(self, key: str, since: int = 0) -> AsyncGenerator[OrderEvent, None]:
+        """Raises `LinkLostError` where the connection ends first."""
+        send, receive = create_memory_object_stream[tuple[int, OrderEvent] | None](MOST_EVENTS)
+        self._follows[key] = send
+        try:
+            await self._send(Follow(key=key, since=since))
+            async for item in receive:
+                if item is None:
+                    raise UnknownOrderError(key)
+                yield item[1]
+                if isinstance(item[1], OrderReport):
+                    return
+            raise LinkLostError(self.why)
+        finally:
+            self._follows.pop(key, None)
+            send.close()
+            receive.close()
+
+    async def cancel(self, key: str) -> None:
+        await self._send(Cancel(key=key))
+
+    async def acknowledge(self, key: str) -> None:
+        await self._send(Acknowledge(key=key))
+
+    # ---- objects
+
+    async def store(self, commit: Sha, parts: AsyncIterator[bytes]) -> None:
+        """Send a pack that holds a commit. Raises `LinkLostError`, or `NodeRefusedError` where it is not taken."""
+        stored, why = Event(), list[str]()
+        self._stored[commit] = stored, why
+        try:
+            waiting: bytes | None = None
+            async for part in parts:
+                if waiting is not None:
+                    await self._send(Objects(commit=commit, last=False), waiting)
+                waiting = part
+            await self._send(Objects(commit=commit, last=True), waiting or b"")
+            await stored.wait()
+        finally:
+            del self._stored[commit]
+        if not why:
+            raise LinkLostError(self.why)
+        if why[0]:
+            raise NodeRefusedError(f"it can't take the objects of {commit[:12]}: {why[0]}")
+        self.commits.add(commit)
+
+    # ---- inside
+
+    async def _send(self, message: Message, *parts: bytes) -> None:
+        if self.ended.is_set():
+            raise LinkLostError(self.why)
+        await self.link.send(message, *parts)
+
+    async def _beat(self) -> None:
+        """Give signs of life; end the connection when one has had no answer for the time of the lease."""
+        with suppress(LinkLostError):  # the reader sees it, too
+            while True:
+                self._asked = asked = current_time()
+                await self._send(Beat(number=self._beats))
+                while self._is_asked():
+                    if current_time() >= asked + self.lease_s:
+                        self.silent = True
+                        self.end(f"the node was silent for {self.lease_s:g} s")
+                        return
+                    await sleep(min(0.05 * self.lease_s, 0.5))
+                await sleep(max(asked + self.lease_s / BEATS_A_LEASE - current_time(), 0))
+
+    def _is_asked(self) -> bool:
+        return self._asked is not None
+
+    def _take(self, message: FromNode, parts: Sequence[bytes]) -> None:
+        match message:
+            case Beat(number=number):
+                if number != self._beats or self._asked is None:
+                    raise FrameError("an answer to a sign of life that was not given")
+                self.round_trip_s, self._asked = current_time() - self._asked, None
+                self._beats += 1
+            case EventMessage(key=key, number=number):
+                self._pass(key, (number, load_event(*parts)))
+            case Unknown(key=key):
+                self._pass(key, None)
+            case Stored(commit=commit, why=why):
+                if commit not in self._stored:
+                    raise FrameError("objects were stored that were not sent")
+                event, reasons = self._stored[commit]
+                reasons.append(why)
+                event.set()
+            case Refused(why=why):
+                raise NodeRefusedError(why)
+            case Greeting() | Opened():
+                raise FrameError(f"`{message.type}` in the middle of a connection")
+            case _:
+                assert_never(message)
+
+    def _pass(self, key: str, item: tuple[int, OrderEvent] | None) -> None:
+        """Hand an event to its reader. One that no one waits for is dropped: it can be followed again."""
+        if (events := self._follows.get(key)) is not None:
+            with suppress(WouldBlock, BrokenResourceError, ClosedResourceError):
+                events.send_nowait(item)
+
+
+async def greet(link: Link, opening: Open, terms: bytes, *, within_s: float) -> Connection:
+    """Greet a node and open it for a run. Raises `LinkLostError`, `NodeRefusedError` or `TimeoutError`."""
+    try:
+        return await _greet(link, opening, terms, within_s)
+    except FrameError as error:
+        raise LinkLostError(f"what answers is not `fleet node --stdio`: {error}") from error
+
+
+async def _greet(link: Link, opening: Open, terms: bytes, within_s: float) -> Connection:
+    with fail_after(within_s):
+        frames = link.frames()
+        greeting = await _next(frames, Greeting)
+        if (greeting.protocol, greeting.version) != (opening.protocol, opening.version):
+            raise NodeRefusedError(
+                f"it runs fleet {greeting.version} (protocol {greeting.protocol}), this is fleet {opening.version} "
+                f"(protocol {opening.protocol}): install the same version there"
+            )
+        if greeting.problems:
+            raise NodeRefusedError("; ".join(greeting.problems))
+        await link.send(opening, terms)
+        opened = await _next(frames, Opened)
+    return Connection(link, frames, greeting, opened, opening.lease_s)
+
+
+async def _next(frames: AsyncIterator[Frame], wanted: type[First]) -> First:
+    frame = await anext(frames, None)
+    if frame is None:
+        raise LinkLostError("the stream ended before the node had greeted")
+    message = from_node(frame)
+    if isinstance(message, Refused):
+        raise NodeRefusedError(message.why)
+    if not isinstance(message, wanted):
+        raise NodeRefusedError(f"it sent `{message.type}` where `{wanted.__name__.lower()}` was expected")
+    return message

@@ -1,0 +1,178 @@
+"""The four verbs over what one machine does: orders begin once, are followed by any number of readers, and end.
+
+A report goes to the spool before anyone is told of it. A node that does not hear its manager for the time of its lease
+stops what it is doing: by then the manager has given the work to another node.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+from anyio import CancelScope, Event, sleep, to_thread
+from anyio.abc import TaskGroup
+
+from fleet.core.base.ids import Sha
+from fleet.core.state.facts import Failure
+from fleet.engine.errors.internal_errors import failure_of, unwrapped
+from fleet.nodes.frames import FrameError
+from fleet.nodes.messages import Event as EventMessage
+from fleet.nodes.messages import to_frame
+from fleet.nodes.payloads import dump_event, load_event
+from fleet.nodes.spool import Spool
+from fleet.ports.nodes import (
+    AttemptDone,
+    AttemptMeter,
+    AttemptOrder,
+    AttemptResult,
+    ChecksDone,
+    ChecksOrder,
+    Node,
+    NotDone,
+    Order,
+    OrderEvent,
+    OrderReport,
+    Progress,
+    UnknownOrderError,
+)
+from fleet.ports.worktrees import Change
+
+POLL_S = 0.2  # how often an order of another process of this node is looked at
+LONGEST_PACK = 64 * 1024 * 1024
+CANCELLED = Failure(kind="other", summary="stopped, as the manager asked")
+FENCED = Failure(kind="infrastructure", summary="the node did not hear its manager for too long, and stopped")
+LEFT = Failure(kind="infrastructure", summary="the node's process ended before it was done")
+Pack = Callable[[Sha, Sha], Awaitable[bytes]]
+"""Packs a commit without what its base has."""
+
+
+@dataclass(slots=True)
+class _Running:
+    """An order of this process."""
+
+    events: list[OrderEvent] = field(default_factory=list)
+    changed: Event = field(default_factory=Event)
+    scope: CancelScope = field(default_factory=CancelScope)
+    stopped: Failure = CANCELLED
+    """Why it was stopped, if it was."""
+
+    def add(self, event: OrderEvent) -> None:
+        self.events.append(event)
+        self.changed.set()
+        self.changed = Event()
+
+
+@dataclass(slots=True)
+class OrderHost:
+    """Satisfies `NodeHost`. Its orders run in `tasks`."""
+
+    node: Node
+    meter: AttemptMeter
+    pack: Pack
+    transcript: Callable[[AttemptOrder], bytes]
+    """What is kept of an attempt for `fleet logs`."""
+    spool: Spool
+    tasks: TaskGroup
+    _orders: dict[str, _Running] = field(default_factory=dict)
+
+    @property
+    def is_busy(self) -> bool:
+        return any(not _is_over(running) for running in self._orders.values())
+
+    async def start(self, key: str, order: Order) -> None:
+        if key in self._orders or await to_thread.run_sync(self.spool.holds, key):
+            return
+        self._orders[key] = running = _Running()
+        self.tasks.start_soon(self._run, key, order, running)
+
+    async def follow(self, key: str, since: int = 0) -> AsyncGenerator[OrderEvent, None]:
+        running = self._orders.get(key)
+        if running is None:
+            yield await self._of_another_process(key)
+            return
+        number = since
+        while True:
+            changed = running.changed
+            while number < len(running.events):
+                yield running.events[number]
+                number += 1
+            if _is_over(running):
+                return
+            await changed.wait()
+
+    async def cancel(self, key: str) -> None:
+        self._stop(key, CANCELLED)
+
+    async def acknowledge(self, key: str) -> None:
+        running = self._orders.get(key)
+        if running is None or _is_over(running):
+            self._orders.pop(key, None)
+            await to_thread.run_sync(self.spool.forget, key)
+
+    def fence(self) -> None:
+        """Stop everything that runs: the manager has been silent for too long. Reports that are finished are kept."""
+        for key in self._orders:
+            self._stop(key, FENCED)
+
+    async def wait_idle(self) -> None:
+        """Return once nothing runs."""
+        while running := next((each for each in self._orders.values() if not _is_over(each)), None):
+            await running.changed.wait()
+
+    def _stop(self, key: str, why: Failure) -> None:
+        running = self._orders.get(key)
+        if running is not None and not _is_over(running):
+            running.stopped = why
+            running.scope.cancel()
+
+    async def _of_another_process(self, key: str) -> OrderEvent:
+        """The report of an order that this process did not begin."""
+        while (frame := await to_thread.run_sync(self.spool.get, key)) is None:
+            if not await to_thread.run_sync(self.spool.is_locked, key):
+                raise UnknownOrderError(key)
+            await sleep(POLL_S)
+        try:
+            return load_event(*frame.parts)
+        except (FrameError, TypeError):
+            return NotDone(LEFT)
+
+    async def _run(self, key: str, order: Order, running: _Running) -> None:
+        with self.spool.locked(key) as is_ours:
+            report: OrderReport = NotDone(LEFT)
+            if is_ours:
+                with running.scope:
+                    report = await self._carry_out(order, running)
+                if running.scope.cancelled_caught:
+                    report = NotDone(running.stopped)
+                else:
+                    frame = to_frame(EventMessage(key=key, number=len(running.events)), *dump_event(report))
+                    await to_thread.run_sync(self.spool.put, key, frame)
+            running.add(report)
+
+    async def _carry_out(self, order: Order, running: _Running) -> OrderReport:
+        async def tell(progress: Progress) -> None:
+            running.add(progress)
+
+        try:
+            if isinstance(order, ChecksOrder):
+                return ChecksDone(await self.node.check(order))
+            result = await self.node.attempt(order, self.meter, tell)
+            return await self._reported(order, result)
+        except Exception as error:  # noqa: BLE001 - it becomes the report, and the manager decides
+            cause = unwrapped(error)
+            return NotDone(failure_of(error, "carried out an order"), getattr(cause, "check", None))
+
+    async def _reported(self, order: AttemptOrder, result: AttemptResult) -> AttemptDone:
+        """The report of an attempt, with its commit as a pack."""
+        transcript = await to_thread.run_sync(self.transcript, order)
+        if not isinstance(result.committed, Change):
+            return AttemptDone(result.outcome, refused=result.committed, transcript=transcript)
+        commit = result.committed.commit
+        pack = await self.pack(commit, order.base)
+        if len(pack) > LONGEST_PACK:
+            why = f"the change has {len(pack)} bytes when packed; at most {LONGEST_PACK} travel from a node"
+            refused = Failure(kind="bounds", summary=why)
+            return AttemptDone(result.outcome, refused=refused, transcript=transcript)
+        return AttemptDone(result.outcome, commit, pack=pack, transcript=transcript)
+
+
+def _is_over(running: _Running) -> bool:
+    return bool(running.events) and isinstance(running.events[-1], OrderReport)

@@ -1,0 +1,179 @@
+"""Orders and events as JSON, parsed at the border. What a node reports is untrusted: bounded here, data ever after."""
+
+from typing import Annotated, TypeVar, assert_never
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from fleet.core.base.ids import RunId, Sha, SubtaskId
+from fleet.core.plans.plan import Effort, Subtask
+from fleet.core.state.facts import CheckRun, Failure, RanTests, Report
+from fleet.core.state.subtask_state import Instruction
+from fleet.nodes.frames import FrameError
+from fleet.ports.agents import WorkerBrief
+from fleet.ports.nodes import (
+    AttemptDone,
+    AttemptOrder,
+    Began,
+    ChecksDone,
+    ChecksOrder,
+    NotDone,
+    Order,
+    OrderEvent,
+    Worked,
+)
+from fleet.ports.operator import SILENT, GivenOperator
+
+LONGEST_ORDER = 32 * 1024 * 1024
+LONGEST_EVENT = 16 * 1024 * 1024
+LONGEST_TRANSCRIPT = 8 * 1024 * 1024
+MOST_CHECKS = 10_000
+SHOWN = 300
+
+
+class _Payload(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class _Brief(_Payload):
+    """A worker's brief, without the operator: what they told before the work began comes with it."""
+
+    run: RunId
+    subtask: Subtask
+    attempt: int
+    model: str | None
+    effort: Effort | None = None
+    guidance: str = ""
+    failures: tuple[tuple[int, Failure], ...] = ()
+    results: tuple[tuple[SubtaskId, Report], ...] = ()
+    layout: str = ""
+    notes: str = ""
+    told: tuple[Instruction, ...] = ()
+
+
+class _AttemptOrder(_Payload):
+    base: Sha
+    worker: str
+    brief: _Brief
+
+
+class _Order(_Payload):
+    """One of the two."""
+
+    attempt: _AttemptOrder | None = None
+    checks: ChecksOrder | None = None
+
+
+class _Attempt(_Payload):
+    report: Report | None = None
+    failure: Failure | None = None
+    commit: str | None = None
+    refused: Failure | None = None
+
+
+class _Checks(_Payload):
+    runs: Annotated[tuple[CheckRun, ...], Field(max_length=MOST_CHECKS)]
+    tests: Annotated[tuple[RanTests | None, ...], Field(max_length=MOST_CHECKS)]
+    """What their runners reported, which a check does not carry with it."""
+
+
+class _NotDone(_Payload):
+    failure: Failure
+    setup: CheckRun | None = None
+
+
+class _Event(_Payload):
+    """One of these."""
+
+    began: bool = False
+    worked: bool = False
+    attempt: _Attempt | None = None
+    checks: _Checks | None = None
+    not_done: _NotDone | None = None
+
+
+Payload = TypeVar("Payload")
+_orders, _events = TypeAdapter(_Order), TypeAdapter(_Event)
+
+
+def dump_order(order: Order) -> bytes:
+    """An order as it travels; of the operator, with what a `GivenOperator` told."""
+    if isinstance(order, ChecksOrder):
+        return _orders.dump_json(_Order(checks=order))
+    values = {name: getattr(order.brief, name) for name in _Brief.model_fields if name != "told"}
+    operator = order.brief.operator
+    brief = _Brief(**values, told=tuple(operator.told) if isinstance(operator, GivenOperator) else ())
+    return _orders.dump_json(_Order(attempt=_AttemptOrder(base=order.base, worker=order.worker, brief=brief)))
+
+
+def load_order(data: bytes) -> Order:
+    """Raises `FrameError`."""
+    order = _load(_orders, data, LONGEST_ORDER, "an order")
+    if order.checks is not None and order.attempt is None:
+        return order.checks
+    if order.attempt is None or order.checks is not None:
+        raise FrameError("an order is either an attempt or checks")
+    found = order.attempt.brief
+    values = {name: getattr(found, name) for name in _Brief.model_fields if name != "told"}
+    brief = WorkerBrief(**values, operator=GivenOperator(found.told) if found.told else SILENT)
+    return AttemptOrder(order.attempt.base, order.attempt.worker, brief)
+
+
+def dump_event(event: OrderEvent) -> tuple[bytes, bytes, bytes]:
+    """The event, and of a report its pack and its transcript."""
+    pack = transcript = b""
+    match event:
+        case Began():
+            payload = _Event(began=True)
+        case Worked():
+            payload = _Event(worked=True)
+        case AttemptDone(outcome=outcome):
+            report, failure = (outcome, None) if isinstance(outcome, Report) else (None, outcome)
+            attempt = _Attempt(report=report, failure=failure, commit=event.commit, refused=event.refused)
+            payload, pack, transcript = _Event(attempt=attempt), event.pack, event.transcript
+        case ChecksDone(runs=runs):
+            payload = _Event(checks=_Checks(runs=runs, tests=tuple(run.ran_tests for run in runs)))
+        case NotDone():
+            payload = _Event(not_done=_NotDone(failure=event.failure, setup=event.setup))
+        case _:
+            assert_never(event)
+    return _events.dump_json(payload, exclude_defaults=True), pack, transcript
+
+
+def load_event(data: bytes, pack: bytes = b"", transcript: bytes = b"") -> OrderEvent:
+    """Raises `FrameError`."""
+    event = _load(_events, data, LONGEST_EVENT, "an event")
+    if event.attempt is not None:
+        return _attempt(event.attempt, pack, transcript)
+    if event.checks is not None:
+        return _checks(event.checks)
+    if event.not_done is not None:
+        return NotDone(event.not_done.failure, event.not_done.setup)
+    if event.began or event.worked:
+        return Began() if event.began else Worked()
+    raise FrameError("an event says nothing")
+
+
+def _attempt(attempt: _Attempt, pack: bytes, transcript: bytes) -> AttemptDone:
+    outcome = attempt.report or attempt.failure
+    if len(transcript) > LONGEST_TRANSCRIPT:
+        raise FrameError(f"a transcript of {len(transcript)} bytes; at most {LONGEST_TRANSCRIPT} are taken")
+    if outcome is None or (attempt.commit is None) == (attempt.refused is None):
+        raise FrameError("the report of an attempt says too little or contradicts itself")
+    return AttemptDone(outcome, attempt.commit, attempt.refused, pack, transcript)
+
+
+def _checks(checks: _Checks) -> ChecksDone:
+    if len(checks.runs) != len(checks.tests):
+        raise FrameError("the report of checks has another number of tests than of checks")
+    pairs = zip(checks.runs, checks.tests, strict=True)
+    return ChecksDone(tuple(run.model_copy(update={"ran_tests": tests}) for run, tests in pairs))
+
+
+def _load(adapter: TypeAdapter[Payload], data: bytes, longest: int, what: str) -> Payload:
+    if len(data) > longest:
+        raise FrameError(f"{what} of {len(data)} bytes; at most {longest} are taken")
+    try:
+        return adapter.validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise FrameError(f"{what}: {'.'.join(map(str, first['loc']))}: {first['msg']}"[:SHOWN]) from None

@@ -1,0 +1,318 @@
+"""One node of a run, as the manager sees it: connected again when its stream ends, and lost when it does not come back.
+
+Does orders through the four verbs. What comes back is taken in by `Objects`, which believes nothing.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from anyio import CancelScope, Event, Lock, create_task_group, move_on_after, sleep
+
+from fleet.core.base.ids import Sha
+from fleet.core.state.facts import CheckRun, Failure
+from fleet.nodes.connection import Connection, NodeRefusedError
+from fleet.nodes.frames import FrameError
+from fleet.nodes.streams import LinkLostError
+from fleet.ports.nodes import (
+    AttemptDone,
+    AttemptOrder,
+    AttemptResult,
+    Began,
+    ChecksDone,
+    ChecksOrder,
+    NodeLostError,
+    NotDone,
+    Order,
+    OrderEvent,
+    OrderReport,
+    Tell,
+    UnknownOrderError,
+    Worked,
+)
+from fleet.ports.operator import GivenOperator
+from fleet.ports.worktrees import Change, EffectError, SetupFailedError
+
+RECONNECT_S = 1.5  # how long a stream that ended may take to come back before its orders are given to others
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0  # between tries to connect
+GOODBYE_S = 5.0
+NOT_YET = "not connected yet"
+LONGEST_OUTPUT = 64 * 1024
+
+
+class Objects(Protocol):
+    """The manager's objects: what a node lacks of them, and what comes from it."""
+
+    def pack(self, commit: Sha, have: Sequence[Sha]) -> AsyncIterator[bytes]: ...
+
+    async def take_in(self, order: AttemptOrder, done: AttemptDone, *, late: bool = False) -> Change | Failure:
+        """Commit what a node made. Raises `NodeLiedError` where it can't be honest work."""
+        ...
+
+
+class NodeLiedError(Exception):
+    """A node sent what it may not send."""
+
+
+Connect = Callable[[], AbstractAsyncContextManager[Connection]]
+"""Opens a connection. Raises `LinkLostError`, `NodeRefusedError`, `TimeoutError` or `OSError`."""
+Notice = Callable[[str], None]
+"""Takes news of a node for a person."""
+
+
+@dataclass(slots=True)
+class RemoteNode:
+    """Satisfies `Node`, as long as it is not lost. Raises `NodeLostError` where it is."""
+
+    name: str
+    workers: int | None
+    """How many attempts it works on at once; None until it has told how many processors it has."""
+    checks: int | None
+    """How many orders for checks it has at once; None until then."""
+    connect: Connect
+    objects: Objects
+    notice: Notice
+    lands: bool = False
+    """Whether its verdict on a merged tree counts."""
+    out: str = NOT_YET
+    """Why nothing is sent there; empty: it is well."""
+    banned: bool = False
+    """Whether it sent what it may not send: it gets nothing for the rest of the run."""
+    connection: Connection | None = None
+    at_work: int = 0
+    """Attempts that it has."""
+    checking: int = 0
+    """Orders for checks that it has."""
+    finished: int = 0
+    lost: dict[str, AttemptOrder] = field(default_factory=dict)
+    """Attempts that were given to others: what still comes of them is kept, and never lands."""
+    _changed: Event = field(default_factory=Event)
+    _sending: dict[Sha, Lock] = field(default_factory=dict)
+    _round: int = 0
+    """Grows when the node can no longer hold what it was given before."""
+
+    # ---- its connection
+
+    async def run(self) -> None:
+        """Keep a connection to the node until this is cancelled, or the node lied."""
+        wait = 0.0
+        while not self.banned:
+            await sleep(wait)
+            wait = min(max(2 * wait, FIRST_WAIT_S), LONGEST_WAIT_S)
+            try:
+                async with self.connect() as connection, create_task_group() as tasks:
+                    tasks.start_soon(connection.run)
+                    self._count_slots(connection.greeting.processors)
+                    self._set(connection, "")
+                    wait = 0.0
+                    tasks.start_soon(self._take_late, connection)
+                    await connection.ended.wait()
+                    self._ended(connection)
+                    tasks.cancel_scope.cancel()
+            except (LinkLostError, NodeRefusedError, TimeoutError, OSError) as error:
+                self._set(None, str(error) or "it did not answer in time")
+
+    def _count_slots(self, processors: int) -> None:
+        """What is not configured is as many as it has processors."""
+        self.workers = processors if self.workers is None else self.workers
+        self.checks = processors if self.checks is None else self.checks
+
+    def _set(self, connection: Connection | None, out: str) -> None:
+        if out and out != self.out:
+            self.notice(f"node {self.name} is out: {out}")
+        elif not out and self.out != NOT_YET:
+            self.notice(f"node {self.name} is back")
+        self.connection, self.out = connection, out
+        self._changed.set()
+        self._changed = Event()
+
+    def _ended(self, connection: Connection) -> None:
+        if connection.broke_protocol:
+            self.banned = True
+        self._round += connection.silent
+        self._set(None, connection.why)
+
+    @property
+    def free_workers(self) -> float:
+        """The share of its slots for attempts that are free."""
+        return 1 - self.at_work / self.workers if self.workers else 0.0
+
+    @property
+    def free_checks(self) -> float:
+        """The share of its slots for checks that are free; below zero where orders wait for one."""
+        return 1 - self.checking / self.checks if self.checks else 0.0
+
+    async def wait_tried(self) -> None:
+        """Return once the node has answered, or could not be reached."""
+        while self.out == NOT_YET:
+            await self._changed.wait()
+
+    async def say_goodbye(self) -> None:
+        """Let the node forget what no one asks for any more: the run's engine has stopped in good order."""
+        if (connection := self.connection) is not None:
+            for key in connection.opened.orders:
+                await self._cancel(key)
+
+    def ban(self, why: str) -> None:
+        """Give it nothing any more."""
+        self.banned = True
+        self._round += 1
+        if self.connection is not None:
+            self.connection.end(why)
+        self._set(None, why)
+
+    async def _connected(self, began: int) -> Connection:
+        """The connection, also one that is back in time. Raises `NodeLostError`."""
+        with move_on_after(RECONNECT_S):
+            while self.connection is None and not self.banned and self._round == began:
+                await self._changed.wait()
+        if self.connection is None or self._round != began:
+            raise NodeLostError(self.out or "it was silent for too long")
+        return self.connection
+
+    # ---- orders
+
+    async def attempt(self, key: str, order: AttemptOrder, tell: Tell) -> AttemptResult:
+        """Raises `NodeLostError`, or `EffectError` where the node can't do it."""
+        self.at_work += 1
+        told = GivenOperator(await order.brief.operator.read())
+        order = replace(order, brief=replace(order.brief, operator=told))
+        try:
+            done = await self._report(key, order, order.base, tell)
+        except NodeLostError:
+            self.lost[key] = order
+            raise
+        finally:
+            self.at_work -= 1
+        if not isinstance(done, AttemptDone):
+            raise self._lied("it answered an attempt with the report of checks")
+        committed = done.refused or await self._take_in(order, done)
+        await self._acknowledge(key)
+        self.finished += 1
+        return AttemptResult(done.outcome, committed)
+
+    async def check(self, key: str, order: ChecksOrder) -> tuple[CheckRun, ...]:
+        """Raises `NodeLostError`, `SetupFailedError`, or `EffectError` where the node can't do it."""
+        self.checking += 1
+        try:
+            done = await self._report(key, order, order.commit, _nothing)
+        finally:
+            self.checking -= 1
+        await self._acknowledge(key)
+        if not isinstance(done, ChecksDone) or not _answers(order, done.runs):
+            raise self._lied("its report of checks is not what was asked for")
+        self.finished += 1
+        return tuple(
+            run.model_copy(update={"log": "", "tree": "", "flaky": False, "excused": "", "node": self.name})
+            for run in done.runs
+        )
+
+    async def _report(self, key: str, order: Order, commit: Sha, tell: Tell) -> AttemptDone | ChecksDone:
+        """The report of an order. Raises what `NotDone` says."""
+        finished = False
+        try:
+            async with aclosing(self._events(key, order, commit)) as events:
+                async for event in events:
+                    if isinstance(event, Began):
+                        await tell(Began(self.name))
+                    elif isinstance(event, Worked):
+                        await tell(event)
+                    elif isinstance(event, NotDone):
+                        finished = True
+                        await self._acknowledge(key)
+                        raise _error(event, self.name)
+                    else:
+                        finished = True
+                        return event
+            raise NodeLostError("its report never came")
+        finally:
+            if not finished:
+                await self._cancel(key)
+
+    async def _events(self, key: str, order: Order, commit: Sha) -> AsyncGenerator[OrderEvent, None]:
+        """What happens to an order, over as many connections as it takes."""
+        began, number, started = self._round, 0, False
+        while True:
+            connection = await self._connected(began)
+            try:
+                if not started and key not in connection.opened.orders:
+                    await self._send_objects(connection, commit)
+                    await connection.start(key, order)
+                started = True
+                async with aclosing(connection.follow(key, number)) as events:
+                    async for event in events:
+                        number += 1
+                        yield event
+                        if isinstance(event, OrderReport):
+                            return
+            except LinkLostError:
+                continue
+            except UnknownOrderError:
+                raise NodeLostError("it no longer has the order") from None
+            except NodeRefusedError as error:
+                raise self._lied(str(error)) from error
+
+    async def _send_objects(self, connection: Connection, commit: Sha) -> None:
+        """Make sure that the node has a commit."""
+        lock = self._sending.setdefault(commit, Lock())
+        async with lock:
+            if commit not in connection.commits:
+                await connection.store(commit, self.objects.pack(commit, sorted(connection.commits)))
+        self._sending.pop(commit, None)
+
+    async def _take_in(self, order: AttemptOrder, done: AttemptDone, *, late: bool = False) -> Change | Failure:
+        try:
+            change = await self.objects.take_in(order, done, late=late)
+        except NodeLiedError as error:
+            raise self._lied(str(error)) from error
+        return change
+
+    async def _take_late(self, connection: Connection) -> None:
+        """Keep what was made of attempts that others do by now; never to land."""
+        for key in [key for key in connection.opened.orders if key in self.lost]:
+            order = self.lost.pop(key)
+            with suppress(LinkLostError, UnknownOrderError, EffectError):
+                async with aclosing(connection.follow(key)) as events:
+                    done = [event async for event in events][-1]
+                if isinstance(done, AttemptDone) and done.commit is not None:
+                    await self._take_in(order, done, late=True)
+                    id_, attempt = order.brief.subtask.id, order.brief.attempt
+                    self.notice(f"node {self.name} reported attempt {attempt} at {id_} late: its work is kept, unused")
+                await connection.acknowledge(key)
+
+    async def _cancel(self, key: str) -> None:
+        """Stop an order that no one waits for any more."""
+        if (connection := self.connection) is not None:
+            with CancelScope(shield=True), move_on_after(GOODBYE_S), suppress(LinkLostError, FrameError):
+                await connection.cancel(key)
+                await connection.acknowledge(key)
+
+    async def _acknowledge(self, key: str) -> None:
+        if self.connection is not None:
+            with suppress(LinkLostError):
+                await self.connection.acknowledge(key)
+
+    def _lied(self, what: str) -> EffectError:
+        """Ban the node, and say so."""
+        why = f"it is not used any more: {what}"
+        self.ban(why)
+        summary = f"node {self.name} sent what it may not send: {what}"
+        return EffectError(Failure(kind="infrastructure", summary=summary))
+
+
+async def _nothing(_: object) -> None:
+    """What follows the steps of checks."""
+
+
+def _answers(order: ChecksOrder, runs: Sequence[CheckRun]) -> bool:
+    """Whether these are the results of the very checks, of a length that a journal can hold."""
+    asked = [(criterion.criterion, criterion.run or "") for criterion in order.criteria]
+    return [(run.criterion, run.command) for run in runs] == asked and all(
+        len(run.output) + sum(map(len, run.causes)) <= LONGEST_OUTPUT for run in runs
+    )
+
+
+def _error(event: NotDone, node: str) -> EffectError:
+    failure = event.failure.model_copy(update={"summary": f"node {node}: {event.failure.summary}"})
+    return SetupFailedError(failure, event.setup) if event.setup is not None else EffectError(failure)

@@ -1,0 +1,219 @@
+"""The node's end of the protocol: one connection works for one run.
+
+Whatever arrives is checked before it is obeyed. When the stream ends, what runs may go on until the end of its lease,
+so that a manager that was killed finds it done; then everything is stopped.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from tempfile import TemporaryFile
+from typing import IO, Protocol, assert_never
+
+from anyio import Lock, create_task_group, current_time, move_on_after, sleep, sleep_until, to_thread
+from anyio.abc import TaskGroup
+
+from fleet.core.base.ids import Sha
+from fleet.errors import FleetError
+from fleet.nodes.frames import Frame, FrameError
+from fleet.nodes.host import OrderHost
+from fleet.nodes.messages import (
+    MOST_NAMED,
+    Acknowledge,
+    Beat,
+    Cancel,
+    Event,
+    Follow,
+    FromManager,
+    Greeting,
+    Objects,
+    Open,
+    Opened,
+    Refused,
+    Start,
+    Stored,
+    Unknown,
+    from_manager,
+)
+from fleet.nodes.payloads import dump_event, load_order
+from fleet.nodes.spool import Spool
+from fleet.nodes.streams import Link, LinkLostError
+from fleet.ports.nodes import AttemptMeter, AttemptOrder, Node, UnknownOrderError
+from fleet.ports.worktrees import EffectError
+
+MOST_BYTES = 16 * 1024**3  # of one pack of objects
+MOST_FOLLOWED = 4_000
+"""Followers at one time."""
+
+
+class Site(Protocol):
+    """What one node offers to one run."""
+
+    @property
+    def node(self) -> Node: ...
+
+    @property
+    def meter(self) -> AttemptMeter: ...
+
+    @property
+    def spool(self) -> Spool: ...
+
+    async def commits(self) -> Sequence[Sha]:
+        """Commits whose objects are here."""
+        ...
+
+    async def store(self, commit: Sha, pack: bytes) -> None:
+        """Take in objects of the manager. Raises `EffectError`."""
+        ...
+
+    async def pack(self, commit: Sha, base: Sha) -> bytes: ...
+
+    def transcript(self, order: AttemptOrder) -> bytes: ...
+
+
+OpenSite = Callable[[Open, bytes], AbstractAsyncContextManager[Site]]
+"""Opens what a run asks for, of the terms that its manager sends. Raises `FleetError`."""
+
+
+async def serve(link: Link, greeting: Greeting, open_site: OpenSite) -> None:
+    """Speak with one manager until it is gone and its orders are done, or their lease has ended."""
+    await link.send(greeting)
+    frames = link.frames()
+    try:
+        first = await anext(frames, None)
+        if first is None:
+            return
+        opening = _opening(first, greeting)
+        async with AsyncExitStack() as stack:
+            site = await stack.enter_async_context(open_site(opening, first.parts[0]))
+            tasks = await stack.enter_async_context(create_task_group())
+            host = OrderHost(site.node, site.meter, site.pack, site.transcript, site.spool, tasks)
+            session = _Session(link, host, site, tasks, lease_s=opening.lease_s)
+            tasks.start_soon(session.watch_lease)
+            commits, orders = await site.commits(), await to_thread.run_sync(site.spool.keys)
+            await link.send(Opened(commits=tuple(commits)[:MOST_NAMED], orders=tuple(orders)[:MOST_NAMED]))
+            broken = await session.read(frames)
+            if broken is None:
+                with move_on_after(max(session.ends - current_time(), 0)):
+                    await host.wait_idle()
+            tasks.cancel_scope.cancel()
+        if broken is not None:
+            raise broken
+    except LinkLostError:
+        return
+    except (FleetError, FrameError, EffectError) as error:
+        with suppress(LinkLostError):
+            await link.send(Refused(why=str(error)[:2_000]))
+
+
+def _opening(first: Frame, greeting: Greeting) -> Open:
+    """The first message. Raises `FrameError`, or `FleetError` for another version."""
+    opening = from_manager(first)
+    if not isinstance(opening, Open):
+        raise FrameError("the first message has to be `open`")
+    if (opening.protocol, opening.version) != (greeting.protocol, greeting.version):
+        raise FleetError(
+            f"the manager is fleet {opening.version} (protocol {opening.protocol}), "
+            f"this node is fleet {greeting.version} (protocol {greeting.protocol}); install the same version"
+        )
+    return opening
+
+
+@dataclass(slots=True)
+class _Session:
+    """One connection that was opened."""
+
+    link: Link
+    host: OrderHost
+    site: Site
+    tasks: TaskGroup
+    lease_s: float
+    ends: float = 0.0
+    """When the lease ends, unless the manager is heard before."""
+    _answered: float = 0.0
+    """When the last sign of life was answered."""
+    _followed: int = 0
+    _incoming: "IO[bytes] | None" = None
+    _storing: Lock = field(default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        self._answered = current_time()
+        self.ends = self._answered + self.lease_s
+
+    async def watch_lease(self) -> None:
+        """Stop everything when the lease ends."""
+        while True:
+            ends = self.ends
+            await sleep_until(ends)
+            if self.ends == ends:
+                self.host.fence()
+                await sleep(self.lease_s / 4)
+
+    async def read(self, frames: AsyncIterator[Frame]) -> FrameError | None:
+        """Obey the manager until it is gone; or until it breaks the protocol, which is returned."""
+        try:
+            async for frame in frames:
+                await self.obey(from_manager(frame), frame.parts)
+        except LinkLostError:
+            pass
+        except FrameError as error:
+            return error
+        return None
+
+    async def obey(self, message: FromManager, parts: Sequence[bytes]) -> None:
+        match message:
+            case Beat():
+                # The manager sent this one after our last answer: its lease can be counted from then, on our own clock.
+                self.ends, self._answered = self._answered + self.lease_s, current_time()
+                await self._send(message)
+            case Start(key=key):
+                await self.host.start(key, load_order(parts[0]))
+            case Follow(key=key, since=since):
+                self._followed += 1
+                if self._followed > MOST_FOLLOWED:
+                    raise FrameError(f"more than {MOST_FOLLOWED} orders are followed at a time")
+                self.tasks.start_soon(self._follow, key, since)
+            case Cancel(key=key):
+                await self.host.cancel(key)
+            case Acknowledge(key=key):
+                await self.host.acknowledge(key)
+            case Objects(commit=commit, last=last):
+                await self._take_objects(commit, parts[0], last=last)
+            case Open():
+                raise FrameError("a connection is opened once")
+            case _:
+                assert_never(message)
+
+    async def _follow(self, key: str, since: int) -> None:
+        number = since
+        try:
+            async for event in self.host.follow(key, since):
+                await self._send(Event(key=key, number=number), *dump_event(event))
+                number += 1
+        except UnknownOrderError:
+            await self._send(Unknown(key=key))
+        finally:
+            self._followed -= 1
+
+    async def _take_objects(self, commit: Sha, part: bytes, *, last: bool) -> None:
+        if self._incoming is None:
+            self._incoming = TemporaryFile()  # noqa: SIM115 - closed with its last part, or with the process
+        if self._incoming.tell() + len(part) > MOST_BYTES:
+            raise FrameError(f"a pack of more than {MOST_BYTES} bytes")
+        await to_thread.run_sync(self._incoming.write, part)
+        if not last:
+            return
+        pack, self._incoming = self._incoming, None
+        with pack:
+            pack.seek(0)
+            why = ""
+            try:
+                await self.site.store(commit, await to_thread.run_sync(pack.read))
+            except EffectError as error:
+                why = str(error)[:2_000]
+        await self._send(Stored(commit=commit, why=why))
+
+    async def _send(self, message: Beat | Event | Unknown | Stored, *parts: bytes) -> None:
+        """Send what a manager that is gone will ask for again."""
+        with suppress(LinkLostError):
+            await self.link.send(message, *parts)

@@ -1,0 +1,160 @@
+"""What nodes send: honest work becomes a commit of ours, and of a liar's work nothing gets into the store."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fleet.core.state.facts import Failure
+from fleet.ports.worktrees import Change
+from tests.worktrees.conftest import Bench, OpenBench, git, sign
+from worktrees.git.pack_format import PackLimits
+from worktrees.leases.intake import Arrival, IntakeError, take_in
+
+Make = Callable[[Path], None]
+
+
+class Liar:
+    """A clone of the repository, in which a node makes whatever it likes."""
+
+    def __init__(self, bench: Bench, at: Path) -> None:
+        self.bench, self.at = bench, at
+        git(at.parent, "clone", "--quiet", str(bench.repository), str(at))
+
+    def commit(self, make: Make) -> str:
+        make(self.at)
+        git(self.at, "add", "-A", "-f")
+        git(self.at, "commit", "--quiet", "--allow-empty", "-m", "Fleet-Task: forged")
+        return git(self.at, "rev-parse", "HEAD")
+
+    def pack(self, *revisions: str, thin: bool = True) -> bytes:
+        argv = ["git", "pack-objects", "--revs", "--stdout", "--quiet", *(["--thin"] if thin else [])]
+        lines = "".join(f"{each}\n" for each in revisions)
+        return subprocess.run(argv, cwd=self.at, input=lines.encode(), capture_output=True, check=True).stdout
+
+    def arrival(self, make: Make) -> Arrival:
+        commit = self.commit(make)
+        return Arrival(self.pack(commit, f"^{self.bench.base}"), commit, self.bench.base)
+
+
+def writes(path: str, content: str) -> Make:
+    def make(at: Path) -> None:
+        (at / path).parent.mkdir(parents=True, exist_ok=True)
+        (at / path).write_text(content)
+
+    return make
+
+
+def links(path: str, target: str) -> Make:
+    def make(at: Path) -> None:
+        (at / path).parent.mkdir(parents=True, exist_ok=True)
+        (at / path).symlink_to(target)
+
+    return make
+
+
+async def arrives(bench: Bench, arrival: Arrival, *, touches: tuple[str, ...] = ("src/",)) -> Change | Failure:
+    store, settings = bench.worktrees.store, replace(bench.settings, max_file_bytes=5_000)
+    limits = PackLimits(packed_bytes=200_000, objects=200, bytes=400_000)
+    return await take_in(store, arrival, signature=sign(), touches=touches, settings=settings, limits=limits)
+
+
+def loose(bench: Bench) -> set[str]:
+    """The files of the store's objects, and whatever else lies beside it."""
+    objects = bench.worktrees.store.git_dir / "objects"
+    return {str(path) for path in (*objects.rglob("*"), *bench.worktrees.store.home.glob("new-*")) if path.is_file()}
+
+
+async def test_honest_work_becomes_a_commit_of_ours(open_bench: OpenBench, tmp_path: Path) -> None:
+    async with open_bench() as bench:
+        arrival = Liar(bench, tmp_path / "node").arrival(writes("src/two.py", "TWO = 2\n"))
+        change = await arrives(bench, arrival)
+        assert isinstance(change, Change)
+        assert change.paths == ("src/two.py",)
+        store = bench.worktrees.store
+        assert await bench.worktrees.pinned("r1", "one", 1) == change
+        message = await store.git.line("show", "--no-patch", "--format=%an %s%n%B", change.commit)
+        assert "forged" not in message
+        assert "Fleet-Task: one" in message
+        assert await store.git.line("show", f"{change.commit}:src/two.py") == "TWO = 2"
+        assert await store.git.sha(arrival.commit) is None, "the node's own commit stays outside"
+        assert not list(store.home.glob("new-*"))
+
+
+LIES: dict[str, tuple[Make, str]] = {
+    "a link out of the repository": (links("src/out", "../../etc/passwd"), "may leave the repository"),
+    "an absolute link": (links("src/out", "/etc/passwd"), "may leave the repository"),
+    "a link that leaves through another": (links("src/out", "in/../../.."), "may leave the repository"),
+    "a file that is too large": (writes("src/large", "x" * 6_000), "at most 5000"),
+    "a name with a control character": (writes("src/a\tb", "x"), "a path that no change may have"),
+    "a pack bomb": (writes("src/bomb", "\0" * 500_000), "too large together"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_what_no_honest_node_sends_is_refused_by_its_content(
+    lie: str, open_bench: OpenBench, tmp_path: Path
+) -> None:
+    make, why = LIES[lie]
+    async with open_bench() as bench:
+        arrival = Liar(bench, tmp_path / "node").arrival(make)
+        with pytest.raises(IntakeError, match=why):
+            await arrives(bench, arrival)
+        assert await bench.worktrees.pinned("r1", "one", 1) is None
+
+
+async def test_a_lie_about_the_commit_is_refused_and_leaves_nothing(open_bench: OpenBench, tmp_path: Path) -> None:
+    async with open_bench() as bench:
+        liar, base = Liar(bench, tmp_path / "node"), bench.base
+        before = loose(bench)
+        first = liar.commit(writes("src/two.py", "TWO = 2\n"))
+        second = liar.commit(writes("src/three.py", "THREE = 3\n"))
+        both = liar.pack(second, f"^{base}")
+        orphan = git(liar.at, "commit-tree", "-m", "no parent", f"{first}^{{tree}}")
+        merged = git(liar.at, "commit-tree", "-m", "two", "-p", base, "-p", first, f"{first}^{{tree}}")
+        blob = git(liar.at, "rev-parse", f"{first}:src/two.py")
+        lies = {
+            "another parent": (Arrival(both, second, base), "is based on"),
+            "no parent": (Arrival(liar.pack(orphan, f"^{base}"), orphan, base), "based on nothing"),
+            "two parents": (Arrival(liar.pack(merged, f"^{base}"), merged, base), "is based on"),
+            "another commit than it holds": (Arrival(both, "f" * 40, base), "no commit"),
+            "a file instead of a commit": (Arrival(both, blob, base), "no commit"),
+            "the base itself": (Arrival(both, base, base), "based on nothing"),
+            "objects that are missing": (Arrival(_only(liar, first), first, base), "git does not take|missing"),
+            "no pack at all": (Arrival(b"", first, base), "not a pack"),
+            "noise": (Arrival(os.urandom(5_000), first, base), "not a pack"),
+            "a pack cut short": (Arrival(both[:-30], second, base), "checksum"),
+        }
+        for lie, (arrival, why) in lies.items():
+            with pytest.raises(IntakeError, match=why):
+                await arrives(bench, arrival)
+            assert loose(bench) == before, lie
+        assert await bench.worktrees.pinned("r1", "one", 1) is None
+
+
+def _only(liar: Liar, commit: str) -> bytes:
+    """A pack of a commit without its tree."""
+    argv = ["git", "pack-objects", "--stdout", "--quiet"]
+    return subprocess.run(argv, cwd=liar.at, input=commit.encode(), capture_output=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (writes("README.md", "changed"), "outside the bounds"),
+        (writes("src/conftest.py", "import os"), "protected"),
+        (writes("src/key", "AKIAABCDEFGHIJKLMNOP"), "seems to contain a secret"),
+        (writes("src/ONE.py", "ONE = 1"), "collide"),
+        (lambda _: None, "nothing was changed"),
+    ],
+)
+async def test_the_rules_for_changes_hold_for_those_of_nodes(
+    make: Make, why: str, open_bench: OpenBench, tmp_path: Path
+) -> None:
+    async with open_bench() as bench:
+        failure = await arrives(bench, Liar(bench, tmp_path / "node").arrival(make))
+        assert isinstance(failure, Failure)
+        assert why in failure.summary

@@ -1,0 +1,70 @@
+"""Packs between stores: what another store lacks of a commit, and objects taken in from a store that we trust."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from anyio import open_file, to_thread
+
+from fleet.core.base.ids import Sha
+from worktrees.base.errors import effect_error
+from worktrees.git.program import CAP, Git, text
+from worktrees.store.store import Store
+
+CACHE = "refs/fleet/cache"
+NAMED = 64  # commits that a cache says it has: the newest are the nearest to what is asked for next
+LOOSE_BYTES = 256 * 1024  # smaller packs become single objects, as git does it with what it fetches
+PART = 1024 * 1024
+
+
+async def thin_pack(git: Git, commit: Sha, have: Sequence[Sha]) -> bytes:
+    """What a store that has some commits lacks of another one. Raises `EffectError`."""
+    wanted = "".join((f"{commit}\n", *(f"^{each}\n" for each in have)))
+    answer = await git.ask("pack-objects", "--quiet", "--revs", "--thin", "--stdout", data=wanted.encode())
+    if answer.exit_code != 0 or answer.cut:
+        why = f"it has more than {CAP} bytes" if answer.cut else text(answer.stderr)
+        raise effect_error(f"the objects of {commit[:12]} can't be packed", why)
+    return answer.stdout
+
+
+async def pack_parts(store: Store, commit: Sha, have: Sequence[Sha]) -> AsyncIterator[bytes]:
+    """The same in parts. The history of a whole repository goes through a file, and never through memory at once."""
+    if have:
+        pack = await thin_pack(store.git, commit, have)
+        for at in range(0, len(pack), PART):
+            yield pack[at : at + PART]
+        return
+    async with _folder(store.home) as folder:
+        name = text(await store.git("pack-objects", "--quiet", "--revs", str(folder / "seed"), data=commit.encode()))
+        async with await open_file(folder / f"seed-{name.strip()}.pack", "rb") as file:
+            while part := await file.read(PART):
+                yield part
+
+
+async def take_pack(store: Store, commit: Sha, pack: bytes) -> None:
+    """Take in a pack of the manager's, and keep its commit. Raises `EffectError`."""
+    program = ("unpack-objects", "-q") if len(pack) < LOOSE_BYTES else ("index-pack", "--stdin", "--fix-thin")
+    await store.git(*program, data=pack)
+    if await store.git.sha(commit) is None:
+        raise effect_error(f"the pack does not hold {commit[:12]}")
+    await store.repository.refs.pin(f"{CACHE}/{commit}", commit)
+
+
+async def cached_commits(store: Store) -> tuple[Sha, ...]:
+    """The newest commits that this store was given."""
+    listed = text(
+        await store.git(
+            "for-each-ref", "--sort=-creatordate", f"--count={NAMED}", "--format=%(objectname)", f"{CACHE}/"
+        )
+    )
+    return tuple(listed.split())
+
+
+@asynccontextmanager
+async def _folder(home: Path) -> AsyncIterator[Path]:
+    folder = await to_thread.run_sync(lambda: TemporaryDirectory(prefix="new-pack-", dir=home))
+    try:
+        yield Path(folder.name)
+    finally:
+        await to_thread.run_sync(folder.cleanup)
