@@ -65,6 +65,10 @@ def status_lines(status: StatusView) -> list[str]:
         f"  time       {duration(status.seconds)}",
         f"  branch     {safe(status.result_branch or 'nothing landed yet')}",
     ]
+    if status.landing.queued:
+        full = "; full: no new attempt starts before some have landed" if status.landing.full else ""
+        testing = counted(status.landing.testing, "batch")
+        lines.append(f"  landing    {status.landing.queued} queued, testing {testing}{full}")
     if status.why:
         lines.append(f"  because    {safe(status.why, limit=TEXT)}")
     if status.state == "refused":

@@ -313,3 +313,13 @@ def test_why_the_base_was_refused_is_the_set_ups_cause_or_the_gates() -> None:
     view = status_view(story.state, 0, alive=False)
     assert (view.state, view.causes) == ("refused", ("EAI_AGAIN",))
     assert "worktrees.setup_network" in view.advice[0]
+
+
+def test_the_status_says_what_waits_to_land_and_when_nothing_starts_because_of_it() -> None:
+    story = Story(Policy(workers=1, batch=2, slots=1, every_commit_within_s=0), plan_of("a", "b", "c"))
+    story.work_is_done("a")
+    lines = status_lines(status_view(story.state, 0, alive=True))
+    assert "  landing    1 queued, testing 1 batch" in lines
+    story.work_is_done("b")
+    lines = status_lines(status_view(story.state, 0, alive=True))
+    assert "  landing    2 queued, testing 1 batch; full: no new attempt starts before some have landed" in lines

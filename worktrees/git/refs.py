@@ -5,22 +5,29 @@ last command arrived: the ref itself is asked, and a spawned git decides.
 """
 
 import re
+from contextlib import suppress
 from functools import partial
 
 from anyio import CapacityLimiter, to_thread
 
 from fleet.core.base.ids import Sha
+from fleet.ports.worktrees import EffectError
 from fleet.runs.crash_points import reached
 from worktrees.base.errors import effect_error
 from worktrees.git.coprocess import Coprocess, CoprocessError
 from worktrees.git.object_format import ID, REF
 from worktrees.git.program import Git, text
 
+LOOSE = 500
+"""Refs that are set until all are packed into one file: each takes a file and a folder, and whatever lists refs reads
+them one by one."""
+
 
 class Refs:
     """The refs of one repository."""
 
     def __init__(self, git: Git) -> None:
+        self._set = 0
         self._git = git
         self._program = Coprocess(git.git_dir, "update-ref", "--stdin")
         self._threads = CapacityLimiter(1)
@@ -34,6 +41,16 @@ class Refs:
         if not await self._update(ref, commit):
             await self._git("update-ref", ref, commit)
         reached("a commit is pinned")
+        self._set += 1
+        if self._set % LOOSE == 0:
+            await self._pack()
+
+    async def _pack(self) -> None:
+        """Pack all refs. Where git can't, because another one does, they stay as they are."""
+        reached("refs are about to be packed")
+        with suppress(EffectError):
+            await self._git.ask("pack-refs", "--all")
+        reached("refs are packed")
 
     async def swap(self, ref: str, *, new: Sha, old: Sha) -> bool:
         """Compare-and-swap; False when the ref is not at `old`."""

@@ -21,7 +21,7 @@ from worktrees.store.store import Store
 LOCK = ".lock"
 PATIENCE_S, POLL_S = 2.0, 0.02  # a git whose engine was killed finishes its work
 CONTENT = re.compile(rf"(?:{ID}|ref: refs/[^\n]+)\n?".encode())
-SHARED = ("*.lock", "worktrees/*/*.lock", "objects/info/*.lock", "objects/pack/*.lock")
+SHARED = ("*.lock", "packed-refs.new", "worktrees/*/*.lock", "objects/info/*.lock", "objects/pack/*.lock")
 _PROC = Path("/proc")
 
 

@@ -23,6 +23,7 @@ from dashboards.terminal.widgets.lines import (
     table_row,
 )
 from dashboards.text.formats import clock_in, counted
+from fleet.core.policy.landing import is_full
 from fleet.core.state.state import RunState
 from fleet.core.state.status import status_counts
 
@@ -87,6 +88,8 @@ def _idle(run: WatchedRun, state: RunState) -> str:
 def _landing(state: RunState, now: float) -> Line:
     landing = state.landing
     parts = [f"{len(landing.queue)} queued", f"testing {counted(len(landing.open_batches), 'batch')}"]
+    if is_full(state):
+        parts.append("full: no new attempt starts before some have landed")
     if landing.suspects:
         parts.append(f"red: {counted(len(landing.suspects), 'suspect')}")
     counts = status_counts(state, now)

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
+from fleet.core.views.run.run_view import status_view
 from tests.fleet.core.story import Story, failure, plan_of
 
 
@@ -40,10 +41,13 @@ def test_nothing_more_starts_while_more_waits_to_land_than_is_tested_at_once() -
     for id_ in "abcde":
         story.work_is_done(id_)
     assert (len(story.state.landing.queue), {story.status(id_) for id_ in "fgh"}) == (5, {"ready"})
+    view = status_view(story.state, story.now, alive=True).landing
+    assert (view.queued, view.testing, view.full) == (5, 1, True)
     while story.status("f") == "ready":
         assert story.state.landing.open_batches
         story.batch_lands()
     assert len(story.state.landing.queue) < 4
+    assert not status_view(story.state, story.now, alive=True).landing.full
 
 
 def test_where_subtasks_land_in_order_a_long_queue_holds_up_nothing() -> None:

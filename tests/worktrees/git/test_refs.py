@@ -85,3 +85,29 @@ async def test_a_lock_that_others_left_is_an_error_and_is_not_removed(
 async def test_a_name_that_git_could_take_for_more_is_refused(refs: Refs, ref: str, commits: list[str]) -> None:
     with pytest.raises(ValueError, match="can't move"):
         await refs.pin(ref, commits[0])
+
+
+async def test_many_refs_become_one_file_and_move_as_before(
+    refs: Refs, store: Path, commits: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("worktrees.git.refs.LOOSE", 3)
+    await refs.pin(TIP, commits[0])
+    names = [f"refs/fleet/r1/attempts/s{number}/1" for number in range(4)]
+    for name in names:
+        await refs.pin(name, commits[1])
+    loose = {path.relative_to(store).as_posix() for path in (store / "refs").rglob("*") if path.is_file()}
+    assert loose == set(names[2:])
+    assert [git(store, "rev-parse", name) for name in (TIP, *names)] == [commits[0], *[commits[1]] * 4]
+    assert await refs.swap(TIP, new=commits[2], old=commits[0])
+    assert not await refs.swap(TIP, new=commits[3], old=commits[0])
+    await refs.pin(names[0], commits[3])
+    assert [git(store, "rev-parse", name) for name in (TIP, names[0])] == [commits[2], commits[3]]
+
+
+async def test_where_refs_cannot_be_packed_they_are_set_all_the_same(
+    refs: Refs, store: Path, commits: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("worktrees.git.refs.LOOSE", 1)
+    (store / "packed-refs.lock").touch()
+    await refs.pin(TIP, commits[0])
+    assert (git(store, "rev-parse", TIP), (store / "packed-refs").exists()) == (commits[0], False)

@@ -8,6 +8,7 @@ from fleet.core.base.usage import Cost, Spend
 from fleet.core.plans.flat import is_flat
 from fleet.core.policy.approval import awaits_approval, objections, open_for_approval
 from fleet.core.policy.budget import over_budget, run_budgets
+from fleet.core.policy.landing import is_full
 from fleet.core.policy.outages import outage_text
 from fleet.core.policy.planner_policy import is_idle, planner_is_lost
 from fleet.core.state.facts import Role, ServiceCondition
@@ -44,6 +45,12 @@ class LandingView:
     """Batches with a failed check."""
     gate_runs: int
     """How often the gate was run."""
+    queued: int
+    """Verified subtasks that wait to land, those under test included."""
+    testing: int
+    """Batches under test."""
+    full: bool
+    """Whether so many wait that no new attempt starts before some have landed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +245,9 @@ def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
             batches=state.landing.batches,
             red=state.landing.red,
             gate_runs=sum(tried.gate_runs for tried in state.landing.tested),
+            queued=len(state.landing.queue),
+            testing=len(state.landing.open_batches),
+            full=is_full(state),
         ),
         incidents=incident_counts(state.incidents),
         tokens={role: tokens_view(spend) for role, spend in spending.items()},
