@@ -31,6 +31,7 @@ from bench.storm import storm_figures
 from bench.subtask import subtask_figures
 from bench.terminal import screen_figures
 from bench.throughput import throughput_figures
+from bench.web import web_figures
 from bench.wide import wide_figures
 from scripts.frame import MET, Figure, Table, add_names, command_line, exit_with, progress
 
@@ -50,6 +51,7 @@ GROUPS: dict[str, Group] = {
     "landing": landing_figures,
     "hundred": hundred_figures,
     "screen": screen_figures,
+    "web": web_figures,
     "wide": wide_figures,
     "throughput": throughput_figures,
     "storm": storm_figures,

@@ -46,16 +46,20 @@
   document.addEventListener("focusout", () => setTimeout(() => {
     for (const [id, [version, html]] of held) if (!isTyping(document.getElementById(id))) { held.delete(id); put(id, version, html); }
   }));
-  if (body.dataset.live) {
+  const follow = () => {
     const source = new EventSource(body.dataset.live);
     source.onopen = () => { connection.textContent = ""; };
-    source.onerror = () => { connection.textContent = "Not connected; trying again"; };
+    source.onerror = () => {
+      connection.textContent = "Not connected; trying again";
+      if (source.readyState === EventSource.CLOSED) setTimeout(follow, 3000); // a browser gives up after an answer that is an error
+    };
     source.onmessage = event => {
       const { title, parts } = JSON.parse(event.data);
       document.title = `${title} · fleet`;
       for (const part of parts) put(...part);
     };
-  }
+  };
+  if (body.dataset.live) follow();
 
   // ---- decisions
   const collected = form => [...form.querySelectorAll(".collected li")].map(each => JSON.parse(each.dataset.comment));

@@ -85,11 +85,16 @@ class Client:
 
 @asynccontextmanager
 async def site(
-    folder: Path, *feeds: MemoryFeed, read_only: bool = False, now: float = 60.0, hosts: tuple[str, ...] = ()
+    folder: Path,
+    *feeds: MemoryFeed,
+    read_only: bool = False,
+    now: float = 60.0,
+    hosts: tuple[str, ...] = (),
+    port: int = 0,
 ) -> AsyncIterator[WebServer]:
     access = Access(folder / "sessions.json", lambda: now)
     serves = serving(
-        MemoryLibrary(feeds), access, Address("127.0.0.1", 0), lambda: now, "ada", read_only=read_only, hosts=hosts
+        MemoryLibrary(feeds), access, Address("127.0.0.1", port), lambda: now, "ada", read_only=read_only, hosts=hosts
     )
     async with serves as server:
         yield server

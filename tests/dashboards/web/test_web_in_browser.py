@@ -115,6 +115,21 @@ async def test_a_page_follows_its_run_and_takes_nothing_from_who_is_writing(tmp_
         await until(page, "document.querySelector('#head').innerText.includes('paused')")
 
 
+async def test_a_page_catches_up_by_itself_when_the_server_was_away(tmp_path: Path) -> None:
+    run = story()
+    feed = MemoryFeed(run.facts)
+    async with browser(tmp_path) as page:
+        async with site(tmp_path, feed) as server:
+            await page.open(server.link("decide"))
+            await page.open(f"http://{server.address}/runs/r")
+            await until(page, "document.querySelector('#events').innerText.includes('docs failed')")
+        await until(page, "document.querySelector('#connection').innerText.includes('Not connected')")
+        run.attempt_fails("cli")
+        async with site(tmp_path, feed, port=server.address.port):
+            await until(page, "document.querySelector('#events').innerText.includes('cli failed')")
+            await until(page, "document.querySelector('#connection').innerText === ''")
+
+
 TRIES = """Promise.all([
   fetch(BASE + "/runs/r/requests/paused", {method: "POST", body: "{}", mode: "no-cors", credentials: "include"})
     .then(() => "sent"),
