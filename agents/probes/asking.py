@@ -1,7 +1,10 @@
 """One call of a probe: within the money that is left, and again without what the service refuses."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+
+import anyio
 
 from agents.models.answer import Answer, CallFault, Quotas, Request
 from agents.models.wire.client import Client
@@ -28,6 +31,8 @@ class Asking:
     client: Client
     spending: Spending
     missing: Missing
+    until: float = math.inf
+    """When no further call is made, by anyio's clock."""
     fault: CallFault | None = None
     """A fault that concerns every call: no further one is made."""
     cost: float = 0.0
@@ -37,6 +42,11 @@ class Asking:
     def take_cost(self) -> float:
         cost, self.cost = self.cost, 0.0
         return cost
+
+    def require_time(self) -> None:
+        """Raises `NotTriedError` if the time is up."""
+        if anyio.current_time() >= self.until:
+            raise NotTriedError("the time is up")
 
     async def ask(self, request: Request, *asks_for: Capability) -> Answer | CallFault:
         """The answer, without what was found to be refused of `asks_for`. Raises `NotTriedError`."""
@@ -86,6 +96,7 @@ class Asking:
         return found, answer
 
     async def _once(self, request: Request, without: frozenset[Capability]) -> Answer | CallFault:
+        self.require_time()
         if self.fault is not None:
             raise NotTriedError(f"the service did not answer before: {self.fault.message}")
         if problem := self.spending.problem(request):

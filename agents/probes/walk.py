@@ -1,7 +1,9 @@
 """The probes, one after another: each model with its efforts, then what the cheapest one can do."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
+import anyio
 
 from agents.models.answer import CallFault
 from agents.models.cost.prices import Price
@@ -37,6 +39,8 @@ class Probes:
     subjects: Sequence[Subject]
     prices: Mapping[str, Price]
     most: float = MOST_DOLLARS
+    limit_s: float = 300.0
+    """How long after its beginning no further call is made."""
     spending: Spending = field(init=False)
     missing: Missing = field(init=False)
     _asking: Asking = field(init=False)
@@ -50,24 +54,22 @@ class Probes:
 
     async def run(self) -> AsyncIterator[Outcome]:
         """Each outcome as soon as it is there."""
+        self._asking.until = anyio.current_time() + self.limit_s
         for subject in sorted(self.subjects, key=lambda each: (self.spending.rank(each.model), each.name)):
-            came = await self._one_word(subject)
+            came = await _tried(self._one_word(subject))
             yield Outcome(subject.name, f"a word, asked as {subject.users} would ask", came, self._asking.take_cost())
         for model in self._answered:
-            yield Outcome("models", f"GET /v1/models/{model}", await self._limits(model))
+            yield Outcome("models", f"GET /v1/models/{model}", await _tried(self._limits(model)))
         if self._answered:
             cheapest = self._answered[0]
-            yield Outcome("count_tokens", "the length of a prompt", await self._count(cheapest))
+            yield Outcome("count_tokens", "the length of a prompt", await _tried(self._count(cheapest)))
             async for outcome in Turns(cheapest, self._asking).run():
                 yield outcome
 
     async def _one_word(self, subject: Subject) -> Came:
         model, before = subject.model, self.missing.of(subject.model)
         efforts: tuple[Capability, ...] = ("effort",) if subject.effort is not None else ()
-        try:
-            result = await self._asking.ask(replace(one_word(model), effort=subject.effort), *USUAL, *efforts)
-        except NotTriedError as why:
-            return Came("not tried", str(why), why.fix)
+        result = await self._asking.ask(replace(one_word(model), effort=subject.effort), *USUAL, *efforts)
         if isinstance(result, CallFault):
             return faulty(result)
         if model not in self._answered:
@@ -78,6 +80,7 @@ class Probes:
     async def _limits(self, model: str) -> Came:
         if "models" in self.missing.of(model):
             return LEFT_OUT
+        self._asking.require_time()
         reported = await self.client.reported_limits(model)
         if isinstance(reported, CallFault):
             self.missing.lacks(model, "models")
@@ -89,8 +92,17 @@ class Probes:
     async def _count(self, model: str) -> Came:
         if "count_tokens" in self.missing.of(model):
             return LEFT_OUT
+        self._asking.require_time()
         result = await self.client.count(one_word(model), self.missing.of(model))
         if isinstance(result, CallFault):
             self.missing.lacks(model, "count_tokens")
             return Came("fails", f"{result.message}: only Claude Code counts tokens", SETTINGS_BELOW)
         return Came("works", f"{result} tokens")
+
+
+async def _tried(probe: Awaitable[Came]) -> Came:
+    """What came of a probe, or why it was not tried."""
+    try:
+        return await probe
+    except NotTriedError as why:
+        return Came("not tried", str(why), why.fix)

@@ -67,7 +67,7 @@ async def test_everything_works_at_a_service_with_everything_for_less_than_a_cen
     walked = await walk({})
     assert walked.those("works") == [HAIKU, f"{OPUS} low", "models", "models", *AFTER_A_WORD]
     assert walked.probes.missing.settings() == ""
-    assert 0 < walked.bill <= walked.probes.spending.spent < 0.01
+    assert 0 < walked.bill <= walked.probes.spending.spent + 1e-9 < 0.01
     assert sum(outcome.dollars for outcome in walked.outcomes) == pytest.approx(walked.probes.spending.spent)
 
 
@@ -109,7 +109,8 @@ async def test_what_one_model_lacks_is_set_for_that_model(model: Script) -> None
 @pytest.mark.parametrize("most", [0.0, 0.0002, 0.0005, 0.001])
 async def test_a_call_that_could_exceed_the_money_is_not_made(most: float) -> None:
     walked = await walk({}, most=most)
-    assert walked.bill <= walked.probes.spending.spent <= most
+    assert walked.bill <= walked.probes.spending.spent + 1e-9
+    assert walked.probes.spending.spent <= most
     reasons = [outcome.came.text for outcome in walked.outcomes if outcome.came.verdict == "not tried"]
     assert reasons
     assert all("are left" in reason for reason in reasons)
@@ -180,6 +181,12 @@ async def test_a_service_that_is_not_there_is_asked_once() -> None:
     assert [outcome.came.verdict for outcome in outcomes] == ["fails", "not tried"]
     assert "models.base_url" in outcomes[0].came.fix
     assert probes.spending.calls == 1
+
+
+async def test_no_call_is_made_when_the_time_is_up() -> None:
+    walked = await walk({}, limit_s=0.0)
+    assert walked.those("not tried") == [HAIKU, f"{OPUS} low"]
+    assert walked.probes.spending.calls == 0
 
 
 @pytest.mark.parametrize("then", ["hang", "ping"])
