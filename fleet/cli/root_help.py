@@ -74,6 +74,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "clean": Verb("machine.clean:clean", "machine", "Show or free the disk space that runs use."),
         "node": Verb("machine.node:node", "machine", "Work for runs of another machine, over standard streams."),
         "metrics": Verb("machine.serve:metrics", "machine", "Serve metrics of all runs for Prometheus."),
+        "notify": Verb("machine.notify:notify", "machine", "Try the channels of notifications, list and send them."),
         "simulate": Verb("machine.serve:simulate", "machine", "Serve a simulated model that plays a script."),
         "completion": Verb("machine.about:completion", "machine", "Print or install the completion for a shell."),
         "help": Verb("machine.about:help_", "machine", "Show the help of a verb."),

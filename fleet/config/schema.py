@@ -41,7 +41,7 @@ def _worker_name(text: str) -> str:
     return text
 
 
-def _node_name(text: str) -> str:
+def _slug(text: str) -> str:
     if not is_slug(text):
         raise ValueError("must be 1 to 64 letters, digits, dots, dashes or underscores")
     return text
@@ -59,6 +59,7 @@ Texts = Annotated[tuple[Name, ...], Field(strict=False)]
 Rungs = Annotated[tuple[Annotated[Name, AfterValidator(_rung)], ...], Field(strict=False)]
 Header = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")]
 Lacking = Annotated[tuple[Capability, ...], Field(strict=False)]
+NotifyEvent = Literal["question", "review", "incident", "budget", "failed", "ended", "died"]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
@@ -233,6 +234,25 @@ class Metrics(Section):
     hosts: Texts
 
 
+class NotifyChannel(Section):
+    """Where notifications go."""
+
+    kind: Literal["webhook", "command", "desktop"]
+    url_env: Variable | None = None
+    template: Command | None = None
+    command: Line | None = None
+    events: Annotated[tuple[NotifyEvent, ...], Field(strict=False)] | None = None
+
+
+class Notify(Section):
+    events: Annotated[tuple[NotifyEvent, ...], Field(strict=False)]
+    incident_minutes: float = Field(gt=0)
+    quiet_hours: Annotated[Line, Field(pattern=r"^$|^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$")]
+    give_up_minutes: float = Field(gt=0)
+    link: Annotated[Line, Field(pattern=r"^$|^https?://[^\s]+$")]
+    channels: dict[Annotated[str, AfterValidator(_slug)], NotifyChannel] = {}
+
+
 class State(Section):
     dir: Line
     max_gb: float = Field(ge=0)
@@ -252,8 +272,9 @@ class Config(Section):
     box: Box
     worktrees: Worktrees
     git: Git
-    nodes: dict[Annotated[str, AfterValidator(_node_name)], NodeSettings] = {}
+    nodes: dict[Annotated[str, AfterValidator(_slug)], NodeSettings] = {}
     metrics: Metrics
+    notify: Notify
     state: State
 
 
@@ -265,7 +286,7 @@ def as_policy(config: Config) -> Policy:
         **config.landing.model_dump(),
         rules=ReviewRules.model_validate(config.review.model_dump()),
         ladders={name: worker.models for name, worker in config.workers.items() if len(worker.models) > 1},
-        programs=tuple(name for name, worker in config.workers.items() if worker.kind == "command"),
+        programs=tuple(name for name, worker in config.workers.items() if worker.kind in {"command", "claude-code"}),
         subtask_dollars=limits.subtask_dollars,
         subtask_minutes=limits.subtask_minutes,
         subtask_tokens=limits.subtask_tokens,

@@ -35,6 +35,7 @@ _REFUSED: Mapping[Key, str] = {
     ("nodes",): "sends your code to other machines, by a program that runs as you",
     ("metrics", "listen"): "decides who can observe your fleet",
     ("metrics", "hosts"): "decides who can observe your fleet",
+    ("notify",): "decides who is told of your runs, and how",
     ("review",): "decides what may start without your approval",
     ("state", "dir"): "chooses where on your machine files are written",
     ("state", "max_gb"): "decides how much of your machine the fleet may use",

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from fleet.config.load import default_config, defaults_file
-from fleet.config.schema import Config, NodeSettings, Price, WorkerKind
+from fleet.config.schema import Config, NodeSettings, NotifyChannel, Price, WorkerKind
 from scripts.reference.page import code, table
 from scripts.reference.shapes import default_text, type_text, value_text
 
@@ -19,6 +19,8 @@ _KEY = re.compile(r"^(?:# )?([A-Za-z_]+) = (.*)$")
 _TRAILING = re.compile(r"^(?:\"[^\"]*\"|[^\"#\[{])+?\s# (.*)$")
 
 NAMES = {"workers.coder": "workers.NAME", "nodes.builder": "nodes.NAME"}
+TABLES: Mapping[str, type[BaseModel]] = {'models.prices."MODEL"': Price, 'notify.channels."NAME"': NotifyChannel}
+"""Tables of which config.toml shows one without a default."""
 
 
 @dataclass
@@ -36,12 +38,7 @@ def models() -> Mapping[str, type[BaseModel]]:
         for name, info in Config.model_fields.items()
         if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel)
     }
-    more: dict[str, type[BaseModel]] = {
-        "workers.NAME": WorkerKind,
-        "nodes.NAME": NodeSettings,
-        'models.prices."MODEL"': Price,
-    }
-    return {**plain, **more}
+    return {**plain, "workers.NAME": WorkerKind, "nodes.NAME": NodeSettings, **TABLES}
 
 
 def content() -> str:
@@ -104,13 +101,14 @@ class _Reader:
 
 def _shown(name: str) -> str:
     """The heading for all workers or prices, of which config.toml shows one."""
-    if name.startswith("models.prices."):
-        return 'models.prices."MODEL"'
+    for table_name in TABLES:
+        if name.startswith(table_name.partition('"')[0]):
+            return table_name
     return NAMES.get(name, name)
 
 
 def _section(name: str, model: type[BaseModel], documented: Documented) -> str:
-    tables = {key for key in model.model_fields if f'{name}.{key}."MODEL"' in models()}
+    tables = {key for key in model.model_fields if any(each.startswith(f'{name}.{key}."') for each in models())}
     rows = [
         (code(key), type_text(info), _default(name, key, info), _meaning(documented.keys.get(key, "")))
         for key, info in model.model_fields.items()
@@ -121,8 +119,8 @@ def _section(name: str, model: type[BaseModel], documented: Documented) -> str:
 
 
 def _default(section: str, key: str, info: FieldInfo) -> str:
-    """The default in config.toml; of prices and nodes, which it has none of, whether they are required."""
-    if section.startswith(("models.prices", "nodes")):
+    """The default in config.toml; of prices, nodes and channels, which it has none of, whether they are required."""
+    if section in TABLES or section.startswith("nodes"):
         return default_text(info)
     config = default_config()
     return value_text(getattr(config.workers["coder"] if section == "workers.NAME" else getattr(config, section), key))

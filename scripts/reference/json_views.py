@@ -11,7 +11,7 @@ from fleet.core.state.landing import TestedBatch
 from fleet.core.state.state import Review
 from fleet.core.state.status import Progress
 from fleet.core.views import policy_document
-from fleet.core.views.machine import clean_view, finding, node_view, program_view
+from fleet.core.views.machine import clean_view, finding, node_view, notification_view, program_view
 from fleet.core.views.planning import plan_views
 from fleet.core.views.repository import (
     config_view,
@@ -51,7 +51,7 @@ VERBS: Mapping[type, str] = {
     past_tasks_view.PastTasksView: "`fleet rehearse --for-real --json`",
     policy_document.PolicyView: "`fleet explain-policy --json`",
     limits_view.LimitsView: "`fleet limits --json`",
-    request_view.RequestView: "`fleet pause`, `cancel`, `retry`, `answer` and `plans edit RUN`, each with `--json`",
+    request_view.RequestView: "`fleet pause`, `cancel`, `tell`, `retry`, `answer`, `plans edit RUN`, with `--json`",
     request_view.ReviewView: "`fleet approve --json`, `fleet reject --json`",
     subtask_view.DiffView: "`fleet diff --json`",
     plan_views.VersionChangesView: "`fleet show --versions N..M --json`: a list of them",
@@ -64,6 +64,10 @@ VERBS: Mapping[type, str] = {
     finding.Finding: "`fleet doctor --json`: a list of them",
     clean_view.CleanView: "`fleet clean --json`",
     node_view.GreetingView: "`fleet node --json`",
+    notification_view.ChannelTestView: "`fleet notify test --json`: a list of them",
+    notification_view.SentView: "`fleet notify list --json`: a list of them",
+    notification_view.NotifiedRunsView: "`fleet notify watch --json`",
+    notification_view.NotificationView: "what channels of `[notify]` are given, unless they have a template",
     program_view.ServerView: "`fleet metrics --json`, `fleet simulate --json`",
     program_view.CompletionView: "`fleet completion --json`",
     program_view.VerbsView: "`fleet help --json`",

@@ -2,7 +2,10 @@
 
 # Where a library may be imported. `*` crosses folders here. A doorway that nobody uses fails, too.
 DOORWAYS: dict[str, tuple[str, ...]] = {
-    "aiohttp": ("agents/simulated/*", "agents/workers/relay.py", "agents/tools/fetch.py", "dashboards/web/*"),
+    "aiohttp": (
+        *("agents/simulated/*", "agents/workers/relay.py", "agents/tools/fetch.py"),
+        *("dashboards/notify/channel.py", "dashboards/web/*"),
+    ),
     "anthropic": (
         *("agents/models/wire/claude.py", "agents/models/wire/bedrock.py", "agents/models/wire/vertex.py"),
         "agents/simulated/rules/shape.py",
@@ -16,7 +19,10 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "platformdirs": ("fleet/config/load.py",),
     "prometheus_client": ("dashboards/metrics/collector.py",),
     "rich": ("dashboards/*", "fleet/cli/*"),
-    "sqlite3": ("fleet/runs/journal.py", "fleet/runs/quick_look.py"),  # without parsing, for completion
+    "sqlite3": (
+        *("fleet/runs/journal.py", "fleet/runs/outbox.py"),
+        "fleet/runs/quick_look.py",  # without parsing, for completion
+    ),
     "textual": ("dashboards/terminal/*",),
     "tomli_w": ("fleet/config/toml.py",),
     "tomllib": (

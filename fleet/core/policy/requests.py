@@ -29,6 +29,7 @@ Request = (
     | f.RetryRequested
     | f.InstructionGiven
     | f.QuestionAnswered
+    | f.WarningNoted
 )
 DROP = "drop it"
 """The answer that gives a subtask up."""

@@ -28,6 +28,7 @@ from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox
 from fleet.cli.live.clock import Clock, run_with_clock
 from fleet.cli.options import flags
 from fleet.cli.verbs.machine.live_findings import live_findings
+from fleet.cli.verbs.machine.notify_findings import notify_findings
 from fleet.config.environment import current
 from fleet.config.schema import as_policy
 from fleet.core.base.ids import result_branch
@@ -37,7 +38,7 @@ from fleet.core.views.machine.finding import Finding
 from fleet.core.views.repository.trial_view import TrialView
 from fleet.errors import FleetError
 from fleet.ports.worktrees import EffectError
-from fleet.runs.run_folder import make_state_dir
+from fleet.runs.run_folder import all_runs, make_state_dir
 from worktrees.git.program import ask_git, text
 from worktrees.overlay.probe import choose_kind
 from worktrees.sandbox.environment import SYSTEM_PATH
@@ -124,6 +125,7 @@ async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: 
         *_tool_chains(fleet),
         *(await _gate_findings(fleet, repository, gate=gate, progress=clock.begin if clock is not None else None)),
         *worker_findings(fleet),
+        *notify_findings(fleet.config, fleet.environ, all_runs(fleet.state_dir)),
     ]
 
 

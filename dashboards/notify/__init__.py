@@ -1,0 +1,1 @@
+"""Word when it matters: what a run needs a person for, sent where that person looks."""

@@ -1,0 +1,135 @@
+"""The notifier of a run: a process beside its engine, which can still speak when the engine has died.
+
+    python -m fleet.cli.live.notifier RUN-FOLDER     the configuration, as JSON, on standard input
+
+It ends once no engine runs the run and everything is told. The engine starts it again if it dies; if both die at once,
+`fleet resume` or `fleet notify watch` sends what is left.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+import typer
+
+from fleet.app.fleet import Fleet
+from fleet.app.notifications import courier_of, routes_of
+from fleet.cli.common import send_requests
+from fleet.config.environment import current
+from fleet.config.schema import Config
+from fleet.core.history.follower import Follower
+from fleet.core.state.facts import WarningNoted
+from fleet.core.views.run.causes import Cause, causes
+from fleet.errors import FleetError
+from fleet.runs.journal import Journal
+from fleet.runs.outbox import Outbox, sending
+from fleet.runs.run_folder import RunFolder
+
+LOG = "notifier.log"
+POLL_S = 0.5
+IDLE_S = 5.0  # how often what time alone changes is looked for
+START_S = 60.0  # how long an engine may take to begin
+WATCH_S = 10.0  # how often an engine looks after its notifier
+
+
+async def tell(folder: RunFolder, config: Config, environ: Mapping[str, str], *, once: bool = False) -> None:
+    """Send the notifications of a run until it is over and everything is told; `once`: until nothing is due now."""
+    with sending(folder.path) as is_ours:
+        if not is_ours:
+            return
+        with Outbox(folder.path) as outbox, Journal(folder.journal) as journal:
+            courier = courier_of(config, environ, folder.run, outbox, lambda text: note_given_up(folder, text))
+            watched, again, due, began = _Watched(folder, journal), 0.0, tuple[Cause, ...](), time.time()
+            while True:
+                now = time.time()
+                if watched.look() or now >= again:
+                    due = watched.causes(now, config.notify.incident_minutes * 60)
+                    again = now + IDLE_S
+                is_all_told = await courier.deliver(due, now)
+                if once or (is_all_told and not watched.alive and (watched.was_alive or now > began + START_S)):
+                    return
+                await anyio.sleep(POLL_S)
+
+
+class _Watched:
+    """A run as its notifier sees it."""
+
+    def __init__(self, folder: RunFolder, journal: Journal) -> None:
+        self._folder, self._journal, self._follower = folder, journal, Follower()
+        self.alive = self.was_alive = False
+
+    def look(self) -> bool:
+        """Whether anything changed. An engine that stops or starts while it is read does not look dead."""
+        before, alive = self.alive, self._folder.alive
+        has_news = self._follower.catch_up(self._journal)
+        self.alive = alive or self._folder.alive
+        self.was_alive |= self.alive
+        return has_news or self.alive != before
+
+    def causes(self, now: float, incident_s: float) -> tuple[Cause, ...]:
+        state = self._follower.state
+        return causes(state, now, alive=self.alive, incident_s=incident_s) if state is not None else ()
+
+
+def note_given_up(folder: RunFolder, text: str) -> None:
+    """Put it into the journal, as a warning of the run, and into the notifier's log."""
+    sys.stderr.write(f"{text}\n")
+    send_requests(folder, WarningNoted(at=time.time(), text=f"notification not delivered: {text}"))
+
+
+# ---- the process ----------------------------------------------------------------------------------------------------
+
+
+async def keep_notifier(fleet: Fleet, folder: RunFolder) -> None:
+    """See to it that a notifier runs as long as the engine does, if anyone wants to be told."""
+    if not fleet.config.notify.channels:
+        return
+    try:
+        routes_of(fleet.config, fleet.environ)
+    except FleetError as error:
+        typer.echo(f"{folder.run}: nobody is notified: {error}", err=True)
+        return
+    process: subprocess.Popen[bytes] | None = None
+    while True:
+        if process is None or process.poll() is not None:
+            with sending(folder.path) as is_free:
+                pass
+            if is_free:
+                process = _start(fleet.config, folder)
+        await anyio.sleep(WATCH_S)
+
+
+def _start(config: Config, folder: RunFolder) -> subprocess.Popen[bytes] | None:
+    Outbox(folder.path, create=True).close()
+    command = [sys.executable, "-P", "-m", "fleet.cli.live.notifier", str(folder.path)]
+    try:
+        with (folder.path / LOG).open("ab") as log:
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True, cwd="/"
+            )
+        if process.stdin is not None:
+            with process.stdin as stdin:
+                stdin.write(config.model_dump_json().encode())
+    except OSError as error:
+        typer.echo(f"{folder.run}: nobody is notified: {error.strerror}", err=True)
+        return None
+    return process
+
+
+def main() -> int:
+    folder = RunFolder(Path(sys.argv[1]))
+    config = Config.model_validate_json(sys.stdin.buffer.read())
+    try:
+        anyio.run(tell, folder, config, current())
+    except* FleetError as group:
+        sys.stderr.write(f"{group.exceptions[0]}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

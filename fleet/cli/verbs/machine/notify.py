@@ -1,0 +1,149 @@
+"""The verbs of `fleet notify`: try the channels, list what was sent, send for all runs."""
+
+import time
+from collections.abc import Iterator
+from typing import Annotated
+from uuid import uuid4
+
+import anyio
+import typer
+
+from dashboards.notify.body import dump_body, notification
+from dashboards.notify.channel import Outgoing
+from dashboards.text.formats import counted, moment
+from dashboards.text.safe import safe
+from dashboards.text.tables import columns
+from fleet.app.notifications import routes_of
+from fleet.cli import common
+from fleet.cli.common import AsJson, ConfigFile
+from fleet.cli.live.notifier import tell
+from fleet.cli.root_help import VERBS
+from fleet.config.environment import current
+from fleet.config.load import load_config
+from fleet.config.schema import Config
+from fleet.core.views.machine.notification_view import ChannelTestView, NotifiedRunsView, SentView
+from fleet.core.views.run.causes import Cause
+from fleet.errors import FleetError, UsageError
+from fleet.runs.outbox import Outbox, has_outbox
+from fleet.runs.run_folder import RunFolder, all_runs
+
+WATCH_S = 2.0
+
+
+def notify_test(config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Send a test to every channel of [notify].
+
+    It ends with exit code 1 if a channel did not take it.
+
+    \b
+    Examples:
+      fleet notify test
+      fleet notify test --json | jq '.[] | select(.delivered | not)'
+    """
+    settings = _settings(config)
+    routes = routes_of(settings, current())
+    cause = Cause("test", "ended", "a test", "If you read this, notifications arrive.", "fleet status", time.time())
+    results: dict[str, str] = {}
+
+    async def send(name: str) -> None:
+        view = notification(uuid4().hex, "test", [cause], settings.notify.link)
+        body = dump_body(view, routes[name].template)
+        failed = await routes[name].channel.send(Outgoing(view.key, 1, view.title, view.text, body))
+        results[name] = failed.why if failed is not None else ""
+
+    async def send_all() -> None:
+        async with anyio.create_task_group() as channels:
+            for name in routes:
+                channels.start_soon(send, name)
+
+    common.run_async(send_all)
+    views = [
+        ChannelTestView(name, settings.notify.channels[name].kind, delivered=not why, why=why)
+        for name, why in sorted(results.items())
+    ]
+    if as_json:
+        common.show_json(views)
+    else:
+        rows = [(each.channel, each.kind, "delivered" if each.delivered else f"FAILED: {each.why}") for each in views]
+        common.show(columns(rows))
+    raise typer.Exit(0 if all(each.delivered for each in views) else 1)
+
+
+def notify_list(
+    last: Annotated[int, typer.Option("--last", metavar="N", min=1, help="Only the last N of them.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List notifications, the latest last: what was sent where, what is tried again, what was given up.
+
+    \b
+    Examples:
+      fleet notify list
+      fleet notify list --json | jq '.[] | select(.state == "given up")'
+    """
+    views = sorted(
+        (view for folder in all_runs(common.state_dir()) for view in _sent(folder)), key=lambda view: view.at
+    )[-last:]
+    if as_json:
+        common.show_json(views)
+        return
+    rows = [(moment(each.at), each.run, each.channel, each.state, safe(each.title), safe(each.why)) for each in views]
+    common.show(columns([("AT", "RUN", "CHANNEL", "STATE", "TITLE", "WHY"), *rows]) if rows else ["none"])
+
+
+def _sent(folder: RunFolder) -> Iterator[SentView]:
+    """The notifications of a run."""
+    if has_outbox(folder.path):
+        with Outbox(folder.path) as outbox:
+            for each in outbox.messages():
+                state, why = each.state, each.why
+                yield SentView(folder.run, each.channel, each.title, state, each.tries, each.at, why, each.key)
+
+
+def notify_watch(
+    config: ConfigFile = None,
+    once: Annotated[bool, typer.Option("--once", help="Send what is due now, then end: for cron or a timer.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Send the notifications of all runs that were started with [notify].
+
+    A run has a notifier of its own. This one is for what that can't send: after a power cut that ended both.
+
+    \b
+    Examples:
+      fleet notify watch
+      fleet notify watch --once
+    """
+    settings, state_dir = _settings(config), common.state_dir()
+    routes_of(settings, current())
+    runs = common.run_async(lambda: _watch(settings, once=once))
+    if as_json:
+        common.show_json(NotifiedRunsView(runs))
+    else:
+        typer.echo(f"{counted(len(runs), 'run')} with notifications in {safe(state_dir)}")
+
+
+async def _watch(settings: Config, *, once: bool) -> tuple[str, ...]:
+    state_dir, environ = common.state_dir(), current()
+    while True:
+        folders = [folder for folder in all_runs(state_dir) if has_outbox(folder.path)]
+        for folder in folders:
+            try:
+                await tell(folder, settings, environ, once=True)
+            except* FleetError as group:
+                typer.echo(f"{folder.run}: {group.exceptions[0]}", err=True)
+        if once:
+            return tuple(folder.run for folder in folders)
+        await anyio.sleep(WATCH_S)
+
+
+def _settings(config: ConfigFile) -> Config:
+    settings = load_config(environ=current(), config_file=config, repository=None).config
+    if not settings.notify.channels:
+        raise UsageError("no channel is configured", hint="add a table [notify.channels.NAME] to your configuration")
+    return settings
+
+
+notify = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=VERBS["notify"].summary)
+notify.command(name="test")(notify_test)
+notify.command(name="list")(notify_list)
+notify.command(name="watch")(notify_watch)
