@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from time import process_time
 from anyio import to_thread
 
 from bench.long_run import fetch
-from bench.side_by_side import Cost, Extent, Stopwatch, interleave, typical
+from bench.side_by_side import Cost, Extent, Stopwatch, Variant, interleave, typical
 from bench.terminal import busy_figures
 from bench.wide_run import RUN, Width, model_call, subtask_id, wide_facts, write_journal
 from dashboards.http.address import Address
@@ -34,7 +34,7 @@ from fleet.engine.commands.perform import Performer
 from fleet.engine.loop import Engine
 from fleet.ports.worktrees import Merged
 from fleet.runs.journal import Journal, held
-from fleet.runs.run_folder import RunFolder
+from fleet.runs.run_folder import RunFolder, without_collections
 from scripts.frame import Figure, progress, temporary_folder
 from tests.fleet.core.story import plan_of
 from tests.fleet.fakes import QUICK, FakeFleet, FakeIntegrator
@@ -127,42 +127,54 @@ async def _landing_ms(folder: Path, count: int) -> float:
 async def replay_figures(folder: Path, extent: Extent) -> list[Figure]:
     """Replaying a fact of a wide run against one of a narrow run, and against reading and decoding the same rows."""
     progress("wide: replay")
-    wide, narrow = folder / "replay-wide", folder / "replay-narrow"
-    facts = write_journal(wide, Width(extent.wide, extent.wide * FACTS_EACH, AT_ONCE, settled=True))
-    few = write_journal(narrow, Width(NARROW, NARROW * FACTS_EACH, AT_ONCE, settled=True))
-    again = max(1, facts // few // 4)  # as many facts in each turn, about
+    facts: dict[int, int] = {}
+    for count in (extent.wide, extent.wide // 10, NARROW):
+        width = Width(count, count * FACTS_EACH, AT_ONCE, settled=True)
+        facts[count] = write_journal(folder / f"replay-{count}", width)
 
-    async def replay_wide(_: int) -> Cost:
-        return _replay(wide, 1).divided_by(facts)
+    def replaying(count: int) -> Variant:
+        async def replay(_: int) -> Cost:
+            run, times = RunFolder(_journal(folder / f"replay-{count}").parent), _times(facts, count)
+            with Stopwatch() as watch:
+                for _ in range(times):
+                    run.state()
+            return watch.cost.divided_by(facts[count] * times)
 
-    async def replay_narrow(_: int) -> Cost:
-        return _replay(narrow, again).divided_by(few * again)
+        return replay
 
-    async def decode(_: int) -> Cost:
-        with Stopwatch() as watch, closing(sqlite3.connect(_journal(wide))) as rows:
-            decoded = [json.loads(body) for _, body in rows.execute("select seq, body from facts order by seq")]
-        assert len(decoded) == facts
-        return watch.cost.divided_by(facts)
+    def decoding(count: int) -> Variant:
+        async def decode(_: int) -> Cost:
+            times = _times(facts, count)
+            with Stopwatch() as watch, without_collections():  # as the replay
+                for _ in range(times):
+                    with closing(sqlite3.connect(_journal(folder / f"replay-{count}"))) as rows:
+                        query = "select seq, body from facts order by seq"
+                        assert len([json.loads(body) for _, body in rows.execute(query)]) == facts[count]
+            return watch.cost.divided_by(facts[count] * times)
 
-    costs = await interleave({"wide": replay_wide, "narrow": replay_narrow, "decode": decode}, extent.rounds)
-    wide_cost, narrow_cost, decoding = (typical(costs[name]) for name in ("wide", "narrow", "decode"))
-    where = f"{facts:,} facts"
+        return decode
+
+    steps = {f"replay {count}": replaying(count) for count in facts}
+    steps |= {f"decode {count}": decoding(count) for count in facts}
+    costs = {name: typical(each) for name, each in (await interleave(steps, extent.rounds)).items()}
+    growth, over_json = "wide: replay a fact, over a narrow run's", "wide: replay, over decoding the same rows"
+    where = f"{facts[extent.wide]:,} facts"
     return [
-        _ratio("wide: replay a fact, over a narrow run's", where, wide_cost, narrow_cost, GROWTH),
-        _ratio("wide: replay, over decoding the same rows", where, wide_cost, decoding, OVER_JSON),
+        _ratio(growth, where, costs[f"replay {extent.wide}"], costs[f"replay {NARROW}"], GROWTH),
+        *(
+            _ratio(over_json, f"{facts[count]:,} facts", costs[f"replay {count}"], costs[f"decode {count}"], OVER_JSON)
+            for count in (extent.wide, extent.wide // 10)
+        ),
     ]
+
+
+def _times(facts: Mapping[int, int], count: int) -> int:
+    """How often a journal is read in a turn, so that as many facts are read as in the largest one, about."""
+    return max(1, max(facts.values()) // facts[count] // 4)
 
 
 def _journal(state_dir: Path) -> Path:
     return state_dir / "runs" / RUN / "journal.db"
-
-
-def _replay(state_dir: Path, times: int) -> Cost:
-    run = RunFolder(_journal(state_dir).parent)
-    with Stopwatch() as watch:
-        for _ in range(times):
-            run.state()
-    return watch.cost
 
 
 def _ratio(measure: str, where: str, cost: Cost, base: Cost, wanted: float) -> Figure:

@@ -5,7 +5,7 @@ Times are seconds at work: hours without an engine do not count, so a resumed ru
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dashboards.report.rungs import RungReport, rung_reports
@@ -314,22 +314,22 @@ def _landed(state: RunState, landed_at: dict[SubtaskId, float]) -> list[LandedSu
 
 
 def _open(state: RunState, now: float) -> list[OpenSubtask]:
-    where = statuses(state, now)
+    where, unapproved = statuses(state, now), frozenset(open_for_approval(state))
     return [
-        OpenSubtask(spec.id, spec.title, where[spec.id], _why(state, spec.id))
+        OpenSubtask(spec.id, spec.title, where[spec.id], _why(state, spec.id, unapproved))
         for spec in state.plan.subtasks
         if where[spec.id] not in OVER or where[spec.id] == "dropped"
     ]
 
 
-def _why(state: RunState, id_: SubtaskId) -> str:
+def _why(state: RunState, id_: SubtaskId, unapproved: Container[SubtaskId]) -> str:
     subtask = state.subtasks[id_]
     if subtask.dropped is not None:
         return subtask.dropped
     failures = [attempt.failure for attempt in subtask.attempts if attempt.failure is not None]
     if failures:
         return f"{failures[-1].kind}: {failures[-1].summary}"
-    return "; ".join(("waits for approval", *objections(state, id_))) if id_ in open_for_approval(state) else ""
+    return "; ".join(("waits for approval", *objections(state, id_))) if id_ in unapproved else ""
 
 
 def _reviewed(state: RunState) -> ReviewSummary:

@@ -18,6 +18,7 @@ from typing import IO, Any, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from fleet.core.history.follower import SLICE
 from fleet.core.policy.requests import REQUEST, Request
 from fleet.core.state.facts import FACT, Fact
 from fleet.errors import FleetError
@@ -125,6 +126,18 @@ class Journal:
         """The facts after number `after`, with their numbers; at most `limit`, unless that is negative."""
         rows = self._query("select seq, body from facts where seq > ? order by seq limit ?", after, limit)
         return [(seq, self._parsed(FACT, f"fact {seq}", body)) for seq, body in rows]
+
+    def each(self) -> Iterator[tuple[int, Fact]]:
+        """All facts that there are now, in slices: those of a long journal take a gigabyte at once."""
+        seq, last = 0, self.last
+        while seq < last and (new := self.facts(seq, SLICE)):
+            yield from new
+            seq = new[-1][0]
+
+    @property
+    def last(self) -> int:
+        """The number of the last fact; 0 if there is none."""
+        return int(self._query("select max(seq) from facts")[0][0] or 0)
 
     @property
     def length(self) -> int:

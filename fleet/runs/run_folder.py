@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,10 +63,18 @@ class RunFolder:
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
 
-    def state(self) -> RunState:
+    def state(self, show: Callable[[int, int], None] | None = None) -> RunState:
+        """Its state. `show` is told now and then how many facts were read, and how many there are."""
         follower = Follower()
-        with Journal(self.journal) as journal, _without_collections():
-            follower.catch_up(journal)
+        with Journal(self.journal) as journal, without_collections():
+            last = journal.last if show is not None else 0
+
+            def may_continue() -> bool:
+                if show is not None:
+                    show(follower.seq, last)
+                return True
+
+            follower.catch_up(journal, may_continue)
         if follower.state is None:
             raise FleetError(
                 f"{self.journal} is empty: its run was stopped before it began", hint="`fleet clean` removes it"
@@ -88,7 +96,7 @@ class RunFolder:
 
 
 @contextmanager
-def _without_collections() -> Iterator[None]:
+def without_collections() -> Iterator[None]:
     """No search for cycles of garbage in the block: a replay makes none, and the search took a third of its time."""
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,5 +1,7 @@
 """The usage of calls to models: tokens by kind, and dollars if the price is known."""
 
+from dataclasses import dataclass
+
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -34,15 +36,31 @@ class Usage(BaseModel):
         return self.input + self.cache_read + self.cache_write
 
 
-class Spend(BaseModel):
-    """Usage with its price. `unpriced` counts calls whose model has no known price; then the sum is unknown, not 0."""
+@dataclass(frozen=True)
+class Spend:
+    """Usage with its price. `unpriced` counts calls whose model has no known price; then the sum is unknown, not 0.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    Every call to a model makes two new ones, so the tokens are plain numbers.
+    """
 
     calls: int = 0
-    usage: Usage = Usage()
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cache_write_1h: int = 0
     priced_dollars: float = 0.0
     unpriced: int = 0
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(
+            input=self.input,
+            output=self.output,
+            cache_read=self.cache_read,
+            cache_write=self.cache_write,
+            cache_write_1h=self.cache_write_1h,
+        )
 
     @property
     def dollars(self) -> float | None:
@@ -52,18 +70,26 @@ class Spend(BaseModel):
     def plus(self, usage: Usage, dollars: float | None) -> "Spend":
         """With one more call."""
         return Spend(
-            calls=self.calls + 1,
-            usage=self.usage + usage,
-            priced_dollars=self.priced_dollars + (dollars or 0.0),
-            unpriced=self.unpriced + (dollars is None),
+            self.calls + 1,
+            self.input + usage.input,
+            self.output + usage.output,
+            self.cache_read + usage.cache_read,
+            self.cache_write + usage.cache_write,
+            self.cache_write_1h + usage.cache_write_1h,
+            self.priced_dollars + (dollars or 0.0),
+            self.unpriced + (dollars is None),
         )
 
     def __add__(self, other: "Spend") -> "Spend":
         return Spend(
-            calls=self.calls + other.calls,
-            usage=self.usage + other.usage,
-            priced_dollars=self.priced_dollars + other.priced_dollars,
-            unpriced=self.unpriced + other.unpriced,
+            self.calls + other.calls,
+            self.input + other.input,
+            self.output + other.output,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+            self.cache_write_1h + other.cache_write_1h,
+            self.priced_dollars + other.priced_dollars,
+            self.unpriced + other.unpriced,
         )
 
 

@@ -30,15 +30,22 @@ class Vector(Sequence[T], Generic[T]):
 
     def put(self, index: int, entry: T) -> "Vector[T]":
         """With another entry at this index, which must exist."""
-        at, within = divmod(index, CHUNK)
-        old = self.chunks[at]
-        chunk = (*old[:within], entry, *old[within + 1 :])
-        return self._of((*self.chunks[:at], chunk, *self.chunks[at + 1 :]), self._count)
+        at = index // CHUNK
+        chunks, chunk = list(self.chunks), list(self.chunks[at])
+        chunk[index % CHUNK] = entry
+        chunks[at] = tuple(chunk)
+        return self._of(tuple(chunks), self._count)
 
     def append(self, entry: T) -> "Vector[T]":
         if self._count % CHUNK == 0:
             return self._of((*self.chunks, (entry,)), self._count + 1)
         return self._of((*self.chunks[:-1], (*self.chunks[-1], entry)), self._count + 1)
+
+    def extend(self, entries: Iterable[T]) -> "Vector[T]":
+        """With these at the end."""
+        full = self._count // CHUNK
+        new = Vector((*(entry for chunk in self.chunks[full:] for entry in chunk), *entries))
+        return self._of((*self.chunks[:full], *new.chunks), full * CHUNK + len(new))
 
     def changed_since(self, before: "Vector[T]") -> Iterator[int]:
         """The indices of entries that are not the very ones of an earlier version, in order."""

@@ -1,5 +1,6 @@
 """How facts about attempts change the state, from their start to their failure, landing or interruption."""
 
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from fleet.core.base.ids import SubtaskId
@@ -17,7 +18,7 @@ from fleet.core.history.subtask_history import (
 from fleet.core.plans.plan import PLANNER
 from fleet.core.state import facts as f
 from fleet.core.state.incidents import POLICY, ChosenRemedy, Trouble
-from fleet.core.state.state import RunState
+from fleet.core.state.state import RungKey, RunState
 from fleet.core.state.subtask_state import Attempt
 
 
@@ -89,7 +90,7 @@ def _verified(state: RunState, fact: f.AttemptVerified) -> RunState:
     attempt = verified.subtasks[id_].attempts[-1]
     if attempt.worker == PLANNER or attempt.unchanged:
         member = f.Member(subtask=id_, attempt=fact.number, commit=attempt.commit or state.tip, tested=True)
-        return land(verified, member, fact.at)
+        return land(verified, (member,), fact.at)
     return merge_queue.put_in_order(replace(verified, landing=merge_queue.enqueue(verified.landing, id_)))
 
 
@@ -121,10 +122,10 @@ def _remedied(state: RunState, fact: f.RemedyChosen) -> RunState:
         case "skip":
             state = put_subtask(state, replace(subtask, skipped=True, failure=None))
             state = give_up(state, subtask.id, "skipped", fact.at)
-            return planner_history.report_to_planner(state, subtask.id, fact.at, urgent=False)
+            return planner_history.report_to_planner(state, [subtask.id], fact.at, urgent=False)
         case "planner":
             state = put_subtask(state, replace(subtask, remedy="planner"))
-            return planner_history.report_to_planner(state, subtask.id, fact.at, urgent=True)
+            return planner_history.report_to_planner(state, [subtask.id], fact.at, urgent=True)
         case _:
             assert_never(fact.remedy)
 
@@ -144,7 +145,7 @@ def fail(state: RunState, id_: SubtaskId, failure: f.Failure, at: float) -> RunS
     subtask = replace(subtask, failure=failure, remedy=None, counted=subtask.counted + counts, retries=retries)
     state = planner_history.close_area(put_subtask(state, subtask), id_)
     if counts:
-        state = _tally(state, subtask.attempts[-1])
+        state = _tally(state, subtask.attempts[-1:])
     if id_ in state.landing.queue or any(batch.holds((id_,)) for batch in state.landing.open_batches):
         guilty = [id_] if failure.kind == "integration" else []
         state = replace(state, landing=merge_queue.remove(state.landing, [id_], guilty=guilty))
@@ -153,46 +154,55 @@ def fail(state: RunState, id_: SubtaskId, failure: f.Failure, at: float) -> RunS
     return add_failure(state, Trouble(subtask=id_, attempt=number, kind=failure.kind, summary=failure.summary), at)
 
 
-def land(state: RunState, member: f.Member, at: float) -> RunState:
-    """End the attempt under way as landed. This closes its incident, and that of a parent whose parts all landed."""
-    id_ = member.subtask
-    strategy = state.subtasks[id_].attempts[-1].strategy
-    subtask = state.subtasks[id_]
-    attempts = subtask.attempts
-    if subtask.current is not None:
-        last = replace(attempts[-1], landed=member.commit, tested=member.tested, ended_at=at)
-        attempts = (*attempts[:-1], last)
+def land(state: RunState, members: Sequence[f.Member], at: float) -> RunState:
+    """End attempts under way as landed, and report them to their planners."""
+    for member in members:
+        state = _land(state, member, at)
+    ids = [member.subtask for member in members]
+    state = _tally(state, [state.subtasks[id_].attempts[-1] for id_ in ids])
+    return planner_history.report_to_planner(state, ids, at, urgent=False)
+
+
+def _land(state: RunState, member: f.Member, at: float) -> RunState:
+    """This closes the subtask's incident, and that of a parent whose parts all landed."""
+    subtask = state.subtasks[member.subtask]
+    last = subtask.attempts[-1]
+    if last.ended_at is None:
+        last = replace(last, landed=member.commit, tested=member.tested, ended_at=at)
+    attempts = (*subtask.attempts[:-1], last)
     state = put_subtask(state, replace(subtask, attempts=attempts, landed=member.commit, failure=None))
-    state = _tally(state, state.subtasks[id_].attempts[-1])
-    state = recover(state, id_, strategy, at, parts=False)
-    parent = state.subtasks[id_].parent
+    state = recover(state, subtask.id, last.strategy, at, parts=False)
+    parent = subtask.parent
     while parent is not None and _has_landed(state, parent):
         how: f.Strategy = "human" if was_helped(state, _parts_below(state, parent)) else "split"
         state = recover(state, parent, how, at, parts=True)
         parent = state.subtasks[parent].parent
-    return planner_history.report_to_planner(state, id_, at, urgent=False)
+    return state
 
 
-def _tally(state: RunState, attempt: Attempt) -> RunState:
-    """Count an attempt that ended for the rung it was made with. Without work, or without a model, it says nothing."""
-    if attempt.model is None or not attempt.worked or attempt.worker == PLANNER:
+def _tally(state: RunState, attempts: Iterable[Attempt]) -> RunState:
+    """Count attempts that ended for the rungs they were made with. One without work or model says nothing."""
+    by_key: dict[RungKey, list[Attempt]] = {}
+    for attempt in attempts:
+        if attempt.model is not None and attempt.worked and attempt.worker != PLANNER:
+            by_key.setdefault((attempt.worker, attempt.model, attempt.effort, attempt.size), []).append(attempt)
+    if not by_key:
         return state
-    key = (attempt.worker, attempt.model, attempt.effort, attempt.size)
-    before = state.tallies.get(key) or f.RungTally(
-        worker=attempt.worker, model=attempt.model, effort=attempt.effort, size=attempt.size
-    )
-    failed, dollars = dict(before.failed), attempt.spend.dollars if attempt.spend.calls else None
-    if attempt.failure is not None:
-        failed[attempt.failure.kind] = failed.get(attempt.failure.kind, 0) + 1
-    tally = before.model_copy(
-        update={
-            "landed": before.landed + (attempt.failure is None),
-            "failed": failed,
-            "priced": before.priced + (dollars is not None),
-            "dollars": before.dollars + (dollars or 0.0),
-        }
-    )
-    return replace(state, tallies={**state.tallies, key: tally})
+    return replace(state, tallies={**state.tallies, **{key: _tallied(state, key, by_key[key]) for key in by_key}})
+
+
+def _tallied(state: RunState, key: RungKey, attempts: Iterable[Attempt]) -> f.RungTally:
+    worker, model, effort, size = key
+    tally = state.tallies.get(key) or f.RungTally(worker=worker, model=model, effort=effort, size=size)
+    landed, failed, priced, dollars = tally.landed, dict(tally.failed), tally.priced, tally.dollars
+    for attempt in attempts:
+        if attempt.failure is None:
+            landed += 1
+        else:
+            failed[attempt.failure.kind] = failed.get(attempt.failure.kind, 0) + 1
+        if attempt.spend.calls and attempt.spend.dollars is not None:
+            priced, dollars = priced + 1, dollars + attempt.spend.dollars
+    return tally.model_copy(update={"landed": landed, "failed": failed, "priced": priced, "dollars": dollars})
 
 
 def stop_attempts(state: RunState, at: float) -> RunState:

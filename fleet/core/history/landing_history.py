@@ -38,8 +38,7 @@ def _batch_tested(state: RunState, fact: f.BatchTested) -> RunState:
         red_base=tuple(check for check in state.red_base if check.command not in passed),
         gate={**state.gate, **took},
     )
-    for member in fact.landed:
-        state = land(state, member, fact.at)
+    state = land(state, fact.landed, fact.at)
     for ejected in fact.ejected:
         state = fail(state, ejected.subtask, ejected.failure, fact.at)
     return merge_queue.put_in_order(state)

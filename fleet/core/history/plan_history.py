@@ -22,6 +22,8 @@ from fleet.core.state.incidents import ChosenRemedy
 from fleet.core.state.state import Review, RunState, Version
 from fleet.core.state.subtask_state import SubtaskState
 
+_NEW = SubtaskState(id="")
+
 
 def after(state: RunState, fact: f.PlanFact) -> RunState:
     match fact:
@@ -41,15 +43,26 @@ def after(state: RunState, fact: f.PlanFact) -> RunState:
             assert_never(fact)
 
 
-def add_version(state: RunState, plan: Plan, *, at: float, by: str, why: str, area: Area = None) -> RunState:
+def add_version(
+    state: RunState,
+    plan: Plan,
+    *,
+    at: float,
+    by: str,
+    why: str,
+    area: Area = None,
+    among: Iterable[SubtaskId] | None = None,
+) -> RunState:
+    """With the next version of the plan. `among` are the only subtasks that may have changed, where that is known."""
     before = state.plan.subtasks  # none is ever removed, and new ones come last
     new = plan.subtasks[len(before) :]
-    pairs = zip(plan.subtasks, before, strict=False)
+    places = range(len(before)) if among is None else sorted({state.subtasks.plan.places[id_] for id_ in among})
+    pairs = ((plan.subtasks[place], before[place]) for place in places)
     changed = (*(spec for spec, old in pairs if spec is not old and spec != old), *new)
     version = Version(plan=plan, changed=changed, at=at, by=by, why=why, area=area)
-    specs = {**state.specs, **{spec.id: spec for spec in changed}}
+    specs = {**state.specs, **{spec.id: spec for spec in changed}} if changed else state.specs
     if new or any(spec.depends_on != state.spec(spec.id).depends_on for spec in changed):
-        rows = [SubtaskState(id=spec.id, area=area) for spec in new]
+        rows = [replace(_NEW, id=spec.id, area=area) for spec in new]
         subtasks = subtask_sets.by_plan(state.subtasks, specs, state.cleared, rows)
     else:
         subtasks = subtask_sets.by_changed(state.subtasks, specs, state.cleared, changed)
@@ -69,7 +82,9 @@ def _revised(state: RunState, fact: f.PlanRevised) -> RunState:
         plan = apply(state.plan, revision, state.subtasks.plan.places)
         if not plan.goal:
             plan = plan.model_copy(update={"goal": state.goal, "plan_id": state.run})
-        state = add_version(state, plan, at=fact.at, by=fact.by, why=revision.assessment, area=fact.area)
+        named = [*(change.id for change in revision.revise), *(retry.id for retry in revision.retry)]
+        among = None if revision.split else [id_ for id_ in named if id_ in state.specs]
+        state = add_version(state, plan, at=fact.at, by=fact.by, why=revision.assessment, area=fact.area, among=among)
     state = _apply_to_subtasks(state, fact)
     for ask in revision.ask:
         state = ask_question(state, ask.about, ask.question, ask.options, by=fact.by, at=fact.at, area=fact.area)

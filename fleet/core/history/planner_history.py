@@ -1,6 +1,6 @@
 """How facts change the conversation with a planner: the run's own, or an area's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.history.replace import replace
@@ -91,14 +91,18 @@ def _join(first: Reading, then: Reading) -> Reading:
     )
 
 
-def report_to_planner(state: RunState, id_: SubtaskId, at: float, *, urgent: bool) -> RunState:
-    """Add a subtask to what the planner in charge of it has not read."""
-    area = in_charge(state, id_)
-    planning = planning_of(state, area)
-    unread = planning.unread
-    since = at if unread.since is None else unread.since
-    news = replace(unread, reports=unread.reports.append(id_), since=since, urgent=unread.urgent or urgent)
-    return put_planning(state, area, replace(planning, unread=news))
+def report_to_planner(state: RunState, ids: Sequence[SubtaskId], at: float, *, urgent: bool) -> RunState:
+    """Add subtasks to what the planners in charge of them have not read."""
+    by_area: dict[Area, list[SubtaskId]] = {}
+    for id_ in ids:
+        by_area.setdefault(in_charge(state, id_), []).append(id_)
+    for area, reported in by_area.items():
+        planning = planning_of(state, area)
+        unread = planning.unread
+        since = at if unread.since is None else unread.since
+        news = replace(unread, reports=unread.reports.extend(reported), since=since, urgent=unread.urgent or urgent)
+        state = put_planning(state, area, replace(planning, unread=news))
+    return state
 
 
 def report_answer(state: RunState, question: str, at: float) -> RunState:

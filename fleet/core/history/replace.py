@@ -11,12 +11,13 @@ T = TypeVar("T")
 if TYPE_CHECKING:  # the type checker knows the fields of the library's own only
     from dataclasses import replace as replace  # noqa: PLC0414 - exported
 else:
+    _new, _set = object.__new__, object.__setattr__
 
     def replace(value: T, /, **changes: Any) -> T:
         """A copy with other fields."""
         cls = type(value)
         if not cls.__dictoffset__:
             return dataclasses.replace(value, **changes)
-        made = object.__new__(cls)
-        made.__dict__.update(value.__dict__, **changes)
+        made = _new(cls)
+        _set(made, "__dict__", value.__dict__ | changes)
         return made

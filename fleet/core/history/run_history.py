@@ -3,12 +3,12 @@
 from typing import assert_never
 
 from fleet.core.base.usage import Cost, Spend
-from fleet.core.history import planner_history
+from fleet.core.history import planner_history, subtask_sets
 from fleet.core.history.attempt_history import stop_attempts
 from fleet.core.history.people_history import drop_open, settle_questions
 from fleet.core.history.plan_history import add_version
 from fleet.core.history.replace import replace
-from fleet.core.history.subtask_history import change_attempt, give_up, put_subtask
+from fleet.core.history.subtask_history import change_attempt, give_up
 from fleet.core.state import facts as f
 from fleet.core.state.areas import planning_of
 from fleet.core.state.state import Outage, RunState
@@ -129,29 +129,28 @@ def _service_changed(state: RunState, fact: f.ServiceChanged) -> RunState:
 
 
 def _model_called(state: RunState, fact: f.ModelCalled) -> RunState:
-    spend = state.spend.get(fact.role, NOTHING).plus(fact.usage, fact.dollars)
-    state = replace(state, spend={**state.spend, fact.role: spend})
-    if fact.subtask is None:
+    spend = {**state.spend, fact.role: state.spend.get(fact.role, NOTHING).plus(fact.usage, fact.dollars)}
+    if (id_ := fact.subtask) is None:
         planning = planning_of(state, fact.area)
         planning = replace(planning, turn=fact.turn, doing=fact.doing, said=fact.said or planning.said)
         state = planner_history.put_planning(state, fact.area, planning)
-    if (id_ := fact.subtask or fact.area) is None:
-        return state
+        if (id_ := fact.area) is None:
+            return replace(state, spend=spend)
     subtask = state.subtasks[id_]
     number = fact.attempt if fact.subtask is not None else len(subtask.attempts)
+    place = next((place for place, attempt in enumerate(subtask.attempts) if attempt.number == number), None)
+    if place is None:
+        return replace(state, spend=spend)
+    attempt = _counted(subtask.attempts[place], fact)
+    attempts = (*subtask.attempts[:place], attempt, *subtask.attempts[place + 1 :])
+    subtasks = subtask_sets.put(state.subtasks, replace(subtask, attempts=attempts))
+    state = replace(state, spend=spend, subtasks=subtasks)
+    return planner_history.spend_in_areas(state, subtask, attempt, fact.dollars or 0.0)
 
-    def counted(attempt: Attempt) -> Attempt:
-        if attempt.number != number:
-            return attempt
-        spend = attempt.spend.plus(fact.usage, fact.dollars)
-        said = fact.said or attempt.said
-        return replace(attempt, spend=spend, turn=fact.turn, doing=fact.doing, said=said, model=fact.model)
 
-    attempts = tuple(map(counted, subtask.attempts))
-    state = put_subtask(state, replace(subtask, attempts=attempts))
-    for attempt in (attempt for attempt in attempts if attempt.number == number):
-        state = planner_history.spend_in_areas(state, subtask, attempt, fact.dollars or 0.0)
-    return state
+def _counted(attempt: Attempt, fact: f.ModelCalled) -> Attempt:
+    spend, said = attempt.spend.plus(fact.usage, fact.dollars), fact.said or attempt.said
+    return replace(attempt, spend=spend, turn=fact.turn, doing=fact.doing, said=said, model=fact.model)
 
 
 def _rollback_started(state: RunState, fact: f.RollbackStarted) -> RunState:

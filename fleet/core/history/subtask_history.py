@@ -21,7 +21,7 @@ def change_attempt(
     """Change the attempt under way; with `only`, none but the attempt of that number: a late fact changes nothing."""
     subtask = state.subtasks[id_]
     current = subtask.current
-    if current is None or only not in {None, current.number}:
+    if current is None or (only is not None and only != current.number):
         return state
     return put_subtask(state, replace(subtask, attempts=(*subtask.attempts[:-1], change(current))))
 

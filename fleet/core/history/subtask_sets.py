@@ -20,10 +20,9 @@ def put(subtasks: Subtasks, subtask: SubtaskState) -> Subtasks:
     if before == after:
         return replace(subtasks, rows=rows)
     bit = 1 << plan.bits[id_]
-    marks = subtasks.marks
-    for mark, is_marked in enumerate(after):
-        if is_marked != before[mark]:
-            marks = (*marks[:mark], marks[mark] ^ bit, *marks[mark + 1 :])
+    marks = tuple(
+        [held if was is is_now else held ^ bit for held, was, is_now in zip(subtasks.marks, before, after, strict=True)]
+    )
     unmet, outside = subtasks.unmet, subtasks.outside
     if before[Mark.DONE] != after[Mark.DONE]:
         unmet = _unmet(plan, marks[Mark.DONE], plan.dependents.get(id_, ()), unmet)
@@ -39,10 +38,7 @@ def by_plan(
     new: Collection[SubtaskState] = (),
 ) -> Subtasks:
     """By another version of the plan, or with other approvals. New subtasks come last, as in the plan."""
-    rows = subtasks.rows
-    for subtask in new:
-        rows = rows.append(subtask)
-    return _from_scratch(rows, _planned(specs, cleared, subtasks.plan))
+    return _from_scratch(subtasks.rows.extend(new), _planned(specs, cleared, subtasks.plan))
 
 
 def by_changed(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, JsonValue, model_validator
 
 from fleet.core.base.ids import SubtaskId
 
@@ -44,7 +44,26 @@ class Written(Shape):
         }
 
 
-class Criterion(Written):
+class Planned(Written):
+    """A part of a plan, of which a journal may hold 10,000.
+
+    JSON text is only ever read from a journal, where each field is as it was when its fact was recorded. So it needs no
+    look for nulls, which took more than half of the time of reading such a plan.
+    """
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        model: Any = handler(source)
+        written = model["schema"]
+        if written["type"] != "function-before":
+            return model
+        return {
+            **model,
+            "schema": {"type": "json-or-python", "json_schema": written["schema"], "python_schema": written},
+        }
+
+
+class Criterion(Planned):
     """One acceptance check: a command, or the name of one in the configuration (`[checks.named]`)."""
 
     criterion: str = Field(description="What is true when this passes, in words.")
@@ -56,7 +75,7 @@ class Criterion(Written):
     )
 
 
-class Estimate(Written):
+class Estimate(Planned):
     """The planner's estimate of a subtask's size."""
 
     minutes: float | None = Field(default=None, ge=0)
@@ -66,7 +85,7 @@ class Estimate(Written):
     dollars: float | None = Field(default=None, ge=0, description="The most an area may cost.")
 
 
-class Subtask(Written):
+class Subtask(Planned):
     """One bounded piece of work for one worker."""
 
     id: SubtaskId = Field(description="A short name: letters, digits, dots, dashes, underscores.")
@@ -88,7 +107,7 @@ class Subtask(Written):
     not_before: datetime | None = Field(default=None, description="A time before which it must not start.")
 
 
-class Plan(Written):
+class Plan(Planned):
     """All subtasks of a run, in one version."""
 
     plan_id: str = "plan"

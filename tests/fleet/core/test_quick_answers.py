@@ -1,6 +1,7 @@
 """The quick answers of a long run are those of the plain definitions: played with chance, in a pretended world."""
 
 from collections import Counter
+from itertools import pairwise
 
 from hypothesis import given, settings
 
@@ -70,6 +71,9 @@ def test_sets_that_change_with_each_fact_are_those_made_from_scratch(world: Pret
         assert (fresh.made_by, fresh.plan) == (subtasks.made_by, subtasks.plan)
         assert [*subtasks.plan.specs.values()] == [*world.state.plan.subtasks]
         assert subtasks.plan.specs == world.state.specs
+    for before, after in pairwise(world.state.versions):
+        old = {spec.id: spec for spec in before.plan.subtasks}
+        assert after.changed == tuple(spec for spec in after.plan.subtasks if spec != old.get(spec.id))
 
 
 @given(worlds)

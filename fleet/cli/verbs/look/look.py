@@ -21,6 +21,7 @@ from dashboards.text.transcript import transcript_lines
 from fleet.cli import common
 from fleet.cli.check_logs import CHECK_LOGS, check_log, log_lines
 from fleet.cli.common import HERE, AsJson, AttemptNumber, Repo, RunArgument, RunName, SubtaskId
+from fleet.cli.reading import read_state
 from fleet.core.state.state import RunState
 from fleet.core.views.planning.plan_diff import version_diffs
 from fleet.core.views.planning.plan_views import VersionChangesView
@@ -82,7 +83,7 @@ def status(run: RunArgument = None, named: RunName = None, repo: Repo = HERE, as
       fleet status RUN --json | jq .incidents.by_strategy
     """
     folder = common.run_to_read(run, named, repo)
-    common.show_view(status_view(folder.state(), time.time(), alive=folder.alive), status_lines, as_json=as_json)
+    common.show_view(status_view(read_state(folder), time.time(), alive=folder.alive), status_lines, as_json=as_json)
 
 
 def show_subtask(
@@ -115,8 +116,8 @@ def show_subtask(
     """
     if versions is not None and incident is not None:
         raise UsageError("--versions and --incident show different things", hint="use one of them")
-    folder, id_ = _find(subtask, named, repo)
-    state, now = folder.state(), time.time()
+    folder, state, id_ = _find(subtask, named, repo)
+    now = time.time()
     if versions is not None:
         _show_versions(state, versions, as_json=as_json)
     elif incident is not None:
@@ -129,18 +130,21 @@ def show_subtask(
         common.show_view(view, subtask_lines, as_json=as_json)
 
 
-def _find(name: str | None, run: str | None, repo: Path) -> tuple[RunFolder, str | None]:
-    """The run, and the id of a subtask in it: a name is a subtask of the latest run, or else a run."""
-    if name is None or run is not None:
-        return common.run_to_read(None, run, repo), name
+def _find(name: str | None, run: str | None, repo: Path) -> tuple[RunFolder, RunState, str | None]:
+    """The run with its state, and the id of a subtask in it: a name is a subtask of the latest run, or else a run."""
     state_dir = common.state_dir()
-    if "/" in name or not RunFolder(runs_dir(state_dir) / name).journal.is_file():
-        return common.run_to_read(None, None, repo), name
+    if name is None or run is not None or "/" in name or not RunFolder(runs_dir(state_dir) / name).journal.is_file():
+        folder = common.run_to_read(None, run, repo)
+        return folder, read_state(folder), name
+    found = find_run(state_dir, name)
     with suppress(FleetError):  # there is no latest run, or it can't be read
         latest = common.run_to_read(None, None, repo)
-        if latest.state().plan.subtask(name) is not None:
-            return latest, name
-    return find_run(state_dir, name), None
+        state = read_state(latest)
+        if state.plan.subtask(name) is not None:
+            return latest, state, name
+        if latest == found:
+            return found, state, None
+    return found, read_state(found), None
 
 
 def _show_incident(state: RunState, number: int, *, as_json: bool) -> None:
@@ -187,7 +191,7 @@ def logs(
       fleet logs gate --run RUN
     """
     folder = common.run_to_read(None, named, repo)
-    state = folder.state()
+    state = read_state(folder)
     if subtask in CHECK_LOGS and state.plan.subtask(subtask) is None:
         common.show_view(check_log(folder, state, subtask), log_lines, as_json=as_json)
         return
@@ -244,7 +248,7 @@ def diff(
       fleet diff tokens --attempt 1
     """
     folder = common.run_to_read(None, named, repo)
-    state = folder.state()
+    state = read_state(folder)
     common.find_subtask(state, subtask)
     commits = [
         (a.number, a.base, a.commit)

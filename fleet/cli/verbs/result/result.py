@@ -17,6 +17,7 @@ from dashboards.text.audit import audit_lines
 from dashboards.text.tables import commits_lines
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Force, Repo, RunArgument, RunName
+from fleet.cli.reading import reading
 from fleet.core.audit.attribution import commits_view
 from fleet.core.audit.audit import audit_run
 from fleet.core.audit.audit_view import audit_view
@@ -58,8 +59,8 @@ def report(
     if output is not None:
         common.check_output(output, force=force)
     folder = common.run_to_read(run, named, repo)
-    with Journal(folder.journal) as journal:
-        data = report_data((fact for _, fact in journal.facts()), time.time(), alive=folder.alive)
+    with Journal(folder.journal) as journal, reading(folder, journal) as facts:
+        data = report_data((fact for _, fact in facts), time.time(), alive=folder.alive)
     if data is None:
         raise FleetError(f"{folder.run} is empty: it was stopped before it started", hint="`fleet clean` removes it")
     match format_:
@@ -146,7 +147,8 @@ def audit(
     """
     folder = common.run_to_read(run, named, repo)
     with Journal(folder.journal) as journal:
-        before = read_facts(journal.facts())
+        with reading(folder, journal) as facts:
+            before = read_facts(facts)
         if (state := before.state) is None:
             raise FleetError(f"{folder.journal} contains no run: {'; '.join(before.problems) or 'it is empty'}")
         path = moved_to or Path(state.repository)
@@ -156,7 +158,8 @@ def audit(
             )
         name, tip = state.result_branch, before.published
         branch = common.run_async(lambda: read_result_branch(path, name, base=state.base, instead=tip))
-        result = audit_run(read_facts(journal.facts()), state, branch)  # read again: more may have landed since
+        with reading(folder, journal) as facts:
+            result = audit_run(read_facts(facts), state, branch)  # read again: more may have landed since
     common.show_view(audit_view(result), audit_lines, as_json=as_json)
     if not result.holds:
         raise typer.Exit(1)

@@ -20,6 +20,16 @@ def test_it_holds_what_was_appended(first: list[int], then: list[int]) -> None:
     assert vector[:] == tuple(first + then)
 
 
+@given(entries, entries)
+def test_extending_it_is_appending_each_and_shares_what_was_there(first: list[int], then: list[int]) -> None:
+    before: Vector[tuple[int, ...]] = Vector([(number,) for number in first])
+    after = before.extend((number,) for number in then)
+    assert list(after) == [(number,) for number in first + then]
+    assert all(new is old for new, old in zip(after.chunks, before.chunks[: len(first) // CHUNK], strict=False))
+    assert list(after.changed_since(before)) == list(range(len(first), len(first) + len(then)))
+    assert after.append((-1,)) == [*after, (-1,)]
+
+
 @given(st.lists(st.integers(), min_size=1, max_size=3 * CHUNK), st.data())
 def test_a_changed_one_leaves_the_other_alone_and_says_what_changed(first: list[int], data: st.DataObject) -> None:
     before: Vector[tuple[int, ...]] = Vector([(number,) for number in first])

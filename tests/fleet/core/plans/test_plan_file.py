@@ -169,6 +169,12 @@ def test_a_field_that_is_null_is_one_that_was_left_out(kind: type[Written], name
     assert parse(kind, {**smallest, name: None}, at="") == parse(kind, smallest, at="") == kind.model_validate(smallest)
 
 
+@pytest.mark.parametrize("kind", sorted(SMALLEST, key=str), ids=str)
+def test_what_a_journal_recorded_is_read_as_it_was(kind: type[Written]) -> None:
+    written = kind.model_validate(SMALLEST[kind])
+    assert kind.model_validate_json(written.model_dump_json()) == written
+
+
 def test_a_field_that_is_needed_may_not_be_null() -> None:
     assert parse(Retry, {"id": None}, at="retry[0]") == (Problem("retry[0].id", "input should be a valid string"),)
 
