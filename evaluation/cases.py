@@ -1,7 +1,7 @@
 """The repositories that are worked on: each with an epic, a known solution, and checks that no planner sees.
 
-A case is one file of `cases/`. Its checks fail on the base and pass on the known solution; `tests/evaluation` holds
-every case against that. `subtasks` is a plan that is known to work: the stand-in for a model follows it.
+A case is one file of `repositories/`. Its checks fail on the base and pass on the known solution; `tests/evaluation`
+holds every case against that. `subtasks` is a plan that is known to work: the stand-in for a model follows it.
 """
 
 import os
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fleet.core.plans.plan import Criterion
 
-FOLDER = Path(__file__).with_name("cases")
+FOLDER = Path(__file__).with_name("repositories")
 BRANCH = "main"
 WRITTEN = "2026-01-01T00:00:00+00:00"
 

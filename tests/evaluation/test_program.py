@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from evaluation.__main__ import main
+from evaluation.__main__ import main, parser, service_of
 from evaluation.cases import all_cases
 from evaluation.field import RESULTS, Field, plan_field, play_field
-from evaluation.runs import Service, play
+from evaluation.runs import Service, environment_of, play
 from evaluation.stand_in import RULES
 from evaluation.versions import our_prompts, program_with, read_version
 from fleet.errors import FleetError
@@ -143,3 +143,17 @@ def test_a_run_that_has_to_stop_is_stopped(tmp_path: Path) -> None:
     program = program_with(order.version, tmp_path / "program")
     with pytest.raises(FleetError, match="was stopped"):
         play(order, Service(), program, tmp_path, stopping)
+
+
+def test_a_run_has_the_key_that_was_named_and_nothing_else_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "another-key")
+    monkeypatch.setenv("FLEET_RUN_WORKERS", "3")
+    (tmp_path / "key").write_text("a-key\n", encoding="utf-8")
+    given = ["--key-file", str(tmp_path / "key"), "--budget", "1", "--base-url", "http://127.0.0.1:9"]
+    service = service_of(parser().parse_args(given))
+    environment = environment_of(tmp_path, service)
+    assert (service.simulated, environment[environment["FLEET_MODELS_API_KEY_ENV"]]) == (False, "a-key")
+    assert "another-key" not in environment.values()
+    assert "FLEET_RUN_WORKERS" not in environment
