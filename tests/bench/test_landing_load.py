@@ -12,7 +12,7 @@ def test_at_two_hundred_an_hour_with_a_gate_of_ten_seconds_the_queue_does_not_gr
 
 
 def test_quick_work_lands_while_a_hundred_workers_are_at_it() -> None:
-    eager = LandingLoad(100, 1.0, 200)
+    eager = LandingLoad(100, 1.0, 300)
     eager.run()
     assert eager.landed_at_work > 50
     assert max(length for _, length in eager.lengths) < 100

@@ -17,6 +17,7 @@ from fleet.core.state.facts import Member
 from fleet.core.state.landing import Landing
 from fleet.core.state.state import RunState
 from fleet.core.state.status import landing_order
+from fleet.core.state.subtasks import Mark
 
 ASSUMED, WEIGHT = 0.05, 10.0  # the failure rate before anything is known, and how many outcomes it counts for
 RARE, COMMON = 0.001, 0.9
@@ -51,12 +52,13 @@ def in_turn(state: RunState) -> int:
 
 
 def is_full(state: RunState) -> bool:
-    """Whether more waits to land than is tested at once, so that new attempts would only wait on an old tip.
+    """Whether more work is done and has not landed than is tested at once: new attempts would wait on an old tip.
 
     Not where subtasks land in the order of the plan: what the queue waits for may not have started.
     """
-    policy = state.policy
-    return not policy.in_order and len(state.landing.queue) >= max(policy.batch, FULL * policy.workers)
+    policy, subtasks = state.policy, state.subtasks
+    done = subtasks.marked(Mark.UNDERWAY) & ~(subtasks.marked(Mark.RUNNING) | subtasks.marked(Mark.PLANNING))
+    return not policy.in_order and done.bit_count() >= max(policy.batch, FULL * policy.workers)
 
 
 def waits_in_vain(state: RunState) -> bool:

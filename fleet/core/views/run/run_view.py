@@ -50,7 +50,7 @@ class LandingView:
     testing: int
     """Batches under test."""
     full: bool
-    """Whether so many wait that no new attempt starts before some have landed."""
+    """Whether so much work waits, for its checks or to land, that no new attempt starts before some has landed."""
 
 
 @dataclass(frozen=True, slots=True)
