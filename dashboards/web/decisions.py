@@ -21,6 +21,7 @@ FIELDS: Mapping[str, frozenset[str]] = {
     "plan_rejected": frozenset({"version", "reason", "subtasks"}),
     "question_answered": frozenset({"question", "answer"}),
     "retry_requested": frozenset({"subtask", "guidance"}),
+    "instruction_given": frozenset({"subtask", "text", "interrupt"}),
     "paused": frozenset(),
     "unpaused": frozenset(),
     "drain_requested": frozenset(),
@@ -71,7 +72,7 @@ def decide(run: WatchedRun, state: RunState, kind: str, given: Mapping[str, Any]
 
 
 def comment(run: WatchedRun, state: RunState, subtask: SubtaskId, given: Any, by: str) -> str | None:
-    """Send comments on lines as the guidance of the next attempt; return what is wrong with them."""
+    """Send comments on lines: to the attempt under way, or with another one; return what is wrong with them."""
     try:
         sent = Comments.model_validate(given)
     except ValidationError as error:
@@ -86,8 +87,11 @@ def comment(run: WatchedRun, state: RunState, subtask: SubtaskId, given: Any, by
     lines = [f"Comments of a reviewer on attempt {sent.attempt}{f', commit {commit[:12]}' if commit else ''}:"]
     lines += [sent.text.strip()] if sent.text.strip() else []
     lines += [f"- {each.path}:{each.line} ({each.side} side): {each.text.strip()}" for each in sent.comments]
-    request = f.RetryRequested(at=run.clock(), subtask=subtask, guidance="\n".join(lines), by=by)
-    return _send(run, state, request)
+    said = "\n".join(lines)
+    retried = f.RetryRequested(at=run.clock(), subtask=subtask, guidance=said, by=by)
+    if request_problem(state, retried) is None:
+        return _send(run, state, retried)
+    return _send(run, state, f.InstructionGiven(at=run.clock(), subtask=subtask, text=said, by=by))
 
 
 def _send(run: WatchedRun, state: RunState, request: Request) -> str | None:

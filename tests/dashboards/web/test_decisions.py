@@ -26,6 +26,7 @@ async def sent(tmp_path: Path, feed: MemoryFeed, path: str, **given: Any) -> tup
         ("retry_requested", {"subtask": "docs", "guidance": "größer"}, f.RetryRequested),
         ("retry_requested", {"subtask": "docs"}, f.RetryRequested),
         ("question_answered", {"question": "q1", "answer": "19 %"}, f.QuestionAnswered),
+        ("instruction_given", {"subtask": "cli", "text": "use argparse", "interrupt": "true"}, f.InstructionGiven),
         ("drop", {"subtask": "site", "why": "not needed"}, f.PlanRevised),
     ],
 )
@@ -121,6 +122,15 @@ async def _plan_text(someone: Client) -> str:
     _, _, page = await someone.get("/runs/r/plan")
     text = page.partition("<textarea")[2].partition(">")[2].partition("</textarea>")[0]
     return html.unescape(text).removeprefix("\n")
+
+
+async def test_comments_on_what_is_worked_on_reach_its_agent(tmp_path: Path) -> None:
+    feed = MemoryFeed(story().facts, patch=PATCH)
+    line = {"path": "shop/vat.py", "side": "new", "line": 2, "text": "use Decimal"}
+    assert (await sent(tmp_path, feed, "/runs/r/subtasks/api/comments", attempt=1, comments=[line]))[0] == 200
+    (request,) = feed.requests
+    assert isinstance(request, f.InstructionGiven)
+    assert request.text.endswith("- shop/vat.py:2 (new side): use Decimal")
 
 
 async def test_comments_on_lines_become_the_guidance_of_the_next_attempt(tmp_path: Path) -> None:
