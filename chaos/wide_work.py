@@ -1,6 +1,6 @@
 """The work of a wide run: a project, a plan of any width, a worker that fails on purpose, and what must have landed.
 
-One subtask in twenty meets a fault in its first attempt; each kind comes equally often, in an order that the seed
+One subtask in twenty meets a fault in its first attempt; the kinds take turns, on subtasks that the seed
 chooses. Two of the kinds are about pairs: one whose changes conflict, and one whose changes are red together.
 """
 
@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha1
+from itertools import cycle
 from pathlib import Path
 from random import Random
 
@@ -94,9 +95,7 @@ class WideWork:
     def __post_init__(self) -> None:
         chance, count = Random(self.seed), round(self.subtasks * self.share)  # noqa: S311 - not a secret
         numbers = chance.sample(range(self.subtasks), count)
-        kinds = [FAULTS[each % len(FAULTS)] for each in range(count)]
-        odd = [kind for kind in PAIRED if kinds.count(kind) % 2]
-        object.__setattr__(self, "faults", dict(zip(numbers, sorted(kinds, key=lambda kind: kind in odd), strict=True)))
+        object.__setattr__(self, "faults", dict(zip(numbers, _kinds(count), strict=True)))
 
     def id_of(self, number: int) -> str:
         return f"s{number:05}"
@@ -177,6 +176,17 @@ class WideWork:
         for number in (each for each in self.faults if self.faults[each] == "conflict"):
             if self.id_of(number) not in git(project, "show", f"{branch}:{self.other_of(number)}").split():
                 yield f"{self.other_of(number)} has lost the line of {self.id_of(number)}"
+
+
+def _kinds(count: int) -> list[str]:
+    """So many faults, each kind in turn; two at once of those that are about pairs, if there is room."""
+    kinds: list[str] = []
+    for kind in cycle(FAULTS):
+        if len(kinds) == count:
+            break
+        times = 2 if kind in PAIRED else 1
+        kinds += [kind] * times if len(kinds) + times <= count else [FAULTS[0]]
+    return kinds
 
 
 def _blob_of(text: str) -> str:
