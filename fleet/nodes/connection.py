@@ -235,6 +235,15 @@ async def greet(link: Link, opening: Open, terms: bytes, *, within_s: float) -> 
         raise LinkLostError(f"what answers is not `fleet node --stdio`: {error}") from error
 
 
+async def read_greeting(link: Link, *, within_s: float) -> Greeting:
+    """What a node says of itself. Raises `LinkLostError`, `NodeRefusedError` or `TimeoutError`."""
+    try:
+        with fail_after(within_s):
+            return await _next(link.frames(), Greeting)
+    except FrameError as error:
+        raise LinkLostError(f"what answers is not `fleet node --stdio`: {error}") from error
+
+
 async def _greet(link: Link, opening: Open, terms: bytes, within_s: float) -> Connection:
     with fail_after(within_s):
         frames = link.frames()

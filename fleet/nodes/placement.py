@@ -45,6 +45,10 @@ class Placement:
     _freed: Event = field(default_factory=Event)
     _asked: Counter[str] = field(default_factory=Counter)
 
+    def __post_init__(self) -> None:
+        for node in self.nodes:
+            node.freed = self._free
+
     async def attempt(self, order: AttemptOrder, meter: AttemptMeter, tell: Tell) -> AttemptResult:
         key = f"{self.run}/attempt/{order.brief.subtask.id}/{order.brief.attempt}"
         while True:

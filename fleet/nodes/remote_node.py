@@ -73,6 +73,8 @@ class RemoteNode:
     connect: Connect
     objects: Objects
     notice: Notice
+    freed: Callable[[], None] = lambda: None
+    """Called when it has room again: it is back, or has finished something."""
     lands: bool = False
     """Whether its verdict on a merged tree counts."""
     out: str = NOT_YET
@@ -124,6 +126,7 @@ class RemoteNode:
         elif not out and self.out != NOT_YET:
             self.notice(f"node {self.name} is back")
         self.connection, self.out = connection, out
+        self.freed()
         self._changed.set()
         self._changed = Event()
 
@@ -176,9 +179,9 @@ class RemoteNode:
     async def attempt(self, key: str, order: AttemptOrder, tell: Tell) -> AttemptResult:
         """Raises `NodeLostError`, or `EffectError` where the node can't do it."""
         self.at_work += 1
-        told = GivenOperator(await order.brief.operator.read())
-        order = replace(order, brief=replace(order.brief, operator=told))
         try:
+            told = GivenOperator(await order.brief.operator.read())
+            order = replace(order, brief=replace(order.brief, operator=told))
             done = await self._report(key, order, order.base, tell)
         except NodeLostError:
             self.lost[key] = order

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tempfile import TemporaryFile
 from typing import IO, Protocol, assert_never
 
-from anyio import Lock, create_task_group, current_time, move_on_after, sleep, sleep_until, to_thread
+from anyio import CancelScope, create_task_group, current_time, move_on_after, sleep, sleep_until, to_thread
 from anyio.abc import TaskGroup
 
 from fleet.core.base.ids import Sha
@@ -130,30 +130,35 @@ class _Session:
     lease_s: float
     ends: float = 0.0
     """When the lease ends, unless the manager is heard before."""
+    reading: CancelScope = field(default_factory=CancelScope)
+    """Covers the reading of what the manager sends."""
     _answered: float = 0.0
     """When the last sign of life was answered."""
     _followed: int = 0
     _incoming: "IO[bytes] | None" = None
-    _storing: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
         self._answered = current_time()
         self.ends = self._answered + self.lease_s
 
     async def watch_lease(self) -> None:
-        """Stop everything when the lease ends."""
+        """Stop everything when the lease ends; after as long again, leave a stream that is dead and does not end."""
         while True:
             ends = self.ends
             await sleep_until(ends)
             if self.ends == ends:
                 self.host.fence()
-                await sleep(self.lease_s / 4)
+                await sleep(self.lease_s)
+                if self.ends == ends:
+                    self.reading.cancel()
+                    return
 
     async def read(self, frames: AsyncIterator[Frame]) -> FrameError | None:
         """Obey the manager until it is gone; or until it breaks the protocol, which is returned."""
         try:
-            async for frame in frames:
-                await self.obey(from_manager(frame), frame.parts)
+            with self.reading:
+                async for frame in frames:
+                    await self.obey(from_manager(frame), frame.parts)
         except LinkLostError:
             pass
         except FrameError as error:

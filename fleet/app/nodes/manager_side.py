@@ -17,8 +17,8 @@ from fleet.core.base.ids import Sha
 from fleet.core.state.facts import Failure, Report
 from fleet.core.state.state import RunState
 from fleet.errors import UsageError
-from fleet.nodes.connection import Connection, greet
-from fleet.nodes.messages import PROTOCOL, Open
+from fleet.nodes.connection import Connection, greet, read_greeting
+from fleet.nodes.messages import PROTOCOL, Greeting, Open
 from fleet.nodes.placement import Placement
 from fleet.nodes.remote_node import NodeLiedError, RemoteNode
 from fleet.nodes.streams import Link, LinkLostError
@@ -33,7 +33,7 @@ from worktrees.store.store import Store
 
 GREET_S = 60.0  # how long a node may take to greet and to make itself ready
 LEASE_S = 20.0
-START_S = 10.0  # how long a run waits for its nodes before it begins without them
+START_S = 30.0  # how long a run waits for its nodes before it begins without them
 LONGEST_BODY = 4_000  # characters of a worker's summary in the message of a commit
 
 Note = Callable[[str], None]
@@ -167,6 +167,16 @@ async def connect(wiring: Wiring, name: str, opening: Open, terms: bytes) -> Asy
             raise LinkLostError(await _explained(stream, str(error))) from error
         connection.listen = stream.listen
         yield connection
+
+
+async def probe(wiring: Wiring, name: str) -> Greeting:
+    """What a node says of itself, without a run. Raises as `connect` does."""
+    argv = command_line(name, wiring.config.nodes[name])
+    async with open_command(argv, transport_environment(wiring)) as stream:
+        try:
+            return await read_greeting(Link(stream), within_s=GREET_S)
+        except LinkLostError as error:
+            raise LinkLostError(await _explained(stream, str(error))) from error
 
 
 def transport_environment(wiring: Wiring) -> dict[str, str]:

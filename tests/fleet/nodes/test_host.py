@@ -1,6 +1,7 @@
 """The four verbs, in process and over a stream: what may be repeated, what is kept, what is stopped."""
 
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 
 import pytest
 from anyio import create_task_group, fail_after, sleep
@@ -9,7 +10,8 @@ from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import Failure
 from fleet.nodes.connection import NodeRefusedError, greet
 from fleet.nodes.frames import Frame, encode
-from fleet.nodes.messages import Beat, Greeting, Opened, Stored, Unknown, to_frame
+from fleet.nodes.messages import Beat, Greeting, Open, Opened, Stored, Unknown, to_frame
+from fleet.nodes.serve import serve
 from fleet.nodes.streams import Link, LinkLostError
 from fleet.ports.nodes import (
     AttemptDone,
@@ -146,6 +148,18 @@ async def test_a_node_that_does_not_hear_its_manager_stops_and_keeps_what_is_fin
             await connection.ended.wait()
             await wait_until(lambda: site.node.stopped == ["slow"])
         assert site.spool.keys() == [KEY]
+
+
+async def test_a_node_leaves_a_stream_that_is_dead_and_does_not_end(site: ScriptedSite) -> None:
+    @asynccontextmanager
+    async def open_site(opening: Open, terms: bytes) -> AsyncIterator[ScriptedSite]:
+        del opening, terms
+        yield site
+
+    with wire() as ends, fail_after(10):
+        await ends.manager.send(encode(to_frame(OPEN.model_copy(update={"lease_s": 0.1}), b"{}")))
+        await serve(Link(ends.node), GREETING, open_site)
+    assert site.node.ran == []
 
 
 async def test_a_silent_node_is_noticed_at_the_end_of_its_lease() -> None:

@@ -20,6 +20,7 @@ from dashboards.text.formats import duration
 from dashboards.text.safe import safe
 from fleet.app.capacity import capacity
 from fleet.app.fleet import Fleet
+from fleet.app.nodes.findings import node_findings
 from fleet.app.result_branch import refuse_branch
 from fleet.app.tool_chains import found_in
 from fleet.app.trials.trial import Progress, TrialOrder, try_out
@@ -126,6 +127,7 @@ async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: 
         *(await _gate_findings(fleet, repository, gate=gate, progress=clock.begin if clock is not None else None)),
         *worker_findings(fleet),
         *notify_findings(fleet.config, fleet.environ, all_runs(fleet.state_dir)),
+        *[finding async for finding in node_findings(fleet.wiring)],
     ]
 
 

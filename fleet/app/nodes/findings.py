@@ -1,0 +1,38 @@
+"""What the doctor finds about the nodes of a configuration: each is greeted, and says what is wrong with it."""
+
+import time
+from collections.abc import AsyncIterator
+
+from fleet import __version__
+from fleet.app.nodes.manager_side import probe
+from fleet.app.wiring import Wiring
+from fleet.core.views.machine.finding import Finding
+from fleet.nodes.connection import NodeRefusedError
+from fleet.nodes.messages import PROTOCOL, Greeting
+from fleet.nodes.streams import LinkLostError
+
+RUN_IT = "run the command of nodes.{name} yourself: it has to end in `fleet node --stdio`"
+
+
+async def node_findings(wiring: Wiring) -> AsyncIterator[Finding]:
+    """A finding for each node."""
+    for name in wiring.config.nodes:
+        what = f"node {name}"
+        try:
+            yield _finding(what, await probe(wiring, name))
+        except (LinkLostError, NodeRefusedError, TimeoutError, OSError) as error:
+            why = str(error) or "it did not answer in time"
+            yield Finding(what, ok=False, says=why, fix=RUN_IT.format(name=name))
+
+
+def _finding(what: str, greeting: Greeting) -> Finding:
+    """What a greeting means for a run of this program."""
+    if (greeting.protocol, greeting.version) != (PROTOCOL, __version__):
+        fix = f"install fleet {__version__} there"
+        return Finding(what, ok=False, says=f"it runs fleet {greeting.version}", fix=fix)
+    if greeting.problems:
+        return Finding(what, ok=False, says="; ".join(greeting.problems), fix="run `fleet doctor` on that machine")
+    skew = greeting.time - time.time()
+    gigabytes = greeting.memory_bytes / 1e9
+    says = f"{greeting.host}: {greeting.processors} processors, {gigabytes:.0f} GB, clock {skew:+.0f} s"
+    return Finding(what, ok=True, says=says)
