@@ -101,9 +101,9 @@ def evaluate(args: argparse.Namespace) -> int:
         results = play_field(field, service, args.keep or Path(temporary), pool.map)
     compared = comparison_of(field, results)
     if args.json:
-        say(json.dumps(document(field, results, compared), indent=2))
+        say(json.dumps(document(field, results, compared, simulated=service.simulated), indent=2))
     else:
-        say(*field_lines(field, results, compared))
+        say(*field_lines(field, results, compared, simulated=service.simulated))
     return MISSED if any(each.verdict == "worse" for each in compared) else MET
 
 
@@ -150,9 +150,10 @@ def comparison_of(field: Field, results: list[Result]) -> list[Comparison]:
     return compare(first, second)
 
 
-def document(field: Field, results: list[Result], compared: list[Comparison]) -> dict[str, Any]:
+def document(field: Field, results: list[Result], compared: list[Comparison], *, simulated: bool) -> dict[str, Any]:
     return {
         "schema_version": 1,
+        "simulated": simulated,
         "versions": [{"name": each.name, "digest": each.digest} for each in field.versions],
         "budget_dollars": round(field.dollars, 6),
         "spent_dollars": round(sum(each.score.dollars for each in results), 6),

@@ -8,7 +8,9 @@ from evaluation.compare import LEAST, MEASURES, Comparison
 from evaluation.field import Field, Result
 
 
-def field_lines(field: Field, results: Sequence[Result], compared: Sequence[Comparison]) -> Iterator[str]:
+def field_lines(
+    field: Field, results: Sequence[Result], compared: Sequence[Comparison], *, simulated: bool
+) -> Iterator[str]:
     """A table of the measures: of one version, or of two with their difference."""
     if compared:
         yield from _comparison(field, compared)
@@ -22,7 +24,11 @@ def field_lines(field: Field, results: Sequence[Result], compared: Sequence[Comp
                 rungs.update(each.score.rungs)
         used = ", ".join(f"{name} {number}" for name, number in rungs.most_common())
         yield f"attempts of {version.name} ({version.digest}): {used or 'none'}"
-    yield f"spent ${sum(each.score.dollars for each in results):.4f} of at most ${field.dollars:.2f}"
+    spent = sum(each.score.dollars for each in results)
+    if simulated:
+        yield f"a stand-in answered: real models would have cost ${spent:.4f}, and nothing was spent"
+    else:
+        yield f"spent ${spent:.4f} of at most ${field.dollars:.2f}"
 
 
 def _alone(results: Sequence[Result]) -> Iterator[str]:

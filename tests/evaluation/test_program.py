@@ -40,7 +40,15 @@ def test_a_worse_prompt_loses_in_runs_that_are_real_but_for_the_model(
     code, document, err = evaluated(capsys, *order)
     assert code == 0, "one repository is too few to conclude anything"
     assert "1 case x 2 prompt versions x 1 seed = 2 runs" in err
-    assert set(document) == {"schema_version", "versions", "budget_dollars", "spent_dollars", "runs", "comparison"}
+    assert set(document) == {
+        "schema_version",
+        "simulated",
+        "versions",
+        "budget_dollars",
+        "spent_dollars",
+        "runs",
+        "comparison",
+    }
     compared = {each["measure"]: each for each in document["comparison"]}
     assert {each["verdict"] for each in compared.values()} <= {"too few repositories"}
     proving, needed = compared["criteria that prove something"], compared["touches that were needed"]
