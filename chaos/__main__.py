@@ -5,7 +5,7 @@ from pathlib import Path
 
 from scripts.frame import MET, exit_with, say
 
-PROGRAMS = ("kill", "damage", "boxes", "mutants", "rates", "cheats", "canaries", "errors", "wide")
+PROGRAMS = ("kill", "damage", "boxes", "mutants", "rates", "cheats", "canaries", "errors", "wide", "notifications")
 
 
 def main() -> int:

@@ -48,6 +48,19 @@ class Courier:
                 channels.start_soon(self._serve, name, causes, now)
         return not any(self.outbox.pending(name) or self._untold(name, causes) for name in self.routes)
 
+    def has_due(self, causes: Sequence[Cause], now: float) -> bool:
+        """Whether there is anything that could be sent at once."""
+        for name in self.routes:
+            message = self.outbox.pending(name)
+            if message is not None and message.next_at <= now:
+                return True
+            if message is None and self._untold(name, causes) and not self._is_quiet(now):
+                return True
+        return False
+
+    def _is_quiet(self, now: float) -> bool:
+        return self.quiet is not None and self.quiet.cover(self.local(now))
+
     def _untold(self, name: str, causes: Sequence[Cause]) -> list[Cause]:
         told, events = self.outbox.told(name), self.routes[name].events
         return [each for each in causes if each.event in events and each.key not in told]
@@ -56,7 +69,7 @@ class Courier:
         message = self.outbox.pending(name)
         if message is None:
             untold = self._untold(name, causes)
-            if not untold or (self.quiet is not None and self.quiet.cover(self.local(now))):
+            if not untold or self._is_quiet(now):
                 return
             self.outbox.add(self._draft(name, untold, now))
             message = self.outbox.pending(name)

@@ -43,7 +43,6 @@ VERBS = (
     ["doctor"],
     ["try"],
     ["init"],
-    ["notify"],
     ["notify", "test"],
     ["notify", "list"],
     ["notify", "watch"],

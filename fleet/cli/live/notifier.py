@@ -51,9 +51,11 @@ async def tell(folder: RunFolder, config: Config, environ: Mapping[str, str], *,
                     due = watched.causes(now, config.notify.incident_minutes * 60)
                     again = now + IDLE_S
                 is_all_told = await courier.deliver(due, now)
-                if once or (is_all_told and not watched.alive and (watched.was_alive or now > began + START_S)):
+                if once and not courier.has_due(due, now):
                     return
-                await anyio.sleep(POLL_S)
+                if is_all_told and not watched.alive and (watched.was_alive or now > began + START_S):
+                    return
+                await anyio.sleep(0 if once else POLL_S)
 
 
 class _Watched:

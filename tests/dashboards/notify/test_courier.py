@@ -129,6 +129,23 @@ async def test_it_leaves_a_receiver_alone_for_as_long_as_that_wants(outbox: Outb
         assert len(receiver.bodies) == 2
 
 
+async def test_there_is_more_to_send_until_each_channel_has_told_all_or_waits(outbox: Outbox) -> None:
+    def local(at: float) -> datetime:
+        return datetime(2026, 1, 1, int(at) % 24)  # noqa: DTZ001 - local time, as on a wall
+
+    first, both = [cause()], [cause(), cause("question:q2")]
+    async with receiving(lambda number: web.Response(status=200 if number == 1 else 503)) as receiver:
+        sender = courier(outbox, receiver, quiet=read_quiet_hours("12:00-13:00"), local=local)
+        assert not sender.has_due([], 1.0)
+        assert sender.has_due(first, 1.0)
+        await sender.deliver(first, 1.0)
+        assert [sender.has_due(causes, 2.0) for causes in (first, both)] == [False, True]
+        assert not sender.has_due(both, 12.0), "not in the quiet hours"
+        await sender.deliver(both, 2.0)
+        assert not sender.has_due(both, 2.5), "it failed, and waits"
+        assert sender.has_due(both, 9.0)
+
+
 async def test_what_can_not_be_delivered_is_given_up_and_said(outbox: Outbox) -> None:
     said: list[str] = []
     async with receiving(lambda _: web.Response(status=500)) as receiver:
