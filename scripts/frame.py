@@ -90,6 +90,8 @@ class Figure:
     processor: float | None = None
     wanted: float | None = None
     at_least: bool = False
+    most: float | None = None
+    """With `at_least`: also at most this."""
     note: str = ""
 
     @property
@@ -97,6 +99,8 @@ class Figure:
         """None if no value is wanted."""
         if self.wanted is None:
             return None
+        if self.most is not None and self.value > self.most:
+            return False
         return self.value >= self.wanted if self.at_least else self.value <= self.wanted
 
     def __str__(self) -> str:
@@ -104,6 +108,8 @@ class Figure:
         processor = "" if self.processor is None else f"{self.processor:.4f}"
         sign = "at least" if self.at_least else "at most"
         wanted = "" if self.wanted is None else f"{sign} {self.wanted:g}"
+        if self.most is not None:
+            wanted = f"{self.wanted:g} to {self.most:g}"
         verdict = {None: "", True: "met", False: "NOT MET"}[self.met]
         cells = f"{self.measure:<60}{self.where:>15}  {value:>10}{processor:>11}  {wanted:<15}{verdict:<9}"
         return f"{cells}{self.note}".rstrip()

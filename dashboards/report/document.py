@@ -7,6 +7,8 @@ from dashboards.report import blocks
 from dashboards.report.blocks import Block, Cell, Code, Document, Paragraph, Section, Table
 from dashboards.report.report_data import LandedSubtask, ReportData
 from dashboards.report.rungs import rung_blocks
+from dashboards.report.said import talk_blocks
+from dashboards.text.forecast_text import outcome_lines
 from dashboards.text.formats import count, counted, duration, money, rate, untested
 from dashboards.text.incident_text import STRATEGIES, headline, story_lines
 from dashboards.text.repository.cause_text import base_lines, refusal_commands
@@ -41,7 +43,7 @@ def document(data: ReportData) -> Document:
         lead.append("The model was simulated: answers and prices are scripted, everything else is real.")
     if data.sandbox == "none":
         lead.append("WITHOUT A SANDBOX: commands that a model wrote had all rights of the user who started the run.")
-    sections = (
+    sections = [
         Section("outcome", "Goal and outcome", list(_outcome(data))),
         Section("human", "Needs attention", list(_attention(data))),
         Section("review", "Approvals", list(_approvals(data))),
@@ -49,9 +51,10 @@ def document(data: ReportData) -> Document:
         Section("landed", "What landed", list(_landed(data))),
         Section("recovery", "Recovery", list(_recovery(data))),
         Section("cost", "Cost", list(_cost(data))),
+        Section("said", "What agents said", list(talk_blocks(data.talks, data.talks_left_out))),
         Section("undo", "How to undo it", list(_undo(data))),
-    )
-    return Document(f"Run {data.run}", lead, sections)
+    ]
+    return Document(f"Run {data.run}", lead, [section for section in sections if section.blocks])
 
 
 def _outcome(data: ReportData) -> Iterator[Block]:
@@ -254,6 +257,8 @@ def _cost(data: ReportData) -> Iterator[Block]:
     each = f", {money(data.dollars_a_landed)} per commit" if data.commits else ""
     simulated = " These are scripted prices: the model was simulated." if data.simulated else ""
     yield Paragraph(f"{money(data.dollars)} in total{each}.{simulated}")
+    if data.forecast is not None:
+        yield Paragraph(f"Forecast before anything began: {'. '.join(outcome_lines(data.forecast))}.")
 
 
 def _undo(data: ReportData) -> Iterator[Block]:

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dashboards.report.rungs import RungReport, rung_reports
+from dashboards.report.said import Talk, Talks
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.base.usage import Spend
 from fleet.core.history.evolve import evolve
@@ -19,6 +20,7 @@ from fleet.core.state.incidents import STRATEGIES, Incident
 from fleet.core.state.state import Review, RunState
 from fleet.core.state.status import OVER, Progress, Status, progress, statuses
 from fleet.core.views.run.base_view import BaseView, base_view
+from fleet.core.views.run.forecast_view import ForecastView, forecast_view
 from fleet.core.views.run.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views, rate_of
 from fleet.core.views.run.instruction_view import InstructionView, instruction_views
 from fleet.core.views.run.question_view import QuestionView, question_view
@@ -212,11 +214,18 @@ class ReportData:
     stories: Sequence[IncidentView]
     """The same incidents, each from its first failure to its end."""
     timeline: Timeline
+    forecast: ForecastView | None
+    """What the run was expected to cost and to take, and how far off that was."""
+    talks: Sequence[Talk]
+    """What agents said last."""
+    talks_left_out: int
+    """How many more agents said something."""
 
 
 def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportData | None:
     """The report of a run; None if it has not started."""
-    state, timeline, landed_at, clock = _fold(facts)
+    talks = Talks()
+    state, timeline, landed_at, clock = _fold(facts, talks)
     if state is None:
         return None
     now = now if alive else state.last_at
@@ -267,16 +276,22 @@ def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportDa
         incidents=[_span(incident, clock) for incident in state.incidents],
         stories=incident_views(state, now),
         timeline=timeline,
+        forecast=forecast_view(state, now),
+        talks=talks.talks(),
+        talks_left_out=len(talks.left_out),
     )
 
 
-def _fold(facts: Iterable[f.Fact]) -> tuple[RunState | None, Timeline, dict[SubtaskId, float], list[Point]]:
+def _fold(
+    facts: Iterable[f.Fact], talks: Talks
+) -> tuple[RunState | None, Timeline, dict[SubtaskId, float], list[Point]]:
     """The state, the timeline, when each subtask landed, and the time of each fact, both in seconds at work."""
     state: RunState | None = None
     timeline, landed_at, clock = Timeline(), dict[SubtaskId, float](), list[Point]()
     for fact in facts:
         state = evolve(state, fact)
         timeline.take(fact, state)
+        talks.take(fact, state)
         clock.append((fact.at, state.seconds(fact.at)))
         if isinstance(fact, f.BatchTested):
             landed_at.update((member.subtask, clock[-1][1]) for member in fact.landed)

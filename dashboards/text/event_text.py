@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import assert_never
 
+from dashboards.text.forecast_text import forecast_line
 from dashboards.text.formats import clock_in, counted, duration, listed, untested
 from dashboards.text.incident_text import STRATEGIES
 from dashboards.text.plans.plan_review import note_lines
@@ -74,7 +75,7 @@ def _of_run(state: RunState, fact: f.RunFact) -> str | None:  # noqa: C901, PLR0
         case f.BaseChecked():
             return _base(fact)
         case f.EvidenceRead():
-            return f"first rungs are chosen by what {counted(fact.runs, 'earlier run')} landed and cost"
+            return _evidence(state, fact)
         case f.SetupRan():
             return _setup(fact)
         case f.CallRefused() | f.BudgetRanLow():
@@ -101,6 +102,8 @@ def _of_plan(state: RunState, fact: f.PlanFact) -> str | None:
             return f"planner failed: {_failure(fact.failure)}"
         case f.PlanGraded():
             return "\n".join(note_lines(fact.warnings)) or None
+        case f.PlanForecast():
+            return forecast_line(fact.forecast)
         case f.PlanRevised():
             return _revision(state, fact)
         case f.PlanApproved() | f.PlanRejected():
@@ -165,6 +168,13 @@ def _started(fact: f.RunStarted) -> str:
         real, model = (" for real", model) if fact.rehearsal.for_real else ("", ": no model is called")
         return f"rehearsal{real} {safe(fact.run)} started on {safe(fact.base[:12])}{model}"
     return f"run {safe(fact.run)} started on {safe(fact.base_name)} {safe(fact.base[:7])}{model}"
+
+
+def _evidence(state: RunState, fact: f.EvidenceRead) -> str | None:
+    earlier = counted(fact.runs, "earlier run")
+    if any(ladder.first is None for ladder in state.policy.rungs.values()):
+        return f"first rungs are chosen by what {earlier} landed and cost"
+    return f"the forecast rests on {earlier}" if fact.runs else None
 
 
 def _rehearsal(fact: f.GateTried | f.RehearsalNoted | f.ResultScored) -> str | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from dashboards.text.event_text import waiting_line
+from dashboards.text.forecast_text import outcome_lines
 from dashboards.text.formats import count, counted, duration, kind_mark, listed, moment, money, untested
 from dashboards.text.incident_text import rates_lines, story_lines
 from dashboards.text.question_text import ends_text, needs_text, question_lines
@@ -13,6 +14,7 @@ from fleet.core.audit.attribution import CommitsView
 from fleet.core.state.facts import CheckRun
 from fleet.core.state.landing import TestedBatch
 from fleet.core.views.policy_document import PolicyView
+from fleet.core.views.run.forecast_view import ForecastView
 from fleet.core.views.run.instruction_view import InstructionView
 from fleet.core.views.run.limits_view import LimitsView
 from fleet.core.views.run.run_view import StatusView
@@ -63,6 +65,7 @@ def status_lines(status: StatusView) -> list[str]:
         *rates_lines(status.incidents),
         f"  cost       {money(status.cost_dollars)}",
         f"  time       {duration(status.seconds)}",
+        *_forecast_lines(status.forecast),
         f"  branch     {safe(status.result_branch or 'nothing landed yet')}",
     ]
     if status.landing.queued:
@@ -95,6 +98,13 @@ def _needs_lines(status: StatusView) -> Iterator[str]:
         ends = f"; {ends_text(status.ends_in_s)} without it" if status.ends_in_s is not None else ""
         how = f"  →  fleet resume {safe(status.run)}" if "resume" in status.needs else ""
         yield f"  NEEDS YOU  {needs_text(status.needs)}{ends}{how}"
+
+
+def _forecast_lines(forecast: ForecastView | None) -> Iterator[str]:
+    first = "forecast"
+    for line in outcome_lines(forecast) if forecast is not None else ():
+        yield f"  {first:<10} {line}"
+        first = ""
 
 
 def limits_lines(view: LimitsView) -> list[str]:

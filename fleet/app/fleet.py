@@ -139,8 +139,9 @@ class Fleet:
         is_new = order.rehearsal is None and order.relanding is None
         if order.plan is not None and is_new and (graded := self.wiring.grade(order.plan).all):
             notes.append(f.PlanGraded(at=started.at, version=order.plan.version, warnings=graded))
-        if any(ladder.first is None for ladder in started.policy.rungs.values()):
-            notes.append(past_evidence(self.state_dir, target.root, simulated=simulated))
+        if is_new or any(ladder.first is None for ladder in started.policy.rungs.values()):
+            assumed = self.wiring.assumed if is_new else None
+            notes.append(past_evidence(self.state_dir, target.root, simulated=simulated, assumed=assumed))
         try:
             with Journal.create(folder.journal) as journal:
                 journal.append([started, *notes, *order.begun])

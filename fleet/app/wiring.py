@@ -17,7 +17,7 @@ from agents.models.cost.prices import Price
 from agents.models.throttle.service import RetryPolicy
 from agents.models.wire.access import Access, missing_extra
 from agents.models.wire.exchange import Timeouts
-from agents.rung_priors import assumed_rung
+from agents.rung_priors import assumed_calls, assumed_rung
 from fleet.app.tool_chains import shown_by
 from fleet.config.load import default_config, user_file_path
 from fleet.config.schema import Config, WorkerKind, as_policy
@@ -26,6 +26,7 @@ from fleet.core.plans.lint import Grade, grade_plan
 from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.plans.rungs import Ladder, parse_rung
 from fleet.core.plans.validate import Known
+from fleet.core.state.facts import Assumed
 from fleet.engine.verdicts.checks import Gate
 from fleet.errors import FleetError, UsageError
 from fleet.ports.agents import Extras
@@ -137,6 +138,12 @@ class Wiring:
             if worker.kind != "command":
                 usual[name] = Ladder(rungs=tuple(assumed_rung(model, None, self.prices) for model in models), first=0)
         return {**usual, **self.ladders}
+
+    @cached_property
+    def assumed(self) -> Assumed:
+        """What a run with this configuration is assumed to cost and to take, for its forecast."""
+        ladders = {name: ladder for name, ladder in self.usual_ladders.items() if name not in self.ladders}
+        return Assumed(ladders=ladders, planner=assumed_calls(self.config.planner.model, self.prices))
 
     def _ladder(self, key: str, worker: WorkerKind) -> Ladder | None:
         if not worker.rungs and not worker.first_rung:

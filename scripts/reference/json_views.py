@@ -6,13 +6,13 @@ from dataclasses import fields, is_dataclass
 from fleet.core.audit import attribution, audit_view
 from fleet.core.base.usage import Cost
 from fleet.core.policy.remedies import Rung
-from fleet.core.state.facts import CheckRun, Failure, Report, SetupRun
+from fleet.core.state.facts import CheckRun, Expectation, Failure, Forecast, Report, SetupRun
 from fleet.core.state.landing import TestedBatch
 from fleet.core.state.state import Review
 from fleet.core.state.status import Progress
 from fleet.core.views import policy_document
 from fleet.core.views.machine import clean_view, finding, node_view, notification_view, program_view
-from fleet.core.views.planning import plan_views
+from fleet.core.views.planning import estimate_view, plan_views
 from fleet.core.views.repository import (
     config_view,
     init_view,
@@ -24,6 +24,7 @@ from fleet.core.views.repository import (
 )
 from fleet.core.views.run import (
     base_view,
+    forecast_view,
     incident_view,
     limits_view,
     question_view,
@@ -54,6 +55,7 @@ VERBS: Mapping[type, str] = {
     request_view.RequestView: "`fleet pause`, `cancel`, `tell`, `retry`, `answer`, `plans edit RUN`, with `--json`",
     request_view.ReviewView: "`fleet approve --json`, `fleet reject --json`",
     subtask_view.DiffView: "`fleet diff --json`",
+    estimate_view.EstimateView: "`fleet run --estimate --json`",
     plan_views.VersionChangesView: "`fleet show --versions N..M --json`: a list of them",
     plan_views.PlanCheckView: "`fleet plans check --json`",
     plan_views.PlanChangesView: "`fleet plans diff --json`",
@@ -75,6 +77,7 @@ VERBS: Mapping[type, str] = {
 }
 PARTS = (
     run_view,
+    forecast_view,
     incident_view,
     question_view,
     subtask_view,
@@ -91,12 +94,13 @@ PARTS = (
     limits_view,
     request_view,
     plan_views,
+    estimate_view,
     finding,
     clean_view,
     program_view,
     past_tasks_view,
 )
-FROM_FACTS = (CheckRun, SetupRun, Failure, Report, Cost)
+FROM_FACTS = (CheckRun, SetupRun, Failure, Report, Cost, Forecast, Expectation)
 FROM_STATE = (Progress, Review, TestedBatch, Rung)
 PART_NAMES = frozenset(module.__name__ for module in PARTS)
 NOT_VIEWS = frozenset({attribution.Attributed, attribution.Revert, attribution.FleetCommits})

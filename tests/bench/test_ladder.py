@@ -1,6 +1,7 @@
 """A ladder by evidence lands a pretended population for less than the dearest or the cheapest rung alone."""
 
-from bench.ladder import CHEAPEST, DEAREST, LANDS, sum_of
+from bench.ladder import CHEAPEST, DEAREST, sum_of
+from bench.population import LANDS
 
 
 def test_a_ladder_by_evidence_costs_less_than_one_rung_alone() -> None:

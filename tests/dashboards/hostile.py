@@ -20,11 +20,14 @@ from fleet.core.state.facts import (
     CallsHeld,
     CheckRun,
     EvidenceRead,
+    Expectation,
     Fact,
+    Forecast,
     GateTrial,
     GateTried,
     InstructionGiven,
     InstructionRead,
+    PlanForecast,
     PlanGraded,
     PlanRejected,
     RehearsalNoted,
@@ -80,6 +83,17 @@ LATER: tuple[Fact, ...] = (
     PlanGraded(at=0, version=1, warnings=("app.py is contended by 8 subtasks",)),
     ServiceChanged(at=0, scope="opus", condition="limited", why="HTTP 429 rate_limit_error: slow down", status=429),
     PlanRejected(at=0, version=1, by="ada", reason="too wide"),
+    PlanForecast(
+        at=0,
+        version=1,
+        forecast=Forecast(
+            dollars=Expectation(median=1.5, p90=2.25),
+            planner=0.2,
+            minutes=Expectation(median=10, p90=20),
+            subtasks=2,
+            workers=4,
+        ),
+    ),
 )
 """Kinds that the journal of the first version does not hold."""
 LATEST: tuple[Fact, ...] = (

@@ -6,13 +6,13 @@ In the middle of a run that is only what is pending, and how it differs from wha
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
-from dashboards.text.formats import counted, listed, money
+from dashboards.text.forecast_text import forecast_lines
+from dashboards.text.formats import counted, listed
 from dashboards.text.safe import safe
 from fleet.core.plans.estimates import plan_estimate
 from fleet.core.plans.parameters import value_text
 from fleet.core.plans.plan import PLANNER, Plan, Subtask
 from fleet.core.policy.approval import is_unreviewed, objections, waiting_for_approval
-from fleet.core.policy.forecast import Forecast
 from fleet.core.state.state import Review, RunState, Version
 from fleet.core.views.planning.plan_diff import plan_diff, spec_diff
 
@@ -38,6 +38,8 @@ def review_lines(state: RunState, only: Collection[str] | None = None) -> list[s
         *note_lines(state.plan_warnings),
         *estimate_lines(state.plan.model_copy(update={"subtasks": tuple(specs)})),
     ]
+    if state.forecast is not None and state.forecast.version == state.plan.version:
+        lines += forecast_lines(state.forecast.forecast)
     if state.rollback is not None:
         lines += [f"  {safe(step.id):<20} {safe(step.title, limit=TITLE)}" for step in state.rollback.subtasks]
     if len(specs) < len(pending):
@@ -71,16 +73,6 @@ def estimate_lines(plan: Plan) -> list[str]:
     cost = f"${estimate.dollars:.2f}{_coverage(estimate.priced, total)}" if estimate.priced else "unknown"
     rollback = [f"Rollback: {safe(plan.rollback_plan, limit=200)}"] if plan.rollback_plan else []
     return [f"Risk: {risks}{overall}", f"Time: {time}", f"Cost: {cost}", *rollback]
-
-
-def forecast_lines(forecast: Forecast) -> list[str]:
-    """What the workers are expected to cost, and what that rests on."""
-    if not forecast.median:
-        return ["Workers: unknown, no model of theirs has a price"]
-    rests = counted(forecast.seen, "earlier attempt") if forecast.seen else "assumptions alone"
-    left = f"; {counted(forecast.unknown, 'subtask')} left out" if forecast.unknown else ""
-    range_ = f"{money(forecast.median)} expected, nine of ten runs at most {money(forecast.ninth)}"
-    return [f"Workers: {range_} (rests on {rests}{left}; without the planner)"]
 
 
 def _coverage(known: int, total: int) -> str:

@@ -83,7 +83,10 @@ def _verified(state: RunState, fact: f.AttemptVerified) -> RunState:
     """The subtask joins the merge queue. An area, whose subtasks have landed, and a step without a change are done."""
     id_ = fact.subtask
     verified = change_attempt(
-        state, id_, lambda attempt: replace(attempt, verified=True, checks=fact.checks), only=fact.number
+        state,
+        id_,
+        lambda attempt: replace(attempt, verified=True, verified_at=fact.at, checks=fact.checks),
+        only=fact.number,
     )
     if verified is state:
         return state
@@ -195,6 +198,7 @@ def _tallied(state: RunState, key: RungKey, attempts: Iterable[Attempt]) -> f.Ru
     worker, model, effort, size = key
     tally = state.tallies.get(key) or f.RungTally(worker=worker, model=model, effort=effort, size=size)
     landed, failed, priced, dollars = tally.landed, dict(tally.failed), tally.priced, tally.dollars
+    timed, seconds = tally.timed, tally.seconds
     for attempt in attempts:
         if attempt.failure is None:
             landed += 1
@@ -202,7 +206,18 @@ def _tallied(state: RunState, key: RungKey, attempts: Iterable[Attempt]) -> f.Ru
             failed[attempt.failure.kind] = failed.get(attempt.failure.kind, 0) + 1
         if attempt.spend.calls and attempt.spend.dollars is not None:
             priced, dollars = priced + 1, dollars + attempt.spend.dollars
-    return tally.model_copy(update={"landed": landed, "failed": failed, "priced": priced, "dollars": dollars})
+        if (took := _seconds(state, attempt)) is not None:
+            timed, seconds = timed + 1, seconds + took
+    counted = {"landed": landed, "failed": failed, "priced": priced, "dollars": dollars}
+    return tally.model_copy(update={**counted, "timed": timed, "seconds": seconds})
+
+
+def _seconds(state: RunState, attempt: Attempt) -> float | None:
+    """What an attempt took until its own checks had passed or it failed; None if another engine did a part of it."""
+    end = attempt.verified_at if attempt.verified_at is not None else attempt.ended_at
+    if end is None or state.engine_since is None or attempt.started_at < state.engine_since:
+        return None
+    return max(0.0, end - attempt.started_at)
 
 
 def stop_attempts(state: RunState, at: float) -> RunState:

@@ -33,6 +33,8 @@ def after(state: RunState, fact: f.PlanFact) -> RunState:
             return _revised(state, fact)
         case f.PlanGraded():
             return _graded(state, fact)
+        case f.PlanForecast():
+            return replace(state, forecast=fact)
         case f.PlannerFailed():
             return planner_history.fail_call(state, fact)
         case f.PlanApproved():

@@ -26,6 +26,8 @@ class Rung(Shape):
     """The share of attempts that land."""
     dollars: float | None = Field(default=None, ge=0)
     """What an attempt costs; None if the model's price is unknown."""
+    seconds: float = Field(default=300.0, gt=0)
+    """What an attempt takes."""
 
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ same evidence makes the same choice, and the choice is recorded with its reasons
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from math import exp, log, sqrt
 
@@ -18,6 +18,7 @@ from fleet.core.state.state import RunState
 from fleet.core.state.subtask_state import Attempt, SubtaskState
 
 WEIGHT = 8.0  # attempts that an assumption weighs as much as
+TIME_WEIGHT = 1.0  # the same for the time of an attempt: services differ far more in speed than in price
 EXPLORED = 0.1  # the share of subtasks that may begin on a rung of which little is known
 WIDEST = 2.5  # log-odds: where nearly all or nearly none landed, the formula says nothing
 BOUND = 1.2816  # standard deviations: four of five cases are within
@@ -39,6 +40,8 @@ class Evidence:
     landed: int = 0
     priced: int = 0
     dollars: float = 0.0
+    timed: int = 0
+    seconds: float = 0.0
 
     def __add__(self, other: "Evidence") -> "Evidence":
         return Evidence(
@@ -46,6 +49,8 @@ class Evidence:
             self.landed + other.landed,
             self.priced + other.priced,
             self.dollars + other.dollars,
+            self.timed + other.timed,
+            self.seconds + other.seconds,
         )
 
 
@@ -68,7 +73,9 @@ def evidence(tallies: Iterable[RungTally], worker: str) -> Seen:
         if tally.worker == worker:
             tried = tally.landed + sum(count for kind, count in tally.failed.items() if kind in JUDGED)
             key = (tally.model, tally.effort, tally.size)
-            seen[key] = seen.get(key, Evidence()) + Evidence(tried, tally.landed, tally.priced, tally.dollars)
+            seen[key] = seen.get(key, Evidence()) + Evidence(
+                tried, tally.landed, tally.priced, tally.dollars, tally.timed, tally.seconds
+            )
     return seen
 
 
@@ -213,10 +220,11 @@ class Expected:
     dollars: float | None
     priced: int
     """Attempts of any size whose price is known."""
-
-    def landing(self, share: float) -> "Expected":
-        """The same with another share."""
-        return replace(self, lands=share)
+    seconds: float
+    timed: int
+    """Attempts of any size whose time is known."""
+    tried: int
+    """Attempts of any size."""
 
 
 def expectations(ladder: Ladder, seen: Seen, size: Size) -> list[Expected]:
@@ -232,37 +240,48 @@ def _expected(rung: Rung, seen: Seen, size: Size) -> Expected:
     if tried:
         mean = sum(each.tried * _assumed(rung, other) for other, each in others) / tried
         landed = sum(each.landed for _, each in others)
-        assumed = _odds(_log_odds(assumed) + _log_odds((landed + WEIGHT * mean) / (tried + WEIGHT)) - _log_odds(mean))
+        assumed = odds(log_odds(assumed) + log_odds((landed + WEIGHT * mean) / (tried + WEIGHT)) - log_odds(mean))
     weight = WEIGHT + own.tried
     lands = (WEIGHT * assumed + own.landed) / weight
     spread = min(BOUND / sqrt(weight * lands * (1.0 - lands)), WIDEST)
-    low, high = _odds(_log_odds(lands) - spread), _odds(_log_odds(lands) + spread)
-    priced = own.priced + sum(each.priced for _, each in others)
-    return Expected(lands, low, high, _dollars(rung, own, others, size), priced)
+    low, high = odds(log_odds(lands) - spread), odds(log_odds(lands) + spread)
+    seen_at = [(size, own), *others]
+    priced = [(at, each.priced, each.dollars) for at, each in seen_at]
+    timed = [(at, each.timed, each.seconds) for at, each in seen_at]
+    return Expected(
+        lands,
+        low,
+        high,
+        dollars=None if rung.dollars is None else _amount(rung.dollars, priced, WEIGHT),
+        priced=sum(count for _, count, _ in priced),
+        seconds=_amount(rung.seconds, timed, TIME_WEIGHT),
+        timed=sum(count for _, count, _ in timed),
+        tried=tried + own.tried,
+    )
 
 
-def _dollars(rung: Rung, own: Evidence, others: Sequence[tuple[Size, Evidence]], size: Size) -> float | None:
-    if rung.dollars is None:
-        return None
-    assumed = rung.dollars * LONGER[size]
-    if priced := sum(each.priced for _, each in others):
-        usual = rung.dollars * sum(each.priced * LONGER[other] for other, each in others) / priced
-        paid = sum(each.dollars for _, each in others)
-        assumed *= (paid + WEIGHT * usual) / ((priced + WEIGHT) * usual) if usual else 1.0
-    return (WEIGHT * assumed + own.dollars) / (WEIGHT + own.priced)
+def _amount(usual: float, seen: Sequence[tuple[Size, int, float]], weight: float) -> float:
+    """What an attempt costs or takes: the assumption, corrected alike. The first of `seen` is its own size."""
+    (size, count, total), *others = seen
+    assumed = usual * LONGER[size]
+    if counted := sum(each for _, each, _ in others):
+        expected = usual * sum(each * LONGER[other] for other, each, _ in others) / counted
+        needed = sum(amount for _, _, amount in others)
+        assumed *= (needed + weight * expected) / ((counted + weight) * expected) if expected else 1.0
+    return (weight * assumed + total) / (weight + count)
 
 
 def _assumed(rung: Rung, size: Size) -> float:
-    return _odds(_log_odds(rung.lands) - HARDER[size])
+    return odds(log_odds(rung.lands) - HARDER[size])
 
 
-def _log_odds(share: float) -> float:
+def log_odds(share: float) -> float:
     bounded = min(max(share, 1e-6), 1.0 - 1e-6)
     return log(bounded / (1.0 - bounded))
 
 
-def _odds(log_odds: float) -> float:
-    return 1.0 / (1.0 + exp(-log_odds))
+def odds(log_odds_: float) -> float:
+    return 1.0 / (1.0 + exp(-log_odds_))
 
 
 def _short(number: float) -> float:

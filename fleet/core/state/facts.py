@@ -46,6 +46,7 @@ from fleet.core.state.kinds.fact_parts import (
     SetupRun,
     Strategy,
 )
+from fleet.core.state.kinds.forecast_parts import Assumed, CallTally, Expectation, Forecast
 from fleet.core.state.kinds.landing_facts import (
     BatchFormed,
     BatchTested,
@@ -70,6 +71,7 @@ from fleet.core.state.kinds.people_facts import (
 from fleet.core.state.kinds.plan_facts import (
     PlanApproved,
     PlanFact,
+    PlanForecast,
     PlanGraded,
     PlannerCalled,
     PlannerFailed,

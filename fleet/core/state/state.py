@@ -16,10 +16,13 @@ from fleet.core.plans.limits import Choices, Policy
 from fleet.core.plans.plan import Effort, Plan, Subtask
 from fleet.core.plans.rungs import Size
 from fleet.core.state.facts import (
+    Assumed,
+    CallTally,
     CheckRun,
     Ending,
     Failure,
     GateTried,
+    PlanForecast,
     Rehearsal,
     RehearsalNoted,
     Relanding,
@@ -235,6 +238,14 @@ class RunState:
     """What attempts of earlier runs led to."""
     tallies: Mapping[RungKey, RungTally] = field(default_factory=dict)
     """What attempts of this run led to."""
+    past_calls: tuple[CallTally, ...] = ()
+    """What the planners of earlier runs took and cost."""
+    calls: tuple[CallTally, ...] = ()
+    """What the planner of this run took and cost."""
+    assumed: Assumed | None = None
+    """What is assumed besides, for the forecast; None: there is none."""
+    forecast: PlanForecast | None = None
+    """What the run was expected to cost and to take, before anything of its plan was begun."""
     troubled: Mapping[SubtaskId, int] = field(default_factory=dict)
     """The subtasks with an open incident, and its index."""
     spend: Mapping[Role, Spend] = field(default_factory=dict)

@@ -46,6 +46,7 @@ class Attempt:
     paths: tuple[str, ...] = ()
     report: Report | None = None
     verified: bool = False
+    verified_at: float | None = None
     checks: tuple[CheckRun, ...] = ()
     failure: Failure | None = None
     landed: Sha | None = None

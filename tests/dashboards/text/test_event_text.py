@@ -45,7 +45,8 @@ def event_texts() -> list[tuple[str, str | None]]:
     [
         ("run_started", ["shop-1a2b", "main", "bbbbbbb", "simulated"]),
         ("base_checked", ["RED", "make test", "1 failed"]),
-        ("evidence_read", ["first rungs", "3 earlier runs"]),
+        ("evidence_read", ["the forecast rests on 3 earlier runs"]),
+        ("plan_forecast", ["$1.50 expected", "at most $2.25", "10 min", "at most 20 min"]),
         ("setup_ran", ["npm ci", "with the network", "FAILED: exit code 1", "EAI_AGAIN"]),
         ("service_changed", ["WAITING", "for opus", "because of a limit (HTTP 429", "no work is lost"]),
         ("attempt_unchanged", ["schema", "no file changed"]),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleet.app import evidence
-from fleet.app.evidence import past_evidence
+from fleet.app.evidence import evidence_of, past_evidence, past_runs
 from fleet.core.state import facts as f
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
@@ -65,10 +65,49 @@ def test_only_as_much_is_read_as_takes_a_moment(
 ) -> None:
     for name in ("one", "two", "three"):
         write_run(tmp_path, name, repository)
-    monkeypatch.setattr(evidence, "MOST_RUNS", 2)
-    assert past_evidence(tmp_path, repository, simulated=False).runs == 2
     monkeypatch.setattr(evidence, "MOST_FACTS", 5)
     assert past_evidence(tmp_path, repository, simulated=False).runs == 0
+    monkeypatch.undo()
+    monkeypatch.setattr(evidence, "MOST_RUNS", 2)
+    assert past_evidence(tmp_path, repository, simulated=False).runs == 2
+
+
+def test_what_an_ended_run_says_is_read_from_its_journal_once(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path, "one", repository)
+    first = past_runs(tmp_path, repository, simulated=False)
+    monkeypatch.setattr(evidence, "MOST_FACTS", 0)
+    assert past_runs(tmp_path, repository, simulated=False) == first
+    kept = tmp_path / "runs" / "one" / evidence.KEPT
+    kept.write_text("{")
+    assert past_runs(tmp_path, repository, simulated=False) == [], "what is damaged counts as missing"
+    monkeypatch.undo()
+    assert past_runs(tmp_path, repository, simulated=False) == first
+
+
+def test_what_was_kept_of_a_run_that_went_on_is_read_again(tmp_path: Path, repository: Path) -> None:
+    write_run(tmp_path, "one", repository)
+    past_runs(tmp_path, repository, simulated=False)
+    with Journal(RunFolder(tmp_path / "runs" / "one").journal) as journal:
+        journal.append([f.RunReopened(at=1000.0, by="ada")])
+    [again] = past_runs(tmp_path, repository, simulated=False)
+    assert not again.ended
+
+
+def test_a_past_run_has_its_size_its_cost_and_its_time(tmp_path: Path, repository: Path) -> None:
+    write_run(tmp_path, "one", repository)
+    [run] = past_runs(tmp_path, repository, simulated=False)
+    assert (run.ended, run.given, run.subtasks, run.commits, run.dollars) == (True, True, 1, 1, 1.0)
+    assert run.minutes > 0
+
+
+def test_what_the_planner_took_is_evidence(tmp_path: Path, repository: Path) -> None:
+    seen = f.CallTally(model="m", first=False, calls=3, seconds=90.0, dollars=0.3)
+    write_run(tmp_path, "one", repository)
+    [run] = past_runs(tmp_path, repository, simulated=False)
+    found = evidence_of([run.model_copy(update={"calls": (seen,)}), run], f.Assumed(gate_s=1.0))
+    assert (found.runs, found.calls, found.assumed) == (2, (seen,), f.Assumed(gate_s=1.0))
 
 
 def test_without_runs_there_is_no_evidence(tmp_path: Path, repository: Path) -> None:

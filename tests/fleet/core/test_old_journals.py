@@ -23,6 +23,7 @@ SINCE = {
     "rehearsal_noted",
     "gate_tried",
     "evidence_read",
+    "plan_forecast",
     "result_scored",
     *("instruction_given", "instruction_read"),
 }

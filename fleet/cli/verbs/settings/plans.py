@@ -13,7 +13,7 @@ from dashboards.text.safe import safe
 from fleet.app.wiring import Wiring
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Force, Repo
-from fleet.cli.expected_cost import cost_lines
+from fleet.cli.estimate import cost_lines
 from fleet.cli.plan_editor import edit_file, edit_run, read_template
 from fleet.cli.plan_sources import Sets, find_plan, load_plan_argument, parse_settings, plan_library
 from fleet.cli.root_help import VERBS

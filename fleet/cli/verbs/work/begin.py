@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from dashboards.text.forecast_text import estimate_lines
 from dashboards.text.plans.plan_review import plan_lines
 from fleet.app.fleet import Fleet, Order
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Force, Repo, Sandbox, SetupNetwork, Yes
-from fleet.cli.expected_cost import cost_lines
+from fleet.cli.estimate import cost_lines, estimate
 from fleet.cli.live.clock import Clock, run_with_clock
 from fleet.cli.live.display import Detach, Display, NoTui, Plain, work_and_show
 from fleet.cli.options import flags, limits_of
@@ -107,6 +108,9 @@ def run(
     allow_red_base: RedBase = False,
     metrics: common.Metrics = None,
     flat: Annotated[bool, typer.Option("--flat", help="One worker for the whole epic, no decomposition.")] = False,
+    only_estimate: Annotated[
+        bool, typer.Option("--estimate", help="Only say what it will cost and take; nothing is called or started.")
+    ] = False,
     plan_only: Annotated[bool, typer.Option("--plan-only", help="Only plan, as fleet plan does.")] = False,
     review: Review = None,
     yes: Yes = False,
@@ -118,6 +122,9 @@ def run(
     """Plan an epic and work on it until it has landed.
 
     The result is the branch fleet/RUN. Your checkout is not touched.
+
+    With --estimate nothing runs and no model is called: it prints what the plan is expected to cost and to take. Of an
+    epic, whose plan is not known yet, it prints what earlier ones of this repository came to.
 
     On a terminal a full screen opens; when you leave it (q), the run continues. Without it, Ctrl-C lets running agents
     finish, a second one stops at once; `fleet resume` continues the run.
@@ -132,8 +139,9 @@ def run(
       fleet run --plan deploy --set version=v2.1.4
       fleet run "Fix the typo in the README" --flat
       fleet run epic.md --review auto
+      fleet run --plan plan.toml --workers 8 --estimate
     """
-    _check_arguments(epic, plan_file, plan_only=plan_only, sets=sets)
+    _check_arguments(epic, plan_file, plan_only=plan_only, only_estimate=only_estimate, sets=sets)
     limits = limits_of(workers=workers, budget=budget, minutes=minutes, tokens=tokens, attempts=attempts)
     box = {"sandbox": sandbox, "setup_network": setup_network}
     given = flags(limits, base_url=base_url, metrics=metrics, flat=flat, allow_red_base=allow_red_base, **box)
@@ -144,6 +152,8 @@ def run(
     order = Order(goal=goal, repository=repo, base=base, name=name, review=reviewing)
     if plan_file is not None:
         order = _with_plan(order, load_plan_argument(fleet.wiring.known, plan_file, sets, repo), plan_file)
+    if only_estimate:
+        return common.show_view(estimate(order.plan, fleet.wiring, repo), estimate_lines, as_json=as_json)
     if plan_only:
         return _write_plan(loaded, order, None, as_json=as_json)
     folder = common.run_async(lambda: fleet.create(order))
@@ -168,13 +178,17 @@ def _reviewing(review: str | None, *, yes: bool, by_human: bool) -> Reviewing:
             raise UsageError(f"--review {review}: use human, auto or none")
 
 
-def _check_arguments(epic: str | None, plan_file: str | None, *, plan_only: bool, sets: list[str] | None) -> None:
+def _check_arguments(
+    epic: str | None, plan_file: str | None, *, plan_only: bool, only_estimate: bool, sets: list[str] | None
+) -> None:
     if (epic is None) == (plan_file is None):
         raise UsageError('give either an epic (text, a file, or -) or --plan PLAN: fleet run "Add a health endpoint"')
     if sets and plan_file is None:
         raise UsageError("--set sets a parameter of a plan", hint="name the plan with --plan")
     if plan_only and epic is None:
         raise UsageError("--plan-only writes a plan, --plan runs one", hint="use one of them")
+    if plan_only and only_estimate:
+        raise UsageError("--plan-only calls the planner, --estimate calls nothing", hint="use one of them")
 
 
 def exit_code(ending: Ending | int | None) -> int:

@@ -250,6 +250,10 @@ class RungTally(Shape):
     """How many of both have a known price."""
     dollars: float = 0.0
     """What these cost together."""
+    timed: int = 0
+    """How many of all have a known time. Those of early versions have none."""
+    seconds: float = 0.0
+    """What these took together, until their own checks had passed or they failed."""
 
 
 class RungOption(Shape):

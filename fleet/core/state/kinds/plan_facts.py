@@ -5,6 +5,7 @@ from typing import Literal
 from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.revision import Revision
 from fleet.core.state.kinds.fact_parts import Failure, Happened
+from fleet.core.state.kinds.forecast_parts import Forecast
 
 
 class PlannerCalled(Happened):
@@ -35,6 +36,15 @@ class PlanGraded(Happened):
     kind: Literal["plan_graded"] = "plan_graded"
     version: int
     warnings: tuple[str, ...]
+
+
+class PlanForecast(Happened):
+    """Before anything of the plan was begun: what the run is expected to cost and to take."""
+
+    kind: Literal["plan_forecast"] = "plan_forecast"
+    version: int
+    forecast: Forecast
+    """The medians, and what nine of ten runs should need at most."""
 
 
 class PlannerFailed(Happened):
@@ -72,4 +82,4 @@ class PlanRejected(Happened):
     """Which subtasks. A request may leave it None for all that wait; so did the facts of early versions."""
 
 
-PlanFact = PlannerCalled | PlanRevised | PlanGraded | PlannerFailed | PlanApproved | PlanRejected
+PlanFact = PlannerCalled | PlanRevised | PlanGraded | PlanForecast | PlannerFailed | PlanApproved | PlanRejected

@@ -22,6 +22,7 @@ from fleet.core.state.kinds.fact_parts import (
     ServiceCondition,
     SetupRun,
 )
+from fleet.core.state.kinds.forecast_parts import Assumed, CallTally
 
 
 class RunStarted(Happened):
@@ -88,13 +89,17 @@ class BaseChecked(Happened):
 
 
 class EvidenceRead(Happened):
-    """What earlier runs of this repository say about the rungs of workers, for the choice of first rungs."""
+    """What earlier runs of this repository say about rungs and planners, for first rungs and the forecast."""
 
     kind: Literal["evidence_read"] = "evidence_read"
     runs: int
     """How many runs were read."""
     tallies: tuple[RungTally, ...] = ()
     """What their attempts led to."""
+    calls: tuple[CallTally, ...] = ()
+    """What the calls of their planners took and cost."""
+    assumed: Assumed | None = None
+    """What is assumed besides, for the forecast; none in runs that have none."""
 
 
 class SetupRan(Happened):

@@ -16,6 +16,7 @@ from fleet.core.state.state import Outage, Review, RunState
 from fleet.core.state.status import Progress, Status, is_refused, progress, status_counts
 from fleet.core.views.planning.planner_view import ROUNDED
 from fleet.core.views.run.base_view import BaseView, base_view
+from fleet.core.views.run.forecast_view import ForecastView, forecast_view
 from fleet.core.views.run.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views
 from fleet.core.views.run.needs import Needed, needed
 from fleet.core.views.run.question_view import QuestionView, ends_in, question_view
@@ -177,6 +178,8 @@ class StatusView:
     """The subtasks that wait for approval, each with the rules that it breaks."""
     reviews: tuple[Review, ...]
     planner: PlannerHealth
+    forecast: ForecastView | None
+    """What it was expected to cost and to take; null until the plan is made, and for a replay of history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +282,7 @@ def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
         waiting_for_approval={id_: tuple(objections(state, id_)) for id_ in open_for_approval(state)},
         reviews=state.reviews,
         planner=_planner_health(state, now),
+        forecast=forecast_view(state, now),
     )
 
 

@@ -281,7 +281,7 @@ def test_what_attempts_of_the_run_led_to_is_evidence_for_the_next() -> None:
     seen = evidence(story.state.tallies.values(), "coder")
     model = story.of("a").attempts[0].model
     assert model is not None
-    assert seen[model, "low", "medium"] == Evidence(tried=1, landed=0, priced=1, dollars=0.5)
+    assert seen[model, "low", "medium"] == Evidence(tried=1, landed=0, priced=1, dollars=0.5, timed=1)
     later = story.facts_of(f.AttemptStarted)[-1].choice
     assert later is not None
     assert sum(option.tried for option in later.options) >= 1
@@ -292,7 +292,7 @@ def test_an_attempt_without_a_call_says_nothing_about_costs() -> None:
     worker_starts(story, "a")
     story.landed("a")
     [seen] = evidence(story.state.tallies.values(), "coder").values()
-    assert seen == Evidence(tried=1, landed=1, priced=0, dollars=0.0)
+    assert seen == Evidence(tried=1, landed=1, priced=0, dollars=0.0, timed=1)
 
 
 def test_what_earlier_runs_saw_decides_and_is_recorded() -> None:

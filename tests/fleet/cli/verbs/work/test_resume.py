@@ -129,7 +129,7 @@ def _options(verb: str) -> set[str]:
 
 def test_every_option_of_run_is_remembered_or_has_a_reason() -> None:
     kept = {*IN_THE_CONFIGURATION, *IN_THE_JOURNAL}
-    assert _options("run") == kept | OF_THE_CALL | {"--plan-only"}
+    assert _options("run") == kept | OF_THE_CALL | {"--plan-only", "--estimate"}
     assert _options("resume") >= OF_THE_CALL
     assert NOT_FOR_RESUME.keys() == _options("run") - _options("resume")
 

@@ -1,0 +1,74 @@
+"""A run beside its forecast: what was expected before anything was begun, and how far off that was."""
+
+from dataclasses import dataclass
+
+from fleet.core.state.facts import Expectation
+from fleet.core.state.state import RunState
+
+
+@dataclass(frozen=True, slots=True)
+class AmountView:
+    """One amount of a forecast, and what it came to."""
+
+    median: float
+    """Half of all runs should need at most this."""
+    p90: float
+    """Nine of ten runs should need at most this."""
+    was: float | None
+    """What the run needed; null until it has ended, and where a price is unknown."""
+    off: float | None
+    """By which share of the median that is more, or less where it is negative; null with `was`."""
+    within: bool | None
+    """Whether it is at most `p90`; null with `was`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastView:
+    """What a run was expected to cost and to take, before anything of its plan was begun, and how far off that was."""
+
+    plan_version: int
+    """The version of the plan that it is about."""
+    subtasks: int
+    """How many subtasks that version has."""
+    added: int
+    """How many were added since."""
+    workers: int
+    """How many agents may work at once."""
+    dollars: AmountView | None
+    """Of workers and planner; null if no price is known."""
+    minutes: AmountView
+    """At work: time without an engine does not count."""
+    attempts: int
+    """How many earlier attempts it rests on; 0: on assumptions alone."""
+    calls: int
+    """How many earlier calls of the planner it rests on."""
+    unpriced: int
+    """Subtasks whose cost is unknown."""
+    areas: int
+    """Areas, which were not planned yet and are left out."""
+
+
+def forecast_view(state: RunState, now: float) -> ForecastView | None:
+    """None if the run has no forecast: history is replayed, or the plan is not made yet."""
+    if state.forecast is None:
+        return None
+    made = state.forecast.forecast
+    return ForecastView(
+        plan_version=state.forecast.version,
+        subtasks=made.subtasks,
+        added=len(state.plan.subtasks) - made.subtasks,
+        workers=made.workers,
+        dollars=_amount(made.dollars, state.spent.dollars, ended=state.ended) if made.dollars is not None else None,
+        minutes=_amount(made.minutes, state.seconds(now) / 60, ended=state.ended),
+        attempts=made.attempts,
+        calls=made.calls,
+        unpriced=made.unpriced,
+        areas=made.areas,
+    )
+
+
+def _amount(expected: Expectation, was: float | None, *, ended: bool) -> AmountView:
+    if was is None or not ended:
+        return AmountView(expected.median, expected.p90, None, None, None)
+    off = round(was / expected.median - 1, 4) if expected.median else None
+    return AmountView(expected.median, expected.p90, round(was, 6), off, was <= expected.p90)
