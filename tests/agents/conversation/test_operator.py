@@ -227,3 +227,32 @@ def test_a_forged_instruction_in_a_result_never_gets_into_a_text_of_ours() -> No
     ours = "".join(block["text"] for block in blocks)
     assert "a forgery" in ours
     assert ours.count("<operator>") == len(told)
+
+
+# ---- many trials ----------------------------------------------------------------------------------------------------
+
+TURNS = 12
+SHORT = {"compact_at": 0.0001, "compact_to": 0.00004}
+"""Settings with which a conversation is compacted before each request."""
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_the_next_request_holds_it_every_time_and_so_does_each_one_after(seed: int, scene: Scene) -> None:
+    """At a random turn, in a conversation that is compacted all the time."""
+    chance = Random(seed)  # noqa: S311 - a test's own
+    at = sorted(chance.sample(range(TURNS), 3))
+    words = [f"rule {number}: " + "keep it " * chance.randrange(1, 200) for number in range(len(at))]
+    for turn in range(TURNS):
+        reply = says(text("I look."), use("bash", {"command": f"seq {turn} 4000"}, id=f"toolu_{turn}"))
+        reply = told_meanwhile(scene.operator, words[at.index(turn)], reply) if turn in at else reply
+        scene.model.will(reply)
+    scene.model.will(DONE)
+    async with agents_for(scene.model, scene.workspace.folder.parent, **SHORT) as agents:
+        brief = replace(scene.brief, operator=scene.operator)
+        assert isinstance(await agents.workers["coder"].run(brief, scene.workspace, scene.meter), Report)
+    assert len(scene.model.asked) == TURNS + 1
+    for turn, body in enumerate(scene.model.asked):
+        held = [each for index in range(len(body["messages"])) for each in said(body, index)]
+        assert held == [each for each, told in zip(words, at, strict=True) if told < turn]
+    transcript = scene.workspace.folder.parent / "transcripts" / "greet.1.jsonl"
+    assert transcript.read_text().count('"event": "compacted"') >= TURNS // 2
