@@ -33,7 +33,7 @@ from chaos.wide_levels import (
     engine_levels,
     growth_over_middle,
     html_plot,
-    late_over_middle,
+    late_over_early,
     text_plot,
 )
 from chaos.wide_work import CONFIGURATION, WideWork
@@ -46,7 +46,7 @@ EVERY_S = 1.0  # between two samples
 SLOW_EVERY = 10  # samples between two looks at all files
 SILENT_S = 600.0  # without a landing: the run is stuck
 WORKER_S = 20.0  # how long an attempt may take
-LEVEL, GROWTH = 1.25, 1.5  # how much more in the last third of what lands than in the middle one
+LEVEL, GROWTH = 1.25, 1.5  # how much more in the last third of what lands than before
 
 
 @dataclass
@@ -213,7 +213,8 @@ def figures(soak: Soak, found: list[str]) -> list[Figure]:
         Figure("landed", where, soak.landed, wanted=soak.work.subtasks, at_least=True, note=f"{rate:,.0f} an hour"),
     ]
     rows += [
-        Figure(f"{name}, last third of middle", where, late_over_middle(samples, name), wanted=LEVEL) for name in LEVELS
+        Figure(f"{name}, last third of the rest", where, late_over_early(samples, name), wanted=LEVEL)
+        for name in LEVELS
     ]
     for name in ("memory_mb", "loose_refs", "loose_objects", "disk_mb"):
         label = name.replace("_", " ")

@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
 from html import escape
 from pathlib import Path
-from statistics import median
 
 WIDTH, HEIGHT, MARGIN = 460, 150, 44  # of a panel, in pixels
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -70,10 +69,13 @@ def disk_mb(folder: Path) -> float:
 # ---- whether it levels off -------------------------------------------------------------------------------------------
 
 
-def late_over_middle(samples: Sequence[Sample], name: str) -> float:
-    """The typical value while the last third landed, divided by that of the middle third."""
-    middle, late = (_third(samples, name, part) for part in (1, 2))
-    return float(median(late)) / max(1e-9, median(middle)) if middle and late else 0.0
+def late_over_early(samples: Sequence[Sample], name: str) -> float:
+    """The most while the last third lands, divided by the most until then.
+
+    How busy an engine is changes with what it does and with the machine; what is left behind adds to the most it takes.
+    """
+    early, late = [*_third(samples, name, 0), *_third(samples, name, 1)], _third(samples, name, 2)
+    return max(late) / max(early) if early and late else 0.0
 
 
 def growth_over_middle(samples: Sequence[Sample], name: str) -> float:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.wide_levels import SERIES, Sample, growth_over_middle, html_plot, late_over_middle, text_plot
+from chaos.wide_levels import SERIES, Sample, growth_over_middle, html_plot, late_over_early, text_plot
 from chaos.wide_work import FAULTS, PAIRED, WideWork
 from tests.worktrees.conftest import git
 
@@ -22,8 +22,8 @@ def samples(descriptors: int = 0, disk: float = 1.0, late_disk: float = 1.0) -> 
 
 
 def test_what_stays_as_it_is_levels_off_and_what_grows_with_the_run_does_not() -> None:
-    assert late_over_middle(samples(), "descriptors") == 1
-    assert late_over_middle(samples(descriptors=1), "descriptors") > 1.25
+    assert late_over_early(samples(), "descriptors") == 1
+    assert late_over_early(samples(descriptors=1), "descriptors") > 1.25
 
 
 def test_each_subtask_may_take_its_part_of_the_disk_but_not_more_and_more() -> None:

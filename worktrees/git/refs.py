@@ -18,7 +18,7 @@ from worktrees.git.coprocess import Coprocess, CoprocessError
 from worktrees.git.object_format import ID, REF
 from worktrees.git.program import Git, text
 
-LOOSE = 500
+LOOSE = 200
 """Refs that are set until all are packed into one file: each takes a file and a folder, and whatever lists refs reads
 them one by one."""
 
