@@ -43,7 +43,7 @@ AT_ONCE = 100
 NARROW = 100  # subtasks of the run that each figure is compared with
 REMEMBERED = 2 * AT_ONCE  # subtasks whose work a commit in memory holds
 KEPT = 4 * AT_ONCE  # commits in memory whose work is still known
-FACTS_EACH = 5  # a subtask, where only its own facts count
+FACTS_EACH, MANY_FACTS_EACH = 5, 20  # a subtask; five where only its own facts count
 BYTES_OF_A_TOKEN = 3.0  # JSON of English words has three to four
 ENGINE, GROWTH, OVER_JSON, STATUS, SCRAPE, TOKENS = 1.5, 1.3, 4.0, 4.0, 2.0, 20_000.0
 
@@ -53,7 +53,8 @@ async def wide_figures(extent: Extent) -> list[Figure]:
     with temporary_folder(extent.folder) as folder:
         figures = [await engine_figure(folder, extent.wide)]
         figures += await replay_figures(folder, extent)
-        figures += [await status_figure(folder, extent), await scrape_figure(folder, extent), state_figure(extent.wide)]
+        figures += [await status_figure(folder, extent), *verb_figures(folder, extent)]
+        figures += [await scrape_figure(folder, extent), state_figure(extent.wide)]
     progress("wide: terminal UI")
     return [*figures, *await to_thread.run_sync(_screen, extent)]
 
@@ -205,7 +206,35 @@ async def status_figure(folder: Path, extent: Extent) -> Figure:
 
 
 def _status(state_dir: Path) -> Cost:
-    command = [sys.executable, "-m", "fleet", "status", RUN, "--json"]
+    return _verb(state_dir, "status", RUN, "--json")
+
+
+def verb_figures(folder: Path, extent: Extent) -> list[Figure]:
+    """What other verbs that read a run take, of wall and of processor time, where most facts are calls to models."""
+    progress("wide: verbs")
+    facts = write_journal(folder / "verbs", Width(extent.wide, extent.wide * MANY_FACTS_EACH, AT_ONCE, settled=True))
+    verbs = {
+        "status": ("status", RUN),
+        "show": ("show", RUN),
+        "report": ("report", RUN, "-o", str(folder / "report.html")),
+        "watch --plain": ("watch", RUN, "--plain"),
+    }
+    costs = {name: _verb(folder / "verbs", *words) for name, words in verbs.items()}
+    size = (folder / "report.html").stat().st_size / 1e6
+    return [
+        Figure(
+            f"wide: fleet {name}, seconds",
+            f"{facts:,} facts",
+            cost.wall / 1e3,
+            cost.processor / 1e3,
+            note=f"a page of {size:.1f} MB" if name == "report" else "",
+        )
+        for name, cost in costs.items()
+    ]
+
+
+def _verb(state_dir: Path, *words: str) -> Cost:
+    command = [sys.executable, "-m", "fleet", *words]
     with Stopwatch() as watch:
         subprocess.run(command, check=True, capture_output=True, env={**os.environ, "FLEET_STATE_DIR": str(state_dir)})
     return watch.cost
