@@ -74,6 +74,53 @@ class Bars:
 
 
 @dataclass(frozen=True, slots=True)
+class Lane:
+    """Bars one after another in one row."""
+
+    label: str
+    bars: Sequence[Bar]
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Rows of bars over time."""
+
+    title: str
+    summary: str
+    lanes: Sequence[Lane]
+    seconds: float
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    label: str
+    tone: str
+    """`good`, `bad`, `open`, `busy` or `rest`."""
+    needs: Sequence[str]
+    """The labels of the nodes that it follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """What follows what, in columns: a node follows only nodes of earlier ones."""
+
+    title: str
+    summary: str
+    columns: Sequence[Sequence[Node]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How it went, at one glance."""
+
+    tone: str
+    """`good`, `bad`, `busy` or `open`: a person is needed."""
+    word: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Dot:
     label: str
     dollars: float
@@ -107,7 +154,7 @@ class Log:
     lines: Sequence[str]
 
 
-Block = Paragraph | Numbers | Table | Chart | Bars | Dots | Commands | Log
+Block = Paragraph | Numbers | Table | Chart | Bars | Lanes | Graph | Dots | Commands | Log
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +169,4 @@ class Document:
     title: str
     lead: Sequence[str]
     sections: Sequence[Section]
+    verdict: Verdict | None = None

@@ -11,11 +11,15 @@ from dashboards.report.said import talk_blocks
 from dashboards.text.forecast_text import outcome_lines
 from dashboards.text.formats import count, counted, duration, money, rate, untested
 from dashboards.text.incident_text import STRATEGIES, headline, story_lines
+from dashboards.text.question_text import ends_text, needs_text, question_lines
 from dashboards.text.repository.cause_text import base_lines, refusal_commands
 from fleet.core.plans.limits import Reviewing
+from fleet.core.state.status import Status
 
 SHORT = 10  # characters of a commit
 MOST_BARS = 40
+MOST_LANES = 60
+MANY = 2  # roles; the share of one alone says nothing
 MOST_STORIES = 200
 MOST_NAMED = 12  # subtasks in a cell; --json has all of them
 REVIEWED: dict[Reviewing | None, str] = {
@@ -24,6 +28,17 @@ REVIEWED: dict[Reviewing | None, str] = {
     "none": "No review was requested.",
     None: "This run is older than the review rules: its first plan waited for a person, or there was no review.",
 }
+UNDERWAY = frozenset({"planning", "running", "draining", "waiting for the planner"})
+TONES: dict[Status, str] = {
+    "merged": "good",
+    "failed": "bad",
+    "blocked": "bad",
+    "escalated": "open",
+    "running": "busy",
+    "verifying": "busy",
+    "landing": "busy",
+}
+"""How the status of a subtask looks in the graph; all others are `rest`."""
 STUCK = frozenset({"failed", "blocked", "escalated"})
 
 
@@ -54,7 +69,21 @@ def document(data: ReportData) -> Document:
         Section("said", "What agents said", list(talk_blocks(data.talks, data.talks_left_out))),
         Section("undo", "How to undo it", list(_undo(data))),
     ]
-    return Document(f"Run {data.run}", lead, [section for section in sections if section.blocks])
+    return Document(f"Run {data.run}", lead, [section for section in sections if section.blocks], _verdict(data))
+
+
+def _verdict(data: ReportData) -> blocks.Verdict:
+    """How the run went, in a word and a line."""
+    landed = f"{data.progress} subtasks landed"
+    recovered = (
+        f"{data.recovered} of {data.closed} failures recovered without a human" if data.closed else "no failures"
+    )
+    figures = f"{landed}, {recovered}; {money(data.dollars)}, {duration(data.seconds)}"
+    if data.needs:
+        ends = f"; {ends_text(data.ends_in_s)} without it" if data.ends_in_s is not None else ""
+        return blocks.Verdict("open", f"Needs you: {needs_text(data.needs)}", f"{figures}{ends}")
+    tone = "good" if data.state == "landed" else "busy" if data.state in UNDERWAY else "bad"
+    return blocks.Verdict(tone, data.state.capitalize(), figures)
 
 
 def _outcome(data: ReportData) -> Iterator[Block]:
@@ -96,6 +125,9 @@ def _attention(data: ReportData) -> Iterator[Block]:
     commands += [(f"fleet retry {part.id} -g TEXT --run {data.run}", f"{part.title}: {part.why}") for part in stuck]
     if commands:
         yield blocks.Commands(commands)
+    for question in data.questions:
+        if lines := list(question_lines(question)):
+            yield blocks.Log(f"What {question.id} is about, and what was tried", lines)
     rest = [part for part in data.open if part not in stuck]
     if rest:
         rows = [[Code(part.id), part.title, part.status, part.why] for part in rest]
@@ -164,6 +196,10 @@ def _timeline(data: ReportData) -> Iterator[Block]:
     summary = ", ".join(f"{role} {money(points[-1][1])}" for role, points in cost.items())
     yield blocks.Chart("Cost", f"Total cost: {summary or 'nothing'}.", cost, seconds, dollars=True, marks=marks)
 
+    if data.spans:
+        yield _attempts(data)
+    if len(data.waves) > 1:
+        yield _graph(data)
     if data.incidents:
         spans = data.incidents[:MOST_BARS]
         yield blocks.Bars(
@@ -174,6 +210,30 @@ def _timeline(data: ReportData) -> Iterator[Block]:
             seconds,
             left_out=len(data.incidents) - len(spans),
         )
+
+
+def _attempts(data: ReportData) -> Block:
+    lanes = [
+        blocks.Lane(each.id, [blocks.Bar(str(a.number), a.from_s, a.to_s, a.landed) for a in each.attempts])
+        for each in data.spans[:MOST_LANES]
+    ]
+    again = sum(len(each.attempts) > 1 for each in data.spans)
+    summary = (
+        f"{counted(data.attempts, 'attempt')} at {counted(len(data.spans), 'subtask')}, {again} of them tried again."
+    )
+    left_out = max(0, len(data.spans) - MOST_LANES)
+    return blocks.Lanes("Attempts", summary, lanes, data.seconds, left_out=left_out)
+
+
+def _graph(data: ReportData) -> Block:
+    columns = [
+        [blocks.Node(node.id, TONES.get(node.status, "rest"), node.needs) for node in wave] for wave in data.waves
+    ]
+    number = sum(map(len, columns))
+    summary = (
+        f"{counted(number, 'subtask')} in {counted(len(columns), 'wave')}: each needs only those of earlier waves."
+    )
+    return blocks.Graph("The plan", summary, columns)
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------
@@ -240,6 +300,8 @@ def _recovery(data: ReportData) -> Iterator[Block]:
 
 
 def _cost(data: ReportData) -> Iterator[Block]:
+    if conclusion := _most(data):
+        yield Paragraph(conclusion)
     rows = [
         [
             row.name.replace("_", " "),
@@ -259,6 +321,20 @@ def _cost(data: ReportData) -> Iterator[Block]:
     yield Paragraph(f"{money(data.dollars)} in total{each}.{simulated}")
     if data.forecast is not None:
         yield Paragraph(f"Forecast before anything began: {'. '.join(outcome_lines(data.forecast))}.")
+
+
+def _most(data: ReportData) -> str:
+    """Who spent the most, and how much of what was read came from the cache."""
+    total = data.dollars or 0.0
+    if not total or len(data.spending) < MANY:
+        return ""
+    most = max(data.spending, key=lambda row: row.dollars or 0.0)
+    cached = (
+        f", with {most.tokens_cached / most.tokens_in:.0%} of what they read from the cache" if most.tokens_in else ""
+    )
+    return (
+        f"{most.name.replace('_', ' ').capitalize()} calls are {(most.dollars or 0.0) / total:.0%} of the cost{cached}."
+    )
 
 
 def _undo(data: ReportData) -> Iterator[Block]:

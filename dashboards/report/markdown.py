@@ -25,6 +25,8 @@ def markdown(document: blocks.Document) -> str:
 
 def _document(document: blocks.Document) -> Iterator[str]:
     yield f"# {_text(document.title)}\n"
+    if document.verdict is not None:
+        yield f"**{_text(document.verdict.word)}**: {_text(document.verdict.text)}\n"
     for line in document.lead:
         yield f"{_text(line)}\n"
     for section in document.sections:
@@ -55,7 +57,7 @@ def _block(block: blocks.Block) -> Iterator[str]:
                 f"{safe(name):<{width}}  {sparkline(columns(points, block.seconds, CHART_WIDTH))}"
                 for name, points in block.lines.items()
             )
-        case blocks.Bars() | blocks.Dots():
+        case blocks.Bars() | blocks.Lanes() | blocks.Graph() | blocks.Dots():
             yield f"**{_text(block.title)}.** {_text(block.summary)}"
         case blocks.Commands(commands=commands):
             yield from (f"- {_code(command)}: {_text(what)}" for command, what in commands)

@@ -9,13 +9,15 @@ from itertools import count
 from typing import assert_never
 
 from dashboards.report import blocks
+from dashboards.report.graph import graph
 from dashboards.report.style import STYLE
-from dashboards.report.svg import bars, chart, dots
+from dashboards.report.svg import bars, chart, dots, lanes
 from dashboards.text.safe import safe, safe_block
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 LINES = 60  # of one paragraph
-SHOWN, FOLDED = 300, 1_000  # rows of a table that are open, and rows of each fold after them
+OPEN = 15  # rows of a table that is not folded
+SHOWN, FOLDED = 300, 1_000  # rows of a long table in its first fold, and in each of the others
 
 
 def page(document: blocks.Document) -> str:
@@ -31,9 +33,17 @@ def page(document: blocks.Document) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">'
         f"<title>{_text(document.title)}</title><style>{STYLE}</style></head>\n"
-        f"<body><header><h1>{_text(document.title)}</h1>{lead}</header>"
+        f"<body><header><h1>{_text(document.title)}</h1>{_verdict(document)}{lead}</header>"
         f'<nav aria-label="Contents"><ul>{links}</ul></nav><main>{body}</main></body></html>\n'
     )
+
+
+def _verdict(document: blocks.Document) -> str:
+    if document.verdict is None:
+        return ""
+    tone, word, text = document.verdict.tone, document.verdict.word, document.verdict.text
+    sign = {"good": "✔", "bad": "✘", "busy": "●"}.get(tone, "!")
+    return f'<p class="verdict {escape(tone)}"><b>{sign} {_text(word)}</b> {_text(text)}</p>'
 
 
 def _section(section: blocks.Section, numbers: Iterator[int]) -> str:
@@ -58,6 +68,10 @@ def _block(block: blocks.Block, numbers: Iterator[int]) -> str:
             return chart(block, next(numbers))
         case blocks.Bars():
             return bars(block, next(numbers))
+        case blocks.Lanes():
+            return lanes(block, next(numbers))
+        case blocks.Graph():
+            return graph(block, next(numbers))
         case blocks.Dots():
             return dots(block, next(numbers))
         case blocks.Commands(commands=commands):
@@ -73,7 +87,10 @@ def _block(block: blocks.Block, numbers: Iterator[int]) -> str:
 def _table(table: blocks.Table) -> str:
     head = "".join(f'<th scope="col"{_side(table, index)}>{_text(name)}</th>' for index, name in enumerate(table.head))
     caption, rows = _text(table.caption), table.rows
-    shown = _rows(table, head, caption, rows[:SHOWN])
+    if len(rows) <= OPEN:
+        return _rows(table, head, caption, rows)
+    first = _rows(table, head, caption, rows[:SHOWN])
+    shown = f"<details><summary>{caption}: {len(rows):,} rows</summary>{first}</details>"
     starts = range(SHOWN, len(rows), FOLDED)
     return shown + "".join(_fold(table, head, first, rows[first : first + FOLDED]) for first in starts)
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dashboards.report.pictures import PlanNode, SubtaskSpans, attempt_spans, plan_waves
 from dashboards.report.rungs import RungReport, rung_reports
 from dashboards.report.said import Talk, Talks
 from fleet.core.base.ids import Sha, SubtaskId
@@ -23,7 +24,8 @@ from fleet.core.views.run.base_view import BaseView, base_view
 from fleet.core.views.run.forecast_view import ForecastView, forecast_view
 from fleet.core.views.run.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views, rate_of
 from fleet.core.views.run.instruction_view import InstructionView, instruction_views
-from fleet.core.views.run.question_view import QuestionView, question_view
+from fleet.core.views.run.needs import Needed, needed
+from fleet.core.views.run.question_view import QuestionView, ends_in, question_view
 from fleet.core.views.run.run_view import commits_tested, run_word, spend_by_role
 
 Point = tuple[float, float]
@@ -220,6 +222,14 @@ class ReportData:
     """What agents said last."""
     talks_left_out: int
     """How many more agents said something."""
+    spans: Sequence[SubtaskSpans]
+    """Every attempt at every subtask on the time line."""
+    waves: Sequence[Sequence[PlanNode]]
+    """The plan as a graph: each subtask needs only those of earlier waves."""
+    needs: Sequence[Needed]
+    """What the run needs from a person."""
+    ends_in_s: float | None
+    """Seconds until it ends without one."""
 
 
 def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportData | None:
@@ -279,6 +289,10 @@ def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportDa
         forecast=forecast_view(state, now),
         talks=talks.talks(),
         talks_left_out=len(talks.left_out),
+        spans=attempt_spans(state, lambda at: _seconds_at(at, clock)),
+        waves=plan_waves(state, now),
+        needs=needed(state, now, alive=alive),
+        ends_in_s=ends_in(state, now) if alive else None,
     )
 
 

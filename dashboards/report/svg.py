@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from dashboards.report.blocks import Bar, Bars, Chart, Dot, Dots, Point
+from dashboards.report.blocks import Bar, Bars, Chart, Dot, Dots, Graph, Lanes, Point
 from dashboards.text.formats import duration, money
 from dashboards.text.safe import safe
 
@@ -30,7 +30,7 @@ def chart(it: Chart, number: int) -> str:
     for index, points in enumerate(it.lines.values()):
         places = [(LEFT + at * scale_x, HEIGHT - BOTTOM - value * scale_y) for at, value in thinned(points, seconds)]
         parts.append(f'<path class="line l{index % 5}" d="{_path(places)}H{LEFT + it.seconds * scale_x:.1f}"/>')
-    return _figure(it, number, HEIGHT, parts, above=_legend(it.lines) if len(it.lines) > 1 else "")
+    return figure(it, number, (WIDTH, HEIGHT), parts, above=_legend(it.lines) if len(it.lines) > 1 else "")
 
 
 def bars(it: Bars, number: int) -> str:
@@ -41,7 +41,45 @@ def bars(it: Bars, number: int) -> str:
     parts = [_x_axis(seconds, LABEL, scale, height)]
     parts += [_bar(bar, row, scale, seconds) for row, bar in enumerate(it.bars)]
     more = f"<p>{it.left_out} more are in the table of incidents.</p>" if it.left_out else ""
-    return _figure(it, number, height, parts, below=more)
+    return figure(it, number, (WIDTH, height), parts, below=more)
+
+
+def lanes(it: Lanes, number: int) -> str:
+    """Bars in rows."""
+    ends = (bar.to_s or 0.0 for lane in it.lanes for bar in lane.bars)
+    seconds = max(it.seconds, *ends, 1.0)
+    height = TOP + ROW * len(it.lanes) + BOTTOM
+    scale = (WIDTH - LABEL - RIGHT) / seconds
+    parts = [_x_axis(seconds, LABEL, scale, height)]
+    for row, lane in enumerate(it.lanes):
+        y = TOP + ROW * row
+        parts.append(
+            f'<text x="{LABEL - 6}" y="{y + 14}" text-anchor="end">{escape(safe(lane.label, limit=30))}</text>'
+        )
+        parts += [_lane_bar(bar, y, scale, seconds) for bar in lane.bars]
+    more = f"<p>{it.left_out} more subtasks are in the tables.</p>" if it.left_out else ""
+    return figure(it, number, (WIDTH, height), parts, above=_KEY, below=more)
+
+
+_KEY = (
+    '<ul class="legend">'
+    + "".join(
+        f'<li><svg width="14" height="12" aria-hidden="true"><rect class="{name}" width="14" height="12" rx="3"/>'
+        f"</svg> {word}</li>"
+        for name, word in (("good", "landed"), ("bad", "failed"), ("busy", "not ended"))
+    )
+    + "</ul>"
+)
+
+
+def _lane_bar(bar: Bar, y: int, scale: float, seconds: float) -> str:
+    to = bar.to_s if bar.to_s is not None else seconds
+    name = {True: "good", False: "bad", None: "busy"}[bar.good]
+    x, width = LABEL + bar.from_s * scale, max(2.0, (to - bar.from_s) * scale)
+    return (
+        f'<rect class="{name}" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{ROW - 8}" rx="2">'
+        f"<title>attempt {escape(bar.label)}</title></rect>"
+    )
 
 
 def dots(it: Dots, number: int) -> str:
@@ -61,7 +99,7 @@ def dots(it: Dots, number: int) -> str:
     if frontier:
         parts.append(f'<path class="line l0" d="M{"L".join(f"{x:.1f} {y:.1f}" for x, y in frontier)}"/>')
     parts += [_dot(dot, *places[dot]) for dot in it.dots]
-    return _figure(it, number, HEIGHT, parts)
+    return figure(it, number, (WIDTH, HEIGHT), parts)
 
 
 def _dot(dot: Dot, x: float, y: float) -> str:
@@ -131,7 +169,7 @@ def _axis_end(value: float) -> float:
     size = 10.0 ** len(str(int(value))) / 10 if value >= 1 else 0.0001
     while size * 10 < value:
         size *= 10
-    return next(size * step for step in (1, 2, 4, 5, 6, 8, 10, 20) if size * step >= value)
+    return next(size * step for step in (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10, 20) if size * step >= value)
 
 
 def _legend(names: Iterable[str]) -> str:
@@ -143,13 +181,22 @@ def _legend(names: Iterable[str]) -> str:
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
-def _figure(
-    it: Chart | Bars | Dots, number: int, height: int, parts: Sequence[str], *, above: str = "", below: str = ""
+def figure(
+    it: Chart | Bars | Lanes | Graph | Dots,
+    number: int,
+    size: tuple[int, int],
+    parts: Sequence[str],
+    *,
+    above: str = "",
+    below: str = "",
 ) -> str:
+    """A picture that scrolls by itself where the screen is narrower than its text needs."""
     title, summary = escape(it.title), escape(safe(it.summary))
+    width, height = size
     return (
         f"<figure><figcaption>{title}</figcaption>{above}"
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="t{number} d{number}">'
-        f'<title id="t{number}">{title}</title><desc id="d{number}">{summary}</desc>{"".join(parts)}</svg>'
+        f'<div class="wide" role="region" aria-label="{title}" tabindex="0">'
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-labelledby="t{number} d{number}">'
+        f'<title id="t{number}">{title}</title><desc id="d{number}">{summary}</desc>{"".join(parts)}</svg></div>'
         f"<p>{summary}</p>{below}</figure>"
     )

@@ -102,7 +102,7 @@ async def test_a_screen_reader_gets_all_of_its_content(report: Path, tmp_path: P
     nodes = [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in tree if not node.get("ignored")]
     pictures = [name for role, name in nodes if role in {"image", "img"}]
     assert pictures[0] == "Agents at work At the peak 2 agents were at work, first after 0 s."
-    assert len(pictures) == 4
+    assert len(pictures) == 6
     assert all(pictures)
     headings = [name for role, name in nodes if role == "heading"]
     assert headings[0] == "Run r"
@@ -114,15 +114,14 @@ async def test_a_screen_reader_gets_all_of_its_content(report: Path, tmp_path: P
 
 
 async def test_the_charts_show_the_data(report: Path, tmp_path: Path) -> None:
-    drawn = "[...document.querySelectorAll('figure > svg .line')].map(e => e.getBBox()).map(b => [b.width, b.height])"
+    drawn = "[...document.querySelectorAll('svg[role=img] .line')].map(e => e.getBBox()).map(b => [b.width, b.height])"
     async with browser(tmp_path) as page:
         await page.open(report.as_uri())
         lines = await page.evaluate(drawn)
-        bars = await page.evaluate("[...document.querySelectorAll('figure rect')].map(e => e.getBBox().width)")
+        bars = await page.evaluate("[...document.querySelectorAll('svg[role=img] rect')].map(e => e.getBBox().width)")
     assert len(lines) == 4
     agents, planned, landed, _ = lines
     assert agents[1] > 0
     assert planned[0] > 500
     assert landed[1] > 0
-    assert len(bars) == 1
-    assert bars[0] > 100
+    assert max(bars) > 100
