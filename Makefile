@@ -13,7 +13,7 @@ BARE := scripts/bare
 TOOLS := prometheus chromium-headless-shell
 CODE := fleet agents worktrees dashboards tests bench chaos evaluation examples scripts
 
-.PHONY: help setup demo demo-100 example-deployment example-research test kill soak soak-wide chaos chaos-mutants cheats claude-code bench eval docs lint format format-check types coverage check lock clean
+.PHONY: help setup demo demo-100 example-deployment example-research test kill soak soak-wide chaos chaos-mutants cheats claude-code bench eval docs pictures lint format format-check types coverage check lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -96,6 +96,9 @@ chaos: $(READY) ## a thousand scripted faults: how many of each level are recove
 
 docs: $(READY) ## generate docs/reference from the code
 	@$(BARE) $(BIN)/python -B -m scripts.reference
+
+pictures: $(READY) ## make the pictures of README and docs: plays the demo, minutes; DEMO=FOLDER takes one that was played
+	@$(BARE) $(BIN)/python -B -m scripts.pictures $(if $(DEMO),--demo "$(DEMO)")
 
 lint: $(READY) ## check for mistakes (ruff)
 	@echo "lint: ruff check"

@@ -3,6 +3,7 @@
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -17,7 +18,7 @@ from dashboards.runs.run_follower import FollowedRun, OtherRuns, WatchedRun
 from dashboards.terminal.actions import Actions
 from dashboards.terminal.base_screen import BaseScreen
 from dashboards.terminal.keys import ACTIONS, help_text
-from dashboards.terminal.main_screen import RUNS, MainScreen
+from dashboards.terminal.main_screen import RUNS, TITLES, MainScreen
 from dashboards.terminal.pages.incidents import story_text
 from dashboards.terminal.subtask_screen import SubtaskScreen
 from dashboards.terminal.widgets.dialogs import TextDialog
@@ -196,13 +197,26 @@ class FleetApp(Actions):
             self.push_screen(TextDialog("Keys", help_text()))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The command palette: what the keys do, by name."""
+        """The command palette: pages, what the keys do, runs and subtasks, by name."""
         del screen
+        for number, title in TITLES.items():
+            yield SystemCommand(f"Page: {title}", f"{number}: open it", partial(self._open_page, number))
         for key, (name, meaning) in ACTIONS.items():
             yield SystemCommand(name.capitalize(), f"{key}: {meaning}", getattr(self, f"action_{name}"))
         yield SystemCommand("Help", "Every key", self.action_help)
         yield SystemCommand("Light or dark", "Change the colours", self.action_light)
         yield SystemCommand("Leave", "The run continues", self.exit)
+        for run in self.all_runs()[1:]:
+            yield SystemCommand(f"Run: {run.feed.run}", "show it", partial(self.switch, run.feed.run))
+        state = self.watched.state
+        for id_ in state.subtasks if state is not None else ():
+            yield SystemCommand(f"Subtask: {id_}", "open it", partial(self.open_subtask, id_))
+
+    def _open_page(self, number: int) -> None:
+        while not isinstance(self.screen, MainScreen) and len(self.screen_stack) > 1:
+            self.pop_screen()
+        if isinstance(self.screen, MainScreen):
+            self.screen.action_page(number)
 
     # ---- replay
 

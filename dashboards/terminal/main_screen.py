@@ -34,6 +34,18 @@ PAGES: dict[int, Callable[[WatchedRun, RunState, PageOptions], Page]] = {
 }
 
 
+TITLES = {
+    RUNS: "Runs",
+    OVERVIEW: "Overview",
+    AGENTS: "Agents",
+    PLAN: "Plan",
+    LANDING: "Landing",
+    INCIDENTS: "Incidents",
+    EVENTS: "Events",
+    COST: "Cost",
+}
+
+
 class MainScreen(BaseScreen):
     """The pages. Each keeps its own cursor."""
 

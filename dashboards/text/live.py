@@ -18,6 +18,7 @@ from fleet.core.state.state import RunState
 from fleet.core.state.status import phase, progress
 from fleet.core.views.run.incident_view import rate_of
 from fleet.core.views.run.question_view import reply_command
+from fleet.core.views.run.remaining_view import remaining_view
 from fleet.core.views.run.run_view import run_word
 
 AGENTS = 8  # rows of agents; the others are counted
@@ -92,8 +93,9 @@ def _one_line(text: str, *, style: str = "") -> Text:
 
 
 def _totals(state: RunState, now: float) -> str:
-    recovered = rate_of(state.incidents)
+    recovered, left = rate_of(state.incidents), remaining_view(state, now, alive=True)
+    soon = f", about {duration(left.seconds)} left" if left is not None else ""
     return (
         f"agents {state.working()}/{state.policy.workers}   recovered {rate(recovered.recovered, recovered.closed)}   "
-        f"{money(state.spent.dollars)}   {duration(state.seconds(now))}"
+        f"{money(state.spent.dollars)}   {duration(state.seconds(now))}{soon}"
     )

@@ -63,8 +63,8 @@ def status_lines(status: StatusView) -> list[str]:
         f"  attempts   {status.attempts}",
         f"  commits    {status.commits}{untested(status.commits, status.commits_tested)}",
         *rates_lines(status.incidents),
-        f"  cost       {money(status.cost_dollars)}",
-        f"  time       {duration(status.seconds)}",
+        f"  cost       {money(status.cost_dollars)}{_in_all(status)}",
+        f"  time       {duration(status.seconds)}{_left(status)}",
         *_forecast_lines(status.forecast),
         f"  branch     {safe(status.result_branch or 'nothing landed yet')}",
     ]
@@ -91,6 +91,15 @@ def status_lines(status: StatusView) -> list[str]:
             answers = ", ".join(safe(text, limit=80) for text in question.options)
             lines.append(f"             answers   {answers}, or your own")
     return lines
+
+
+def _in_all(status: StatusView) -> str:
+    left = status.remaining
+    return f", about {money(left.dollars)} in all" if left is not None and left.dollars is not None else ""
+
+
+def _left(status: StatusView) -> str:
+    return f", about {duration(status.remaining.seconds)} left" if status.remaining is not None else ""
 
 
 def _needs_lines(status: StatusView) -> Iterator[str]:

@@ -298,3 +298,17 @@ async def test_on_a_wide_screen_the_cursor_ends_at_the_divider() -> None:
     left, right = set(colours[2 : divider - 1]), set(colours[divider + 1 :])
     assert len(left) == 1
     assert not left & right
+
+
+async def test_the_command_palette_opens_pages_and_subtasks(feed: MemoryFeed) -> None:
+    app = app_of(feed)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.pause()
+        commands = {command.title: command.callback for command in app.get_system_commands(app.screen)}
+        commands["Subtask: api"]()
+        await pilot.pause()
+        assert isinstance(app.screen, SubtaskScreen)
+        commands["Page: Cost"]()
+        await pilot.pause()
+        assert isinstance(app.screen, MainScreen)
+        assert "7 [Cost]" in screen(app)

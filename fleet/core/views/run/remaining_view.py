@@ -15,7 +15,9 @@ class RemainingView:
     """What is left of a run, if it goes on as it did so far."""
 
     landed: int
+    """Subtasks that have landed."""
     subtasks: int
+    """Subtasks that are to land."""
     seconds: float
     """At work, until everything has landed."""
     dollars: float | None

@@ -20,6 +20,7 @@ from fleet.core.views.run.forecast_view import ForecastView, forecast_view
 from fleet.core.views.run.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views
 from fleet.core.views.run.needs import Needed, needed
 from fleet.core.views.run.question_view import QuestionView, ends_in, question_view
+from fleet.core.views.run.remaining_view import RemainingView, remaining_view
 
 ROLES: tuple[Role, ...] = ("planner", "worker")  # roles that every run has
 
@@ -180,6 +181,8 @@ class StatusView:
     planner: PlannerHealth
     forecast: ForecastView | None
     """What it was expected to cost and to take; null until the plan is made, and for a replay of history."""
+    remaining: RemainingView | None
+    """What is left, if it goes on as it did so far; null where that says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +286,7 @@ def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
         reviews=state.reviews,
         planner=_planner_health(state, now),
         forecast=forecast_view(state, now),
+        remaining=remaining_view(state, now, alive=alive),
     )
 
 

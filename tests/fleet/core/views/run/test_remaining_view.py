@@ -2,9 +2,11 @@
 
 import pytest
 
+from dashboards.text.tables import status_lines
 from fleet.core.base.usage import Usage
 from fleet.core.state import facts as f
 from fleet.core.views.run.remaining_view import LEAST, remaining_view
+from fleet.core.views.run.run_view import status_view
 from tests.fleet.core.story import Story, plan_of
 
 
@@ -48,3 +50,10 @@ def test_nothing_is_left_of_a_run_that_ended_or_has_no_process(story: Story) -> 
     assert remaining_view(story.state, story.now, alive=False) is None
     story.happens(f.CancelRequested(at=story.now, by="ada"))
     assert remaining_view(story.state, story.now, alive=True) is None
+
+
+def test_a_status_says_what_is_left(story: Story) -> None:
+    text = "\n".join(status_lines(status_view(story.state, story.now, alive=True)))
+    assert "cost       $1.40, about $2.00 in all" in text
+    assert "time       40 s, about 1 min 00 s left" in text
+    assert "left" not in "\n".join(status_lines(status_view(story.state, story.now, alive=False)))

@@ -1,0 +1,186 @@
+"""The pictures in README and docs: `make pictures`, or `python -B -m scripts.pictures [--demo FOLDER]`.
+
+Plays the demo with 120 subtasks, or takes one that `examples/demo/demo.py --keep FOLDER` has played. Pages of the
+terminal UI are captured as SVG by Textual, at moments of its journal; its report as PNG, by the browser that tests use.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import anyio
+from textual.widgets import Input
+
+from dashboards.report.document import document
+from dashboards.report.page import page
+from dashboards.report.report_data import report_data
+from dashboards.terminal.app import FleetApp
+from fleet.app.fleet import Fleet
+from fleet.cli.live.terminal_data import FolderFeed, FolderLibrary
+from fleet.config import environment
+from fleet.core.history.evolve import evolve
+from fleet.core.state.facts import Fact
+from fleet.core.state.state import RunState
+from fleet.core.state.status import progress
+from tests.tools import environment as browser_environment
+from tests.tools import tool
+
+ROOT = Path(__file__).parents[1]
+PICTURES = ROOT / "docs" / "pictures"
+SIZE = (120, 34)
+REPOSITORY, PERSON = "/home/ada/textkit", "ada"
+"""What the pictures show instead of this machine's folder and user."""
+SHARE = 0.4  # of the subtasks that have landed while the run is shown
+_FONT = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A page of the terminal UI at one moment of the run."""
+
+    moment: str
+    keys: Sequence[str] = ()
+    light: bool = False
+    size: tuple[int, int] = SIZE
+
+
+TERMINAL = {
+    "overview": Picture("busy"),
+    "agents-light": Picture("busy", ("2",), light=True),
+    "plan": Picture("busy", ("3",)),
+    "landing": Picture("busy", ("4",), size=(120, 26)),
+    "conversation": Picture("busy", ("2", "down", "enter", "2")),
+    "cost": Picture("ended", ("7",), size=(120, 30)),
+    "incidents": Picture("ended", ("5",)),
+    "question": Picture("asked", ("a",), size=(120, 30)),
+    "ended": Picture("ended", size=(120, 30)),
+}
+REPORTS = {"report": (1000, 1000), "report-phone": (390, 844)}
+
+
+class Moment:
+    """A run as it was when some fact was written."""
+
+    def __init__(self, feed: FolderFeed, facts: Sequence[tuple[int, Fact]], *, alive: bool) -> None:
+        self._feed, self._facts, self.alive = feed, facts, alive
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._feed, name)
+
+    def facts(self, after: int, limit: int) -> Sequence[tuple[int, Fact]]:
+        return [each for each in self._facts if each[0] > after][: limit if limit >= 0 else None]
+
+    def changed(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class OneRun:
+    """A library of one run, at one moment."""
+
+    moment: Moment
+
+    def names(self) -> Sequence[str]:
+        return [self.moment.run]
+
+    def open(self, run: str) -> Any:
+        del run
+        return self.moment
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m scripts.pictures", description=__doc__)
+    parser.add_argument("--demo", type=Path, metavar="FOLDER", help="a folder in which the demo was played")
+    chosen = parser.parse_args().demo
+    with TemporaryDirectory(prefix="fleet-pictures-") as scratch:
+        folder = chosen or Path(scratch) / "demo"
+        if chosen is None:
+            command = [sys.executable, str(ROOT / "examples/demo/demo.py"), "--subtasks", "120", "--keep", str(folder)]
+            if code := subprocess.run(command, check=False).returncode:
+                return code
+        PICTURES.mkdir(exist_ok=True)
+        library = FolderLibrary(folder / "state", _no_engine)
+        feed = library.open(library.names()[0])
+        facts = [(seq, _anonymous(fact)) for seq, fact in feed.facts(0, -1)]
+        for name, picture in TERMINAL.items():
+            anyio.run(_capture, name, picture, feed, facts)
+        _capture_report([fact for _, fact in facts], Path(scratch))
+    for path in sorted(PICTURES.iterdir()):
+        print(f"pictures: {path.relative_to(ROOT)}, {path.stat().st_size / 1024:.0f} KiB")
+    return 0
+
+
+def _no_engine(state: RunState) -> Fleet:
+    raise NotImplementedError(f"{state.run} is only looked at")
+
+
+def _anonymous(fact: Fact) -> Fact:
+    """Without names of this machine."""
+    changes: dict[str, str] = {}
+    if hasattr(fact, "repository"):
+        changes["repository"] = REPOSITORY
+    if getattr(fact, "by", None) == environment.user():
+        changes["by"] = PERSON
+    return fact.model_copy(update=changes) if changes else fact
+
+
+# ---- the terminal UI ------------------------------------------------------------------------------------------------
+
+
+async def _capture(name: str, picture: Picture, feed: FolderFeed, facts: Sequence[tuple[int, Fact]]) -> None:
+    until = facts if picture.moment == "ended" else facts[: _moment(facts, picture.moment)]
+    moment = Moment(feed, until, alive=picture.moment != "ended")
+    at = until[-1][1].at + 1
+    app = FleetApp(OneRun(moment), feed.run, user=PERSON, clock=lambda: at, light=picture.light)
+    async with app.run_test(size=picture.size) as pilot:
+        while not app.watched.loaded:
+            await pilot.pause()
+        await pilot.press(*picture.keys)
+        await pilot.pause()
+        for field in app.screen.query(Input):
+            field.cursor_blink = False
+        await pilot.pause()
+        svg = app.export_screenshot(title="fleet watch", simplify=True)
+    (PICTURES / f"{name}.svg").write_text(_FONT.sub("", svg), encoding="utf-8")
+
+
+def _moment(facts: Sequence[tuple[int, Fact]], name: str) -> int:
+    """How many facts had been written by then."""
+    arrived: dict[str, Callable[[RunState], bool]] = {
+        "busy": lambda state: progress(state).done >= SHARE * max(1, progress(state).total),
+        "asked": lambda state: bool(state.open_questions()),
+    }
+    state: RunState | None = None
+    for place, (_, fact) in enumerate(facts, 1):
+        state = evolve(state, fact)
+        if arrived[name](state):
+            return place
+    raise ValueError(f"no moment of this run is {name!r}")
+
+
+# ---- the report -----------------------------------------------------------------------------------------------------
+
+
+def _capture_report(facts: Sequence[Fact], scratch: Path) -> None:
+    data = report_data(facts, facts[-1].at, alive=False)
+    if data is None:
+        raise ValueError("the run has no facts")
+    html = scratch / "report.html"
+    html.write_text(page(document(data)), encoding="utf-8")
+    for name, (width, height) in REPORTS.items():
+        options = ("--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={width},{height}")
+        out = f"--screenshot={PICTURES / name}.png"
+        command = [tool("chromium-headless-shell"), *options, f"--user-data-dir={scratch / 'profile'}", out]
+        subprocess.run(
+            [*command, html.as_uri()], env=browser_environment(scratch), check=True, capture_output=True, timeout=120
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
