@@ -36,8 +36,9 @@ PICTURES = ROOT / "docs" / "pictures"
 SIZE = (120, 34)
 REPOSITORY, PERSON = "/home/ada/textkit", "ada"
 """What the pictures show instead of this machine's folder and user."""
-SHARE = 0.4  # of the subtasks that have landed while the run is shown
-_FONT = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
+SHARE = 0.35  # of the subtasks whose work is done, or more, while the run is shown
+_FOREIGN = re.compile(r"\s*@font-face \{.*?\}|<!--.*?-->\s*", re.DOTALL)
+"""What a picture does not need: fonts that it would fetch, and who made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +148,13 @@ async def _capture(name: str, picture: Picture, feed: FolderFeed, facts: Sequenc
             field.cursor_blink = False
         await pilot.pause()
         svg = app.export_screenshot(title="fleet watch", simplify=True)
-    (PICTURES / f"{name}.svg").write_text(_FONT.sub("", svg), encoding="utf-8")
+    (PICTURES / f"{name}.svg").write_text(_FOREIGN.sub("", svg), encoding="utf-8")
 
 
 def _moment(facts: Sequence[tuple[int, Fact]], name: str) -> int:
     """How many facts had been written by then."""
     arrived: dict[str, Callable[[RunState], bool]] = {
-        "busy": lambda state: progress(state).done >= SHARE * max(1, progress(state).total),
+        "busy": lambda state: _done(state) >= SHARE * max(1, progress(state).total),
         "asked": lambda state: bool(state.open_questions()),
     }
     state: RunState | None = None
@@ -162,6 +163,11 @@ def _moment(facts: Sequence[tuple[int, Fact]], name: str) -> int:
         if arrived[name](state):
             return place
     raise ValueError(f"no moment of this run is {name!r}")
+
+
+def _done(state: RunState) -> int:
+    """How many subtasks have landed, or are on their way."""
+    return progress(state).done + sum(attempt.commit is not None for _, attempt in state.underway())
 
 
 # ---- the report -----------------------------------------------------------------------------------------------------
