@@ -18,7 +18,7 @@ BINS = 16
 LEAST = 16  # cells kept for this run's own needs
 NARROWEST_NAME = 12
 QUIET_S = 60.0
-CLOCKS_S = 2.0  # the time at work and the time since the start may differ so much
+CLOCKS_S = 10.0  # the time at work and the time since the start may differ so much
 
 
 def header_lines(
