@@ -34,7 +34,7 @@ from tests.tools import tool
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 SIZE = (120, 34)
-REPOSITORY, PERSON = "/home/ada/textkit", "ada"
+REPOSITORY, PERSON = "/srv/textkit", "ada"
 """What the pictures show instead of this machine's folder and user."""
 SHARE = 0.35  # of the subtasks whose work is done, or more, while the run is shown
 _FOREIGN = re.compile(r"\s*@font-face \{.*?\}|<!--.*?-->\s*", re.DOTALL)

@@ -94,6 +94,8 @@ class _Handler(BaseHTTPRequestHandler):
             case "/metrics":
                 page, content_type = self.server.exposition.scrape(self.headers.get("Accept", ""))
                 return 200, content_type, page
+            case "/-/healthy":
+                return 200, PLAIN, b"fleet is healthy\n"
             case "/":
                 return 200, PLAIN, b"fleet: metrics for Prometheus are at /metrics\n"
             case _:

@@ -15,6 +15,7 @@ from dashboards.terminal.widgets.banner import Banner, Button, Buttons
 from dashboards.terminal.widgets.lines import Page, PageOptions
 from dashboards.terminal.widgets.listing import Listing
 from dashboards.terminal.widgets.palette import Painted
+from dashboards.text.safe import safe
 
 if TYPE_CHECKING:
     from dashboards.runs.run_follower import WatchedRun
@@ -54,6 +55,7 @@ class BaseScreen(Screen[None]):
         Binding("tab", "turn(1)", "Next page", show=False, priority=True),
         Binding("shift+tab", "turn(-1)", "Previous page", show=False, priority=True),
         Binding("slash", "filter", "Filter", show=False),
+        Binding("y", "copy", "Copy", show=False),
         Binding("escape", "back", "Back", show=False),
     ]
 
@@ -154,6 +156,20 @@ class BaseScreen(Screen[None]):
         """The label of a page; the current one is in brackets, because colour alone does not show it."""
         is_current = number == self.number
         return Button(str(number), f"[{title}]" if is_current else title, "bold" if is_current else "")
+
+    # ---- copying
+
+    def text_to_copy(self) -> str:
+        """What `y` copies: the name under the cursor; empty if there is none."""
+        return self.current_key().partition(":")[2]
+
+    def action_copy(self) -> None:
+        text = self.text_to_copy()
+        if not text:
+            self.notify("there is no name under the cursor", markup=False)
+            return
+        self.app.copy_to_clipboard(text)
+        self.notify(f"copied: {safe(text, limit=80)}", markup=False)
 
     # ---- the filter
 

@@ -28,6 +28,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "Tab": "the next page; Shift-Tab: the previous one",
         "0 … 7": "runs, overview, agents, plan, landing, incidents, events, cost",
         "/": "show only rows with these words; Enter keeps the filter, Esc clears it",
+        "y": "copy the name under the cursor, the commit of an attempt, or the command that takes a result",
         "o": "agents: change the order: busy ones first, or by the column with the arrow",
     },
     "Actions: each sends a request to the run's inbox, which it reads now or when it resumes": {

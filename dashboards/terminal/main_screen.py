@@ -123,6 +123,12 @@ class MainScreen(BaseScreen):
         self._order = names[(names.index(self._order) + 1) % len(names)]
         self.refresh_view(cursor=0)
 
+    def text_to_copy(self) -> str:
+        state = self.fleet.watched.state
+        if self.listing.key == "take" and state is not None and state.published:
+            return f"fleet merge {state.run}"
+        return super().text_to_copy()
+
     # ---- opening
 
     async def on_listing_chosen(self, message: Listing.Chosen) -> None:

@@ -47,6 +47,13 @@ class SubtaskScreen(BaseScreen):
     def current_key(self) -> str:
         return f"s:{self.subtask}"
 
+    def text_to_copy(self) -> str:
+        """The commit of the attempt that is shown, or the name of the subtask."""
+        state = self.fleet.watched.state
+        attempt = self._attempt(state) if state is not None else None
+        commit = (attempt.landed or attempt.commit) if attempt is not None else None
+        return commit or self.subtask
+
     def _count(self, state: RunState) -> int:
         return state.planning.calls if self.is_planner else len(state.subtasks[self.subtask].attempts)
 

@@ -114,3 +114,9 @@ def test_addresses_are_read(text: str, host: str, port: int) -> None:
 def test_an_invalid_address_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(UsageError, match="write it like"):
         parse_address(text)
+
+
+def test_a_supervisor_may_ask_whether_it_is_healthy(server: Address) -> None:
+    status, page, _ = ask(server, f"127.0.0.1:{server.port}", "/-/healthy")
+    assert (status, page) == (200, b"fleet is healthy\n")
+    assert ask(server, "evil.example", "/-/healthy")[0] == 403

@@ -20,7 +20,7 @@ from fleet.errors import FleetError
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import hostile_story, problems
 from tests.dashboards.terminal.pilot import app_of, rows, screen, story
-from tests.dashboards.terminal.test_snapshots import busy_story
+from tests.dashboards.terminal.test_snapshots import busy_story, ended_story
 from tests.fleet.core.story import Story, plan_of
 
 PATCH = """diff --git a/api.py b/api.py
@@ -312,3 +312,14 @@ async def test_the_command_palette_opens_pages_and_subtasks(feed: MemoryFeed) ->
         await pilot.pause()
         assert isinstance(app.screen, MainScreen)
         assert "7 [Cost]" in screen(app)
+
+
+async def test_y_copies_what_is_under_the_cursor() -> None:
+    app = app_of(MemoryFeed(ended_story().facts, alive=False))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("y")
+        assert app.clipboard == "fleet merge r"
+        app.open_subtask("french")
+        await pilot.pause()
+        await pilot.press("y")
+        assert app.clipboard == ended_story().of("french").landed

@@ -13,6 +13,7 @@ from fleet.cli.common import AsJson, ConfigFile
 from fleet.config.environment import current
 from fleet.config.load import load_config
 from fleet.core.views.machine.program_view import ServerView
+from fleet.errors import UsageError
 from fleet.plans.input_files import read_data
 from fleet.runs.run_folder import all_runs
 
@@ -26,6 +27,9 @@ def metrics(
             "--listen", metavar="HOST:PORT", help="HOST:PORT, 127.0.0.1:9464 by default; port 0 chooses a free one."
         ),
     ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print the metrics once and exit, for node_exporter's textfile collector.")
+    ] = False,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -37,13 +41,19 @@ def metrics(
     Examples:
       fleet metrics
       fleet metrics --listen 127.0.0.1:9500
+      fleet metrics --once > /var/lib/node_exporter/fleet.prom
     """
     from dashboards.metrics.server import DEFAULT_PORT  # noqa: PLC0415 - prometheus_client is slow to import
-    from fleet.cli.live.exporter import exporting  # noqa: PLC0415
+    from fleet.cli.live.exporter import Exporter, exporting  # noqa: PLC0415
 
     settings = load_config(environ=current(), config_file=config, repository=None).config
     address = parse_address(listen or settings.metrics.listen or str(DEFAULT_PORT))
     state_dir = Path(settings.state.dir)
+    if once:
+        if as_json or listen:
+            raise UsageError("--once prints the metrics; it takes neither --listen nor --json")
+        typer.echo(Exporter(lambda: all_runs(state_dir), state_dir).exposition.scrape("")[0], nl=False)
+        return
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # in all threads, so that `sigwait` below takes them
     with exporting(lambda: all_runs(state_dir), state_dir, address, settings.metrics.hosts) as exporter:
         url = f"http://{exporter.address}/metrics"
