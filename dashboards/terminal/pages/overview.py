@@ -25,7 +25,6 @@ from dashboards.terminal.widgets.lines import (
 from dashboards.text.formats import clock_in, counted
 from fleet.core.policy.landing import is_full
 from fleet.core.state.state import RunState
-from fleet.core.state.status import status_counts
 
 LEAST = 3  # agents, and events
 WIDE = 150  # cells: from this width on, agents and events are side by side
@@ -50,7 +49,7 @@ def overview_page(run: WatchedRun, state: RunState, options: PageOptions) -> Pag
     room = max(2 * LEAST, options.height - len(rows) - 5)
     if not state.ended:
         rows += _agents(run, state, options, max(LEAST, room * 3 // 5 if events else room), options.width)
-        rows += [BLANK, ("", _landing(state, run.now)), BLANK]
+        rows += [BLANK, ("", _landing(state)), BLANK]
     return page_of([*rows, *_events(state, events, max(LEAST, options.height - len(rows) - 1))])
 
 
@@ -58,7 +57,7 @@ def _side_by_side(run: WatchedRun, state: RunState, options: PageOptions, height
     """On a wide screen: agents at the left, events at the right."""
     height, width = max(2 * LEAST, height), options.width * 3 // 5
     left = list(_agents(run, state, options, height - 4, width))
-    left += [BLANK] * (height - 1 - len(left)) + [("", _landing(state, run.now))]
+    left += [BLANK] * (height - 1 - len(left)) + [("", _landing(state))]
     right = [line for _, line in _events(state, events, height - 1)]
     right += [()] * (height - len(right))
     return [
@@ -85,19 +84,16 @@ def _idle(run: WatchedRun, state: RunState) -> str:
     return f"No agents running. {needed[0].how}." if needed else "No agents running."
 
 
-def _landing(state: RunState, now: float) -> Line:
+def _landing(state: RunState) -> Line:
     landing = state.landing
     parts = [f"{len(landing.queue)} queued", f"testing {counted(len(landing.open_batches), 'batch')}"]
     if is_full(state):
         parts.append("full: no new attempt starts before some have landed")
     if landing.suspects:
         parts.append(f"red: {counted(len(landing.suspects), 'suspect')}")
-    counts = status_counts(state, now)
-    rest = [f"{counts[name]} {name}" for name in ("ready", "waiting", "failed", "blocked") if counts.get(name)]
     return (
         ("LANDING  ", "head"),
         (", ".join(parts), "bad" if landing.suspects else ""),
-        (f"   PLAN  {', '.join(rest)}" if rest else "", "dim"),
     )
 
 
