@@ -6,11 +6,12 @@ Times are seconds at work: hours without an engine do not count, so a resumed ru
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dashboards.report.pictures import PlanNode, SubtaskSpans, attempt_spans, plan_waves
 from dashboards.report.rungs import RungReport, rung_reports
 from dashboards.report.said import Talk, Talks
+from dashboards.report.timeline import Timeline
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.base.usage import Spend
 from fleet.core.history.evolve import evolve
@@ -29,11 +30,6 @@ from fleet.core.views.run.question_view import QuestionView, ends_in, question_v
 from fleet.core.views.run.run_view import commits_tested, run_word, spend_by_role
 
 Point = tuple[float, float]
-STEPS = (
-    *(f.WorkerStarted, f.AttemptCommitted, f.AttemptFailed, f.BatchTested, f.ModelCalled, f.PlanRevised, f.RunStarted),
-    *(f.EngineStarted, f.EngineStopped, f.CancelRequested, f.RunEnded),
-)
-"""The facts that may change a line of the timeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,38 +122,6 @@ class ReviewSummary:
     """Approvals and rejections, with the time of day."""
     waiting: Mapping[SubtaskId, Sequence[str]]
     """What waits for approval, and why the rules do not approve it."""
-
-
-@dataclass
-class Timeline:
-    """Lines over the time at work."""
-
-    agents: list[Point] = field(default_factory=list)
-    landed: list[Point] = field(default_factory=list)
-    planned: list[Point] = field(default_factory=list)
-    cost: dict[str, list[Point]] = field(default_factory=dict)
-    """Dollars so far, by role."""
-    resumed: list[float] = field(default_factory=list)
-
-    def take(self, fact: f.Fact, state: RunState) -> None:
-        if not isinstance(fact, STEPS):
-            return
-        at = state.seconds(fact.at)
-        if isinstance(fact, f.EngineStarted) and fact.epoch > 1:
-            self.resumed.append(at)
-        if isinstance(fact, f.ModelCalled):
-            line = self.cost.setdefault(fact.role, [(0.0, 0.0)])
-            line.append((at, line[-1][1] + (fact.dollars or 0.0)))
-            return
-        landed = progress(state)
-        _step(self.agents, at, 0 if state.engine_since is None else state.working())
-        _step(self.landed, at, landed.done)
-        _step(self.planned, at, landed.total)
-
-
-def _step(line: list[Point], at: float, value: float) -> None:
-    if not line or line[-1][1] != value:
-        line.append((at, float(value)))
 
 
 @dataclass(frozen=True, slots=True)
