@@ -51,7 +51,7 @@ class Guard:
 
     def _refusal(self, request: web.Request) -> web.Response | None:
         if not self._hosts.allows(request.headers.get("Host", "")):
-            return refusal(403, "Requests for this host are not answered; `fleet web --host NAME` allows it.")
+            return refusal(403, "Requests for this host are not answered; `fleet web --allow-host NAME` allows it.")
         if request.method not in {"GET", "HEAD", "POST"}:
             return refusal(405, "Only GET, HEAD and POST are answered.")
         if request.path == SIGN_IN:

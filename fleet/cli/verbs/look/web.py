@@ -27,7 +27,7 @@ def web(
         str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 chooses a free one.")
     ] = "127.0.0.1:0",
     host: Annotated[
-        list[str] | None, typer.Option("--host", metavar="NAME", help="Answer requests for this host name, too.")
+        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="Answer requests for this host name, too.")
     ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the link in a browser.")] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Take no decisions, from anybody.")] = False,
@@ -42,7 +42,7 @@ def web(
     Examples:
       fleet web --open
       fleet web --read-only
-      fleet web --listen 0.0.0.0:8080 --host fleet.example
+      fleet web --listen 0.0.0.0:8080 --allow-host fleet.example
     """
     from dashboards.web.access import Access  # noqa: PLC0415 - aiohttp and Jinja2 are slow to import
     from dashboards.web.server import serving  # noqa: PLC0415
