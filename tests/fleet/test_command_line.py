@@ -46,6 +46,7 @@ VERBS = (
     ["notify", "test"],
     ["notify", "list"],
     ["notify", "watch"],
+    ["web"],
     ["simulate"],
     ["node"],
     ["clean"],
