@@ -5,7 +5,19 @@ from pathlib import Path
 
 from scripts.frame import MET, exit_with, say
 
-PROGRAMS = ("kill", "damage", "boxes", "mutants", "rates", "cheats", "canaries", "errors", "wide", "notifications")
+PROGRAMS = (
+    "kill",
+    "damage",
+    "boxes",
+    "mutants",
+    "rates",
+    "cheats",
+    "canaries",
+    "errors",
+    "wide",
+    "notifications",
+    "nodes",
+)
 
 
 def main() -> int:

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import HTTPCookieProcessor, build_opener
 
 from chaos.canary_calls import REFUSED, SERVING, calls
 from chaos.canary_keys import KEYS, Key
@@ -320,7 +320,8 @@ def _called(stage: Stage, repository: Path, serving: ExitStack, lines: Iterable[
             continue
         going = serving.enter_context(stage.going(*arguments, at=repository))
         url = wait_for(partial(_address, going))
-        with urlopen(f"{url}{SERVING[verb]}", timeout=CONTROL_S) as answer:  # noqa: S310 - of loopback
+        browser = build_opener(HTTPCookieProcessor())
+        with browser.open(f"{url}{SERVING[verb]}", timeout=CONTROL_S) as answer:
             answer.read()
         if verb == "simulate":
             model, simulating = url, going
@@ -331,7 +332,7 @@ def _called(stage: Stage, repository: Path, serving: ExitStack, lines: Iterable[
 
 
 def _address(going: Going) -> str | None:
-    found = re.search(r"http://[\d.]+:\d+", going.output)
+    found = re.search(r"http://[\d.]+:\d+(/sign-in\?token=\S+)?", going.output)
     return found[0] if found else None
 
 

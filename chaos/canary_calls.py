@@ -52,6 +52,10 @@ CALLS: Mapping[str, tuple[str, ...]] = {
     "completion": ("completion bash", "completion zsh -o completion.zsh"),
     "help": ("help", "help run"),
     "metrics": ("metrics --listen 127.0.0.1:0",),
+    "web": ("web --listen 127.0.0.1:0",),
+    "tell": ("tell one 'be quick' --run w --yes",),
+    "notify": ("notify list",),
+    "node": ("node --stdio",),
     "simulate": ("simulate script.json",),
     "clean": ("clean", "clean --branches", "clean --apply --max-gb 0", "clean --apply --branches --runs --ended"),
     "plans": (
@@ -68,12 +72,12 @@ CALLS: Mapping[str, tuple[str, ...]] = {
 """How each verb is called; one that is not named here is called without arguments."""
 REFUSED = frozenset({"merge r --yes", "plans edit plan.toml"})
 """Calls that are refused: git would convert a file in the checkout by a program; an editor needs a terminal."""
-ORDER = ("simulate", "doctor", "init", "plan", "run", "pause", "limits", "approve", "reject", "answer", "retry")
+ORDER = ("simulate", "doctor", "init", "plan", "run", "pause", "limits", "tell", "approve", "reject", "answer", "retry")
 """What comes first, so that the others find runs, some of which wait for a person."""
 SLOW = frozenset({"rehearse --last 2 --with-faults --faults 0.5 --name faulty"})
 """Calls that the tests leave out."""
-SERVING = {"metrics": "/metrics", "simulate": "/healthz"}
-"""Verbs that serve until they are stopped, each with a path that answers."""
+SERVING = {"metrics": "/metrics", "simulate": "/healthz", "web": ""}
+"""Verbs that serve until they are stopped, each with a path that answers, unless it prints a link."""
 
 
 def calls(*, quick: bool = False) -> Iterator[tuple[str, ...]]:

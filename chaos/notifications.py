@@ -1,6 +1,7 @@
 """Notifications over kills at chance: what a receiver was told when writer and sender die again and again.
 
-    python -m chaos.notifications [KILLS]
+    python -m chaos.notifications              200 kills
+    python -m chaos.notifications --kills 20   fewer
 
 A writer appends questions to a journal, one transaction each. A sender (`fleet/cli/live/notifier.py`) tells a real
 receiver on loopback. Both are killed with SIGKILL after a random time, and started again. In the end every question has
@@ -12,7 +13,6 @@ import json
 import os
 import random
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from fleet.core.state import facts as f
 from fleet.runs.journal import Journal, held
 from fleet.runs.outbox import Outbox
 from fleet.runs.run_folder import RunFolder
-from scripts.frame import say
+from scripts.frame import MET, MISSED, command_line, exit_with, say
 from tests.fleet.core.pretend import started
 
 KILLS = 200
@@ -153,11 +153,12 @@ def _judge(folder: RunFolder, log: Path, kills: int) -> dict[str, int]:
 
 
 def main() -> int:
-    kills = int(sys.argv[1]) if len(sys.argv) > 1 else KILLS
-    result = play(kills, seed=1)
+    parser = command_line("chaos.notifications", __doc__)
+    parser.add_argument("--kills", type=int, default=KILLS, help=f"by default {KILLS}")
+    result = play(parser.parse_args().kills, seed=1)
     say(*(f"{name:<36} {value}" for name, value in result.items()))
-    return 1 if result["lost"] or result["sent twice (two keys)"] else 0
+    return MISSED if result["lost"] or result["sent twice (two keys)"] else MET
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

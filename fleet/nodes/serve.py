@@ -77,9 +77,9 @@ OpenSite = Callable[[Open, bytes], AbstractAsyncContextManager[Site]]
 
 async def serve(link: Link, greeting: Greeting, open_site: OpenSite) -> None:
     """Speak with one manager until it is gone and its orders are done, or their lease has ended."""
-    await link.send(greeting)
     frames = link.frames()
     try:
+        await link.send(greeting)
         first = await anext(frames, None)
         if first is None:
             return
