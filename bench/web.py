@@ -150,9 +150,15 @@ async def _seen_after(page: Page, journal: Journal, number: int) -> float:
     waiting = SEEN.replace("NAME", json.dumps(text))
     await page.evaluate(f"window.seen = {waiting}; 1")
     written = time.time() * 1e3
-    await anyio.to_thread.run_sync(lambda: journal.append([f.WarningNoted(at=time.time(), text=text)]))
+    await anyio.to_thread.run_sync(_mark, journal.path, text)
     answer = await page.call("Runtime.evaluate", expression="window.seen", awaitPromise=True, returnByValue=True)
     return float(answer["result"]["value"]) - written
+
+
+def _mark(path: Path, text: str) -> None:
+    """Through a connection of its own: the other one belongs to the thread that appends."""
+    with Journal(path) as journal:
+        journal.append([f.WarningNoted(at=time.time(), text=text)])
 
 
 async def _paint(extent: Extent) -> Figure:
