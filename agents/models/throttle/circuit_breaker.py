@@ -39,6 +39,8 @@ class CircuitBreaker:
     """A human waits for the result of the next probe."""
     failures: int = 0
     """In a row, while it is closed."""
+    failing_since: float = math.inf
+    """When the first of these was asked for."""
 
     def wait_s(self, now: float) -> float:
         """Seconds until the next probe: infinite while one is under way, 0 while closed."""
@@ -57,9 +59,22 @@ class CircuitBreaker:
             self.trip = replace(self.trip, why=why)
             self.probe_at = now + min(max(wait_s, SHARE * (now - self.trip.since)), LONGEST * self.max_wait_s)
 
+    def failed(self, asked_at: float) -> None:
+        """A call failed. So far that may be chance."""
+        self.failures += 1
+        self.failing_since = min(self.failing_since, asked_at)
+
+    def answered(self, asked_at: float) -> None:
+        """An answer began. One to a call from before those that failed says nothing about the time since."""
+        if asked_at >= self.failing_since:
+            self._forget_failures()
+
     def close(self) -> None:
         self._reset(None)
-        self.failures = 0
+        self._forget_failures()
+
+    def _forget_failures(self) -> None:
+        self.failures, self.failing_since = 0, math.inf
 
     def _reset(self, trip: Trip | None) -> None:
         self.trip, self.probing, self.announced, self.announce_probe = trip, False, False, False

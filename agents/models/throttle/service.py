@@ -23,7 +23,7 @@ ANNOUNCED_S = 10.0  # a wait this long is announced
 FIRST_PROBE_S = 0.5  # from the trip to the first probe of a service that fails
 LEAST_S = 0.05  # a limit holds at least this long
 SPREAD = 0.25  # the share of a wait by which it may be longer
-FAILURES = 3  # calls in a row without the beginning of an answer that open the breaker
+FAILURES = 3  # calls in a row that open the breaker, without the beginning of an answer to a later one
 CONDITIONS: dict[FaultKind, Condition] = {"limit": "limited", "outage": "down", "refused": "refused"}
 """The condition of the service that a fault is a sign of; other faults concern one call."""
 
@@ -129,7 +129,7 @@ class Service:
         permit.admitted = True
         group = self._families[permit.family]
         group.limiter.admitted(quotas, anyio.current_time())
-        self._breaker.failures = 0
+        self._breaker.answered(permit.issued_at)
         for breaker in (self._breaker, group.breaker):
             if breaker.trip is not None and permit.issued_at >= breaker.trip.since:
                 self._close(breaker)
@@ -185,7 +185,7 @@ class Service:
 
     def _on_outage(self, permit: Permit, fault: CallFault) -> None:
         breaker = self._breaker
-        breaker.failures += 1
+        breaker.failed(permit.issued_at)
         wait = max(FIRST_PROBE_S, min(fault.retry_after_s or 0.0, self._policy.retry_after_cap_s))
         pending = sum(group.limiter.pending for group in self._families.values())
         if breaker.trip is not None:
