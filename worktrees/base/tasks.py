@@ -7,8 +7,6 @@ from typing import Any
 from anyio import CapacityLimiter, create_task_group
 from anyio.lowlevel import RunVar
 
-from fleet.ports.worktrees import EffectError
-
 
 def loop_limiter(variable: RunVar[CapacityLimiter | None], total: int) -> CapacityLimiter:
     """The limiter that `variable` holds for this event loop, made on first use: no two loops can share one."""
@@ -21,14 +19,14 @@ def loop_limiter(variable: RunVar[CapacityLimiter | None], total: int) -> Capaci
 
 @asynccontextmanager
 async def background(task: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-    """Run a task while the block runs. An `EffectError` of the block is raised as it is, not in a group of errors."""
-    failure: EffectError | None = None
-    async with create_task_group() as group:
-        group.start_soon(task)
-        try:
+    """Run a task while the block runs. An error of the block is raised as it is, not in a group of errors."""
+    try:
+        async with create_task_group() as group:
+            group.start_soon(task)
             yield
-        except EffectError as error:
-            failure = error
-        group.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+            group.cancel_scope.cancel()
+    except BaseExceptionGroup as errors:
+        first, *others = errors.exceptions
+        if others:
+            raise
+        raise first from first.__cause__

@@ -14,6 +14,7 @@ from fleet.core.state.facts import CheckRun, Failure, SetupRun
 from fleet.ports.worktrees import Change, Lease, Signature
 from worktrees.base.errors import os_errors
 from worktrees.base.settings import WorktreeSettings
+from worktrees.base.tasks import background
 from worktrees.git.trees.write_tree import PathChange
 from worktrees.leases.commit import commit_changes, find_overlay_changes, find_slot_changes
 from worktrees.leases.past_objects import PastObjects
@@ -27,6 +28,7 @@ from worktrees.sandbox.launcher import Launcher
 from worktrees.sandbox.workspace import BoxWorkspace
 from worktrees.setup.include import Included
 from worktrees.setup.setup import Setup
+from worktrees.store.loose_objects import keep_packed
 from worktrees.store.store import Store, slots_dir
 
 CLEANUP_S = 30.0  # how long removing a run's worktrees may take when the run stops
@@ -117,17 +119,18 @@ async def open_leases(
         try:
             chosen = await choose_kind(settings, slots_dir(store, name))
             setup = Setup(box, store.git, included, base, from_base=only_past)
-            yield Leases(
-                store=store,
-                pool=Pool(store, name, settings, setup),
-                overlays=Overlays(store, name, settings, setup) if chosen.kind == "overlay" else None,
-                box=box,
-                checker=Checker(box),
-                commands=CapacityLimiter(settings.box_commands),
-                decoys=Decoys.of(store.git_dir),
-                setup=setup,
-                past=PastObjects(store.git, slots_dir(store, name) / "past", base) if only_past else None,
-            )
+            async with background(partial(keep_packed, store)):
+                yield Leases(
+                    store=store,
+                    pool=Pool(store, name, settings, setup),
+                    overlays=Overlays(store, name, settings, setup) if chosen.kind == "overlay" else None,
+                    box=box,
+                    checker=Checker(box),
+                    commands=CapacityLimiter(settings.box_commands),
+                    decoys=Decoys.of(store.git_dir),
+                    setup=setup,
+                    past=PastObjects(store.git, slots_dir(store, name) / "past", base) if only_past else None,
+                )
         finally:
             with CancelScope(shield=True), move_on_after(CLEANUP_S):
                 await remove_slots(store, name)
