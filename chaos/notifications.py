@@ -3,7 +3,7 @@
     python -m chaos.notifications              200 kills
     python -m chaos.notifications --kills 20   fewer
 
-A writer appends questions to a journal, one transaction each. A sender (`fleet/cli/live/notifier.py`) tells a real
+A writer appends questions to a journal, one transaction each. A sender (`fleet/cli/live/notifier.py`) sends to a real
 receiver on loopback. Both are killed with SIGKILL after a random time, and started again. In the end every question has
 to have arrived, and none under two keys: a receiver that drops keys it knows acts once. Requests that repeat a key
 are counted, too.
@@ -106,7 +106,7 @@ def play(kills: int, seed: int) -> dict[str, int]:
             for _ in range(kills // 2):
                 pair = [
                     in_child(lambda: write(folder, most)),
-                    in_child(lambda: anyio.run(notifier.tell, folder, config, environ)),
+                    in_child(lambda: anyio.run(notifier.notify, folder, config, environ)),
                 ]
                 for pid in chance.sample(pair, 2):
                     time.sleep(chance.uniform(0, LONGEST_S))
@@ -123,7 +123,7 @@ async def _finish(folder: RunFolder, config: Config, environ: dict[str, str]) ->
     """What `fleet notify watch` does afterwards, until nothing is left."""
     until = time.monotonic() + END_S
     while time.monotonic() < until:
-        await notifier.tell(folder, config, environ, once=True)
+        await notifier.notify(folder, config, environ, once=True)
         with Outbox(folder.path) as outbox:
             if outbox.pending("hook") is None:
                 return

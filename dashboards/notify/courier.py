@@ -21,7 +21,7 @@ FIRST_RETRY_S, LONGEST_RETRY_S = 2.0, 300.0
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A channel, and what it is told."""
+    """A channel, and the events that it gets."""
 
     channel: Channel
     events: frozenset[str]
@@ -42,11 +42,11 @@ class Courier:
     local: Callable[[float], datetime] = datetime.fromtimestamp
 
     async def deliver(self, causes: Sequence[Cause], now: float) -> bool:
-        """Send what is due, on all channels at once. Returns whether everything is told or given up."""
+        """Send what is due, on all channels at once. Returns whether everything is sent or given up."""
         async with anyio.create_task_group() as channels:
             for name in self.routes:
                 channels.start_soon(self._serve, name, causes, now)
-        return not any(self.outbox.pending(name) or self._untold(name, causes) for name in self.routes)
+        return not any(self.outbox.pending(name) or self._unsent(name, causes) for name in self.routes)
 
     def has_due(self, causes: Sequence[Cause], now: float) -> bool:
         """Whether there is anything that could be sent at once."""
@@ -54,24 +54,24 @@ class Courier:
             message = self.outbox.pending(name)
             if message is not None and message.next_at <= now:
                 return True
-            if message is None and self._untold(name, causes) and not self._is_quiet(now):
+            if message is None and self._unsent(name, causes) and not self._is_quiet(now):
                 return True
         return False
 
     def _is_quiet(self, now: float) -> bool:
         return self.quiet is not None and self.quiet.cover(self.local(now))
 
-    def _untold(self, name: str, causes: Sequence[Cause]) -> list[Cause]:
-        told, events = self.outbox.told(name), self.routes[name].events
-        return [each for each in causes if each.event in events and each.key not in told]
+    def _unsent(self, name: str, causes: Sequence[Cause]) -> list[Cause]:
+        sent, events = self.outbox.causes_of(name), self.routes[name].events
+        return [each for each in causes if each.event in events and each.key not in sent]
 
     async def _serve(self, name: str, causes: Sequence[Cause], now: float) -> None:
         message = self.outbox.pending(name)
         if message is None:
-            untold = self._untold(name, causes)
-            if not untold or self._is_quiet(now):
+            unsent = self._unsent(name, causes)
+            if not unsent or self._is_quiet(now):
                 return
-            self.outbox.add(self._draft(name, untold, now))
+            self.outbox.add(self._draft(name, unsent, now))
             message = self.outbox.pending(name)
         if message is None or message.next_at > now:
             return
@@ -83,15 +83,15 @@ class Courier:
             return
         self._retry(name, message, failed, now)
 
-    def _draft(self, name: str, untold: Sequence[Cause], now: float) -> Draft:
-        view = notification(uuid4().hex, self.run, untold, self.link)
-        body, causes = dump_body(view, self.routes[name].template), tuple(each.key for each in untold)
+    def _draft(self, name: str, unsent: Sequence[Cause], now: float) -> Draft:
+        view = notification(uuid4().hex, self.run, unsent, self.link)
+        body, causes = dump_body(view, self.routes[name].template), tuple(each.key for each in unsent)
         return Draft(view.key, name, causes, view.title, view.text, body, now)
 
     def _retry(self, name: str, message: Message, failed: Failed, now: float) -> None:
         wait = max(failed.after_s, min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(message.tries, 20)))
         if failed.for_good or now + wait - message.at > self.give_up_s:
             self.outbox.give_up(message, failed.why)
-            self.on_give_up(f"{name} could not be told after {message.tries + 1} tries: {failed.why}")
+            self.on_give_up(f"{name} could not be notified after {message.tries + 1} tries: {failed.why}")
         else:
             self.outbox.later(message, now + wait, failed.why)

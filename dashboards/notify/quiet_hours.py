@@ -1,4 +1,4 @@
-"""Hours of the day in which nobody is told anything. What arises then is told afterwards, if it still is so."""
+"""Hours of the day in which nothing is sent. What arises then is sent afterwards, if it still holds."""
 
 import re
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ from fleet.runs.outbox import Outbox
 
 
 def routes_of(config: Config, environ: Mapping[str, str]) -> dict[str, Route]:
-    """Each channel, and what it is told. Raises `UsageError` with everything that is wrong with them."""
+    """Each channel, and the events that it gets. Raises `UsageError` with everything that is wrong with them."""
     problems = [f"notify.channels.{name}{why}" for name, why in channel_problems(config, environ)]
     if problems:
         raise UsageError("\n".join(problems), hint="`fleet notify test` tries them")

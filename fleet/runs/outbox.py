@@ -96,8 +96,8 @@ class Outbox:
     def messages(self) -> list[Message]:
         return [_message(row) for row in self._run("select * from messages order by id")]
 
-    def told(self, channel: str) -> frozenset[str]:
-        """The causes that have a message on a channel, whatever became of it."""
+    def causes_of(self, channel: str) -> frozenset[str]:
+        """The causes that have a message on a channel, in any state."""
         rows = self._run("select causes from messages where channel = ?", channel)
         return frozenset(cause for (causes,) in rows for cause in json.loads(causes))
 
@@ -112,7 +112,7 @@ class Outbox:
     # ---- writing
 
     def add(self, draft: Draft) -> None:
-        """Intend to tell these causes: from now on no other message does."""
+        """Intend to send these causes: from now on no other message does."""
         self._run(
             "insert into messages (key, channel, causes, title, text, body, state, at, next_at, why) "
             "values (?, ?, ?, ?, ?, ?, 'waiting', ?, ?, '')",

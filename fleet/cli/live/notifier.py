@@ -2,7 +2,7 @@
 
     python -m fleet.cli.live.notifier RUN-FOLDER     the configuration, as JSON, on standard input
 
-It ends once no engine runs the run and everything is told. The engine starts it again if it dies; if both die at once,
+It ends once no engine runs the run and everything is sent. The engine starts it again if it dies; if both die at once,
 `fleet resume` or `fleet notify watch` sends what is left.
 """
 
@@ -37,8 +37,8 @@ START_S = 60.0  # how long an engine may take to begin
 WATCH_S = 10.0  # how often an engine looks after its notifier
 
 
-async def tell(folder: RunFolder, config: Config, environ: Mapping[str, str], *, once: bool = False) -> None:
-    """Send the notifications of a run until it is over and everything is told; `once`: until nothing is due now."""
+async def notify(folder: RunFolder, config: Config, environ: Mapping[str, str], *, once: bool = False) -> None:
+    """Send the notifications of a run until it is over and everything is sent; `once`: until nothing is due now."""
     with sending(folder.path) as is_ours:
         if not is_ours:
             return
@@ -50,10 +50,10 @@ async def tell(folder: RunFolder, config: Config, environ: Mapping[str, str], *,
                 if watched.look() or now >= again:
                     due = watched.causes(now, config.notify.incident_minutes * 60)
                     again = now + IDLE_S
-                is_all_told = await courier.deliver(due, now)
+                is_all_sent = await courier.deliver(due, now)
                 if once and not courier.has_due(due, now):
                     return
-                if is_all_told and not watched.alive and (watched.was_alive or now > began + START_S):
+                if is_all_sent and not watched.alive and (watched.is_over or now > began + START_S):
                     return
                 await anyio.sleep(0 if once else POLL_S)
 
@@ -63,15 +63,21 @@ class _Watched:
 
     def __init__(self, folder: RunFolder, journal: Journal) -> None:
         self._folder, self._journal, self._follower = folder, journal, Follower()
-        self.alive = self.was_alive = False
+        self.alive = self._was_alive = False
 
     def look(self) -> bool:
         """Whether anything changed. An engine that stops or starts while it is read does not look dead."""
         before, alive = self.alive, self._folder.alive
         has_news = self._follower.catch_up(self._journal)
         self.alive = alive or self._folder.alive
-        self.was_alive |= self.alive
+        self._was_alive |= self.alive
         return has_news or self.alive != before
+
+    @property
+    def is_over(self) -> bool:
+        """Whether an engine worked on it, for all that can be seen: one that has not begun yet may still start."""
+        state = self._follower.state
+        return self._was_alive or (state is not None and state.ended)
 
     def causes(self, now: float, incident_s: float) -> tuple[Cause, ...]:
         state = self._follower.state
@@ -88,7 +94,7 @@ def note_given_up(folder: RunFolder, text: str) -> None:
 
 
 async def keep_notifier(fleet: Fleet, folder: RunFolder) -> None:
-    """See to it that a notifier runs as long as the engine does, if anyone wants to be told."""
+    """See to it that a notifier runs as long as the engine does, if there is a channel to notify."""
     if not fleet.config.notify.channels:
         return
     try:
@@ -127,7 +133,7 @@ def main() -> int:
     folder = RunFolder(Path(sys.argv[1]))
     config = Config.model_validate_json(sys.stdin.buffer.read())
     try:
-        anyio.run(tell, folder, config, current())
+        anyio.run(notify, folder, config, current())
     except* FleetError as group:
         sys.stderr.write(f"{group.exceptions[0]}\n")
     return 0

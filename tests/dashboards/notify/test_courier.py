@@ -153,7 +153,7 @@ async def test_what_can_not_be_delivered_is_given_up_and_said(outbox: Outbox) ->
         done = [await sender.deliver([cause()], float(now)) for now in range(100)]
     assert done[-1]
     assert [message.state for message in outbox.messages()] == ["given up"]
-    assert said == ["oncall could not be told after 5 tries: HTTP 500"]
+    assert said == ["oncall could not be notified after 5 tries: HTTP 500"]
 
 
 async def test_a_channel_that_hangs_holds_no_other_back(outbox: Outbox) -> None:

@@ -11,7 +11,7 @@ from fleet.errors import FleetError
 from fleet.runs.outbox import Outbox, has_outbox, sending
 from fleet.runs.run_folder import RunFolder
 
-NO_TABLE = "no channel: nobody is told when a run needs a person"
+NO_TABLE = "no channel: nobody is notified when a run needs a person"
 NEWEST = 20  # runs that are looked at
 
 

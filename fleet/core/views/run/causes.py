@@ -1,4 +1,4 @@
-"""What people want to be told of a run: what is true now and has a name of its own, so that each is told once."""
+"""Why a run notifies people: what is true now and has a name of its own, so that each cause is sent once."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,0 +1,34 @@
+"""The notifier of a run ends when there is nothing left to send."""
+
+from pathlib import Path
+
+import anyio
+
+from fleet.cli.live.notifier import START_S, notify
+from fleet.config.load import load_config
+from fleet.config.schema import Config, NotifyChannel
+from fleet.runs.journal import Journal
+from fleet.runs.outbox import Outbox
+from fleet.runs.run_folder import RunFolder
+from tests.fleet.core.story import Story, plan_of
+
+
+def notifying(command: str) -> Config:
+    config = load_config(environ={}, config_file=None, repository=None).config
+    channel = NotifyChannel(kind="command", command=command)
+    return config.model_copy(update={"notify": config.notify.model_copy(update={"channels": {"log": channel}})})
+
+
+async def test_a_notifier_that_began_after_the_end_of_its_run_sends_and_leaves(tmp_path: Path) -> None:
+    """It never saw the engine at work, and does not wait for one to start."""
+    story = Story(plan=plan_of("one"))
+    story.landed("one")
+    assert story.state.ended
+    folder = RunFolder(tmp_path / "runs" / story.state.run)
+    with Journal.create(folder.journal) as journal:
+        journal.append(story.facts)
+    Outbox(folder.path, create=True).close()
+    with anyio.fail_after(START_S / 2):
+        await notify(folder, notifying("true"), {"PATH": "/usr/bin:/bin"})
+    with Outbox(folder.path) as outbox:
+        assert [message.state for message in outbox.messages()] == ["sent"]
