@@ -106,7 +106,7 @@ def play(kills: int, seed: int) -> dict[str, int]:
             for _ in range(kills // 2):
                 pair = [
                     in_child(lambda: write(folder, most)),
-                    in_child(lambda: anyio.run(notifier.notify, folder, config, environ)),
+                    in_child(lambda: anyio.run(notifier.send_notifications, folder, config, environ)),
                 ]
                 for pid in chance.sample(pair, 2):
                     time.sleep(chance.uniform(0, LONGEST_S))
@@ -123,7 +123,7 @@ async def _finish(folder: RunFolder, config: Config, environ: dict[str, str]) ->
     """What `fleet notify watch` does afterwards, until nothing is left."""
     until = time.monotonic() + END_S
     while time.monotonic() < until:
-        await notifier.notify(folder, config, environ, once=True)
+        await notifier.send_notifications(folder, config, environ, once=True)
         with Outbox(folder.path) as outbox:
             if outbox.pending("hook") is None:
                 return

@@ -1,14 +1,16 @@
 """Who may open the pages: links that work once, and the sessions that they start.
 
-A session is a random secret in a cookie of the browser. Only its digest is kept, in a file of the state directory, so
-that a restart of the server signs nobody out and the file lets nobody in.
+A session is a random secret in a cookie of the browser, or in the configuration of a scraper of metrics. Only its
+digest is kept, in a file of the state directory, so that a restart of the server signs nobody out and the file lets
+nobody in. All servers of a state directory share the file: a session that one of them ends is over for all.
 """
 
+import fcntl
 import json
 import os
 import secrets
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -16,8 +18,8 @@ from typing import Literal, get_args
 
 from fleet.errors import FleetError
 
-Role = Literal["decide", "read"]
-"""`decide`: may also make requests to runs."""
+Role = Literal["decide", "read", "scrape"]
+"""`decide`: may also make requests to runs. `scrape`: gets metrics and nothing else."""
 
 LINK_S = 600.0  # a link works this long, and once
 SESSION_S = 30 * 86_400.0
@@ -27,14 +29,14 @@ SECRET_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A browser that may open the pages."""
+    """A browser that may open the pages, or a scraper."""
 
     id: str
     """A name for people; it opens nothing."""
     role: Role
     since: float
     digest: str
-    """Of the secret in its cookie."""
+    """Of its secret."""
 
 
 class Access:
@@ -43,49 +45,85 @@ class Access:
     def __init__(self, file: Path, clock: Callable[[], float]) -> None:
         """Raises `FleetError` if the file can't be read."""
         self._file, self._clock = file, clock
-        self._links: dict[str, tuple[Role, float]] = {}
+        self._links: dict[str, tuple[Role, str, float]] = {}
+        self._seen = _version(file)
         self._sessions = _read(file)
 
-    def new_link(self, role: Role) -> str:
-        """The token of a new link."""
+    def new_link(self, role: Role, page: str = "/") -> str:
+        """The token of a new link that leads to a page."""
         token = secrets.token_urlsafe(SECRET_BYTES)
-        self._links[_digest(token)] = role, self._clock() + LINK_S
+        self._links[_digest(token)] = role, page, self._clock() + LINK_S
         return token
 
-    def start_session(self, token: str) -> str | None:
-        """Exchange the token of a link for the secret of a session; None if the link is unknown, used or too old."""
-        role, until = self._links.pop(_digest(token), (None, 0.0))
-        if role is None or self._clock() > until:
-            return None
+    def start_session(self, token: str) -> tuple[str, str] | None:
+        """Exchange a link's token for a session's secret and a page; None if the link is unknown, used or too old."""
+        role, page, until = self._links.pop(_digest(token), (None, "", 0.0))
+        return None if role is None or self._clock() > until else (self.new_secret(role), page)
+
+    def new_secret(self, role: Role) -> str:
+        """The secret of a new session."""
         secret = secrets.token_urlsafe(SECRET_BYTES)
-        session = Session(secrets.token_hex(4), role, self._clock(), _digest(secret))
-        self._keep([*self.sessions(), session][-MOST_SESSIONS:])
+        with self._changing():
+            session = Session(secrets.token_hex(4), role, self._clock(), _digest(secret))
+            self._keep([*self.sessions(), session][-MOST_SESSIONS:])
         return secret
 
     def session(self, secret: str) -> Session | None:
+        self._refresh()
         found = self._sessions.get(_digest(secret))
-        return found if found is not None and self._clock() - found.since <= SESSION_S else None
+        return found if found is not None and self._is_valid(found) else None
 
     def sessions(self) -> Sequence[Session]:
         """The sessions that are valid, the oldest first."""
-        return [each for each in self._sessions.values() if self._clock() - each.since <= SESSION_S]
+        self._refresh()
+        return [each for each in self._sessions.values() if self._is_valid(each)]
 
     def revoke(self, id_: str) -> bool:
         """End a session; return whether there was one with this id."""
-        left = [each for each in self.sessions() if each.id != id_]
-        was_there = len(left) < len(self.sessions())
-        self._keep(left)
-        return was_there
+        with self._changing():
+            before = self.sessions()
+            left = [each for each in before if each.id != id_]
+            self._keep(left)
+        return len(left) < len(before)
+
+    def _is_valid(self, session: Session) -> bool:
+        return session.role == "scrape" or self._clock() - session.since <= SESSION_S
+
+    def _refresh(self) -> None:
+        """Read the file again if another process has changed it. A file that is damaged meanwhile changes nothing."""
+        if (version := _version(self._file)) != self._seen:
+            self._seen = version
+            with suppress(FleetError):
+                self._sessions = _read(self._file)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """One process at a time reads and replaces the file."""
+        with ExitStack() as stack:
+            with suppress(OSError):  # a full disk
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+                lock = stack.enter_context(open(f"{self._file}.lock", "w", encoding="utf-8", opener=_private))
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def _keep(self, sessions: Sequence[Session]) -> None:
         self._sessions = {each.digest: each for each in sessions}
         text = json.dumps([asdict(each) for each in sessions])
         beside = self._file.with_name(f"{self._file.name}.new")
         with suppress(OSError):  # a full disk: they are valid until this server ends
-            self._file.parent.mkdir(parents=True, exist_ok=True)
             with open(beside, "w", encoding="utf-8", opener=_private) as file:
                 file.write(text)
             beside.replace(self._file)
+            self._seen = _version(self._file)
+
+
+def _version(file: Path) -> tuple[int, int] | None:
+    """What changes whenever the file is replaced; None if there is none."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def _private(path: str, flags: int) -> int:

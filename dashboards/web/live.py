@@ -45,6 +45,7 @@ class Live:
         self._runs = runs
         self._pages: dict[str, OpenPage] = {}
         self._drawn = anyio.Event()
+        self._is_over = False
 
     @property
     def streams(self) -> int:
@@ -61,6 +62,11 @@ class Live:
             drawn, self._drawn = self._drawn, anyio.Event()
             drawn.set()
             await anyio.sleep(TICK_S)
+
+    def end(self) -> None:
+        """Take leave of the browsers, since the server stops."""
+        self._is_over = True
+        self._drawn.set()
 
     async def stream(
         self, request: web.Request, key: str, draw: Draw, may_go_on: Callable[[], bool]
@@ -83,7 +89,9 @@ class Live:
         with suppress(ConnectionError):
             await answer.prepare(request)
             for tick in count(1):
-                if not may_go_on() or page.missing:
+                if self._is_over:
+                    await answer.write(b"event: over\ndata: {}\n\n")
+                if self._is_over or not may_go_on() or page.missing:
                     break
                 changed = [
                     (id_, version, text) for id_, (version, text) in page.parts.items() if sent.get(id_) != version

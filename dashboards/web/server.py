@@ -27,10 +27,10 @@ class WebServer:
     address: Address
     access: Access
 
-    def link(self, role: Role) -> str:
-        """A link that signs one browser in."""
+    def link(self, role: Role, page: str = "/") -> str:
+        """A link that signs one browser in, and leads to a page."""
         host = "127.0.0.1" if self.address.host in {"0.0.0.0", "::"} else self.address.host  # noqa: S104 - compared, not bound
-        return f"http://{Address(host, self.address.port)}{SIGN_IN}?token={self.access.new_link(role)}"
+        return f"http://{Address(host, self.address.port)}{SIGN_IN}?token={self.access.new_link(role, page)}"
 
 
 @asynccontextmanager
@@ -61,6 +61,7 @@ async def serving(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(site.live.keep_up)
             yield WebServer(Address(address.host, port), access)
+            site.live.end()
             tasks.cancel_scope.cancel()
     finally:
         await runner.cleanup()

@@ -1,6 +1,7 @@
 """What the server answers: pages and their events, decisions, and who may look."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -35,6 +36,10 @@ TYPES = {".css": "text/css", ".js": "text/javascript"}
 LOAD_S = 1.0  # of reading, before a decision may be too early
 SESSION_DAYS = 30
 FACTS_AT_ONCE = 1_000
+ENTER = (
+    '<!doctype html><meta http-equiv="refresh" content="0;url={page}"><title>fleet</title><a href="{page}">Continue</a>'
+)
+"""A page, and not a redirect: where a page elsewhere held the link, a browser would redirect without the new cookie."""
 Change = Callable[[WatchedRun, RunState, str], str | None]
 """Sends a request to a run, or returns what is wrong with it."""
 Page = Callable[[Reader, Mapping[str, str]], Awaitable[Shown]]
@@ -176,10 +181,13 @@ class Site:
     # ---- who may look
 
     async def _sign_in(self, request: web.Request) -> web.Response:
-        secret = self._access.start_session(request.query.get("token", ""))
-        if secret is None:
+        if request.method == "HEAD":  # a preview; it does not use the link up
+            return web.Response()
+        started = self._access.start_session(request.query.get("token", ""))
+        if started is None:
             return refusal(401, "This link is unknown, too old or used. `fleet web` prints another.")
-        answer = web.Response(status=303, headers={"Location": "/"})
+        secret, page = started
+        answer = web.Response(text=ENTER.format(page=escape(page)), content_type="text/html")
         answer.set_cookie(
             self.guard.cookie, secret, httponly=True, samesite="Strict", path="/", max_age=SESSION_DAYS * 86_400
         )

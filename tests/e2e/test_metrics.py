@@ -1,5 +1,6 @@
-"""Metrics for Prometheus, from a run while it works and from all runs afterwards, through the command line."""
+"""Metrics and pages of a run while it works, and metrics of all runs afterwards, through the command line."""
 
+import os
 import re
 import signal
 import socket
@@ -22,13 +23,39 @@ def metrics(going: Going) -> dict[str, float]:
     return {name: float(value) for name, _, value in pairs}
 
 
-def test_a_run_serves_its_metrics_and_all_runs_have_theirs_later(stage: Stage, repository: Path, model: Serve) -> None:
+def page_of_the_run(going: Going) -> str:
+    """What a browser gets that opens the link of `fleet run --web`."""
+    match = wait_for(lambda: re.search(r"http://127\.0\.0\.1:(\d+)(/sign-in\?token=[\w-]+)", going.output), going)
+    with closing(HTTPConnection("127.0.0.1", int(match[1]), timeout=PATIENCE_S)) as connection:
+        connection.request("GET", match[2])
+        entered = connection.getresponse()
+        leads_to = re.search(r'url=([^"]+)', entered.read().decode())
+        assert leads_to is not None
+        connection.request("GET", leads_to[1], headers={"Cookie": entered.headers["Set-Cookie"].partition(";")[0]})
+        return connection.getresponse().read().decode()
+
+
+def kill_pages(stage: Stage) -> None:
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"fleet.cli.live.pages" in command and str(stage.state).encode() in command:
+            os.kill(int(folder.name), signal.SIGKILL)
+
+
+def test_a_run_serves_metrics_and_pages_and_lands_without_its_pages(
+    stage: Stage, repository: Path, model: Serve
+) -> None:
     plays = script(subtask("one"), subtask("two", "one"))
     slow = {**plays["workers"]["two"], "pace": {"think_s": 1.0}}
     url = model({**plays, "workers": {**plays["workers"], "two": slow}})
     arguments = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
-    with stage.going(*arguments, "--metrics", "127.0.0.1:0") as going:
+    with stage.going(*arguments, "--metrics", "127.0.0.1:0", "--web") as going:
         stage.wait("r", lambda state: state.commits == 1, going)
+        assert "<title>r: running" in page_of_the_run(going)
+        kill_pages(stage)
         live = metrics(going)
         assert live["fleet_commits_landed_total"] == 1
         assert live['fleet_runs{state="running"}'] == 1

@@ -46,11 +46,13 @@
   document.addEventListener("focusout", () => setTimeout(() => {
     for (const [id, [version, html]] of held) if (!isTyping(document.getElementById(id))) { held.delete(id); put(id, version, html); }
   }));
+  let over = false; // whether the server has said that it stops
   const follow = () => {
     const source = new EventSource(body.dataset.live);
-    source.onopen = () => { connection.textContent = ""; };
+    source.onopen = () => { over = false; connection.textContent = ""; };
+    source.addEventListener("over", () => { over = true; });
     source.onerror = () => {
-      connection.textContent = "Not connected; trying again";
+      connection.textContent = over ? "The server has stopped; `fleet web` shows this page again" : "Not connected; trying again";
       if (source.readyState === EventSource.CLOSED) setTimeout(follow, 3000); // a browser gives up after an answer that is an error
     };
     source.onmessage = event => {

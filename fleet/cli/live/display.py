@@ -11,14 +11,14 @@ import typer
 from dashboards.text.summary import refusal_lines, summary_lines
 from fleet.app.fleet import Fleet
 from fleet.cli import color
-from fleet.cli.common import configuration_of, has_terminal, run_async, show, show_json
+from fleet.cli.common import has_terminal, run_async, show, show_json
 from fleet.cli.live.engine import Background, open_exporter, refuse_unstarted, run_engine
 from fleet.cli.live.follow import RunDisplay, open_screen
-from fleet.cli.live.terminal_data import FolderLibrary
+from fleet.cli.live.pages import start_pages
+from fleet.cli.live.terminal_data import library_of
 from fleet.config import environment
 from fleet.core.history.follower import Follower
 from fleet.core.state import facts as f
-from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
 from fleet.core.views.run.run_view import status_view
 from fleet.errors import FleetError
@@ -27,6 +27,7 @@ from fleet.runs.run_folder import RunFolder
 
 Plain = Annotated[bool, typer.Option("--plain", help="Lines of text, for screen readers, pipes and logs.")]
 NoTui = Annotated[bool, typer.Option("--no-tui", help="Live lines instead of a full screen.")]
+Web = Annotated[bool, typer.Option("--web", help="Also in a browser: prints a link; instead of a full screen.")]
 Detach = Annotated[bool, typer.Option("--detach", "-d", help="Run in the background; `fleet watch` shows it.")]
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CONTINUES = 0  # the exit code where the run continues in the background
@@ -40,18 +41,25 @@ class Display:
     no_tui: bool = False
     detach: bool = False
     as_json: bool = False
+    web: bool = False
 
     @property
     def interactive(self) -> bool:
         """Whether a person can be asked."""
         return has_terminal() and not self.as_json and not self.detach
 
+    @property
+    def wants_full_screen(self) -> bool:
+        return self.interactive and not self.plain and not self.no_tui and not self.web
+
 
 def work_and_show(fleet: Fleet, folder: RunFolder, display: Display) -> f.Ending | int | None:
     """Work on a run and show it; returns how it ended, or an exit code if it continues in the background."""
     if display.detach:
-        return _detach(fleet, folder, as_json=display.as_json)
-    if display.interactive and not display.plain and not display.no_tui and has_full_screen():
+        return _detach(fleet, folder, display)
+    if display.web:
+        start_pages(folder)
+    if display.wants_full_screen and has_full_screen():
         return _on_full_screen(fleet, folder)
     return _in_foreground(fleet, folder, display)
 
@@ -74,11 +82,13 @@ def _in_foreground(fleet: Fleet, folder: RunFolder, display: Display) -> f.Endin
     return _conclude(fleet, folder, as_json=display.as_json)
 
 
-def _detach(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> int:
+def _detach(fleet: Fleet, folder: RunFolder, display: Display) -> int:
     background = Background(folder)
     background.start(fleet)
     background.wait_started()
-    if as_json:
+    if display.web:
+        start_pages(folder)
+    if display.as_json:
         show_json(status_view(folder.state(), time.time(), alive=folder.alive))
     else:
         typer.echo(f"{folder.run}: running in the background; `fleet watch {folder.run}` shows it")
@@ -134,7 +144,7 @@ def open_full_screen(
     """Show the terminal UI until the person leaves it."""
     from dashboards.terminal.app import FleetApp  # noqa: PLC0415 - Textual takes as long to import as all of fleet
 
-    library = FolderLibrary(folder.path.parent.parent, _fleet_of, background=background, run=folder.run)
+    library = library_of(folder.path.parent.parent, background=background, run=folder.run)
     FleetApp(
         library,
         folder.run,
@@ -146,7 +156,3 @@ def open_full_screen(
         speed=speed,
         light=light,
     ).run()
-
-
-def _fleet_of(state: RunState) -> Fleet:
-    return Fleet(configuration_of(state), environment.current())

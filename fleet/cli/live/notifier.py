@@ -37,7 +37,9 @@ START_S = 60.0  # how long an engine may take to begin
 WATCH_S = 10.0  # how often an engine looks after its notifier
 
 
-async def notify(folder: RunFolder, config: Config, environ: Mapping[str, str], *, once: bool = False) -> None:
+async def send_notifications(
+    folder: RunFolder, config: Config, environ: Mapping[str, str], *, once: bool = False
+) -> None:
     """Send the notifications of a run until it is over and everything is sent; `once`: until nothing is due now."""
     with sending(folder.path) as is_ours:
         if not is_ours:
@@ -133,7 +135,7 @@ def main() -> int:
     folder = RunFolder(Path(sys.argv[1]))
     config = Config.model_validate_json(sys.stdin.buffer.read())
     try:
-        anyio.run(notify, folder, config, current())
+        anyio.run(send_notifications, folder, config, current())
     except* FleetError as group:
         sys.stderr.write(f"{group.exceptions[0]}\n")
     return 0

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from fleet.app.fleet import Fleet
 from fleet.app.reopen import withdraw_cancel
-from fleet.cli.common import send_requests
+from fleet.cli.common import configuration_of, send_requests
 from fleet.cli.live.engine import Background
+from fleet.config.environment import current
 from fleet.core.base.ids import is_slug
 from fleet.core.plans.plan import Plan
 from fleet.core.policy.requests import Request
@@ -110,3 +111,10 @@ class FolderLibrary:
 
     def open(self, run: str) -> FolderFeed:
         return FolderFeed(self._state_dir, find_run(self._state_dir, run), self._fleet, self._backgrounds.get(run))
+
+
+def library_of(state_dir: Path, *, background: Background | None = None, run: str = "") -> FolderLibrary:
+    """All runs, which can be resumed from here with the configuration that they began with."""
+    return FolderLibrary(
+        state_dir, lambda state: Fleet(configuration_of(state), current()), background=background, run=run
+    )

@@ -61,7 +61,7 @@ class Client:
 
     async def sign_in(self) -> None:
         status, headers, _ = await self.get(self.server.link(self.role).partition(str(self.server.address))[2])
-        assert status == 303
+        assert status == 200
         self.cookies = {name: morsel.value for name, morsel in SimpleCookie(headers["Set-Cookie"]).items()}
 
     async def ask(

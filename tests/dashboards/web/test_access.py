@@ -27,16 +27,17 @@ def access(tmp_path: Path, clock: Clock) -> Access:
 
 
 def signed_in(access: Access) -> str:
-    secret = access.start_session(access.new_link("decide"))
-    assert secret is not None
-    return secret
+    started = access.start_session(access.new_link("decide", "/runs/r"))
+    assert started is not None
+    assert started[1] == "/runs/r"
+    return started[0]
 
 
 def test_a_link_works_once(access: Access) -> None:
     token = access.new_link("read")
-    secret = access.start_session(token)
-    assert secret is not None
-    session = access.session(secret)
+    started = access.start_session(token)
+    assert started is not None
+    session = access.session(started[0])
     assert session is not None
     assert session.role == "read"
     assert access.start_session(token) is None
@@ -93,3 +94,28 @@ def test_a_damaged_file_is_named(tmp_path: Path, clock: Clock, text: str) -> Non
 def test_a_role_that_nobody_knows_opens_nothing(tmp_path: Path, clock: Clock) -> None:
     (tmp_path / "s.json").write_text('[{"id": "x", "role": "root", "since": 1000, "digest": "d"}]')
     assert list(Access(tmp_path / "s.json", clock).sessions()) == []
+
+
+def test_what_one_server_starts_or_ends_holds_for_all_of_them(tmp_path: Path, clock: Clock) -> None:
+    one, other = Access(tmp_path / "s.json", clock), Access(tmp_path / "s.json", clock)
+    first, second = signed_in(one), signed_in(other)
+    assert [session.role for session in one.sessions()] == ["decide", "decide"]
+    session = other.session(first)
+    assert session is not None
+    assert other.revoke(session.id)
+    assert one.session(first) is None
+    assert one.session(second) is not None
+    (tmp_path / "s.json").write_text("{")  # damaged: nobody gets in, and nobody is sent out
+    assert one.session(second) is not None
+    (tmp_path / "s.json").unlink()
+    assert one.session(second) is None
+
+
+def test_a_scraper_has_a_secret_without_an_end(access: Access, clock: Clock) -> None:
+    secret = access.new_secret("scrape")
+    clock.now += 10 * SESSION_S
+    session = access.session(secret)
+    assert session is not None
+    assert session.role == "scrape"
+    assert access.revoke(session.id)
+    assert access.session(secret) is None

@@ -156,3 +156,15 @@ async def test_a_body_without_end_is_refused(tmp_path: Path) -> None:
     async with site(tmp_path, feed()) as server, client(server) as someone:
         status, _, _ = await someone.ask("POST", "/runs/r/requests/plan", DECIDES, data=BytesIO(b" " * 5_000_000))
         assert status == 413
+
+
+async def test_a_link_leads_to_its_page_and_a_preview_does_not_use_it_up(tmp_path: Path) -> None:
+    async with site(tmp_path, feed()) as server, client(server) as someone:
+        someone.cookies = {}
+        path = server.link("decide", "/runs/r").partition(str(server.address))[2]
+        status, headers, _ = await someone.ask("HEAD", path)
+        assert (status, "Set-Cookie" in headers) == (200, False)
+        status, headers, text = await someone.get(path)
+        assert (status, "Set-Cookie" in headers) == (200, True)
+        assert 'content="0;url=/runs/r"' in text
+        assert path.partition("=")[2] not in text

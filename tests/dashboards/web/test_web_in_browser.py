@@ -123,7 +123,7 @@ async def test_a_page_catches_up_by_itself_when_the_server_was_away(tmp_path: Pa
             await page.open(server.link("decide"))
             await page.open(f"http://{server.address}/runs/r")
             await until(page, "document.querySelector('#events').innerText.includes('docs failed')")
-        await until(page, "document.querySelector('#connection').innerText.includes('Not connected')")
+        await until(page, "document.querySelector('#connection').innerText.includes('The server has stopped')")
         run.attempt_fails("cli")
         async with site(tmp_path, feed, port=server.address.port):
             await until(page, "document.querySelector('#events').innerText.includes('cli failed')")

@@ -10,15 +10,13 @@ import anyio
 import typer
 
 from dashboards.http.address import parse_address
-from fleet.app.fleet import Fleet
 from fleet.cli import common
 from fleet.cli.common import AsJson
-from fleet.cli.live.terminal_data import FolderLibrary
+from fleet.cli.live.pages import access_of
+from fleet.cli.live.terminal_data import library_of
 from fleet.config import environment
-from fleet.core.state.state import RunState
 from fleet.core.views.machine.program_view import WebView
 
-SESSIONS = "web-sessions.json"
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -44,12 +42,10 @@ def web(
       fleet web --read-only
       fleet web --listen 0.0.0.0:8080 --allow-host fleet.example
     """
-    from dashboards.web.access import Access  # noqa: PLC0415 - aiohttp and Jinja2 are slow to import
-    from dashboards.web.server import serving  # noqa: PLC0415
+    from dashboards.web.server import serving  # noqa: PLC0415 - aiohttp and Jinja2 are slow to import
 
     address, state_dir = parse_address(listen), common.state_dir()
-    access = Access(state_dir / SESSIONS, time.time)
-    library = FolderLibrary(state_dir, _fleet_of)
+    access, library = access_of(state_dir), library_of(state_dir)
 
     async def serve() -> None:
         pages = serving(library, access, address, time.time, environment.user(), hosts=host or (), read_only=read_only)
@@ -71,7 +67,3 @@ def web(
                     break
 
     common.run_async(serve)
-
-
-def _fleet_of(state: RunState) -> Fleet:
-    return Fleet(common.configuration_of(state), environment.current())

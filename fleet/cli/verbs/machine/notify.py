@@ -16,7 +16,7 @@ from dashboards.text.tables import columns
 from fleet.app.notifications import routes_of
 from fleet.cli import common
 from fleet.cli.common import AsJson, ConfigFile
-from fleet.cli.live.notifier import notify
+from fleet.cli.live.notifier import send_notifications
 from fleet.cli.root_help import VERBS
 from fleet.config.environment import current
 from fleet.config.load import load_config
@@ -128,7 +128,7 @@ async def _watch(settings: Config, *, once: bool) -> tuple[str, ...]:
         folders = [folder for folder in all_runs(state_dir) if has_outbox(folder.path)]
         for folder in folders:
             try:
-                await notify(folder, settings, environ, once=True)
+                await send_notifications(folder, settings, environ, once=True)
             except* FleetError as group:
                 typer.echo(f"{folder.run}: {group.exceptions[0]}", err=True)
         if once:

@@ -13,7 +13,7 @@ from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Force, Repo, Sandbox, SetupNetwork, Yes
 from fleet.cli.estimate import cost_lines, estimate
 from fleet.cli.live.clock import Clock, run_with_clock
-from fleet.cli.live.display import Detach, Display, NoTui, Plain, work_and_show
+from fleet.cli.live.display import Detach, Display, NoTui, Plain, Web, work_and_show
 from fleet.cli.options import flags, limits_of
 from fleet.cli.plan_sources import Sets, load_plan_argument
 from fleet.cli.verbs.work.limits import Attempts, Budget, Minutes, Tokens, Workers
@@ -116,6 +116,7 @@ def run(
     yes: Yes = False,
     plain: Plain = False,
     no_tui: NoTui = False,
+    web: Web = False,
     detach: Detach = False,
     as_json: AsJson = False,
 ) -> None:
@@ -138,7 +139,7 @@ def run(
       fleet run --plan plan.toml --name health
       fleet run --plan deploy --set version=v2.1.4
       fleet run "Fix the typo in the README" --flat
-      fleet run epic.md --review auto
+      fleet run epic.md --review auto --web
       fleet run --plan plan.toml --workers 8 --estimate
     """
     _check_arguments(epic, plan_file, plan_only=plan_only, only_estimate=only_estimate, sets=sets)
@@ -147,7 +148,7 @@ def run(
     given = flags(limits, base_url=base_url, metrics=metrics, flat=flat, allow_red_base=allow_red_base, **box)
     loaded = common.configuration(repo, config, given)
     fleet, goal = Fleet(loaded, current()), read_epic(epic) if epic is not None else ""
-    display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json)
+    display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json, web=web)
     reviewing = _reviewing(review, yes=yes, by_human=display.interactive or loaded.config.run.review)
     order = Order(goal=goal, repository=repo, base=base, name=name, review=reviewing)
     if plan_file is not None:

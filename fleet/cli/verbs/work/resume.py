@@ -10,7 +10,8 @@ from fleet.app.reopen import withdraw_cancel
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgument, RunName, Sandbox, SetupNetwork, Yes
 from fleet.cli.live import past_tasks, rehearsal
-from fleet.cli.live.display import Detach, Display, NoTui, Plain, work_and_show
+from fleet.cli.live.display import Detach, Display, NoTui, Plain, Web, work_and_show
+from fleet.cli.live.pages import start_pages
 from fleet.cli.options import Limits, flags, limits_of
 from fleet.cli.verbs.work.begin import EXIT, RedBase, exit_code
 from fleet.cli.verbs.work.limits import Attempts, Budget, Minutes, Tokens, Workers
@@ -42,6 +43,7 @@ def resume(
     allow_red_base: RedBase = False,
     plain: Plain = False,
     no_tui: NoTui = False,
+    web: Web = False,
     detach: Detach = False,
     as_json: AsJson = False,
 ) -> None:
@@ -72,9 +74,11 @@ def resume(
         common.confirm_request(folder, requests[0].kind, message, as_json=as_json)
         return
     if state.rehearsal is not None and not detach:
+        if web:
+            start_pages(folder)
         is_changed = any(isinstance(request, f.LimitsChanged) for request in requests)
         raise typer.Exit(_rehearse(fleet, folder, state, changed=is_changed, as_json=as_json))
-    display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json)
+    display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json, web=web)
     raise typer.Exit(exit_code(work_and_show(fleet, folder, display)))
 
 

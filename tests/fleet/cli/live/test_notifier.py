@@ -4,7 +4,7 @@ from pathlib import Path
 
 import anyio
 
-from fleet.cli.live.notifier import START_S, notify
+from fleet.cli.live.notifier import START_S, send_notifications
 from fleet.config.load import load_config
 from fleet.config.schema import Config, NotifyChannel
 from fleet.runs.journal import Journal
@@ -29,6 +29,6 @@ async def test_a_notifier_that_began_after_the_end_of_its_run_sends_and_leaves(t
         journal.append(story.facts)
     Outbox(folder.path, create=True).close()
     with anyio.fail_after(START_S / 2):
-        await notify(folder, notifying("true"), {"PATH": "/usr/bin:/bin"})
+        await send_notifications(folder, notifying("true"), {"PATH": "/usr/bin:/bin"})
     with Outbox(folder.path) as outbox:
         assert [message.state for message in outbox.messages()] == ["sent"]

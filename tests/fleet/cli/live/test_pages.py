@@ -1,0 +1,41 @@
+"""The pages beside a run end with it, and not before."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import pytest
+
+from fleet.cli.live import pages
+from fleet.cli.live.pages import wait_over
+
+
+@dataclass
+class Looks:
+    """A run folder whose engine is seen at work, or not, at each look."""
+
+    alive_at: list[bool]
+    slept: list[float] = field(default_factory=list)
+
+    @property
+    def alive(self) -> bool:
+        return self.alive_at.pop(0)
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+async def test_pages_wait_for_their_engine_outlive_it_a_moment_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder: Any = Looks([False, True, True, False])
+    monkeypatch.setattr(anyio, "sleep", folder.sleep)
+    await wait_over(folder)
+    assert folder.alive_at == []
+    assert folder.slept == [pages.POLL_S] * 3 + [pages.LAST_S]
+
+
+async def test_pages_of_a_run_that_never_begins_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder: Any = Looks([False])
+    monkeypatch.setattr(pages, "START_S", 0.0)
+    monkeypatch.setattr(anyio, "sleep", folder.sleep)
+    await wait_over(folder)
+    assert folder.slept == [pages.LAST_S]
