@@ -55,6 +55,8 @@ def event_text(state: RunState, fact: f.Fact) -> str | None:
         return _of_landing(state, fact)
     if isinstance(fact, f.PeopleFact):
         return _of_people(state, fact)
+    if isinstance(fact, f.NodeFact):
+        return _of_node(fact)
     assert_never(fact)
 
 
@@ -158,6 +160,25 @@ def _of_people(state: RunState, fact: f.PeopleFact) -> str | None:
             return f"{REQUESTS[type(fact)]} by {safe(fact.by)}{f': {changes}' if changes else ''}"
         case f.Paused() | f.Unpaused() | f.CancelRequested():
             return f"{REQUESTS[type(fact)]} by {safe(fact.by)}"
+        case _:
+            assert_never(fact)
+
+
+def _of_node(fact: f.NodeFact) -> str:
+    node = f"node {safe(fact.node)}"
+    match fact:
+        case f.NodeConnected():
+            labels = f", {', '.join(map(safe, fact.labels))}" if fact.labels else ""
+            slots = f"{counted(fact.workers, 'worker')}, {counted(fact.checks, 'check')} at a time"
+            return f"{node} is connected: {safe(fact.host, limit=TITLE)}, {slots}{labels}"
+        case f.NodeLost():
+            return f"{node} is out: {safe(fact.why, limit=TEXT)}"
+        case f.NodeAddRequested():
+            return f"{node} added by {safe(fact.by)}"
+        case f.NodeDrained():
+            return f"{node} drained by {safe(fact.by)}: it gets nothing new"
+        case f.NodeUndrained():
+            return f"{node} gets work again: asked by {safe(fact.by)}"
         case _:
             assert_never(fact)
 

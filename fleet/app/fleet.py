@@ -316,7 +316,7 @@ class Fleet:
 
     def _goes_out(self, state: RunState) -> bool:
         """Whether other machines work on a run. What replays history or lands a result again stays on this one."""
-        return bool(self.config.nodes) and state.rehearsal is None and state.relanding is None
+        return state.rehearsal is None and state.relanding is None
 
     @property
     def _fit(self) -> int:

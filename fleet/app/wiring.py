@@ -20,8 +20,9 @@ from agents.models.wire.exchange import Timeouts
 from agents.rung_priors import assumed_calls, assumed_rung
 from fleet.app.tool_chains import shown_by
 from fleet.config.load import default_config, user_file_path
+from fleet.config.machines import machines_of
 from fleet.config.schema import Config, WorkerKind, as_policy
-from fleet.core.plans.limits import Policy
+from fleet.core.plans.limits import Machines, Policy
 from fleet.core.plans.lint import Grade, grade_plan
 from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.plans.rungs import Ladder, parse_rung
@@ -57,7 +58,13 @@ class Wiring:
             max_areas=self.config.planner.max_areas,
             workers=frozenset(self.config.workers),
             checks=frozenset(self.config.checks.named),
+            machines=self.machines,
         )
+
+    @cached_property
+    def machines(self) -> Machines:
+        """The machines that may work for a run, and what worker kinds ask of them."""
+        return machines_of(self.config)
 
     @cached_property
     def command_workers(self) -> frozenset[str]:
@@ -121,7 +128,7 @@ class Wiring:
     @cached_property
     def policy(self) -> Policy:
         """The limits and choices of a run, with what is assumed of rungs."""
-        return as_policy(self.config).model_copy(update={"rungs": self.ladders})
+        return as_policy(self.config).model_copy(update={"rungs": self.ladders, "machines": self.machines})
 
     @cached_property
     def ladders(self) -> dict[str, Ladder]:

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from fleet.core.base.capabilities import Capability
 from fleet.core.base.ids import is_slug
 from fleet.core.plans.limits import Policy, ReviewRules
-from fleet.core.plans.plan import PLANNER, Effort, Risk
+from fleet.core.plans.plan import PLANNER, Effort, Label, Risk
 from fleet.core.plans.rungs import parse_rung
 
 
@@ -56,6 +56,7 @@ Line = Annotated[str, AfterValidator(_one_line)]
 Name = Annotated[str, Field(min_length=1), AfterValidator(_one_line)]
 Command = Annotated[str, AfterValidator(_command)]
 Texts = Annotated[tuple[Name, ...], Field(strict=False)]
+Labels = Annotated[tuple[Label, ...], Field(strict=False)]
 Rungs = Annotated[tuple[Annotated[Name, AfterValidator(_rung)], ...], Field(strict=False)]
 Header = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")]
 Lacking = Annotated[tuple[Capability, ...], Field(strict=False)]
@@ -167,6 +168,7 @@ class WorkerKind(Section):
     path: Texts
     network: bool
     environment: dict[Variable, Line] = {}
+    labels: Labels
     pass_environment: Annotated[tuple[Variable, ...], Field(strict=False)]
 
 
@@ -192,6 +194,7 @@ class Box(Section):
     tool_chains: Texts
     environment: dict[Variable, Line] = {}
     commands: int = Field(ge=0, le=10_000)
+    labels: Labels
     max_file_mb: int = Field(ge=1, le=100_000)
     max_files: int = Field(ge=1)
 
@@ -226,6 +229,7 @@ class NodeSettings(Section):
     workers: int | None = Field(default=None, ge=0, le=1000)
     checks: int | None = Field(default=None, ge=0, le=1000)
     lands: bool | None = None
+    labels: Labels | None = None
     lease_s: float | None = Field(default=None, ge=1, le=3600)
 
 

@@ -18,6 +18,7 @@ _REFUSED: Mapping[Key, str] = {
     ("box", "memory_mb"): "decides how much of your machine workers may use",
     ("box", "disk_mb"): "decides how much of your machine workers may use",
     ("box", "tool_chains"): "shows workers folders of your home",
+    ("box", "labels"): "decides what is sent to your machine",
     ("models", "api_key_env"): "chooses which of your secrets is sent",
     ("models", "service"): "chooses which of your credentials are used",
     ("models", "region"): "chooses where your code is sent",

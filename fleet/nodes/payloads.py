@@ -5,7 +5,7 @@ from typing import Annotated, TypeVar, assert_never
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from fleet.core.base.ids import RunId, Sha, SubtaskId
-from fleet.core.plans.plan import Effort, Subtask
+from fleet.core.plans.plan import Criterion, Effort, Subtask
 from fleet.core.state.facts import CheckRun, Failure, RanTests, Report
 from fleet.core.state.subtask_state import Instruction
 from fleet.nodes.frames import FrameError
@@ -56,11 +56,17 @@ class _AttemptOrder(_Payload):
     brief: _Brief
 
 
+class _ChecksOrder(_Payload):
+    commit: Sha
+    criteria: tuple[Criterion, ...]
+    lands: bool = False
+
+
 class _Order(_Payload):
     """One of the two."""
 
     attempt: _AttemptOrder | None = None
-    checks: ChecksOrder | None = None
+    checks: _ChecksOrder | None = None
 
 
 class _Attempt(_Payload):
@@ -98,7 +104,8 @@ _orders, _events = TypeAdapter(_Order), TypeAdapter(_Event)
 def dump_order(order: Order) -> bytes:
     """An order as it travels; of the operator, with what a `GivenOperator` told."""
     if isinstance(order, ChecksOrder):
-        return _orders.dump_json(_Order(checks=order))
+        checks = _ChecksOrder(commit=order.commit, criteria=order.criteria, lands=order.lands)
+        return _orders.dump_json(_Order(checks=checks))
     values = {name: getattr(order.brief, name) for name in _Brief.model_fields if name != "told"}
     operator = order.brief.operator
     brief = _Brief(**values, told=tuple(operator.told) if isinstance(operator, GivenOperator) else ())
@@ -109,7 +116,7 @@ def load_order(data: bytes) -> Order:
     """Raises `FrameError`."""
     order = _load(_orders, data, LONGEST_ORDER, "an order")
     if order.checks is not None and order.attempt is None:
-        return order.checks
+        return ChecksOrder(order.checks.commit, order.checks.criteria, order.checks.lands)
     if order.attempt is None or order.checks is not None:
         raise FrameError("an order is either an attempt or checks")
     found = order.attempt.brief

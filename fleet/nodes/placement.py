@@ -12,7 +12,9 @@ from hashlib import sha256
 from anyio import Event
 
 from fleet.core.base.ids import RunId, Sha
+from fleet.core.plans.limits import HERE
 from fleet.core.state.facts import CheckRun, Failure
+from fleet.nodes.choice import Machine, choose_for_attempt, choose_for_checks
 from fleet.nodes.payloads import dump_order
 from fleet.nodes.remote_node import RemoteNode
 from fleet.ports.nodes import (
@@ -38,16 +40,15 @@ class Placement:
     local_workers: int
     local_checks: int
     nodes: Sequence[RemoteNode]
+    """More may join while the run works."""
     stays: Mapping[str, str]
     """Why the attempts of a worker stay on this machine, by worker."""
+    labels: frozenset[str] = frozenset()
+    """Those of this machine."""
     _here: int = 0
     _checking_here: int = 0
     _freed: Event = field(default_factory=Event)
     _asked: Counter[str] = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        for node in self.nodes:
-            node.freed = self._free
 
     async def attempt(self, order: AttemptOrder, meter: AttemptMeter, tell: Tell) -> AttemptResult:
         key = f"{self.run}/attempt/{order.brief.subtask.id}/{order.brief.attempt}"
@@ -59,7 +60,7 @@ class Placement:
                     return await self.local.attempt(order, meter, tell)
                 finally:
                     self._here -= 1
-                    self._free()
+                    self.wake()
             begun = _Begun(tell)
             try:
                 return await node.attempt(key, order, begun.tell)
@@ -68,22 +69,28 @@ class Placement:
                     summary = f"node {node.name} was lost while it worked: {lost}"
                     raise EffectError(Failure(kind="infrastructure", summary=summary)) from lost
             finally:
-                self._free()
+                self.wake()
 
     async def check(self, order: ChecksOrder) -> tuple[CheckRun, ...]:
-        digest = sha256(dump_order(order)).hexdigest()[:24]
-        self._asked[digest] += 1
-        key = f"{self.run}/checks/{digest}/{self._asked[digest]}"
-        while (node := self._place_checks(key, lands=order.lands)) is not None:
-            try:
-                return await node.check(key, order)
-            except NodeLostError:
-                continue
+        if self.nodes:
+            digest = sha256(dump_order(order)).hexdigest()[:24]
+            self._asked[digest] += 1
+            key = f"{self.run}/checks/{digest}/{self._asked[digest]}"
+            while (node := await self._place_checks(key, order)) is not None:
+                try:
+                    return await node.check(key, order)
+                except NodeLostError:
+                    continue
         self._checking_here += 1
         try:
             return await self.local.check(order)
         finally:
             self._checking_here -= 1
+
+    def wake(self) -> None:
+        """Choose again for what waits: something is free, or the nodes are others than before."""
+        self._freed.set()
+        self._freed = Event()
 
     # ---- choosing
 
@@ -91,31 +98,30 @@ class Placement:
         """The node for an attempt; None for this machine. Waits for room."""
         if order.worker in self.stays or not meter.may_call():
             return None
-        if (holder := next((node for node in self._well() if _holds(node, key)), None)) is not None:
-            return holder
         while True:
-            free = [node for node in self._well() if node.free_workers > 0]
-            if free:
-                return max(free, key=lambda node: (_has(node, order.base), node.free_workers))
-            if self._here < self.local_workers or not self._well():
-                return None
+            here = Machine(HERE, 1 - self._here / self.local_workers, self.labels)
+            machines = [_machine(node, key, order.base, node.free_workers) for node in self._well()]
+            chosen = choose_for_attempt(here, machines, order.labels)
+            if chosen is not None:
+                return self._named(chosen.name)
             await self._freed.wait()
 
-    def _place_checks(self, key: str, *, lands: bool) -> RemoteNode | None:
-        """The machine with the most room for checks, this one included."""
-        well = [node for node in self._well() if node.checks and (node.lands or not lands)]
-        if (holder := next((node for node in well if _holds(node, key)), None)) is not None:
-            return holder
-        best = max(well, key=lambda node: node.free_checks, default=None)
-        free_here = 1 - self._checking_here / self.local_checks if self.local_checks else 0.0
-        return best if best is not None and best.free_checks >= free_here else None
+    async def _place_checks(self, key: str, order: ChecksOrder) -> RemoteNode | None:
+        """The machine with the most room for checks; None for this one. Waits only for one that has the labels."""
+        while True:
+            well = [node for node in self._well() if node.checks and (node.lands or not order.lands)]
+            free = 1 - self._checking_here / self.local_checks if self.local_checks else 0.0
+            machines = [_machine(node, key, order.commit, node.free_checks) for node in well]
+            chosen = choose_for_checks(Machine(HERE, free, self.labels), machines, order.labels)
+            if chosen is not None:
+                return self._named(chosen.name)
+            await self._freed.wait()
 
     def _well(self) -> list[RemoteNode]:
         return [node for node in self.nodes if not node.out]
 
-    def _free(self) -> None:
-        self._freed.set()
-        self._freed = Event()
+    def _named(self, name: str) -> RemoteNode | None:
+        return next((node for node in self.nodes if node.name == name), None)
 
 
 @dataclass(slots=True)
@@ -130,9 +136,7 @@ class _Begun:
         await self.passed_on(progress)
 
 
-def _holds(node: RemoteNode, key: str) -> bool:
-    return node.connection is not None and key in node.connection.opened.orders
-
-
-def _has(node: RemoteNode, commit: Sha) -> bool:
-    return node.connection is not None and commit in node.connection.commits
+def _machine(node: RemoteNode, key: str, commit: Sha, free: float) -> Machine:
+    holds = node.connection is not None and key in node.connection.opened.orders
+    has = node.connection is not None and commit in node.connection.commits
+    return Machine(node.name, free, node.labels, has_base=has, holds=holds, takes_work=not node.drained)

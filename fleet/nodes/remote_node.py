@@ -3,6 +3,7 @@
 Does orders through the four verbs. What comes back is taken in by `Objects`, which believes nothing.
 """
 
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,8 @@ from typing import Protocol
 from anyio import CancelScope, Event, Lock, create_task_group, move_on_after, sleep
 
 from fleet.core.base.ids import Sha
-from fleet.core.state.facts import CheckRun, Failure
+from fleet.core.state.facts import CheckRun, Failure, NodeConnected, NodeLost, WarningNoted
+from fleet.core.state.nodes import NOT_CONNECTED
 from fleet.nodes.connection import Connection, NodeRefusedError
 from fleet.nodes.frames import FrameError
 from fleet.nodes.streams import LinkLostError
@@ -37,7 +39,6 @@ from fleet.ports.worktrees import Change, EffectError, SetupFailedError
 RECONNECT_S = 1.5  # how long a stream that ended may take to come back before its orders are given to others
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0  # between tries to connect
 GOODBYE_S = 5.0
-NOT_YET = "not connected yet"
 LONGEST_OUTPUT = 64 * 1024
 
 
@@ -57,8 +58,8 @@ class NodeLiedError(Exception):
 
 Connect = Callable[[], AbstractAsyncContextManager[Connection]]
 """Opens a connection. Raises `LinkLostError`, `NodeRefusedError`, `TimeoutError` or `OSError`."""
-Notice = Callable[[str], None]
-"""Takes news of a node for a person."""
+Notice = Callable[[NodeConnected | NodeLost | WarningNoted], None]
+"""Takes news of a node for the journal."""
 
 
 @dataclass(slots=True)
@@ -73,11 +74,15 @@ class RemoteNode:
     connect: Connect
     objects: Objects
     notice: Notice
+    now: Callable[[], float] = time.time
     freed: Callable[[], None] = lambda: None
     """Called when it has room again: it is back, or has finished something."""
     lands: bool = False
     """Whether its verdict on a merged tree counts."""
-    out: str = NOT_YET
+    labels: frozenset[str] = frozenset()
+    drained: bool = False
+    """Whether nothing new goes there, as a person asked."""
+    out: str = NOT_CONNECTED
     """Why nothing is sent there; empty: it is well."""
     banned: bool = False
     """Whether it sent what it may not send: it gets nothing for the rest of the run."""
@@ -122,13 +127,30 @@ class RemoteNode:
 
     def _set(self, connection: Connection | None, out: str) -> None:
         if out and out != self.out:
-            self.notice(f"node {self.name} is out: {out}")
-        elif not out and self.out != NOT_YET:
-            self.notice(f"node {self.name} is back")
+            self.notice(NodeLost(at=self.now(), node=self.name, why=out, banned=self.banned))
+        elif connection is not None:
+            self.notice(self._greeted(connection))
         self.connection, self.out = connection, out
         self.freed()
         self._changed.set()
         self._changed = Event()
+
+    def _greeted(self, connection: Connection) -> NodeConnected:
+        greeting = connection.greeting
+        return NodeConnected(
+            at=self.now(),
+            node=self.name,
+            version=greeting.version,
+            host=greeting.host,
+            processors=greeting.processors,
+            memory_bytes=greeting.memory_bytes,
+            workers=self.workers or 0,
+            checks=self.checks or 0,
+            labels=tuple(sorted(self.labels)),
+            lands=self.lands,
+            skew_s=round(greeting.time - self.now(), 3),
+            commits=len(connection.commits),
+        )
 
     def _ended(self, connection: Connection) -> None:
         if connection.broke_protocol:
@@ -148,7 +170,7 @@ class RemoteNode:
 
     async def wait_tried(self) -> None:
         """Return once the node has answered, or could not be reached."""
-        while self.out == NOT_YET:
+        while self.out == NOT_CONNECTED:
             await self._changed.wait()
 
     async def say_goodbye(self) -> None:
@@ -281,7 +303,8 @@ class RemoteNode:
                 if isinstance(done, AttemptDone) and done.commit is not None:
                     await self._take_in(order, done, late=True)
                     id_, attempt = order.brief.subtask.id, order.brief.attempt
-                    self.notice(f"node {self.name} reported attempt {attempt} at {id_} late: its work is kept, unused")
+                    text = f"node {self.name} reported attempt {attempt} at {id_} late: its work is kept, unused"
+                    self.notice(WarningNoted(at=self.now(), text=text))
                 await connection.acknowledge(key)
 
     async def _cancel(self, key: str) -> None:

@@ -39,6 +39,8 @@ class AttemptOrder:
     base: Sha
     worker: str
     brief: WorkerBrief
+    labels: frozenset[str] = frozenset()
+    """What the machine must have that does it. They do not travel."""
 
     def signature(self, report: Report | None) -> Signature:
         """What the message of its commit says. Without a report that says done, the work is unfinished."""
@@ -63,6 +65,8 @@ class ChecksOrder:
     criteria: tuple[Criterion, ...]
     lands: bool = False
     """Whether finished work waits for them in the merge queue: they come first, and their verdict moves the branch."""
+    labels: frozenset[str] = frozenset()
+    """What the machine must have that does them. They do not travel."""
 
 
 Order = AttemptOrder | ChecksOrder

@@ -46,6 +46,7 @@ _PLAIN: Mapping[str, str] = {
 SAME = {"at", "kind"}
 """Fields of every fact."""
 COMMON: Mapping[str, str] = {
+    "node": "The name of the node, as in `[nodes.NAME]`.",
     "about": "The subtask it concerns, if any.",
     "add": "New subtasks.",
     "answer": "The answer.",

@@ -27,6 +27,11 @@ from fleet.core.state.facts import (
     GateTried,
     InstructionGiven,
     InstructionRead,
+    NodeAddRequested,
+    NodeConnected,
+    NodeDrained,
+    NodeLost,
+    NodeUndrained,
     PlanForecast,
     PlanGraded,
     PlanRejected,
@@ -105,6 +110,21 @@ LATEST: tuple[Fact, ...] = (
     InstructionGiven(at=0, subtask="schema", text="use UTC", by="ada", interrupt=True),
     InstructionRead(at=0, subtask="schema", number=1, count=1),
     RehearsalNoted(at=0, what="by_hand", subtask="schema", text="adds a submodule: vendor/x"),
+    NodeAddRequested(at=0, node="builder", by="ada"),
+    NodeConnected(
+        at=0,
+        node="builder",
+        version="1",
+        host="builder.example",
+        processors=8,
+        memory_bytes=1,
+        workers=8,
+        checks=1,
+        labels=("gpu",),
+    ),
+    NodeDrained(at=0, node="builder", by="ada"),
+    NodeUndrained(at=0, node="builder", by="ada"),
+    NodeLost(at=0, node="builder", why="no route to host"),
 )
 """More of them, that are about subtasks. They come too late to change what the run is."""
 

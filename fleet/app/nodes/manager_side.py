@@ -1,28 +1,34 @@
 """The nodes of a run, connected: what stands behind the engine's one `Node` where other machines are configured."""
 
 import shlex
-from collections.abc import AsyncIterator, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from anyio import create_task_group, move_on_after, to_thread
+from anyio import create_task_group, move_on_after, sleep, to_thread
+from anyio.abc import TaskGroup
 
 from fleet import __version__
-from fleet.app.nodes.terms import stays_here, terms_of
+from fleet.app.nodes.terms import terms_of
 from fleet.app.wiring import Wiring
+from fleet.config.load import load_config
+from fleet.config.machines import stays_here
 from fleet.config.schema import NodeSettings
-from fleet.core.base.ids import Sha
-from fleet.core.state.facts import Failure, Report
+from fleet.core.base.ids import RunId, Sha
+from fleet.core.state.facts import Fact, Failure, NodeLost, Report
+from fleet.core.state.nodes import NodeState
 from fleet.core.state.state import RunState
-from fleet.errors import UsageError
+from fleet.errors import FleetError, UsageError
 from fleet.nodes.connection import Connection, greet, read_greeting
 from fleet.nodes.messages import PROTOCOL, Greeting, Open
 from fleet.nodes.placement import Placement
 from fleet.nodes.remote_node import NodeLiedError, RemoteNode
 from fleet.nodes.streams import Link, LinkLostError
 from fleet.nodes.transport import CommandStream, open_command
+from fleet.ports.journal import Recorder
 from fleet.ports.nodes import AttemptDone, AttemptOrder, Node
 from fleet.ports.worktrees import Change
 from worktrees.base.settings import WorktreeSettings
@@ -33,10 +39,9 @@ from worktrees.store.store import Store
 
 GREET_S = 60.0  # how long a node may take to greet and to make itself ready
 LEASE_S = 20.0
+HEED_S = 0.2  # how long a request about a node may wait once it is in the journal
 START_S = 30.0  # how long a run waits for its nodes before it begins without them
 LONGEST_BODY = 4_000  # characters of a worker's summary in the message of a commit
-
-Note = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,69 +83,121 @@ class StoreObjects:
 class Nodes:
     """The nodes of one run. `beside` puts them beside this machine."""
 
-    run: str
+    run: RunId
     wiring: Wiring
-    remote: Sequence[RemoteNode]
+    objects: StoreObjects
+    opening: Callable[[], Awaitable[Open]]
+    reread: Callable[[], Mapping[str, NodeSettings]]
+    """The nodes of the configuration as it is now. Raises `FleetError`."""
     local_workers: int
-    _note: Note | None = None
-    _early: list[str] | None = None
+    tasks: TaskGroup
+    remote: list[RemoteNode] = field(default_factory=list)
+    _engine: Recorder | None = None
+    _placement: Placement | None = None
+    _early: list[Fact] = field(default_factory=list)
+    """What happened before there was an engine to record it."""
 
-    def beside(self, local: Node, note: Note) -> Node:
-        self._note = note
-        for text in self._early or ():
-            note(text)
-        return Placement(
+    def beside(self, local: Node, engine: Recorder) -> Node:
+        self._engine = engine
+        engine.note(*self._early)
+        self._placement = Placement(
             run=self.run,
             local=local,
             local_workers=self.local_workers,
             local_checks=self.wiring.worktrees.check_slots,
             nodes=self.remote,
             stays=stays_here(self.wiring.config),
+            labels=frozenset(self.wiring.config.box.labels),
         )
+        self.tasks.start_soon(self._heed, engine)
+        return self._placement
 
-    def notice(self, text: str) -> None:
+    def notice(self, fact: Fact) -> None:
         """Pass news on to the journal; before there is one, keep it."""
-        if self._note is not None:
-            self._note(text)
+        if self._engine is not None:
+            self._engine.note(fact)
         else:
-            self._early = [*(self._early or ()), text]
+            self._early.append(fact)
+
+    def wake(self) -> None:
+        if self._placement is not None:
+            self._placement.wake()
+
+    async def join(self, name: str, settings: NodeSettings) -> RemoteNode:
+        """Begin to connect to a node, and keep a connection to it."""
+        opening = (await self.opening()).model_copy(update={"lease_s": settings.lease_s or LEASE_S})
+        node = RemoteNode(
+            name=name,
+            workers=settings.workers,
+            checks=settings.checks,
+            lands=bool(settings.lands),
+            labels=frozenset(settings.labels or ()),
+            connect=partial(connect, self.wiring, name, settings, opening, terms_of(self.wiring)),
+            objects=self.objects,
+            notice=self.notice,
+            freed=self.wake,
+        )
+        self.remote.append(node)
+        self.tasks.start_soon(node.run)
+        return node
+
+    async def _heed(self, engine: Recorder) -> None:
+        """Do what people ask about nodes, as the journal says."""
+        seen: Mapping[str, NodeState] = {}
+        while True:
+            if (asked := engine.state.nodes) is not seen:
+                for node in self.remote:
+                    node.drained = node.name in asked and bool(asked[node.name].drained_by)
+                for name in [each.name for each in asked.values() if each.added]:
+                    await self._add(name)
+                seen = asked
+                self.wake()
+            await sleep(HEED_S)
+
+    async def _add(self, name: str) -> None:
+        """Let a node join that is in the configuration by now; one that has joined is tried again and again anyway."""
+        if (known := next((node for node in self.remote if node.name == name), None)) is not None:
+            self.notice(NodeLost(at=time.time(), node=name, why=known.out or "it has joined already"))
+            return
+        try:
+            settings = (await to_thread.run_sync(self.reread)).get(name)
+            if settings is not None:
+                await self.join(name, settings)
+                return
+            why = f"there is no [nodes.{name}] in the configuration"
+        except FleetError as error:
+            why = f"the configuration can't be read: {error}"
+        self.notice(NodeLost(at=time.time(), node=name, why=why))
 
 
 @asynccontextmanager
 async def open_nodes(
-    wiring: Wiring, state: RunState, worktrees: RunWorktrees, transcripts: Path, local_workers: int
+    wiring: Wiring,
+    state: RunState,
+    worktrees: RunWorktrees,
+    transcripts: Path,
+    local_workers: int,
 ) -> AsyncIterator[Nodes]:
-    """The configured nodes, connected as far as they answer in time. Others may come later."""
-    settings = wiring.worktrees
-    objects = StoreObjects(worktrees.store, settings, transcripts)
-    remote: list[RemoteNode] = []
-    nodes = Nodes(state.run, wiring, remote, local_workers)
-    terms = terms_of(wiring)
-    opening = await _opening(state, worktrees.store)
-    for name, node in wiring.config.nodes.items():
-        remote.append(
-            RemoteNode(
-                name=name,
-                workers=node.workers,
-                checks=node.checks,
-                lands=bool(node.lands),
-                connect=partial(
-                    connect, wiring, name, opening.model_copy(update={"lease_s": node.lease_s or LEASE_S}), terms
-                ),
-                objects=objects,
-                notice=nodes.notice,
-            )
-        )
+    """The configured nodes, connected as far as they answer in time. Others may come later, or be added."""
+    objects = StoreObjects(worktrees.store, wiring.worktrees, transcripts)
+    opening, reread = partial(_opening, state, worktrees.store), partial(_nodes_now, wiring, state)
     async with create_task_group() as tasks:
-        for each in remote:
-            tasks.start_soon(each.run)
+        nodes = Nodes(state.run, wiring, objects, opening, reread, local_workers, tasks)
+        for name, settings in wiring.config.nodes.items():
+            await nodes.join(name, settings)
         with move_on_after(START_S):
-            for each in remote:
+            for each in tuple(nodes.remote):
                 await each.wait_tried()
         yield nodes
-        for each in remote:
+        for each in nodes.remote:
             await each.say_goodbye()
         tasks.cancel_scope.cancel()
+
+
+def _nodes_now(wiring: Wiring, state: RunState) -> Mapping[str, NodeSettings]:
+    """The nodes of the configuration, read again from the files that a resumed run would read."""
+    before = state.choices.model_copy(update={"withheld": {}})  # no secret belongs to a node
+    return load_config(environ=wiring.environ, repository=Path(state.repository), before=before).config.nodes
 
 
 async def _opening(state: RunState, store: Store) -> Open:
@@ -157,9 +214,11 @@ async def _opening(state: RunState, store: Store) -> Open:
 
 
 @asynccontextmanager
-async def connect(wiring: Wiring, name: str, opening: Open, terms: bytes) -> AsyncIterator[Connection]:
+async def connect(
+    wiring: Wiring, name: str, settings: NodeSettings, opening: Open, terms: bytes
+) -> AsyncIterator[Connection]:
     """A connection to a node. Raises `LinkLostError`, `NodeRefusedError`, `TimeoutError` or `OSError`."""
-    argv = command_line(name, wiring.config.nodes[name])
+    argv = command_line(name, settings)
     async with open_command(argv, transport_environment(wiring)) as stream:
         try:
             connection = await greet(Link(stream), opening, terms, within_s=GREET_S)

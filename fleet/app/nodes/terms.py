@@ -5,11 +5,11 @@ the manager never travel.
 """
 
 import json
-from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fleet.app.wiring import Wiring
+from fleet.config.machines import stays_here
 from fleet.config.schema import Checks, Config, WorkerKind, Worktrees
 from fleet.errors import FleetError
 
@@ -28,17 +28,6 @@ class Terms(BaseModel):
     network: bool
     max_file_mb: int
     max_files: int
-
-
-def stays_here(config: Config) -> Mapping[str, str]:
-    """Why attempts of a worker can't be made on nodes, by worker."""
-    reasons = {}
-    for name, worker in config.workers.items():
-        if worker.kind != "command":
-            reasons[name] = "its model is called from this machine"
-        elif worker.pass_environment:
-            reasons[name] = f"it gets {', '.join(worker.pass_environment)} from this machine's environment"
-    return reasons
 
 
 def terms_of(wiring: Wiring) -> bytes:

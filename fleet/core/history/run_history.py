@@ -5,6 +5,7 @@ from typing import assert_never
 from fleet.core.base.usage import Cost, Spend
 from fleet.core.history import planner_history, subtask_sets
 from fleet.core.history.attempt_history import stop_attempts
+from fleet.core.history.node_history import forget_connections
 from fleet.core.history.people_history import drop_open, settle_questions
 from fleet.core.history.plan_history import add_version
 from fleet.core.history.replace import replace
@@ -100,7 +101,7 @@ def _engine_started(state: RunState, fact: f.EngineStarted) -> RunState:
     for subtask, _ in list(state.underway()):
         state = change_attempt(state, subtask.id, lambda attempt: replace(attempt, working=False))
     state = replace(
-        state,
+        forget_connections(state),
         epoch=fact.epoch,
         draining=False,
         sandbox=fact.sandbox or state.sandbox,

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from fleet.core.plans.plan import Risk, Shape
+from fleet.core.plans.plan import Risk, Shape, Subtask
 from fleet.core.plans.rungs import Ladder
 
 Reviewing = Literal["human", "auto", "none"]
@@ -33,6 +33,64 @@ class ReviewRules(Shape):
     """Worker kinds that need approval."""
     max_dollars: float | None = Field(default=None, gt=0)
     """The most a subtask may cost, by its estimate or else by its limit."""
+
+
+HERE = ""
+"""The name of the manager's machine among those that work for a run."""
+
+
+class MachineOffer(Shape):
+    """What a machine may do for a run."""
+
+    labels: tuple[str, ...] = ()
+    lands: bool = False
+    """Whether its verdict on a merged tree counts."""
+    works: bool = True
+    """Whether it takes attempts."""
+
+
+class Machines(Shape):
+    """The machines that may ever work for a run, and which of them a worker kind can use."""
+
+    offers: dict[str, MachineOffer] = Field(default_factory=dict)
+    """By name; empty: the manager's machine."""
+    workers: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """The labels that worker kinds ask for."""
+    stays: tuple[str, ...] = ()
+    """Workers whose attempts are made on the manager's machine."""
+
+    def wanted(self, spec: Subtask) -> frozenset[str]:
+        """The labels that a machine must have for the attempts at a subtask."""
+        return frozenset((*spec.labels, *self.workers.get(spec.worker, ())))
+
+    def problem(self, spec: Subtask) -> str | None:
+        """Why no machine can ever do a subtask; None if one can."""
+        if not (wanted := self.wanted(spec)):
+            return None
+        asks = f"needs a machine with {labels_text(wanted)}"
+        able = {name: offer for name, offer in self.offers.items() if wanted <= set(offer.labels)}
+        if not able:
+            return f"{asks}, and none has it: set nodes.NAME.labels, or box.labels for this machine; {self._known()}"
+        if spec.worker in self.stays and HERE not in able:
+            return f"{asks}, but worker {spec.worker!r} works on this machine only: set box.labels, or take another"
+        if not any(offer.works for offer in able.values()):
+            return f"{asks}, and {', '.join(sorted(able))} takes no attempts: set nodes.NAME.workers"
+        judges = [name for name, offer in self.offers.items() if offer.lands and {*spec.labels} <= {*offer.labels}]
+        if spec.labels and not judges and any(check.run is not None for check in spec.acceptance):
+            return (
+                f"{asks}, but no machine with {labels_text(frozenset(spec.labels))} may judge a merged tree: set "
+                "box.labels, or lands = true for a node that you trust as this machine"
+            )
+        return None
+
+    def _known(self) -> str:
+        labels = sorted({label for offer in self.offers.values() for label in offer.labels})
+        return f"there are {', '.join(labels)}" if labels else "there are no labels yet"
+
+
+def labels_text(labels: frozenset[str]) -> str:
+    """The labels in words."""
+    return f"the label{'s' if len(labels) > 1 else ''} {', '.join(sorted(labels))}"
 
 
 class Policy(Shape):
@@ -108,3 +166,5 @@ class Policy(Shape):
     reviewing: Reviewing | None = None
     """`human`: a person approves the first plan, and rules its changes. `auto`: rules approve. `none`: no review."""
     rules: ReviewRules = ReviewRules()
+    machines: Machines = Machines()
+    """The machines of the configuration, with their labels."""

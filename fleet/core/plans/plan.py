@@ -5,9 +5,10 @@ Only the shape is checked here; `validate.py` finds every problem of a plan as a
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, JsonValue, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from fleet.core.base.ids import SubtaskId
 
@@ -15,6 +16,9 @@ Risk = Literal["low", "medium", "high"]
 FailureAction = Literal["replan", "retry", "skip", "abort", "ask"]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 """How hard a model tries, as the models' service calls it."""
+
+Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._=/-]{0,62}$")]
+"""A word for what a machine has: `gpu`, `arch=arm64`."""
 
 WORKER_SUCCEEDED = "worker_succeeded"
 """The named check of a step whose own exit code is the whole criterion."""
@@ -99,6 +103,8 @@ class Subtask(Planned):
     model: str | None = Field(default=None, description="A model instead of the worker kind's own.")
     effort: Effort | None = Field(default=None, description="How hard the model tries, instead of the kind's own.")
     parameters: dict[str, JsonValue] = Field(default={}, description="Further input of the worker kind.")
+    labels: SkipJsonSchema[tuple[Label, ...]] = ()  # a planner chooses a worker kind, which may ask for labels
+    """Labels that the machine must have which works on it and runs its checks: `["gpu"]`."""
     risk: Risk = "low"
     """How much harm a mistake would do; the rules of `[review]` consider it."""
     estimate: Estimate = Estimate()

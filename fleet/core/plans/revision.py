@@ -14,7 +14,18 @@ from pydantic.json_schema import SkipJsonSchema
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.nearest import did_you_mean
 from fleet.core.base.paths import matches
-from fleet.core.plans.plan import PLANNER, Criterion, Effort, Estimate, FailureAction, Plan, Risk, Subtask, Written
+from fleet.core.plans.plan import (
+    PLANNER,
+    Criterion,
+    Effort,
+    Estimate,
+    FailureAction,
+    Label,
+    Plan,
+    Risk,
+    Subtask,
+    Written,
+)
 from fleet.core.plans.validate import Known, Problem, plan_problems
 
 
@@ -32,6 +43,7 @@ class Change(Written):
     model: str | None = None
     effort: SkipJsonSchema[Effort | None] = None  # a grammar holds 24 optional fields; a planner's `retry` has it
     parameters: dict[str, JsonValue] | None = None
+    labels: SkipJsonSchema[tuple[Label, ...] | None] = None
     risk: Risk | None = None
     estimate: Estimate | None = None
     failure_action: FailureAction | None = None

@@ -9,6 +9,7 @@ from fleet.core.base.ids import SubtaskId, is_slug
 from fleet.core.base.nearest import did_you_mean
 from fleet.core.base.paths import path_problem
 from fleet.core.plans.dependencies import find_cycle, needs_of
+from fleet.core.plans.limits import Machines
 from fleet.core.plans.plan import PLANNER, WORKER_SUCCEEDED, Criterion, Plan, Subtask
 
 LONGEST_TITLE = 200
@@ -28,13 +29,14 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a configuration offers to a plan. `workers` and `checks` are None while they are unknown."""
+    """What a configuration offers to a plan. What is None is unknown."""
 
     max_subtasks: int | None = None
     """The most subtasks that one revision adds; None: no limit."""
     max_areas: int = 16
     workers: frozenset[str] | None = None
     checks: frozenset[str] | None = None
+    machines: Machines | None = None
 
     def beside(self, plan: Plan) -> "Known":
         """Also with the workers and checks of a running plan, which was accepted under its own configuration."""
@@ -118,6 +120,8 @@ def subtask_problems(subtask: Subtask, ids: Collection[SubtaskId], known: Known,
     if known.workers is not None and subtask.worker not in known.workers | {PLANNER}:
         hint = did_you_mean(subtask.worker, known.workers) or f"; there are {', '.join(sorted(known.workers))}"
         yield Problem(f"{at}.worker", f"no worker kind is called {subtask.worker!r}{hint}")
+    if known.machines is not None and (problem := known.machines.problem(subtask)):
+        yield Problem(f"{at}.labels" if subtask.labels else f"{at}.worker", problem)
 
 
 def _own_problems(subtask: Subtask, at: str) -> Iterator[Problem]:

@@ -32,6 +32,7 @@ from fleet.core.policy.rollback import or_rollback
 from fleet.core.state import facts as f
 from fleet.core.state.areas import allowance, conversations, planning_of, seen
 from fleet.core.state.failures import how
+from fleet.core.state.machines import Occupancy
 from fleet.core.state.state import RunState
 from fleet.core.state.status import ready, starts_at, undecided_failures
 from fleet.core.state.subtasks import Mark
@@ -205,7 +206,9 @@ def _start_attempts(state: RunState, now: float) -> Iterator[f.Fact]:
     free = 0 if is_full(state) else max(0, free)
     startable = ready(state, now) & ~unapproved(state)
     areas = subtasks.ids(startable & subtasks.areas)  # these need no worker
-    for id_ in (*areas, *islice(subtasks.first(startable & ~subtasks.areas), free)):
+    occupancy = Occupancy(state)
+    placed = (id_ for id_ in subtasks.first(startable & ~subtasks.areas) if occupancy.take(state.spec(id_)))
+    for id_ in (*areas, *islice(placed, free)):
         spec, subtask = state.spec(id_), state.subtasks[id_]
         taken = take_rung(state, spec, subtask)
         yield f.AttemptStarted(

@@ -14,6 +14,7 @@ from fleet.core.plans.validate import Known
 from fleet.core.policy.approval import open_for_approval, waiting_for_approval
 from fleet.core.policy.rollback import is_undone
 from fleet.core.state import facts as f
+from fleet.core.state.machines import known_machines
 from fleet.core.state.state import RunState
 from fleet.core.state.status import for_revision, status_of
 
@@ -30,6 +31,9 @@ Request = (
     | f.InstructionGiven
     | f.QuestionAnswered
     | f.WarningNoted
+    | f.NodeAddRequested
+    | f.NodeDrained
+    | f.NodeUndrained
 )
 DROP = "drop it"
 """The answer that gives a subtask up."""
@@ -77,6 +81,8 @@ def request_problem(state: RunState, request: Request) -> str | None:
             return _revision_problem(state, request)
         case f.LimitsChanged():
             return _limits_problem(request)
+        case f.NodeAddRequested() | f.NodeDrained() | f.NodeUndrained():
+            return _node_problem(state, request)
         case _:
             return None
 
@@ -112,7 +118,7 @@ def _revision_problem(state: RunState, request: f.PlanRevised) -> str | None:
     revision = request.revision
     if request.call is not None or revision.finished or revision.ask:
         return "a person can change subtasks only; the planner asks questions and ends the run"
-    known = Known(max_areas=state.policy.max_areas)
+    known = Known(max_areas=state.policy.max_areas, machines=known_machines(state))
     after = revise_plan(state.plan, revision, for_revision(state), known, is_valid=True)
     return None if isinstance(after, Plan) else "the change is not valid: " + "; ".join(map(str, after))
 
@@ -157,6 +163,26 @@ def _instruction_problem(state: RunState, request: f.InstructionGiven) -> str | 
         return f"{subtask.id} is an area, which has a planner and no worker; tell one of its subtasks"
     if state.ended:
         return f"{state.run} has already ended ({state.ending})"
+    return None
+
+
+def _node_problem(state: RunState, request: f.NodeAddRequested | f.NodeDrained | f.NodeUndrained) -> str | None:
+    if state.ended:
+        return f"{state.run} has already ended ({state.ending})"
+    if state.rehearsal is not None or state.relanding is not None:
+        return f"{state.run} works on this machine alone: it replays history, or lands a result again"
+    node = state.nodes.get(request.node)
+    if isinstance(request, f.NodeAddRequested):
+        if node is not None and node.banned:
+            return f"node {node.name} gets nothing more in this run: {node.out}"
+        return f"node {node.name} is in use already" if node is not None and not node.out else None
+    if node is None and request.node not in state.policy.machines.offers:
+        names = sorted({*state.nodes, *(name for name in state.policy.machines.offers if name)})
+        hint = did_you_mean(request.node, names) or f"; there are {', '.join(names) or 'none'}"
+        return f"{state.run} has no node {request.node!r}{hint}"
+    is_drained = node is not None and bool(node.drained_by)
+    if isinstance(request, f.NodeDrained) == is_drained:
+        return f"node {request.node} is {'drained already' if is_drained else 'not drained'}"
     return None
 
 

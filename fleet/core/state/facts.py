@@ -55,6 +55,14 @@ from fleet.core.state.kinds.landing_facts import (
     PublishFailed,
     WorkLost,
 )
+from fleet.core.state.kinds.node_facts import (
+    NodeAddRequested,
+    NodeConnected,
+    NodeDrained,
+    NodeFact,
+    NodeLost,
+    NodeUndrained,
+)
 from fleet.core.state.kinds.people_facts import (
     CancelRequested,
     DrainRequested,
@@ -101,6 +109,6 @@ from fleet.core.state.kinds.run_facts import (
     WarningNoted,
 )
 
-Fact = RunFact | PlanFact | AttemptFact | LandingFact | PeopleFact
+Fact = RunFact | PlanFact | AttemptFact | LandingFact | PeopleFact | NodeFact
 
 FACT: TypeAdapter[Fact] = TypeAdapter(Annotated[Fact, Field(discriminator="kind")])

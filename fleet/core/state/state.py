@@ -34,6 +34,7 @@ from fleet.core.state.facts import (
 )
 from fleet.core.state.incidents import Incident
 from fleet.core.state.landing import Landing
+from fleet.core.state.nodes import NodeState
 from fleet.core.state.subtask_state import Attempt, SubtaskState
 from fleet.core.state.subtasks import Mark, Subtasks
 
@@ -230,6 +231,8 @@ class RunState:
     """The conversation with the planner of each area."""
     service: Mapping[str, Outage] = field(default_factory=dict)
     """The model families that don't answer; the key is empty for the whole service."""
+    nodes: Mapping[str, NodeState] = field(default_factory=dict)
+    """The machines beside the manager's, by name."""
     questions: Mapping[QuestionId, Question] = field(default_factory=dict)
     asked: tuple[QuestionId, ...] = ()
     """The questions without an answer."""

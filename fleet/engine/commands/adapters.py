@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fleet.engine.verdicts.checks import Gate
 from fleet.ports.agents import Planner, Worker
-from fleet.ports.journal import Clock
+from fleet.ports.journal import Clock, Recorder
 from fleet.ports.nodes import Node
 from fleet.ports.worktrees import Commits, Integrator, Publisher, Worktrees
 
@@ -28,7 +28,7 @@ class Adapters:
     """Workers that are programs: their exit code is the result, and they need not change a file."""
     has_program: Callable[[str], bool] | None = None
     """Whether checks would find a program of this name; None if that is unknown."""
-    beside: Callable[[Node, Callable[[str], None]], Node] = lambda local, _: local
-    """Puts other machines beside this one; the second argument takes their news for a person."""
+    beside: Callable[[Node, Recorder], Node] = lambda local, _: local
+    """Puts other machines beside this one, and records what becomes of them."""
     disk_full: Callable[[str], str | None] = lambda _: None
     """What to do about a full disk, if the text of a failure means that; None otherwise."""

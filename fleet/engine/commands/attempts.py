@@ -12,6 +12,7 @@ from fleet.core.plans.plan import Subtask
 from fleet.core.policy.effects import RunAttempt, VerifyAttempt
 from fleet.core.state import facts as f
 from fleet.core.state.failures import reported_failure
+from fleet.core.state.machines import wanted_labels
 from fleet.core.state.subtask_state import Attempt
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.briefs import WorkerBriefs
@@ -91,7 +92,8 @@ class Attempts:
                     assert_never(progress)
 
         operator = AttemptOperator(self.engine, self.adapters.clock, spec.id, attempt.number)
-        order = AttemptOrder(attempt.base, attempt.worker, replace(brief, operator=operator))
+        labels = wanted_labels(self.engine.state, spec)
+        order = AttemptOrder(attempt.base, attempt.worker, replace(brief, operator=operator), labels)
         return await self.node.attempt(order, meter, tell)
 
     async def _finished(self, spec: Subtask, attempt: Attempt, work: AttemptResult) -> None:

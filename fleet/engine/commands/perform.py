@@ -51,7 +51,7 @@ class Performer:
             leave_out=self._advice.leave_out,
             give_up=self._raise_if_disk_full,
         )
-        node = adapters.beside(local, self._note)
+        node = adapters.beside(local, engine)
         self._checks = Checks(engine, adapters.worktrees, adapters.commits, adapters.clock, adapters.gate, node)
         briefs = WorkerBriefs(engine, adapters.commits, self._advice)
         self._attempts = Attempts(engine, adapters, self._budget, self._checks, briefs, self._advice, node)
@@ -144,9 +144,6 @@ class Performer:
 
     def _now(self) -> float:
         return self._adapters.clock.now()
-
-    def _note(self, text: str) -> None:
-        self._engine.note(f.WarningNoted(at=self._now(), text=text))
 
     # ---- the base
 

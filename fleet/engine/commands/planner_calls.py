@@ -11,6 +11,7 @@ from fleet.core.policy.effects import CallPlanner
 from fleet.core.policy.remedies import backoff
 from fleet.core.state import facts as f
 from fleet.core.state.areas import conversations, planning_of
+from fleet.core.state.machines import known_machines
 from fleet.core.state.state import RunState
 from fleet.core.state.status import for_revision
 from fleet.core.views.planning.planner_record import find_subtasks, planner_record, subtask_report
@@ -120,6 +121,7 @@ class PlannerCalls:
             max_areas=state.policy.max_areas,
             workers=frozenset(self._adapters.workers),
             checks=frozenset(self._adapters.gate.named),
+            machines=known_machines(state),
         )
 
     async def failed(self, command: CallPlanner, failure: f.Failure) -> None:

@@ -10,14 +10,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
+from types import MappingProxyType
 from typing import Literal, TypeVar
 
 from anyio import create_task_group
 
 from fleet.core.base.ids import Sha
-from fleet.core.plans.plan import Criterion
+from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.state import facts as f
 from fleet.core.state.failures import red_guard, vacuous
+from fleet.core.state.machines import check_labels
 from fleet.core.verdicts.tests import missing_tests, starts_pytest
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.nodes import ChecksOrder, Node
@@ -93,6 +95,9 @@ class Checks:
     """Commands that reported or counted their tests once, and must do so from then on."""
     _naming: set[str] = field(default_factory=set)
     """Those of them that named their tests: for them, a number is not enough."""
+
+    _labels_of: tuple[Plan | None, Mapping[str, frozenset[str]]] = (None, MappingProxyType({}))
+    """A plan, and the labels that its commands ask for."""
 
     def __post_init__(self) -> None:
         """Take over the answers of earlier lives. A red answer on a base was expected, so it was not repeated."""
@@ -187,18 +192,48 @@ class Checks:
     ) -> dict[str, f.CheckRun]:
         if ran is not None:
             ran.update(criterion.run or "" for criterion in criteria)
-        tree, order = await self.tree(commit), ChecksOrder(commit, tuple(criteria), lands)
+        tree = await self.tree(commit)
+        orders = self._orders(commit, criteria, lands=lands)
         try:
-            runs = await self.node.check(order)
+            runs = await self._ordered(orders)
         except SetupFailedError:
             if not judges_setup:
                 raise
             try:
-                runs = await self.node.check(order)
+                runs = await self._ordered(orders)
             except SetupFailedError as error:  # also the second time
                 self._sure.update((tree, criterion.run or "") for criterion in criteria)
                 return {criterion.run or "": _without_setup(criterion, error) for criterion in criteria}
         return {run.command: self._believed(tree, run) for run in runs}
+
+    async def _ordered(self, orders: Sequence[ChecksOrder]) -> tuple[f.CheckRun, ...]:
+        return tuple(chain.from_iterable([await self.node.check(order) for order in orders]))
+
+    def _orders(self, commit: Sha, criteria: Sequence[Criterion], *, lands: bool) -> list[ChecksOrder]:
+        """An order for each set of labels that criteria ask for; nearly always one."""
+        labels = self._labels()
+        wanted = dict.fromkeys(labels.get(criterion.run or "", frozenset()) for criterion in criteria)
+        return [
+            ChecksOrder(
+                commit,
+                tuple(each for each in criteria if labels.get(each.run or "", frozenset()) == asked),
+                lands,
+                asked,
+            )
+            for asked in wanted
+        ]
+
+    def _labels(self) -> Mapping[str, frozenset[str]]:
+        """What the machine must have that runs a command: the labels of the subtasks that it proves."""
+        state = self.engine.state
+        if self._labels_of[0] is not state.plan:
+            found = dict[str, frozenset[str]]()
+            for spec in state.plan.subtasks:
+                if labels := check_labels(state, spec):
+                    for criterion in self.rules.resolved(spec.acceptance):
+                        found[criterion.run or ""] = found.get(criterion.run or "", frozenset()) | labels
+            self._labels_of = state.plan, found
+        return self._labels_of[1]
 
     def _believed(self, tree: Sha, run: f.CheckRun) -> f.CheckRun:
         """A success without a report counts as a failure if the runner owes one: something ended it early."""

@@ -74,6 +74,7 @@ def test_the_policy_and_the_sections_agree_in_defaults_and_bounds() -> None:
         "rungs",
         "reviewing",
         "in_order",
+        "machines",
         "programs",
         "publishes",
         "rules",
@@ -125,6 +126,7 @@ def test_every_setting_reaches_the_policy() -> None:
     assert set(unchanged) == {
         "reviewing",
         "in_order",
+        "machines",
         "programs",
         "publishes",
         "rungs",

@@ -26,6 +26,7 @@ SINCE = {
     "plan_forecast",
     "result_scored",
     *("instruction_given", "instruction_read"),
+    *("node_connected", "node_lost", "node_add_requested", "node_drained", "node_undrained"),
 }
 """Kinds that came later: no journal of the first version holds them."""
 ALL_KINDS = {fact.model_fields["kind"].default for fact in get_args(Fact)}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleet.core.plans.limits import Policy
+from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.core.policy.requests import REQUEST, Request, request_problem
 from fleet.core.state import facts as f
 from tests.fleet.core.story import Story, plan_of
@@ -113,3 +113,51 @@ def test_what_was_skipped_may_be_tried_after_all() -> None:
 def test_a_request_survives_the_inbox_as_itself() -> None:
     for request in (answer("q1"), retry("a"), f.LimitsChanged(at=1, by=WHO, workers=3)):
         assert REQUEST.validate_json(request.model_dump_json()) == request
+
+
+# ---- nodes
+
+
+@pytest.fixture
+def with_nodes() -> Story:
+    """One connected, one lost, one banned, and one of the configuration that was not tried yet."""
+    offers = {"": MachineOffer(), "well": MachineOffer(), "later": MachineOffer()}
+    story = Story(Policy(machines=Machines(offers=offers)), plan_of("a"))
+    greeting = f.NodeConnected(
+        at=0, node="well", version="1", host="h", processors=1, memory_bytes=1, workers=1, checks=1
+    )
+    story.happens(
+        greeting,
+        f.NodeLost(at=0, node="lost", why="no route"),
+        f.NodeLost(at=0, node="liar", why="it is not used any more: a pack bomb", banned=True),
+        f.NodeDrained(at=0, node="lost", by=WHO),
+    )
+    return story
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (f.NodeDrained(at=0, node="well", by=WHO), None),
+        (f.NodeDrained(at=0, node="later", by=WHO), None),
+        (f.NodeDrained(at=0, node="wel", by=WHO), "r has no node 'wel'; did you mean 'well'?"),
+        (f.NodeDrained(at=0, node="lost", by=WHO), "node lost is drained already"),
+        (f.NodeUndrained(at=0, node="lost", by=WHO), None),
+        (f.NodeUndrained(at=0, node="well", by=WHO), "node well is not drained"),
+        (f.NodeAddRequested(at=0, node="new", by=WHO), None),
+        (f.NodeAddRequested(at=0, node="lost", by=WHO), None),
+        (f.NodeAddRequested(at=0, node="well", by=WHO), "node well is in use already"),
+        (f.NodeAddRequested(at=0, node="liar", by=WHO), "gets nothing more in this run: it is not used any more"),
+    ],
+)
+def test_a_request_about_a_node_has_to_make_sense(with_nodes: Story, request_: Request, why: str | None) -> None:
+    problem = request_problem(with_nodes.state, request_)
+    assert (problem is None) if why is None else why in (problem or "")
+    if why is None:
+        with_nodes.happens(request_)
+
+
+def test_nodes_of_a_run_that_has_ended_are_no_one_s_concern(with_nodes: Story) -> None:
+    with_nodes.happens(f.RunEnded(at=0, ending="failed", why="so"))
+    problem = request_problem(with_nodes.state, f.NodeDrained(at=0, node="well", by=WHO))
+    assert "already ended" in (problem or "")

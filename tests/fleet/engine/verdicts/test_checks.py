@@ -271,3 +271,26 @@ async def test_a_set_up_that_passes_the_second_time_makes_nothing_flaky() -> Non
 async def test_on_a_base_a_broken_set_up_does_not_stand_for_a_check_that_must_fail() -> None:
     with pytest.raises(SetupFailedError):
         await checks(WithoutSetup()).before_work([TEST], "base broken")
+
+
+async def test_what_asks_for_labels_is_checked_where_they_are_and_the_rest_anywhere() -> None:
+    book, asked_of = queued("ab"), list[ChecksOrder]()
+    (gpu, plain) = book.state.plan.subtasks
+    plan = book.state.plan.model_copy(update={"subtasks": (gpu.model_copy(update={"labels": ("gpu",)}), plain)})
+    book.state = replace(book.state, plan=plan)
+    hands = PaperHands()
+
+    class Orders(LocalNode):
+        async def check(self, order: ChecksOrder) -> tuple[f.CheckRun, ...]:
+            asked_of.append(order)
+            return await LocalNode.check(self, order)
+
+    checked = Checks(book, hands, hands, Clock(), Gate(criteria=(GATE,)), Orders(hands))
+    criteria = [check for spec in plan.subtasks for check in spec.acceptance]
+    runs = await checked.merged("base", criteria, sure=False)
+    assert [run.command for run in runs] == ["gate", *(check.run for check in criteria)]
+    assert {(order.criteria[0].run, order.labels, order.lands) for order in asked_of} == {
+        ("gate", frozenset(), True),
+        (gpu.acceptance[0].run, frozenset({"gpu"}), True),
+        (plain.acceptance[0].run, frozenset(), True),
+    }

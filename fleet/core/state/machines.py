@@ -1,0 +1,134 @@
+"""Which machines may work on what, by labels: asked before an attempt starts, and to explain why one does not.
+
+A machine is the manager's (`HERE`) or a node. Derived from the limits of the run and from what nodes reported.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from fleet.core.plans.limits import HERE, MachineOffer, Machines, labels_text
+from fleet.core.plans.plan import Subtask
+from fleet.core.state.nodes import NodeState
+from fleet.core.state.state import RunState
+from fleet.core.state.subtask_state import Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A machine that new attempts may go to."""
+
+    name: str
+    slots: int | None
+    """How many attempts it works on at once; None: the workers of the run are the only limit."""
+
+
+def wanted_labels(state: RunState, spec: Subtask) -> frozenset[str]:
+    """The labels that a machine must have for the attempts at a subtask. What replays history stays here."""
+    if state.rehearsal is not None or state.relanding is not None:
+        return frozenset()
+    return state.policy.machines.wanted(spec)
+
+
+def check_labels(state: RunState, spec: Subtask) -> frozenset[str]:
+    """The labels that a machine must have which runs the checks of a subtask: its own, not those of its worker."""
+    if state.rehearsal is not None or state.relanding is not None:
+        return frozenset()
+    return frozenset(spec.labels)
+
+
+def labels_here(state: RunState) -> frozenset[str]:
+    """The labels of the manager's machine."""
+    offer = state.policy.machines.offers.get(HERE)
+    return frozenset(offer.labels) if offer is not None else frozenset()
+
+
+def known_machines(state: RunState) -> Machines:
+    """The machines that may ever work for a run: those of its configuration, and those that were added since."""
+    machines = state.policy.machines
+    added = {
+        node.name: MachineOffer(labels=seen.labels, lands=seen.lands, works=seen.workers > 0)
+        for node in state.nodes.values()
+        if (seen := node.greeting) is not None
+    }
+    return machines.model_copy(update={"offers": {**machines.offers, **added}}) if added else machines
+
+
+def rooms(state: RunState, spec: Subtask) -> tuple[Room, ...]:
+    """The machines that a new attempt at a subtask may go to now."""
+    wanted, stays = wanted_labels(state, spec), spec.worker in state.policy.machines.stays
+    here = (Room(HERE, None),) if wanted <= labels_here(state) else ()
+    nodes = () if stays else tuple(node for node in state.nodes.values() if node.takes_work and wanted <= node.labels)
+    return (*here, *(Room(node.name, node.greeting.workers) for node in nodes if node.greeting is not None))
+
+
+class Occupancy:
+    """How many attempts hold the slots of machines with labels, while more are started."""
+
+    def __init__(self, state: RunState) -> None:
+        self._state = state
+        self._held: list[frozenset[str]] | None = None
+
+    def take(self, spec: Subtask) -> bool:
+        """Take a slot for an attempt; False if no machine that it needs has one."""
+        if not wanted_labels(self._state, spec):
+            return True
+        if not _has_slot(rooms(self._state, spec), self.held):
+            return False
+        self.held.append(_places(self._state, spec, None))
+        return True
+
+    @property
+    def held(self) -> list[frozenset[str]]:
+        """For each running attempt the machines that it may be on."""
+        if self._held is None:
+            self._held = list(_held(self._state))
+        return self._held
+
+
+def machine_problem(state: RunState, spec: Subtask) -> str:
+    """Why no attempt at a subtask can start now for want of a machine; empty if one can."""
+    wanted = wanted_labels(state, spec)
+    if not wanted:
+        return ""
+    if (never := known_machines(state).problem(spec)) is not None:
+        return never
+    free = rooms(state, spec)
+    if _has_slot(free, list(_held(state))):
+        return ""
+    if free:
+        taken = ", ".join(f"{room.name} ({room.slots} of {room.slots} in use)" for room in free)
+        return f"waits for a free slot on a machine with {labels_text(wanted)}: {taken}"
+    return f"waits for a machine with {labels_text(wanted)}: {'; '.join(_absent(state, wanted))}"
+
+
+def _absent(state: RunState, wanted: frozenset[str]) -> Iterator[str]:
+    """Why each node that has the labels takes nothing."""
+    for name, offer in known_machines(state).offers.items():
+        if name != HERE and wanted <= {*offer.labels}:
+            node = state.nodes.get(name, NodeState(name))
+            yield f"node {name} is {'drained' if node.drained_by else f'out: {node.out}'}"
+
+
+def _has_slot(free: Iterable[Room], held: list[frozenset[str]]) -> bool:
+    """Whether there is room besides the attempts that can only be on these machines."""
+    slots, names = 0, set[str]()
+    for room in free:
+        if room.slots is None:
+            return True
+        slots += room.slots
+        names.add(room.name)
+    return sum(1 for places in held if places and places <= names) < slots
+
+
+def _held(state: RunState) -> Iterator[frozenset[str]]:
+    """The machines that each running attempt may be on: the one that works on it, or those that it waits for."""
+    for subtask, attempt in state.running():
+        spec = state.spec(subtask.id)
+        if attempt.working or wanted_labels(state, spec):
+            yield _places(state, spec, attempt)
+
+
+def _places(state: RunState, spec: Subtask, attempt: Attempt | None) -> frozenset[str]:
+    if attempt is not None and attempt.working:
+        return frozenset({attempt.node})
+    return frozenset(room.name for room in rooms(state, spec))

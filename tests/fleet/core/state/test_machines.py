@@ -1,0 +1,165 @@
+"""Labels: what needs a machine that is not there waits and says for what; what can never be done is refused."""
+
+import pytest
+
+from fleet.core.plans.limits import MachineOffer, Machines, Policy
+from fleet.core.plans.plan import Criterion, Plan, Subtask
+from fleet.core.plans.plan_file import read_plan
+from fleet.core.plans.validate import Known, Problem
+from fleet.core.state import facts as f
+from fleet.core.state.machines import machine_problem
+from tests.fleet.core.story import WHO, Story, plan_of
+
+GPU = MachineOffer(labels=("gpu",), lands=True)
+MACHINES = Machines(
+    offers={"": MachineOffer(lands=True), "builder": GPU}, workers={"trainer": ("gpu",)}, stays=("here",)
+)
+
+
+def connected(node: str = "builder", workers: int = 1, labels: tuple[str, ...] = ("gpu",)) -> f.NodeConnected:
+    return f.NodeConnected(
+        at=0,
+        node=node,
+        version="1",
+        host="h",
+        processors=4,
+        memory_bytes=1,
+        workers=workers,
+        checks=1,
+        labels=labels,
+        lands=True,
+    )
+
+
+def story_of(*plain: str, machines: Machines = MACHINES) -> Story:
+    """Two subtasks that need a GPU, and plain ones."""
+    labelled = plan_of("x", "y", labels=("gpu",))
+    return Story(Policy(machines=machines), Plan(goal="g", subtasks=(*labelled.subtasks, *plan_of(*plain).subtasks)))
+
+
+def running(story: Story) -> list[str]:
+    return sorted(subtask.id for subtask, _ in story.state.running())
+
+
+def waits(story: Story, id_: str) -> str:
+    return machine_problem(story.state, story.state.spec(id_))
+
+
+def test_what_needs_a_label_starts_only_where_a_machine_with_it_has_a_slot() -> None:
+    story = story_of("a", "b")
+    assert running(story) == ["a", "b"]
+    assert waits(story, "x") == "waits for a machine with the label gpu: node builder is out: not connected yet"
+    assert waits(story, "a") == ""
+    story.happens(connected())
+    assert running(story) == ["a", "b", "x"]
+    assert waits(story, "y") == "waits for a free slot on a machine with the label gpu: builder (1 of 1 in use)"
+    story.attempt_fails("x", "infrastructure")
+    assert running(story) == ["a", "b", "y"]
+
+
+def test_an_attempt_without_labels_that_works_on_the_node_holds_its_slot() -> None:
+    story = Story(
+        Policy(machines=MACHINES),
+        Plan(goal="g", subtasks=(*plan_of("x needs a", labels=("gpu",)).subtasks, *plan_of("a", "b").subtasks)),
+    )
+    story.happens(connected())
+    story.happens(f.WorkerStarted(at=0, subtask="b", number=1, node="builder"))
+    story.landed("a")
+    assert running(story) == ["b"]
+    story.happens(connected(workers=2))
+    assert running(story) == ["b", "x"]
+
+
+def test_this_machine_s_own_labels_count_and_bound_nothing() -> None:
+    offers = {"": MachineOffer(labels=("gpu", "big"), lands=True)}
+    assert running(story_of("a", machines=Machines(offers=offers))) == ["a", "x", "y"]
+
+
+def test_a_drained_node_gets_nothing_new_until_it_is_undrained() -> None:
+    story = story_of()
+    story.happens(f.NodeDrained(at=0, node="builder", by=WHO), connected())
+    assert running(story) == []
+    assert waits(story, "x") == "waits for a machine with the label gpu: node builder is drained"
+    story.happens(f.NodeUndrained(at=0, node="builder", by=WHO))
+    assert running(story) == ["x"]
+
+
+def test_a_node_that_is_lost_is_named_with_the_reason_and_one_that_was_added_counts() -> None:
+    story = story_of()
+    story.happens(f.NodeLost(at=0, node="builder", why="no route to host"))
+    assert waits(story, "x") == "waits for a machine with the label gpu: node builder is out: no route to host"
+    assert story.state.warnings == ("node builder is out: no route to host",)
+    story.happens(connected("other", labels=("gpu", "arm")))
+    assert running(story) == ["x"]
+
+
+def test_another_engine_connects_to_all_nodes_again_and_keeps_who_is_drained() -> None:
+    story = story_of()
+    story.happens(connected(), f.NodeDrained(at=0, node="builder", by=WHO))
+    story.happens(f.EngineStarted(at=1, epoch=2, pid=1, host="here", version="1"))
+    node = story.state.nodes["builder"]
+    assert (node.out, node.drained_by, node.takes_work) == ("not connected yet", WHO, False)
+
+
+def test_losses_count_only_what_was_connected() -> None:
+    story = story_of()
+    story.happens(f.NodeLost(at=0, node="builder", why="no route"), connected())
+    story.happens(f.NodeLost(at=0, node="builder", why="gone"), f.NodeLost(at=0, node="builder", why="no route"))
+    assert story.state.nodes["builder"].losses == 1
+
+
+def test_what_replays_a_result_asks_for_no_machine() -> None:
+    relanding = f.Relanding(run="earlier", branch="main", since="1", result="2")
+    story = Story(Policy(machines=MACHINES), plan_of("x", labels=("gpu",)), relanding=relanding)
+    assert waits(story, "x") == ""
+
+
+# ---- what can never be done
+
+
+def spec(worker: str = "coder", labels: tuple[str, ...] = (), run: str | None = "true") -> Subtask:
+    check = Criterion(criterion="worker_succeeded" if run is None else "c", run=run, fails_before=run is not None)
+    return Subtask(id="x", title="X", goal="x", acceptance=(check,), worker=worker, labels=labels)
+
+
+@pytest.mark.parametrize(
+    ("subtask", "offers", "why"),
+    [
+        (
+            spec(labels=("tpu",)),
+            {},
+            "none has it: set nodes.NAME.labels, or box.labels for this machine; there are gpu",
+        ),
+        (spec("trainer"), {"builder": MachineOffer()}, "there are no labels yet"),
+        (spec("here", ("gpu",)), {}, "worker 'here' works on this machine only"),
+        (spec("trainer"), {"builder": MachineOffer(labels=("gpu",), works=False)}, "builder takes no attempts"),
+        (spec(labels=("gpu",)), {"builder": MachineOffer(labels=("gpu",))}, "may judge a merged tree"),
+    ],
+)
+def test_a_subtask_that_no_machine_can_ever_do_is_refused_with_the_plan(
+    subtask: Subtask, offers: dict[str, MachineOffer], why: str
+) -> None:
+    machines = MACHINES.model_copy(update={"offers": {**MACHINES.offers, **offers}})
+    document = {"goal": "g", "subtasks": [subtask.model_dump(mode="json")]}
+    problem = only_problem(read_plan(document, Known(machines=machines)))
+    assert problem.path == ("subtasks[0].labels" if subtask.labels else "subtasks[0].worker")
+    assert why in problem.message
+    assert isinstance(read_plan(document, Known()), Plan)
+
+
+def only_problem(read: Plan | tuple[Problem, ...]) -> Problem:
+    assert not isinstance(read, Plan)
+    [problem] = read
+    return problem
+
+
+@pytest.mark.parametrize(
+    "subtask", [spec(), spec(labels=("gpu",)), spec("trainer"), spec("trainer", ("gpu",), run=None)], ids=range(4)
+)
+def test_a_subtask_that_a_machine_can_do_is_accepted(subtask: Subtask) -> None:
+    assert MACHINES.problem(subtask) is None
+
+
+def test_what_is_no_label_is_refused() -> None:
+    document = {"goal": "g", "subtasks": [{**spec().model_dump(mode="json"), "labels": ["a b"]}]}
+    assert only_problem(read_plan(document)).path == "subtasks[0].labels[0]"
