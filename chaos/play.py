@@ -135,12 +135,12 @@ def _address(output: str) -> str | None:
 
 def struck(url: str) -> dict[str, int]:
     """How often a fault struck, by subtask. Raises if a request broke a rule of the service."""
-    told = asked(url)
-    progress(told.line)
-    if told.complaint:
-        raise AssertionError(told.complaint)
+    so_far = asked(url)
+    progress(so_far.line)
+    if so_far.complaint:
+        raise AssertionError(so_far.complaint)
     counts: dict[str, int] = {}
-    for entry in told.struck:
+    for entry in so_far.struck:
         counts[entry["subtask"]] = counts.get(entry["subtask"], 0) + entry["times"]
     return counts
 

@@ -35,7 +35,7 @@ PAIRED = ("conflict", "red together")
 FAULTS = (*FIRST_ATTEMPT, *PAIRED)
 WORKER = """\
 #!/bin/sh
-# One attempt at a subtask: the fault that it is told, then the work.
+# One attempt at a subtask: the fault that it is given, then the work.
 id=$1 attempt=$2 fault=$3 file=$4 other=$5
 if [ "$attempt" = 1 ]; then
     case $fault in

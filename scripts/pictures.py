@@ -21,8 +21,7 @@ from dashboards.report.document import document
 from dashboards.report.page import page
 from dashboards.report.report_data import report_data
 from dashboards.terminal.app import FleetApp
-from fleet.app.fleet import Fleet
-from fleet.cli.live.terminal_data import FolderFeed, FolderLibrary
+from fleet.cli.live.terminal_data import FolderFeed, FolderLibrary, read_only
 from fleet.config import environment
 from fleet.core.history.evolve import evolve
 from fleet.core.state.facts import Fact
@@ -106,7 +105,7 @@ def main() -> int:
             if code := subprocess.run(command, check=False).returncode:
                 return code
         PICTURES.mkdir(exist_ok=True)
-        library = FolderLibrary(folder / "state", _no_engine)
+        library = FolderLibrary(folder / "state", read_only)
         feed = library.open(library.names()[0])
         facts = [(seq, _anonymous(fact)) for seq, fact in feed.facts(0, -1)]
         for name, picture in TERMINAL.items():
@@ -115,10 +114,6 @@ def main() -> int:
     for path in sorted(PICTURES.iterdir()):
         print(f"pictures: {path.relative_to(ROOT)}, {path.stat().st_size / 1024:.0f} KiB")
     return 0
-
-
-def _no_engine(state: RunState) -> Fleet:
-    raise NotImplementedError(f"{state.run} is only looked at")
 
 
 def _anonymous(fact: Fact) -> Fact:

@@ -37,8 +37,8 @@ class Asked:
 def asked(url: str) -> Asked:
     """What the simulated model at this address was asked so far."""
     with urllib.request.urlopen(f"{url}/troubles", timeout=TIMEOUT_S) as answer:  # noqa: S310 - on loopback
-        told = json.load(answer)
-    return Asked(told["requests"], told["broken"], tuple(told["struck"]))
+        troubles = json.load(answer)
+    return Asked(troubles["requests"], troubles["broken"], tuple(troubles["struck"]))
 
 
 def counted(lines: Iterable[str]) -> tuple[int, int]:

@@ -78,10 +78,10 @@ class Fleet:
             try:
                 url = _announced_url(process)
                 yield url
-                told = asked(url)
-                print(f"  {told.line}", flush=True)
-                if told.complaint:
-                    raise DemoError(told.complaint)
+                so_far = asked(url)
+                print(f"  {so_far.line}", flush=True)
+                if so_far.complaint:
+                    raise DemoError(so_far.complaint)
             finally:
                 _stop(process)
 

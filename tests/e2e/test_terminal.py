@@ -8,11 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from fleet.app.fleet import Fleet
-from fleet.cli.live.terminal_data import FolderLibrary
+from fleet.cli.live.terminal_data import FolderLibrary, read_only
 from fleet.core.plans.plan import Plan
-from fleet.core.state.state import RunState
-from fleet.errors import FleetError
 from fleet.plans.input_files import dump_plan
 from fleet.runs.journal import Journal
 from tests.dashboards.hostile import CLIPBOARD
@@ -143,7 +140,7 @@ def test_an_attempts_commit_can_be_inspected_in_a_copy(stage: Stage, order: tupl
     """Through the feed of the screen; a name from a journal can't reach files outside the run's folder."""
     stage.fleet(*order, "--yes").ended(0)
     folder = stage.folder(stage.run_name)
-    feed = FolderLibrary(stage.state, _no_fleet).open(stage.run_name)
+    feed = FolderLibrary(stage.state, read_only).open(stage.run_name)
     attempt = folder.state().subtasks["one"].attempts[-1]
     assert attempt.commit is not None
     commit, copy = attempt.commit, tmp_path / "copy"
@@ -157,10 +154,6 @@ def test_an_attempts_commit_can_be_inspected_in_a_copy(stage: Stage, order: tupl
     assert not feed.transcript("../../x", 1).exists()
     assert feed.log(attempt.checks[0].log).is_file()
     assert not feed.log("../journal.db").is_file()
-
-
-def _no_fleet(state: RunState) -> Fleet:
-    raise FleetError(f"{state.run} can't be resumed here")
 
 
 def test_a_run_that_can_not_start_is_kept_with_the_reason(stage: Stage) -> None:

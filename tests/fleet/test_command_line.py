@@ -84,17 +84,17 @@ def run(tmp_path: Path) -> RunFolder:
 
 
 def test_a_run_is_printed_line_by_line_where_there_is_no_screen(run: RunFolder, tmp_path: Path) -> None:
-    told = fleet("watch", run.run, cwd=tmp_path)
-    assert told.returncode == 0, told.stderr
-    assert "landed docs (1 of 2)" in told.stdout
-    assert "QUESTION   q1" in told.stdout, "how it stands comes last"
-    assert "\x1b" not in told.stdout
+    watched = fleet("watch", run.run, cwd=tmp_path)
+    assert watched.returncode == 0, watched.stderr
+    assert "landed docs (1 of 2)" in watched.stdout
+    assert "QUESTION   q1" in watched.stdout, "how it stands comes last"
+    assert "\x1b" not in watched.stdout
 
 
 def test_each_fact_is_a_line_for_a_script(run: RunFolder, tmp_path: Path) -> None:
-    told = fleet("watch", "shop-1", "--json", cwd=tmp_path).stdout.splitlines()
+    watched = fleet("watch", "shop-1", "--json", cwd=tmp_path).stdout.splitlines()
     with Journal(run.journal) as journal:
-        assert [f.FACT.validate_json(line) for line in told] == [fact for _, fact in journal.facts()]
+        assert [f.FACT.validate_json(line) for line in watched] == [fact for _, fact in journal.facts()]
 
 
 def test_a_replay_as_text_tells_the_same(run: RunFolder, tmp_path: Path) -> None:
@@ -201,10 +201,10 @@ def test_what_a_verb_says_in_words_and_in_json_is_harmless(
     assert (said.returncode, said.stderr) == (0, "")
     assert "\x1b" not in said.stdout
     assert "\x07" not in said.stdout
-    told = fleet(*arguments, "--json", cwd=tmp_path)
-    assert (told.returncode, told.stderr) == (0, "")
-    assert json.loads(told.stdout)
-    assert "\x1b" not in told.stdout
+    shown = fleet(*arguments, "--json", cwd=tmp_path)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert json.loads(shown.stdout)
+    assert "\x1b" not in shown.stdout
 
 
 def test_the_only_run_is_the_one_that_is_meant(tmp_path: Path, run: RunFolder) -> None:

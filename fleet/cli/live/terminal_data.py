@@ -25,6 +25,11 @@ MakeFleet = Callable[[RunState], Fleet]
 """The `Fleet` that resumes a run; raises `FleetError` if that is not possible."""
 
 
+def read_only(state: RunState) -> Fleet:
+    """A `MakeFleet` for those who only look."""
+    raise FleetError(f"{state.run} is open read-only")
+
+
 class FolderFeed:
     """One run on disk."""
 

@@ -42,12 +42,14 @@ async def test_every_answer_begins_with_thinking_that_says_nothing_unless_it_is_
     async with connect(LOOK) as client:
         silent = await client.ask(worker_messages(), WORKER_TOOLS)
         streamed = await client.stream(worker_messages(), WORKER_TOOLS)
-        told = await client.stream(worker_messages(), WORKER_TOOLS, **SUMMARIZED)
-    assert silent.content[0].type == streamed.content[0].type == told.content[0].type == "thinking"
+        summarized = await client.stream(worker_messages(), WORKER_TOOLS, **SUMMARIZED)
+    assert silent.content[0].type == streamed.content[0].type == summarized.content[0].type == "thinking"
     assert (silent.content[0].thinking, streamed.content[0].thinking) == ("", "")
     assert silent.content[0].signature == streamed.content[0].signature
-    assert told.content[0].thinking == "First I look at what is there."
-    assert not any(block.type == "text" for block in (*silent.content, *told.content))  # between calls it only thinks
+    assert summarized.content[0].thinking == "First I look at what is there."
+    assert not any(
+        block.type == "text" for block in (*silent.content, *summarized.content)
+    )  # between calls it only thinks
 
 
 async def test_a_rewritten_front_is_refused_and_can_be_dropped_instead(connect: Connect) -> None:
@@ -127,10 +129,10 @@ async def test_diagnostics_say_why_a_prompt_missed_the_cache(connect: Connect) -
             (worker_messages(), {"model": "claude-opus-5-5"}),
             (worker_messages(), {"diagnostics": {"previous_message_id": "msg_unheard_of"}}),
         ):
-            told = (await client.ask(messages, WORKER_TOOLS, **ask | more)).diagnostics
-            assert told is not None
-            assert told.cache_miss_reason is not None
-            reasons.append(told.cache_miss_reason.type)
+            diagnostics = (await client.ask(messages, WORKER_TOOLS, **ask | more)).diagnostics
+            assert diagnostics is not None
+            assert diagnostics.cache_miss_reason is not None
+            reasons.append(diagnostics.cache_miss_reason.type)
     assert grown.diagnostics is None
     assert reasons == ["messages_changed", "system_changed", "model_changed", "previous_message_not_found"]
 
@@ -177,7 +179,7 @@ async def test_the_server_tells_which_rules_were_broken_and_what_all_answers_cos
     async with connect(LOOK) as client:
         await refusal(client, worker_messages(), thinking={"type": "enabled", "budget_tokens": 2000})
         await client.ask(worker_messages(), WORKER_TOOLS)
-        told = (await client.sdk._client.get(f"{client.url}/troubles")).json()
-    assert list(told["broken"].values()) == [1]
-    assert told["requests"] == 2
-    assert told["dollars"]["claude-haiku-5-5"] > 0
+        troubles = (await client.sdk._client.get(f"{client.url}/troubles")).json()
+    assert list(troubles["broken"].values()) == [1]
+    assert troubles["requests"] == 2
+    assert troubles["dollars"]["claude-haiku-5-5"] > 0

@@ -11,16 +11,15 @@ from dashboards.runs.replay import Replay
 from dashboards.text.event_text import event_lines
 from dashboards.text.summary import summary_lines
 from dashboards.text.tables import status_lines
-from fleet.app.fleet import Fleet
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName
 from fleet.cli.live.display import Plain, has_full_screen, open_full_screen
-from fleet.cli.live.terminal_data import FolderFeed
+from fleet.cli.live.terminal_data import FolderFeed, read_only
 from fleet.core.history.follower import Follower
 from fleet.core.state.facts import Fact
 from fleet.core.state.state import RunState
 from fleet.core.views.run.run_view import status_view
-from fleet.errors import FleetError, UsageError
+from fleet.errors import UsageError
 from fleet.runs.run_folder import RunFolder
 
 TICK_S = 0.25
@@ -61,7 +60,7 @@ def watch(
 
 async def _print_events(folder: RunFolder, *, speed: float | None, as_json: bool) -> None:
     """Print all facts, and new ones as they come, until the run ends or no engine runs it."""
-    feed: FolderFeed | Replay = FolderFeed(folder.path.parent.parent, folder, _read_only)
+    feed: FolderFeed | Replay = FolderFeed(folder.path.parent.parent, folder, read_only)
     if speed is not None:
         feed = Replay(feed, time.time, speed)
     follower = Follower(_print_json if as_json else _print_event)
@@ -85,7 +84,3 @@ def _print_json(_: RunState | None, fact: Fact, __: RunState) -> None:
 
 def _print_event(_: RunState | None, fact: Fact, state: RunState) -> None:
     common.show(event_lines(state, fact))
-
-
-def _read_only(state: RunState) -> Fleet:
-    raise FleetError(f"{state.run} is open read-only")

@@ -11,7 +11,7 @@ from agents.base.transcripts import Transcript
 from agents.models.answer import Answer, CallFault, OnBegin, Quota, Quotas, Request
 from agents.models.calls import Caller
 from agents.models.throttle.rate_limiter import family
-from agents.models.throttle.service import LAST_WAIT_S, RetryPolicy, Service
+from agents.models.throttle.service import LAST_WAIT_S, RetryPolicy
 from fleet.core.base.usage import Usage
 from fleet.core.state.facts import Failure
 from fleet.ports.agents import DrainingError
@@ -252,21 +252,6 @@ async def test_occasional_errors_stop_no_caller() -> None:
     assert await fleet(model, meter) == []
     assert model.calls_a_success <= 1.2
     assert conditions(meter) == []
-
-
-async def test_answers_from_before_an_outage_do_not_hide_it() -> None:
-    """They begin one by one while every new call fails; without others, a caller's own tries would be used up."""
-    service, meter = Service(PATIENCE, Random(0)), FakeMeter()  # noqa: S311 - jitter needs no secrecy
-    early = [await service.acquire("m", meter) for _ in range(3)]
-    concerns_all = []
-    for permit in early:
-        await anyio.sleep(0.1)
-        new = await service.acquire("m", meter)
-        assert new is not None
-        assert permit is not None
-        concerns_all.append(service.failed(new, CallFault("outage", "HTTP 529", status=529)))
-        service.begun(permit, {})
-    assert concerns_all == [False, False, True]
 
 
 async def test_a_call_that_always_fails_while_others_get_through_gives_up() -> None:

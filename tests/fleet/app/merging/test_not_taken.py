@@ -1,4 +1,4 @@
-"""What a person is told where a branch did not get a result."""
+"""What a person learns where a branch did not get a result."""
 
 from pathlib import Path
 
@@ -15,18 +15,18 @@ RELANDING = f.Relanding(run="r", branch="main", since="s", result="e", commits={
 def stuck(*, attempts: int) -> Story:
     """The first commit is red on the branch, and what is done again fails in another way."""
     policy = Policy(in_order=True, publishes=False, max_attempts=attempts, answer_wait_s=0)
-    told = Story(policy, plan_of("api", "docs", failure_action="ask"), relanding=RELANDING)
-    told.work_is_done("api", "docs")
-    told.happens(f.AttemptFailed(at=0, subtask="api", number=1, failure=failure("integration"), checks=(RED,)))
+    played = Story(policy, plan_of("api", "docs", failure_action="ask"), relanding=RELANDING)
+    played.work_is_done("api", "docs")
+    played.happens(f.AttemptFailed(at=0, subtask="api", number=1, failure=failure("integration"), checks=(RED,)))
     for _ in range(attempts - 1):
-        told.attempt_fails("api", "bounds")
-    told.time_passes(1)
-    return told
+        played.attempt_fails("api", "bounds")
+    played.time_passes(1)
+    return played
 
 
 def test_a_red_commit_is_named_with_the_check_though_later_attempts_failed_otherwise(tmp_path: Path) -> None:
-    told = stuck(attempts=2)
-    error = relanding_error(told.state, RunFolder(tmp_path), "main", "r")
+    played = stuck(attempts=2)
+    error = relanding_error(played.state, RunFolder(tmp_path), "main", "r")
     assert (error.exit_code, error.code) == (1, "not_taken")
     what, *check = error.message.splitlines()
     assert what.startswith("main is as it was: commit 1 of 2, Build api (api), is red on top of it; it was done again")
@@ -45,7 +45,7 @@ def test_what_was_not_done_again_is_not_said_to_be(tmp_path: Path) -> None:
 
 
 def test_an_interruption_is_no_verdict(tmp_path: Path) -> None:
-    told = Story(Policy(), plan_of("api"), relanding=RELANDING)
-    error = relanding_error(told.state, RunFolder(tmp_path), "main", "r")
+    played = Story(Policy(), plan_of("api"), relanding=RELANDING)
+    error = relanding_error(played.state, RunFolder(tmp_path), "main", "r")
     assert (error.exit_code, error.code) == (130, "interrupted")
     assert "the same command continues" in error.hint

@@ -13,37 +13,37 @@ LIMITS = Policy(budget_dollars=2.0, budget_attempts=5, budget_minutes=1.0, answe
 
 
 @pytest.fixture
-def told() -> Story:
-    told = Story(LIMITS.model_copy(update={"reviewing": "none"}), plan_of("api", "docs"))
-    told.model_is_called("api", 0.5)
-    told.work_is_done("api", "docs")
-    return told
+def played() -> Story:
+    played = Story(LIMITS.model_copy(update={"reviewing": "none"}), plan_of("api", "docs"))
+    played.model_is_called("api", 0.5)
+    played.work_is_done("api", "docs")
+    return played
 
 
-def test_a_relanding_has_what_the_run_left_of_its_budgets(told: Story) -> None:
-    policy = relanding_policy(told.state, 2, resolves=True, dollars=None, gate=True)
+def test_a_relanding_has_what_the_run_left_of_its_budgets(played: Story) -> None:
+    policy = relanding_policy(played.state, 2, resolves=True, dollars=None, gate=True)
     assert (policy.budget_dollars, policy.budget_attempts, policy.budget_minutes) == (1.5, 3 + 2, None)
     assert (policy.in_order, policy.every_commit, policy.publishes) == (True, True, False)
     assert (policy.answer_wait_s, policy.check_base) == (0, True)
 
 
-def test_a_budget_of_its_own_replaces_them_and_without_a_resolver_none_is_needed(told: Story) -> None:
-    own = relanding_policy(told.state, 2, resolves=True, dollars=4.0, gate=True)
+def test_a_budget_of_its_own_replaces_them_and_without_a_resolver_none_is_needed(played: Story) -> None:
+    own = relanding_policy(played.state, 2, resolves=True, dollars=4.0, gate=True)
     assert (own.budget_dollars, own.budget_attempts) == (4.0, None)
-    none = relanding_policy(told.state, 2, resolves=False, dollars=None, gate=True)
+    none = relanding_policy(played.state, 2, resolves=False, dollars=None, gate=True)
     assert (none.budget_dollars, none.budget_attempts, none.max_attempts) == (None, None, 1)
 
 
-def test_a_spent_budget_is_found_and_minutes_are_none(told: Story) -> None:
-    assert spent_budget(told.state) is None
-    told.model_is_called("api", 1.5)
-    assert str(spent_budget(told.state)) == "$2"
+def test_a_spent_budget_is_found_and_minutes_are_none(played: Story) -> None:
+    assert spent_budget(played.state) is None
+    played.model_is_called("api", 1.5)
+    assert str(spent_budget(played.state)) == "$2"
 
 
 @pytest.mark.parametrize("review", ["none", "auto", "human"])
 def test_changes_of_the_plan_are_reviewed_by_rules_where_the_plan_was_reviewed(review: str) -> None:
-    told = Story(LIMITS.model_copy(update={"reviewing": review}), plan_of("api"))
-    policy = relanding_policy(told.state, 1, resolves=True, dollars=None, gate=False)
+    played = Story(LIMITS.model_copy(update={"reviewing": review}), plan_of("api"))
+    policy = relanding_policy(played.state, 1, resolves=True, dollars=None, gate=False)
     assert policy.reviewing == ("none" if review == "none" else "auto")
 
 

@@ -22,14 +22,14 @@ def test_what_a_subtask_needs_lands_before_it_wherever_the_plan_has_it() -> None
 
 
 def test_parts_land_in_the_place_of_what_was_split() -> None:
-    told = Story(Policy(in_order=True, publishes=False, max_attempts=9), plan_of("a", "b"))
-    told.work_is_done("b")
-    told.attempt_fails("a", "too_complex")
+    played = Story(Policy(in_order=True, publishes=False, max_attempts=9), plan_of("a", "b"))
+    played.work_is_done("b")
+    played.attempt_fails("a", "too_complex")
     parts = [part.model_dump() for part in plan_of("a1", "a2").subtasks]
-    told.planner_answers(assessment="smaller", split=[{"id": "a", "why": "large", "into": parts}])
-    told.work_is_done("a2", "a1")
-    assert landing_order(told.state) == ("a1", "a2", "a", "b")
-    assert told.state.landing.queue == ("a1", "a2", "b")
+    played.planner_answers(assessment="smaller", split=[{"id": "a", "why": "large", "into": parts}])
+    played.work_is_done("a2", "a1")
+    assert landing_order(played.state) == ("a1", "a2", "a", "b")
+    assert played.state.landing.queue == ("a1", "a2", "b")
 
 
 @pytest.mark.parametrize("kind", ["conflict", "integration"])
@@ -37,22 +37,22 @@ def test_parts_land_in_the_place_of_what_was_split() -> None:
 def test_where_a_result_is_landed_again_a_red_tree_is_resolved_like_a_conflict(
     kind: f.FailureKind, attempts: int
 ) -> None:
-    told = Story(Policy(in_order=True, publishes=False, max_attempts=attempts), plan_of("a"), relanding=RELANDING)
-    told.work_is_done("a")
-    [batch] = told.state.landing.open_batches
+    played = Story(Policy(in_order=True, publishes=False, max_attempts=attempts), plan_of("a"), relanding=RELANDING)
+    played.work_is_done("a")
+    [batch] = played.state.landing.open_batches
     out = f.Ejected(subtask="a", attempt=1, failure=failure(kind))
-    told.happens(f.BatchTested(at=0, number=batch.number, tip=told.state.tip, ejected=(out,)))
+    played.happens(f.BatchTested(at=0, number=batch.number, tip=played.state.tip, ejected=(out,)))
     if attempts == 1:
-        assert (len(told.of("a").attempts), len(told.questions())) == (1, 1)
+        assert (len(played.of("a").attempts), len(played.questions())) == (1, 1)
     else:
-        assert (told.current("a").strategy, told.current("a").guidance) == ("resolve", RESOLVE_GUIDANCE[kind])
-        assert not told.facts_of(f.PlannerCalled)
+        assert (played.current("a").strategy, played.current("a").guidance) == ("resolve", RESOLVE_GUIDANCE[kind])
+        assert not played.facts_of(f.PlannerCalled)
 
 
 def test_elsewhere_a_red_tree_goes_to_the_planner() -> None:
-    told = Story(Policy(publishes=False), plan_of("a"))
-    told.work_is_done("a")
-    [batch] = told.state.landing.open_batches
+    played = Story(Policy(publishes=False), plan_of("a"))
+    played.work_is_done("a")
+    [batch] = played.state.landing.open_batches
     out = f.Ejected(subtask="a", attempt=1, failure=failure("integration"))
-    told.happens(f.BatchTested(at=0, number=batch.number, tip=told.state.tip, ejected=(out,)))
-    assert told.of("a").remedy == "planner"
+    played.happens(f.BatchTested(at=0, number=batch.number, tip=played.state.tip, ejected=(out,)))
+    assert played.of("a").remedy == "planner"
