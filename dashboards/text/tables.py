@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 
 from dashboards.text.event_text import waiting_line
 from dashboards.text.forecast_text import outcome_lines
@@ -17,6 +18,7 @@ from fleet.core.views.policy_document import PolicyView
 from fleet.core.views.run.forecast_view import ForecastView
 from fleet.core.views.run.instruction_view import InstructionView
 from fleet.core.views.run.limits_view import LimitsView
+from fleet.core.views.run.nodes_view import NodeUseView
 from fleet.core.views.run.run_view import StatusView
 from fleet.core.views.run.subtask_view import AttemptView, SubtaskView
 
@@ -72,6 +74,7 @@ def status_lines(status: StatusView) -> list[str]:
         full = "; full: no new attempt starts before some have landed" if status.landing.full else ""
         testing = counted(status.landing.testing, "batch")
         lines.append(f"  landing    {status.landing.queued} queued, testing {testing}{full}")
+    lines += _node_lines(status)
     if status.why:
         lines.append(f"  because    {safe(status.why, limit=TEXT)}")
     if status.state == "refused":
@@ -91,6 +94,26 @@ def status_lines(status: StatusView) -> list[str]:
             answers = ", ".join(safe(text, limit=80) for text in question.options)
             lines.append(f"             answers   {answers}, or your own")
     return lines
+
+
+def _node_lines(status: StatusView) -> Iterator[str]:
+    first = "nodes"
+    for row in columns([node_cells(node) for node in status.nodes]):
+        yield f"  {first:<10} {row}"
+        first = ""
+    waiting = status.waiting_for_machines
+    for id_, why in islice(waiting.items(), NAMES):
+        yield f"  WAITING    {safe(id_)}: {safe(why, limit=TEXT)}"
+    if len(waiting) > NAMES:
+        yield f"  WAITING    {len(waiting) - NAMES} more for machines: fleet status {safe(status.run)} --json"
+
+
+def node_cells(node: NodeUseView) -> tuple[str, ...]:
+    """A node as a row: its name, its status, its slots, what it did, and what is wrong."""
+    slots = f"{node.working} of {node.workers} at work" if node.workers is not None else ""
+    done = counted(node.attempts, "attempt") + (f", {node.failed} lost" if node.failed else "")
+    labels = ", ".join(map(safe, node.labels))
+    return (safe(node.name), node.status, slots, done, labels, safe(node.why, limit=TEXT))
 
 
 def _in_all(status: StatusView) -> str:
@@ -157,6 +180,10 @@ def subtask_lines(view: SubtaskView) -> list[str]:
         lines.append(f"  not before {safe(spec.not_before)}")
     if spec.touches:
         lines.append(f"  touches {', '.join(map(safe, spec.touches))}")
+    if spec.labels:
+        lines.append(f"  labels  {', '.join(map(safe, spec.labels))}")
+    if view.waits_for:
+        lines.append(f"  WAITING {safe(view.waits_for, limit=TEXT)}")
     lines += [f"  check   {safe(c.run or c.criterion)}  ({safe(c.criterion)})" for c in spec.acceptance]
     if view.parts:
         lines.append(f"  split into {', '.join(map(safe, view.parts))}")
@@ -177,6 +204,7 @@ def _attempt_lines(attempt: AttemptView) -> list[str]:
         end += "" if attempt.tested else ", tested only together with the next"
     model = " ".join(filter(None, (attempt.model, attempt.effort)))
     worker = safe(attempt.worker) + (f" ({safe(model)})" if model else "")
+    worker += f" on {safe(attempt.node)}" if attempt.node else ""
     spent = f"{counted(attempt.turns, 'turn')}  {duration(attempt.seconds)}  {money(attempt.cost_dollars)}"
     lines = [f"Attempt {attempt.number}  {worker}  {attempt.strategy}  {spent}  {end}"]
     if attempt.choice:
@@ -205,7 +233,8 @@ def _instruction_line(told: InstructionView) -> str:
 def _check_line(check: CheckRun) -> str:
     verdict = "passed" if check.passed else "FLAKY " if check.flaky else "FAILED"
     log = f"  {safe(check.log)}" if check.log else ""
-    return f"  {verdict}    {safe(check.command)}  {duration(check.seconds)}{log}"
+    node = f"  on {safe(check.node)}" if check.node else ""
+    return f"  {verdict}    {safe(check.command)}  {duration(check.seconds)}{node}{log}"
 
 
 def _batch_line(batch: TestedBatch) -> str:

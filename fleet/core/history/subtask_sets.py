@@ -49,14 +49,16 @@ def by_changed(
 ) -> Subtasks:
     """By a version of the plan, or approvals, in which only these may differ, and none depends on anything else."""
     plan = subtasks.plan
-    areas, approved, scheduled = plan.areas, plan.approved, plan.scheduled
+    areas, approved, scheduled, labelled = plan.areas, plan.approved, plan.scheduled, plan.labelled
     for spec in changed:
         bit = 1 << plan.bits[spec.id]
         is_cleared = spec.id in cleared and is_same(spec, cleared[spec.id])
         areas = areas | bit if spec.worker == PLANNER else areas & ~bit
         approved = approved | bit if is_cleared else approved & ~bit
         scheduled = scheduled | bit if spec.not_before is not None else scheduled & ~bit
-    return replace(subtasks, plan=replace(plan, specs=specs, areas=areas, approved=approved, scheduled=scheduled))
+        labelled = labelled | bit if spec.labels else labelled & ~bit
+    sets = replace(plan, specs=specs, areas=areas, approved=approved, scheduled=scheduled, labelled=labelled)
+    return replace(subtasks, plan=sets)
 
 
 def _from_scratch(rows: Vector[SubtaskState], plan: PlannedSets) -> Subtasks:
@@ -110,6 +112,7 @@ def _planned(
         areas=_set_of(bits, [id_ for id_, spec in specs.items() if spec.worker == PLANNER]),
         approved=_set_of(bits, [id_ for id_, spec in cleared.items() if id_ in specs and is_same(spec, specs[id_])]),
         scheduled=_set_of(bits, [id_ for id_, spec in specs.items() if spec.not_before is not None]),
+        labelled=_set_of(bits, [id_ for id_, spec in specs.items() if spec.labels]),
     )
 
 

@@ -75,6 +75,8 @@ class PlannedSets:
     """Those that are as they were approved."""
     scheduled: Set = 0
     """Those with a time before which the plan does not start them."""
+    labelled: Set = 0
+    """Those that ask for a machine with labels."""
 
 
 def is_same(one: Subtask | None, other: Subtask | None) -> bool:

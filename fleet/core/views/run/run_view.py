@@ -19,6 +19,7 @@ from fleet.core.views.run.base_view import BaseView, base_view
 from fleet.core.views.run.forecast_view import ForecastView, forecast_view
 from fleet.core.views.run.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views
 from fleet.core.views.run.needs import Needed, needed
+from fleet.core.views.run.nodes_view import NodeUseView, node_views, waiting_for_machines
 from fleet.core.views.run.question_view import QuestionView, ends_in, question_view
 from fleet.core.views.run.remaining_view import RemainingView, remaining_view
 
@@ -178,6 +179,10 @@ class StatusView:
     waiting_for_approval: Mapping[SubtaskId, tuple[str, ...]]
     """The subtasks that wait for approval, each with the rules that it breaks."""
     reviews: tuple[Review, ...]
+    nodes: tuple[NodeUseView, ...]
+    """The machines beside this one that work for it, by name."""
+    waiting_for_machines: Mapping[SubtaskId, str]
+    """The first of the subtasks that could start, but for a machine with the labels that they ask for; and why."""
     planner: PlannerHealth
     forecast: ForecastView | None
     """What it was expected to cost and to take; null until the plan is made, and for a replay of history."""
@@ -284,6 +289,8 @@ def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
         plan_values=dict(state.values),
         waiting_for_approval={id_: tuple(objections(state, id_)) for id_ in open_for_approval(state)},
         reviews=state.reviews,
+        nodes=node_views(state, alive=alive),
+        waiting_for_machines=waiting_for_machines(state, now),
         planner=_planner_health(state, now),
         forecast=forecast_view(state, now),
         remaining=remaining_view(state, now, alive=alive),

@@ -6,6 +6,7 @@ from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.plans.plan import Effort, Subtask
 from fleet.core.state.facts import CheckRun, Failure, Report, RungChoice, Strategy
 from fleet.core.state.landing import TestedBatch
+from fleet.core.state.machines import machine_problem
 from fleet.core.state.state import RunState
 from fleet.core.state.status import Status, status_of, statuses
 from fleet.core.state.subtask_state import Attempt, SubtaskState
@@ -20,6 +21,8 @@ class AttemptView:
 
     number: int
     worker: str
+    node: str
+    """The node that worked on it; empty: the manager's machine, or none yet."""
     model: str | None
     effort: Effort | None
     """How hard the model tried; null: as it does by default."""
@@ -80,6 +83,8 @@ class SubtaskView:
     subtask: Subtask
     """As it is in the current plan: [a subtask](plan-file.md#a-subtask)."""
     status: Status
+    waits_for: str
+    """For which machine it waits, and why none takes it; empty if it does not."""
     landed: Sha | None
     """The commit that landed; null if none did."""
     parts: tuple[SubtaskId, ...]
@@ -103,7 +108,8 @@ def subtask_view(state: RunState, spec: Subtask, now: float, *, logs: str = "") 
     subtask = state.subtasks[spec.id]
     return SubtaskView(
         subtask=spec,
-        status=status_of(state, spec.id, now),
+        status=(status := status_of(state, spec.id, now)),
+        waits_for=machine_problem(state, spec) if status == "ready" and not state.ended else "",
         landed=subtask.landed,
         parts=subtask.parts,
         dropped=subtask.dropped,
@@ -121,6 +127,7 @@ def attempt_view(attempt: Attempt, now: float, logs: str = "") -> AttemptView:
     return AttemptView(
         number=attempt.number,
         worker=attempt.worker,
+        node=attempt.node,
         model=attempt.model,
         effort=attempt.effort,
         choice=attempt.choice,
