@@ -99,6 +99,11 @@ class Node:
     """`good`, `bad`, `open`, `busy` or `rest`."""
     needs: Sequence[str]
     """The labels of the nodes that it follows."""
+    status: str = ""
+    note: str = ""
+    """What stands beside its label."""
+    link: str = ""
+    """The page that it leads to; none in a report, which is one file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,8 @@ class Graph:
     title: str
     summary: str
     columns: Sequence[Sequence[Node]]
+    tallies: Sequence[tuple[str, Mapping[str, int]]] = ()
+    """Where there are too many nodes to draw: a label and the number of nodes of each tone, for some columns each."""
 
 
 @dataclass(frozen=True, slots=True)

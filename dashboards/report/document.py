@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from dashboards.report import blocks
 from dashboards.report.blocks import Block, Cell, Code, Document, Paragraph, Section, Table
+from dashboards.report.pictures import plan_graph
 from dashboards.report.report_data import LandedSubtask, ReportData
 from dashboards.report.rungs import rung_blocks
 from dashboards.report.said import talk_blocks
@@ -14,7 +15,6 @@ from dashboards.text.incident_text import STRATEGIES, headline, story_lines
 from dashboards.text.question_text import ends_text, needs_text, question_lines
 from dashboards.text.repository.cause_text import base_lines, refusal_commands
 from fleet.core.plans.limits import Reviewing
-from fleet.core.state.status import Status
 
 SHORT = 10  # characters of a commit
 MOST_BARS = 40
@@ -29,16 +29,6 @@ REVIEWED: dict[Reviewing | None, str] = {
     None: "This run is older than the review rules: its first plan waited for a person, or there was no review.",
 }
 UNDERWAY = frozenset({"planning", "running", "draining", "waiting for the planner"})
-TONES: dict[Status, str] = {
-    "merged": "good",
-    "failed": "bad",
-    "blocked": "bad",
-    "escalated": "open",
-    "running": "busy",
-    "verifying": "busy",
-    "landing": "busy",
-}
-"""How the status of a subtask looks in the graph; all others are `rest`."""
 STUCK = frozenset({"failed", "blocked", "escalated"})
 
 
@@ -199,7 +189,7 @@ def _timeline(data: ReportData) -> Iterator[Block]:
     if data.spans:
         yield _attempts(data)
     if len(data.waves) > 1:
-        yield _graph(data)
+        yield plan_graph(data.waves)
     if data.incidents:
         spans = data.incidents[:MOST_BARS]
         yield blocks.Bars(
@@ -223,17 +213,6 @@ def _attempts(data: ReportData) -> Block:
     )
     left_out = max(0, len(data.spans) - MOST_LANES)
     return blocks.Lanes("Attempts", summary, lanes, data.seconds, left_out=left_out)
-
-
-def _graph(data: ReportData) -> Block:
-    columns = [
-        [blocks.Node(node.id, TONES.get(node.status, "rest"), node.needs) for node in wave] for wave in data.waves
-    ]
-    number = sum(map(len, columns))
-    summary = (
-        f"{counted(number, 'subtask')} in {counted(len(columns), 'wave')}: each needs only those of earlier waves."
-    )
-    return blocks.Graph("The plan", summary, columns)
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------

@@ -1,8 +1,12 @@
 """The data of two pictures: every attempt on a time line, and the plan as a graph."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
+from dashboards.report.blocks import Graph, Node
+from dashboards.text.formats import counted
 from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.dependencies import waves
 from fleet.core.state.state import RunState
@@ -36,6 +40,23 @@ class PlanNode:
     title: str
     status: Status
     needs: tuple[SubtaskId, ...]
+    area: SubtaskId | None = None
+    """The area whose planner made it."""
+
+
+LABELLED = 60  # nodes with labels and lines; of a larger plan, areas stand for their subtasks
+DRAWN = 1_000  # nodes that are drawn at all; of a larger plan the graph shows how far each wave is
+ROWS = 40  # for the waves of such a plan
+TONES: dict[Status, str] = {
+    "merged": "good",
+    "failed": "bad",
+    "blocked": "bad",
+    "escalated": "open",
+    "running": "busy",
+    "verifying": "busy",
+    "landing": "busy",
+}
+"""How the status of a subtask looks in the graph; all others are `rest`."""
 
 
 def attempt_spans(state: RunState, seconds_at: Callable[[float], float]) -> list[SubtaskSpans]:
@@ -61,7 +82,61 @@ def attempt_spans(state: RunState, seconds_at: Callable[[float], float]) -> list
 
 def plan_waves(state: RunState, now: float) -> Sequence[Sequence[PlanNode]]:
     """The subtasks in waves: each needs only those of earlier ones."""
+    return [[plan_node(state, id_, status_of(state, id_, now)) for id_ in wave] for wave in waves(state.plan)]
+
+
+def plan_node(state: RunState, id_: SubtaskId, status: Status) -> PlanNode:
+    spec = state.specs[id_]
+    return PlanNode(id_, spec.title, status, spec.depends_on, state.subtasks[id_].area)
+
+
+def _no_link(_: SubtaskId) -> str:
+    return ""
+
+
+def plan_graph(plan: Sequence[Sequence[PlanNode]], link: Callable[[SubtaskId], str] = _no_link) -> Graph:
+    """The waves of a plan as a picture that stays readable, and light, whatever their size."""
+    total = sum(map(len, plan))
+    summary = f"{counted(total, 'subtask')} in {counted(len(plan), 'wave')}: each needs only those of earlier waves."
+    notes: dict[SubtaskId, str] = {}
+    if total > LABELLED and any(node.area is not None for node in chain(*plan)):
+        notes = _areas(plan)
+        plan = [outer for wave in plan if (outer := [node for node in wave if node.area is None])]
+        summary += f" {counted(len(notes), 'area')} with how many of their subtasks landed."
+    if sum(map(len, plan)) > DRAWN:
+        return Graph("The plan", summary, (), _tallies(plan))
+    columns = [
+        [
+            Node(
+                node.id, TONES.get(node.status, "rest"), node.needs, node.status, notes.get(node.id, ""), link(node.id)
+            )
+            for node in wave
+        ]
+        for wave in plan
+    ]
+    return Graph("The plan", summary, columns)
+
+
+def _areas(plan: Sequence[Sequence[PlanNode]]) -> dict[SubtaskId, str]:
+    """For each area of the run's own planner, how many of all subtasks below it landed."""
+    area = {node.id: node.area for node in chain(*plan)}
+    done, total = Counter[SubtaskId](), Counter[SubtaskId]()
+    for node in chain(*plan):
+        top = node.area
+        while top is not None and area.get(top) is not None:
+            top = area[top]
+        if top is not None:
+            total[top] += 1
+            done[top] += node.status == "merged"
+    return {id_: f"{done[id_]}/{number}" for id_, number in total.items()}
+
+
+def _tallies(plan: Sequence[Sequence[PlanNode]]) -> list[tuple[str, Counter[str]]]:
+    each = -(-len(plan) // ROWS)
     return [
-        [PlanNode(id_, state.specs[id_].title, status_of(state, id_, now), state.specs[id_].depends_on) for id_ in wave]
-        for wave in waves(state.plan)
+        (
+            f"wave {first + 1}" if last == first + 1 else f"waves {first + 1} to {last}",
+            Counter(TONES.get(node.status, "rest") for node in chain(*plan[first:last])),
+        )
+        for first, last in ((first, min(first + each, len(plan))) for first in range(0, len(plan), each))
     ]

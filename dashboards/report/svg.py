@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Literal
 
 from dashboards.report.blocks import Bar, Bars, Chart, Dot, Dots, Graph, Lanes, Point
 from dashboards.text.formats import duration, money
@@ -189,14 +190,16 @@ def figure(
     *,
     above: str = "",
     below: str = "",
+    role: Literal["img", "group"] = "img",
 ) -> str:
-    """A picture that scrolls by itself where the screen is narrower than its text needs."""
+    """A picture that scrolls by itself where the screen is narrower than its text needs; with links it is a group."""
     title, summary = escape(it.title), escape(safe(it.summary))
     width, height = size
     return (
         f"<figure><figcaption>{title}</figcaption>{above}"
         f'<div class="wide" role="region" aria-label="{title}" tabindex="0">'
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-labelledby="t{number} d{number}">'
+        f'<svg viewBox="0 0 {width} {height}" preserveAspectRatio="xMinYMin" role="{role}" '
+        f'aria-labelledby="t{number} d{number}">'
         f'<title id="t{number}">{title}</title><desc id="d{number}">{summary}</desc>{"".join(parts)}</svg></div>'
         f"<p>{summary}</p>{below}</figure>"
     )

@@ -43,6 +43,11 @@ class FollowedRun:
         return self._follower.state
 
     @property
+    def seq(self) -> int:
+        """The number of the last fact that was read."""
+        return self._follower.seq
+
+    @property
     def loaded(self) -> bool:
         """Whether the journal was read to its end."""
         return self._follower.loaded
@@ -154,6 +159,14 @@ class WatchedRun(FollowedRun):
         if name not in self._derived or self._derived[name][0] is not source:
             self._derived[name] = (source, make())
         return cast("Made", self._derived[name][1])
+
+    def fork(self, facts: FactFeed, clock: Callable[[], float]) -> "WatchedRun":
+        """Another one that has read as much, and continues with these facts."""
+        twin = WatchedRun(self.feed, clock, facts=facts)
+        twin._follower.state, twin._follower.seq = self._follower.state, self._follower.seq
+        twin.events, twin.batches = self.events.copy(), self.batches.copy()
+        twin._landed_at, twin._event_count = self._landed_at.copy(), self._event_count
+        return twin
 
     def events_about(self, subtask: str) -> list[Event]:
         return [event for event in self.events if event.about == subtask or subtask in event.members]

@@ -5,12 +5,14 @@ from time import perf_counter
 
 from anyio import lowlevel
 
+from dashboards.runs.past import Past
 from dashboards.runs.ports import Library
 from dashboards.runs.run_follower import FollowedRun, WatchedRun
 from fleet.errors import FleetError
 
 LATEST = 30  # runs on the board; older ones have their pages all the same
 DIFFS = 32  # that are kept
+PASTS = 4  # runs whose replays are kept
 SLICE_S = 0.05  # of reading, before a request may be answered
 
 
@@ -24,6 +26,7 @@ class FollowedRuns:
         """None for a run that can't be read."""
         self._turn = 0
         self._diffs: dict[tuple[str, str, str], str] = {}
+        self._pasts: dict[str, Past] = {}
 
     def latest(self) -> Sequence[FollowedRun]:
         """The latest runs that can be read, the latest first."""
@@ -64,6 +67,22 @@ class FollowedRuns:
         while not run.loaded and perf_counter() < until:
             run.catch_up(SLICE_S)
             await lowlevel.checkpoint()
+
+    def past(self, run: FollowedRun) -> Past:
+        """The run at each of its moments, as far as that was read; the latest that were asked for are kept."""
+        name = run.feed.run
+        self._pasts[name] = past = self._pasts.pop(name, None) or Past(run.feed)
+        while len(self._pasts) > PASTS:
+            del self._pasts[next(iter(self._pasts))]
+        return past
+
+    async def read_past(self, past: Past, seconds: float) -> None:
+        """Read it to its end, if that takes no longer than so long."""
+        until = perf_counter() + seconds
+        past.read(SLICE_S)
+        while not past.loaded and perf_counter() < until:
+            await lowlevel.checkpoint()
+            past.read(SLICE_S)
 
     async def diff(self, run: FollowedRun, base: str, commit: str) -> str | None:
         """The patch between two commits of a run; None if they are no longer in the store. It never changes."""

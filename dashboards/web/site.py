@@ -24,11 +24,13 @@ from dashboards.web.live import MOST_STREAMS, Live
 from dashboards.web.pages.board import board_page
 from dashboards.web.pages.inbox import inbox_page
 from dashboards.web.pages.page import NoSuchPageError, Reader, Shown
-from dashboards.web.pages.run_page import opened, run_page, subtasks_page
+from dashboards.web.pages.replay_page import replay_page
+from dashboards.web.pages.run_page import graph_part, opened, run_page, subtasks_page
 from dashboards.web.pages.subtask_page import subtask_page
 from dashboards.web.rendering import environment, version_of
 from fleet.core.base.ids import SubtaskId
 from fleet.core.state.state import RunState
+from fleet.core.state.status import statuses
 
 LARGEST_BODY = 4 * 1024 * 1024  # a plan of 10,000 subtasks fits
 STATIC = Path(__file__).parent / "static"
@@ -47,6 +49,7 @@ PAGES: Mapping[str, Page] = {
     "/": lambda reader, _: board_page(reader),
     "/inbox": lambda reader, _: inbox_page(reader),
     "/runs/{run}": lambda reader, at: run_page(reader, at["run"]),
+    "/runs/{run}/replay": lambda reader, at: replay_page(reader, at["run"]),
     "/runs/{run}/subtasks": lambda reader, at: subtasks_page(reader, at["run"]),
     "/runs/{run}/subtasks/{subtask}": lambda reader, at: subtask_page(reader, at["run"], at["subtask"]),
 }
@@ -155,8 +158,11 @@ class Site:
             return self._not_found(request, str(error))
         state = run.state
         text = decisions.plan_text(run, state) if state is not None and state.plan.subtasks else ""
-        part = reader.part("plan", text=text, run=run.feed.run, version=state.plan.version if state else 0, state=state)
-        return self._html(request, Shown(f"Plan of {run.feed.run}", {"plan": part}, is_live=False))
+        name, version = run.feed.run, state.plan.version if state is not None else 0
+        parts = {"plan": reader.part("plan", text=text, run=name, version=version, state=state)}
+        if state is not None:
+            parts = {"graph": graph_part(reader, run, state, statuses(state, run.now)), **parts}
+        return self._html(request, Shown(f"Plan of {name}", parts, is_live=False))
 
     # ---- deciding
 

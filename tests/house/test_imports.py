@@ -134,7 +134,10 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
         *("dashboards.http", "dashboards.report", "dashboards.runs", "dashboards.text", "dashboards.web"),
         *("fleet.core", "fleet.errors"),
     ),
-    "dashboards.web.pages": ("dashboards.runs", "dashboards.text", "dashboards.web", "fleet.core"),
+    "dashboards.web.pages": (
+        *("dashboards.report", "dashboards.runs", "dashboards.text"),
+        *("dashboards.web", "fleet.core"),
+    ),
     "dashboards.terminal.widgets": ("dashboards.runs", "dashboards.text"),
 }
 

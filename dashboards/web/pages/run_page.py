@@ -1,18 +1,24 @@
 """One run: its figures, what waits for a person, a map of its subtasks, who is at work, what lands, what happened."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
+from typing import get_args
+from urllib.parse import quote
 
 from markupsafe import Markup
 
+from dashboards.report.graph import graph
+from dashboards.report.pictures import plan_graph, plan_node
 from dashboards.runs.run_follower import WatchedRun
 from dashboards.web.pages.inbox import items_of
 from dashboards.web.pages.page import NoSuchPageError, Reader, Shown, repository_name
 from fleet.core.base.ids import SubtaskId
+from fleet.core.plans.dependencies import waves
 from fleet.core.state.incidents import Incident
 from fleet.core.state.state import RunState
-from fleet.core.state.status import Phase, Status, phase, status_counts, statuses
+from fleet.core.state.status import Phase, Status, phase, statuses
 from fleet.core.state.subtask_state import Attempt, SubtaskState
 from fleet.core.views.run.incident_view import incident_view
 from fleet.core.views.run.run_view import StatusView, status_view
@@ -21,6 +27,7 @@ LOAD_S = 3.0  # a longer journal goes on loading while its page is open
 MOST_CELLS = 400  # of the map; of a larger run it shows stretches of subtasks
 AGENTS, EVENTS, INCIDENTS, QUEUE, ROWS = 50, 60, 20, 20, 200
 BINS = 40  # of the chart of landings
+GRAPH = 1  # of the pictures on the page, for the ids in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +64,12 @@ async def run_page(reader: Reader, name: str) -> Shown:
     if state is None:
         return Shown(name, {"head": reader.part("loading", run=name)})
     view = status_view(state, run.now, alive=run.alive)
-    return Shown(f"{name}: {view.state}", dict(_parts(reader, run, state, view)))
+    return Shown(f"{name}: {view.state}", dict(run_parts(reader, run, state, view)))
 
 
-def _parts(reader: Reader, run: WatchedRun, state: RunState, view: StatusView) -> Iterator[tuple[str, Markup]]:
-    name = run.feed.run
+def run_parts(reader: Reader, run: WatchedRun, state: RunState, view: StatusView) -> Iterator[tuple[str, Markup]]:
+    """The parts of the page, also of a run as it was."""
+    name, where = run.feed.run, statuses(state, run.now)
     yield "head", reader.part("run_head", view=view, repository=repository_name(run), state=state, loaded=run.loaded)
     yield "needs", reader.part("needs", items=items_of(run), with_run=False, empty="")
     yield (
@@ -70,9 +78,12 @@ def _parts(reader: Reader, run: WatchedRun, state: RunState, view: StatusView) -
             "numbers", view=view, state=state, an_hour=run.commits_an_hour(), landings=_bars(run.landings(BINS))
         ),
     )
-    yield "map", _map(reader, run, state)
+    yield "map", _map(reader, run, state, where)
+    yield "graph", graph_part(reader, run, state, where)
     yield "agents", reader.part("agents", agents=_at_work(run, state), more=max(0, run.working - AGENTS), run=name)
-    yield "landing", reader.part("landing", landing=state.landing, run=name, now=run.now, most=QUEUE)
+    tested = {member.subtask for batch in state.landing.open_batches for member in batch.members}
+    queue = [id_ for id_ in state.landing.queue if id_ not in tested]
+    yield "landing", reader.part("landing", landing=state.landing, queue=queue, run=name, now=run.now, most=QUEUE)
     yield "events", reader.part("events", events=list(islice(reversed(run.events), EVENTS)), state=state, run=name)
     yield "incidents", reader.part("incidents", **_incidents(state, run.now), run=name)
 
@@ -91,20 +102,33 @@ def _at_work(run: WatchedRun, state: RunState) -> list[AtWork]:
     return [AtWork(subtask, attempt, phase(attempt), run.now - attempt.started_at) for subtask, attempt in busy]
 
 
-def _map(reader: Reader, run: WatchedRun, state: RunState) -> Markup:
-    where = statuses(state, run.now)
+def graph_part(reader: Reader, run: WatchedRun, state: RunState, where: Mapping[SubtaskId, Status]) -> Markup:
+    """The plan as a graph; nothing where no subtask needs another."""
+    name, order = run.feed.run, run.derive("waves", state.plan, lambda: waves(state.plan))
+    if len(order) <= 1:
+        return reader.part("graph", graph="", run=name)
+    columns = [[plan_node(state, id_, where[id_]) for id_ in wave] for wave in order]
+    picture = graph(plan_graph(columns, lambda id_: f"/runs/{quote(name)}/subtasks/{quote(id_)}"), GRAPH)
+    return reader.part("graph", graph=Markup(picture), run=name)  # noqa: S704 - drawn and escaped by the report
+
+
+def _map(reader: Reader, run: WatchedRun, state: RunState, where: Mapping[SubtaskId, Status]) -> Markup:
     cells = [Cell(id_, status, len(state.subtasks[id_].attempts)) for id_, status in where.items()]
     runs = [(status, sum(1 for _ in group)) for status, group in groupby(cell.status for cell in cells)]
-    counts = status_counts(state, run.now)
     small = len(cells) <= MOST_CELLS
     return reader.part(
         "map",
         cells=cells if small else [],
         stretches=[] if small else runs,
-        counts=counts,
+        counts=_counts(where),
         total=len(cells),
         run=run.feed.run,
     )
+
+
+def _counts(where: Mapping[SubtaskId, Status]) -> dict[Status, int]:
+    counts = Counter(where.values())
+    return {status: counts[status] for status in get_args(Status) if counts[status]}
 
 
 def _incidents(state: RunState, now: float) -> Mapping[str, object]:
@@ -120,10 +144,11 @@ async def subtasks_page(reader: Reader, name: str) -> Shown:
     state = run.state
     if state is None:
         return Shown(name, {"head": reader.part("loading", run=name)})
+    where = statuses(state, run.now)
     wanted, needle = reader.query.get("status", ""), reader.query.get("q", "").strip().lower()
     rows = [
         (state.spec(id_), state.subtasks[id_], status)
-        for id_, status in statuses(state, run.now).items()
+        for id_, status in where.items()
         if (not wanted or status == wanted)
         and (not needle or needle in id_.lower() or needle in state.spec(id_).title.lower())
     ]
@@ -137,7 +162,7 @@ async def subtasks_page(reader: Reader, name: str) -> Shown:
         pages=-(-len(rows) // ROWS),
         wanted=wanted,
         needle=needle,
-        counts=status_counts(state, run.now),
+        counts=_counts(where),
         run=name,
     )
     return Shown(f"Subtasks of {name}", {"subtasks": part})

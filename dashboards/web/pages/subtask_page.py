@@ -30,7 +30,8 @@ async def subtask_page(reader: Reader, name: str, id_: str) -> Shown:
     view = subtask_view(state, state.spec(SubtaskId(id_)), run.now)
     attempt = _attempt(state, SubtaskId(id_), reader.query.get("attempt", ""))
     question = state.subtasks[SubtaskId(id_)].question
-    common = {"run": name, "id": id_, "shown": attempt}
+    is_open = state.subtasks[SubtaskId(id_)].landed is None
+    common = {"run": name, "id": id_, "shown": attempt, "may_comment": reader.may_decide and is_open}
     parts = {
         "head": reader.part(
             "subtask_head", view=view, state=state, question=state.questions.get(question or ""), **common

@@ -63,6 +63,60 @@
   };
   if (body.dataset.live) follow();
 
+  // ---- replay: the parts of another moment, in place
+  const slider = document.getElementById("at"), player = document.getElementById("play");
+  const moment = place => `${location.pathname}?at=${Math.min(Number(slider.max), Math.max(1, Math.round(place)))}`;
+  let shown = Promise.resolve(), wanted = "", playing = false, speed = 1;
+  const draw = async url => {
+    if (url !== wanted) return; // a later one was asked for meanwhile
+    const answer = await fetch(url);
+    if (!answer.ok) throw new Error(answer.status);
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html"), key = document.activeElement?.dataset?.key;
+    for (const part of page.querySelectorAll("main > section")) if (part.id !== "slider") put(part.id, part.dataset.version, part.innerHTML);
+    if (key) document.querySelector(`.steps [data-key="${CSS.escape(key)}"]`)?.focus();
+    slider.max = page.getElementById("at").max;
+    if (url === wanted) slider.value = page.getElementById("at").value;
+    document.title = page.title;
+    history.replaceState(null, "", url);
+    connection.textContent = "";
+  };
+  const travel = url => {
+    wanted = url;
+    shown = shown.then(() => draw(url)).catch(() => { playing = false; connection.textContent = "Not connected; try again"; });
+    return shown;
+  };
+  const play = async () => {
+    playing = !playing;
+    player.textContent = playing ? "Pause" : "Play";
+    if (playing && slider.value === slider.max) await travel(moment(1));
+    while (playing && slider.value !== slider.max) {
+      const stride = Math.max(1, Number(slider.form.dataset.stride) * speed);
+      await Promise.all([travel(moment(Number(slider.value) + stride)), new Promise(done => setTimeout(done, 400))]);
+    }
+    playing = false;
+    player.textContent = "Play";
+  };
+  if (slider) {
+    player.hidden = false;
+    player.addEventListener("click", play);
+    slider.addEventListener("input", () => travel(moment(slider.value)));
+    slider.form.addEventListener("submit", event => { event.preventDefault(); travel(moment(slider.value)); });
+    document.addEventListener("click", event => {
+      const link = event.target.closest(".steps a");
+      if (link) { event.preventDefault(); travel(link.href); }
+    });
+  }
+  const replayKey = event => {
+    if (event.key === " " && !event.target.matches("a, button, summary")) play();
+    else if (event.key === "+" || event.key === "-") speed = Math.min(64, Math.max(1 / 64, speed * (event.key === "+" ? 2 : 0.5)));
+    else {
+      const link = [...document.querySelectorAll(".steps [data-key]")].find(each => each.dataset.key === event.key);
+      link?.click();
+      return Boolean(link);
+    }
+    return true;
+  };
+
   // ---- decisions
   const collected = form => [...form.querySelectorAll(".collected li")].map(each => JSON.parse(each.dataset.comment));
   const fields = form => {
@@ -116,10 +170,26 @@
     const all = links(), at = all.indexOf(document.activeElement);
     all[Math.max(0, Math.min(all.length - 1, at < 0 ? 0 : at + by))]?.focus();
   };
-  const keys = { j: () => step(1), k: () => step(-1), i: () => { location.href = "/inbox"; }, g: () => { location.href = "/"; },
-    "/": () => document.getElementById("filter-q")?.focus(), t: () => theme.click() };
+  const help = document.getElementById("help"), helper = document.getElementById("helper");
+  helper.hidden = false;
+  helper.addEventListener("click", () => help.showModal());
+  help.addEventListener("click", event => { if (event.target === help || event.target.matches("button")) help.close(); });
+  const go = path => { location.href = path; }, run = location.pathname.match(/^\/runs\/[^/]+/)?.[0];
+  const attempt = by => {
+    const all = [...document.querySelectorAll(".attempts h3 a")], at = all.findIndex(each => each.ariaCurrent === "true");
+    if (all[at + by]) go(all[at + by].href);
+  };
+  const keys = { j: () => step(1), k: () => step(-1), g: () => links()[0]?.focus(), G: () => links().at(-1)?.focus(),
+    0: () => go("/"), 1: () => run && go(run), 2: () => run && go(`${run}/subtasks`), 3: () => run && go(`${run}/plan`), i: () => go("/inbox"),
+    a: () => document.querySelector("#needs textarea, #inbox textarea, #needs button, #inbox button")?.focus(),
+    "[": () => attempt(-1), "]": () => attempt(1), Escape: () => document.querySelector("main a.up")?.click(),
+    "/": () => { const words = document.getElementById("filter-q"); if (words) words.focus(); else if (run) go(`${run}/subtasks#filter-q`); },
+    t: () => theme.click(), "?": () => help.showModal() };
+  if (location.hash === "#filter-q") document.getElementById("filter-q")?.focus();
   document.addEventListener("keydown", event => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=range]), textarea, select")) return;
+    if (help.open) return;
+    if (slider && replayKey(event)) { event.preventDefault(); return; }
     if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
   });
 })();

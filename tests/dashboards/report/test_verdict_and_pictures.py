@@ -6,8 +6,10 @@ import pytest
 
 from dashboards.report.blocks import Chart
 from dashboards.report.document import document
+from dashboards.report.graph import graph
 from dashboards.report.markdown import markdown
 from dashboards.report.page import page
+from dashboards.report.pictures import PlanNode, plan_graph
 from dashboards.report.svg import chart
 from fleet.core.base.usage import Usage
 from fleet.core.plans.limits import Policy
@@ -60,6 +62,37 @@ def test_a_plan_of_many_subtasks_is_drawn_as_squares() -> None:
     size = re.search(r'viewBox="0 0 (\d+) (\d+)"', picture)
     assert size is not None
     assert int(size[2]) < 500
+
+
+def nodes(prefix: str, count: int, *needs: str, area: str | None = None) -> list[PlanNode]:
+    return [PlanNode(f"{prefix}{n}", "t", "merged" if n % 2 else "ready", needs, area) for n in range(count)]
+
+
+def test_in_a_large_plan_an_area_stands_for_its_subtasks() -> None:
+    area = PlanNode("shop", "t", "running", ("base0",))
+    inner = PlanNode("inner", "t", "running", (), "shop")
+    plan = [nodes("base", 2), [area], [*nodes("s", 60, area="shop"), inner], nodes("deep", 10, area="inner")]
+    picture = graph(plan_graph(plan, lambda id_: f'/x?"{id_}"'), 1)
+    assert picture.count("<a href=") == 3
+    assert "shop" in picture
+    assert ">35/71</text>" in picture
+    assert picture.count('class="edge"') == 1
+    assert 'href="/x?&quot;shop&quot;"' in picture
+    assert "73 subtasks" not in picture
+    assert "74 subtasks in 4 waves" in picture
+    assert "1 area with how many of their subtasks landed" in picture
+    small = graph(plan_graph([nodes("base", 2), [area], nodes("s", 3, area="shop")]), 1)
+    assert small.count('class="box"') == 6
+
+
+def test_a_plan_of_thousands_is_a_bar_for_each_wave_or_a_few() -> None:
+    plan = [nodes(f"w{wave}-", 100) for wave in range(100)]
+    picture = graph(plan_graph(plan), 1)
+    assert len(picture) < 20_000
+    assert "waves 1 to 3" in picture
+    assert "150 landed, 150 to come" in picture
+    assert "waves 100 to 100" not in picture
+    assert picture.count("<rect") == 2 * 34
 
 
 def test_costs_begin_with_their_conclusion(story: Story) -> None:

@@ -13,7 +13,7 @@ from tests.dashboards.hostile import hostile_story, problems
 from tests.dashboards.web.site import PATCH, client, site, story, unapproved
 from tests.fleet.core.story import Story, plan_of
 
-PAGES = ("", "/subtasks", "/plan", "/report")
+PAGES = ("", "/subtasks", "/plan", "/replay", "/report")
 MORE = ("/subtasks?q=%22%3E%3Cscript%3E", "/subtasks/api", "/subtasks/api?attempt=%22%3E")
 EVIL = '"><script>alert(1)</script>'
 
@@ -108,6 +108,41 @@ async def test_markup_of_others_stays_text(tmp_path: Path, path: str) -> None:
     text = await page(tmp_path, MemoryFeed(run.facts, patch=patch, output=EVIL), path)
     assert text.count("<script") == 1  # the page's own
     assert "onerror" not in text
+
+
+async def test_the_plan_is_a_graph_whose_nodes_lead_to_their_subtasks(tmp_path: Path) -> None:
+    for path in ("/runs/r", "/runs/r/plan"):
+        text = await page(tmp_path / path.replace("/", "_"), MemoryFeed(story().facts), path)
+        picture = text.partition("<svg viewBox")[2].partition("</svg>")[0]
+        assert picture.count('class="edge"') == 2
+        assert 'href="/runs/r/subtasks/site"' in picture
+        assert "<title>schema: merged</title>" in picture
+        assert "<title>docs: escalated</title>" in picture
+    flat = await page(tmp_path, MemoryFeed(Story(plan=plan_of("a", "b")).facts), "/runs/r")
+    assert "The plan</figcaption>" not in flat, "there is nothing to see where no subtask needs another"
+
+
+async def test_a_replay_shows_the_run_as_it_was_by_links_alone(tmp_path: Path) -> None:
+    feed = MemoryFeed(story().facts)
+    async with site(tmp_path, feed) as server, client(server) as someone:
+        last = (await someone.get("/runs/r/replay"))[2]
+        assert f"Fact <b>{len(feed.recorded)}</b>" in last
+        assert "Which tax rate?" in last
+        assert 'class="act' not in last, "what was asked then can't be answered then"
+        (start,) = re.findall(r'href="(/runs/r/replay\?at=1)" data-key="Home"', last)
+        first = (await someone.get(start))[2]
+        assert "Fact <b>1</b>" in first
+        assert "Which tax rate?" not in first
+        assert "<b>0 of 6</b>" in first
+        seen, text = {1}, first
+        while found := re.search(r'href="/runs/r/replay\?at=(\d+)" data-key="\."', text):
+            assert int(found[1]) not in seen
+            seen.add(int(found[1]))
+            text = (await someone.get(f"/runs/r/replay?at={found[1]}"))[2]
+        assert "<b>1 of 6</b>" in text
+        assert len(seen) > 3
+        for odd in ("0", "-1", "99999999999999999999", "x", "1e3", "²"):
+            assert (await someone.get(f"/runs/r/replay?at={odd}"))[0] == 200
 
 
 def test_a_patch_is_read_into_numbered_lines() -> None:

@@ -42,7 +42,7 @@ async def test_every_page_at_every_width_in_light_and_dark_is_readable_for_all(t
     (tmp_path / "docs.1.jsonl").write_text('{"event": "said", "content": "שלום Größe 🚀"}\n' * 40, encoding="utf-8")
     asks = MemoryFeed(story().facts, patch=PATCH, folder=tmp_path)
     plan, dead = MemoryFeed(unapproved().facts, run="p"), MemoryFeed(story().facts, run="dead", alive=False)
-    of_r = ("", "/subtasks", "/subtasks/docs", "/subtasks/api", "/subtasks?q=none")
+    of_r = ("", "/plan", "/replay", "/replay?at=3", "/subtasks", "/subtasks/docs", "/subtasks/api", "/subtasks?q=none")
     others = ("/", "/inbox", "/access", "/nowhere", "/runs/none", "/runs/p", "/runs/p/plan", "/runs/dead")
     async with signed_in(tmp_path, asks, plan, dead) as (_, page, base):
         for path in (*others, *(f"/runs/r{path}" for path in of_r)):
@@ -83,14 +83,52 @@ async def test_an_answer_is_given_by_keyboard_alone(tmp_path: Path) -> None:
         assert isinstance(request, f.QuestionAnswered)
         assert request.answer == "größer, 🚀"
         await page.evaluate("document.activeElement.blur()")
-        await press("g", "g")
+        await press("0", "0")
         await until(page, "location.pathname === '/'")
+
+
+async def test_a_replay_is_steered_by_keyboard_and_slider(tmp_path: Path) -> None:
+    feed = MemoryFeed(story().facts)
+    async with signed_in(tmp_path, feed) as (_, page, base):
+        await page.open(f"{base}/runs/r/replay")
+
+        async def press(key: str, **more: object) -> None:
+            for kind in ("keyDown", "keyUp"):
+                await page.call(
+                    "Input.dispatchKeyEvent", type=kind, key=key, text=key[:1] if len(key) == 1 else "", **more
+                )
+
+        async def is_at(place: int) -> None:
+            await until(page, f"document.querySelector('#moment').innerText.startsWith('Fact {place} of')")
+            assert await page.evaluate("location.search") == f"?at={place}"
+            assert await page.evaluate("document.querySelector('#at').value") == str(place)
+
+        await press("Home")
+        await is_at(1)
+        await page.evaluate("document.querySelector('#at').focus()")
+        await press("ArrowRight", code="ArrowRight", windowsVirtualKeyCode=39)
+        await is_at(2)
+        await press("End", code="End", windowsVirtualKeyCode=35)
+        await is_at(len(feed.recorded))
+        await page.evaluate("document.activeElement.blur()")
+        await press(" ")
+        await until(page, "document.querySelector('#play').textContent === 'Pause'")
+        await until(page, "document.querySelector('#play').textContent === 'Play'")
+        await is_at(len(feed.recorded))
+        await press("?")
+        assert await page.evaluate("document.querySelector('#help').open")
+        assert page.complaints() == []
 
 
 async def test_without_scripts_everything_can_be_read(tmp_path: Path) -> None:
     async with signed_in(tmp_path, MemoryFeed(story().facts, patch=PATCH)) as (_, page, base):
         await page.call("Emulation.setScriptExecutionDisabled", value=True)
-        for path, said in (("/", "Needs you"), ("/inbox", "Which tax rate?"), ("/runs/r/subtasks/api", "größer")):
+        for path, said in (
+            ("/", "Needs you"),
+            ("/inbox", "Which tax rate?"),
+            ("/runs/r/subtasks/api", "größer"),
+            ("/runs/r/replay?at=2", "Fact 2 of"),
+        ):
             await page.open(base + path)
             assert said in await page.evaluate("document.body.innerText")
 
