@@ -1,8 +1,12 @@
-"""Opens the agents: one model client and one caller for all, the planner, and a worker of each configured name."""
+"""Opens the agents: one model client and one caller for all, the planner, and a worker of each configured name.
+
+On a node there are only workers, one for each attempt, whose calls the manager makes.
+"""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from random import Random, SystemRandom
 
 from agents.base.transcripts import Transcripts
@@ -11,8 +15,15 @@ from agents.models.calls import Caller
 from agents.models.cost.cache_warmup import CacheWarmup
 from agents.models.wire.client import open_client
 from agents.planner import ClaudePlanner
-from agents.workers.registry import WorkerContext, describe, make_workers
+from agents.remote.attempt_calls import calls_of, no_calls
+from agents.remote.line_calls import LineCalls
+from agents.remote.line_relay import LineRelay
+from agents.workers.program import program_of
+from agents.workers.registry import WorkerContext, describe, make_worker, make_workers
+from agents.workers.relay import Relay
 from fleet.ports.agents import CallGauges, Planner, Worker
+from fleet.ports.calls import CallLine
+from fleet.ports.nodes import OpenCalls
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +36,8 @@ class Agents:
     """What each worker is for."""
     gauges: Callable[[], CallGauges]
     """The calls to models as they are now."""
+    calls: OpenCalls = no_calls
+    """Opens the calls of attempts that are made on nodes."""
 
 
 @asynccontextmanager
@@ -42,9 +55,27 @@ async def open_agents(settings: AgentSettings, *, chance: Random | None = None) 
             take_warnings=client.take_warnings,
         )
         transcripts = Transcripts(settings.transcripts, secrets=settings.access.secrets)
+        context = WorkerContext(settings, caller, transcripts, partial(Relay, settings, caller, client))
         yield Agents(
             planner=ClaudePlanner(settings, caller, transcripts),
-            workers=make_workers(WorkerContext(settings, caller, transcripts, client)),
+            workers=make_workers(context),
             descriptions=describe(settings.workers),
             gauges=caller.service.gauges,
+            calls=calls_of(context, caller),
         )
+
+
+def worker_on_node(settings: AgentSettings, name: str, line: CallLine) -> Worker:
+    """A worker for one attempt, whose calls go to the manager. Raises `UsageError`."""
+    transcripts = Transcripts(settings.transcripts, secrets=())
+
+    def open_relay(*_: object) -> LineRelay:
+        return LineRelay(line)
+
+    return make_worker(name, WorkerContext(settings, LineCalls(line), transcripts, open_relay))
+
+
+def workers_lacking(settings: AgentSettings) -> list[str]:
+    """Workers whose program is not installed on this machine."""
+    workers = settings.workers.items()
+    return [name for name, worker in workers if worker.kind == "claude-code" and program_of(worker) is None]

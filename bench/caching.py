@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -22,6 +23,7 @@ from agents.models.wire.client import open_client
 from agents.simulated.script import parse_script
 from agents.simulated.server import serve
 from agents.workers.registry import WorkerContext, make_workers
+from agents.workers.relay import Relay
 from bench.meters import UnlimitedMeter, product_agents
 from bench.service import pause_figures
 from bench.side_by_side import Extent, path_of
@@ -134,7 +136,9 @@ async def measure(folder: Path, model: str, files: str, *, warm_up: bool) -> Usa
             model_client: Model = CacheWarmup(client) if warm_up else client
             caller = Caller(model_client, settings.retry, {}, chance=Random(1))  # noqa: S311 - jitter is no secret
             transcripts = Transcripts(settings.transcripts, secrets=())
-            worker = make_workers(WorkerContext(settings, caller, transcripts, client))["coder"]
+            open_relay = partial(Relay, settings, caller, client)
+            context = WorkerContext(settings, caller, transcripts, open_relay)
+            worker = make_workers(context)["coder"]
             async with anyio.create_task_group() as fleet:
                 for number in range(ATTEMPTS):
                     fleet.start_soon(_attempt, worker, number, files, meter)

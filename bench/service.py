@@ -5,6 +5,7 @@ Time is simulated, so that pauses of minutes and runs of hours take seconds.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,6 +20,7 @@ from agents.models.cost.cache_warmup import CacheWarmup
 from agents.models.wire.client import Client, open_client
 from agents.planner import ClaudePlanner
 from agents.workers.registry import WorkerContext, make_workers
+from agents.workers.relay import Relay
 from bench.direct_model import DirectModel, without_waiting
 from bench.meters import UnlimitedMeter, product_agents
 from fleet.core.base.usage import Usage
@@ -123,7 +125,9 @@ class Bench:
         workers = {"coder": replace(self.settings.workers["coder"], **changes)}
         settings = replace(self.settings, worker_model=HAIKU, workers=workers)
         transcripts = Transcripts(self.folder / "transcripts", secrets=())
-        return make_workers(WorkerContext(settings, self.caller, transcripts, self.client))["coder"]
+        open_relay = partial(Relay, settings, self.caller, self.client)
+        context = WorkerContext(settings, self.caller, transcripts, open_relay)
+        return make_workers(context)["coder"]
 
 
 async def bench_of(script: dict[str, Any], folder: Path, **changes: Any) -> Bench:

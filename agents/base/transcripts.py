@@ -32,8 +32,14 @@ class Transcript:
         line = json.dumps({"event": event, **data}, ensure_ascii=True, default=str)
         for secret in self._secrets:
             line = line.replace(secret, "[key]")
+        self.append(f"{line}\n".encode())
+
+    def append(self, lines: bytes) -> None:
+        """Add lines that were written elsewhere."""
+        if self._descriptor is None:
+            return
         try:
-            os.write(self._descriptor, f"{line}\n".encode())
+            os.write(self._descriptor, lines)
         except OSError as error:
             _warn(error)
             self._descriptor = None

@@ -160,7 +160,7 @@ class Caller:
         """
         tries = 0
         while True:
-            with _paused(clock):
+            with paused(clock):
                 permit = await self.service.acquire(call.model, meter)
             await self._announce(meter)
             granted = await self._reserve(call, meter, permit)
@@ -267,7 +267,7 @@ async def _sleep(seconds: float, meter: Meter) -> None:
 
 
 @contextmanager
-def _paused(clock: Clock) -> Iterator[None]:
+def paused(clock: Clock) -> Iterator[None]:
     """The time inside does not count on `clock`."""
     if clock is None:
         yield

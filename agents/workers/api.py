@@ -7,7 +7,7 @@ from agents.base.transcripts import Transcripts
 from agents.conversation.guards import AttemptBudget, Guards
 from agents.conversation.loop import Conversation, ConversationSpec
 from agents.conversation.settings import AgentSettings, WorkerSettings
-from agents.models.calls import Caller
+from agents.models.callers import Calls
 from agents.tools.registry import WORKER_TOOLS
 from agents.tools.tool import Tool, ToolOptions
 from agents.workers.briefs import background, first_message, shared_blocks
@@ -27,7 +27,7 @@ class ApiWorker:
     """Its commands never reach the network, whatever its box allows."""
     settings: WorkerSettings
     common: AgentSettings
-    caller: Caller
+    caller: Calls
     transcripts: Transcripts
 
     @property

@@ -15,15 +15,14 @@ from agents.base.text import capped, render
 from agents.base.transcripts import Transcripts
 from agents.conversation.guards import AttemptBudget
 from agents.conversation.settings import AgentSettings, WorkerSettings
-from agents.models.calls import Caller
-from agents.models.wire.client import Client
 from agents.models.wire.exchange import json_object
 from agents.tools.report import ReportArguments, read_report
 from agents.tools.schema import plain_schema
 from agents.tools.tool import ToolInputError
 from agents.workers.briefs import brief_files
 from agents.workers.program import EVIDENCE, program_name, program_of, run_program
-from agents.workers.relay import Relay, listening
+from agents.workers.relay import AgentRelay, OpenRelay
+from agents.workers.relay_server import listening
 from fleet.core.plans.plan import Effort
 from fleet.core.state.facts import Failure, FailureKind, Report
 from fleet.ports.agents import CommandResult, DrainingError, Meter, WorkerBrief, Workspace
@@ -45,8 +44,7 @@ class ClaudeCodeWorker:
 
     settings: WorkerSettings
     common: AgentSettings
-    caller: Caller
-    client: Client
+    open_relay: OpenRelay
     transcripts: Transcripts
 
     @property
@@ -66,7 +64,7 @@ class ClaudeCodeWorker:
             self.transcripts.open(brief.subtask.id, brief.attempt) as transcript,
         ):
             socket = files.folder / "model.sock"
-            relay = Relay(self.common, self.caller, self.client, budget, transcript, model, settings.turns)
+            relay = self.open_relay(budget, transcript, model, settings.turns)
             async with listening(relay, socket):
                 result = await run_program(
                     _script(self._command(program, model, brief.effort), files.prompt),
@@ -128,7 +126,7 @@ def _script(words: list[str], prompt: Path) -> str:
     )
 
 
-def outcome(result: CommandResult, relay: Relay) -> Report | Failure:
+def outcome(result: CommandResult, relay: AgentRelay) -> Report | Failure:
     """What the end of a session means."""
     evidence, ending = capped(result.output, EVIDENCE), last_result(result.output)
     subtype, report = str(ending.get("subtype") or ""), ending.get("structured_output")

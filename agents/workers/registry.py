@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from agents.base.transcripts import Transcripts
 from agents.conversation.settings import AgentSettings, WorkerSettings
-from agents.models.calls import Caller
-from agents.models.wire.client import Client
+from agents.models.callers import Calls
 from agents.tools.hosts import host_problem
 from agents.tools.registry import WORKER_TOOLS
 from agents.workers.command_line import line_problem, parameters_of
+from agents.workers.relay import OpenRelay
 from fleet.core.base.nearest import did_you_mean
 from fleet.errors import UsageError
 from fleet.ports.agents import Worker
@@ -26,9 +26,9 @@ class WorkerContext:
     """What all workers are made with."""
 
     settings: AgentSettings
-    caller: Caller
+    caller: Calls
     transcripts: Transcripts
-    client: Client
+    open_relay: OpenRelay
 
 
 Make = Callable[[WorkerSettings, WorkerContext], Worker]
@@ -58,7 +58,7 @@ def _api_worker(prompt: str, *tools: str, offline: bool = False) -> Make:
 def _claude_code_worker(worker: WorkerSettings, context: WorkerContext) -> Worker:
     from agents.workers.claude_code import ClaudeCodeWorker  # noqa: PLC0415 - its relay imports a web server
 
-    return ClaudeCodeWorker(worker, context.settings, context.caller, context.client, context.transcripts)
+    return ClaudeCodeWorker(worker, context.settings, context.open_relay, context.transcripts)
 
 
 def _command_worker(worker: WorkerSettings, context: WorkerContext) -> Worker:
@@ -110,6 +110,14 @@ def make_workers(context: WorkerContext) -> dict[str, Worker]:
     if problems:
         raise UsageError("\n".join(problems))
     return {name: WORKERS[worker.kind].make(worker, context) for name, worker in workers.items()}
+
+
+def make_worker(name: str, context: WorkerContext) -> Worker:
+    """One of the workers. Raises `UsageError` with everything that is wrong with its settings."""
+    worker = context.settings.workers[name]
+    if problems := list(problems_of(name, worker)):
+        raise UsageError("\n".join(problems))
+    return WORKERS[worker.kind].make(worker, context)
 
 
 def describe(workers: Mapping[str, WorkerSettings]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from fleet.app.capacity import capacity, workers_or_refuse
 from fleet.app.evidence import past_evidence
 from fleet.app.garbage import collect_rarely
 from fleet.app.merging.relanding import candidates
-from fleet.app.nodes.manager_side import open_nodes
+from fleet.app.nodes.manager_side import Here, open_nodes
 from fleet.app.rehearsals.past_tasks import for_real_policy, redoing
 from fleet.app.rehearsals.rehearse import for_rehearsal, rehearsal_policy, rehearsing
 from fleet.app.result_branch import refuse_branch
@@ -309,7 +309,8 @@ class Fleet:
                 disk_full=partial(disk_full_advice, self.state_dir),
             )
             if self._goes_out(state):
-                async with open_nodes(self.wiring, state, worktrees, folder.transcripts, self._fit) as nodes:
+                here = Here(folder.transcripts, self._fit, agents.calls)
+                async with open_nodes(self.wiring, state, worktrees, here) as nodes:
                     yield replace(adapters, beside=nodes.beside), worktrees
             else:
                 yield adapters, worktrees

@@ -23,8 +23,8 @@ def stays_here(config: Config) -> Mapping[str, str]:
     """Why attempts of a worker can't be made on nodes, by worker."""
     reasons = {}
     for name, worker in config.workers.items():
-        if worker.kind != "command":
-            reasons[name] = "its model is called from this machine"
+        if worker.hosts:
+            reasons[name] = "it fetches from hosts as this machine reaches them"
         elif worker.pass_environment:
             reasons[name] = f"it gets {', '.join(worker.pass_environment)} from this machine's environment"
     return reasons

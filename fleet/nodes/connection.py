@@ -25,18 +25,25 @@ from anyio import (
 from anyio.streams.memory import MemoryObjectSendStream
 
 from fleet.core.base.ids import Sha
+from fleet.core.state.subtask_state import Instruction
+from fleet.nodes.calling.deltas import Restored
 from fleet.nodes.frames import Frame, FrameError
 from fleet.nodes.messages import (
     Acknowledge,
+    Answer,
     Beat,
+    Call,
     Cancel,
+    Drop,
     Follow,
     FromNode,
     Greeting,
+    Instruct,
     Message,
     Objects,
     Open,
     Opened,
+    Read,
     Refused,
     Start,
     Stored,
@@ -44,13 +51,13 @@ from fleet.nodes.messages import (
     from_node,
 )
 from fleet.nodes.messages import Event as EventMessage
-from fleet.nodes.payloads import dump_order, load_event
+from fleet.nodes.payloads import LONGEST_TRANSCRIPT, dump_instruction, dump_order, load_event
 from fleet.nodes.streams import Link, LinkLostError
+from fleet.ports.calls import Asked, Dropped, InstructionsRead, Sign
 from fleet.ports.nodes import Order, OrderEvent, OrderReport, UnknownOrderError
 
 BEATS_A_LEASE = 5
-MOST_EVENTS = 16  # of one order: it begins, is worked on, and ends
-"""Waiting in memory for their reader."""
+MOST_EVENTS = 64  # of one order that wait for their reader: more of them, and what is slow is this process
 
 
 First = TypeVar("First", Greeting, Opened)
@@ -82,7 +89,10 @@ class Connection:
     round_trip_s: float = 0.0
     listen: Callable[[], Coroutine[Any, Any, None]] | None = None
     """Reads what its transport says beside the stream."""
-    _follows: "dict[str, MemoryObjectSendStream[tuple[int, OrderEvent] | None]]" = field(default_factory=dict)
+    _follows: "dict[str, MemoryObjectSendStream[OrderEvent | None]]" = field(default_factory=dict)
+    _followed: set[str] = field(default_factory=set)
+    """All that were ever followed over this connection."""
+    _requests: Restored = field(default_factory=Restored)
     _stored: dict[Sha, tuple[Event, list[str]]] = field(default_factory=dict)
     _asked: float | None = None
     """When the sign of life was sent that has no answer yet."""
@@ -121,28 +131,35 @@ class Connection:
             stored.set()
         self._scope.cancel()
 
-    # ---- the four verbs
+    # ---- the verbs
 
     async def start(self, key: str, order: Order) -> None:
         await self._send(Start(key=key), dump_order(order))
 
     async def follow(self, key: str, since: int = 0) -> AsyncGenerator[OrderEvent, None]:
         """Raises `LinkLostError` where the connection ends first."""
-        send, receive = create_memory_object_stream[tuple[int, OrderEvent] | None](MOST_EVENTS)
+        send, receive = create_memory_object_stream[OrderEvent | None](MOST_EVENTS)
         self._follows[key] = send
+        self._followed.add(key)
         try:
             await self._send(Follow(key=key, since=since))
             async for item in receive:
                 if item is None:
                     raise UnknownOrderError(key)
-                yield item[1]
-                if isinstance(item[1], OrderReport):
+                yield item
+                if isinstance(item, OrderReport):
                     return
             raise LinkLostError(self.why)
         finally:
             self._follows.pop(key, None)
             send.close()
             receive.close()
+
+    async def answer(self, key: str, number: int, at: int, part: bytes, *, last: bool) -> None:
+        await self._send(Answer(key=key, number=number, at=at, last=last), part)
+
+    async def instruct(self, key: str, number: int, instruction: Instruction) -> None:
+        await self._send(Instruct(key=key, number=number), dump_instruction(instruction))
 
     async def cancel(self, key: str) -> None:
         await self._send(Cancel(key=key))
@@ -203,8 +220,13 @@ class Connection:
                     raise FrameError("an answer to a sign of life that was not given")
                 self.round_trip_s, self._asked = current_time() - self._asked, None
                 self._beats += 1
-            case EventMessage(key=key, number=number):
-                self._pass(key, (number, load_event(*parts)))
+            case EventMessage(key=key):
+                happened = load_event(*parts)
+                if isinstance(happened, OrderReport):
+                    self._requests.forget(key)
+                self._pass(key, happened)
+            case Call() | Drop() | Read():
+                self._pass(message.key, self._sign(message, parts))
             case Unknown(key=key):
                 self._pass(key, None)
             case Stored(commit=commit, why=why):
@@ -220,11 +242,30 @@ class Connection:
             case _:
                 assert_never(message)
 
-    def _pass(self, key: str, item: tuple[int, OrderEvent] | None) -> None:
+    def _sign(self, message: Call | Drop | Read, parts: Sequence[bytes]) -> Sign:
+        if message.key not in self._followed:
+            raise FrameError(f"`{message.type}` for an order that it was not given")
+        match message:
+            case Call(number=number):
+                if len(parts[1]) > LONGEST_TRANSCRIPT:
+                    raise FrameError(f"a transcript of {len(parts[1])} bytes; at most {LONGEST_TRANSCRIPT} are taken")
+                return Asked(number, self._requests.restored(message.key, message.same, parts[0]), parts[1])
+            case Drop(number=number):
+                return Dropped(number)
+            case Read(count=count):
+                return InstructionsRead(count)
+            case _:
+                assert_never(message)
+
+    def _pass(self, key: str, item: OrderEvent | None) -> None:
         """Hand an event to its reader. One that no one waits for is dropped: it can be followed again."""
         if (events := self._follows.get(key)) is not None:
-            with suppress(WouldBlock, BrokenResourceError, ClosedResourceError):
+            try:
                 events.send_nowait(item)
+            except WouldBlock:
+                raise LinkLostError("more events of an order arrived than could be read") from None
+            except (BrokenResourceError, ClosedResourceError):
+                pass
 
 
 async def greet(link: Link, opening: Open, terms: bytes, *, within_s: float) -> Connection:

@@ -5,32 +5,37 @@ stops what it is doing: by then the manager has given the work to another node.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
 
 from anyio import CancelScope, Event, sleep, to_thread
 from anyio.abc import TaskGroup
 
 from fleet.core.base.ids import Sha
-from fleet.core.state.facts import Failure
+from fleet.core.state.facts import CheckRun, Failure
+from fleet.core.state.subtask_state import Instruction
 from fleet.engine.errors.internal_errors import failure_of, unwrapped
+from fleet.nodes.calling.line import Line
 from fleet.nodes.frames import FrameError
 from fleet.nodes.messages import Event as EventMessage
 from fleet.nodes.messages import to_frame
 from fleet.nodes.payloads import dump_event, load_event
 from fleet.nodes.spool import Spool
+from fleet.ports.calls import Asked, Dropped, InstructionsRead
 from fleet.ports.nodes import (
     AttemptDone,
-    AttemptMeter,
     AttemptOrder,
     AttemptResult,
     ChecksDone,
     ChecksOrder,
-    Node,
     NotDone,
+    NumberedEvent,
     Order,
     OrderEvent,
     OrderReport,
     Progress,
+    Tell,
     UnknownOrderError,
 )
 from fleet.ports.worktrees import Change
@@ -44,31 +49,41 @@ Pack = Callable[[Sha, Sha], Awaitable[bytes]]
 """Packs a commit without what its base has."""
 
 
+class Workshop(Protocol):
+    """What does the work of orders on this machine. What can't be carried out raises `EffectError`."""
+
+    async def attempt(self, order: AttemptOrder, line: Line, tell: Tell) -> AttemptResult: ...
+
+    async def check(self, order: ChecksOrder) -> tuple[CheckRun, ...]: ...
+
+
 @dataclass(slots=True)
 class _Running:
     """An order of this process."""
 
-    events: list[OrderEvent] = field(default_factory=list)
-    changed: Event = field(default_factory=Event)
+    line: Line
+    events: list[NumberedEvent] = field(default_factory=list)
     scope: CancelScope = field(default_factory=CancelScope)
     stopped: Failure = CANCELLED
     """Why it was stopped, if it was."""
 
-    def add(self, event: OrderEvent) -> None:
+    def add(self, event: NumberedEvent) -> None:
         self.events.append(event)
-        self.changed.set()
-        self.changed = Event()
+        self.line.change()
+
+    @property
+    def changed(self) -> Event:
+        return self.line.changed
 
 
 @dataclass(slots=True)
 class OrderHost:
     """Satisfies `NodeHost`. Its orders run in `tasks`."""
 
-    node: Node
-    meter: AttemptMeter
+    node: Workshop
     pack: Pack
-    transcript: Callable[[AttemptOrder], bytes]
-    """What is kept of an attempt for `fleet logs`."""
+    transcript: Callable[[AttemptOrder, int], bytes]
+    """What is kept of an attempt for `fleet logs`, from a byte on."""
     spool: Spool
     tasks: TaskGroup
     _orders: dict[str, _Running] = field(default_factory=dict)
@@ -80,23 +95,47 @@ class OrderHost:
     async def start(self, key: str, order: Order) -> None:
         if key in self._orders or await to_thread.run_sync(self.spool.holds, key):
             return
-        self._orders[key] = running = _Running()
+        self._orders[key] = running = _Running(self._line(order))
         self.tasks.start_soon(self._run, key, order, running)
+
+    def _line(self, order: Order) -> Line:
+        if isinstance(order, ChecksOrder):
+            return Line()
+        return Line(partial(self.transcript, order), [*order.brief.operator.told()])
 
     async def follow(self, key: str, since: int = 0) -> AsyncGenerator[OrderEvent, None]:
         running = self._orders.get(key)
         if running is None:
             yield await self._of_another_process(key)
             return
-        number = since
+        number, asked, read = since, set[int](), 0
         while True:
             changed = running.changed
+            for sign in running.line.signs(asked, read):
+                match sign:
+                    case Asked():
+                        asked.add(sign.number)
+                    case Dropped():
+                        asked.remove(sign.number)
+                    case InstructionsRead():
+                        read = sign.count
+                yield sign
             while number < len(running.events):
                 yield running.events[number]
                 number += 1
             if _is_over(running):
                 return
             await changed.wait()
+
+    async def answer(self, key: str, number: int, at: int, part: bytes, *, last: bool) -> None:
+        """Raises `FrameError`."""
+        if (running := self._orders.get(key)) is not None:
+            running.line.take(number, at, part, last=last)
+
+    async def instruct(self, key: str, number: int, instruction: Instruction) -> None:
+        """Raises `FrameError`."""
+        if (running := self._orders.get(key)) is not None:
+            running.line.hear(number, instruction)
 
     async def cancel(self, key: str) -> None:
         self._stop(key, CANCELLED)
@@ -154,15 +193,17 @@ class OrderHost:
         try:
             if isinstance(order, ChecksOrder):
                 return ChecksDone(await self.node.check(order))
-            result = await self.node.attempt(order, self.meter, tell)
-            return await self._reported(order, result)
+            line = running.line
+            order = replace(order, brief=replace(order.brief, operator=line))
+            result = await self.node.attempt(order, line, tell)
+            return await self._reported(order, line, result)
         except Exception as error:  # noqa: BLE001 - it becomes the report, and the manager decides
             cause = unwrapped(error)
             return NotDone(failure_of(error, "carried out an order"), getattr(cause, "check", None))
 
-    async def _reported(self, order: AttemptOrder, result: AttemptResult) -> AttemptDone:
-        """The report of an attempt, with its commit as a pack."""
-        transcript = await to_thread.run_sync(self.transcript, order)
+    async def _reported(self, order: AttemptOrder, line: Line, result: AttemptResult) -> AttemptDone:
+        """The report of an attempt, with its commit as a pack, and what no call has taken along of its transcript."""
+        transcript = await to_thread.run_sync(self.transcript, order, line.transcribed)
         if not isinstance(result.committed, Change):
             return AttemptDone(result.outcome, refused=result.committed, transcript=transcript)
         commit = result.committed.commit

@@ -8,9 +8,12 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from fleet.nodes.frames import Frame, FrameError
+from fleet.ports.calls import LONGEST_REQUEST
 
-PROTOCOL = 1
+PROTOCOL = 2
 MOST_NAMED = 256  # commits or keys that one message names
+MOST_ASKED = 1_000_000  # calls of one attempt
+MOST_ANSWER_PARTS = 1_000_000
 
 Text = Annotated[str, Field(max_length=2_000)]
 Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9._/-]+$")]
@@ -81,6 +84,26 @@ class Acknowledge(Message):
     key: Key
 
 
+class Answer(Message):
+    """A part of the answer to a call, by its number. Sent from the first part on to a node that asks again."""
+
+    PARTS = 1
+    type: Literal["answer"] = "answer"
+    key: Key
+    number: int = Field(ge=0, le=MOST_ASKED)
+    at: int = Field(ge=0, le=MOST_ANSWER_PARTS)
+    last: bool
+
+
+class Instruct(Message):
+    """What the operator tells an attempt, by its number; its part is the instruction. A node skips what it has."""
+
+    PARTS = 1
+    type: Literal["instruct"] = "instruct"
+    key: Key
+    number: int = Field(ge=0, le=1_000)
+
+
 class Beat(Message):
     """A sign of life. The manager sends the next one only after the node has answered the one before."""
 
@@ -114,6 +137,8 @@ class Opened(Message):
     """Commits whose objects it has."""
     orders: Annotated[tuple[Key, ...], Field(max_length=MOST_NAMED, strict=False)]
     """Orders of this run that it still holds: finished, or at work."""
+    lacks: Annotated[tuple[Name, ...], Field(max_length=MOST_NAMED, strict=False)] = ()
+    """Workers whose program is not installed there."""
 
 
 class Refused(Message):
@@ -147,8 +172,38 @@ class Unknown(Message):
     key: Key
 
 
-FromManager = Open | Objects | Start | Follow | Cancel | Acknowledge | Beat
-FromNode = Greeting | Opened | Refused | Stored | Event | Unknown | Beat
+class Call(Message):
+    """An attempt asks for a call to a model. Parts: the request, and what its transcript has since the call before.
+
+    The first `same` bytes of the request are those of the order's last one on this connection, and are left out. A call
+    without a whole answer is asked again, under its number, when its order is followed over another connection.
+    """
+
+    PARTS = 2
+    type: Literal["call"] = "call"
+    key: Key
+    number: int = Field(ge=0, le=MOST_ASKED)
+    same: int = Field(ge=0, le=LONGEST_REQUEST)
+
+
+class Drop(Message):
+    """The answer to a call has arrived as a whole, or is not wanted any more: the manager may forget it."""
+
+    type: Literal["drop"] = "drop"
+    key: Key
+    number: int = Field(ge=0, le=MOST_ASKED)
+
+
+class Read(Message):
+    """The next call of an attempt holds so many of the operator's instructions."""
+
+    type: Literal["read"] = "read"
+    key: Key
+    count: int = Field(ge=1, le=1_000)
+
+
+FromManager = Open | Objects | Start | Follow | Answer | Instruct | Cancel | Acknowledge | Beat
+FromNode = Greeting | Opened | Refused | Stored | Event | Call | Drop | Read | Unknown | Beat
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 _manager: TypeAdapter[FromManager] = TypeAdapter(Annotated[FromManager, Field(discriminator="type")])
 _node: TypeAdapter[FromNode] = TypeAdapter(Annotated[FromNode, Field(discriminator="type")])

@@ -17,8 +17,8 @@ from fleet.ports.nodes import (
     ChecksDone,
     ChecksOrder,
     NotDone,
+    NumberedEvent,
     Order,
-    OrderEvent,
     Worked,
 )
 from fleet.ports.operator import SILENT, GivenOperator
@@ -26,6 +26,7 @@ from fleet.ports.operator import SILENT, GivenOperator
 LONGEST_ORDER = 32 * 1024 * 1024
 LONGEST_EVENT = 16 * 1024 * 1024
 LONGEST_TRANSCRIPT = 8 * 1024 * 1024
+LONGEST_INSTRUCTION = 1024 * 1024
 MOST_CHECKS = 10_000
 SHOWN = 300
 
@@ -35,7 +36,7 @@ class _Payload(BaseModel):
 
 
 class _Brief(_Payload):
-    """A worker's brief, without the operator: what they told before the work began comes with it."""
+    """A worker's brief. What the operator told before the order was given comes with it, the rest as it is told."""
 
     run: RunId
     subtask: Subtask
@@ -98,17 +99,16 @@ class _Event(_Payload):
 
 
 Payload = TypeVar("Payload")
-_orders, _events = TypeAdapter(_Order), TypeAdapter(_Event)
+_orders, _events, _instructions = TypeAdapter(_Order), TypeAdapter(_Event), TypeAdapter(Instruction)
 
 
 def dump_order(order: Order) -> bytes:
-    """An order as it travels; of the operator, with what a `GivenOperator` told."""
+    """An order as it travels."""
     if isinstance(order, ChecksOrder):
         checks = _ChecksOrder(commit=order.commit, criteria=order.criteria, lands=order.lands)
         return _orders.dump_json(_Order(checks=checks))
     values = {name: getattr(order.brief, name) for name in _Brief.model_fields if name != "told"}
-    operator = order.brief.operator
-    brief = _Brief(**values, told=tuple(operator.told) if isinstance(operator, GivenOperator) else ())
+    brief = _Brief(**values, told=tuple(order.brief.operator.told()))
     return _orders.dump_json(_Order(attempt=_AttemptOrder(base=order.base, worker=order.worker, brief=brief)))
 
 
@@ -125,7 +125,16 @@ def load_order(data: bytes) -> Order:
     return AttemptOrder(order.attempt.base, order.attempt.worker, brief)
 
 
-def dump_event(event: OrderEvent) -> tuple[bytes, bytes, bytes]:
+def dump_instruction(instruction: Instruction) -> bytes:
+    return _instructions.dump_json(instruction)
+
+
+def load_instruction(data: bytes) -> Instruction:
+    """Raises `FrameError`."""
+    return _load(_instructions, data, LONGEST_INSTRUCTION, "an instruction")
+
+
+def dump_event(event: NumberedEvent) -> tuple[bytes, bytes, bytes]:
     """The event, and of a report its pack and its transcript."""
     pack = transcript = b""
     match event:
@@ -146,7 +155,7 @@ def dump_event(event: OrderEvent) -> tuple[bytes, bytes, bytes]:
     return _events.dump_json(payload, exclude_defaults=True), pack, transcript
 
 
-def load_event(data: bytes, pack: bytes = b"", transcript: bytes = b"") -> OrderEvent:
+def load_event(data: bytes, pack: bytes = b"", transcript: bytes = b"") -> NumberedEvent:
     """Raises `FrameError`."""
     event = _load(_events, data, LONGEST_EVENT, "an event")
     if event.attempt is not None:

@@ -63,7 +63,7 @@ class Placement:
                     self.wake()
             begun = _Begun(tell)
             try:
-                return await node.attempt(key, order, begun.tell)
+                return await node.attempt(key, order, meter, begun.tell)
             except NodeLostError as lost:
                 if begun.has_begun:  # its worker may still run there: it is done again under a number of its own
                     summary = f"node {node.name} was lost while it worked: {lost}"
@@ -100,7 +100,8 @@ class Placement:
             return None
         while True:
             here = Machine(HERE, 1 - self._here / self.local_workers, self.labels)
-            machines = [_machine(node, key, order.base, node.free_workers) for node in self._well()]
+            able = [node for node in self._well() if not _lacks(node, order.worker)]
+            machines = [_machine(node, key, order.base, node.free_workers) for node in able]
             chosen = choose_for_attempt(here, machines, order.labels)
             if chosen is not None:
                 return self._named(chosen.name)
@@ -140,3 +141,8 @@ def _machine(node: RemoteNode, key: str, commit: Sha, free: float) -> Machine:
     holds = node.connection is not None and key in node.connection.opened.orders
     has = node.connection is not None and commit in node.connection.commits
     return Machine(node.name, free, node.labels, has_base=has, holds=holds, takes_work=not node.drained)
+
+
+def _lacks(node: RemoteNode, worker: str) -> bool:
+    """Whether the program of a worker is not installed there."""
+    return node.connection is not None and worker in node.connection.opened.lacks

@@ -6,7 +6,7 @@ Does orders through the four verbs. What comes back is taken in by `Objects`, wh
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from anyio import CancelScope, Event, Lock, create_task_group, move_on_after, sleep
@@ -14,11 +14,16 @@ from anyio import CancelScope, Event, Lock, create_task_group, move_on_after, sl
 from fleet.core.base.ids import Sha
 from fleet.core.state.facts import CheckRun, Failure, NodeConnected, NodeLost, WarningNoted
 from fleet.core.state.nodes import NOT_CONNECTED
+from fleet.engine.errors.internal_errors import failure_of, unwrapped
+from fleet.nodes.calling.desk import Desk
 from fleet.nodes.connection import Connection, NodeRefusedError
 from fleet.nodes.frames import FrameError
 from fleet.nodes.streams import LinkLostError
+from fleet.ports.agents import DrainingError
+from fleet.ports.calls import Asked, AttemptCalls, CallRefusedError, Dropped, InstructionsRead
 from fleet.ports.nodes import (
     AttemptDone,
+    AttemptMeter,
     AttemptOrder,
     AttemptResult,
     Began,
@@ -26,6 +31,7 @@ from fleet.ports.nodes import (
     ChecksOrder,
     NodeLostError,
     NotDone,
+    OpenCalls,
     Order,
     OrderEvent,
     OrderReport,
@@ -33,13 +39,14 @@ from fleet.ports.nodes import (
     UnknownOrderError,
     Worked,
 )
-from fleet.ports.operator import GivenOperator
 from fleet.ports.worktrees import Change, EffectError, SetupFailedError
 
 RECONNECT_S = 1.5  # how long a stream that ended may take to come back before its orders are given to others
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0  # between tries to connect
 GOODBYE_S = 5.0
 LONGEST_OUTPUT = 64 * 1024
+_EXPECTED = NodeLostError | CallRefusedError | EffectError | DrainingError
+"""What may end an attempt on a node, besides errors of ours in its calls."""
 
 
 class Objects(Protocol):
@@ -74,6 +81,8 @@ class RemoteNode:
     connect: Connect
     objects: Objects
     notice: Notice
+    calls: OpenCalls
+    """Opens the calls of an attempt, which are made here."""
     now: Callable[[], float] = time.time
     freed: Callable[[], None] = lambda: None
     """Called when it has room again: it is back, or has finished something."""
@@ -198,16 +207,17 @@ class RemoteNode:
 
     # ---- orders
 
-    async def attempt(self, key: str, order: AttemptOrder, tell: Tell) -> AttemptResult:
-        """Raises `NodeLostError`, or `EffectError` where the node can't do it."""
+    async def attempt(self, key: str, order: AttemptOrder, meter: AttemptMeter, tell: Tell) -> AttemptResult:
+        """Raises `NodeLostError`, `DrainingError`, or `EffectError` where the node can't do it."""
         self.at_work += 1
         try:
-            told = GivenOperator(await order.brief.operator.read())
-            order = replace(order, brief=replace(order.brief, operator=told))
-            done = await self._report(key, order, order.base, tell)
+            with self.calls(order, meter) as calls:
+                done = await self._at_desk(key, order, calls, meter=meter, tell=tell)
         except NodeLostError:
             self.lost[key] = order
             raise
+        except CallRefusedError as error:
+            raise self._lied(str(error)) from error
         finally:
             self.at_work -= 1
         if not isinstance(done, AttemptDone):
@@ -216,6 +226,28 @@ class RemoteNode:
         await self._acknowledge(key)
         self.finished += 1
         return AttemptResult(done.outcome, committed)
+
+    async def _at_desk(
+        self, key: str, order: AttemptOrder, calls: AttemptCalls, *, meter: AttemptMeter, tell: Tell
+    ) -> AttemptDone | ChecksDone:
+        """The report of an attempt, whose calls are made meanwhile. Calls under way at its end are cut short."""
+        try:
+            async with create_task_group() as tasks:
+                desk = Desk(key, calls, order.brief.operator, tasks)
+                done = await self._report(key, order, order.base, tell, desk)
+                calls.close()
+                with move_on_after(GOODBYE_S):
+                    await desk.wait_idle()
+                tasks.cancel_scope.cancel()
+        except ExceptionGroup as group:
+            error = unwrapped(group)
+            if calls.drained and isinstance(error, EffectError):
+                raise DrainingError from None
+            if isinstance(error, _EXPECTED) or not meter.called:
+                raise error from None
+            nothing = Failure(kind="other", summary="the unfinished work is on a node and could not be kept")
+            done = AttemptDone(failure_of(error, "ran the worker"), refused=nothing)  # it is not paid for twice
+        return done
 
     async def check(self, key: str, order: ChecksOrder) -> tuple[CheckRun, ...]:
         """Raises `NodeLostError`, `SetupFailedError`, or `EffectError` where the node can't do it."""
@@ -233,16 +265,22 @@ class RemoteNode:
             for run in done.runs
         )
 
-    async def _report(self, key: str, order: Order, commit: Sha, tell: Tell) -> AttemptDone | ChecksDone:
+    async def _report(
+        self, key: str, order: Order, commit: Sha, tell: Tell, desk: Desk | None = None
+    ) -> AttemptDone | ChecksDone:
         """The report of an order. Raises what `NotDone` says."""
         finished = False
         try:
-            async with aclosing(self._events(key, order, commit)) as events:
+            async with aclosing(self._events(key, order, commit, desk)) as events:
                 async for event in events:
                     if isinstance(event, Began):
                         await tell(Began(self.name))
                     elif isinstance(event, Worked):
                         await tell(event)
+                    elif isinstance(event, Asked | Dropped | InstructionsRead):
+                        if desk is None:
+                            raise self._lied("it asks for a call while it runs checks")
+                        await desk.take(event)
                     elif isinstance(event, NotDone):
                         finished = True
                         await self._acknowledge(key)
@@ -255,7 +293,7 @@ class RemoteNode:
             if not finished:
                 await self._cancel(key)
 
-    async def _events(self, key: str, order: Order, commit: Sha) -> AsyncGenerator[OrderEvent, None]:
+    async def _events(self, key: str, order: Order, commit: Sha, desk: Desk | None) -> AsyncGenerator[OrderEvent, None]:
         """What happens to an order, over as many connections as it takes."""
         began, number, started = self._round, 0, False
         while True:
@@ -265,9 +303,11 @@ class RemoteNode:
                     await self._send_objects(connection, commit)
                     await connection.start(key, order)
                 started = True
+                if desk is not None:
+                    desk.attach(connection)
                 async with aclosing(connection.follow(key, number)) as events:
                     async for event in events:
-                        number += 1
+                        number += not isinstance(event, Asked | Dropped | InstructionsRead)
                         yield event
                         if isinstance(event, OrderReport):
                             return

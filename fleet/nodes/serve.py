@@ -15,30 +15,38 @@ from anyio.abc import TaskGroup
 
 from fleet.core.base.ids import Sha
 from fleet.errors import FleetError
+from fleet.nodes.calling.deltas import Shortened
 from fleet.nodes.frames import Frame, FrameError
-from fleet.nodes.host import OrderHost
+from fleet.nodes.host import OrderHost, Workshop
 from fleet.nodes.messages import (
     MOST_NAMED,
     Acknowledge,
+    Answer,
     Beat,
+    Call,
     Cancel,
+    Drop,
     Event,
     Follow,
     FromManager,
     Greeting,
+    Instruct,
+    Message,
     Objects,
     Open,
     Opened,
+    Read,
     Refused,
     Start,
     Stored,
     Unknown,
     from_manager,
 )
-from fleet.nodes.payloads import dump_event, load_order
+from fleet.nodes.payloads import dump_event, load_instruction, load_order
 from fleet.nodes.spool import Spool
 from fleet.nodes.streams import Link, LinkLostError
-from fleet.ports.nodes import AttemptMeter, AttemptOrder, Node, UnknownOrderError
+from fleet.ports.calls import Asked, Dropped, InstructionsRead
+from fleet.ports.nodes import AttemptOrder, OrderEvent, OrderReport, UnknownOrderError
 from fleet.ports.worktrees import EffectError
 
 MOST_BYTES = 16 * 1024**3  # of one pack of objects
@@ -50,13 +58,15 @@ class Site(Protocol):
     """What one node offers to one run."""
 
     @property
-    def node(self) -> Node: ...
-
-    @property
-    def meter(self) -> AttemptMeter: ...
+    def node(self) -> Workshop: ...
 
     @property
     def spool(self) -> Spool: ...
+
+    @property
+    def lacks(self) -> Sequence[str]:
+        """Workers whose program is not installed here."""
+        ...
 
     async def commits(self) -> Sequence[Sha]:
         """Commits whose objects are here."""
@@ -68,7 +78,9 @@ class Site(Protocol):
 
     async def pack(self, commit: Sha, base: Sha) -> bytes: ...
 
-    def transcript(self, order: AttemptOrder) -> bytes: ...
+    def transcript(self, order: AttemptOrder, since: int) -> bytes:
+        """What is kept of an attempt, from a byte on."""
+        ...
 
 
 OpenSite = Callable[[Open, bytes], AbstractAsyncContextManager[Site]]
@@ -87,11 +99,16 @@ async def serve(link: Link, greeting: Greeting, open_site: OpenSite) -> None:
         async with AsyncExitStack() as stack:
             site = await stack.enter_async_context(open_site(opening, first.parts[0]))
             tasks = await stack.enter_async_context(create_task_group())
-            host = OrderHost(site.node, site.meter, site.pack, site.transcript, site.spool, tasks)
+            host = OrderHost(site.node, site.pack, site.transcript, site.spool, tasks)
             session = _Session(link, host, site, tasks, lease_s=opening.lease_s)
             tasks.start_soon(session.watch_lease)
             commits, orders = await site.commits(), await to_thread.run_sync(site.spool.keys)
-            await link.send(Opened(commits=tuple(commits)[:MOST_NAMED], orders=tuple(orders)[:MOST_NAMED]))
+            opened = Opened(
+                commits=tuple(commits)[:MOST_NAMED],
+                orders=tuple(orders)[:MOST_NAMED],
+                lacks=tuple(site.lacks)[:MOST_NAMED],
+            )
+            await link.send(opened)
             broken = await session.read(frames)
             if broken is None:
                 with move_on_after(max(session.ends - current_time(), 0)):
@@ -135,6 +152,7 @@ class _Session:
     _answered: float = 0.0
     """When the last sign of life was answered."""
     _followed: int = 0
+    _requests: Shortened = field(default_factory=Shortened)
     _incoming: "IO[bytes] | None" = None
 
     def __post_init__(self) -> None:
@@ -178,6 +196,10 @@ class _Session:
                 if self._followed > MOST_FOLLOWED:
                     raise FrameError(f"more than {MOST_FOLLOWED} orders are followed at a time")
                 self.tasks.start_soon(self._follow, key, since)
+            case Answer(key=key, number=number, at=at, last=last):
+                await self.host.answer(key, number, at, parts[0], last=last)
+            case Instruct(key=key, number=number):
+                await self.host.instruct(key, number, load_instruction(parts[0]))
             case Cancel(key=key):
                 await self.host.cancel(key)
             case Acknowledge(key=key):
@@ -193,12 +215,26 @@ class _Session:
         number = since
         try:
             async for event in self.host.follow(key, since):
-                await self._send(Event(key=key, number=number), *dump_event(event))
-                number += 1
+                await self._tell(key, number, event)
+                number += not isinstance(event, Asked | Dropped | InstructionsRead)
         except UnknownOrderError:
             await self._send(Unknown(key=key))
         finally:
             self._followed -= 1
+
+    async def _tell(self, key: str, number: int, event: OrderEvent) -> None:
+        match event:
+            case Asked():
+                same, rest = self._requests.shortened(key, event.request)
+                await self._send(Call(key=key, number=event.number, same=same), rest, event.transcript)
+            case Dropped():
+                await self._send(Drop(key=key, number=event.number))
+            case InstructionsRead(count=count):
+                await self._send(Read(key=key, count=count))
+            case _:
+                if isinstance(event, OrderReport):
+                    self._requests.forget(key)
+                await self._send(Event(key=key, number=number), *dump_event(event))
 
     async def _take_objects(self, commit: Sha, part: bytes, *, last: bool) -> None:
         if self._incoming is None:
@@ -218,7 +254,7 @@ class _Session:
                 why = str(error)[:2_000]
         await self._send(Stored(commit=commit, why=why))
 
-    async def _send(self, message: Beat | Event | Unknown | Stored, *parts: bytes) -> None:
+    async def _send(self, message: Message, *parts: bytes) -> None:
         """Send what a manager that is gone will ask for again."""
         with suppress(LinkLostError):
             await self.link.send(message, *parts)

@@ -5,13 +5,16 @@ it makes no difference whether the work is done in this process or on another ma
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, Failure, Report
+from fleet.core.state.subtask_state import Instruction
 from fleet.ports.agents import Meter, WorkerBrief
+from fleet.ports.calls import AttemptCalls, Sign
 from fleet.ports.worktrees import Change, Signature
 
 
@@ -93,6 +96,10 @@ class AttemptMeter(Meter, Protocol):
         ...
 
 
+OpenCalls = Callable[[AttemptOrder, AttemptMeter], AbstractContextManager[AttemptCalls]]
+"""Opens the calls of one attempt that is made on a node: within its budget, and recorded as they happen."""
+
+
 class Node(Protocol):
     """Carries out orders. What can't be carried out raises `EffectError`."""
 
@@ -144,18 +151,30 @@ class NotDone:
 
 
 OrderReport = AttemptDone | ChecksDone | NotDone
-OrderEvent = Progress | OrderReport
+NumberedEvent = Progress | OrderReport
+OrderEvent = NumberedEvent | Sign
 
 
 class NodeHost(Protocol):
-    """A machine that works for a run. All four verbs may be repeated: an order is named by its key, and done once."""
+    """A machine that works for a run. All its verbs may be repeated: an order is named by its key, and done once."""
 
     async def start(self, key: str, order: Order) -> None:
         """Begin an order, unless it was begun already."""
         ...
 
     def follow(self, key: str, since: int = 0) -> AsyncGenerator[OrderEvent, None]:
-        """Its events from a number on; a report is the last one. Raises `UnknownOrderError` where it is not held."""
+        """Its events from a number on; a report is the last one. Raises `UnknownOrderError` where it is not held.
+
+        Signs have no number: whoever follows gets those that are still to be answered.
+        """
+        ...
+
+    async def answer(self, key: str, number: int, at: int, part: bytes, *, last: bool) -> None:
+        """A part of the answer to a call that the order asked for."""
+        ...
+
+    async def instruct(self, key: str, number: int, instruction: Instruction) -> None:
+        """What the operator tells the attempt, by its number."""
         ...
 
     async def cancel(self, key: str) -> None:

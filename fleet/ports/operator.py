@@ -26,6 +26,18 @@ class Operator(Protocol):
         """The instructions that were not read yet. It is on record that the next request to the model holds them."""
         ...
 
+    def told(self, since: int = 0) -> Sequence[Instruction]:
+        """All instructions from a number on, read or not: for those who pass them on."""
+        ...
+
+    async def wait_told(self, count: int) -> None:
+        """Return once there are more instructions than this."""
+        ...
+
+    async def mark_read(self, count: int) -> None:
+        """Someone else has read so many of the instructions: it is on record."""
+        ...
+
     async def wait_news(self) -> None:
         """Return once an instruction has not been read."""
         ...
@@ -44,6 +56,17 @@ class SilentOperator:
     async def read(self) -> Sequence[Instruction]:
         return ()
 
+    def told(self, since: int = 0) -> Sequence[Instruction]:
+        del since
+        return ()
+
+    async def wait_told(self, count: int) -> None:
+        del count
+        await sleep_forever()
+
+    async def mark_read(self, count: int) -> None:
+        del count
+
     async def wait_news(self) -> None:
         await sleep_forever()
 
@@ -51,27 +74,14 @@ class SilentOperator:
         await sleep_forever()
 
 
-@dataclass(slots=True)
-class GivenOperator:
-    """An operator who said everything before the work began, as for a program on a node."""
+@dataclass(frozen=True, slots=True)
+class GivenOperator(SilentOperator):
+    """What was told before an order was given, as the order carries it."""
 
-    told: Sequence[Instruction]
-    interrupts: bool = False
+    given: Sequence[Instruction]
 
-    @property
-    def has_news(self) -> bool:
-        return bool(self.told)
-
-    async def read(self) -> Sequence[Instruction]:
-        told, self.told = self.told, ()
-        return told
-
-    async def wait_news(self) -> None:
-        if not self.told:
-            await sleep_forever()
-
-    async def wait_interrupt(self) -> None:
-        await sleep_forever()
+    def told(self, since: int = 0) -> Sequence[Instruction]:
+        return self.given[since:]
 
 
 SILENT = SilentOperator()

@@ -3,7 +3,7 @@
 # Where a library may be imported. `*` crosses folders here. A doorway that nobody uses fails, too.
 DOORWAYS: dict[str, tuple[str, ...]] = {
     "aiohttp": (
-        *("agents/simulated/*", "agents/workers/relay.py", "agents/tools/fetch.py"),
+        *("agents/simulated/*", "agents/workers/relay_server.py", "agents/tools/fetch.py"),
         *("dashboards/notify/channel.py", "dashboards/web/*"),
     ),
     "anthropic": (

@@ -29,7 +29,7 @@ from fleet.nodes.remote_node import NodeLiedError, RemoteNode
 from fleet.nodes.streams import Link, LinkLostError
 from fleet.nodes.transport import CommandStream, open_command
 from fleet.ports.journal import Recorder
-from fleet.ports.nodes import AttemptDone, AttemptOrder, Node
+from fleet.ports.nodes import AttemptDone, AttemptOrder, Node, OpenCalls
 from fleet.ports.worktrees import Change
 from worktrees.base.settings import WorktreeSettings
 from worktrees.leases.intake import Arrival, IntakeError, take_in
@@ -79,6 +79,15 @@ class StoreObjects:
             file.write(transcript)
 
 
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What this machine has for its nodes."""
+
+    transcripts: Path
+    local_workers: int
+    calls: OpenCalls
+
+
 @dataclass(slots=True)
 class Nodes:
     """The nodes of one run. `beside` puts them beside this machine."""
@@ -89,7 +98,7 @@ class Nodes:
     opening: Callable[[], Awaitable[Open]]
     reread: Callable[[], Mapping[str, NodeSettings]]
     """The nodes of the configuration as it is now. Raises `FleetError`."""
-    local_workers: int
+    here: Here
     tasks: TaskGroup
     remote: list[RemoteNode] = field(default_factory=list)
     _engine: Recorder | None = None
@@ -103,7 +112,7 @@ class Nodes:
         self._placement = Placement(
             run=self.run,
             local=local,
-            local_workers=self.local_workers,
+            local_workers=self.here.local_workers,
             local_checks=self.wiring.worktrees.check_slots,
             nodes=self.remote,
             stays=stays_here(self.wiring.config),
@@ -135,6 +144,7 @@ class Nodes:
             connect=partial(connect, self.wiring, name, settings, opening, terms_of(self.wiring)),
             objects=self.objects,
             notice=self.notice,
+            calls=self.here.calls,
             freed=self.wake,
         )
         self.remote.append(node)
@@ -175,14 +185,13 @@ async def open_nodes(
     wiring: Wiring,
     state: RunState,
     worktrees: RunWorktrees,
-    transcripts: Path,
-    local_workers: int,
+    here: Here,
 ) -> AsyncIterator[Nodes]:
     """The configured nodes, connected as far as they answer in time. Others may come later, or be added."""
-    objects = StoreObjects(worktrees.store, wiring.worktrees, transcripts)
+    objects = StoreObjects(worktrees.store, wiring.worktrees, here.transcripts)
     opening, reread = partial(_opening, state, worktrees.store), partial(_nodes_now, wiring, state)
     async with create_task_group() as tasks:
-        nodes = Nodes(state.run, wiring, objects, opening, reread, local_workers, tasks)
+        nodes = Nodes(state.run, wiring, objects, opening, reread, here, tasks)
         for name, settings in wiring.config.nodes.items():
             await nodes.join(name, settings)
         with move_on_after(START_S):

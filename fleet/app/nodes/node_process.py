@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from agents.factory import open_agents
+from agents.conversation.settings import AgentSettings
+from agents.factory import worker_on_node, workers_lacking
 from fleet import __version__
 from fleet.app.nodes.terms import under_terms
 from fleet.app.wiring import Wiring
 from fleet.config.schema import Config
 from fleet.core.base.ids import Sha
 from fleet.core.base.usage import Cost
-from fleet.core.state.facts import Failure
+from fleet.core.state.facts import CheckRun, Failure
 from fleet.engine.work.local_node import LocalNode
 from fleet.errors import FleetError
+from fleet.nodes.calling.line import Line
 from fleet.nodes.messages import PROTOCOL, Greeting, Open
 from fleet.nodes.payloads import LONGEST_TRANSCRIPT
 from fleet.nodes.serve import serve
@@ -26,8 +28,8 @@ from fleet.nodes.spool import Spool
 from fleet.nodes.stdio import standard_streams
 from fleet.nodes.streams import Link
 from fleet.ports.agents import ModelUse, ServiceGate, ServiceNotice, WaitRules
-from fleet.ports.nodes import AttemptOrder
-from fleet.ports.worktrees import EffectError
+from fleet.ports.nodes import AttemptOrder, AttemptResult, ChecksOrder, Tell
+from fleet.ports.worktrees import EffectError, Leasing
 from fleet.runs.run_folder import make_state_dir
 from worktrees.leases.node_worktrees import open_node_worktrees
 from worktrees.sandbox.self_test import find_sandbox_problems
@@ -39,10 +41,15 @@ ORDERS = "node/orders"
 NO_MODELS = Failure(kind="configuration", summary="models can't be called from a node")
 
 
-class NoModels:
-    """Satisfies `AttemptMeter` for programs, which call no model through us. The manager asked its budget before."""
+@dataclass(frozen=True, slots=True)
+class LineMeter:
+    """Satisfies `AttemptMeter` on a node. The manager's meter counts: nothing is reserved or paid here."""
 
-    called = False
+    line: Line
+
+    @property
+    def called(self) -> bool:
+        return self.line.called
 
     @property
     def service(self) -> ServiceGate:
@@ -80,14 +87,31 @@ class _Quiet:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeWorkshop:
+    """Satisfies `Workshop`: each attempt has a worker of its own, because its calls go its own way."""
+
+    leases: Leasing
+    settings: AgentSettings
+    programs: frozenset[str]
+
+    async def attempt(self, order: AttemptOrder, line: Line, tell: Tell) -> AttemptResult:
+        worker = worker_on_node(self.settings, order.worker, line)
+        node = LocalNode(self.leases, {order.worker: worker}, self.programs)
+        return await node.attempt(order, LineMeter(line), tell)
+
+    async def check(self, order: ChecksOrder) -> tuple[CheckRun, ...]:
+        return await LocalNode(self.leases).check(order)
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSite:
     """Satisfies `Site`."""
 
-    node: LocalNode
-    meter: NoModels
+    node: NodeWorkshop
     spool: Spool
     git_store: Store
     transcripts: Path
+    lacks: Sequence[str]
 
     async def commits(self) -> Sequence[Sha]:
         return await cached_commits(self.git_store)
@@ -98,11 +122,14 @@ class NodeSite:
     async def pack(self, commit: Sha, base: Sha) -> bytes:
         return await thin_pack(self.git_store.git, commit, [base])
 
-    def transcript(self, order: AttemptOrder) -> bytes:
+    def transcript(self, order: AttemptOrder, since: int) -> bytes:
         path = self.transcripts / f"{order.brief.subtask.id}.{order.brief.attempt}.jsonl"
-        if not path.is_file() or path.stat().st_size > LONGEST_TRANSCRIPT:
+        try:
+            with path.open("rb") as file:
+                file.seek(since)
+                return file.read(LONGEST_TRANSCRIPT)
+        except OSError:
             return b""
-        return path.read_bytes()
 
 
 async def run_node(config: Config, environ: Mapping[str, str]) -> None:
@@ -119,12 +146,10 @@ async def run_node(config: Config, environ: Mapping[str, str]) -> None:
         with TemporaryDirectory(prefix="fleet-node-") as folder:
             transcripts = Path(folder)
             try:
-                async with (
-                    open_node_worktrees(store, wiring.worktrees, opening.base) as leases,
-                    open_agents(wiring.agents(transcripts)) as agents,
-                ):
-                    node = LocalNode(leases, agents.workers, wiring.command_workers)
-                    yield NodeSite(node, NoModels(), spool, store, transcripts)
+                async with open_node_worktrees(store, wiring.worktrees, opening.base) as leases:
+                    settings = wiring.agents(transcripts)
+                    workshop = NodeWorkshop(leases, settings, wiring.command_workers)
+                    yield NodeSite(workshop, spool, store, transcripts, workers_lacking(settings))
             finally:
                 await store.close()
 

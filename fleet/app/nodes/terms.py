@@ -10,10 +10,23 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fleet.app.wiring import Wiring
 from fleet.config.machines import stays_here
-from fleet.config.schema import Checks, Config, WorkerKind, Worktrees
+from fleet.config.schema import Checks, Config, Price, WorkerKind, Worktrees
 from fleet.errors import FleetError
 
 LONGEST = 8 * 1024 * 1024
+
+
+class ModelTerms(BaseModel):
+    """What a conversation has to know of its models. Where they are, and how they are paid, stays with the manager."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    worker: str
+    max_tokens: int
+    retries: int
+    compact_at: float
+    compact_to: float
+    prices: dict[str, Price]
 
 
 class Terms(BaseModel):
@@ -24,6 +37,7 @@ class Terms(BaseModel):
     checks: Checks
     worktrees: Worktrees
     workers: dict[str, WorkerKind]
+    models: ModelTerms
     sandboxed: bool
     network: bool
     max_file_mb: int
@@ -34,7 +48,7 @@ def terms_of(wiring: Wiring) -> bytes:
     """The terms of this configuration, as they travel."""
     config, stays = wiring.config, stays_here(wiring.config)
     workers = {
-        name: worker.model_copy(update={"prompt": wiring.workers[name].prompt, "model": None})
+        name: worker.model_copy(update={"prompt": wiring.workers[name].prompt})
         for name, worker in config.workers.items()
         if name not in stays
     }
@@ -42,6 +56,7 @@ def terms_of(wiring: Wiring) -> bytes:
         checks=config.checks,
         worktrees=config.worktrees,
         workers=workers,
+        models=ModelTerms(**{name: getattr(config.models, name) for name in ModelTerms.model_fields}),
         sandboxed=config.box.sandbox != "none",
         network=config.box.network,
         max_file_mb=config.box.max_file_mb,
@@ -70,5 +85,6 @@ def under_terms(own: Config, data: bytes) -> Config:
                 update={"lease": own.worktrees.lease, "max_gb": own.worktrees.max_gb, "include": ()}
             ),
             "workers": {"coder": coder, **terms.workers},
+            "models": own.models.model_copy(update={"headers": {}, "fallbacks": {}, **dict(terms.models)}),
         }
     )

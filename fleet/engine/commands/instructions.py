@@ -25,7 +25,19 @@ class AttemptOperator:
 
     @property
     def _unread(self) -> tuple[Instruction, ...]:
-        return self.engine.state.subtasks[self.subtask].instructions[self._read :]
+        return self.told(self._read)
+
+    def told(self, since: int = 0) -> tuple[Instruction, ...]:
+        return self.engine.state.subtasks[self.subtask].instructions[since:]
+
+    async def wait_told(self, count: int) -> None:
+        while not self.told(count):
+            await self.engine.wait_instructed()
+
+    async def mark_read(self, count: int) -> None:
+        if self._read < count <= len(self.told()):
+            self._read = count
+            await self._record()
 
     @property
     def has_news(self) -> bool:
@@ -39,9 +51,13 @@ class AttemptOperator:
         unread = self._unread
         if unread:
             self._read += len(unread)
-            read = f.InstructionRead(at=self.clock.now(), subtask=self.subtask, number=self.number, count=self._read)
-            await self.engine.record(read)
+            await self._record()
         return unread
+
+    async def _record(self) -> None:
+        at = self.clock.now()
+        read = f.InstructionRead(at=at, subtask=self.subtask, number=self.number, count=self._read)
+        await self.engine.record(read)
 
     async def wait_news(self) -> None:
         while not self.has_news:

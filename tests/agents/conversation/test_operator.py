@@ -58,6 +58,15 @@ class FakeOperator:
         read, self.unread, self._told = self.unread, [], anyio.Event()
         return read
 
+    def told(self, since: int = 0) -> Sequence[Instruction]:
+        raise AssertionError(since)  # no one passes it on
+
+    async def wait_told(self, count: int) -> None:
+        raise AssertionError(count)
+
+    async def mark_read(self, count: int) -> None:
+        raise AssertionError(count)
+
     async def wait_news(self) -> None:
         while not self.has_news:
             await self._told.wait()

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from agents.base.transcripts import Transcripts
 from agents.workers.claude_code import ClaudeCodeWorker, last_result
+from agents.workers.relay import Relay
 from fleet.core.state.facts import Failure, Report
 from fleet.ports.agents import CommandResult, Extras, WorkerBrief
 from tests.agents.conftest import (
@@ -55,8 +57,7 @@ async def session(workspace: ScriptedWorkspace, model: Script, brief: WorkerBrie
     worker = ClaudeCodeWorker(
         worker_settings(kind="claude-code", **settings_of_worker),
         settings,
-        caller_for(settings),
-        unopened_client(settings),
+        partial(Relay, settings, caller_for(settings), unopened_client(settings)),
         transcripts,
     )
     return await worker.run(brief, workspace, FakeMeter())

@@ -15,7 +15,8 @@ from agents.base.transcripts import Transcripts
 from agents.conversation.guards import AttemptBudget
 from agents.models.calls import Caller
 from agents.models.wire.client import open_client
-from agents.workers.relay import Relay, listening
+from agents.workers.relay import Relay
+from agents.workers.relay_server import listening
 from fleet.ports.agents import Meter
 from fleet.ports.worktrees import EffectError
 from tests.agents.conftest import (

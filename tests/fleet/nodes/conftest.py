@@ -9,8 +9,8 @@ from socket import SHUT_RDWR, socketpair
 import pytest
 from anyio import Event, create_task_group
 
-from fleet.app.nodes.node_process import NoModels
 from fleet.core.state.facts import CheckRun, Failure, Report
+from fleet.nodes.calling.line import Line
 from fleet.nodes.connection import Connection, greet
 from fleet.nodes.host import OrderHost
 from fleet.nodes.messages import Greeting, Open
@@ -20,7 +20,6 @@ from fleet.nodes.stdio import FdStream
 from fleet.nodes.streams import Link
 from fleet.ports.agents import WorkerBrief
 from fleet.ports.nodes import (
-    AttemptMeter,
     AttemptOrder,
     AttemptResult,
     Began,
@@ -35,8 +34,8 @@ from tests.fleet.core.pretend import subtask
 SHA = "0123456789abcdef0123456789abcdef01234567"
 MADE = "f" * 40
 LEASE_S = 60.0
-GREETING = Greeting(protocol=1, version="1", host="h", processors=2, memory_bytes=1, time=1.0)
-OPEN = Open(protocol=1, version="1", run="r", repository="repo-1", object_format="sha1", base=SHA, lease_s=LEASE_S)
+GREETING = Greeting(protocol=2, version="1", host="h", processors=2, memory_bytes=1, time=1.0)
+OPEN = Open(protocol=2, version="1", run="r", repository="repo-1", object_format="sha1", base=SHA, lease_s=LEASE_S)
 
 
 def attempt(id_: str = "a", number: int = 1) -> AttemptOrder:
@@ -45,14 +44,13 @@ def attempt(id_: str = "a", number: int = 1) -> AttemptOrder:
 
 @dataclass
 class ScriptedNode:
-    """Satisfies `Node`. A subtask called `slow` waits for the gate, `broken` raises."""
+    """Satisfies `Workshop`. A subtask called `slow` waits for the gate, `broken` raises, `asks` calls a model."""
 
     ran: list[str] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
     gate: Event = field(default_factory=Event)
 
-    async def attempt(self, order: AttemptOrder, meter: AttemptMeter, tell: Tell) -> AttemptResult:
-        del meter
+    async def attempt(self, order: AttemptOrder, line: Line, tell: Tell) -> AttemptResult:
         id_ = order.brief.subtask.id
         self.ran.append(id_)
         await tell(Began())
@@ -64,6 +62,9 @@ class ScriptedNode:
             finally:
                 if not self.gate.is_set():
                     self.stopped.append(id_)
+        if id_ == "asks":
+            async with line.call(b"a request") as parts:
+                assert b"".join([part async for part in parts]) == b"an answer"
         await tell(Worked())
         return AttemptResult(Report(status="done", summary="did it"), Change(MADE, ("a.txt",)))
 
@@ -78,7 +79,7 @@ class ScriptedSite:
 
     node: ScriptedNode
     spool: Spool
-    meter: AttemptMeter = field(default_factory=NoModels)
+    lacks: Sequence[str] = ()
     stored: list[tuple[str, bytes]] = field(default_factory=list)
     cut: Callable[[], None] = lambda: None
     """Ends its connection."""
@@ -92,8 +93,8 @@ class ScriptedSite:
     async def pack(self, commit: str, base: str) -> bytes:
         return f"{commit[:4]} on {base[:4]}".encode()
 
-    def transcript(self, order: AttemptOrder) -> bytes:
-        return order.brief.subtask.id.encode()
+    def transcript(self, order: AttemptOrder, since: int) -> bytes:
+        return order.brief.subtask.id.encode()[since:]
 
 
 @dataclass(frozen=True)
@@ -126,13 +127,13 @@ def site(tmp_path: Path) -> ScriptedSite:
 @asynccontextmanager
 async def in_process(site: ScriptedSite) -> AsyncIterator[NodeHost]:
     async with create_task_group() as tasks:
-        yield OrderHost(site.node, site.meter, site.pack, site.transcript, site.spool, tasks)
+        yield OrderHost(site.node, site.pack, site.transcript, site.spool, tasks)
         tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
-async def connected(site: ScriptedSite, opening: Open = OPEN) -> AsyncIterator[Connection]:
-    """The same host at the other end of a stream."""
+async def connected(site: ScriptedSite, opening: Open = OPEN, *, running: bool = True) -> AsyncIterator[Connection]:
+    """The same host at the other end of a stream. Whoever is to run the connection says so."""
 
     @asynccontextmanager
     async def open_site(opening: Open, terms: bytes) -> AsyncIterator[ScriptedSite]:
@@ -143,7 +144,8 @@ async def connected(site: ScriptedSite, opening: Open = OPEN) -> AsyncIterator[C
         async with create_task_group() as tasks:
             tasks.start_soon(serve, Link(ends.node), GREETING, open_site)
             connection = await greet(Link(ends.manager), opening, b"{}", within_s=10)
-            tasks.start_soon(connection.run)
+            if running:
+                tasks.start_soon(connection.run)
             site.cut = ends.cut
             yield connection
             tasks.cancel_scope.cancel()

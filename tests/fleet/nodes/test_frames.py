@@ -12,17 +12,22 @@ from fleet.core.state.facts import CheckRun, Failure, RanTests, Report
 from fleet.nodes.frames import LENGTHS, LONGEST_HEADER, Decoder, Frame, FrameError, encode
 from fleet.nodes.messages import (
     Acknowledge,
+    Answer,
     Beat,
+    Call,
     Cancel,
+    Drop,
     Event,
     Follow,
     FromManager,
     FromNode,
     Greeting,
+    Instruct,
     Message,
     Objects,
     Open,
     Opened,
+    Read,
     Refused,
     Start,
     Stored,
@@ -40,8 +45,8 @@ from fleet.ports.nodes import (
     ChecksDone,
     ChecksOrder,
     NotDone,
+    NumberedEvent,
     Order,
-    OrderEvent,
     Worked,
 )
 from tests.fleet.core.pretend import subtask
@@ -53,6 +58,8 @@ FROM_MANAGER: list[FromManager] = [
     Objects(commit=SHA, last=True),
     Start(key="r/attempt/a/1"),
     Follow(key="r/attempt/a/1", since=0),
+    Answer(key="r/attempt/a/1", number=0, at=0, last=True),
+    Instruct(key="r/attempt/a/1", number=0),
     Cancel(key="r/attempt/a/1"),
     Acknowledge(key="r/attempt/a/1"),
     Beat(number=0),
@@ -63,6 +70,9 @@ FROM_NODE: list[FromNode] = [
     Refused(why="no"),
     Stored(commit=SHA),
     Event(key="r/attempt/a/1", number=2),
+    Call(key="r/attempt/a/1", number=0, same=7),
+    Drop(key="r/attempt/a/1", number=0),
+    Read(key="r/attempt/a/1", count=1),
     Unknown(key="r/attempt/a/1"),
     Beat(number=0),
 ]
@@ -165,7 +175,7 @@ ORDERS: list[Order] = [
     ChecksOrder(SHA, (Criterion(criterion="c", run="true"),), lands=True),
 ]
 CHECK = CheckRun(criterion="c", command="true", passed=True, ran_tests=RanTests(ran=frozenset({"t"})))
-EVENTS: list[OrderEvent] = [
+EVENTS: list[NumberedEvent] = [
     Began(),
     Worked(),
     AttemptDone(Report(status="done", summary="s"), SHA, pack=b"p", transcript=b"t"),
@@ -181,7 +191,7 @@ def test_an_order_arrives_as_it_was_given(order: Order) -> None:
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_an_event_arrives_as_it_happened(event: OrderEvent) -> None:
+def test_an_event_arrives_as_it_happened(event: NumberedEvent) -> None:
     assert load_event(*dump_event(event)) == event
 
 

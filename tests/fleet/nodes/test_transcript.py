@@ -9,17 +9,20 @@ from pathlib import Path
 
 from anyio import create_task_group
 
+from fleet.core.state.subtask_state import Instruction
 from fleet.nodes.connection import greet
 from fleet.nodes.frames import Decoder
 from fleet.nodes.messages import Open
 from fleet.nodes.serve import serve
 from fleet.nodes.stdio import FdStream
 from fleet.nodes.streams import ByteStream, Link
+from fleet.ports.calls import Asked
+from fleet.ports.nodes import Began
 from tests.fleet.fakes import wait_until
 from tests.fleet.nodes.conftest import GREETING, OPEN, ScriptedSite, attempt, wire
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "node-protocol.md"
-KEY = "r/attempt/a/1"
+KEY = "r/attempt/asks/1"
 
 
 @dataclass
@@ -63,9 +66,14 @@ async def conversation(site: ScriptedSite) -> list[str]:
             connection = await greet(Link(manager), OPEN, b"{}", within_s=10)
             tasks.start_soon(connection.run)
             await connection.store("e" * 40, parts())
-            await connection.start(KEY, attempt())
-            await wait_until(lambda: bool(site.spool.keys()))
+            await connection.start(KEY, attempt("asks"))
+            await wait_until(lambda: site.node.ran == ["asks"])
             async with aclosing(connection.follow(KEY)) as events:
+                assert isinstance(await anext(events), Asked)
+                assert await anext(events) == Began()
+                await connection.instruct(KEY, 0, Instruction("be quick", "ada", 1.0))
+                await connection.answer(KEY, 0, 0, b"an answer", last=False)
+                await connection.answer(KEY, 0, 1, b"", last=True)
                 assert len([event async for event in events]) == 3
             await connection.acknowledge(KEY)
             tasks.cancel_scope.cancel()

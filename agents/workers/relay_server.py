@@ -1,0 +1,81 @@
+"""The socket of an agent in the box: HTTP, handed to a relay. Knows no model, no key, and no limit but a body's."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import anyio
+from aiohttp import web
+
+from agents.workers.relay import FORWARDED, LARGEST_BODY, AgentGoneError, AgentRelay, RelayRequest, only
+from fleet.core.state.facts import Failure
+from fleet.ports.worktrees import EffectError
+
+_STOP_S = 2.0
+
+
+@dataclass(slots=True)
+class HttpReply:
+    """Satisfies `RelayReply`."""
+
+    request: web.Request
+    response: web.StreamResponse | None = None
+
+    @property
+    def is_gone(self) -> bool:
+        return self.request.transport is None or self.request.transport.is_closing()
+
+    async def begin(self, status: int, headers: Mapping[str, str]) -> None:
+        self.response = web.StreamResponse(status=status, headers=headers)
+        await self.response.prepare(self.request)
+
+    async def write(self, chunk: bytes) -> None:
+        try:
+            if self.response is not None:
+                await self.response.write(chunk)
+        except aiohttp.ClientError as error:
+            raise AgentGoneError from error
+
+    async def finish(self) -> None:
+        try:
+            if self.response is not None:
+                await self.response.write_eof()
+        except aiohttp.ClientError as error:
+            raise AgentGoneError from error
+
+    def abort(self) -> None:
+        if self.request.transport is not None:
+            self.request.transport.abort()
+
+
+@asynccontextmanager
+async def listening(relay: AgentRelay, socket: Path) -> AsyncIterator[None]:
+    """The relay listens at `socket` while the block lasts. Raises `EffectError` if it can't."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        reply = HttpReply(request)
+        asked = RelayRequest(request.method, request.path_qs, only(FORWARDED, request.headers), await request.read())
+        try:
+            await relay.handle(asked, reply)
+        except AgentGoneError:
+            reply.abort()
+        return reply.response or web.Response(status=web.HTTPBadGateway.status_code)
+
+    app = web.Application(client_max_size=LARGEST_BODY)
+    app.router.add_route("*", "/{path:.*}", handle)
+    # A handler outlives its client, because what the call used has to be charged.
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=False, shutdown_timeout=_STOP_S)
+    await runner.setup()
+    try:
+        try:
+            await web.UnixSite(runner, str(socket)).start()
+        except OSError as error:
+            why = f"can't open the relay to the models' service at {socket}: {error.strerror}"
+            raise EffectError(Failure(kind="infrastructure", summary=why)) from error
+        yield
+    finally:
+        relay.close()
+        with anyio.move_on_after(2 * _STOP_S, shield=True):
+            await runner.cleanup()

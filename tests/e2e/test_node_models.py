@@ -1,0 +1,90 @@
+"""Runs whose workers call models, on a node behind a pipe: the calls are made here, and only here is there a key."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from os import killpg
+from pathlib import Path
+from signal import SIGKILL
+
+import pytest
+
+from fleet.core.state.state import RunState
+from tests.contract.conftest import stand_in
+from tests.e2e.conftest import Serve
+from tests.e2e.stage import KEY, Done, Stage, landed, program, script, solve, subtask
+from tests.e2e.test_nodes import NodeAt
+from tests.worktrees.conftest import git
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeAt]:
+    node = NodeAt("one", tmp_path / "one")
+    yield node
+    for pid in node.pids:
+        if program(pid):
+            with suppress(ProcessLookupError):
+                killpg(pid, SIGKILL)
+
+
+def begin(stage: Stage, repository: Path, url: str, tables: str, *, name: str = "r") -> tuple[str, ...]:
+    config = stage.room / f"{name}.toml"
+    config.write_text(tables)
+    at = ("--config", str(config), "--base-url", url, "--repo", str(repository))
+    return ("run", "Write", "--name", name, "--yes", *at)
+
+
+def state_of(stage: Stage, name: str = "r") -> RunState:
+    state = stage.look(name)
+    assert state is not None
+    return state
+
+
+def calls_of(stage: Stage, name: str = "r") -> dict[str, int]:
+    return {id_: sum(each.spend.calls for each in one.attempts) for id_, one in state_of(stage, name).subtasks.items()}
+
+
+def test_conversations_and_sessions_on_a_node_call_models_by_way_of_the_manager(
+    stage: Stage, repository: Path, node: NodeAt, model: Serve, tmp_path: Path
+) -> None:
+    """No key is in the node's environment, and its boxes have no network; calls are counted here, as they happen."""
+    node.make()
+    (node.home / "node.toml").write_text(
+        (node.home / "node.toml").read_text().replace("read_only = [", f'read_only = ["{sys.prefix}", ')
+    )
+    claude = stand_in(tmp_path / "claude-code")
+    workers = f'[workers.session]\nkind = "claude-code"\ncommand = "{claude}"\n'
+    ids = {"a": "coder", "b": "session"}
+    played = script(
+        *(subtask(id_, worker=worker) for id_, worker in ids.items()),
+        workers={id_: [solve(id_, turns=3)] for id_ in ids},
+    )
+    url = model(played)
+    tables = workers + node.table(workers=2, checks=0)
+    with stage.going(*begin(stage, repository, url, tables), at=repository) as going:
+        stage.wait("r", lambda state: any(map(node_of, state.subtasks.values())), going)
+        [environment] = {Path(f"/proc/{node.pids[-1]}/environ").read_bytes()}
+        done: Done = going.done().ended(0)
+    assert KEY.encode() not in environment
+    assert "is out" not in done.output
+    here = f'{workers}[box]\nread_only = ["{sys.prefix}"]\n'
+    stage.fleet(*begin(stage, repository, model(played), here, name="here"), at=repository).ended(0)
+    assert sorted(landed(repository, "r")) == sorted(ids)
+    assert git(repository, "rev-parse", "fleet/r^{tree}") == git(repository, "rev-parse", "fleet/here^{tree}")
+    assert {id_: node_of(one) for id_, one in state_of(stage).subtasks.items()} == dict.fromkeys(ids, "one")
+    assert calls_of(stage) == calls_of(stage, "here")
+    assert state_of(stage).spent.calls == state_of(stage, "here").spent.calls
+    for id_ in ids:
+        assert events(stage, id_, "r") == events(stage, id_, "here")
+    node.has_left_nothing()
+
+
+def node_of(subtask: object) -> str:
+    attempts = getattr(subtask, "attempts", ())
+    return str(attempts[-1].node) if attempts else ""
+
+
+def events(stage: Stage, id_: str, name: str) -> list[str]:
+    file = stage.folder(name).transcripts / f"{id_}.1.jsonl"
+    return [json.loads(line)["event"] for line in file.read_text(encoding="utf-8").splitlines()]
