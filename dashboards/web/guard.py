@@ -27,7 +27,7 @@ HEADERS: Mapping[str, str] = {
 }
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
 MARK = "X-Fleet-Request"  # a header that no form can send
-SIGN_IN = "/sign-in"
+SIGN_IN, METRICS = "/sign-in", "/metrics"
 SESSION: web.RequestKey[Session] = web.RequestKey("session", Session)
 
 
@@ -56,11 +56,19 @@ class Guard:
             return refusal(405, "Only GET, HEAD and POST are answered.")
         if request.path == SIGN_IN:
             return None
-        session = self.access.session(request.cookies.get(self.cookie, ""))
+        session = self.access.session(self._secret(request))
         if session is None:
             return refusal(401, "Open the link that `fleet web` printed. It works once; start it again for another.")
+        if session.role == "scrape" and (request.path != METRICS or request.method == "POST"):
+            return refusal(403, "This token is for metrics.")
         request[SESSION] = session
         return _refused_change(request, session) if request.method == "POST" else None
+
+    def _secret(self, request: web.Request) -> str:
+        """What a request shows of its session: a browser a cookie, a scraper of metrics a token."""
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        is_scraper = request.path == METRICS and scheme.lower() == "bearer"
+        return token.strip() if is_scraper else request.cookies.get(self.cookie, "")
 
 
 def _refused_change(request: web.Request, session: Session) -> web.Response | None:

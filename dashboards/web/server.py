@@ -14,7 +14,7 @@ from dashboards.http.address import Address, AllowedHosts
 from dashboards.runs.ports import Library
 from dashboards.web.access import Access, Role
 from dashboards.web.guard import SIGN_IN
-from dashboards.web.site import Site
+from dashboards.web.site import Scrape, Site
 from fleet.errors import FleetError
 
 STOP_S = 1.0
@@ -43,9 +43,13 @@ async def serving(
     *,
     hosts: Collection[str] = (),
     read_only: bool = False,
+    scrape: Scrape | None = None,
 ) -> AsyncIterator[WebServer]:
-    """Serve the pages while the block lasts; port 0 chooses a free one. Raises `FleetError`."""
-    site = Site(library, access, AllowedHosts(address, hosts), clock, user, read_only=read_only)
+    """Serve the pages, and metrics if there is a `scrape`, while the block lasts; port 0 chooses a free one.
+
+    Raises `FleetError`.
+    """
+    site = Site(library, access, AllowedHosts(address, hosts), clock, user, read_only=read_only, scrape=scrape)
     runner = web.AppRunner(site.app(), access_log=None, shutdown_timeout=STOP_S)
     await runner.setup()
     try:

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import anyio
 from aiohttp import web
+from anyio import to_thread
 from markupsafe import Markup
 
 from dashboards.http.address import AllowedHosts
@@ -19,7 +20,7 @@ from dashboards.runs.run_follower import WatchedRun
 from dashboards.web import decisions
 from dashboards.web.access import Access
 from dashboards.web.followed import FollowedRuns
-from dashboards.web.guard import MARK, REPORT_POLICY, SESSION, SIGN_IN, Guard, refusal
+from dashboards.web.guard import MARK, METRICS, REPORT_POLICY, SESSION, SIGN_IN, Guard, refusal
 from dashboards.web.live import MOST_STREAMS, Live
 from dashboards.web.pages.board import board_page
 from dashboards.web.pages.inbox import inbox_page
@@ -44,6 +45,8 @@ ENTER = (
 """A page, and not a redirect: where a page elsewhere held the link, a browser would redirect without the new cookie."""
 Change = Callable[[WatchedRun, RunState, str], str | None]
 """Sends a request to a run, or returns what is wrong with it."""
+Scrape = Callable[[str], tuple[bytes, str]]
+"""The metrics in the format that an Accept header asks for, and its content type. It reads journals, and blocks."""
 Page = Callable[[Reader, Mapping[str, str]], Awaitable[Shown]]
 PAGES: Mapping[str, Page] = {
     "/": lambda reader, _: board_page(reader),
@@ -67,8 +70,9 @@ class Site:
         user: str,
         *,
         read_only: bool,
+        scrape: Scrape | None = None,
     ) -> None:
-        self._access, self._user, self._read_only = access, user, read_only
+        self._access, self._user, self._read_only, self._scrape = access, user, read_only, scrape
         self.guard = Guard(access, hosts, "fleet")
         self._runs = FollowedRuns(library, clock)
         self.live = Live(self._runs)
@@ -80,6 +84,7 @@ class Site:
             app.router.add_get(pattern, self._page)
         app.router.add_get(SIGN_IN, self._sign_in)
         app.router.add_get("/live", self._stream)
+        app.router.add_get(METRICS, self._metrics)
         app.router.add_get("/static/{name}", self._static)
         app.router.add_get("/runs/{run}/report", self._report)
         app.router.add_get("/runs/{run}/plan", self._plan)
@@ -127,6 +132,12 @@ class Site:
             lambda: page(reader, at),
             lambda: self._access.session(cookie) is not None,
         )
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        if self._scrape is None:
+            return self._not_found(request, "There are no metrics here.")
+        page, content_type = await to_thread.run_sync(self._scrape, request.headers.get("Accept", ""))
+        return web.Response(body=page, headers={"Content-Type": content_type})
 
     async def _static(self, request: web.Request) -> web.Response:
         path = STATIC / request.match_info["name"]
@@ -213,6 +224,8 @@ class Site:
             return web.json_response(
                 {"ok": True, "message": f"{request.scheme}://{request.host}{SIGN_IN}?token={token}"}
             )
+        if request.match_info["what"] == "token":
+            return web.json_response({"ok": True, "message": self._access.new_secret("scrape")})
         return refusal(404, "There is no such change.")
 
     # ---- pages

@@ -23,16 +23,19 @@ def metrics(going: Going) -> dict[str, float]:
     return {name: float(value) for name, _, value in pairs}
 
 
-def page_of_the_run(going: Going) -> str:
-    """What a browser gets that opens the link of `fleet run --web`."""
+def pages_of_the_run(going: Going) -> tuple[str, str]:
+    """What a browser gets that opens the link of `fleet run --web`, and the metrics there."""
     match = wait_for(lambda: re.search(r"http://127\.0\.0\.1:(\d+)(/sign-in\?token=[\w-]+)", going.output), going)
     with closing(HTTPConnection("127.0.0.1", int(match[1]), timeout=PATIENCE_S)) as connection:
         connection.request("GET", match[2])
         entered = connection.getresponse()
         leads_to = re.search(r'url=([^"]+)', entered.read().decode())
         assert leads_to is not None
-        connection.request("GET", leads_to[1], headers={"Cookie": entered.headers["Set-Cookie"].partition(";")[0]})
-        return connection.getresponse().read().decode()
+        cookie = {"Cookie": entered.headers["Set-Cookie"].partition(";")[0]}
+        connection.request("GET", leads_to[1], headers=cookie)
+        page = connection.getresponse().read().decode()
+        connection.request("GET", "/metrics", headers=cookie)
+        return page, connection.getresponse().read().decode()
 
 
 def kill_pages(stage: Stage) -> None:
@@ -54,7 +57,9 @@ def test_a_run_serves_metrics_and_pages_and_lands_without_its_pages(
     arguments = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
     with stage.going(*arguments, "--metrics", "127.0.0.1:0", "--web") as going:
         stage.wait("r", lambda state: state.commits == 1, going)
-        assert "<title>r: running" in page_of_the_run(going)
+        page, figures = pages_of_the_run(going)
+        assert "<title>r: running" in page
+        assert "fleet_commits_landed_total 1" in figures
         kill_pages(stage)
         live = metrics(going)
         assert live["fleet_commits_landed_total"] == 1

@@ -9,6 +9,7 @@ import select
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,12 @@ from fleet.cli.common import run_async
 from fleet.cli.live.terminal_data import library_of
 from fleet.config.environment import user
 from fleet.errors import FleetError
-from fleet.runs.run_folder import RunFolder
+from fleet.runs.run_folder import RunFolder, all_runs
 
 if TYPE_CHECKING:
     from dashboards.web.access import Access
+    from dashboards.web.site import Scrape
+    from fleet.cli.live.exporter import Exporter
 
 LOG = "pages.log"
 SESSIONS = "web-sessions.json"
@@ -37,6 +40,21 @@ def access_of(state_dir: Path) -> Access:
     from dashboards.web.access import Access  # noqa: PLC0415 - see `start_pages`
 
     return Access(state_dir / SESSIONS, time.time)
+
+
+def scrape_of(state_dir: Path) -> Scrape:
+    """The metrics of all runs, which are read from their journals at each scrape."""
+
+    @cache
+    def exporter() -> Exporter:
+        from fleet.cli.live.exporter import Exporter  # noqa: PLC0415 - prometheus_client is slow to import
+
+        return Exporter(lambda: all_runs(state_dir), state_dir)
+
+    def scrape(accept: str) -> tuple[bytes, str]:
+        return exporter().exposition.scrape(accept)
+
+    return scrape
 
 
 def start_pages(folder: RunFolder) -> None:
@@ -70,7 +88,8 @@ async def serve(folder: RunFolder) -> None:
 
     state_dir = folder.path.parent.parent
     library, access = library_of(state_dir), access_of(state_dir)
-    async with serving(library, access, Address("127.0.0.1", 0), time.time, user()) as server:
+    address, scrape = Address("127.0.0.1", 0), scrape_of(state_dir)
+    async with serving(library, access, address, time.time, user(), scrape=scrape) as server:
         print(server.link("decide", f"/runs/{folder.run}"), flush=True)  # noqa: T201 - to the process that started this one
         await wait_over(folder)
 

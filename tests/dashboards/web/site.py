@@ -94,7 +94,14 @@ async def site(
 ) -> AsyncIterator[WebServer]:
     access = Access(folder / "sessions.json", lambda: now)
     serves = serving(
-        MemoryLibrary(feeds), access, Address("127.0.0.1", port), lambda: now, "ada", read_only=read_only, hosts=hosts
+        MemoryLibrary(feeds),
+        access,
+        Address("127.0.0.1", port),
+        lambda: now,
+        "ada",
+        read_only=read_only,
+        hosts=hosts,
+        scrape=lambda accept: (f"fleet_runs 1 for {accept}".encode(), "text/plain; version=1"),
     )
     async with serves as server:
         yield server

@@ -1,5 +1,6 @@
 """Who is answered: a list of hosts, a session, and no change that another page could cause."""
 
+import json
 from io import BytesIO
 from pathlib import Path
 
@@ -168,3 +169,29 @@ async def test_a_link_leads_to_its_page_and_a_preview_does_not_use_it_up(tmp_pat
         assert (status, "Set-Cookie" in headers) == (200, True)
         assert 'content="0;url=/runs/r"' in text
         assert path.partition("=")[2] not in text
+
+
+async def test_a_scraper_gets_metrics_with_its_token_and_nothing_else(tmp_path: Path) -> None:
+    async with site(tmp_path, feed()) as server, client(server) as mine, client(server) as scraper:
+        token = json.loads((await mine.decide("/access/token"))[1])["message"]
+        scraper.cookies = {}
+        bearer = {"Authorization": f"Bearer {token}", "Accept": "text/plain"}
+        status, headers, text = await scraper.get("/metrics", bearer)
+        assert (status, text) == (200, "fleet_runs 1 for text/plain")
+        assert headers["Content-Type"] == "text/plain; version=1"
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert (await mine.get("/metrics"))[0] == 200
+        for refused in ({}, {"Authorization": "Bearer guess"}, {"Authorization": f"Basic {token}"}):
+            assert (await scraper.get("/metrics", refused))[0] == 401
+        for path in PATHS:
+            assert (await scraper.get(path, bearer))[0] == 401
+        scraper.cookies = {f"fleet-{server.address.port}": token}
+        for path in PATHS:
+            assert (await scraper.get(path))[0] == 403
+        assert (await scraper.decide("/access/link"))[0] == 403
+        assert "scrapes metrics" in (await mine.get("/access"))[2]
+        assert token not in (await mine.get("/access"))[2]
+        (session,) = [each for each in server.access.sessions() if each.role == "scrape"]
+        assert (await mine.decide("/access/revoke", id=session.id))[0] == 200
+        scraper.cookies = {}
+        assert (await scraper.get("/metrics", bearer))[0] == 401

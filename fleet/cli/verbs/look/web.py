@@ -12,7 +12,7 @@ import typer
 from dashboards.http.address import parse_address
 from fleet.cli import common
 from fleet.cli.common import AsJson
-from fleet.cli.live.pages import access_of
+from fleet.cli.live.pages import access_of, scrape_of
 from fleet.cli.live.terminal_data import library_of
 from fleet.config import environment
 from fleet.core.views.machine.program_view import WebView
@@ -48,7 +48,8 @@ def web(
     access, library = access_of(state_dir), library_of(state_dir)
 
     async def serve() -> None:
-        pages = serving(library, access, address, time.time, environment.user(), hosts=host or (), read_only=read_only)
+        user, hosts, scrape = environment.user(), host or (), scrape_of(state_dir)
+        pages = serving(library, access, address, time.time, user, hosts=hosts, read_only=read_only, scrape=scrape)
         async with pages as server:
             link = server.link("read" if read_only else "decide")
             if as_json:
