@@ -6,12 +6,12 @@ layer changes while a lease uses it.
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from anyio import CancelScope, Lock, to_thread
+from anyio import CancelScope, Event, Lock, to_thread
 
 from fleet.core.base.ids import Sha
 from worktrees.base.fs import make_folder, wipe
@@ -25,6 +25,7 @@ from worktrees.store.store import Store
 NEAR = 1_000  # paths that a diff layer may have: one of 500 costs a twelfth of moving a checkout of 10,000 files
 NEAR_PART = 50  # or this part of the checkout's paths, if that is more
 MAX_LAYERS = 8  # above a checkout: each is one more place to look for a file
+ANCESTORS = 100  # commits that are looked back for one that has a base
 IDLE_LAYERS = 4  # kept for the next lease on the same commit; the tip is leased again and again
 IDLE_CHECKOUTS = 1
 
@@ -60,7 +61,10 @@ class Base:
     layers: tuple[str, ...] = ()
     """The uppermost first."""
     parent: "Base | None" = None
+    entries: int = 0
+    """Of its own layer."""
     tenants: int = 0
+    """Leases, and layers that are being made above it."""
     children: int = 0
 
     @property
@@ -78,20 +82,24 @@ class BaseLayers:
     """The longest unused first."""
     _newest: Base | None = None
     _checkouts: list[Checkout] = field(default_factory=list)
-    _building: Lock = field(default_factory=lambda: Lock(fast_acquire=True))
+    _under_way: dict[Sha, Event] = field(default_factory=dict)
+    _moving: Lock = field(default_factory=lambda: Lock(fast_acquire=True))
     _made: int = 0
     _trash: list[str] = field(default_factory=list)
 
     async def take(self, commit: Sha) -> Base:
         """The base for a commit; it stays as it is until `leave`. Raises `EffectError`."""
-        base = self._existing(commit)
-        if base is None:
-            async with self._building:
-                base = self._existing(commit)
-                if base is None:
-                    base = self._newest = self._bases[commit] = await self._build(commit)
-                base.tenants += 1
-                return base
+        while (base := self._existing(commit)) is None:
+            if (under_way := self._under_way.get(commit)) is not None:
+                await under_way.wait()
+                continue
+            self._under_way[commit] = under_way = Event()
+            try:
+                base = self._newest = self._bases[commit] = await self._build(commit)
+                break
+            finally:
+                del self._under_way[commit]
+                under_way.set()
         base.tenants += 1
         return base
 
@@ -113,17 +121,48 @@ class BaseLayers:
 
     async def _build(self, commit: Sha) -> Base:
         await self._tidy()
-        for parent in self._candidates():
-            base = await self._layer_above(parent, commit)
+        tried = set[Base]()
+        base = await self._above_another(commit, tried)
+        if base is not None:
+            return base
+        async with self._moving:
+            base = await self._above_another(commit, tried)  # above the checkout that moved meanwhile
             if base is not None:
                 return base
-        idle = next((checkout for checkout in self._checkouts if self._is_idle(checkout)), None)
-        return await self._move(idle or self._new_checkout(), commit)
+            idle = next((checkout for checkout in self._checkouts if self._is_idle(checkout)), None)
+            return await self._move(idle or self._new_checkout(), commit)
 
-    def _candidates(self) -> list[Base]:
-        """What a new layer could be built on: the newest base, as the tip moves in small steps, and the checkouts."""
-        newest = [self._newest] if self._newest is not None and len(self._newest.layers) < MAX_LAYERS else []
-        return newest + [checkout.base for checkout in reversed(self._checkouts) if checkout.base is not None]
+    async def _above_another(self, commit: Sha, tried: set[Base]) -> Base | None:
+        """The base for a commit as a layer above the first candidate that is near."""
+        while (parent := next((base for base in self._candidates(commit) if base not in tried), None)) is not None:
+            tried.add(parent)
+            parent.tenants += 1
+            try:
+                base = await self._layer_above(parent, commit)
+            finally:
+                parent.tenants -= 1
+            if base is not None and base.checkout in self._checkouts:
+                parent.children += 1
+                return base
+        return None
+
+    def _candidates(self, commit: Sha) -> Iterator[Base]:
+        """What a new layer could be built on, the likely nearest first."""
+        for base in (self._base_of_ancestor(commit), self._newest):
+            if base is not None:
+                yield foundation(base)
+        yield from (checkout.base for checkout in reversed(self._checkouts) if checkout.base is not None)
+
+    def _base_of_ancestor(self, commit: Sha) -> Base | None:
+        """The base of the nearest commit before this one that has a base: that of an attempt, or the tip before."""
+        for _ in range(ANCESTORS):
+            known = self.store.repository.objects.cached_commit(commit)
+            if known is None or not known.parents:
+                break
+            commit = known.parents[0]
+            if commit in self._bases:
+                return self._bases[commit]
+        return None
 
     async def _layer_above(self, parent: Base, commit: Sha) -> Base | None:
         """The base for a commit as a layer above another base, if the two are near."""
@@ -137,9 +176,8 @@ class BaseLayers:
             return None
         if diff.entries:
             layers, view = (f"layers/{folder.name}", *layers), View((folder, *view.layers))
-        parent.children += 1
         gitlinks = parent.below.gitlinks.difference(diff.paths) | diff.gitlinks
-        return Base(BaseFiles(commit, view, gitlinks), checkout, layers, parent)
+        return Base(BaseFiles(commit, view, gitlinks), checkout, layers, parent, len(diff.entries))
 
     def _new_checkout(self) -> Checkout:
         self._made += 1
@@ -178,7 +216,7 @@ class BaseLayers:
         """Remove what no lease uses, except for the little that is likely to be needed again."""
         unused = [base for base in self._bases.values() if base.layers and not base.tenants and not base.children]
         self._trash += self._forget(unused[:-IDLE_LAYERS])
-        idle = [checkout for checkout in self._checkouts if self._is_idle(checkout)]
+        idle = [checkout for checkout in self._checkouts if checkout.base is not None and self._is_idle(checkout)]
         for checkout in idle[:-IDLE_CHECKOUTS]:
             self._drop(checkout)
         await self._empty_trash()
@@ -206,9 +244,24 @@ class BaseLayers:
         layers = []
         for base in bases:
             del self._bases[base.below.commit]
-            self._newest = None if self._newest is base else self._newest
             if base.parent is not None:
                 base.parent.children -= 1
                 if base.layers != base.parent.layers:
                     layers.append(base.layers[0])
+        while self._newest is not None and self._bases.get(self._newest.below.commit) is not self._newest:
+            self._newest = self._newest.parent
         return layers
+
+
+def foundation(newest: Base) -> Base:
+    """What the next layer is put on: the newest base, or one below it where that has all the layers it may have.
+
+    The new layer then replaces the upper ones as far as they are together larger than the next one below. So a file
+    that changed is written a few times, and not with every eighth layer from then on.
+    """
+    base, replaced = newest, 0
+    if len(newest.layers) >= MAX_LAYERS:
+        while base.parent is not None and (len(base.layers) >= MAX_LAYERS or base.entries < replaced):
+            replaced += base.entries
+            base = base.parent
+    return base

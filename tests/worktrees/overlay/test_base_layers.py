@@ -1,15 +1,21 @@
 """The layers that overlays share: as little as possible is checked out, and nothing in use ever moves."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from anyio import Event, create_task_group
+from anyio import Event, create_task_group, fail_after
 
 from tests.worktrees.conftest import Bench, make_repository
 from worktrees.base.fs import wipe
 from worktrees.base.settings import LeaseKind
+from worktrees.changes.ignored import BaseFiles
+from worktrees.changes.union_view import View
+from worktrees.git.trees.diff import Diff
 from worktrees.overlay import base_layers
-from worktrees.overlay.base_layers import BaseLayers
+from worktrees.overlay.base_layers import MAX_LAYERS, Base, BaseLayers, Checkout, foundation
+from worktrees.overlay.diff_layer import make_diff_layer
+from worktrees.store.store import Store
 
 MANY = 40
 
@@ -151,6 +157,110 @@ async def test_many_different_commits_at_once_each_show_their_own_files(bench: B
         for number in range(MANY):
             group.start_soon(tenant, number)
     assert counts == {number: f"{number % 6 + 1}\n" for number in range(MANY)}
+
+
+class Maker:
+    """Makes diff layers as the product does, and counts their entries; the first ones wait until so many were begun."""
+
+    def __init__(self, together: int = 0) -> None:
+        self.entries = list[int]()
+        self._together = together
+        self._begun = 0
+        self._all_begun = Event()
+
+    async def __call__(
+        self, store: Store, layer: Path, old: str, new: str, *, most: int, converts: bool
+    ) -> Diff | None:
+        self._begun += 1
+        if self._begun >= self._together:
+            self._all_begun.set()
+        await self._all_begun.wait()
+        diff = await make_diff_layer(store, layer, old, new, most=most, converts=converts)
+        self.entries.append(len(diff.entries) if diff is not None else -1)
+        return diff
+
+
+async def test_layers_for_different_commits_are_made_side_by_side(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = await commits(bench, 3)
+    await wipe(base_layers_of(bench).home)
+    shown = dict[str, str]()
+
+    async def tenant(commit: str) -> None:
+        async with bench.worktrees.lease(commit) as lease:
+            shown[commit] = (await lease.workspace.run("ls new-*.txt | wc -l", timeout_s=60)).output
+
+    async with bench.worktrees.lease(bench.base):
+        monkeypatch.setattr(base_layers, "make_diff_layer", Maker(together=3))
+        with fail_after(60):
+            async with create_task_group() as group:
+                for commit in line:
+                    group.start_soon(tenant, commit)
+    assert shown == dict(zip(line, ["1\n", "2\n", "3\n"], strict=True))
+
+
+async def test_a_commit_gets_one_base_however_many_ask(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = await commits(bench, 3)
+    await wipe(base_layers_of(bench).home)
+    monkeypatch.setattr(base_layers, "make_diff_layer", maker := Maker())
+
+    async def tenant() -> None:
+        async with bench.worktrees.lease(line[2]):
+            pass
+
+    async with bench.worktrees.lease(bench.base), create_task_group() as group:
+        for _ in range(MANY):
+            group.start_soon(tenant)
+    assert maker.entries == [9]
+
+
+async def test_a_layer_is_put_on_what_its_commit_was_made_of(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = await commits(bench, 6)
+    async with bench.worktrees.lease(line[5]), bench.worktrees.lease(bench.base) as lease:
+        await lease.workspace.run("echo mine > mine.txt", timeout_s=60)
+        change = await bench.commit(lease, "mine")
+        monkeypatch.setattr(base_layers, "make_diff_layer", maker := Maker())
+        async with bench.worktrees.lease(change.commit):  # type: ignore[union-attr]
+            assert maker.entries == [1]
+
+
+def test_a_change_is_written_a_few_times_however_long_the_line(tmp_path: Path) -> None:
+    """Each commit of a thousand changes one file."""
+    checkout, written = Checkout(tmp_path, "bases/1"), 0
+    below = BaseFiles("0", View((tmp_path,)), frozenset())
+    newest = Base(below, checkout)
+    at = {newest: 0}
+    for number in range(1, 1_001):
+        parent = foundation(newest)
+        entries = number - at[parent]
+        newest = Base(below, checkout, (f"layers/{number}", *parent.layers), parent, entries)
+        assert len(newest.layers) <= MAX_LAYERS
+        at[newest] = number
+        written += entries
+    assert written < 6 * 1_000
+
+
+async def test_a_layer_above_a_checkout_that_is_deleted_meanwhile_is_not_used(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = await commits(bench, 2)
+    home = base_layers_of(bench).home
+    await wipe(home)
+    make = Maker()
+
+    async def make_and_delete(*args: Any, **options: Any) -> Diff | None:
+        diff = await make(*args, **options)
+        if len(make.entries) == 1:
+            await wipe(home / "bases")
+            async with bench.worktrees.lease(bench.base):  # who comes meanwhile finds out that it is gone
+                pass
+        return diff
+
+    async with bench.worktrees.lease(bench.base):
+        monkeypatch.setattr(base_layers, "make_diff_layer", make_and_delete)
+        async with bench.worktrees.lease(line[1]) as lease:
+            assert (await lease.workspace.run("cat new-1.txt; ls src | wc -l", timeout_s=60)).output == "new\n1998\n"
 
 
 @pytest.mark.parametrize("deleted", ["bases", "layers", "."])
