@@ -104,6 +104,9 @@ def without_collections() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()  # what was read counts as old: else enabling begins with a look at all of it
             gc.enable()
 
 

@@ -175,31 +175,42 @@ def apply(plan: Plan, revision: Revision, places: Mapping[SubtaskId, int] | None
     parts_of = {split.id: tuple(part.id for part in split.into) for split in revision.split}
     changes = {change.id: change for change in revision.revise}
     retries = {retry.id: retry for retry in revision.retry}
-    subtasks = list(plan.subtasks)
     if places is None or parts_of:
-        places = {subtask.id: place for place, subtask in enumerate(subtasks)}
+        places = {subtask.id: place for place, subtask in enumerate(plan.subtasks)}
+    changed: dict[int, Subtask] = {}
     for id_ in places if parts_of else (id_ for id_ in {**changes, **retries} if id_ in places):
         place = places[id_]
-        subtask = changed = subtasks[place]
+        before = after = plan.subtasks[place]
         if id_ in changes:
-            changed = changes[id_].onto(subtask)
+            after = changes[id_].onto(after)
         if id_ in retries:
-            changed = _with_worker(changed, retries[id_])
-        needs = _rerouted(changed.depends_on, parts_of)
-        if needs != changed.depends_on:
-            changed = changed.model_copy(update={"depends_on": needs})
-        subtasks[place] = changed
+            after = _with_worker(after, retries[id_])
+        needs = _rerouted(after.depends_on, parts_of)
+        if needs != after.depends_on:
+            after = after.model_copy(update={"depends_on": needs})
+        if after is not before:
+            changed[place] = after
+    new: list[Subtask] = []
     for split in revision.split:
         parent = plan.subtask(split.id)
-        subtasks += (_part(part, parent, parts_of) for part in split.into)
-    subtasks += (new.model_copy(update={"depends_on": _rerouted(new.depends_on, parts_of)}) for new in revision.add)
+        new += (_part(part, parent, parts_of) for part in split.into)
+    new += (added.model_copy(update={"depends_on": _rerouted(added.depends_on, parts_of)}) for added in revision.add)
+    subtasks = _with(plan.subtasks, changed, new) if changed or new else plan.subtasks
     version = plan.version + 1 if revision.changes_plan else plan.version
-    return plan.model_copy(update={"subtasks": tuple(subtasks), "version": version})
+    return plan.model_copy(update={"subtasks": subtasks, "version": version})
+
+
+def _with(before: tuple[Subtask, ...], changed: Mapping[int, Subtask], new: Iterable[Subtask]) -> tuple[Subtask, ...]:
+    subtasks = [*before, *new]
+    for place, subtask in changed.items():
+        subtasks[place] = subtask
+    return tuple(subtasks)
 
 
 def _with_worker(subtask: Subtask, retry: Retry) -> Subtask:
     chosen = {"worker": retry.worker, "model": retry.model, "effort": retry.effort}
-    return subtask.model_copy(update={name: value for name, value in chosen.items() if value is not None})
+    chosen = {name: value for name, value in chosen.items() if value is not None}
+    return subtask.model_copy(update=chosen) if chosen else subtask
 
 
 def _part(part: Subtask, parent: Subtask | None, parts_of: Parts) -> Subtask:

@@ -43,3 +43,18 @@ def test_collections_that_were_off_stay_off(tmp_path: Path) -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_what_was_read_is_not_looked_at_at_once_and_what_is_frozen_stays_so(tmp_path: Path, *, frozen: bool) -> None:
+    run = RunFolder(tmp_path / "r")
+    with Journal.create(run.journal) as journal:
+        journal.append(Story().facts)
+    gc.collect()
+    (gc.freeze if frozen else gc.unfreeze)()
+    try:
+        state = run.state()
+        assert any(each is state for each in gc.get_objects(generation=2)) is not frozen
+        assert (gc.get_freeze_count() > 0) is frozen
+    finally:
+        gc.freeze()
