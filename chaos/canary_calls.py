@@ -56,6 +56,7 @@ CALLS: Mapping[str, tuple[str, ...]] = {
     "tell": ("tell one 'be quick' --run w --yes",),
     "notify": ("notify list",),
     "node": ("node --stdio",),
+    "nodes": ("nodes",),
     "simulate": ("simulate script.json",),
     "clean": ("clean", "clean --branches", "clean --apply --max-gb 0", "clean --apply --branches --runs --ended"),
     "plans": (

@@ -73,6 +73,9 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "doctor": Verb("machine.doctor:doctor", "repository", "Check this machine and show fixes."),
         "clean": Verb("machine.clean:clean", "machine", "Show or free the disk space that runs use."),
         "node": Verb("machine.node:node", "machine", "Work for runs of another machine, over standard streams."),
+        "nodes": Verb(
+            "machine.nodes:nodes", "part", "List the machines beside this one, try, drain or clean one.", changes=True
+        ),
         "metrics": Verb("machine.serve:metrics", "machine", "Serve metrics of all runs for Prometheus."),
         "notify": Verb("machine.notify:notify", "machine", "Try the channels of notifications, list and send them."),
         "simulate": Verb("machine.serve:simulate", "machine", "Serve a simulated model that plays a script."),

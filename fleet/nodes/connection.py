@@ -34,10 +34,12 @@ from fleet.nodes.messages import (
     Beat,
     Call,
     Cancel,
+    Cleaned,
     Drop,
     Follow,
     FromNode,
     Greeting,
+    Inspected,
     Instruct,
     Message,
     Objects,
@@ -237,7 +239,7 @@ class Connection:
                 event.set()
             case Refused(why=why):
                 raise NodeRefusedError(why)
-            case Greeting() | Opened():
+            case Greeting() | Opened() | Inspected() | Cleaned():
                 raise FrameError(f"`{message.type}` in the middle of a connection")
             case _:
                 assert_never(message)

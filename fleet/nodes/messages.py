@@ -111,6 +111,20 @@ class Beat(Message):
     number: int = Field(ge=0)
 
 
+class Inspect(Message):
+    """What the node holds, of all runs. In place of `open`; the answer is `Inspected`."""
+
+    type: Literal["inspect"] = "inspect"
+
+
+class Clean(Message):
+    """Delete caches and reports that no run uses. In place of `open`; the answer is `Cleaned`."""
+
+    type: Literal["clean"] = "clean"
+    repository: Annotated[str, Field(pattern=r"^(?:[A-Za-z0-9][A-Za-z0-9._-]{0,80})?$")] = ""
+    """The only cache to delete; empty: all."""
+
+
 # ---- from the node
 
 
@@ -202,8 +216,35 @@ class Read(Message):
     count: int = Field(ge=1, le=1_000)
 
 
-FromManager = Open | Objects | Start | Follow | Answer | Instruct | Cancel | Acknowledge | Beat
-FromNode = Greeting | Opened | Refused | Stored | Event | Call | Drop | Read | Unknown | Beat
+class Inspected(Message):
+    """What the node holds."""
+
+    type: Literal["inspected"] = "inspected"
+    attempts: int = Field(ge=0)
+    """Attempts that it works on."""
+    checks: int = Field(ge=0)
+    """Orders for checks that it works on."""
+    reports: int = Field(ge=0)
+    """Finished reports that were not fetched yet."""
+    repositories: int = Field(ge=0)
+    """Repositories with a cache."""
+    commits: int = Field(ge=0)
+    """Commits that the caches were given."""
+    bytes: int = Field(ge=0)
+    """What caches and reports take of its disk."""
+
+
+class Cleaned(Message):
+    """What was deleted."""
+
+    type: Literal["cleaned"] = "cleaned"
+    bytes: int = Field(ge=0)
+    in_use: int = Field(ge=0)
+    """Caches that stay, because a run uses them."""
+
+
+FromManager = Open | Objects | Start | Follow | Answer | Instruct | Cancel | Acknowledge | Beat | Inspect | Clean
+FromNode = Greeting | Opened | Refused | Stored | Event | Call | Drop | Read | Unknown | Beat | Inspected | Cleaned
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 _manager: TypeAdapter[FromManager] = TypeAdapter(Annotated[FromManager, Field(discriminator="type")])
 _node: TypeAdapter[FromNode] = TypeAdapter(Annotated[FromNode, Field(discriminator="type")])

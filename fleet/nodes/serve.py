@@ -25,11 +25,15 @@ from fleet.nodes.messages import (
     Beat,
     Call,
     Cancel,
+    Clean,
+    Cleaned,
     Drop,
     Event,
     Follow,
     FromManager,
     Greeting,
+    Inspect,
+    Inspected,
     Instruct,
     Message,
     Objects,
@@ -87,13 +91,24 @@ OpenSite = Callable[[Open, bytes], AbstractAsyncContextManager[Site]]
 """Opens what a run asks for, of the terms that its manager sends. Raises `FleetError`."""
 
 
-async def serve(link: Link, greeting: Greeting, open_site: OpenSite) -> None:
+class Caches(Protocol):
+    """What a node holds for all runs."""
+
+    async def inspect(self) -> Inspected: ...
+
+    async def clean(self, repository: str) -> Cleaned: ...
+
+
+async def serve(link: Link, greeting: Greeting, open_site: OpenSite, caches: Caches | None = None) -> None:
     """Speak with one manager until it is gone and its orders are done, or their lease has ended."""
     frames = link.frames()
     try:
         await link.send(greeting)
         first = await anext(frames, None)
         if first is None:
+            return
+        if caches is not None and isinstance(from_manager(first), Inspect | Clean | Beat):
+            await _look_after(link, caches, first, frames)
             return
         opening = _opening(first, greeting)
         async with AsyncExitStack() as stack:
@@ -121,6 +136,22 @@ async def serve(link: Link, greeting: Greeting, open_site: OpenSite) -> None:
     except (FleetError, FrameError, EffectError) as error:
         with suppress(LinkLostError):
             await link.send(Refused(why=str(error)[:2_000]))
+
+
+async def _look_after(link: Link, caches: Caches, first: Frame, frames: AsyncIterator[Frame]) -> None:
+    """Answer what a person asks about the node as a whole, until they leave."""
+    frame: Frame | None = first
+    while frame is not None:
+        match from_manager(frame):
+            case Beat() as beat:
+                await link.send(beat)
+            case Inspect():
+                await link.send(await caches.inspect())
+            case Clean(repository=repository):
+                await link.send(await caches.clean(repository))
+            case other:
+                raise FrameError(f"`{other.type}` without an open connection")
+        frame = await anext(frames, None)
 
 
 def _opening(first: Frame, greeting: Greeting) -> Open:
@@ -206,8 +237,8 @@ class _Session:
                 await self.host.acknowledge(key)
             case Objects(commit=commit, last=last):
                 await self._take_objects(commit, parts[0], last=last)
-            case Open():
-                raise FrameError("a connection is opened once")
+            case Open() | Inspect() | Clean():
+                raise FrameError(f"`{message.type}` in the middle of a connection")
             case _:
                 assert_never(message)
 

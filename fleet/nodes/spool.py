@@ -55,6 +55,10 @@ class Spool:
         locks = sorted(self.folder.glob("*.lock"))[:MOST_LISTED]
         return [key for path in locks if self.holds(key := path.read_text(encoding="utf-8")) and key]
 
+    def reports(self) -> list[Path]:
+        """The reports that were not fetched yet."""
+        return sorted(self.folder.glob("*.report"))
+
     def holds(self, key: str) -> bool:
         """Whether an order is finished, or being worked on."""
         return self._path(key).exists() or self.is_locked(key)

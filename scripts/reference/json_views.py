@@ -54,7 +54,10 @@ VERBS: Mapping[type, str] = {
     past_tasks_view.PastTasksView: "`fleet rehearse --for-real --json`",
     policy_document.PolicyView: "`fleet explain-policy --json`",
     limits_view.LimitsView: "`fleet limits --json`",
-    request_view.RequestView: "`fleet pause`, `cancel`, `tell`, `retry`, `answer`, `plans edit RUN`, with `--json`",
+    request_view.RequestView: (
+        "`fleet pause`, `cancel`, `tell`, `retry`, `answer`, `plans edit RUN`, `nodes add`, `nodes drain`, "
+        "`nodes undrain`, with `--json`"
+    ),
     request_view.ReviewView: "`fleet approve --json`, `fleet reject --json`",
     subtask_view.DiffView: "`fleet diff --json`",
     estimate_view.EstimateView: "`fleet run --estimate --json`",
@@ -65,9 +68,11 @@ VERBS: Mapping[type, str] = {
     plan_views.LibraryPlanView: "`fleet plans list --json`: a list of them",
     plan_views.SavedPlanView: "`fleet plans save --json`",
     plan_views.EditedPlanView: "`fleet plans edit --json`",
-    finding.Finding: "`fleet doctor --json`: a list of them",
+    finding.Finding: "`fleet doctor --json`, `fleet nodes check NAME --json`: a list of them",
     clean_view.CleanView: "`fleet clean --json`",
     node_view.GreetingView: "`fleet node --json`",
+    node_view.NodeView: "`fleet nodes --json`: a list of them",
+    node_view.CleanedNodeView: "`fleet nodes clean NAME --json`",
     notification_view.ChannelTestView: "`fleet notify test --json`: a list of them",
     notification_view.SentView: "`fleet notify list --json`: a list of them",
     notification_view.NotifiedRunsView: "`fleet notify watch --json`",

@@ -5,7 +5,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,12 +83,16 @@ def nodes(tmp_path: Path) -> Iterator[tuple[NodeAt, NodeAt]]:
             os.killpg(pid, signal.SIGKILL)
 
 
-def asked(stage: Stage, tables: str, *ids: str, worker: str = WRITES, name: str = "r") -> tuple[str, ...]:
+def asked(
+    stage: Stage, tables: str, *ids: str, worker: str = WRITES, name: str = "r", labels: Sequence[str] = ()
+) -> tuple[str, ...]:
     """The command line of a run whose worker is a script."""
     command = f"sh -c {shlex.quote(worker)} sh {{id}}"
     config, plan = stage.room / f"{name}.toml", stage.room / f"{name}.json"
     config.write_text(f'[workers.step]\nkind = "command"\ncommand = {json.dumps(command)}\n{tables}')
-    plan.write_text(json.dumps({"goal": "steps", "subtasks": [subtask(id_, worker="step") for id_ in ids]}))
+    plan.write_text(
+        json.dumps({"goal": "steps", "subtasks": [subtask(id_, worker="step", labels=list(labels)) for id_ in ids]})
+    )
     return ("run", "--plan", str(plan), "--name", name, "--config", str(config), "--base-url", NO_SERVICE)
 
 
@@ -149,6 +153,39 @@ def test_the_work_of_a_node_that_is_killed_is_done_elsewhere_and_costs_no_attemp
 
 def _begun(state: RunState) -> int:
     return sum(bool(each.attempts) and each.attempts[-1].working for each in state.subtasks.values())
+
+
+def test_a_node_is_drained_and_another_added_while_a_run_works(
+    stage: Stage, repository: Path, nodes: tuple[NodeAt, NodeAt]
+) -> None:
+    """Both subtasks need a label. The drained node keeps the one that it works on; the other waits for the new node."""
+    first, second = nodes
+    first.make()
+    second.make()
+    (second.gate / "open").touch()
+    waits = f'while ! [ -e "$GATE/open" ]; do sleep 0.1; done; {WRITES}'
+    able = 'labels = ["gpu"]\nlands = true'
+    arguments = asked(stage, first.table(workers=1, more=able), "a", "b", worker=waits, labels=["gpu"])
+    with stage.going(*arguments, at=repository) as going:
+        stage.wait("r", lambda state: _begun(state) == 1, going)
+        [begun] = [id_ for id_, names in worked_on(stage).items() if names == ["one"]]
+        stage.fleet("nodes", "drain", "one", "--run", "r").ended(0).says("node one gets nothing new")
+        stage.fleet("nodes", "add", "two", "--run", "r").ended(2).says("the configuration has no node 'two'")
+        with (stage.room / "r.toml").open("a") as file:
+            file.write(second.table(workers=1, more=able))
+        stage.fleet("nodes", "add", "two", "--run", "r").ended(0)
+        stage.wait("r", lambda state: any(each.landed for each in state.subtasks.values()), going)
+        status = json.loads(stage.fleet("status", "r", "--json").ended(0).output)
+        assert [(node["name"], node["status"]) for node in status["nodes"]] == [
+            ("one", "drained"),
+            ("two", "connected"),
+        ]
+        (first.gate / "open").touch()
+        going.done().ended(0).says("node one drained by", "node two added by", "node two is connected")
+    [other] = {"a", "b"} - {begun}
+    assert worked_on(stage) == {begun: ["one"], other: ["two"]}
+    for node in nodes:
+        node.has_left_nothing()
 
 
 def test_what_a_node_finished_while_the_manager_was_dead_is_fetched_and_not_done_again(

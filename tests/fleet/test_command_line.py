@@ -49,6 +49,7 @@ VERBS = (
     ["web"],
     ["simulate"],
     ["node"],
+    ["nodes"],
     ["clean"],
     ["config", "show"],
     ["plans", "show"],

@@ -9,7 +9,7 @@ from anyio import to_thread
 from fleet.core.base.ids import Sha
 from worktrees.base.settings import WorktreeSettings
 from worktrees.leases.leases import Leases, open_leases
-from worktrees.leases.trial_worktrees import remove_lock, remove_unused, taken_name
+from worktrees.leases.trial_worktrees import is_taken, remove_lock, remove_unused, taken_name
 from worktrees.sandbox.ownership import end_orphans
 from worktrees.setup.include import Included
 from worktrees.store.store import Store, slots_dir
@@ -30,3 +30,8 @@ async def open_node_worktrees(store: Store, settings: WorktreeSettings, base: Sh
                 yield leases
         finally:
             await to_thread.run_sync(remove_lock, store, name)
+
+
+def in_use(store: Store) -> bool:
+    """Whether a connection has worktrees of this store."""
+    return is_taken(store, PREFIX)

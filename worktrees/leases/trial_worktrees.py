@@ -46,6 +46,15 @@ async def remove_unused(store: Store, prefix: str) -> None:
                 remove_lock(store, name)
 
 
+def is_taken(store: Store, prefix: str) -> bool:
+    """Whether a process holds worktrees under a name of this kind."""
+    for path in (store.home / "slots").glob(f"{prefix}*.lock"):
+        with try_lock(path) as is_left:
+            if not is_left:
+                return True
+    return False
+
+
 @contextmanager
 def taken_name(store: Store, name: str) -> Iterator[None]:
     """Hold a new name of worktrees, so that no other process takes them for left over. Raises `FleetError`."""

@@ -17,21 +17,32 @@ RUN_IT = "run the command of nodes.{name} yourself: it has to end in `fleet node
 async def node_findings(wiring: Wiring) -> AsyncIterator[Finding]:
     """A finding for each node."""
     for name in wiring.config.nodes:
-        what = f"node {name}"
-        try:
-            yield _finding(what, await probe(wiring, name))
-        except (LinkLostError, NodeRefusedError, TimeoutError, OSError) as error:
-            why = str(error) or "it did not answer in time"
-            yield Finding(what, ok=False, says=why, fix=RUN_IT.format(name=name))
+        yield await node_finding(wiring, name)
 
 
-def _finding(what: str, greeting: Greeting) -> Finding:
-    """What a greeting means for a run of this program."""
+async def node_finding(wiring: Wiring, name: str) -> Finding:
+    """What a node says when it is greeted."""
+    what = f"node {name}"
+    try:
+        return greeting_finding(what, await probe(wiring, name))
+    except (LinkLostError, NodeRefusedError, TimeoutError, OSError) as error:
+        why = str(error) or "it did not answer in time"
+        return Finding(what, ok=False, says=why, fix=RUN_IT.format(name=name))
+
+
+def problem_of(greeting: Greeting) -> tuple[str, str] | None:
+    """What keeps a machine with this greeting from working for this program, and what to do."""
     if (greeting.protocol, greeting.version) != (PROTOCOL, __version__):
-        fix = f"install fleet {__version__} there"
-        return Finding(what, ok=False, says=f"it runs fleet {greeting.version}", fix=fix)
+        return f"it runs fleet {greeting.version}", f"install fleet {__version__} there"
     if greeting.problems:
-        return Finding(what, ok=False, says="; ".join(greeting.problems), fix="run `fleet doctor` on that machine")
+        return "; ".join(greeting.problems), "run `fleet doctor` on that machine"
+    return None
+
+
+def greeting_finding(what: str, greeting: Greeting) -> Finding:
+    """What a greeting means for a run of this program."""
+    if (problem := problem_of(greeting)) is not None:
+        return Finding(what, ok=False, says=problem[0], fix=problem[1])
     skew = greeting.time - time.time()
     gigabytes = greeting.memory_bytes / 1e9
     says = f"{greeting.host}: {greeting.processors} processors, {gigabytes:.0f} GB, clock {skew:+.0f} s"

@@ -232,7 +232,7 @@ async def connect(
         try:
             connection = await greet(Link(stream), opening, terms, within_s=GREET_S)
         except LinkLostError as error:
-            raise LinkLostError(await _explained(stream, str(error))) from error
+            raise LinkLostError(await explained(stream, str(error))) from error
         connection.listen = stream.listen
         yield connection
 
@@ -244,7 +244,7 @@ async def probe(wiring: Wiring, name: str) -> Greeting:
         try:
             return await read_greeting(Link(stream), within_s=GREET_S)
         except LinkLostError as error:
-            raise LinkLostError(await _explained(stream, str(error))) from error
+            raise LinkLostError(await explained(stream, str(error))) from error
 
 
 def transport_environment(wiring: Wiring) -> dict[str, str]:
@@ -267,6 +267,7 @@ def command_line(name: str, node: NodeSettings) -> list[str]:
     return words
 
 
-async def _explained(stream: CommandStream, why: str) -> str:
+async def explained(stream: CommandStream, why: str) -> str:
+    """Why a stream ended, with the last words of its command."""
     words = await stream.last_words()
     return f"{why} ({words})" if words else why

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from agents.conversation.settings import AgentSettings
 from agents.factory import worker_on_node, workers_lacking
 from fleet import __version__
+from fleet.app.nodes.node_caches import ORDERS, NodeCaches
 from fleet.app.nodes.terms import under_terms
 from fleet.app.wiring import Wiring
 from fleet.config.schema import Config
@@ -37,7 +38,6 @@ from worktrees.store.node_store import open_node_store
 from worktrees.store.packs import cached_commits, take_pack, thin_pack
 from worktrees.store.store import Store
 
-ORDERS = "node/orders"
 NO_MODELS = Failure(kind="configuration", summary="models can't be called from a node")
 
 
@@ -155,11 +155,12 @@ async def run_node(config: Config, environ: Mapping[str, str]) -> None:
 
     greeting = await greet(config, environ)
     with standard_streams() as stream:
-        await serve(Link(stream), greeting, open_site)
+        await serve(Link(stream), greeting, open_site, NodeCaches(Path(config.state.dir)))
 
 
 async def greet(config: Config, environ: Mapping[str, str]) -> Greeting:
     """What this machine says of itself."""
+    problems = tuple(await _problems(config, environ))  # first: it takes a second, and the clock is compared
     return Greeting(
         protocol=PROTOCOL,
         version=__version__,
@@ -167,7 +168,7 @@ async def greet(config: Config, environ: Mapping[str, str]) -> Greeting:
         processors=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         time=time.time(),
-        problems=tuple(await _problems(config, environ)),
+        problems=problems,
     )
 
 

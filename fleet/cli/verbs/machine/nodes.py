@@ -1,0 +1,202 @@
+"""`fleet nodes`: the machines beside this one, as they answer now; and what a person asks of one."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dashboards.text.formats import counted
+from dashboards.text.safe import safe
+from dashboards.text.tables import columns
+from fleet.app.nodes.care import clean_node, look_at, look_at_nodes
+from fleet.app.nodes.findings import node_finding
+from fleet.app.nodes.probe_order import probe_finding
+from fleet.app.wiring import Wiring
+from fleet.cli import common
+from fleet.cli.common import HERE, AsJson, ConfigFile, Repo, RunName, Yes
+from fleet.cli.verbs.machine.doctor import show_findings
+from fleet.config.environment import current, user
+from fleet.core.base.nearest import did_you_mean
+from fleet.core.policy.requests import Request
+from fleet.core.state.facts import NodeAddRequested, NodeDrained, NodeUndrained
+from fleet.core.state.nodes import NodeState
+from fleet.core.views.machine.finding import Finding
+from fleet.core.views.machine.node_view import CleanedNodeView, NodeView
+from fleet.core.views.run.nodes_view import node_status
+from fleet.errors import FleetError, UsageError
+
+TEXT = 300
+ACTIONS = ("list", "check", "drain", "undrain", "add", "clean")
+REQUESTS: dict[str, tuple[Callable[[str], Request], str]] = {
+    "drain": (
+        lambda node: NodeDrained(at=time.time(), node=node, by=user()),
+        "node {} gets nothing new; what runs there ends there",
+    ),
+    "undrain": (lambda node: NodeUndrained(at=time.time(), node=node, by=user()), "node {} gets work again"),
+    "add": (lambda node: NodeAddRequested(at=time.time(), node=node, by=user()), "node {} joins"),
+}
+
+
+def nodes(
+    action: Annotated[
+        str, typer.Argument(metavar="list|check|drain|undrain|add|clean", help="What to do; default: list them.")
+    ] = "list",
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A node: NAME of a table [nodes.NAME].")] = None,
+    named: RunName = None,
+    repo: Repo = HERE,
+    config: ConfigFile = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the machines beside this one, try, drain or clean one.
+
+    The list greets each node of the configuration: its version, its slots, what is wrong with it, its cache, its clock.
+    `check` also has it do one order in a box. `drain` sends nothing new of a run there; what runs there ends there, and
+    `undrain` takes it back. `add` lets a node join a run that is at work, which reads its configuration again. `clean`
+    deletes caches and forgotten reports that no run uses.
+
+    It ends with exit code 3 if a node can't be used.
+
+    \b
+    Examples:
+      fleet nodes
+      fleet nodes check builder
+      fleet nodes drain builder         while a run works; then fleet nodes undrain builder
+      fleet nodes add builder           after writing [nodes.builder]
+      fleet nodes clean builder
+    """
+    if action not in ACTIONS:
+        raise UsageError(f"there is no {action!r}{did_you_mean(action, ACTIONS)}", hint=f"one of {', '.join(ACTIONS)}")
+    if action != "list" and name is None:
+        raise UsageError(f"which node? `fleet nodes {action} NAME`", hint="`fleet nodes` lists them")
+    if action in REQUESTS and name is not None:
+        _ask(action, name, named, repo, config, yes=yes, as_json=as_json)
+        return
+    wiring = Wiring(common.configuration(repo, config).config, current())
+    if name is not None:
+        _require_known(wiring, name)
+    if action == "check" and name is not None:
+        _check(wiring, name, as_json=as_json)
+    elif action == "clean" and name is not None:
+        _clean(wiring, name, as_json=as_json)
+    else:
+        _list(wiring, name, named, repo, as_json=as_json)
+
+
+def _list(wiring: Wiring, name: str | None, named: str | None, repo: Path, *, as_json: bool) -> None:
+    views = (
+        common.run_async(partial(look_at_nodes, wiring))
+        if name is None
+        else [common.run_async(partial(look_at, wiring, name))]
+    )
+    known = _nodes_of_run(named, repo)
+    views = [replace(view, in_run=node_status(known[view.name]) if view.name in known else None) for view in views]
+    if as_json:
+        common.show_json(views)
+    else:
+        common.show(node_lines(views) or ["no node is configured: add a table [nodes.NAME] to your configuration"])
+    raise typer.Exit(0 if all(view.ok for view in views) else FleetError.exit_code)
+
+
+def node_lines(views: Sequence[NodeView]) -> list[str]:
+    """A row for each node, and below it what keeps it from working."""
+    if not views:
+        return []
+    rows = [
+        ("NODE", "STATUS", "VERSION", "WORKERS", "CHECKS", "CACHE", "CLOCK", "ROUND TRIP", "LABELS"),
+        *map(_row, views),
+    ]
+    head, *lines = columns(rows)
+    shown = [head]
+    for view, line in zip(views, lines, strict=True):
+        shown.append(line)
+        if view.problem:
+            shown += [f"  {safe(view.problem, limit=TEXT)}", f"    → {safe(view.fix, limit=TEXT)}"]
+    return shown
+
+
+def _row(view: NodeView) -> tuple[str, ...]:
+    status = ("ok" if view.ok else "FAIL") if view.in_run in {None, "connected"} else str(view.in_run)
+    cache = (
+        f"{(view.cache_bytes or 0) / 1e6:,.1f} MB, {counted(view.commits, 'commit')}"
+        if view.commits is not None
+        else "-"
+    )
+    return (
+        safe(view.name),
+        status,
+        safe(view.version or "-", limit=40),
+        _slots(view.attempts_running, view.workers),
+        _slots(view.checks_running, view.checks),
+        cache,
+        f"{view.skew_s:+.1f} s" if view.skew_s is not None else "-",
+        f"{view.round_trip_s * 1000:.1f} ms" if view.round_trip_s is not None else "-",
+        ", ".join(map(safe, view.labels)) or "-",
+    )
+
+
+def _slots(used: int | None, slots: int | None) -> str:
+    return "-" if slots is None else str(slots) if used is None else f"{used} of {slots}"
+
+
+def _nodes_of_run(named: str | None, repo: Path) -> dict[str, NodeState]:
+    """The nodes of the run that is named, or of the latest of the repository if there is one."""
+    try:
+        state = common.run_to_read(named, named, repo).state()
+    except UsageError:
+        if named is not None:
+            raise
+        return {}
+    return {} if state.ended else dict(state.nodes)
+
+
+def _check(wiring: Wiring, name: str, *, as_json: bool) -> None:
+    async def check() -> list[Finding]:
+        greeted = await node_finding(wiring, name)
+        return [greeted, await probe_finding(wiring, name)] if greeted.ok else [greeted]
+
+    findings = common.run_async(check)
+    if as_json:
+        common.show_json(findings)
+    else:
+        show_findings(findings)
+    raise typer.Exit(0 if all(finding.ok for finding in findings) else FleetError.exit_code)
+
+
+def _clean(wiring: Wiring, name: str, *, as_json: bool) -> None:
+    cleaned = common.run_async(partial(clean_node, wiring, name))
+    view = CleanedNodeView(name, cleaned.bytes, cleaned.in_use)
+    stays = f"; {counted(view.in_use, 'cache')} in use stayed" if view.in_use else ""
+    common.show_view(
+        view, lambda view: [f"node {safe(name)}: {view.bytes / 1e6:,.1f} MB freed{stays}"], as_json=as_json
+    )
+
+
+def _ask(
+    action: str, name: str, named: str | None, repo: Path, config: Path | None, *, yes: bool, as_json: bool
+) -> None:
+    """Send the request of a person to a run."""
+    folder = common.run_to_change(None, named, repo, yes=yes)
+    if action == "add":  # what the engine will read
+        if config is not None:
+            raise UsageError(
+                "a run reads the configuration that it was started with again, and no other file",
+                hint="write the table there, without --config here",
+            )
+        _require_known(Wiring(common.configuration_of(folder.state(), secrets=False).config, current()), name)
+    make, message = REQUESTS[action]
+    common.make_request(folder, make(name), message.format(name), as_json=as_json)
+
+
+def _require_known(wiring: Wiring, name: str) -> None:
+    if name not in wiring.config.nodes:
+        known = ", ".join(sorted(wiring.config.nodes)) or "none"
+        near = did_you_mean(name, wiring.config.nodes) or f"; there are {known}"
+        raise UsageError(
+            f"the configuration has no node {name!r}{near}",
+            hint=f'add a table [nodes.{name}] with command = "ssh {name} fleet node --stdio" to your configuration',
+        )

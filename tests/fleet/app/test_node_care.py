@@ -1,0 +1,108 @@
+"""`fleet nodes` as a person uses it: the list, a check of one, what is wrong and what to do, and a clean-up."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from fleet.app.nodes.care import clean_node, look_at, look_at_nodes
+from fleet.app.nodes.probe_order import probe_finding
+from fleet.app.wiring import Wiring
+from fleet.cli.verbs.machine.nodes import node_lines
+from fleet.config.load import default_config
+from fleet.config.schema import NodeSettings
+from fleet.errors import FleetError
+from fleet.nodes.frames import encode
+from fleet.nodes.messages import to_frame
+from tests.fleet.nodes.conftest import GREETING
+from tests.fleet.program import fleet
+
+
+def wiring(**commands: str) -> Wiring:
+    nodes = {name: NodeSettings(command=command, labels=("gpu",)) for name, command in commands.items()}
+    return Wiring(default_config().model_copy(update={"nodes": nodes}), {"PATH": "/usr/bin:/bin"})
+
+
+def node_command(folder: Path) -> str:
+    (folder / "node.toml").write_text(f'[state]\ndir = "{folder / "state"}"\n', encoding="utf-8")
+    return f"{sys.executable} -m fleet node --stdio --config {folder}/node.toml"
+
+
+async def test_a_node_is_checked_with_an_order_and_keeps_nothing_of_it(tmp_path: Path) -> None:
+    given = wiring(one=node_command(tmp_path))
+    found = await probe_finding(given, "one")
+    assert found.ok, found
+    assert "a check ran in a box there" in found.says
+    assert list((tmp_path / "state/node/stores").iterdir()) == []
+    [view] = await look_at_nodes(given)
+    assert (view.ok, view.problem, view.repositories, view.labels) == (True, "", 0, ("gpu",))
+    assert view.round_trip_s is not None
+    assert (await clean_node(given, "one")).in_use == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("sh -c 'echo no route >&2; exit 255'", "no route"),
+        ("echo Welcome", "what answers is not"),
+        ("/no/such", "such"),
+    ],
+)
+async def test_a_node_that_does_not_answer_is_listed_with_the_reason(command: str, why: str) -> None:
+    view = await look_at(wiring(gone=command), "gone")
+    assert not view.ok
+    assert why in view.problem
+    assert "nodes.gone" in view.fix
+    assert (await probe_finding(wiring(gone=command), "gone")).ok is False
+    with pytest.raises(FleetError, match="node gone"):
+        await clean_node(wiring(gone=command), "gone")
+    lines = node_lines([view])
+    assert lines[1].split()[:2] == ["gone", "FAIL"]
+    assert "nodes.gone" in lines[3]
+
+
+async def test_a_node_of_another_version_is_shown_with_it_and_asked_nothing(tmp_path: Path) -> None:
+    (tmp_path / "greeting").write_bytes(encode(to_frame(GREETING)))
+    view = await look_at(wiring(old=f"cat {tmp_path}/greeting"), "old")
+    assert (view.ok, view.version, view.workers, view.repositories) == (False, GREETING.version, 2, None)
+    assert "install fleet" in view.fix
+
+
+# ---- the command line
+
+
+def config(folder: Path, *tables: str) -> list[str]:
+    (folder / "c.toml").write_text("\n".join(tables), encoding="utf-8")
+    return ["--config", str(folder / "c.toml")]
+
+
+GONE = "[nodes.gone]\ncommand = \"sh -c 'echo no route >&2; exit 255'\""
+
+
+def test_the_list_says_which_node_is_gone_and_ends_with_a_code(tmp_path: Path) -> None:
+    done = fleet("nodes", *config(tmp_path, GONE), "--json", cwd=tmp_path)
+    assert done.returncode == 3
+    [view] = json.loads(done.stdout)
+    assert (view["name"], view["ok"], view["in_run"]) == ("gone", False, None)
+    assert "no route" in view["problem"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["chek", "gone"], "there is no 'chek'; did you mean 'check'?"),
+        (["check"], "which node? `fleet nodes check NAME`"),
+        (["check", "gon"], "the configuration has no node 'gon'; did you mean 'gone'?"),
+        (["clean", "other"], "no node 'other'; there are gone; add a table [nodes.other]"),
+    ],
+)
+def test_what_can_not_be_meant_is_answered_with_what_can(tmp_path: Path, arguments: list[str], says: str) -> None:
+    done = fleet("nodes", *arguments, *config(tmp_path, GONE), cwd=tmp_path)
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def test_without_nodes_the_list_says_how_to_add_one(tmp_path: Path) -> None:
+    done = fleet("nodes", *config(tmp_path, ""), cwd=tmp_path)
+    assert (done.returncode, "[nodes.NAME]" in done.stdout) == (0, True)
