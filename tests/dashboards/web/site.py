@@ -91,12 +91,13 @@ async def site(
     now: float = 60.0,
     hosts: tuple[str, ...] = (),
     port: int = 0,
+    address: Address | None = None,
 ) -> AsyncIterator[WebServer]:
     access = Access(folder / "sessions.json", lambda: now)
     serves = serving(
         MemoryLibrary(feeds),
         access,
-        Address("127.0.0.1", port),
+        address or Address("127.0.0.1", port),
         lambda: now,
         "ada",
         read_only=read_only,

@@ -1,48 +1,26 @@
 """The pages in a real browser: every page at every width, in light and dark, by keyboard, and without scripts."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
 
-import anyio
-import pytest
-from aiohttp import web
-
-from dashboards.web import guard
-from dashboards.web.server import WebServer
 from fleet.core.state import facts as f
-from tests.dashboards.browser import Page, browser
+from tests.dashboards.browser import browser
 from tests.dashboards.feeds import MemoryFeed
+from tests.dashboards.web.browsing import signed_in, until
 from tests.dashboards.web.site import PATCH, site, story, unapproved
 
 WIDTHS = (390, 1280, 2560)
-PATIENCE_S = 30.0
 AXE = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 GRAVE = """axe.run(document).then(found => JSON.stringify(found.violations
   .filter(rule => ["serious", "critical"].includes(rule.impact))
   .map(rule => [rule.id, rule.nodes.map(node => node.html.slice(0, 200))])))"""
 
 
-@asynccontextmanager
-async def signed_in(tmp_path: Path, *feeds: MemoryFeed) -> AsyncIterator[tuple[WebServer, Page, str]]:
-    """A browser that opened the link; and where the pages are."""
-    async with site(tmp_path, *feeds) as server, browser(tmp_path) as page:
-        await page.open(server.link("decide"))
-        yield server, page, f"http://{server.address}"
-
-
-async def until(page: Page, expression: str) -> None:
-    with anyio.fail_after(PATIENCE_S):
-        while not await page.evaluate(expression):  # noqa: ASYNC110 - the page has no event for us
-            await anyio.sleep(0.05)
-
-
 async def test_every_page_at_every_width_in_light_and_dark_is_readable_for_all(tmp_path: Path) -> None:
     (tmp_path / "docs.1.jsonl").write_text('{"event": "said", "content": "שלום Größe 🚀"}\n' * 40, encoding="utf-8")
     asks = MemoryFeed(story().facts, patch=PATCH, folder=tmp_path)
     plan, dead = MemoryFeed(unapproved().facts, run="p"), MemoryFeed(story().facts, run="dead", alive=False)
-    of_r = ("", "/plan", "/replay", "/replay?at=3", "/subtasks", "/subtasks/docs", "/subtasks/api", "/subtasks?q=none")
+    of_r = ("", "/plan", "/replay?at=3", "/subtasks", "/subtasks/docs", "/subtasks/api", "/subtasks?q=none")
     others = ("/", "/inbox", "/access", "/nowhere", "/runs/none", "/runs/p", "/runs/p/plan", "/runs/dead")
     async with signed_in(tmp_path, asks, plan, dead) as (_, page, base):
         for path in (*others, *(f"/runs/r{path}" for path in of_r)):
@@ -166,59 +144,3 @@ async def test_a_page_catches_up_by_itself_when_the_server_was_away(tmp_path: Pa
         async with site(tmp_path, feed, port=server.address.port):
             await until(page, "document.querySelector('#events').innerText.includes('cli failed')")
             await until(page, "document.querySelector('#connection').innerText === ''")
-
-
-TRIES = """Promise.all([
-  fetch(BASE + "/runs/r/requests/paused", {method: "POST", body: "{}", mode: "no-cors", credentials: "include"})
-    .then(() => "sent"),
-  fetch(BASE + "/runs/r/requests/paused", {method: "POST", body: "{}", credentials: "include",
-    headers: {"Content-Type": "application/json", "X-Fleet-Request": "1"}}).then(() => "did it"),
-  fetch(BASE + "/runs/r", {credentials: "include"}).then(answer => answer.text()).then(() => "did it"),
-  new Promise((done, failed) => { const source = new EventSource(BASE + "/live?page=/", {withCredentials: true});
-    source.onmessage = () => done("did it"); source.onerror = failed; }),
-  new Promise((done, failed) => { const frame = document.createElement("iframe"); frame.src = BASE + "/";
-    frame.onload = () => { try { done(frame.contentDocument.body.innerText ? "did it" : "empty"); }
-      catch (error) { failed(error); } };
-    document.body.append(frame); }),
-].map(each => each.then(result => result, () => "refused"))).then(all => JSON.stringify(all))"""
-
-
-@asynccontextmanager
-async def another_page() -> AsyncIterator[int]:
-    """The port of a server of somebody else's on this machine, with one page without any policy."""
-
-    async def answer(_: web.Request) -> web.Response:
-        return web.Response(text="<!doctype html><title>x</title><body>hello", content_type="text/html")
-
-    app = web.Application()
-    app.router.add_get("/", answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_a_page_of_somebody_else_on_this_machine_reads_and_changes_nothing(tmp_path: Path, host: str) -> None:
-    """The hardest case: to a browser another port is the same site, so it even sends the session's cookie along."""
-    feed = MemoryFeed(story().facts)
-    async with signed_in(tmp_path, feed) as (_, page, base), another_page() as port:
-        await page.open(f"http://{host}:{port}/")
-        tries = TRIES.replace("BASE", f'"{base}"')
-        answer = await page.call("Runtime.evaluate", expression=tries, awaitPromise=True, returnByValue=True)
-        assert answer["result"]["value"] == '["refused","refused","refused","refused","refused"]'
-    assert feed.requests == []
-
-
-async def test_without_the_rules_for_changes_the_same_page_pauses_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(guard, "_refused_change", lambda *_: None)
-    feed = MemoryFeed(story().facts)
-    async with signed_in(tmp_path, feed) as (_, page, base), another_page() as port:
-        await page.open(f"http://127.0.0.1:{port}/")
-        await page.call("Runtime.evaluate", expression=TRIES.replace("BASE", f'"{base}"'), awaitPromise=True)
-    assert [request.kind for request in feed.requests] == ["paused"]
