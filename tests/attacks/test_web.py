@@ -176,7 +176,7 @@ async def test_66_the_token_of_a_scraper_opens_pages(tmp_path: Path, monkeypatch
 
 def _any_secret(_: guard.Guard, request: Any) -> str:
     secrets = [*request.cookies.values(), request.headers.get("Authorization", "").removeprefix("Bearer ")]
-    return next(secret for secret in secrets if secret)
+    return next(str(secret) for secret in secrets if secret)
 
 
 async def test_67_a_page_stays_open_after_its_session_was_ended(
