@@ -19,12 +19,13 @@ from agents.models.wire.access import Access, missing_extra
 from agents.models.wire.exchange import Timeouts
 from agents.rung_priors import assumed_calls, assumed_rung
 from fleet.app.tool_chains import shown_by
+from fleet.config.gate import GATE, gate_of
 from fleet.config.load import default_config, user_file_path
 from fleet.config.machines import machines_of
 from fleet.config.schema import Config, WorkerKind, as_policy
 from fleet.core.plans.limits import Machines, Policy
 from fleet.core.plans.lint import Grade, grade_plan
-from fleet.core.plans.plan import Criterion, Plan
+from fleet.core.plans.plan import Plan
 from fleet.core.plans.rungs import Ladder, parse_rung
 from fleet.core.plans.validate import Known
 from fleet.core.state.facts import Assumed
@@ -237,12 +238,12 @@ class Wiring:
     @cached_property
     def gate(self) -> Gate:
         checks = self.config.checks
-        gate = Criterion(
-            criterion="the project's gate", run=checks.gate, timeout_s=checks.gate_timeout_s, fails_before=False
-        )
+        gate = gate_of(checks)
+        commands = {**checks.named, GATE: checks.gate}
         return Gate(
             criteria=(gate,) if checks.gate.strip() else (),
             named=dict(checks.named),
+            results={commands[name]: files for name, files in checks.tests.items()},
             reruns=checks.reruns,
             expected_tests=checks.expected_tests,
         )

@@ -5,7 +5,7 @@ Precedence: flag > FLEET_* > --config > the repository's fleet.toml > the user's
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, Literal
 import platformdirs
 
 from fleet.config.choices import choices, kept_file, kept_layer, require_secrets
+from fleet.config.gate import GATE
 from fleet.config.layer import (
     FLAG,
     Key,
@@ -140,6 +141,7 @@ class _Reader:
         values = self._worker_defaults() | self._values()
         for key in missing_keys(nested(values.items())):
             self._problems.append(self._strongest_with(key[:-1]).problem(key, "is missing").text)
+        self._problems += self._unknown_checks(values)
         self._stop_on_problems()
         for key in filter(_is_path_list, values):
             values[key] = [self._resolved(key, path) for path in values[key]]
@@ -148,6 +150,13 @@ class _Reader:
         config = Config.model_validate(nested(values.items()))
         origins = {key: origin for layer in self._layers for key, origin in layer.origins.items()}
         return Loaded(config, {shown_key(key): origins.get(key, "default") for key, _ in flat(config.model_dump())})
+
+    def _unknown_checks(self, values: Mapping[Key, Any]) -> Iterator[str]:
+        """What says of a check that there isn't where it leaves its results."""
+        for key in values:
+            if key[:-1] == ("checks", "tests") and key[-1] != GATE and ("checks", "named", key[-1]) not in values:
+                message = f"names no check: write {GATE!r}, or a name of [checks.named]"
+                yield self._strongest_with(key).problem(key, message).text
 
     def _values(self) -> dict[Key, Any]:
         return {key: value for layer in self._layers for key, value in layer.values.items()}

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from fleet.core.base.capabilities import Capability
 from fleet.core.base.ids import is_slug
 from fleet.core.plans.limits import Policy, ReviewRules
-from fleet.core.plans.plan import PLANNER, Effort, Label, Risk
+from fleet.core.plans.plan import PLANNER, Effort, Label, ResultsFile, Risk
 from fleet.core.plans.rungs import parse_rung
 
 
@@ -181,6 +181,7 @@ class Checks(Section):
     expected_tests: bool
     protected: Texts
     named: dict[Name, Annotated[Command, Field(min_length=1)]] = {}
+    tests: dict[Name, ResultsFile] = {}
 
 
 class Box(Section):

@@ -105,7 +105,8 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "worktrees.git": ("fleet.core", "fleet.ports", "fleet.runs.crash_points", "worktrees.base", "worktrees.git.trees"),
     "worktrees.git.trees": ("fleet.core", "worktrees.base", "worktrees.git"),
     "worktrees.changes": ("fleet.core", "worktrees.base", "worktrees.git"),
-    "worktrees.sandbox": ("fleet.core", "fleet.errors", "fleet.ports", "worktrees.base"),
+    "worktrees.sandbox": ("fleet.core", "fleet.errors", "fleet.ports", "worktrees.base", "worktrees.sandbox.reports"),
+    "worktrees.sandbox.reports": ("fleet.core", "worktrees.base"),
     "worktrees.target": ("fleet.core", "fleet.errors", "fleet.runs.crash_points", "worktrees.base", "worktrees.git"),
     "worktrees.store": (
         *("fleet.core", "fleet.errors", "fleet.ports", "fleet.runs.crash_points"),

@@ -27,6 +27,7 @@ from worktrees.sandbox.environment import HOME, SYSTEM_PATH, bare_environment, b
 from worktrees.sandbox.launcher_main import UNMOUNTED
 from worktrees.sandbox.overlay_mount import Overlay, mounting
 from worktrees.sandbox.ownership import TAG, Manager, this_manager
+from worktrees.sandbox.reports.channel import COPY
 from worktrees.sandbox.resource_monitor import ResourceMonitor
 from worktrees.sandbox.seccomp import filter_program
 
@@ -96,6 +97,14 @@ class Box:
         """The command line that runs a script as the shell of this machine would."""
         return ("bash" if shutil.which("bash") else "sh", "-c", script)
 
+    def copying(self, command: str, files: str, report: Path) -> tuple[str, ...]:
+        """The command line that runs a script, and then copies the files that it left into the pipe for a report."""
+        shell = self.shell(command)[0]
+        return (shell, "-c", COPY, shell, command, files, self._path(report))
+
+    def _path(self, report: Path) -> str:
+        return f"/run/{report.name}" if self.settings.sandbox == "bubblewrap" else str(report)
+
     async def run(
         self,
         place: Place,
@@ -106,17 +115,18 @@ class Box:
         data: bytes = b"",
         merged: bool = True,
         report: Path | None = None,
+        asks_pytest: bool = False,
         limiter: Turn | None = None,
     ) -> Finished:
         """Run a command to its end. Raises `EffectError` where no box could be made for it.
 
-        With a pipe for a `report`, pytest is asked to write its own into it. The `limiter` is held while the command
-        runs, not while its box is made.
+        The box shows the pipe for a `report`, and `asks_pytest` to write its own into it. The `limiter` is held while
+        the command runs, not while its box is made.
         """
         with ExitStack() as files:
             input_fd = files.enter_context(memory_file(data)) if data else None
             fds = () if input_fd is None else (input_fd,)
-            environment = self._environment(place, report)
+            environment = self._environment(place, report if asks_pytest else None)
             if self.settings.sandbox == "none":
                 launch = Launch(
                     (*_gate(input_fd), *argv),
@@ -147,13 +157,11 @@ class Box:
         return replace(done, exit_code=-signal.SIGKILL, **{stream: getattr(done, stream) + note})
 
     def _environment(self, place: Place, report: Path | None) -> dict[str, str]:
-        is_boxed = self.settings.sandbox == "bubblewrap"
         environment = {**box_environment(self.settings), **place.environment, TAG: self.manager.tag(place.name)}
         if report is not None:
-            path = f"/run/{report.name}" if is_boxed else str(report)
-            options = f"{environment.get('PYTEST_ADDOPTS', '')} --junitxml={path} -o junit_family=xunit1"
+            options = f"{environment.get('PYTEST_ADDOPTS', '')} --junitxml={self._path(report)} -o junit_family=xunit1"
             environment["PYTEST_ADDOPTS"] = options.strip()
-        if place.decoy and is_boxed:
+        if place.decoy and self.settings.sandbox == "bubblewrap":
             environment["PATH"] = f"{PROGRAMS}:{environment['PATH']}"
         return environment
 

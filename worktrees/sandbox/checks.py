@@ -4,6 +4,7 @@ The output of a check is kept twice: its end in the journal, where models and pe
 limit) in a log file of its own. The log is raw: it holds whatever a model's program printed.
 """
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
@@ -23,7 +24,9 @@ from worktrees.base.process import Finished
 from worktrees.base.settings import MIB
 from worktrees.base.turns import Turn, Turns
 from worktrees.sandbox.box import Box, Place
-from worktrees.sandbox.pytest_report import report_channel
+from worktrees.sandbox.reports.channel import report_channel
+from worktrees.sandbox.reports.junit import junit_tests
+from worktrees.sandbox.reports.sarif import sarif_findings
 
 TAIL = 4_000  # characters kept of a check's output in the journal
 MORE_BOXES = 10  # made ready or taken apart at one time; with 2 slots and quick checks that is half of the time
@@ -52,25 +55,36 @@ class Checker:
             return CheckRun(criterion=criterion.criterion, command="", passed=False, output=why)
         async with self._boxes.turn(first=lands):
             limiter = self._slots.turn(first=lands)
-            done, tests = await self._run(place, criterion.run, criterion.timeout_s, limiter)
+            done, tests = await self._run(place, criterion, limiter)
         run = await result_of(criterion.criterion, criterion.run, done)
-        run = run.model_copy(update={"tests": None if tests is None else tests.number_passed, "ran_tests": tests})
+        number = None if tests is None or tests.findings is not None else tests.number_passed
+        run = run.model_copy(update={"tests": number, "ran_tests": tests})
         return await logged(run, self._box.settings.check_logs, commit[:12], done.stdout)
 
-    async def _run(
-        self, place: Place, command: str, timeout_s: float, limiter: Turn
-    ) -> tuple[Finished, RanTests | None]:
-        """How the command ended, and the tests that pytest reported, or that another runner's summary counts."""
-        script = self._box.shell(command)
-        run = partial(self._box.run, place, script, timeout_s=timeout_s, cap=CAP, limiter=limiter)
+    async def _run(self, place: Place, criterion: Criterion, limiter: Turn) -> tuple[Finished, RanTests | None]:
+        """How the command ended, and what it reported; or how many tests the summary of a runner counts."""
+        command, files = criterion.run or "", criterion.tests
+        run = partial(self._box.run, place, timeout_s=criterion.timeout_s, cap=CAP, limiter=limiter)
+        if files is not None:
+            return await self._run_with_files(place, command, files, run)
         if not self._box.settings.expected_tests:
-            return await run(), None
+            return await run(self._box.shell(command)), None
         async with report_channel(place.scratch / "reports") as channel:
-            done = await run(report=channel.path)
-        tests = channel.tests()
+            done = await run(self._box.shell(command), report=channel.path, asks_pytest=True)
+        tests = await to_thread.run_sync(junit_tests, channel.reports())
         if tests is None and not starts_pytest(command):  # of pytest only a report counts: it names the tests
             tests = await to_thread.run_sync(summary, done.text)
         return done, tests
+
+    async def _run_with_files(
+        self, place: Place, command: str, tests: str, run: Callable[..., Awaitable[Finished]]
+    ) -> tuple[Finished, RanTests | None]:
+        """The same for a command that leaves its results in files."""
+        form, _, files = tests.partition(":")
+        async with report_channel(place.scratch / "reports") as channel:
+            done = await run(self._box.copying(command, files, channel.path), report=channel.path)
+        parse = junit_tests if form == "junit" else sarif_findings
+        return done, await to_thread.run_sync(parse, channel.files())
 
 
 async def result_of(criterion: str, command: str, done: Finished) -> CheckRun:

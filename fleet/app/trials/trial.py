@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Literal
 
 from fleet.app.wiring import Wiring
+from fleet.config.gate import gate_of
 from fleet.config.schema import Config
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, Failure, SetupRun
+from fleet.core.verdicts.findings import NO_RESULTS, is_analysis
 from fleet.core.verdicts.tests import starts_pytest
 from fleet.core.views.repository.trial_view import TrialView, trial_view
 from fleet.engine.verdicts.checks import NO_REPORT
@@ -81,12 +83,12 @@ async def try_out(
 
 
 def _criterion(config: Config, order: TrialOrder) -> Criterion | None:
-    command = config.checks.gate if order.command is None else order.command
-    if not command.strip():
+    gate = gate_of(config.checks)
+    if order.command is not None:
+        gate = Criterion(criterion="the command", run=order.command, timeout_s=gate.timeout_s, fails_before=False)
+    if not (gate.run or "").strip():
         return None
-    limit = order.timeout_s or config.checks.gate_timeout_s
-    name = "the project's gate" if order.command is None else "the command"
-    return Criterion(criterion=name, run=command, timeout_s=limit, fails_before=False)
+    return gate if order.timeout_s is None else gate.model_copy(update={"timeout_s": order.timeout_s})
 
 
 async def _try_in(
@@ -107,15 +109,23 @@ async def _try_in(
         except EffectError as error:
             failure = error.failure
         setups = worktrees.finished_setups()
-    if check is not None:
-        check = _believed(check, settings)
+    if check is not None and criterion is not None:
+        check = _believed(check, criterion, settings)
     return (setups[-1] if setups else None), check, failure
 
 
-def _believed(check: CheckRun, settings: WorktreeSettings) -> CheckRun:
-    """As in a run, a success without a report counts as a failure if the runner owes one."""
-    if not (settings.expected_tests and check.passed and check.ran_tests is None and starts_pytest(check.command)):
+def _believed(check: CheckRun, criterion: Criterion, settings: WorktreeSettings) -> CheckRun:
+    """As in a run, a success without a report counts as a failure if the runner owes one; findings are all old."""
+    reported = check.ran_tests is not None
+    if is_analysis(criterion):
+        if reported:
+            return check.model_copy(update={"passed": not check.timed_out})
+        return _refused(check, NO_RESULTS.format(tests=criterion.tests))
+    owes = criterion.tests is not None or starts_pytest(check.command)
+    if not (settings.expected_tests and check.passed and not reported and owes):
         return check
-    return check.model_copy(
-        update={"passed": False, "output": f"{check.output}\n{NO_REPORT}".strip(), "causes": (NO_REPORT,)}
-    )
+    return _refused(check, NO_RESULTS.format(tests=criterion.tests) if criterion.tests else NO_REPORT)
+
+
+def _refused(check: CheckRun, why: str) -> CheckRun:
+    return check.model_copy(update={"passed": False, "output": f"{check.output}\n{why}".strip(), "causes": (why,)})

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, JsonValue, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, JsonValue, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from fleet.core.base.ids import SubtaskId
@@ -20,6 +20,17 @@ Effort = Literal["low", "medium", "high", "xhigh", "max"]
 Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._=/-]{0,62}$")]
 """A word for what a machine has: `gpu`, `arch=arm64`."""
 
+
+def _results_file(value: str) -> str:
+    """Raises `ValueError` unless it names files of the repository."""
+    path = value.partition(":")[2]
+    if ".." in path.split("/"):
+        raise ValueError("names files outside of the repository")
+    return value
+
+
+ResultsFile = Annotated[str, Field(pattern=r"^(?:junit|sarif):[\w.@+*?][\w.@+*?/-]*$"), AfterValidator(_results_file)]
+"""Where a command leaves its results, and in which form: `junit:build/reports/*.xml`, `sarif:lint.sarif`."""
 WORKER_SUCCEEDED = "worker_succeeded"
 """The named check of a step whose own exit code is the whole criterion."""
 PLANNER = "planner"
@@ -77,6 +88,8 @@ class Criterion(Planned):
         default=True,
         description="True: must fail before the work is done. False: a guard that must pass before and after.",
     )
+    tests: SkipJsonSchema[ResultsFile | None] = None  # a planner names checks, whose results the configuration knows
+    """The files that its command leaves results in: `junit:reports/*.xml`, or `sarif:lint.sarif` of an analyser."""
 
 
 class Estimate(Planned):

@@ -72,9 +72,22 @@ def plan_problems(
     for place, subtask, old in zip_longest(places, plan.subtasks, before):
         if subtask is not old:
             problems += subtask_problems(subtask, ids, known, at=place)
+    if since is None:
+        problems += _results_problems(plan, places)
     if _may_have_cycle(plan, before) and (cycle := find_cycle(needs_of(plan.subtasks))):
         problems.append(Problem("subtasks", f"depend on each other in a cycle: {' → '.join(cycle)}"))
     return tuple(problems)
+
+
+def _results_problems(plan: Plan, places: Sequence[str]) -> Iterator[Problem]:
+    """One command has one answer on a tree, so it can't leave its results in two places."""
+    found = dict[str, str]()
+    for place, subtask in zip(places, plan.subtasks, strict=False):
+        for index, criterion in enumerate(subtask.acceptance):
+            command = criterion.run or criterion.criterion
+            if criterion.tests and found.setdefault(command, criterion.tests) != criterion.tests:
+                why = f"is not where {command!r} leaves its results elsewhere in the plan: {found[command]}"
+                yield Problem(f"{place}.acceptance[{index}].tests", why)
 
 
 def _may_have_cycle(plan: Plan, before: Sequence[Subtask]) -> bool:

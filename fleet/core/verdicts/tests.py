@@ -73,5 +73,10 @@ def missing_tests(
 
 
 def _may_differ(file: str, changed: Collection[str], touches: tuple[str, ...]) -> bool:
-    """Reports name files relative to where pytest started, which may be a folder of the repository."""
+    """Reports name files relative to where the runner started, which may be a folder of the repository.
+
+    Where they name none, any changed test may be the one.
+    """
+    if not file:
+        return any(map(is_test, changed))
     return matches(file, touches) or any(path == file or path.endswith(f"/{file}") for path in changed)

@@ -20,6 +20,7 @@ from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.state import facts as f
 from fleet.core.state.failures import red_guard, vacuous
 from fleet.core.state.machines import check_labels
+from fleet.core.verdicts.findings import NO_RESULTS, findings_problem, is_analysis
 from fleet.core.verdicts.tests import missing_tests, starts_pytest
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.nodes import ChecksOrder, Node
@@ -59,6 +60,8 @@ class Gate:
     criteria: tuple[Criterion, ...] = ()
     named: Mapping[str, str] = field(default_factory=dict)
     """Commands by the names that plans use."""
+    results: Mapping[str, str] = field(default_factory=dict)
+    """By command, the files that it leaves its results in."""
     reruns: int = 1
     """How often a red check is repeated before it counts as red."""
     expected_tests: bool = True
@@ -66,11 +69,13 @@ class Gate:
 
     def resolved(self, criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
         """The criteria that have a command. Others are proven by the worker's own exit code."""
-        filled = (
-            criterion if criterion.run else criterion.model_copy(update={"run": self.named.get(criterion.criterion)})
-            for criterion in criteria
-        )
-        return tuple(criterion for criterion in filled if criterion.run)
+        return tuple(filled for criterion in criteria if (filled := self._filled(criterion)).run)
+
+    def _filled(self, criterion: Criterion) -> Criterion:
+        run = criterion.run or self.named.get(criterion.criterion)
+        tests = criterion.tests or self.results.get(run or "")
+        changed = (run, tests) != (criterion.run, criterion.tests)
+        return criterion.model_copy(update={"run": run, "tests": tests}) if changed else criterion
 
 
 @dataclass(slots=True)
@@ -95,6 +100,8 @@ class Checks:
     """Commands that reported or counted their tests once, and must do so from then on."""
     _naming: set[str] = field(default_factory=set)
     """Those of them that named their tests: for them, a number is not enough."""
+    _found_on_base: dict[tuple[Sha, str], frozenset[str] | None] = field(default_factory=dict)
+    """What an analyser found on the run's base. Not known of earlier lives of the run."""
 
     _labels_of: tuple[Plan | None, Mapping[str, frozenset[str]]] = (None, MappingProxyType({}))
     """A plan, and the labels that its commands ask for."""
@@ -204,7 +211,8 @@ class Checks:
             except SetupFailedError as error:  # also the second time
                 self._sure.update((tree, criterion.run or "") for criterion in criteria)
                 return {criterion.run or "": _without_setup(criterion, error) for criterion in criteria}
-        return {run.command: self._believed(tree, run) for run in runs}
+        asked = {criterion.run: criterion for criterion in criteria}
+        return {run.command: await self._believed(tree, run, asked[run.command]) for run in runs}
 
     async def _ordered(self, orders: Sequence[ChecksOrder]) -> tuple[f.CheckRun, ...]:
         return tuple(chain.from_iterable([await self.node.check(order) for order in orders]))
@@ -235,9 +243,11 @@ class Checks:
             self._labels_of = state.plan, found
         return self._labels_of[1]
 
-    def _believed(self, tree: Sha, run: f.CheckRun) -> f.CheckRun:
+    async def _believed(self, tree: Sha, run: f.CheckRun, criterion: Criterion) -> f.CheckRun:
         """A success without a report counts as a failure if the runner owes one: something ended it early."""
         report = run.ran_tests
+        if is_analysis(criterion):
+            return await self._compared(tree, run, criterion)
         if report is not None and (report.count is None or run.command not in self._naming):
             self._ran_tests[tree, run.command] = report
             self._reporting.add(run.command)
@@ -245,10 +255,30 @@ class Checks:
                 self._naming.add(run.command)
             return run.model_copy(update={"ran_tests": None})
         run = run.model_copy(update={"ran_tests": None, "tests": None})
-        owes = run.command in self._reporting or starts_pytest(run.command)
+        owes = run.command in self._reporting or starts_pytest(run.command) or criterion.tests is not None
         if not (self.rules.expected_tests and run.passed and owes):
             return run
-        return run.model_copy(update={"passed": False, "output": f"{run.output}\n{NO_REPORT}".strip()})
+        return _refused(run, NO_RESULTS.format(tests=criterion.tests) if criterion.tests else NO_REPORT)
+
+    async def _compared(self, tree: Sha, run: f.CheckRun, criterion: Criterion) -> f.CheckRun:
+        """An analyser's result: it passes if it reported, and found nothing that it does not find on the run's base.
+
+        Its exit code says only that it found something. The base is analysed by the manager's own machine: a node that
+        lies about it would hide what is new.
+        """
+        now = _findings(run)
+        run = run.model_copy(update={"ran_tests": None})
+        base = self.engine.state.base
+        key = base, run.command
+        if now is not None and tree == await self.tree(base):
+            self._found_on_base[key] = now
+        elif now is not None and key not in self._found_on_base:
+            [before] = await self._ordered(self._orders(base, [criterion], lands=True))
+            self._found_on_base[key] = _findings(before)
+        problem = findings_problem(criterion, self._found_on_base.get(key), now)
+        if problem is not None:
+            return _refused(run, problem)
+        return run.model_copy(update={"passed": not run.timed_out})
 
     async def lost(
         self, commit: Sha, base: Sha, criteria: Sequence[Criterion], *, changed: Sequence[str], touches: Sequence[str]
@@ -297,6 +327,14 @@ class Checks:
         if commit not in self._trees:
             self._trees[commit] = await self.commits.tree(commit)
         return self._trees[commit]
+
+
+def _findings(run: f.CheckRun) -> frozenset[str] | None:
+    return run.ran_tests.findings if run.ran_tests is not None else None
+
+
+def _refused(run: f.CheckRun, why: str) -> f.CheckRun:
+    return run.model_copy(update={"passed": False, "output": f"{run.output}\n{why}".strip()})
 
 
 def _without_setup(criterion: Criterion, error: SetupFailedError) -> f.CheckRun:

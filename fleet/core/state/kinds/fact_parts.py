@@ -154,7 +154,7 @@ class Report(Shape):
 
 
 class RanTests(Shape):
-    """The tests that a check ran, as the runner reported them. Never written to the journal: there may be many."""
+    """What a check ran or found, as the runner reported it. Never written to the journal: there may be much of it."""
 
     ran: frozenset[str] = frozenset()
     """Tests that finished: they passed or failed."""
@@ -163,6 +163,8 @@ class RanTests(Shape):
     """How many tests finished, where the runner's summary has only their number; on success they all passed."""
     failed: int = 0
     """How many failed, or could not even be collected."""
+    findings: frozenset[str] | None = None
+    """What an analyser found; None for a runner of tests."""
 
     @property
     def number_passed(self) -> int:

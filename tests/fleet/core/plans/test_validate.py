@@ -63,6 +63,17 @@ def test_each_rule_finds_its_problem_at_its_place(broken: Plan, path: str, messa
     assert message in problem.message
 
 
+def test_one_command_leaves_its_results_in_one_place() -> None:
+    first = Criterion(criterion="unit", run="make test", tests="junit:a.xml")
+    other = Criterion(criterion="all", run="make test", tests="junit:b.xml")
+    broken = plan(
+        *(subtask(name).model_copy(update={"acceptance": (each,)}) for name, each in (("a", first), ("b", other)))
+    )
+    (problem,) = plan_problems(broken, KNOWN)
+    assert problem.path == "subtasks[1].acceptance[0].tests"
+    assert "'make test' leaves its results elsewhere in the plan: junit:a.xml" in problem.message
+
+
 def test_all_problems_are_reported_at_once() -> None:
     broken = plan(
         subtask("a", "missing").model_copy(update={"goal": "", "acceptance": (), "touches": ("/x",)}),

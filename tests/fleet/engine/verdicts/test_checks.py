@@ -1,6 +1,6 @@
 """Checks on commits: what is asked once, what is asked again, and what an answer counts for."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -184,6 +184,63 @@ def reports(hands: PaperHands, *tests: str) -> PaperHands:
 
     hands.ask = ask  # type: ignore[method-assign]
     return hands
+
+
+LINT = Criterion(criterion="nothing new", run="lint", tests="sarif:lint.sarif", fails_before=False)
+
+
+def finds(findings: Callable[[str], frozenset[str] | None]) -> PaperHands:
+    """Whatever is run finds this on a tree, and ends with an error."""
+    hands = PaperHands()
+
+    def ask(tree: str, criterion: Criterion) -> f.CheckRun:
+        hands.ran.append((tree, criterion.run or ""))
+        found = findings(tree)
+        reported = f.RanTests(findings=found) if found is not None else None
+        return f.CheckRun(criterion=criterion.criterion, command="lint", passed=False, exit_code=1, ran_tests=reported)
+
+    hands.ask = ask  # type: ignore[method-assign]
+    return hands
+
+
+async def test_an_analyser_passes_with_what_it_finds_on_the_runs_base_and_nothing_else() -> None:
+    hands = finds(lambda tree: frozenset({"old"}) | ({"new"} if "bad" in tree else set()))
+    asked = checks(hands)
+    [run] = await asked.on("base a", [LINT])
+    assert (run.passed, run.exit_code, run.ran_tests) == (True, 1, None)
+    assert await asked.before_work([LINT], "base a") == (run.model_copy(update={"output": ""}),)
+    [red] = await asked.on("base bad", [LINT])
+    assert not red.fine
+    assert "1 new, which the run's base does not have:\nnew" in red.output
+    assert hands.ran.count(("base", "lint")) == 1, "the base is analysed once"
+
+
+async def test_without_results_an_analyser_does_not_pass_here_or_on_the_base() -> None:
+    silent = checks(finds(lambda _: None))
+    assert "it left no results" in (await silent.on("base a", [LINT]))[0].output
+    blind = checks(finds(lambda tree: None if tree == "base" else frozenset()))
+    [run] = await blind.on("base a", [LINT])
+    assert not run.fine
+    assert "nothing to compare with" in run.output
+
+
+async def test_the_base_is_not_analysed_by_a_node_that_could_hide_what_is_new() -> None:
+    hands = finds(lambda _: frozenset())
+    asked = checks(hands)
+    asked.node = Noting(hands)
+    noted.clear()
+    await asked.on("base a", [LINT])
+    assert noted == [("lint", False), ("lint", True)]
+
+
+async def test_a_command_that_should_leave_results_in_files_owes_them_from_the_first_time() -> None:
+    asked_for = TEST.model_copy(update={"tests": "junit:out.xml"})
+    [run] = await checks(reports(PaperHands()), reruns=0).on("base", [asked_for])
+    assert (run.passed, "where they should be: junit:out.xml" in run.output) == (False, True)
+    configured = checks(reports(PaperHands()), reruns=0)
+    configured.rules = replace(configured.rules, results={"test": "junit:out.xml"})
+    [filled] = configured.rules.resolved([TEST])
+    assert filled.tests == "junit:out.xml"
 
 
 PYTEST = Criterion(criterion="it works", run="python -m pytest")

@@ -8,7 +8,8 @@ from anyio import fail_after, to_thread
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import RanTests
 from tests.worktrees.conftest import OpenBench
-from worktrees.sandbox.pytest_report import CAP, report_channel
+from worktrees.sandbox.reports.channel import CAP, report_channel
+from worktrees.sandbox.reports.junit import junit_tests
 
 HEAD = "<?xml version='1.0'?>"
 REPORT = f"""{HEAD}<testsuites><testsuite>
@@ -27,7 +28,7 @@ async def ran_tests(at: Path, text: str) -> RanTests | None:
         with fail_after(30):
             await to_thread.run_sync(channel.path.write_text, text)
     assert not channel.path.exists()
-    return channel.tests()
+    return junit_tests(channel.reports())
 
 
 async def test_a_function_is_known_by_its_name_whatever_its_parameters(tmp_path: Path) -> None:
