@@ -31,7 +31,7 @@ from fleet.core.base.usage import Usage
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.state.facts import Report
 from fleet.engine.commands.briefs import layout
-from fleet.ports.agents import NO_EXTRAS, CommandResult, Extras, ModelUse, Worker, WorkerBrief
+from fleet.ports.agents import NO_EXTRAS, CommandResult, Dialogue, Extras, ModelUse, Worker, WorkerBrief
 from scripts.frame import Figure, temporary_folder
 
 ATTEMPTS = 100
@@ -78,8 +78,10 @@ class CannedWorkspace:
     def root(self) -> str:
         return "/work"
 
-    async def run(self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS) -> CommandResult:
-        del timeout_s, extras
+    async def run(
+        self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS, dialogue: Dialogue | None = None
+    ) -> CommandResult:
+        del timeout_s, extras, dialogue
         size = OUTPUT_SIZES[self.commands % len(OUTPUT_SIZES)]
         self.commands += 1
         line = f"{self.subtask}: {command} printed this\n"

@@ -33,7 +33,17 @@ from fleet.core.state.state import RunState
 from fleet.core.views.planning.planner_record import planner_record
 from fleet.core.views.planning.planner_view import planner_state
 from fleet.engine.commands.budget import CallMeter, Purpose, RunBudget
-from fleet.ports.agents import NO_EXTRAS, CommandResult, Extras, Meter, ModelUse, PlannerBrief, Worker, WorkerBrief
+from fleet.ports.agents import (
+    NO_EXTRAS,
+    CommandResult,
+    Dialogue,
+    Extras,
+    Meter,
+    ModelUse,
+    PlannerBrief,
+    Worker,
+    WorkerBrief,
+)
 from scripts.frame import Figure, temporary_folder
 from tests.agents.conftest import Files
 from tests.fleet.core.story import Story
@@ -60,8 +70,10 @@ class Workspace:
     commands: int = 0
     root: str = "/work"
 
-    async def run(self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS) -> CommandResult:
-        del timeout_s, extras
+    async def run(
+        self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS, dialogue: Dialogue | None = None
+    ) -> CommandResult:
+        del timeout_s, extras, dialogue
         self.commands += 1
         if self.pauses and (self.commands + hash_of(self.name)) % self.pauses == 0:
             await anyio.sleep(PAUSE_S)

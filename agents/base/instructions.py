@@ -6,9 +6,10 @@ from fleet.core.state.subtask_state import Instruction
 TAG = "operator"
 
 
-def operator_text(instruction: Instruction) -> str:
-    """A block that nothing inside can close."""
-    return well_formed(fenced(TAG, {"by": instruction.by, "instruction": instruction.text}))
+def operator_text(instruction: Instruction, number: int | None = None) -> str:
+    """A block that nothing inside can close; with a number no other block is like it."""
+    numbered = {} if number is None else {"number": number}
+    return well_formed(fenced(TAG, {**numbered, "by": instruction.by, "instruction": instruction.text}))
 
 
 def without_operator_tags(text: str) -> str:

@@ -1,17 +1,17 @@
 """A worker that is Claude Code: `claude -p` in a box of its own, without a key and with no way out but our relay.
 
-Its calls to the model go through `relay.py`, where they are counted and bounded. The last line of its stream-json says
-how it ended; its report is its structured output, shaped like our own `report`.
+Its calls to the model go through `relay.py`, where they are counted and bounded. `session.py` speaks with it: the last
+line says how it ended, and its report is its structured output, shaped like our own `report`.
 """
 
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agents.base.text import capped, render
+from agents.base.text import capped, redacted, render, well_formed
 from agents.base.transcripts import Transcripts
 from agents.conversation.guards import AttemptBudget
 from agents.conversation.settings import AgentSettings, WorkerSettings
@@ -23,11 +23,12 @@ from agents.workers.briefs import brief_files
 from agents.workers.program import EVIDENCE, program_name, program_of, run_program
 from agents.workers.relay import AgentRelay, OpenRelay
 from agents.workers.relay_server import listening
+from agents.workers.session import Session
 from fleet.core.plans.plan import Effort
 from fleet.core.state.facts import Failure, FailureKind, Report
 from fleet.ports.agents import CommandResult, DrainingError, Meter, WorkerBrief, Workspace
 
-_LINE = 60_000  # bytes of the last line, which a workspace hands over whole
+_LINE = 60_000  # characters of the last line that are shown
 _ENDINGS: dict[str, FailureKind] = {
     "error_max_turns": "budget",
     "error_max_budget_usd": "budget",
@@ -64,25 +65,31 @@ class ClaudeCodeWorker:
             self.transcripts.open(brief.subtask.id, brief.attempt) as transcript,
         ):
             socket = files.folder / "model.sock"
-            relay = self.open_relay(budget, transcript, model, settings.turns)
+            prompt = files.prompt.read_text(encoding="utf-8")
+            session = Session(prompt, brief.operator, transcript, settings.turns, passed_on=len(told))
+            relay = session.listening_to(self.open_relay(budget, transcript, model, settings.turns))
             async with listening(relay, socket):
                 result = await run_program(
-                    _script(self._command(program, model, brief.effort), files.prompt),
+                    _script(self._command(program, model, brief.effort)),
                     settings,
                     workspace,
                     read_only=(str(program.parent), str(files.folder)),
                     environment=self._environment(model, socket),
+                    dialogue=session.hold,
                 )
             if isinstance(result, Failure):
                 return result
+            ending = well_formed(redacted(session.ending, settings.secrets))
+            result = replace(result, output=f"{result.output}{ending[-_LINE:]}")
             transcript.write("command", exit_code=result.exit_code, timed_out=result.timed_out, output=result.output)
             if relay.drained:
                 raise DrainingError
-            return outcome(result, relay)
+            return outcome(result, json_object(ending), relay)
 
     def _command(self, program: Path, model: str, effort: Effort | None) -> list[str]:
         settings, configured = self.settings, self.settings.command[1:]
-        words = [str(program), "--print", "--output-format", "stream-json", "--verbose", "--model", model]
+        words = [str(program), "--print", "--verbose", "--model", model]
+        words += ["--input-format", "stream-json", "--output-format", "stream-json"]
         words += ["--bare", "--setting-sources", "", "--strict-mcp-config", "--no-session-persistence"]
         words += ["--max-turns", str(settings.turns), "--json-schema", json.dumps(plain_schema(ReportArguments))]
         if not any(word.split("=")[0] in _PERMISSIONS for word in configured):
@@ -115,20 +122,19 @@ class ClaudeCodeWorker:
         }
 
 
-def _script(words: list[str], prompt: Path) -> str:
-    """The session with its stream in a file of the box, then the end of its errors and of its stream."""
+def _script(words: list[str]) -> str:
+    """The session, with which we speak through its standard input, then the end of its errors."""
     return (
-        'out="${TMPDIR:-/tmp}/claude-code"\n'
-        f'{shlex.join(words)} <{shlex.quote(str(prompt))} >"$out.out" 2>"$out.err"\n'
-        'code=$?; tail -c 2000 "$out.err"\n'
-        f'grep -a \'"type":"result"\' "$out.out" | tail -n 1 | head -c {_LINE}\n'
+        'errors="${TMPDIR:-/tmp}/claude-code.err"\n'
+        f'{shlex.join(words)} >&0 2>"$errors"\n'
+        'code=$?; tail -c 2000 "$errors"\n'
         "exit $code\n"
     )
 
 
-def outcome(result: CommandResult, relay: AgentRelay) -> Report | Failure:
+def outcome(result: CommandResult, ending: Mapping[str, Any], relay: AgentRelay) -> Report | Failure:
     """What the end of a session means."""
-    evidence, ending = capped(result.output, EVIDENCE), last_result(result.output)
+    evidence = capped(result.output, EVIDENCE)
     subtype, report = str(ending.get("subtype") or ""), ending.get("structured_output")
     if isinstance(report, dict) and subtype == "success" and not result.timed_out:
         try:
@@ -147,9 +153,3 @@ def outcome(result: CommandResult, relay: AgentRelay) -> Report | Failure:
         return Failure(kind="protocol", summary="the session ended without a report", evidence=evidence)
     how = subtype or f"exit code {result.exit_code} and no result"
     return Failure(kind=_ENDINGS.get(subtype, "tool"), summary=f"the session ended with {how}", evidence=evidence)
-
-
-def last_result(output: str) -> Mapping[str, Any]:
-    """The line of a stream that says how it ended; empty if there is none."""
-    lines = (json_object(line) for line in reversed(output.splitlines()))
-    return next((line for line in lines if line.get("type") == "result"), {})

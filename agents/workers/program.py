@@ -8,7 +8,7 @@ from pathlib import Path
 from agents.base.text import redacted, well_formed
 from agents.conversation.settings import WorkerSettings
 from fleet.core.state.facts import Failure
-from fleet.ports.agents import CommandResult, Workspace, WorkspaceError
+from fleet.ports.agents import CommandResult, Dialogue, Workspace, WorkspaceError
 
 EVIDENCE = 4_000  # characters of an output that go into a failure
 
@@ -31,6 +31,7 @@ async def run_program(
     *,
     read_only: tuple[str, ...],
     environment: Mapping[str, str],
+    dialogue: Dialogue | None = None,
 ) -> CommandResult | Failure:
     """Run a script in the worker's box, which shows `read_only` and sets `environment` beyond the usual."""
     extras = settings.extras
@@ -40,7 +41,7 @@ async def run_program(
         environment={**extras.environment, **environment},
     )
     try:
-        result = await workspace.run(script, timeout_s=settings.time_s, extras=extras)
+        result = await workspace.run(script, timeout_s=settings.time_s, extras=extras, dialogue=dialogue)
     except WorkspaceError as error:
         return Failure(kind="tool", summary=str(error))
     return replace(result, output=well_formed(redacted(result.output, settings.secrets)))

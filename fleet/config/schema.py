@@ -291,7 +291,7 @@ def as_policy(config: Config) -> Policy:
         **config.landing.model_dump(),
         rules=ReviewRules.model_validate(config.review.model_dump()),
         ladders={name: worker.models for name, worker in config.workers.items() if len(worker.models) > 1},
-        programs=tuple(name for name, worker in config.workers.items() if worker.kind in {"command", "claude-code"}),
+        programs=tuple(name for name, worker in config.workers.items() if worker.kind == "command"),
         subtask_dollars=limits.subtask_dollars,
         subtask_minutes=limits.subtask_minutes,
         subtask_tokens=limits.subtask_tokens,

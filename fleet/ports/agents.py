@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from anyio.abc import ByteStream
+
 from fleet.core.base.ids import RunId, SubtaskId
 from fleet.core.base.usage import Cost, Usage
 from fleet.core.plans.plan import Effort, Subtask
@@ -208,6 +210,9 @@ class Extras:
 
 
 NO_EXTRAS = Extras()
+Dialogue = Callable[[ByteStream], Awaitable[None]]
+"""Speaks with a command while it runs: what it sends is the standard input, what it receives was written to the same
+descriptor. The command's input ends when it returns, or sends the end."""
 
 
 class Workspace(Protocol):
@@ -218,7 +223,11 @@ class Workspace(Protocol):
         """The worktree's path as the worker sees it."""
         ...
 
-    async def run(self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS) -> CommandResult: ...
+    async def run(
+        self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS, dialogue: Dialogue | None = None
+    ) -> CommandResult:
+        """Run a shell's script. Without a dialogue it has no input."""
+        ...
 
     async def read(self, path: str) -> bytes:
         """Raises `WorkspaceError`."""

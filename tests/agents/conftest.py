@@ -31,6 +31,7 @@ from fleet.core.state.facts import Failure, ServiceCondition
 from fleet.ports.agents import (
     NO_EXTRAS,
     CommandResult,
+    Dialogue,
     Extras,
     ModelUse,
     ServiceNotice,
@@ -296,7 +297,10 @@ class FolderWorkspace:
     def root(self) -> str:
         return str(self.folder)
 
-    async def run(self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS) -> CommandResult:
+    async def run(
+        self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS, dialogue: Dialogue | None = None
+    ) -> CommandResult:
+        del dialogue
         self.commands.append(command)
         with anyio.move_on_after(timeout_s):
             env = {**os.environ, **extras.environment}

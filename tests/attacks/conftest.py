@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.ports.agents import Dialogue
 from tests.worktrees.conftest import (
     anyio_backend,
     bench,
@@ -77,17 +78,26 @@ class Arena:
         timeout_s: float = PROBE_S,
         limits: BoxLimits | None = None,
         shown: tuple[Path, ...] = (),
+        dialogue: Dialogue | None = None,
     ) -> Tried:
         """Try the attack in the box."""
         settings = replace(self.settings, read_only=(*self.settings.read_only, *shown))
         changed = replace(settings, limits=limits) if limits is not None else settings
-        return await self._try(changed, script, args, timeout_s)
+        return await self._try(changed, script, args, timeout_s, dialogue)
 
-    async def _try(self, settings: WorktreeSettings, script: str, args: tuple[object, ...], timeout_s: float) -> Tried:
+    async def _try(
+        self,
+        settings: WorktreeSettings,
+        script: str,
+        args: tuple[object, ...],
+        timeout_s: float,
+        dialogue: Dialogue | None = None,
+    ) -> Tried:
         place = Place(self.tree, self.home / "scratch", "attack")
         argv = ("bash", "-c", script, "attack", *map(str, args))
         with closing(Launcher()) as launcher:
-            done = await Box(settings, starter=launcher).run(place, argv, timeout_s=timeout_s, cap=64 * 1024)
+            box = Box(settings, starter=launcher)
+            done = await box.run(place, argv, timeout_s=timeout_s, cap=64 * 1024, dialogue=dialogue)
         return Tried(done.shell_code, done.text, done.timed_out)
 
 

@@ -4,10 +4,12 @@ import os
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from anyio import EndOfStream
+from anyio.abc import ByteStream
 
 from tests.attacks.conftest import CANARY, Arena, bare
 from tests.worktrees.conftest import OpenBench
@@ -164,3 +166,37 @@ async def test_43_what_the_set_up_made_is_poisoned_for_the_next_worker(open_benc
         async with bench.worktrees.lease(bench.base) as lease:
             clean = await lease.workspace.run("cat node_modules/left/pad.js; ls node_modules", timeout_s=20)
             assert clean.output == "good\nleft\n"
+
+
+LISTEN = 'IFS= read -r line; echo "heard: $line" > heard; read -r line'
+"""An agent that waits for its operator."""
+WITH_PIPE = """\
+sleep 600 | bash -c "$1" &
+until [ -s heard ]; do echo forged > /proc/$!/fd/0; sleep 0.05; done
+"""
+WITH_DIALOGUE = """\
+exec 3<&0
+bash -c "$1" <&3 &
+echo forged > /proc/$!/fd/0
+echo forged > /proc/$$/fd/0
+echo tried >&3
+until [ -s heard ]; do sleep 0.05; done
+"""
+
+
+async def test_56_an_agent_is_spoken_to_as_its_operator(arena: Arena) -> None:
+    """With a pipe for its input whoever is in the box can speak to it; with the dialogue only the manager can."""
+
+    async def operator(stream: ByteStream) -> None:
+        assert await stream.receive() == b"tried\n"
+        await stream.send(b"the operator\n")
+        with suppress(EndOfStream):
+            await stream.receive()
+
+    heard = arena.tree / "heard"
+    assert (await arena.without(WITH_PIPE, LISTEN)).worked
+    assert heard.read_text() == "heard: forged\n"
+    heard.unlink()
+    tried = await arena.within(WITH_DIALOGUE, LISTEN, dialogue=operator)
+    assert tried.output.count("No such device or address") == 2
+    assert heard.read_text() == "heard: the operator\n"

@@ -1,17 +1,22 @@
-"""Stands in for `claude --print --output-format stream-json`: the same flags, the same socket, the same lines.
+"""Stands in for `claude --print --input-format stream-json`: the same flags, the same socket, the same lines.
 
 Real where it matters to us: it asks the Messages API over ANTHROPIC_UNIX_SOCKET, runs `Bash` in its working folder, and
-ends with `StructuredOutput`.
+ends a turn with `StructuredOutput`. What is said meanwhile comes behind the results of the tools, or starts a turn of
+its own; an interruption ends the turn and the command that runs. The end of its input is its own end.
 """
 
 import argparse
 import http.client
 import json
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
-from typing import Any, NoReturn
+import tempfile
+import time
+from typing import Any
 
 
 class Service(http.client.HTTPConnection):
@@ -56,9 +61,48 @@ def say(**line: Any) -> None:
     sys.stdout.flush()
 
 
-def end(subtype: str, **more: Any) -> NoReturn:
-    say(type="result", subtype=subtype, is_error=subtype != "success", **more)
-    sys.exit(subtype != "success")
+class Input:
+    """What is said to the session: read when a turn begins, while a command runs, and after it."""
+
+    def __init__(self) -> None:
+        self.said: list[dict[str, Any]] = []
+        self.interrupted = self.ended = False
+        self.rest = b""
+
+    def look(self, timeout: float | None) -> None:
+        """Read what has come, waiting for it for at most so long."""
+        while not self.ended and select.select([0], [], [], timeout)[0]:
+            chunk = os.read(0, 65_536)
+            self.ended = not chunk
+            *lines, self.rest = (self.rest + chunk).split(b"\n")
+            for message in map(json.loads, lines):
+                if message["type"] == "user":
+                    self.said += message["message"]["content"]
+                else:
+                    self.interrupted = True
+                    say(type="control_response", response={"subtype": "success", "request_id": message["request_id"]})
+            timeout = 0
+
+    def news(self, timeout: float | None = 0) -> list[dict[str, Any]]:
+        """The blocks that were said, waiting for the first of them for at most so long."""
+        if not self.said:
+            self.look(timeout)
+        found, self.said = self.said, []
+        return found
+
+    def run(self, line: str) -> str:
+        with tempfile.TemporaryFile("w+", errors="replace") as output:
+            shell = ["sh", "-c", line]
+            command = subprocess.Popen(shell, stdin=subprocess.DEVNULL, stdout=output, start_new_session=True)
+            while command.poll() is None:
+                self.look(0.02)
+                if self.interrupted:
+                    os.killpg(command.pid, signal.SIGKILL)
+                elif self.ended:
+                    time.sleep(0.02)
+            self.look(0)
+            output.seek(0)
+            return output.read()
 
 
 def main() -> None:
@@ -66,7 +110,7 @@ def main() -> None:
     for flag in ("--print", "--verbose", "--bare", "--strict-mcp-config", "--no-session-persistence"):
         parser.add_argument(flag, action="store_true", required=True)
     parser.add_argument("--dangerously-skip-permissions", action="store_true")
-    for flag in ("--output-format", "--model", "--setting-sources", "--max-turns", "--json-schema"):
+    for flag in ("--input-format", "--output-format", "--model", "--setting-sources", "--max-turns", "--json-schema"):
         parser.add_argument(flag, required=True)
     for flag in ("--max-budget-usd", "--tools", "--append-system-prompt", "--permission-mode"):
         parser.add_argument(flag)
@@ -75,16 +119,31 @@ def main() -> None:
         {"name": "Bash", "input_schema": {"type": "object"}},
         {"name": "StructuredOutput", "input_schema": json.loads(flags.json_schema)},
     ]
-    messages: list[dict[str, Any]] = [{"role": "user", "content": sys.stdin.read()}]
-    say(type="system", subtype="init", model=flags.model, tools=[tool["name"] for tool in tools])
+    heard, messages = Input(), list[dict[str, Any]]()
+    last = 0
+    while said := heard.news(None):
+        if messages and messages[-1]["role"] == "user":
+            messages[-1]["content"] += said
+        else:
+            messages.append({"role": "user", "content": said})
+        say(type="system", subtype="init", model=flags.model, tools=[tool["name"] for tool in tools])
+        heard.interrupted = False
+        body = {"model": flags.model, "max_tokens": 9000, "messages": messages, "tools": tools, "stream": True}
+        result = turn(heard, body)
+        say(**result, is_error=result["subtype"] != "success", type="result")
+        last = int(result["subtype"] != "success")
+    sys.exit(last)
+
+
+def turn(heard: Input, body: dict[str, Any]) -> dict[str, Any]:
+    """Everything up to a result."""
+    messages: list[dict[str, Any]] = body["messages"]
     while True:
-        status, said = ask(
-            {"model": flags.model, "max_tokens": 9000, "messages": messages, "tools": tools, "stream": True}
-        )
+        status, said = ask(body)
         if status != 200:
-            end("error_during_execution", result=f"API Error: {status} {said[0]['message']}")
-        content = []
-        results = []
+            return {"subtype": "error_during_execution", "result": f"API Error: {status} {said[0]['message']}"}
+        content, results = [], []
+        ending: dict[str, Any] | None = None
         for block in said:
             if block["type"] != "tool_use":
                 content.append(said_again(block))
@@ -92,17 +151,25 @@ def main() -> None:
             try:
                 given = json.loads(block["raw"] or "{}")
             except ValueError:
-                end("error_max_structured_output_retries")
-            if block["name"] == "StructuredOutput":
-                end("success", result=block["raw"], structured_output=given)
+                return {"subtype": "error_max_structured_output_retries"}
             content.append({key: block[key] for key in ("type", "id", "name")} | {"input": given})
-            done = subprocess.run(["sh", "-c", given["command"]], capture_output=True, text=True, check=False)
-            results.append({"type": "tool_result", "tool_use_id": block["id"], "content": done.stdout or "(nothing)"})
+            if block["name"] == "StructuredOutput":
+                ending = {"subtype": "success", "result": block["raw"], "structured_output": given}
+                output = "provided"
+            else:
+                output = heard.run(given["command"])
+            results.append({"type": "tool_result", "tool_use_id": block["id"], "content": output or "(nothing)"})
         messages.append({"role": "assistant", "content": content})
         say(type="assistant", message=messages[-1])
         if not results:
-            end("success", result=content[-1]["text"])
+            return {"subtype": "success", "result": content[-1]["text"]}
         messages.append({"role": "user", "content": results})
+        heard.look(0)
+        if heard.interrupted:
+            return {"subtype": "error_during_execution"}
+        if ending:
+            return ending
+        results += heard.news()
 
 
 main()

@@ -31,8 +31,8 @@ def told(stage: Stage, id_: str) -> list[list[str]]:
     return lives
 
 
-def is_asleep(state: RunState) -> bool:
-    return "one" in state.subtasks and any("sleep" in attempt.doing for attempt in state.subtasks["one"].attempts)
+def is_asleep(state: RunState, id_: str = "one") -> bool:
+    return id_ in state.subtasks and any("sleep" in attempt.doing for attempt in state.subtasks[id_].attempts)
 
 
 def test_an_interruption_ends_a_command_that_never_would(stage: Stage, repository: Path, model: Serve) -> None:

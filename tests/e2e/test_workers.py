@@ -16,6 +16,8 @@ import pytest
 from tests.contract.conftest import stand_in
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import KEY, Stage, content, landed, script, solve, subtask
+from tests.e2e.test_interruptions import begin
+from tests.e2e.test_telling import is_asleep
 from tests.worktrees.conftest import make_repository
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "workers.md"
@@ -140,3 +142,23 @@ def test_a_session_of_claude_code_works_and_is_paid_for(
     transcript = (furnished_stage.state / "runs" / "r" / "transcripts" / "claude.2.jsonl").read_text()
     assert '"StructuredOutput"' in transcript
     assert KEY not in transcript
+
+
+def test_what_is_told_to_a_session_of_claude_code_reaches_it_while_it_works(
+    stage: Stage, repository: Path, claude: Path, model: Serve
+) -> None:
+    commands = ["sleep 86400", "echo claude > claude.txt"]
+    url = model(
+        script(
+            subtask("claude", worker="claude"), workers={"claude": [{"do": "shell", "commands": commands}]}, api_key=KEY
+        )
+    )
+    own = furnished(stage, claude, workers=examples()["claude"])
+    with own.going(*begin(stage, repository, url)) as going:
+        own.wait(stage.run_name, partial(is_asleep, id_="claude"), going)
+        tell = own.fleet("tell", "claude", "it never ends, leave it out", "--interrupt", "--run", stage.run_name)
+        tell.ended(0).says("claude told: attempt 1 is interrupted and reads it at once")
+        going.done().ended(0).says("LANDED")
+    shown = own.fleet("show", "claude", "--run", stage.run_name).ended(0)
+    shown.says("interrupting, read by attempt 1: it never ends")
+    own.fleet("logs", "claude", "--run", stage.run_name).ended(0).says("── operator", "it never ends, leave it out")

@@ -30,6 +30,7 @@ from fleet.engine.verdicts.checks import Gate
 from fleet.ports.agents import (
     NO_EXTRAS,
     CommandResult,
+    Dialogue,
     Extras,
     Meter,
     ModelUse,
@@ -203,7 +204,10 @@ class FakeDesk:
 
     root = "/work"
 
-    async def run(self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS) -> CommandResult:
+    async def run(
+        self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS, dialogue: Dialogue | None = None
+    ) -> CommandResult:
+        del dialogue
         return CommandResult(exit_code=0, output=f"{command} {timeout_s} {extras}")
 
     async def read(self, path: str) -> bytes:

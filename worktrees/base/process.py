@@ -19,8 +19,10 @@ from time import monotonic
 from typing import Protocol
 
 from anyio import CancelScope, CapacityLimiter, create_task_group, current_time, move_on_after, wait_readable
+from anyio.abc import UNIXSocketStream
 from anyio.lowlevel import RunVar
 
+from fleet.ports.agents import Dialogue
 from fleet.runs.crash_points import reached
 from worktrees.base.errors import effect_error
 from worktrees.base.tasks import loop_limiter
@@ -35,12 +37,15 @@ TIMED_OUT = 124  # the exit code of timeout(1), too
 READY, GO = b"r", b"go\n"
 REFUSED = 75  # the exit code of a gated child that was not let through
 
-# In a shell: report readiness, wait for the word, open the real input ($1), become the command ($2 and on).
+# In a shell: report readiness, wait for the word, open the real input ($1), become the command ($2 and on). For a
+# dialogue the gate stays the input: a socket that, unlike a pipe, no other process can open through /proc.
 # Its standard input is the gate, because a plain shell knows no descriptor above 9.
 GATE = (
     f'printf {READY.decode()} >&0 || exit {REFUSED}; IFS= read -r word && [ "$word" = {GO.decode().strip()} ] '
-    f'|| exit {REFUSED}; exec <"$1" || exit {REFUSED}; shift; exec "$@"'
+    f'|| exit {REFUSED}; [ -z "$1" ] || exec <"$1" || exit {REFUSED}; shift; exec "$@"'
 )
+GATE_ITSELF = ""
+"""The input of a command that keeps its gate."""
 
 _spawns: RunVar[CapacityLimiter | None] = RunVar("_spawns")
 
@@ -69,6 +74,8 @@ class Launch:
     """Returns, once the gate is reached, the process whose end is the end of everything in the box."""
     limiter: Turn | None = None
     """Held while a gated command runs: not while it gets ready, nor while its box is taken apart."""
+    dialogue: Dialogue | None = None
+    """Speaks with a gated command through its gate."""
 
 
 class Leader(Protocol):
@@ -126,12 +133,14 @@ async def run(launch: Launch, *, timeout_s: float, cap: int, grace_s: float = 0.
     async with loop_limiter(_spawns, SPAWNS):
         child = await _spawn(launch, cap)
     try:
-        async with create_task_group() as drains:  # nothing in this block raises, except when it is cancelled
+        async with create_task_group() as drains:  # nothing raises here but a dialogue, and what is cancelled
             for pipe in child.pipes:
                 drains.start_soon(pipe.drain)
             await child.reach_gate(launch.init)
             async with launch.limiter or nullcontext():
                 child.open_gate()
+                if launch.dialogue is not None:
+                    drains.start_soon(child.speak, launch.dialogue)
                 started = monotonic()
                 with move_on_after(timeout_s) as limit:
                     await wait_readable(child.pidfd)
@@ -207,6 +216,8 @@ class Child:
     """It waits at its gate."""
     late: bool = False
     """It did not reach its gate in time."""
+    speaks: bool = False
+    """Its gate stays open for a dialogue."""
 
     @property
     def exit_code(self) -> int:
@@ -227,13 +238,22 @@ class Child:
         self.late = limit.cancelled_caught
 
     def open_gate(self) -> None:
-        """Let a gated child run, if it is ready."""
+        """Let a gated child run, if it is ready. What it reads from the gate then is the end, unless someone speaks."""
         if self.gate is None:
             return
-        with self.gate, suppress(ConnectionError):
+        with suppress(ConnectionError):
             if self.ready:
                 self.gate.sendall(GO)
                 reached("a command runs")
+        if not self.speaks:
+            self.gate.close()
+
+    async def speak(self, dialogue: Dialogue) -> None:
+        """Speak with the command through its gate."""
+        if self.gate is not None:
+            async with await UNIXSocketStream.from_socket(self.gate.dup()) as stream:
+                self.gate.close()
+                await dialogue(stream)
 
     async def stop(self, grace_s: float) -> None:
         """Make sure that no process of the group, and none of the box, is left. Harmless once the child is reaped."""
@@ -293,7 +313,7 @@ async def _spawn(launch: Launch, cap: int) -> Child:
             leader = leader or _start_program(launch, streams)
             if launch.gated:
                 reached("a command is started, and not yet waited for")
-            child = Child(leader, os.pidfd_open(leader.pid), tuple(pipes), gate)
+            child = Child(leader, os.pidfd_open(leader.pid), tuple(pipes), gate, speaks=launch.dialogue is not None)
             ours.pop_all()  # the child's from here on
             return child
     except (OSError, ValueError) as error:

@@ -16,9 +16,9 @@ from functools import cache
 from pathlib import Path
 
 from fleet.errors import FleetError
-from fleet.ports.agents import NO_EXTRAS, Extras
+from fleet.ports.agents import NO_EXTRAS, Dialogue, Extras
 from worktrees.base.errors import effect_error
-from worktrees.base.process import GATE, REFUSED, Finished, Launch, Starter, memory_file, run
+from worktrees.base.process import GATE, GATE_ITSELF, REFUSED, Finished, Launch, Starter, memory_file, run
 from worktrees.base.settings import MIB, BoxLimits, WorktreeSettings
 from worktrees.base.tasks import background
 from worktrees.base.turns import Turn
@@ -117,34 +117,46 @@ class Box:
         report: Path | None = None,
         asks_pytest: bool = False,
         limiter: Turn | None = None,
+        dialogue: Dialogue | None = None,
     ) -> Finished:
         """Run a command to its end. Raises `EffectError` where no box could be made for it.
 
+<<<<<<< HEAD
         The box shows the pipe for a `report`, and `asks_pytest` to write its own into it. The `limiter` is held while
         the command runs, not while its box is made.
+=======
+        With a pipe for a `report`, pytest is asked to write its own into it. The `limiter` is held while the command
+        runs, not while its box is made. A `dialogue` takes the place of `data`.
+>>>>>>> c872432 (workers: an instruction of the operator reaches a session of Claude Code while it works)
         """
         with ExitStack() as files:
             input_fd = files.enter_context(memory_file(data)) if data else None
             fds = () if input_fd is None else (input_fd,)
+<<<<<<< HEAD
             environment = self._environment(place, report if asks_pytest else None)
+=======
+            source = GATE_ITSELF if dialogue else NO_INPUT if input_fd is None else f"/proc/self/fd/{input_fd}"
+            environment = self._environment(place, report)
+>>>>>>> c872432 (workers: an instruction of the operator reaches a session of Claude Code while it works)
             if self.settings.sandbox == "none":
                 launch = Launch(
-                    (*_gate(input_fd), *argv),
+                    (*_gate(source), *argv),
                     bare_environment(self.settings, place.scratch, environment),
                     cwd=place.tree,
                     pass_fds=fds,
                     merged=merged,
                     gated=True,
                     limiter=limiter,
+                    dialogue=dialogue,
                 )
                 return await run(launch, timeout_s=timeout_s, cap=cap)
-            gated = (*_gate(input_fd, before=_set_limits(self.settings.limits)), *argv)
+            gated = (*_gate(source, before=_set_limits(self.settings.limits)), *argv)
             boxed = files.enter_context(_boxed(self.settings, place, gated, environment, report))
             monitor = ResourceMonitor(self.settings.limits, boxed.init, *_tenant_folders(place))
             mount = place.overlay.mount_options() if place.overlay else nullcontext("")
             async with mount as options, background(monitor.watch):
                 launch = self._launch(place, boxed, environment[TAG], options)
-                launch = replace(launch, pass_fds=(*boxed.fds, *fds), merged=merged, limiter=limiter)
+                launch = replace(launch, pass_fds=(*boxed.fds, *fds), merged=merged, limiter=limiter, dialogue=dialogue)
                 done = await run(launch, timeout_s=timeout_s, cap=cap)
             if not done.timed_out and not monitor.verdict and not boxed.reports_exit():
                 output = (done.stderr or done.stdout).decode("utf-8", "replace")[-2000:]
@@ -196,9 +208,9 @@ def _tenant_folders(place: Place) -> tuple[tuple[Path, ...], bool]:
     return (place.tree, *((place.decoy.folder,) if place.decoy else ())), False
 
 
-def _gate(input_fd: int | None, *, before: str = "") -> tuple[str, ...]:
-    """The command line of a gate whose command reads from this descriptor."""
-    return ("sh", "-c", f"{before}{GATE}", "gate", NO_INPUT if input_fd is None else f"/proc/self/fd/{input_fd}")
+def _gate(source: str, *, before: str = "") -> tuple[str, ...]:
+    """The command line of a gate whose command has this for its standard input."""
+    return ("sh", "-c", f"{before}{GATE}", "gate", source)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from anyio import CapacityLimiter
 
-from fleet.ports.agents import NO_EXTRAS, CommandResult, Extras, WorkspaceError
+from fleet.ports.agents import NO_EXTRAS, CommandResult, Dialogue, Extras, WorkspaceError
 from worktrees.sandbox.box import Box, Place
 
 MAX_READ = 4 * 1024 * 1024
@@ -51,13 +51,16 @@ class BoxWorkspace:
     def root(self) -> str:
         return self.box.root(self.place)
 
-    async def run(self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS) -> CommandResult:
+    async def run(
+        self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS, dialogue: Dialogue | None = None
+    ) -> CommandResult:
         if "\0" in command:
             raise WorkspaceError("a command can't hold a NUL character")
         self._check_open()
         settings, box = self.box.settings, self.box.extended(extras)
         async with self.limiter:
-            done = await box.run(self.place, box.shell(command), timeout_s=timeout_s, cap=settings.output_bytes)
+            shell, cap = box.shell(command), settings.output_bytes
+            done = await box.run(self.place, shell, timeout_s=timeout_s, cap=cap, dialogue=dialogue)
         if settings.on_command is not None:
             settings.on_command(done.seconds)
         return CommandResult(done.shell_code, done.text, timed_out=done.timed_out, seconds=done.seconds)

@@ -1,7 +1,6 @@
 """What the operator tells a worker: it is in the next request, after the results, and nothing takes it out again."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -27,54 +26,13 @@ from tests.agents.conftest import (
     use,
     worker_settings,
 )
+from tests.agents.operators import FakeOperator
 from tests.fleet.fakes import wait_until
 
 pytestmark = pytest.mark.anyio
 DONE = says(use("report", {"status": "done", "summary": "greeted"}, id="toolu_9"))
 LOOK = says(use("bash", {"command": "echo looked"}))
 HANGS = says(use("bash", {"command": "echo begun > begun; sleep 600"}), use("bash", {"command": "touch late"}, id="t2"))
-
-
-@dataclass
-class FakeOperator:
-    """Says what a test tells it to."""
-
-    unread: list[Instruction] = field(default_factory=list)
-    _told: anyio.Event = field(default_factory=anyio.Event)
-
-    def tell(self, words: str, *, interrupt: bool = False) -> None:
-        self.unread.append(Instruction(words, "ada", 1.0, interrupt))
-        self._told.set()
-
-    @property
-    def has_news(self) -> bool:
-        return bool(self.unread)
-
-    @property
-    def interrupts(self) -> bool:
-        return any(each.interrupt for each in self.unread)
-
-    async def read(self) -> Sequence[Instruction]:
-        read, self.unread, self._told = self.unread, [], anyio.Event()
-        return read
-
-    def told(self, since: int = 0) -> Sequence[Instruction]:
-        raise AssertionError(since)  # no one passes it on
-
-    async def wait_told(self, count: int) -> None:
-        raise AssertionError(count)
-
-    async def mark_read(self, count: int) -> None:
-        raise AssertionError(count)
-
-    async def wait_news(self) -> None:
-        while not self.has_news:
-            await self._told.wait()
-
-    async def wait_interrupt(self) -> None:
-        while not self.interrupts:
-            await self._told.wait()
-            self._told = anyio.Event()
 
 
 def told_meanwhile(operator: FakeOperator, words: str, reply: Reply) -> Reply:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from agents.base.transcripts import Transcripts
-from agents.workers.claude_code import ClaudeCodeWorker, last_result
+from agents.workers.claude_code import ClaudeCodeWorker
 from agents.workers.relay import Relay
 from fleet.core.state.facts import Failure, Report
-from fleet.ports.agents import CommandResult, Extras, WorkerBrief
+from fleet.ports.agents import NO_EXTRAS, CommandResult, Dialogue, Extras, WorkerBrief
 from tests.agents.conftest import (
     KEY,
     FakeMeter,
@@ -23,6 +23,7 @@ from tests.agents.conftest import (
     unopened_client,
     worker_settings,
 )
+from tests.agents.workers.dialogues import converse
 
 pytestmark = pytest.mark.anyio
 SUCCESS = {"type": "result", "subtype": "success", "structured_output": {"status": "done", "summary": "greeted"}}
@@ -31,13 +32,19 @@ SUCCESS = {"type": "result", "subtype": "success", "structured_output": {"status
 class ScriptedWorkspace(FolderWorkspace):
     """A workspace that records what it should run, and answers for the program."""
 
-    answer: CommandResult = CommandResult(0, json.dumps(SUCCESS))
-    extras: Extras = Extras()
+    answer: CommandResult = CommandResult(0, "")
+    lines: tuple[str, ...] = (json.dumps(SUCCESS, separators=(",", ":")),)
+    """What the session says."""
+    extras: Extras = NO_EXTRAS
 
-    async def run(self, command: str, *, timeout_s: float, extras: Extras = Extras()) -> CommandResult:  # noqa: B008 - frozen
+    async def run(
+        self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS, dialogue: Dialogue | None = None
+    ) -> CommandResult:
         del timeout_s
         self.commands.append(command)
         self.extras = extras
+        assert dialogue is not None
+        await converse(dialogue, *self.lines)
         return self.answer
 
 
@@ -76,7 +83,8 @@ async def test_it_is_started_bare_with_the_limits_and_no_key(
     assert await session(workspace, model, brief, **own) == Report(status="done", summary="greeted")
     (line,) = workspace.commands
     for words in (
-        "--print --output-format stream-json --verbose --model claude-x --bare --setting-sources ''",
+        "--print --verbose --model claude-x --input-format stream-json --output-format stream-json",
+        "--bare --setting-sources ''",
         "--max-turns 7",
         "--dangerously-skip-permissions",
         "--max-budget-usd 1.5",
@@ -139,7 +147,8 @@ async def test_an_end_without_a_report_is_a_failure(
     kind: str,
     summary: str,
 ) -> None:
-    workspace.answer = CommandResult(3, "boom\n" + ("" if result is None else json.dumps({"type": "result", **result})))
+    line = json.dumps({"type": "result", **(result or {})}, separators=(",", ":"))
+    workspace.answer, workspace.lines = CommandResult(3, "boom\n"), () if result is None else (line,)
     failure = await session(workspace, model, brief)
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.summary) == (kind, summary)
@@ -155,6 +164,10 @@ async def test_a_missing_program_is_a_failure_of_the_configuration(
     assert workspace.commands == []
 
 
-@pytest.mark.parametrize("output", ["", "text", '{"type":"assistant"}', '{"type":"result"', "[" * 9000, '"result"'])
-def test_a_stream_without_an_end_has_none(output: str) -> None:
-    assert last_result(output) == {}
+async def test_what_is_printed_beside_the_session_is_no_report(
+    workspace: ScriptedWorkspace, model: Script, brief: WorkerBrief
+) -> None:
+    workspace.answer, workspace.lines = CommandResult(0, json.dumps(SUCCESS)), ()
+    failure = await session(workspace, model, brief)
+    assert isinstance(failure, Failure)
+    assert failure.summary == "the session ended with exit code 0 and no result"
