@@ -121,23 +121,14 @@ class Box:
     ) -> Finished:
         """Run a command to its end. Raises `EffectError` where no box could be made for it.
 
-<<<<<<< HEAD
         The box shows the pipe for a `report`, and `asks_pytest` to write its own into it. The `limiter` is held while
-        the command runs, not while its box is made.
-=======
-        With a pipe for a `report`, pytest is asked to write its own into it. The `limiter` is held while the command
-        runs, not while its box is made. A `dialogue` takes the place of `data`.
->>>>>>> c872432 (workers: an instruction of the operator reaches a session of Claude Code while it works)
+        the command runs, not while its box is made. A `dialogue` takes the place of `data`.
         """
         with ExitStack() as files:
             input_fd = files.enter_context(memory_file(data)) if data else None
             fds = () if input_fd is None else (input_fd,)
-<<<<<<< HEAD
-            environment = self._environment(place, report if asks_pytest else None)
-=======
             source = GATE_ITSELF if dialogue else NO_INPUT if input_fd is None else f"/proc/self/fd/{input_fd}"
-            environment = self._environment(place, report)
->>>>>>> c872432 (workers: an instruction of the operator reaches a session of Claude Code while it works)
+            environment = self._environment(place, report if asks_pytest else None)
             if self.settings.sandbox == "none":
                 launch = Launch(
                     (*_gate(source), *argv),
