@@ -1,11 +1,13 @@
 """The pictures in README and docs: `make pictures`, or `python -B -m scripts.pictures [--demo FOLDER]`.
 
 Plays the demo with 120 subtasks, or takes one that `examples/demo/demo.py --keep FOLDER` has played. Pages of the
-terminal UI are captured as SVG by Textual, at moments of its journal; its report as PNG, by the browser that tests use.
+terminal UI are captured as SVG by Textual, at moments of its journal; its report and the pages of `fleet web` by the
+browser that tests use (`scripts/web_pictures.py`).
 """
 
 import argparse
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -27,11 +29,14 @@ from fleet.core.history.evolve import evolve
 from fleet.core.state.facts import Fact
 from fleet.core.state.state import RunState
 from fleet.core.state.status import progress
+from scripts.web_pictures import Runs, capture_web, renamed
 from tests.tools import environment as browser_environment
 from tests.tools import tool
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
+EVERY_PAGE = ROOT / "build" / "pictures"
+"""Where all pages of `fleet web` are, in all looks; the documentation shows a few of them."""
 SIZE = (120, 34)
 REPOSITORY, PERSON = "/srv/textkit", "ada"
 """What the pictures show instead of this machine's folder and user."""
@@ -67,8 +72,8 @@ REPORTS = {"report": (1000, 1000), "report-phone": (390, 844)}
 class Moment:
     """A run as it was when some fact was written."""
 
-    def __init__(self, feed: FolderFeed, facts: Sequence[tuple[int, Fact]], *, alive: bool) -> None:
-        self._feed, self._facts, self.alive = feed, facts, alive
+    def __init__(self, feed: FolderFeed, facts: Sequence[tuple[int, Fact]], *, alive: bool, run: str = "") -> None:
+        self._feed, self._facts, self.alive, self.run = feed, facts, alive, run or feed.run
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._feed, name)
@@ -111,6 +116,10 @@ def main() -> int:
         for name, picture in TERMINAL.items():
             anyio.run(_capture, name, picture, feed, facts)
         _capture_report([fact for _, fact in facts], Path(scratch))
+        shutil.rmtree(EVERY_PAGE, ignore_errors=True)
+        EVERY_PAGE.mkdir(parents=True)
+        anyio.run(_capture_web, feed, facts, Path(scratch))
+    print(f"pictures: every page of `fleet web` is in {EVERY_PAGE.relative_to(ROOT)}")
     for path in sorted(PICTURES.iterdir()):
         print(f"pictures: {path.relative_to(ROOT)}, {path.stat().st_size / 1024:.0f} KiB")
     return 0
@@ -163,6 +172,20 @@ def _moment(facts: Sequence[tuple[int, Fact]], name: str) -> int:
 def _done(state: RunState) -> int:
     """How many subtasks have landed, or are on their way."""
     return progress(state).done + sum(attempt.commit is not None for _, attempt in state.underway())
+
+
+# ---- the pages in a browser -----------------------------------------------------------------------------------------
+
+
+async def _capture_web(feed: FolderFeed, facts: Sequence[tuple[int, Fact]], scratch: Path) -> None:
+    """The demo at three moments, as three runs."""
+    lengths = {"textkit-asks": _moment(facts, "asked"), "textkit": _moment(facts, "busy"), "textkit-done": len(facts)}
+    moments = {
+        name: Moment(feed, renamed(facts[:length], name), run=name, alive=length < len(facts))
+        for name, length in lengths.items()
+    }
+    at = facts[lengths["textkit"] - 1][1].at + 1
+    await capture_web(Runs(moments), at, scratch, everything=EVERY_PAGE, shown=PICTURES)
 
 
 # ---- the report -----------------------------------------------------------------------------------------------------

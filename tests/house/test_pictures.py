@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from scripts.pictures import PICTURES, REPORTS, TERMINAL
+from scripts.web_pictures import SHOWN
 from tests.tools import ROOT
 
-MOST_KIB = {".svg": 160, ".png": 200}
+MOST_KIB = {".svg": 160, ".png": 200, ".webp": 120}
 _IMAGE = re.compile(r"!\[([^\]]+)\]\(([^)]+)\)")
 
 
@@ -24,7 +25,9 @@ def shown() -> dict[Path, str]:
 
 
 def test_every_picture_is_shown_and_made_by_make_pictures(shown: dict[Path, str]) -> None:
-    made = {f"{name}.svg" for name in TERMINAL} | {f"{name}.png" for name in REPORTS}
+    made = (
+        {f"{name}.svg" for name in TERMINAL} | {f"{name}.png" for name in REPORTS} | {f"{name}.webp" for name in SHOWN}
+    )
     assert {path.name for path in PICTURES.iterdir()} == made
     assert {path.name for path in shown} == made
     assert {path.parent for path in shown} == {PICTURES}

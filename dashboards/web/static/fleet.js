@@ -98,6 +98,7 @@
   };
   if (slider) {
     player.hidden = false;
+    slider.form.querySelector("[type=submit]").hidden = true;
     player.addEventListener("click", play);
     slider.addEventListener("input", () => travel(moment(slider.value)));
     slider.form.addEventListener("submit", event => { event.preventDefault(); travel(moment(slider.value)); });
