@@ -250,7 +250,7 @@ def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportDa
         incidents=[_span(incident, clock) for incident in state.incidents],
         stories=incident_views(state, now),
         timeline=timeline,
-        forecast=forecast_view(state, now),
+        forecast=forecast_view(state, now, alive=alive),
         talks=talks.talks(),
         talks_left_out=len(talks.left_out),
         spans=attempt_spans(state, lambda at: _seconds_at(at, clock)),

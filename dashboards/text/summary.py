@@ -89,7 +89,7 @@ def total_lines(state: RunState, now: float) -> Iterator[str]:
         yield f"  {ROLES[role]:<26} {tokens(spend)}, {money(spend.dollars)}"
     yield f"  cost                       {_cost(state)}"
     yield f"  time                       {duration(state.seconds(now))}"
-    if (view := forecast_view(state, now)) is not None:
+    if (view := forecast_view(state, now, alive=False)) is not None:
         first, *others = outcome_lines(view)
         yield f"  forecast                   {first}"
         yield from (f"{'':<29}{line}" for line in others)

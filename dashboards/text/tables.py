@@ -117,12 +117,13 @@ def node_cells(node: NodeUseView) -> tuple[str, ...]:
 
 
 def _in_all(status: StatusView) -> str:
-    left = status.remaining
-    return f", about {money(left.dollars)} in all" if left is not None and left.dollars is not None else ""
+    amount = status.forecast.dollars if status.forecast is not None else None
+    return f", about {money(amount.likely)} in all" if amount is not None and amount.likely is not None else ""
 
 
 def _left(status: StatusView) -> str:
-    return f", about {duration(status.remaining.seconds)} left" if status.remaining is not None else ""
+    likely = status.forecast.minutes.likely if status.forecast is not None else None
+    return f", about {duration(max(0.0, likely * 60 - status.seconds))} left" if likely is not None else ""
 
 
 def _needs_lines(status: StatusView) -> Iterator[str]:

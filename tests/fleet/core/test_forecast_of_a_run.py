@@ -22,7 +22,7 @@ def waiting(**policy: object) -> Story:
 
 
 def compared(state: RunState, now: float) -> ForecastView:
-    view = forecast_view(state, now)
+    view = forecast_view(state, now, alive=True)
     assert view is not None
     return view
 

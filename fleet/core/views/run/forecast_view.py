@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from fleet.core.state.facts import Expectation
 from fleet.core.state.state import RunState
+from fleet.core.views.run.remaining_view import remaining_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,9 @@ class AmountView:
     """By which share of the median that is more, or less where it is negative; null with `was`."""
     within: bool | None
     """Whether it is at most `p90`; null with `was`."""
+    likely: float | None = None
+    """What the run will need in all, if it goes on as it did so far; null where that says nothing: too little has
+    landed, the run waits for a person, no process works on it, or it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +52,21 @@ class ForecastView:
     """Areas, which were not planned yet and are left out."""
 
 
-def forecast_view(state: RunState, now: float) -> ForecastView | None:
+def forecast_view(state: RunState, now: float, *, alive: bool) -> ForecastView | None:
     """None if the run has no forecast: history is replayed, or the plan is not made yet."""
     if state.forecast is None:
         return None
-    made = state.forecast.forecast
+    made, left = state.forecast.forecast, remaining_view(state, now, alive=alive)
+    minutes, dollars = ((state.seconds(now) + left.seconds) / 60, left.dollars) if left is not None else (None, None)
     return ForecastView(
         plan_version=state.forecast.version,
         subtasks=made.subtasks,
         added=len(state.plan.subtasks) - made.subtasks,
         workers=made.workers,
-        dollars=_amount(made.dollars, state.spent.dollars, ended=state.ended) if made.dollars is not None else None,
-        minutes=_amount(made.minutes, state.seconds(now) / 60, ended=state.ended),
+        dollars=None
+        if made.dollars is None
+        else _amount(made.dollars, state.spent.dollars, dollars, ended=state.ended),
+        minutes=_amount(made.minutes, state.seconds(now) / 60, minutes, ended=state.ended),
         attempts=made.attempts,
         calls=made.calls,
         unpriced=made.unpriced,
@@ -67,8 +74,9 @@ def forecast_view(state: RunState, now: float) -> ForecastView | None:
     )
 
 
-def _amount(expected: Expectation, was: float | None, *, ended: bool) -> AmountView:
+def _amount(expected: Expectation, was: float | None, likely: float | None, *, ended: bool) -> AmountView:
     if was is None or not ended:
-        return AmountView(expected.median, expected.p90, None, None, None)
+        likely = None if likely is None else round(likely, 6)
+        return AmountView(expected.median, expected.p90, None, None, None, likely)
     off = round(was / expected.median - 1, 4) if expected.median else None
     return AmountView(expected.median, expected.p90, round(was, 6), off, was <= expected.p90)

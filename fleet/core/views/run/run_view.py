@@ -21,7 +21,6 @@ from fleet.core.views.run.incident_view import IncidentCounts, IncidentView, inc
 from fleet.core.views.run.needs import Needed, needed
 from fleet.core.views.run.nodes_view import NodeUseView, node_views, waiting_for_machines
 from fleet.core.views.run.question_view import QuestionView, ends_in, question_view
-from fleet.core.views.run.remaining_view import RemainingView, remaining_view
 
 ROLES: tuple[Role, ...] = ("planner", "worker")  # roles that every run has
 
@@ -185,9 +184,8 @@ class StatusView:
     """The first of the subtasks that could start, but for a machine with the labels that they ask for; and why."""
     planner: PlannerHealth
     forecast: ForecastView | None
-    """What it was expected to cost and to take; null until the plan is made, and for a replay of history."""
-    remaining: RemainingView | None
-    """What is left, if it goes on as it did so far; null where that says nothing."""
+    """What it was expected to cost and to take, and will as it goes; null until the plan is made, and for a replay of
+    history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,8 +290,7 @@ def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
         nodes=node_views(state, alive=alive),
         waiting_for_machines=waiting_for_machines(state, now),
         planner=_planner_health(state, now),
-        forecast=forecast_view(state, now),
-        remaining=remaining_view(state, now, alive=alive),
+        forecast=forecast_view(state, now, alive=alive),
     )
 
 

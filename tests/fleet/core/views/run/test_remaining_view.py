@@ -5,6 +5,7 @@ import pytest
 from dashboards.text.tables import status_lines
 from fleet.core.base.usage import Usage
 from fleet.core.state import facts as f
+from fleet.core.state.facts import Expectation, Forecast
 from fleet.core.views.run.remaining_view import LEAST, remaining_view
 from fleet.core.views.run.run_view import status_view
 from tests.fleet.core.story import Story, plan_of
@@ -52,7 +53,14 @@ def test_nothing_is_left_of_a_run_that_ended_or_has_no_process(story: Story) -> 
     assert remaining_view(story.state, story.now, alive=True) is None
 
 
-def test_a_status_says_what_is_left(story: Story) -> None:
+def test_a_status_says_what_is_left_beside_what_was_expected(story: Story) -> None:
+    expected = Expectation(median=1.0, p90=3.0)
+    made = Forecast(dollars=expected, minutes=expected, subtasks=10, workers=4)
+    story.happens(f.PlanForecast(at=story.now, version=1, forecast=made))
+    view = status_view(story.state, story.now, alive=True)
+    assert view.forecast is not None
+    assert view.forecast.dollars is not None
+    assert [view.forecast.dollars.likely, view.forecast.minutes.likely] == pytest.approx([2.0, 100 / 60])
     text = "\n".join(status_lines(status_view(story.state, story.now, alive=True)))
     assert "cost       $1.40, about $2.00 in all" in text
     assert "time       40 s, about 1 min 00 s left" in text
