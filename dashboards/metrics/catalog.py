@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 from fleet.core.state.facts import Ending, FailureKind, Role, ServiceCondition, Strategy
 from fleet.core.state.status import Phase, Status
+from fleet.core.views.run.nodes_view import NodeStatus
 
 Kind = Literal["counter", "gauge", "histogram"]
 OTHER = "other"
@@ -25,6 +26,7 @@ RUN_STATES = (
     *("waiting for the planner", "over budget", "interrupted", "refused"),
     *get_args(Ending),
 )
+NODE_STATES: tuple[str, ...] = get_args(NodeStatus)
 INCIDENT_OUTCOMES = ("recovered", "unrecovered")
 OUTCOMES: Mapping[str, tuple[str, ...]] = {
     "fleet_incidents_closed": INCIDENT_OUTCOMES,
@@ -57,6 +59,7 @@ LABELS: Mapping[str, tuple[str, ...] | str] = {
     "condition": CONDITIONS[1:],
     "family": f"families of models, at most {MOST_NAMES}",
     "fault": "the kinds of faults that the model client knows",
+    "node": f"nodes of the configuration, at most {MOST_NAMES}, then `{OTHER}`",
     "run": f"the latest {MOST_RUNS} runs, those that have not ended first",
     "repository": f"names of repositories' folders, with at most {MOST_RUNS} runs at a time",
 }
@@ -139,6 +142,17 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = {
         Metric("fleet_attempt_seconds", "histogram", "Duration of attempts, from start to end.", ("worker",), SECONDS),
         Metric("fleet_attempt_wait_seconds", "histogram", "Time until an attempt had its worktree.", (), SECONDS),
         Metric("fleet_worktree_leases", "gauge", "Worktrees that workers hold."),
+    ),
+    "Nodes": (
+        Metric("fleet_nodes", "gauge", f"Nodes of runs at work, by state: {', '.join(NODE_STATES)}.", ("state",)),
+        Metric(
+            "fleet_node_up", "gauge", "1 if each run at work that has a node is connected to it, else 0.", ("node",)
+        ),
+        Metric("fleet_node_slots", "gauge", "Attempts that a node works on at once for a run.", ("node",)),
+        Metric("fleet_node_attempts", "gauge", "Attempts that a node works on.", ("node",)),
+        Metric("fleet_node_attempts_begun", "counter", "Attempts that a node began to work on.", ("node",)),
+        Metric("fleet_node_losses", "counter", "How often a connected node was lost.", ("node",)),
+        Metric("fleet_machine_waits", "gauge", "Subtasks that could start, but for a machine with their labels."),
     ),
     "Recovery": (
         Metric("fleet_incidents_opened", "counter", "Incidents, by the class of their first failure.", ("class",)),

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Protocol, get_args
 
-from dashboards.metrics.catalog import AGENT_STATES, CONDITIONS, LABELS, MOST_NAMES, MOST_RUNS, RUN_STATES, WINDOWS
+from dashboards.metrics.catalog import (
+    AGENT_STATES,
+    CONDITIONS,
+    LABELS,
+    MOST_NAMES,
+    MOST_RUNS,
+    NODE_STATES,
+    RUN_STATES,
+    WINDOWS,
+)
 from dashboards.metrics.tally import Tally, name_of
 from fleet import __version__
 from fleet.core.policy.budget import run_budgets
@@ -14,6 +23,7 @@ from fleet.core.policy.endings import ends_unanswered_at
 from fleet.core.state.state import RunState
 from fleet.core.state.status import Status, agent_phases, progress, status_counts
 from fleet.core.views.run.needs import needed
+from fleet.core.views.run.nodes_view import node_occupancy, node_status, waiting_for_machines
 from fleet.core.views.run.run_view import run_word
 from fleet.ports.agents import CallGauges
 
@@ -73,6 +83,7 @@ def samples(snapshot: RunsSnapshot, tally: Tally) -> Iterator[Sample]:
     yield "fleet_build_info", (__version__,), 1
     yield from _runs(snapshot)
     yield from _work(snapshot)
+    yield from _nodes(snapshot, tally)
     yield from _recovery(snapshot, tally)
     yield from _landing(snapshot, tally)
     yield "fleet_journal_lag_seconds", (), snapshot.journal_lag_s
@@ -150,6 +161,28 @@ def _work(snapshot: RunsSnapshot) -> Iterator[Sample]:
     yield "fleet_agents_limit", (), sum(run.state.policy.workers for run in snapshot.open if run.alive)
     yield "fleet_agents_peak", (), max((run.state.peak for run in snapshot.open), default=0)
     yield "fleet_worktree_leases", (), agents["working"]
+
+
+def _nodes(snapshot: RunsSnapshot, tally: Tally) -> Iterator[Sample]:
+    """The nodes of runs at work, by names that are counted together where there are too many."""
+    states, attempts, slots = Counter[str](), Counter[str](), Counter[str]()
+    up: dict[str, bool] = {}
+    for run in snapshot.open:
+        busy = node_occupancy(run.state) if run.alive else Counter[str]()
+        for node in run.state.nodes.values() if run.alive else ():
+            name = tally.nodes.of(node.name)
+            states[node_status(node)] += 1
+            up[name] = up.get(name, True) and not node.out
+            attempts[name] += busy[node.name]
+            slots[name] = max(slots[name], node.greeting.workers if node.greeting is not None else 0)
+    for state in NODE_STATES:
+        yield "fleet_nodes", (state,), states[state]
+    for name in sorted(up):
+        yield "fleet_node_up", (name,), up[name]
+        yield "fleet_node_slots", (name,), slots[name]
+        yield "fleet_node_attempts", (name,), attempts[name]
+    waiting = (len(waiting_for_machines(run.state, snapshot.now)) for run in snapshot.open if run.alive)
+    yield "fleet_machine_waits", (), sum(waiting)
 
 
 def _recovery(snapshot: RunsSnapshot, tally: Tally) -> Iterator[Sample]:

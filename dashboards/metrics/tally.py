@@ -16,6 +16,7 @@ from dashboards.metrics.catalog import CALL_REASONS, LABELS, METRICS, MOST_NAMES
 from fleet.core.base.vector import Vector
 from fleet.core.state import facts as f
 from fleet.core.state.incidents import Incident, recovered_by, strategies_of
+from fleet.core.state.nodes import NodeState
 from fleet.core.state.state import RunState
 
 Labels = tuple[str, ...]
@@ -95,7 +96,7 @@ class Tally:
                 self.histograms[metric.name] = {labels: Histogram(metric.buckets) for labels in known_labels(metric)}
         self.commits = Recent()
         self.incidents: Mapping[str, Recent] = {"recovered": Recent(), "unrecovered": Recent()}
-        self._workers, self._models = Names(), Names()
+        self._workers, self._models, self.nodes = Names(), Names(), Names()
         self._verified: dict[tuple[str, str], float] = {}
 
     # ---- on disk
@@ -115,6 +116,7 @@ class Tally:
             recent.times += document["incidents"][outcome]
         tally._workers.names |= set(document["workers"])
         tally._models.names |= set(document["models"])
+        tally.nodes.names |= set(document.get("nodes", ()))
         return tally
 
     def dump(self) -> dict[str, Any]:
@@ -136,6 +138,7 @@ class Tally:
             "incidents": {outcome: recent.latest() for outcome, recent in self.incidents.items()},
             "workers": sorted(self._workers.names),
             "models": sorted(self._models.names),
+            "nodes": sorted(self.nodes.names),
         }
 
     # ---- facts
@@ -198,6 +201,10 @@ class Tally:
                 if current is not None and not current.working:  # time without an engine is not waiting
                     since = max(current.started_at, before.engine_since or 0.0)
                     self.observe("fleet_attempt_wait_seconds", fact.at - since)
+                self._count_node(fact.node)
+            case f.NodeConnected() | f.NodeLost():
+                lost = after.nodes[fact.node].losses - before.nodes.get(fact.node, NodeState(fact.node)).losses
+                self._count("fleet_node_losses", self.nodes.of(fact.node), by=lost)
             case f.AttemptVerified():
                 self._verified[before.run, fact.subtask] = fact.at
                 self._count_checks(fact.checks)
@@ -219,6 +226,10 @@ class Tally:
                 self._count("fleet_publish_failures")
             case _:
                 pass
+
+    def _count_node(self, node: str) -> None:
+        if node:
+            self._count("fleet_node_attempts_begun", self.nodes.of(node))
 
     def _count_call(self, fact: f.ModelCalled) -> None:
         who = (fact.role, self._models.of(fact.model))

@@ -15,6 +15,7 @@ from dashboards.text.incident_text import STRATEGIES, headline, story_lines
 from dashboards.text.question_text import ends_text, needs_text, question_lines
 from dashboards.text.repository.cause_text import base_lines, refusal_commands
 from fleet.core.plans.limits import Reviewing
+from fleet.core.views.run.nodes_view import NodeUseView
 
 SHORT = 10  # characters of a commit
 MOST_BARS = 40
@@ -188,6 +189,9 @@ def _timeline(data: ReportData) -> Iterator[Block]:
 
     if data.spans:
         yield _attempts(data)
+    if data.nodes:
+        head = ("node", "attempts", "lost", "losses", "host", "labels", "at the end")
+        yield Table("Nodes", head, [_node_row(node) for node in data.nodes], frozenset({1, 2, 3}))
     if len(data.waves) > 1:
         yield plan_graph(data.waves)
     if data.incidents:
@@ -215,6 +219,18 @@ def _attempts(data: ReportData) -> Block:
     return blocks.Lanes("Attempts", summary, lanes, data.seconds, left_out=left_out)
 
 
+def _node_row(node: NodeUseView) -> list[Cell]:
+    return [
+        Code(node.name),
+        str(node.attempts),
+        str(node.failed),
+        str(node.losses),
+        node.host or "never connected",
+        ", ".join(node.labels),
+        f"{node.status}: {node.why}" if node.why else node.status,
+    ]
+
+
 # ---- tables ---------------------------------------------------------------------------------------------------------
 
 
@@ -238,7 +254,7 @@ def _landed_row(part: LandedSubtask) -> list[Cell]:
         Code(part.id),
         part.title,
         Code(part.commit[:SHORT]) if part.commit is not None else "no file changed",
-        f"{part.worker} ({part.model})" if part.model else part.worker,
+        (f"{part.worker} ({part.model})" if part.model else part.worker) + (f" on {part.node}" if part.node else ""),
         f"{part.attempts}, {STRATEGIES[part.strategy]}" if part.attempts > 1 else str(part.attempts),
         str(part.files),
         money(part.dollars),

@@ -26,6 +26,7 @@ from fleet.core.views.run.forecast_view import ForecastView, forecast_view
 from fleet.core.views.run.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views, rate_of
 from fleet.core.views.run.instruction_view import InstructionView, instruction_views
 from fleet.core.views.run.needs import Needed, needed
+from fleet.core.views.run.nodes_view import NodeUseView, node_views
 from fleet.core.views.run.question_view import QuestionView, ends_in, question_view
 from fleet.core.views.run.run_view import commits_tested, run_word, spend_by_role
 
@@ -43,6 +44,8 @@ class LandedSubtask:
     attempts: int
     strategy: f.Strategy
     worker: str
+    node: str
+    """The node of its last attempt; empty: the manager's machine."""
     model: str | None
     files: int
     dollars: float | None
@@ -167,6 +170,8 @@ class ReportData:
     questions: Sequence[QuestionView]
     reviewed: ReviewSummary
     warnings: Sequence[str]
+    nodes: Sequence[NodeUseView]
+    """The machines beside the manager's that worked for it."""
     red_base: Sequence[str]
     base_check: BaseView
     """Set-up and gate on the base: why a run was refused."""
@@ -240,6 +245,7 @@ def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportDa
         questions=[question_view(state, question, now, alive=alive) for question in state.open_questions()],
         reviewed=_reviewed(state),
         warnings=state.warnings,
+        nodes=node_views(state, alive=alive),
         red_base=[check.command for check in state.red_base],
         base_check=base_view(state),
         instructions={each.id: instruction_views(each) for each in state.subtasks.values() if each.instructions},
@@ -296,6 +302,7 @@ def _landed(state: RunState, landed_at: dict[SubtaskId, float]) -> list[LandedSu
                 attempts=len(subtask.attempts),
                 strategy=last.strategy,
                 worker=last.worker,
+                node=last.node,
                 model=last.model,
                 files=len(last.paths),
                 dollars=subtask.spend.dollars,

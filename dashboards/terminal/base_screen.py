@@ -51,7 +51,7 @@ class BaseScreen(Screen[None]):
     BaseScreen #keys { background: $panel; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(key, f"page({key})", f"Page {key}", show=False) for key in "01234567"),
+        *(Binding(key, f"page({key})", f"Page {key}", show=False) for key in "012345678"),
         Binding("tab", "turn(1)", "Next page", show=False, priority=True),
         Binding("shift+tab", "turn(-1)", "Previous page", show=False, priority=True),
         Binding("slash", "filter", "Filter", show=False),

@@ -26,7 +26,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "Enter": "open the row: a subtask, a question, a run, a version of the plan",
         "Esc": "back; on a page: clear the filter",
         "Tab": "the next page; Shift-Tab: the previous one",
-        "0 … 7": "runs, overview, agents, plan, landing, incidents, events, cost",
+        "0 … 8": "runs, overview, agents, plan, landing, incidents, events, cost, nodes",
         "/": "show only rows with these words; Enter keeps the filter, Esc clears it",
         "y": "copy the name under the cursor, the commit of an attempt, or the command that takes a result",
         "o": "agents: change the order: busy ones first, or by the column with the arrow",

@@ -13,6 +13,7 @@ from dashboards.terminal.pages.agents import ORDERS, agents_page
 from dashboards.terminal.pages.cost import cost_page
 from dashboards.terminal.pages.incidents import incidents_page
 from dashboards.terminal.pages.landing import landing_page
+from dashboards.terminal.pages.nodes import nodes_page
 from dashboards.terminal.pages.overview import events_page, overview_page
 from dashboards.terminal.pages.plan import plan_page
 from dashboards.terminal.pages.runs import runs_page
@@ -22,7 +23,7 @@ from dashboards.terminal.widgets.listing import Listing
 from fleet.core.state.state import RunState
 
 ROOMY = 100  # cells: from this width on the tabs have numbers
-RUNS, OVERVIEW, AGENTS, PLAN, LANDING, INCIDENTS, EVENTS, COST = range(8)
+RUNS, OVERVIEW, AGENTS, PLAN, LANDING, INCIDENTS, EVENTS, COST, NODES = range(9)
 PAGES: dict[int, Callable[[WatchedRun, RunState, PageOptions], Page]] = {
     OVERVIEW: overview_page,
     AGENTS: agents_page,
@@ -31,6 +32,7 @@ PAGES: dict[int, Callable[[WatchedRun, RunState, PageOptions], Page]] = {
     INCIDENTS: incidents_page,
     EVENTS: events_page,
     COST: cost_page,
+    NODES: nodes_page,
 }
 
 
@@ -43,6 +45,7 @@ TITLES = {
     INCIDENTS: "Incidents",
     EVENTS: "Events",
     COST: "Cost",
+    NODES: "Nodes",
 }
 
 
@@ -74,6 +77,7 @@ class MainScreen(BaseScreen):
             INCIDENTS: f"Incidents {open_incidents} open" if open_incidents else "Incidents",
             EVENTS: "Events",
             COST: "Cost",
+            **({NODES: f"Nodes {len(state.nodes)}"} if state.nodes or self.number == NODES else {}),
             RUNS: "Runs",
         }
         is_roomy = self.size.width >= ROOMY

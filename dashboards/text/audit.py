@@ -92,6 +92,7 @@ def _approval(approval: ApprovalView) -> str:
 def _attempt_lines(attempt: AttemptView) -> Iterator[str]:
     failure = attempt.failure
     worker = f"{safe(attempt.worker)} ({safe(attempt.model or 'no model')})"
+    worker += f" on {safe(attempt.node)}" if attempt.node else ""
     outcome = "landed" if attempt.landed else "open"
     if failure is not None:
         outcome = f"failed: {safe(failure.kind)}: {safe(failure.summary, limit=TEXT)}"

@@ -24,6 +24,7 @@ COLUMNS = (
     Column("cost", 8, spare=4, to_right=True),
     Column("age", 6, to_right=True),
 )
+NODE = Column("node", 8, spare=2)
 PHASE_ORDER: dict[Phase, int] = {"landing": 0, "checking": 1, "working": 2, "starting": 3, "planning": 4}
 ORDERS: dict[str, Callable[[SubtaskState, Attempt], object]] = {
     "busy": lambda _, attempt: (attempt.commit is not None, attempt.started_at),
@@ -36,6 +37,11 @@ ORDERS: dict[str, Callable[[SubtaskState, Attempt], object]] = {
     "model": lambda _, attempt: attempt.model or "",
     "doing": lambda _, attempt: attempt.doing,
 }
+
+
+def columns_of(state: RunState) -> tuple[Column, ...]:
+    """Where a run has nodes, with the one of each attempt."""
+    return (*COLUMNS[:2], NODE, *COLUMNS[2:]) if state.nodes else COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,9 @@ def agents(run: WatchedRun, state: RunState, options: PageOptions) -> list[Agent
     busy = [
         Agent(subtask, attempt)
         for subtask, attempt in state.underway()
-        if matches(options.needle, subtask.id, attempt.doing, attempt.model or "", phase(attempt), attempt.worker)
+        if matches(
+            options.needle, subtask.id, attempt.doing, attempt.model or "", phase(attempt), attempt.worker, attempt.node
+        )
     ]
     key = ORDERS[options.order or "busy"]
     busy.sort(key=lambda agent: key(agent.subtask, agent.attempt))  # type: ignore[arg-type,return-value] # one kind each
@@ -64,7 +72,7 @@ def agents(run: WatchedRun, state: RunState, options: PageOptions) -> list[Agent
 def agents_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page:
     rows = agents(run, state, options)
     return table_page(
-        COLUMNS,
+        columns_of(state),
         [agent_key(agent) for agent in rows],
         lambda index: agent_cells(state, rows[index], run.now),
         sorted_by=options.order or "busy",
@@ -77,6 +85,15 @@ def agent_key(agent: Agent | None) -> str:
 
 
 def agent_cells(state: RunState, agent: Agent | None, now: float) -> Sequence[Span]:
+    """A row for `columns_of` the run."""
+    cells = _agent_cells(state, agent, now)
+    if not state.nodes:
+        return cells
+    node = agent.attempt.node if agent is not None else ""
+    return (*cells[:2], (safe(node), "dim"), *cells[2:])
+
+
+def _agent_cells(state: RunState, agent: Agent | None, now: float) -> Sequence[Span]:
     if agent is None:
         planner, spend = state.planning, state.spend.get("planner", Spend())
         name, doing = f"planner #{planner.open}", _planning(planner)

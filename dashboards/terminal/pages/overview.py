@@ -5,7 +5,7 @@ from itertools import islice
 
 from dashboards.runs.needs import needs
 from dashboards.runs.run_follower import Event, WatchedRun
-from dashboards.terminal.pages.agents import COLUMNS, agent_cells, agent_key, agents
+from dashboards.terminal.pages.agents import agent_cells, agent_key, agents, columns_of
 from dashboards.terminal.pages.ending import ending_rows
 from dashboards.terminal.pages.subtasks import map_rows
 from dashboards.terminal.widgets.lines import (
@@ -72,8 +72,9 @@ def _agents(run: WatchedRun, state: RunState, options: PageOptions, most: int, w
     title = ("", heading(f"AGENTS {run.working} of {state.policy.workers}", more))
     if not busy:
         return [title, ("", ((f"  {_idle(run, state)}", "dim"),))]
-    rows = [(agent_key(agent), table_row(COLUMNS, width, agent_cells(state, agent, run.now))) for agent in busy[:most]]
-    return [title, ("", table_head(COLUMNS, width)), *rows]
+    columns = columns_of(state)
+    rows = [(agent_key(agent), table_row(columns, width, agent_cells(state, agent, run.now))) for agent in busy[:most]]
+    return [title, ("", table_head(columns, width)), *rows]
 
 
 def _idle(run: WatchedRun, state: RunState) -> str:

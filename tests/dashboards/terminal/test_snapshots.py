@@ -10,7 +10,8 @@ from textual.widgets import Input
 
 from dashboards.terminal import main_screen, subtask_screen
 from fleet.core.base.usage import Usage
-from fleet.core.plans.limits import Policy
+from fleet.core.plans.limits import MachineOffer, Machines, Policy
+from fleet.core.plans.plan import Plan
 from fleet.core.state import facts as f
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.terminal.pilot import app_of
@@ -122,6 +123,37 @@ def ended_story() -> Story:
     return story
 
 
+def nodes_story() -> Story:
+    """One node is at work, one is drained, one is out; a subtask waits for a label."""
+    offers = {name: MachineOffer(labels=("gpu",) if name == "big" else ()) for name in ("", "big", "idle", "gone")}
+    plan = Plan(goal="g", subtasks=(*plan_of("a", "b", labels=("gpu",)).subtasks, *plan_of("c").subtasks))
+    story = Story(Policy(machines=Machines(offers=offers)), plan)
+    for node in ("big", "idle"):
+        labels = offers[node].labels
+        story.happens(
+            f.NodeConnected(
+                at=0,
+                node=node,
+                version="1",
+                host=f"{node}.example",
+                processors=4,
+                memory_bytes=1,
+                workers=1,
+                checks=1,
+                labels=labels,
+                lands=True,
+                skew_s=2.5,
+            )
+        )
+    story.happens(
+        f.NodeDrained(at=0, node="idle", by="ada"),
+        f.NodeLost(at=0, node="gone", why="no route to host"),
+        f.WorkerStarted(at=1, subtask="a", number=1, node="big"),
+        f.WorkerStarted(at=1, subtask="c", number=1),
+    )
+    return story
+
+
 def wide_story() -> Story:
     """A run of 300 subtasks, of which many are under way."""
     story = Story(Policy(workers=60), plan_of("base", *(f"part{n:03} needs base" for n in range(299))))
@@ -177,6 +209,7 @@ PAGES: dict[str, tuple[Callable[[], Story], tuple[int, int], Steps]] = {
     "5-incidents-story": (busy_story, SIZE, keys("5", "enter")),
     "6-events": (busy_story, SIZE, keys("6")),
     "7-cost": (busy_story, SIZE, keys("7")),
+    "8-nodes": (nodes_story, SIZE, keys("8")),
     "answer": (busy_story, SIZE, answer),
     "help": (busy_story, TALL, keys("question_mark")),
     "light": (busy_story, SIZE, keys("t")),

@@ -8,6 +8,7 @@ import pytest
 
 from dashboards.web.diff_lines import MOST_LINES, diff_files
 from fleet.core.plans.limits import Policy
+from fleet.core.state import facts as f
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import hostile_story, problems
 from tests.dashboards.web.site import PATCH, client, site, story, unapproved
@@ -68,6 +69,18 @@ async def test_a_subtask_shows_its_attempts_and_the_lines_of_its_diff(tmp_path: 
     assert "\u202e" not in text
     assert 'data-side="new" data-line="2"' in text
     assert 'data-side="old" data-line="2"' in text
+
+
+async def test_a_subtask_shows_the_node_of_its_attempt_and_of_its_checks(tmp_path: Path) -> None:
+    told = Story(Policy(), plan_of("api"))
+    told.happens(f.WorkerStarted(at=0, subtask="api", number=1, node="<b>builder"))
+    report = f.Report(status="done", summary="did it")
+    told.happens(f.AttemptCommitted(at=0, subtask="api", number=1, commit="1" * 40, paths=("a",), report=report))
+    check = f.CheckRun(criterion="it works", command="check api", passed=True, node="small")
+    told.happens(f.AttemptVerified(at=0, subtask="api", number=1, checks=(check,)))
+    text = await page(tmp_path, MemoryFeed(told.facts), "/runs/r/subtasks/api")
+    assert "on &lt;b&gt;builder ·" in text
+    assert ", on small</span>" in text
 
 
 async def test_the_list_of_subtasks_is_filtered_and_paged(tmp_path: Path) -> None:

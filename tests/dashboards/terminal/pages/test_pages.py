@@ -12,6 +12,7 @@ from dashboards.terminal.pages.agents import agents_page
 from dashboards.terminal.pages.cost import cost_page
 from dashboards.terminal.pages.incidents import incidents_page
 from dashboards.terminal.pages.landing import landing_page
+from dashboards.terminal.pages.nodes import nodes_page
 from dashboards.terminal.pages.overview import events_page, overview_page
 from dashboards.terminal.pages.plan import changes, graph, plan_page
 from dashboards.terminal.pages.runs import runs_page
@@ -36,6 +37,7 @@ PAGES: dict[str, Callable[[WatchedRun, RunState, PageOptions], Page]] = {
     "incidents": incidents_page,
     "events": events_page,
     "cost": cost_page,
+    "nodes": nodes_page,
     "runs": lambda watched, _, options: runs_page([watched], options),
 }
 SIZES = (40, 80, 120, 200)
