@@ -13,7 +13,7 @@ BARE := scripts/bare
 TOOLS := prometheus chromium-headless-shell
 CODE := fleet agents worktrees dashboards tests bench chaos evaluation examples scripts
 
-.PHONY: help setup demo demo-100 example-deployment example-research test kill soak soak-wide chaos chaos-mutants cheats claude-code bench eval docs pictures lint format format-check types coverage check lock clean
+.PHONY: help setup demo demo-100 example-deployment example-research test kill soak soak-wide chaos chaos-mutants nodes cheats claude-code bench eval docs pictures lint format format-check types coverage check lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -93,6 +93,11 @@ eval: $(READY) ## what the prompts are worth, on eight small repositories; AGAIN
 chaos: $(READY) ## a thousand scripted faults: how many of each level are recovered from without a human; SMALL=1 for a sample
 	@echo "chaos: the real program against a simulated model; docs/reliability.md says how to read it"
 	@$(BARE) $(BIN)/python -B -m chaos.rates $(if $(SMALL),--episodes 24 --unrecoverable 1) --jobs $(or $(JOBS),2) --seed $(or $(SEED),1)
+
+nodes: $(READY) ## runs on other machines: faulty nodes and liars, then 120 subtasks on three hosts over SSH; SUBTASKS=30 HOSTS=2 for less
+	@echo "nodes: real nodes, real SSH servers in network namespaces (root, openssh-server and iproute2 are needed)"
+	@$(BARE) $(BIN)/python -B -m chaos.node_levels --jobs $(or $(JOBS),1)
+	@$(BARE) $(BIN)/python -B -m chaos.nodes --subtasks $(or $(SUBTASKS),120) --hosts $(or $(HOSTS),3)
 
 docs: $(READY) ## generate docs/reference from the code
 	@$(BARE) $(BIN)/python -B -m scripts.reference

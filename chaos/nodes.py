@@ -51,6 +51,13 @@ def run(*argv: str, at: Path | None = None, ok: bool = True, **more: str) -> str
     return done.stdout.strip()
 
 
+def make_keys(folder: Path) -> None:
+    """What SSH servers and those who reach them need."""
+    for name in ("host-key", "user-key"):
+        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{folder}/{name}")
+    Path("/run/sshd").mkdir(exist_ok=True)
+
+
 @dataclass(frozen=True)
 class Host:
     """A network namespace with an SSH server."""
@@ -67,9 +74,12 @@ class Host:
     def table(self) -> str:
         """Its part of the configuration."""
         node = f"{shlex.quote(sys.executable)} -m fleet node --stdio --config {self.folder}/{self.name}.toml"
-        key = f"-i {self.folder}/user-key {SSH}"
-        command = f"ssh {key} root@10.77.{self.number}.2 cd {Path.cwd()} '&&' {node}"
+        command = self.over_ssh(f"cd {Path.cwd()} '&&' {node}")
         return f"[nodes.{self.name}]\ncommand = {dumps(command)}\nworkers = 5\nlease_s = {LEASE_S}\n"
+
+    def over_ssh(self, command: str) -> str:
+        """The command line that runs a command on it."""
+        return f"ssh -i {self.folder}/user-key {SSH} root@10.77.{self.number}.2 {command}"
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -137,9 +147,7 @@ class Trial:
             for id_ in self.ids
         ]
         (self.folder / "plan.json").write_text(dumps({"goal": "steps", "subtasks": subtasks}), encoding="utf-8")
-        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{self.folder}/host-key")
-        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{self.folder}/user-key")
-        Path("/run/sshd").mkdir(exist_ok=True)
+        make_keys(self.folder)
 
     def start(self, name: str, nodes: str, workers: int) -> "subprocess.Popen[bytes]":
         config = self.folder / f"{name}.toml"

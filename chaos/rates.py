@@ -6,7 +6,7 @@
     python -m chaos.rates --only-unrecoverable                     faults without a remedy, and those that pass
 
 Runs go side by side, because they mostly wait. The exit code is 1 if a rate misses its target, if a fault without a
-remedy ends in anything but a question, or if a passing fault of the environment does harm.
+remedy ends in anything but a question, or if a passing fault of the environment or a faulty node does harm.
 """
 
 from collections import Counter
@@ -20,6 +20,8 @@ from tempfile import gettempdir
 
 from chaos.environment import PASSING_FAULTS, Survival, play_passing_fault
 from chaos.faults import LEVELS, WIRE, Json
+from chaos.node_levels import LEVELS as NODE_LEVELS
+from chaos.node_levels import LIARS, add_levels
 from chaos.play import Outcome, episodes, play
 from chaos.unrecoverable_runs import LASTING_FAULTS, play_lasting_fault
 from chaos.unrecoverable_subtasks import COMPLEX, UNRECOVERABLE, Verdict, play_conflicts, play_unrecoverable
@@ -200,6 +202,7 @@ def main() -> int:
         if survivals:
             figure, details = passing_figure([done.result() for done in survivals])
             table.add(figure, details=details)
+            add_levels(table, (*NODE_LEVELS, LIARS), max(1, others // 5), folder, jobs)
     return table.finish()
 
 

@@ -54,6 +54,7 @@ from fleet.nodes.messages import (
 )
 from fleet.nodes.messages import Event as EventMessage
 from fleet.nodes.payloads import LONGEST_TRANSCRIPT, dump_instruction, dump_order, load_event
+from fleet.nodes.reports import Reports
 from fleet.nodes.streams import Link, LinkLostError
 from fleet.ports.calls import Asked, Dropped, InstructionsRead, Sign
 from fleet.ports.nodes import Order, OrderEvent, OrderReport, UnknownOrderError
@@ -95,6 +96,7 @@ class Connection:
     _followed: set[str] = field(default_factory=set)
     """All that were ever followed over this connection."""
     _requests: Restored = field(default_factory=Restored)
+    _reports: Reports = field(default_factory=Reports)
     _stored: dict[Sha, tuple[Event, list[str]]] = field(default_factory=dict)
     _asked: float | None = None
     """When the sign of life was sent that has no answer yet."""
@@ -143,6 +145,7 @@ class Connection:
         send, receive = create_memory_object_stream[OrderEvent | None](MOST_EVENTS)
         self._follows[key] = send
         self._followed.add(key)
+        self._reports.expect(key, since)
         try:
             await self._send(Follow(key=key, since=since))
             async for item in receive:
@@ -222,14 +225,16 @@ class Connection:
                     raise FrameError("an answer to a sign of life that was not given")
                 self.round_trip_s, self._asked = current_time() - self._asked, None
                 self._beats += 1
-            case EventMessage(key=key):
+            case EventMessage(key=key, number=number):
                 happened = load_event(*parts)
+                self._reports.take(key, number, happened)
                 if isinstance(happened, OrderReport):
                     self._requests.forget(key)
                 self._pass(key, happened)
             case Call() | Drop() | Read():
                 self._pass(message.key, self._sign(message, parts))
             case Unknown(key=key):
+                self._reports.end(key)
                 self._pass(key, None)
             case Stored(commit=commit, why=why):
                 if commit not in self._stored:

@@ -174,6 +174,15 @@ class OrderHost:
             return NotDone(LEFT)
 
     async def _run(self, key: str, order: Order, running: _Running) -> None:
+        try:
+            report = await self._kept_report(key, order, running)
+        except OSError as error:  # its disk is full
+            summary = f"the node can't keep its reports: {error}"
+            report = NotDone(Failure(kind="infrastructure", summary=summary))
+        running.add(report)
+
+    async def _kept_report(self, key: str, order: Order, running: _Running) -> OrderReport:
+        """The report of an order, once it is in the spool."""
         with self.spool.locked(key) as is_ours:
             report: OrderReport = NotDone(LEFT)
             if is_ours:
@@ -184,7 +193,7 @@ class OrderHost:
                 else:
                     frame = to_frame(EventMessage(key=key, number=len(running.events)), *dump_event(report))
                     await to_thread.run_sync(self.spool.put, key, frame)
-            running.add(report)
+            return report
 
     async def _carry_out(self, order: Order, running: _Running) -> OrderReport:
         async def tell(progress: Progress) -> None:

@@ -24,11 +24,11 @@ from fleet.ports.nodes import (
     Began,
     ChecksOrder,
     Node,
+    NodeFailedError,
     NodeLostError,
     Progress,
     Tell,
 )
-from fleet.ports.worktrees import EffectError
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Placement:
             except NodeLostError as lost:
                 if begun.has_begun:  # its worker may still run there: it is done again under a number of its own
                     summary = f"node {node.name} was lost while it worked: {lost}"
-                    raise EffectError(Failure(kind="infrastructure", summary=summary)) from lost
+                    raise NodeFailedError(Failure(kind="infrastructure", summary=summary)) from lost
             finally:
                 self.wake()
 

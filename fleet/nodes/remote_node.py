@@ -29,6 +29,7 @@ from fleet.ports.nodes import (
     Began,
     ChecksDone,
     ChecksOrder,
+    NodeFailedError,
     NodeLostError,
     NotDone,
     OpenCalls,
@@ -44,6 +45,8 @@ from fleet.ports.worktrees import Change, EffectError, SetupFailedError
 RECONNECT_S = 1.5  # how long a stream that ended may take to come back before its orders are given to others
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0  # between tries to connect
 GOODBYE_S = 5.0
+MOST_FAILED = 3  # orders in a row that it can't carry out; then it rests
+REST_S = 30.0
 LONGEST_OUTPUT = 64 * 1024
 _EXPECTED = NodeLostError | CallRefusedError | EffectError | DrainingError
 """What may end an attempt on a node, besides errors of ours in its calls."""
@@ -103,6 +106,10 @@ class RemoteNode:
     finished: int = 0
     lost: dict[str, AttemptOrder] = field(default_factory=dict)
     """Attempts that were given to others: what still comes of them is kept, and never lands."""
+    failed: int = 0
+    """Orders that it could not carry out, one after another."""
+    _tired: Event = field(default_factory=Event)
+    """Set when it gets nothing for a while, because it failed too often."""
     _changed: Event = field(default_factory=Event)
     _sending: dict[Sha, Lock] = field(default_factory=dict)
     _round: int = 0
@@ -112,7 +119,7 @@ class RemoteNode:
 
     async def run(self) -> None:
         """Keep a connection to the node until this is cancelled, or the node lied."""
-        wait = 0.0
+        wait, finished = 0.0, 0
         while not self.banned:
             await sleep(wait)
             wait = min(max(2 * wait, FIRST_WAIT_S), LONGEST_WAIT_S)
@@ -121,9 +128,11 @@ class RemoteNode:
                     tasks.start_soon(connection.run)
                     self._count_slots(connection.greeting.processors)
                     self._set(connection, "")
-                    wait = 0.0
                     tasks.start_soon(self._take_late, connection)
+                    tasks.start_soon(self._rest, connection)
                     await connection.ended.wait()
+                    if self.finished > finished:  # one that comes and goes without doing anything is asked less often
+                        wait, finished = 0.0, self.finished
                     self._ended(connection)
                     tasks.cancel_scope.cancel()
             except (LinkLostError, NodeRefusedError, TimeoutError, OSError) as error:
@@ -166,6 +175,21 @@ class RemoteNode:
             self.banned = True
         self._round += connection.silent
         self._set(None, connection.why)
+
+    def _fails(self, why: str, *, at_once: bool = False) -> None:
+        """It could not carry out an order. Work goes elsewhere before it has failed everything that there is."""
+        self.failed += 1
+        if (at_once or self.failed >= MOST_FAILED) and not self.out:
+            self._set(self.connection, f"it can't carry out what it is given, and is asked again later: {why}")
+            self._tired.set()
+
+    async def _rest(self, connection: Connection) -> None:
+        while True:
+            await self._tired.wait()
+            await sleep(REST_S)
+            self.failed, self._tired = 0, Event()
+            if self.connection is connection:
+                self._set(connection, "")
 
     @property
     def free_workers(self) -> float:
@@ -284,9 +308,11 @@ class RemoteNode:
                     elif isinstance(event, NotDone):
                         finished = True
                         await self._acknowledge(key)
+                        if event.setup is None:
+                            self._fails(event.failure.summary)
                         raise _error(event, self.name)
                     else:
-                        finished = True
+                        finished, self.failed = True, 0
                         return event
             raise NodeLostError("its report never came")
         finally:
@@ -316,7 +342,8 @@ class RemoteNode:
             except UnknownOrderError:
                 raise NodeLostError("it no longer has the order") from None
             except NodeRefusedError as error:
-                raise self._lied(str(error)) from error
+                self._fails(str(error), at_once=True)
+                raise NodeLostError(str(error)) from None
 
     async def _send_objects(self, connection: Connection, commit: Sha) -> None:
         """Make sure that the node has a commit."""
@@ -364,7 +391,7 @@ class RemoteNode:
         why = f"it is not used any more: {what}"
         self.ban(why)
         summary = f"node {self.name} sent what it may not send: {what}"
-        return EffectError(Failure(kind="infrastructure", summary=summary))
+        return NodeFailedError(Failure(kind="infrastructure", summary=summary))
 
 
 async def _nothing(_: object) -> None:
@@ -380,5 +407,7 @@ def _answers(order: ChecksOrder, runs: Sequence[CheckRun]) -> bool:
 
 
 def _error(event: NotDone, node: str) -> EffectError:
-    failure = event.failure.model_copy(update={"summary": f"node {node}: {event.failure.summary}"})
-    return SetupFailedError(failure, event.setup) if event.setup is not None else EffectError(failure)
+    """What `NotDone` means here, whatever kind of failure the node calls it: no attempt is used up by it."""
+    summary = f"node {node}: {event.failure.summary}"
+    failure = event.failure.model_copy(update={"kind": "infrastructure", "summary": summary})
+    return SetupFailedError(failure, event.setup) if event.setup is not None else NodeFailedError(failure)

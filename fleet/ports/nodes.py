@@ -15,7 +15,7 @@ from fleet.core.state.facts import CheckRun, Failure, Report
 from fleet.core.state.subtask_state import Instruction
 from fleet.ports.agents import Meter, WorkerBrief
 from fleet.ports.calls import AttemptCalls, Sign
-from fleet.ports.worktrees import Change, Signature
+from fleet.ports.worktrees import Change, EffectError, Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,10 @@ class Node(Protocol):
 
 class NodeLostError(Exception):
     """A node is gone, or was silent for so long that it has stopped by itself. What it was doing is done elsewhere."""
+
+
+class NodeFailedError(EffectError):
+    """An order could not be carried out on another machine. It says nothing about this one, or its disk."""
 
 
 class UnknownOrderError(Exception):

@@ -6,7 +6,8 @@ from pathlib import Path
 from anyio import to_thread
 
 from fleet.errors import FleetError
-from worktrees.git.program import Git, GitError
+from worktrees.git.program import Git, GitError, text
+from worktrees.store.packs import CACHE
 from worktrees.store.store import Store, make_ours, unusable
 
 CACHES = "node/stores"
@@ -33,6 +34,14 @@ async def open_node_store(state_dir: Path, name: str, object_format: str) -> Sto
     except GitError as error:
         raise FleetError(f"{store.home} can't be made: {error}") from error
     return store
+
+
+async def drop_pins(store: Store) -> None:
+    """Delete the refs of work: what was made here travels as packs, so that they are of no use afterwards."""
+    listed = text(await store.git("for-each-ref", "--format=%(refname)", "refs/fleet/"))
+    pins = [ref for ref in listed.split() if not ref.startswith(f"{CACHE}/")]
+    if pins:
+        await store.git.ask("update-ref", "--stdin", data="".join(f"delete {ref}\n" for ref in pins).encode())
 
 
 def _is_made(store: Store) -> bool:

@@ -121,6 +121,12 @@ class Nodes:
         self.tasks.start_soon(self._heed, engine)
         return self._placement
 
+    def distrust(self, name: str, why: str) -> None:
+        """Give a node nothing any more: what it reported was not true."""
+        for node in self.remote:
+            if node.name == name:
+                node.ban(f"it is not used any more: {why}")
+
     def notice(self, fact: Fact) -> None:
         """Pass news on to the journal; before there is one, keep it."""
         if self._engine is not None:

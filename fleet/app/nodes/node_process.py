@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from agents.conversation.settings import AgentSettings
 from agents.factory import worker_on_node, workers_lacking
 from fleet import __version__
 from fleet.app.nodes.node_caches import ORDERS, NodeCaches
+from fleet.app.nodes.own_disk import OwnDisk
+from fleet.app.nodes.scratch import scratch_folder
 from fleet.app.nodes.terms import under_terms
 from fleet.app.wiring import Wiring
 from fleet.config.schema import Config
@@ -34,7 +35,7 @@ from fleet.ports.worktrees import EffectError, Leasing
 from fleet.runs.run_folder import make_state_dir
 from worktrees.leases.node_worktrees import open_node_worktrees
 from worktrees.sandbox.self_test import find_sandbox_problems
-from worktrees.store.node_store import open_node_store
+from worktrees.store.node_store import drop_pins, open_node_store
 from worktrees.store.packs import cached_commits, take_pack, thin_pack
 from worktrees.store.store import Store
 
@@ -107,7 +108,7 @@ class NodeWorkshop:
 class NodeSite:
     """Satisfies `Site`."""
 
-    node: NodeWorkshop
+    node: OwnDisk
     spool: Spool
     git_store: Store
     transcripts: Path
@@ -141,16 +142,19 @@ async def run_node(config: Config, environ: Mapping[str, str]) -> None:
         state_dir = Path(config.state.dir)
         make_state_dir(state_dir)
         store = await open_node_store(state_dir, opening.repository, opening.object_format)
+        await drop_pins(store)
         spool = Spool(state_dir / ORDERS / opening.repository / opening.run)
         spool.make()
-        with TemporaryDirectory(prefix="fleet-node-") as folder:
-            transcripts = Path(folder)
+        with scratch_folder(state_dir) as folder:
+            transcripts = folder / "transcripts"
             try:
                 async with open_node_worktrees(store, wiring.worktrees, opening.base) as leases:
                     settings = wiring.agents(transcripts)
                     workshop = NodeWorkshop(leases, settings, wiring.command_workers)
-                    yield NodeSite(workshop, spool, store, transcripts, workers_lacking(settings))
+                    node = OwnDisk(workshop, state_dir, wiring.worktrees.limits.free_bytes)
+                    yield NodeSite(node, spool, store, transcripts, workers_lacking(settings))
             finally:
+                await drop_pins(store)
                 await store.close()
 
     greeting = await greet(config, environ)

@@ -30,5 +30,7 @@ class Adapters:
     """Whether checks would find a program of this name; None if that is unknown."""
     beside: Callable[[Node, Recorder], Node] = lambda local, _: local
     """Puts other machines beside this one, and records what becomes of them."""
+    distrust: Callable[[str, str], None] = lambda *_: None
+    """Takes the name of a machine whose answers are not believed any more, and why."""
     disk_full: Callable[[str], str | None] = lambda _: None
     """What to do about a full disk, if the text of a failure means that; None otherwise."""

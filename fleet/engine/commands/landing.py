@@ -115,6 +115,10 @@ class Lander:
         [member] = merged.landed
         checks = await self._run_checks(number, state, [member], sure=True)
         red = self._red(checks)
+        if red:
+            spec, attempt = state.spec(member.subtask), state.subtasks[member.subtask].attempts[-1]
+            if attempt.commit is not None:
+                await self.checks.doubt(attempt.commit, attempt.checks, (*spec.acceptance, *self.checks.rules.criteria))
         await self._record(number, red=bool(red), checks=red or checks, guilty=member.subtask if red else None)
 
     async def _test_each_commit(self, number: int, state: RunState, merged: Merged) -> None:

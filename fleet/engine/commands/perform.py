@@ -24,6 +24,7 @@ from fleet.engine.verdicts.checks import Checks
 from fleet.engine.work.local_node import LocalNode
 from fleet.ports.agents import DrainingError
 from fleet.ports.journal import Recorder
+from fleet.ports.nodes import NodeFailedError
 
 STEPS: dict[type[Command], str] = {
     CheckBase: "checked the base",
@@ -52,7 +53,9 @@ class Performer:
             give_up=self._raise_if_disk_full,
         )
         node = adapters.beside(local, engine)
-        self._checks = Checks(engine, adapters.worktrees, adapters.commits, adapters.clock, adapters.gate, node)
+        self._checks = Checks(
+            engine, adapters.worktrees, adapters.commits, adapters.clock, adapters.gate, node, adapters.distrust
+        )
         briefs = WorkerBriefs(engine, adapters.commits, self._advice)
         self._attempts = Attempts(engine, adapters, self._budget, self._checks, briefs, self._advice, node)
         self._publishing = Lock()
@@ -72,7 +75,8 @@ class Performer:
             if isinstance(unwrapped(error), DiskFullError):
                 raise
             failure = failure_of(error, step)
-            self._raise_if_disk_full(failure)
+            if not isinstance(unwrapped(error), NodeFailedError):
+                self._raise_if_disk_full(failure)
             await self._record_failure(command, failure)
 
     async def _record_setups(self) -> None:

@@ -17,6 +17,7 @@ from fleet.core.state.failures import internal_failure
 from fleet.errors import FleetError
 from fleet.ports.agents import DrainingError
 from fleet.ports.journal import Clock, Recorder
+from fleet.ports.nodes import NodeFailedError
 from fleet.ports.worktrees import EffectError
 
 TRIES = 4  # at a step that fails because of the machine
@@ -64,7 +65,7 @@ async def persist(
 ) -> Result:
     """Carry out a step that calls no model: once more after a bug, some more times if the machine is to blame.
 
-    `check` raises if a failure makes another try useless.
+    `check` raises if a failure of this machine makes another try useless.
     """
     number = 1
     while True:
@@ -75,7 +76,8 @@ async def persist(
             limit = {"infrastructure": TRIES, "internal": TRIES_AFTER_BUG}.get(failure.kind, 1)
             if number >= limit or isinstance(unwrapped(error), DrainingError | DiskFullError):
                 raise
-            check(failure)
+            if not isinstance(unwrapped(error), NodeFailedError):
+                check(failure)
         await sleep(TRY_AGAIN_S * 2**number if failure.kind == "infrastructure" else 0)
         number += 1
 

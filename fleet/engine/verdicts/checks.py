@@ -89,6 +89,8 @@ class Checks:
     rules: Gate
     node: Node
     """What runs them."""
+    distrust: Callable[[str, str], None] = lambda *_: None
+    """Takes the name of a node that reported green what is red, and why."""
     _answers: dict[tuple[Sha, str], f.CheckRun] = field(default_factory=dict)
     """By tree and command."""
     _sure: set[tuple[Sha, str]] = field(default_factory=set)
@@ -279,6 +281,18 @@ class Checks:
         if problem is not None:
             return _refused(run, problem)
         return run.model_copy(update={"passed": not run.timed_out})
+
+    async def doubt(self, commit: Sha, reported: Sequence[f.CheckRun], criteria: Sequence[Criterion]) -> None:
+        """Run here what a node reported green, and distrust one whose word was wrong.
+
+        `commit` turned out red once it was merged: that is its fault or the merge's, or the report was not true.
+        """
+        believed = {run.command: run for run in reported if run.node and run.fine}
+        asked = [criterion for criterion in self.rules.resolved(criteria) if criterion.run in believed]
+        for run in await self._run(commit, asked, "sure", lands=True):
+            claim = believed[run.command]
+            if not run.fine and not run.node and not run.timed_out:
+                self.distrust(claim.node, f"it reported that `{run.command}` passes on {commit[:12]}; here it fails")
 
     async def lost(
         self, commit: Sha, base: Sha, criteria: Sequence[Criterion], *, changed: Sequence[str], touches: Sequence[str]

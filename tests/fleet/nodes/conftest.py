@@ -49,13 +49,15 @@ class ScriptedNode:
     ran: list[str] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
     gate: Event = field(default_factory=Event)
+    failure: Failure = field(default_factory=lambda: Failure(kind="infrastructure", summary="no room"))
+    """Of what is broken."""
 
     async def attempt(self, order: AttemptOrder, line: Line, tell: Tell) -> AttemptResult:
         id_ = order.brief.subtask.id
         self.ran.append(id_)
         await tell(Began())
         if id_ == "broken":
-            raise EffectError(Failure(kind="infrastructure", summary="no room"))
+            raise EffectError(self.failure)
         if id_ == "slow":
             try:
                 await self.gate.wait()

@@ -351,3 +351,29 @@ async def test_what_asks_for_labels_is_checked_where_they_are_and_the_rest_anywh
         (gpu.acceptance[0].run, frozenset({"gpu"}), True),
         (plain.acceptance[0].run, frozenset(), True),
     }
+
+
+class Elsewhere(LocalNode):
+    """Checks that nothing lands by run on a node, which reports all of them green."""
+
+    async def check(self, order: ChecksOrder) -> tuple[f.CheckRun, ...]:
+        if order.lands:
+            return await super().check(order)
+        return tuple(
+            f.CheckRun(criterion=each.criterion, command=each.run or "", passed=True, node="one")
+            for each in order.criteria
+        )
+
+
+@pytest.mark.parametrize(("passes", "distrusted"), [(True, []), (False, ["one"])])
+async def test_a_node_that_reported_green_what_is_red_here_is_not_believed_any_more(
+    passes: bool, distrusted: list[str]
+) -> None:
+    hands, named = PaperHands(passes=lambda *_: passes), list[str]()
+    asked = checks(hands)
+    asked.node = Elsewhere(hands)
+    asked.distrust = lambda node, _: named.append(node)
+    reported = await asked.on("base a", [TEST])
+    await asked.doubt("base a", reported, [TEST, GATE])
+    assert named == distrusted
+    assert {command for _, command in hands.ran} == {"test"}

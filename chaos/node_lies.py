@@ -1,0 +1,278 @@
+"""A node that does not do as it should: `fleet node --stdio` with one thing about it changed.
+
+    python -m chaos.node_lies "another parent" --config node.toml
+
+Everything else about it is honest, so that what a manager refuses is the lie.
+"""
+
+import os
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha1
+from typing import Any
+
+from fleet import cli
+from fleet.app.nodes import node_process
+from fleet.core.state.facts import CheckRun
+from fleet.engine.work.local_node import LocalNode
+from fleet.nodes import messages
+from fleet.nodes.calling.line import Line
+from fleet.nodes.host import OrderHost
+from fleet.nodes.payloads import LONGEST_TRANSCRIPT, dump_event
+from fleet.nodes.streams import Link
+from fleet.ports.nodes import AttemptDone, AttemptOrder, AttemptResult, Began, ChecksDone, ChecksOrder, OrderReport
+from scripts.frame import MET, exit_with
+
+HOUR_S = 3_600
+BOMB_MIB = 600
+NOT_ASKED, NOT_SENT = "r/attempt/not-asked/1", "1234" * 10
+
+
+def set_(owner: Any, name: str, value: Any) -> None:
+    setattr(owner, name, value)
+
+
+# ---- what it reports
+
+
+@dataclass(frozen=True)
+class Forge:
+    """Makes objects in the node's store."""
+
+    git_dir: str
+    order: AttemptOrder
+
+    def git(self, *args: str, data: bytes = b"") -> bytes:
+        people = {f"GIT_{role}_{what}": "a@b" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        env = {"PATH": os.environ["PATH"], "GIT_DIR": self.git_dir, **people}
+        return subprocess.run(["git", *args], input=data, env=env, capture_output=True, check=True).stdout
+
+    def commit(self, tree: str, *parents: str) -> str:
+        named = [word for parent in parents for word in ("-p", parent)]
+        return self.git("commit-tree", tree, *named, "-m", "x").decode().strip()
+
+    def reported(self, honest: AttemptDone, commit: str) -> AttemptDone:
+        """The report of another commit, with all that it has on top of the base."""
+        revisions = f"{commit}\n^{self.order.base}\n".encode()
+        pack = self.git("pack-objects", "--quiet", "--revs", "--thin", "--stdout", data=revisions)
+        return replace(honest, commit=commit, pack=pack)
+
+    def with_entry(self, honest: AttemptDone, mode: str, path: str, content: bytes) -> AttemptDone:
+        """The report of a commit that has one more path, or another content at one."""
+        blob = self.git("hash-object", "-w", "--stdin", data=content).decode().strip()
+        listed = self.git("ls-tree", str(honest.commit)).decode().splitlines()
+        entries = [line for line in listed if not line.endswith(f"\t{path}")]
+        tree = self.git("mktree", data="\n".join((*entries, f"{mode} blob {blob}\t{path}")).encode())
+        return self.reported(honest, self.commit(tree.decode().strip(), self.order.base))
+
+
+def another_parent(forge: Forge, honest: AttemptDone) -> OrderReport:
+    """Its commit is based on one that was not ordered."""
+    first = str(honest.commit)
+    return forge.reported(honest, forge.commit(f"{first}^{{tree}}", first))
+
+
+def foreign_files(forge: Forge, honest: AttemptDone) -> OrderReport:
+    """Its commit changes a path that is not the subtask's."""
+    return forge.with_entry(honest, "100644", "README.md", b"stolen\n")
+
+
+def link_out(forge: Forge, honest: AttemptDone) -> OrderReport:
+    """Its commit has a link that leads out of the repository."""
+    return forge.with_entry(honest, "120000", f"{forge.order.brief.subtask.id}.txt", b"/etc/passwd")
+
+
+def pack_bomb(forge: Forge, honest: AttemptDone) -> OrderReport:
+    """A small pack with a file that is much larger than any that is taken."""
+    del forge
+    deflate, part, check = zlib.compressobj(1, wbits=-15), bytes(1024 * 1024), 1
+    block = deflate.compress(part) + deflate.flush(zlib.Z_FULL_FLUSH)  # the same again for each further part
+    for _ in range(BOMB_MIB):
+        check = zlib.adler32(part, check)
+    body = b"\x78\x01" + block * BOMB_MIB + deflate.flush() + check.to_bytes(4)
+    size, header = BOMB_MIB * len(part), bytearray()
+    header.append(3 << 4 | size & 15 | 0x80)
+    size >>= 4
+    while size:
+        header.append(size & 0x7F | (0x80 if size >> 7 else 0))
+        size >>= 7
+    pack = b"PACK" + (2).to_bytes(4) + (1).to_bytes(4) + bytes(header) + body
+    return replace(honest, pack=pack + sha1(pack, usedforsecurity=False).digest())
+
+
+def damaged_pack(forge: Forge, honest: AttemptDone) -> OrderReport:
+    """A byte in the middle of its pack is another one."""
+    del forge
+    pack = bytearray(honest.pack)
+    pack[len(pack) // 2] ^= 0xFF
+    return replace(honest, pack=bytes(pack))
+
+
+def commit_not_sent(forge: Forge, honest: AttemptDone) -> OrderReport:
+    """It names the base as its work."""
+    return replace(honest, commit=forge.order.base)
+
+
+def report_of_checks(forge: Forge, honest: AttemptDone) -> OrderReport:
+    """It answers an attempt with the report of checks."""
+    del forge, honest
+    return ChecksDone(())
+
+
+def endless_transcript(forge: Forge, honest: AttemptDone) -> OrderReport:
+    """More output of the worker than travels."""
+    del forge
+    return replace(honest, transcript=b"x" * (LONGEST_TRANSCRIPT + 1))
+
+
+def bad_work(forge: Forge, honest: AttemptDone) -> OrderReport:
+    """Work that its check does not pass."""
+    return forge.with_entry(honest, "100644", f"{forge.order.brief.subtask.id}.txt", b"something else\n")
+
+
+def lie_in_reports(forged: Callable[[Forge, AttemptDone], OrderReport]) -> None:
+    honest = OrderHost._reported
+
+    async def reported(self: Any, order: AttemptOrder, line: Line, result: AttemptResult) -> OrderReport:
+        done = await honest(self, order, line, result)
+        return forged(Forge(str(self.pack.__self__.git_store.git_dir), order), done)
+
+    set_(OrderHost, "_reported", reported)
+
+
+# ---- what it says of checks
+
+
+def green_checks() -> None:
+    """Bad work, and the claim that its checks pass. On a base, where they have to fail, it says that they do."""
+    lie_in_reports(bad_work)
+    bases = set[str]()
+    attempt = LocalNode.attempt
+
+    async def remember(self: Any, order: AttemptOrder, *args: Any) -> AttemptResult:
+        bases.add(order.base)
+        return await attempt(self, order, *args)
+
+    async def check(self: Any, order: ChecksOrder) -> tuple[CheckRun, ...]:
+        del self
+        return tuple(
+            CheckRun(criterion=each.criterion, command=each.run or "", passed=bool(bases) and order.commit not in bases)
+            for each in order.criteria
+        )
+
+    set_(LocalNode, "attempt", remember)
+    set_(LocalNode, "check", check)
+
+
+def other_checks() -> None:
+    """It reports checks that were not asked for."""
+
+    async def check(self: Any, order: ChecksOrder) -> tuple[CheckRun, ...]:
+        del self, order
+        return (CheckRun(criterion="all is well", command="true", passed=True),)
+
+    set_(LocalNode, "check", check)
+
+
+# ---- what it sends
+
+
+def lie_in_the_stream(lie: Callable[[Link], Any]) -> None:
+    """Do this in front of the first event of an order."""
+    honest = Link.send
+
+    async def send(self: Link, message: messages.Message, *parts: bytes) -> None:
+        if isinstance(message, messages.Event):
+            set_(Link, "send", honest)
+            await lie(self)
+        await honest(self, message, *parts)
+
+    set_(Link, "send", send)
+
+
+async def garbled_frames(link: Link) -> None:
+    """Noise instead of a frame."""
+    await link.stream.send(os.urandom(64 * 1024))
+
+
+async def frame_of_gigabytes(link: Link) -> None:
+    """A frame that announces more than is taken."""
+    await link.stream.send((20).to_bytes(4) + (2**32 - 1).to_bytes(4) + bytes(64 * 1024))
+
+
+async def order_not_given(link: Link) -> None:
+    """A report of an order that it was not given."""
+    await link.send(messages.Event(key=NOT_ASKED, number=0), *dump_event(Began()))
+
+
+async def beats_not_asked(link: Link) -> None:
+    """Answers to signs of life that were not given."""
+    await link.send(messages.Beat(number=1_000_000))
+
+
+async def objects_not_sent(link: Link) -> None:
+    """The receipt of objects that were not sent."""
+    await link.send(messages.Stored(commit=NOT_SENT))
+
+
+def endless_events() -> None:
+    """It begins an order again and again."""
+
+    async def follow(self: Any, key: str, since: int = 0) -> AsyncIterator[Began]:
+        del self, key, since
+        while True:
+            yield Began()
+
+    set_(OrderHost, "follow", follow)
+
+
+# ---- what else is different about it
+
+
+def clock_ahead() -> None:
+    """Its clock is an hour ahead."""
+    now = time.time
+    set_(time, "time", lambda: now() + HOUR_S)
+
+
+def other_version() -> None:
+    set_(node_process, "__version__", "0.0.1")
+
+
+LIES: dict[str, Callable[[], None]] = {
+    "another parent": partial(lie_in_reports, another_parent),
+    "foreign files": partial(lie_in_reports, foreign_files),
+    "a link out": partial(lie_in_reports, link_out),
+    "a pack bomb": partial(lie_in_reports, pack_bomb),
+    "a damaged pack": partial(lie_in_reports, damaged_pack),
+    "a commit that it did not send": partial(lie_in_reports, commit_not_sent),
+    "checks instead of an attempt": partial(lie_in_reports, report_of_checks),
+    "an endless transcript": partial(lie_in_reports, endless_transcript),
+    "garbled frames": partial(lie_in_the_stream, garbled_frames),
+    "a frame of gigabytes": partial(lie_in_the_stream, frame_of_gigabytes),
+    "an order that it was not given": partial(lie_in_the_stream, order_not_given),
+    "signs of life that were not given": partial(lie_in_the_stream, beats_not_asked),
+    "objects that were not sent": partial(lie_in_the_stream, objects_not_sent),
+    "endless events": endless_events,
+    "green checks that it did not run": green_checks,
+    "other checks than asked": other_checks,
+}
+"""What must land nothing, and be reported with the node's name."""
+OTHERS: dict[str, Callable[[], None]] = {"a clock an hour ahead": clock_ahead, "another version": other_version}
+
+
+def main() -> int:
+    name, *options = sys.argv[1:]
+    (LIES | OTHERS)[name]()
+    sys.argv[1:] = ["node", "--stdio", *options]
+    cli.main()
+    return MET
+
+
+if __name__ == "__main__":
+    exit_with(main)

@@ -1,0 +1,26 @@
+"""A sample of `make nodes`: liars of three kinds in one run, and that what is not as it has to be is seen."""
+
+from pathlib import Path
+
+from chaos.node_levels import LEVELS, LIARS, Verdict, level_figure, play_liars
+from chaos.node_lies import LIES, OTHERS
+
+SAMPLE = ("foreign files", "endless events", "green checks that it did not run")
+
+
+def test_of_liars_nothing_lands_and_each_is_named(tmp_path: Path) -> None:
+    verdict = play_liars(tmp_path, SAMPLE)
+    assert verdict.wrong == ()
+    assert verdict.parts == len(SAMPLE)
+
+
+def test_a_run_that_was_harmed_misses_the_target_and_says_how() -> None:
+    figure, details = level_figure(LIARS, [Verdict(LIARS, (), 16), Verdict(LIARS, ("it landed",), 16)])
+    assert (figure.met, figure.where, details) == (False, "1 / 2", ("NOT AS WANTED: it landed",))
+    assert level_figure("killed", [Verdict("killed", ())])[0].met
+
+
+def test_every_lie_that_a_level_needs_is_there() -> None:
+    assert {level.lie for level in LEVELS.values()} - {""} == set(OTHERS)
+    assert set(SAMPLE) <= set(LIES)
+    assert len(LIES) >= 12

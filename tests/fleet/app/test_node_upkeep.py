@@ -1,0 +1,103 @@
+"""What a node keeps in order by itself: its temporary files, the refs of its store, and what a full disk means."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from fleet.app.nodes.own_disk import OwnDisk
+from fleet.app.nodes.scratch import FOLDERS, LOCK, scratch_folder
+from fleet.core.plans.plan import Criterion
+from fleet.core.state.facts import CheckRun, Failure, Report
+from fleet.nodes.calling.line import Line
+from fleet.ports.nodes import AttemptOrder, AttemptResult, ChecksOrder, Progress, Tell
+from fleet.ports.worktrees import Change, EffectError
+from tests.fleet.nodes.conftest import MADE, SHA, attempt
+from tests.worktrees.conftest import git
+from worktrees.store.node_store import drop_pins, open_node_store
+from worktrees.store.packs import CACHE
+
+ENDLESS = 2**60  # bytes: no disk has that much left
+
+
+def test_temporary_files_are_made_in_a_folder_that_is_gone_afterwards(tmp_path: Path) -> None:
+    before = tempfile.gettempdir()
+    with scratch_folder(tmp_path) as folder, tempfile.NamedTemporaryFile(delete=False) as file:
+        assert Path(file.name).parent == folder
+    assert list((tmp_path / FOLDERS).iterdir()) == []
+    assert tempfile.gettempdir() == before
+
+
+def test_what_a_killed_process_left_is_removed_and_what_another_one_uses_stays(tmp_path: Path) -> None:
+    left = tmp_path / FOLDERS / "left"
+    left.mkdir(parents=True)
+    (left / LOCK).touch()
+    (left / "file").touch()
+    with scratch_folder(tmp_path) as one, scratch_folder(tmp_path) as other:
+        assert {path.name for path in (tmp_path / FOLDERS).iterdir()} == {one.name, other.name}
+
+
+async def test_only_the_cache_keeps_its_refs(tmp_path: Path) -> None:
+    store = await open_node_store(tmp_path, "repo-1", "sha1")
+    try:
+        tree = git(store.git_dir, "hash-object", "-w", "-t", "tree", "/dev/null")
+        commit = git(store.git_dir, "commit-tree", "-m", "x", tree)
+        cached = f"{CACHE}/{commit}"
+        for ref in (cached, "refs/fleet/r/attempts/a/1", "refs/fleet/r/kept/b/2"):
+            await store.repository.refs.pin(ref, commit)
+        await drop_pins(store)
+        await drop_pins(store)
+        assert git(store.git_dir, "for-each-ref", "--format=%(refname)") == cached
+    finally:
+        await store.close()
+
+
+class Scripted:
+    """Satisfies `Workshop`."""
+
+    def __init__(self, outcome: Report | Failure, committed: Change | Failure) -> None:
+        self.outcome, self.committed = outcome, committed
+
+    async def attempt(self, order: AttemptOrder, line: Line, tell: Tell) -> AttemptResult:
+        del order, line, tell
+        return AttemptResult(self.outcome, self.committed)
+
+    async def check(self, order: ChecksOrder) -> tuple[CheckRun, ...]:
+        passed = isinstance(self.outcome, Report)
+        return tuple(CheckRun(criterion=c.criterion, command=c.run or "", passed=passed) for c in order.criteria)
+
+
+DONE, FAILED = Report(status="done", summary=""), Failure(kind="other", summary="exit code 1")
+MADE_IT = Change(MADE, ())
+
+
+async def _ignore(_: Progress) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("outcome", "committed", "needed", "blamed"),
+    [
+        (FAILED, FAILED, ENDLESS, False),
+        (DONE, FAILED, ENDLESS, False),
+        (FAILED, FAILED, 0, True),
+        (DONE, MADE_IT, 0, True),
+    ],
+)
+async def test_work_that_failed_on_a_full_disk_is_not_to_blame(
+    outcome: Report | Failure, committed: Change | Failure, needed: int, blamed: bool, tmp_path: Path
+) -> None:
+    node = OwnDisk(Scripted(outcome, committed), tmp_path, needed)
+    if blamed:
+        assert (await node.attempt(attempt(), Line(), _ignore)).outcome == outcome
+        return
+    with pytest.raises(EffectError, match="its disk is full"):
+        await node.attempt(attempt(), Line(), _ignore)
+
+
+async def test_a_red_check_on_a_full_disk_proves_nothing_and_a_green_one_does(tmp_path: Path) -> None:
+    order = ChecksOrder(SHA, (Criterion(criterion="c", run="true"),))
+    with pytest.raises(EffectError, match="its disk is full"):
+        await OwnDisk(Scripted(FAILED, FAILED), tmp_path, ENDLESS).check(order)
+    [run] = await OwnDisk(Scripted(DONE, MADE_IT), tmp_path, ENDLESS).check(order)
+    assert run.passed

@@ -1,0 +1,65 @@
+"""What a node may report of an order: what it was asked for, in order, and once."""
+
+import pytest
+
+from fleet.core.state.facts import Failure
+from fleet.nodes.frames import FrameError
+from fleet.nodes.reports import Reports
+from fleet.ports.nodes import Began, NotDone, OrderEvent, Worked
+
+KEY = "r/attempt/a/1"
+REPORT = NotDone(Failure(kind="infrastructure", summary="no room"))
+
+
+def followed(since: int = 0) -> Reports:
+    reports = Reports()
+    reports.expect(KEY, since)
+    return reports
+
+
+def test_an_order_begins_is_worked_on_and_is_reported() -> None:
+    reports = followed()
+    events: list[OrderEvent] = [Began(), Worked(), REPORT]
+    for number, event in enumerate(events):
+        reports.take(KEY, number, event)
+
+
+@pytest.mark.parametrize(("since", "events"), [(0, [REPORT]), (1, [Worked(), REPORT]), (1, [REPORT]), (2, [REPORT])])
+def test_what_was_followed_before_goes_on_where_it_was(since: int, events: list[OrderEvent]) -> None:
+    reports = followed(since)
+    for number, event in enumerate(events, since):
+        reports.take(KEY, number, event)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [(0, Began()), (1, Began())],
+        [(0, Began()), (0, Began())],
+        [(0, Worked()), (1, Began())],
+        [(0, Began()), (2, Worked())],
+        [(1, Began())],
+        [(0, REPORT), (1, REPORT)],
+        [(0, REPORT), (1, Worked())],
+    ],
+)
+def test_what_can_not_follow_breaks_the_protocol(events: list[tuple[int, OrderEvent]]) -> None:
+    reports = followed()
+    for number, event in events[:-1]:
+        reports.take(KEY, number, event)
+    with pytest.raises(FrameError, match=r"can't follow|that it has reported"):
+        reports.take(KEY, *events[-1])
+
+
+def test_an_order_that_was_not_given_can_neither_be_reported_nor_be_unknown() -> None:
+    with pytest.raises(FrameError, match="not given"):
+        followed().take("r/attempt/b/1", 0, Began())
+    with pytest.raises(FrameError, match="not given"):
+        followed().end("r/attempt/b/1")
+
+
+def test_an_order_is_unknown_once() -> None:
+    reports = followed()
+    reports.end(KEY)
+    with pytest.raises(FrameError, match="has reported"):
+        reports.end(KEY)
