@@ -149,23 +149,18 @@ def lie_in_reports(forged: Callable[[Forge, AttemptDone], OrderReport]) -> None:
 
 
 def green_checks() -> None:
-    """Bad work, and the claim that its checks pass. On a base, where they have to fail, it says that they do."""
+    """Bad work, and the claim that its checks pass; where there is no work yet, it says that they fail."""
     lie_in_reports(bad_work)
-    bases = set[str]()
-    attempt = LocalNode.attempt
-
-    async def remember(self: Any, order: AttemptOrder, *args: Any) -> AttemptResult:
-        bases.add(order.base)
-        return await attempt(self, order, *args)
+    honest = LocalNode.check
 
     async def check(self: Any, order: ChecksOrder) -> tuple[CheckRun, ...]:
-        del self
-        return tuple(
-            CheckRun(criterion=each.criterion, command=each.run or "", passed=bool(bases) and order.commit not in bases)
-            for each in order.criteria
-        )
+        asked = [each.run or "" for each in order.criteria]
+        exists = [
+            each.model_copy(update={"run": f"test -e {each.run.split()[-1]}"}) for each in order.criteria if each.run
+        ]
+        runs = await honest(self, replace(order, criteria=tuple(exists)))
+        return tuple(run.model_copy(update={"command": command}) for run, command in zip(runs, asked, strict=True))
 
-    set_(LocalNode, "attempt", remember)
     set_(LocalNode, "check", check)
 
 

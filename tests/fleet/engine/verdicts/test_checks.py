@@ -376,4 +376,7 @@ async def test_a_node_that_reported_green_what_is_red_here_is_not_believed_any_m
     reported = await asked.on("base a", [TEST])
     await asked.doubt("base a", reported, [TEST, GATE])
     assert named == distrusted
+    before = await asked.before_work([TEST], "base")
+    assert isinstance(before, f.Failure) == passes, "a node alone stops no subtask"
+    assert named == 2 * distrusted
     assert {command for _, command in hands.ran} == {"test"}
