@@ -9,7 +9,7 @@ from pathlib import Path
 from worktrees.store.store import try_lock
 
 FOLDERS = "node/temporary"
-LOCK = "lock"
+LOCK, NEW = "lock", "new"
 
 
 @contextmanager
@@ -21,7 +21,8 @@ def scratch_folder(state_dir: Path) -> Iterator[Path]:
     before = tempfile.tempdir
     own = Path(tempfile.mkdtemp(dir=folder))
     try:
-        with try_lock(own / LOCK):
+        with try_lock(own / NEW):
+            (own / NEW).rename(own / LOCK)  # with this name it is locked
             tempfile.tempdir = str(own)
             yield own
     finally:

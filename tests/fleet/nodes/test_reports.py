@@ -5,7 +5,7 @@ import pytest
 from fleet.core.state.facts import Failure
 from fleet.nodes.frames import FrameError
 from fleet.nodes.reports import Reports
-from fleet.ports.nodes import Began, NotDone, OrderEvent, Worked
+from fleet.ports.nodes import Began, NotDone, NumberedEvent, Worked
 
 KEY = "r/attempt/a/1"
 REPORT = NotDone(Failure(kind="infrastructure", summary="no room"))
@@ -19,13 +19,13 @@ def followed(since: int = 0) -> Reports:
 
 def test_an_order_begins_is_worked_on_and_is_reported() -> None:
     reports = followed()
-    events: list[OrderEvent] = [Began(), Worked(), REPORT]
+    events: list[NumberedEvent] = [Began(), Worked(), REPORT]
     for number, event in enumerate(events):
         reports.take(KEY, number, event)
 
 
 @pytest.mark.parametrize(("since", "events"), [(0, [REPORT]), (1, [Worked(), REPORT]), (1, [REPORT]), (2, [REPORT])])
-def test_what_was_followed_before_goes_on_where_it_was(since: int, events: list[OrderEvent]) -> None:
+def test_what_was_followed_before_goes_on_where_it_was(since: int, events: list[NumberedEvent]) -> None:
     reports = followed(since)
     for number, event in enumerate(events, since):
         reports.take(KEY, number, event)
@@ -43,7 +43,7 @@ def test_what_was_followed_before_goes_on_where_it_was(since: int, events: list[
         [(0, REPORT), (1, Worked())],
     ],
 )
-def test_what_can_not_follow_breaks_the_protocol(events: list[tuple[int, OrderEvent]]) -> None:
+def test_what_can_not_follow_breaks_the_protocol(events: list[tuple[int, NumberedEvent]]) -> None:
     reports = followed()
     for number, event in events[:-1]:
         reports.take(KEY, number, event)
