@@ -18,6 +18,7 @@ from fleet.engine.errors.internal_errors import failure_of, unwrapped
 from fleet.nodes.calling.desk import Desk
 from fleet.nodes.connection import Connection, NodeRefusedError
 from fleet.nodes.frames import FrameError
+from fleet.nodes.reports import answers, error_of
 from fleet.nodes.streams import LinkLostError
 from fleet.ports.agents import DrainingError
 from fleet.ports.calls import Asked, AttemptCalls, CallRefusedError, Dropped, InstructionsRead
@@ -40,14 +41,13 @@ from fleet.ports.nodes import (
     UnknownOrderError,
     Worked,
 )
-from fleet.ports.worktrees import Change, EffectError, SetupFailedError
+from fleet.ports.worktrees import Change, EffectError
 
 RECONNECT_S = 1.5  # how long a stream that ended may take to come back before its orders are given to others
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0  # between tries to connect
 GOODBYE_S = 5.0
 MOST_FAILED = 3  # orders in a row that it can't carry out; then it rests
 REST_S = 30.0
-LONGEST_OUTPUT = 64 * 1024
 _EXPECTED = NodeLostError | CallRefusedError | EffectError | DrainingError
 """What may end an attempt on a node, besides errors of ours in its calls."""
 
@@ -281,7 +281,7 @@ class RemoteNode:
         finally:
             self.checking -= 1
         await self._acknowledge(key)
-        if not isinstance(done, ChecksDone) or not _answers(order, done.runs):
+        if not isinstance(done, ChecksDone) or not answers(order, done.runs):
             raise self._lied("its report of checks is not what was asked for")
         self.finished += 1
         return tuple(
@@ -310,7 +310,7 @@ class RemoteNode:
                         await self._acknowledge(key)
                         if event.setup is None:
                             self._fails(event.failure.summary)
-                        raise _error(event, self.name)
+                        raise error_of(event, self.name)
                     else:
                         finished, self.failed = True, 0
                         return event
@@ -396,18 +396,3 @@ class RemoteNode:
 
 async def _nothing(_: object) -> None:
     """What follows the steps of checks."""
-
-
-def _answers(order: ChecksOrder, runs: Sequence[CheckRun]) -> bool:
-    """Whether these are the results of the very checks, of a length that a journal can hold."""
-    asked = [(criterion.criterion, criterion.run or "") for criterion in order.criteria]
-    return [(run.criterion, run.command) for run in runs] == asked and all(
-        len(run.output) + sum(map(len, run.causes)) <= LONGEST_OUTPUT for run in runs
-    )
-
-
-def _error(event: NotDone, node: str) -> EffectError:
-    """What `NotDone` means here, whatever kind of failure the node calls it: no attempt is used up by it."""
-    summary = f"node {node}: {event.failure.summary}"
-    failure = event.failure.model_copy(update={"kind": "infrastructure", "summary": summary})
-    return SetupFailedError(failure, event.setup) if event.setup is not None else NodeFailedError(failure)

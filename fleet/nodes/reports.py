@@ -1,9 +1,14 @@
 """What a node may report of the orders that are followed. Anything else breaks the protocol: it can't be honest."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from fleet.core.state.facts import CheckRun
 from fleet.nodes.frames import FrameError
-from fleet.ports.nodes import Began, NumberedEvent, OrderReport, Worked
+from fleet.ports.nodes import Began, ChecksOrder, NodeFailedError, NotDone, NumberedEvent, OrderReport, Worked
+from fleet.ports.worktrees import EffectError, SetupFailedError
+
+LONGEST_OUTPUT = 64 * 1024
 
 STEPS = (Began, Worked)
 """What an order may say before its report, each once and in this order."""
@@ -47,3 +52,18 @@ class Reports:
         if (followed := self._followed.get(key)) is None:
             raise FrameError("it reports an order that it was not given, or that it has reported")
         return followed
+
+
+def answers(order: ChecksOrder, runs: Sequence[CheckRun]) -> bool:
+    """Whether these are the results of the very checks, of a length that a journal can hold."""
+    asked = [(criterion.criterion, criterion.run or "") for criterion in order.criteria]
+    return [(run.criterion, run.command) for run in runs] == asked and all(
+        len(run.output) + sum(map(len, run.causes)) <= LONGEST_OUTPUT for run in runs
+    )
+
+
+def error_of(event: NotDone, node: str) -> EffectError:
+    """What `NotDone` means here, whatever kind of failure the node calls it: no attempt is used up by it."""
+    summary = f"node {node}: {event.failure.summary}"
+    failure = event.failure.model_copy(update={"kind": "infrastructure", "summary": summary})
+    return SetupFailedError(failure, event.setup) if event.setup is not None else NodeFailedError(failure)
