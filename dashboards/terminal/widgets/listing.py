@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar
 
+from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region
@@ -43,6 +44,7 @@ class Listing(Painted, can_focus=True):
         self.cursor = self._top = 0
         self._is_at_end = True
         self._was_moved = False
+        self._base = Style.null()
         self._painted: list[tuple[Line, bool]] = []
         """The lines on the screen, and whether each is selected."""
 
@@ -100,14 +102,19 @@ class Listing(Painted, can_focus=True):
         mark = ("▌ " if self.has_focus else "│ ") if is_selected else " " * GUTTER
         return ((mark, "accent"), *page.draw(index, room)), is_selected
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self._base = self.rich_style  # the same for all of them, and made of the styles of all widgets around this one
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
-        width, base = self.size.width, self.rich_style
+        width, base = self.size.width, self._base
         if y >= len(self._painted):
             return Strip.blank(width, base)
         line, is_selected = self._painted[y]
         beside = self._page.beside + GUTTER if self._page.beside is not None else None
-        strip = self.palette.strip(line, width - 1, base, selected=is_selected and self.has_focus, until=beside)
-        return Strip.join([strip, self.palette.strip(((self._thumb(y), "dim"),), 1, base)])
+        is_lit = is_selected and self.has_focus
+        segments = self.palette.segments(line, width - 1, base, selected=is_lit, until=beside)
+        return Strip([*segments, *self.palette.segments(((self._thumb(y), "dim"),), 1, base)], width)
 
     def _thumb(self, y: int) -> str:
         """The scroll bar beside line `y`."""

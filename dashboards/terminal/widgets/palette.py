@@ -17,21 +17,35 @@ class Palette:
     def __init__(self, look: Look) -> None:
         self._styles = {tone: Style.parse(style) for tone, style in look.tones.items()}
         self._cursor, self._keeps_tones = Style.parse(look.cursor), look.keeps_tones
+        self._combined: dict[Style, dict[str, Style]] = {}
 
-    def strip(self, line: Line, width: int, base: Style, *, selected: bool = False, until: int | None = None) -> Strip:
-        """A line on the screen, in exactly `width` cells. Only the cells before `until` are selected."""
-        styles = self._styles
+    def strip(self, line: Line, width: int, base: Style) -> Strip:
+        """A line on the screen, in exactly `width` cells."""
+        return Strip(self.segments(line, width, base), width)
+
+    def segments(
+        self, line: Line, width: int, base: Style, *, selected: bool = False, until: int | None = None
+    ) -> list[Segment]:
+        """The pieces of a line, in exactly `width` cells together. Only the cells before `until` are selected."""
         if selected and until is not None and until < width:
             left, right = split_at(line, until)
-            parts = self.strip(left, until, base, selected=True), self.strip(right, width - until, base)
-            return Strip.join(parts)
+            return [*self.segments(left, until, base, selected=True), *self.segments(right, width - until, base)]
+        keeps_tones = True
         if selected:
-            base += self._cursor
-            styles = styles if self._keeps_tones else {}
-        if line_width(line) > width > 1:
-            line = (*clipped(line, width - 1), ("…", "dim"))
-        segments = [Segment(text, base + styles.get(tone, Style.null())) for text, tone in line]
-        return Strip(segments).adjust_cell_length(width, base)
+            base, keeps_tones = base + self._cursor, self._keeps_tones
+        taken = line_width(line)
+        if taken > width:
+            line = (*clipped(line, width - 1), ("…", "dim")) if width > 1 else clipped(line, width)
+            taken = width
+        styles = self._styles_on(base) if keeps_tones else {}
+        segments = [Segment(text, styles.get(tone, base)) for text, tone in line]
+        return [*segments, Segment(" " * (width - taken), base)] if taken < width else segments
+
+    def _styles_on(self, base: Style) -> dict[str, Style]:
+        """The style of each tone above another style. There are few of those, and thousands of pieces in a second."""
+        if base not in self._combined:
+            self._combined[base] = {tone: base + style for tone, style in self._styles.items()}
+        return self._combined[base]
 
 
 class HasPalette(Protocol):

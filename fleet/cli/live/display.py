@@ -10,6 +10,7 @@ import typer
 
 from dashboards.text.summary import refusal_lines, summary_lines
 from fleet.app.fleet import Fleet
+from fleet.app.garbage import collect_rarely
 from fleet.cli import color
 from fleet.cli.common import has_terminal, run_async, show, show_json
 from fleet.cli.live.engine import Background, open_exporter, refuse_unstarted, run_engine
@@ -145,6 +146,7 @@ def open_full_screen(
     from dashboards.terminal.app import FleetApp  # noqa: PLC0415 - Textual takes as long to import as all of fleet
 
     library = library_of(folder.path.parent.parent, background=background, run=folder.run)
+    collect_rarely()  # a look at all that it has read stops the screen for a quarter of a second
     FleetApp(
         library,
         folder.run,
