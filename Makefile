@@ -13,7 +13,7 @@ BARE := scripts/bare
 TOOLS := prometheus chromium-headless-shell
 CODE := fleet agents worktrees dashboards tests bench chaos evaluation examples scripts
 
-.PHONY: help setup demo demo-100 example-deployment example-research test kill soak soak-wide chaos chaos-mutants nodes cheats claude-code bench eval docs pictures lint format format-check types coverage check lock clean
+.PHONY: help setup demo demo-100 example-deployment example-research test kill soak soak-wide chaos chaos-mutants nodes cheats claude-code ray bench eval docs pictures lint format format-check types coverage check lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -82,6 +82,14 @@ claude-code: $(READY) .claude-code/.$(CLAUDE_CODE) ## install Claude Code into .
 	@npm install --silent --no-save --no-audit --no-fund --prefix .claude-code @anthropic-ai/claude-code@$(CLAUDE_CODE)
 	@touch $@
 
+ray: .ray/.ready ## a Ray cluster of three on this machine, in an environment of its own: the contract of nodes, 120 subtasks, one machine killed
+	@echo "ray: three Ray nodes with token authentication; docs/guides/nodes.md says how to use one"
+	@$(BARE) .ray/bin/python -B -m chaos.ray_cluster --subtasks $(or $(SUBTASKS),120)
+
+.ray/.ready: requirements/ray.txt pyproject.toml scripts/venv
+	@scripts/venv "$(PYTHON)" .ray requirements/ray.txt
+	@touch $@
+
 bench: $(READY) ## costs compared with plain git, up to 100,000 files; SMALL=1 for 10,000, ONLY=GROUP for one group of rows
 	@echo "bench: compared with plain git; docs/benchmarks.md says how to read it"
 	@$(BARE) $(BIN)/python -B -m bench $(ONLY) $(if $(SMALL),--small)
@@ -127,16 +135,18 @@ coverage: $(READY) ## measure the branches of fleet/core that its own tests take
 
 check: format-check lint types coverage test ## check everything: format, lint, types, coverage of the core, tests
 
-lock: ## pin the newest packages that pyproject.toml allows, with hashes, in requirements/dev.txt
+lock: ## pin the newest packages that pyproject.toml allows, with hashes, in requirements/
 	@echo "lock: fetching uv into a temporary folder"
 	@set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
 		"$(PYTHON)" -m venv "$$folder/venv"; \
 		"$$folder/venv/bin/python" -m pip --disable-pip-version-check --quiet install uv; \
 		echo "lock: resolving"; \
 		"$$folder/venv/bin/uv" pip compile pyproject.toml --group dev --generate-hashes --no-header --no-emit-index-url \
-			--no-emit-find-links --no-annotate -p 3.11 --universal -q -o requirements/dev.txt
-	@echo "lock: requirements/dev.txt is written; make setup installs it"
+			--no-emit-find-links --no-annotate -p 3.11 --universal -q -o requirements/dev.txt; \
+		"$$folder/venv/bin/uv" pip compile pyproject.toml --group dev --extra ray --generate-hashes --no-header --no-emit-index-url \
+			--no-emit-find-links --no-annotate -p 3.11 --universal -q -c requirements/dev.txt -o requirements/ray.txt
+	@echo "lock: requirements/dev.txt and ray.txt are written; make setup and make ray install them"
 
 clean: ## remove everything that make creates: .venv, caches, the demo's folder
-	rm -rf .venv .demo .claude-code build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv .demo .claude-code .ray build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -147,9 +147,8 @@ class Trial:
             for id_ in self.ids
         ]
         (self.folder / "plan.json").write_text(dumps({"goal": "steps", "subtasks": subtasks}), encoding="utf-8")
-        make_keys(self.folder)
 
-    def start(self, name: str, nodes: str, workers: int) -> "subprocess.Popen[bytes]":
+    def start(self, name: str, nodes: str, workers: int, **more: str) -> "subprocess.Popen[bytes]":
         config = self.folder / f"{name}.toml"
         config.write_text(f'[workers.step]\nkind = "command"\ncommand = {dumps(WORK)}\n{nodes}', encoding="utf-8")
         options = (
@@ -164,7 +163,7 @@ class Trial:
         )
         argv = [sys.executable, "-m", "fleet", "run", "--plan", str(self.folder / "plan.json"), *options]
         env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "FLEET_STATE_DIR": str(self.folder / "state")}
-        env["PYTHONPATH"] = str(Path.cwd())
+        env |= {"PYTHONPATH": str(Path.cwd()), **more}
         with (self.folder / f"{name}.log").open("wb") as log:
             return subprocess.Popen(argv, cwd=self.repository, env=env, stdout=log, stderr=log)
 
@@ -205,6 +204,7 @@ class Trial:
 def trial(folder: Path, subtasks: int, hosts: int, table: Table) -> None:
     there = Trial(folder, tuple(f"s{number:03}" for number in range(subtasks)))
     there.make()
+    make_keys(folder)
     with ExitStack() as stack:
         machines = [Host(f"h{number}", number, folder) for number in range(1, hosts + 1)]
         for host in machines:

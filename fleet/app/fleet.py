@@ -233,10 +233,7 @@ class Fleet:
         wanted = state.policy.workers
         workers, why = self.workers_that_fit(wanted)
         if self._goes_out(state):
-            workers = min(
-                wanted,
-                workers + sum(1 if node.workers is None else node.workers for node in self.config.nodes.values()),
-            )
+            workers = min(wanted, workers + sum(node.most_workers for node in self.config.nodes.values()))
         if workers == wanted:
             return state
         text = f"{workers} workers instead of {wanted}: {why}"

@@ -4,9 +4,9 @@ One frozen tree; an unknown key is an error. A key whose default is None or `{}`
 flags or the environment (that is `load.py`), nor of adapters: `fleet/app/wiring.py` makes their settings from it.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from fleet.core.base.capabilities import Capability
 from fleet.core.base.ids import is_slug
@@ -223,15 +223,35 @@ class Git(Section):
     taker: Annotated[Line, Field(pattern=r"^$|^[^<>]+ <[^\s<>@]+@[^\s<>@]+>$")]
 
 
-class NodeSettings(Section):
-    """A machine that attempts and checks go out to."""
+MOST_OF_A_CLUSTER = 1000
 
-    command: Annotated[Line, Field(min_length=1)]
+
+class NodeSettings(Section):
+    """A machine that attempts and checks go out to, or a cluster of them."""
+
+    command: Annotated[Line, Field(min_length=1)] | None = None
+    ray: Annotated[Line, Field(pattern=r"^auto$|^[^\s/]+:\d{1,5}$")] | None = None
+    slots: int | None = Field(default=None, ge=1, le=100_000)
     workers: int | None = Field(default=None, ge=0, le=1000)
     checks: int | None = Field(default=None, ge=0, le=1000)
     lands: bool | None = None
     labels: Labels | None = None
     lease_s: float | None = Field(default=None, ge=1, le=3600)
+
+    @model_validator(mode="after")
+    def _is_reached_in_one_way(self) -> Self:
+        if self.command is None and self.ray is None:
+            raise ValueError("needs a command (or ray, for the machines of a Ray cluster)")
+        if self.slots is not None and self.ray is None:
+            raise ValueError("slots are asked for from a Ray cluster only: set ray, or take workers")
+        return self
+
+    @property
+    def most_workers(self) -> int:
+        """How many attempts it works on at once, as far as that is known before it is reached."""
+        if self.ray is not None:
+            return self.slots or MOST_OF_A_CLUSTER
+        return 1 if self.workers is None else self.workers
 
 
 class Metrics(Section):

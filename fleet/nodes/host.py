@@ -164,8 +164,11 @@ class OrderHost:
 
     async def _of_another_process(self, key: str) -> OrderEvent:
         """The report of an order that this process did not begin."""
-        while (frame := await to_thread.run_sync(self.spool.get, key)) is None:
-            if not await to_thread.run_sync(self.spool.is_locked, key):
+        while True:
+            is_locked = await to_thread.run_sync(self.spool.is_locked, key)  # first: a report is there before it ends
+            if (frame := await to_thread.run_sync(self.spool.get, key)) is not None:
+                break
+            if not is_locked:
                 raise UnknownOrderError(key)
             await sleep(POLL_S)
         try:

@@ -92,6 +92,8 @@ class RemoteNode:
     lands: bool = False
     """Whether its verdict on a merged tree counts."""
     labels: frozenset[str] = frozenset()
+    part_of: str = ""
+    """The cluster that it belongs to, which may be drained as a whole."""
     drained: bool = False
     """Whether nothing new goes there, as a person asked."""
     out: str = NOT_CONNECTED

@@ -60,8 +60,8 @@ class Spool:
         return sorted(self.folder.glob("*.report"))
 
     def holds(self, key: str) -> bool:
-        """Whether an order is finished, or being worked on."""
-        return self._path(key).exists() or self.is_locked(key)
+        """Whether an order is finished, or being worked on. Its report is there before its lock is released."""
+        return self.is_locked(key) or self._path(key).exists()
 
     def is_locked(self, key: str) -> bool:
         try:

@@ -18,6 +18,7 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "markupsafe": ("dashboards/web/*",),
     "platformdirs": ("fleet/config/load.py",),
     "prometheus_client": ("dashboards/metrics/collector.py",),
+    "ray": ("fleet/nodes/cluster/ray_door.py",),  # which no process of a run imports
     "rich": ("dashboards/*", "fleet/cli/*"),
     "sqlite3": (
         *("fleet/runs/journal.py", "fleet/runs/outbox.py"),

@@ -70,6 +70,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.engine.work": ("fleet.core", "fleet.engine.errors", "fleet.ports"),
     "fleet.nodes": ("fleet.core", "fleet.engine.errors", "fleet.errors", "fleet.nodes.calling", "fleet.ports"),
     "fleet.nodes.calling": ("fleet.core", "fleet.nodes", "fleet.ports"),
+    "fleet.nodes.cluster": ("fleet.engine.errors", "fleet.nodes"),
     "fleet.plans": ("fleet.config", "fleet.core", "fleet.errors", "fleet.ports"),
     "fleet.ports": ("fleet.core",),
     "fleet.recipes": ("fleet.config.toml", "fleet.errors", "fleet.recipes.kinds"),
@@ -155,6 +156,7 @@ NOT_LIKE_THEIR_DISTRIBUTION = {"gitpython": "git", "google-auth": "google"}
 # Who reads the process's environment, and why. All other modules get values.
 READS_ENVIRONMENT: dict[str, str] = {
     "fleet/config/environment.py": "the one reader",
+    "fleet/nodes/cluster/actor.py": "what a machine of a Ray cluster gives the nodes that it starts",
     "worktrees/git/program.py": "PATH, to find git",
     "worktrees/sandbox/launcher.py": "PATH, for the program that starts boxes",
 }

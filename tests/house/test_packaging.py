@@ -27,7 +27,9 @@ def project(root: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def pins(root: Path) -> list[str]:
-    return (root / "requirements" / "dev.txt").read_text().splitlines()
+    """All that is ever installed: what tests need, and Ray with it."""
+    files = (root / "requirements" / f"{name}.txt" for name in ("dev", "ray"))
+    return [line for file in files for line in file.read_text().splitlines()]
 
 
 def test_no_registry_stands_in_a_committed_file(files: Mapping[str, str]) -> None:

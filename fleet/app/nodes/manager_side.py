@@ -2,16 +2,18 @@
 
 import shlex
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from anyio import create_task_group, move_on_after, sleep, to_thread
 from anyio.abc import TaskGroup
 
 from fleet import __version__
+from fleet.app.nodes.clusters import at_most, cluster_of, connect_through, host_name
 from fleet.app.nodes.terms import terms_of
 from fleet.app.wiring import Wiring
 from fleet.config.load import load_config
@@ -22,10 +24,12 @@ from fleet.core.state.facts import Fact, Failure, NodeLost, Report
 from fleet.core.state.nodes import NodeState
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError, UsageError
+from fleet.nodes.cluster.cluster import RayCluster
+from fleet.nodes.cluster.news import Host
 from fleet.nodes.connection import Connection, greet, read_greeting
 from fleet.nodes.messages import PROTOCOL, Greeting, Open
 from fleet.nodes.placement import Placement
-from fleet.nodes.remote_node import NodeLiedError, RemoteNode
+from fleet.nodes.remote_node import Connect, NodeLiedError, RemoteNode
 from fleet.nodes.streams import Link, LinkLostError
 from fleet.nodes.transport import CommandStream, open_command
 from fleet.ports.journal import Recorder
@@ -100,7 +104,10 @@ class Nodes:
     """The nodes of the configuration as it is now. Raises `FleetError`."""
     here: Here
     tasks: TaskGroup
+    folder: Path
+    """For sockets; nobody else can open it."""
     remote: list[RemoteNode] = field(default_factory=list)
+    clusters: list[RayCluster] = field(default_factory=list)
     _engine: Recorder | None = None
     _placement: Placement | None = None
     _early: list[Fact] = field(default_factory=list)
@@ -138,16 +145,45 @@ class Nodes:
         if self._placement is not None:
             self._placement.wake()
 
-    async def join(self, name: str, settings: NodeSettings) -> RemoteNode:
-        """Begin to connect to a node, and keep a connection to it."""
+    async def join(self, name: str, settings: NodeSettings) -> None:
+        """Begin to connect to a node, or to those of a cluster, and keep a connection to each."""
         opening = (await self.opening()).model_copy(update={"lease_s": settings.lease_s or LEASE_S})
+        if settings.ray is None:
+            self._keep(name, settings, partial(connect, self.wiring, name, settings, opening, terms_of(self.wiring)))
+            return
+
+        def found(host: Host) -> None:
+            reach = partial(connect_through, cluster, host, opening, terms_of(self.wiring))
+            self._keep(host_name(name, host), at_most(settings, host), reach, part_of=name)
+
+        def lost(why: str) -> None:
+            self.notice(NodeLost(at=time.time(), node=name, why=why))
+
+        cluster = cluster_of(name, settings, self.folder, transport_environment(self.wiring))
+        cluster.found, cluster.lost = found, lost
+        self.clusters.append(cluster)
+        self.tasks.start_soon(cluster.run)
+
+    async def wait_tried(self) -> None:
+        """Return once each node has answered, or could not be reached."""
+        for cluster in self.clusters:
+            await cluster.wait_tried()
+        for node in tuple(self.remote):
+            await node.wait_tried()
+
+    def _joined(self) -> Iterator[RemoteNode | RayCluster]:
+        yield from self.remote
+        yield from self.clusters
+
+    def _keep(self, name: str, settings: NodeSettings, connect: Connect, part_of: str = "") -> None:
         node = RemoteNode(
             name=name,
             workers=settings.workers,
             checks=settings.checks,
             lands=bool(settings.lands),
             labels=frozenset(settings.labels or ()),
-            connect=partial(connect, self.wiring, name, settings, opening, terms_of(self.wiring)),
+            part_of=part_of,
+            connect=connect,
             objects=self.objects,
             notice=self.notice,
             calls=self.here.calls,
@@ -155,7 +191,6 @@ class Nodes:
         )
         self.remote.append(node)
         self.tasks.start_soon(node.run)
-        return node
 
     async def _heed(self, engine: Recorder) -> None:
         """Do what people ask about nodes, as the journal says."""
@@ -163,7 +198,8 @@ class Nodes:
         while True:
             if (asked := engine.state.nodes) is not seen:
                 for node in self.remote:
-                    node.drained = node.name in asked and bool(asked[node.name].drained_by)
+                    named = (asked.get(node.name), asked.get(node.part_of))
+                    node.drained = any(each is not None and bool(each.drained_by) for each in named)
                 for name in [each.name for each in asked.values() if each.added]:
                     await self._add(name)
                 seen = asked
@@ -172,7 +208,7 @@ class Nodes:
 
     async def _add(self, name: str) -> None:
         """Let a node join that is in the configuration by now; one that has joined is tried again and again anyway."""
-        if (known := next((node for node in self.remote if node.name == name), None)) is not None:
+        if (known := next((each for each in self._joined() if each.name == name), None)) is not None:
             self.notice(NodeLost(at=time.time(), node=name, why=known.out or "it has joined already"))
             return
         try:
@@ -196,17 +232,17 @@ async def open_nodes(
     """The configured nodes, connected as far as they answer in time. Others may come later, or be added."""
     objects = StoreObjects(worktrees.store, wiring.worktrees, here.transcripts)
     opening, reread = partial(_opening, state, worktrees.store), partial(_nodes_now, wiring, state)
-    async with create_task_group() as tasks:
-        nodes = Nodes(state.run, wiring, objects, opening, reread, here, tasks)
-        for name, settings in wiring.config.nodes.items():
-            await nodes.join(name, settings)
-        with move_on_after(START_S):
-            for each in tuple(nodes.remote):
-                await each.wait_tried()
-        yield nodes
-        for each in nodes.remote:
-            await each.say_goodbye()
-        tasks.cancel_scope.cancel()
+    with TemporaryDirectory(prefix="fleet-nodes-") as folder:
+        async with create_task_group() as tasks:
+            nodes = Nodes(state.run, wiring, objects, opening, reread, here, tasks, Path(folder))
+            for name, settings in wiring.config.nodes.items():
+                await nodes.join(name, settings)
+            with move_on_after(START_S):
+                await nodes.wait_tried()
+            yield nodes
+            for each in nodes.remote:
+                await each.say_goodbye()
+            tasks.cancel_scope.cancel()
 
 
 def _nodes_now(wiring: Wiring, state: RunState) -> Mapping[str, NodeSettings]:
@@ -263,9 +299,11 @@ def transport_environment(wiring: Wiring) -> dict[str, str]:
 
 
 def command_line(name: str, node: NodeSettings) -> list[str]:
-    """The words of a transport. Raises `UsageError`."""
+    """The words of a transport. Raises `UsageError`, or `LinkLostError` for a cluster, which has none."""
+    if node.ray is not None:
+        raise LinkLostError("a Ray cluster: `fleet doctor` greets each of its machines")
     try:
-        words = shlex.split(node.command)
+        words = shlex.split(node.command or "")
     except ValueError as error:
         raise UsageError(f"nodes.{name}.command: {node.command!r} can't be split into words: {error}") from error
     if not words:

@@ -1,16 +1,23 @@
-"""A node whose work is scripted, reached in process or over a stream: both have to keep the same promises."""
+"""A node whose work is scripted, reached in process, over a stream or through Ray: each keeps the same promises."""
 
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from socket import SHUT_RDWR, socketpair
+from tempfile import TemporaryDirectory
 
 import pytest
-from anyio import Event, create_task_group
+from anyio import Event, create_task_group, create_unix_listener
+from anyio.abc import SocketAttribute, SocketStream
 
 from fleet.core.state.facts import CheckRun, Failure, Report
 from fleet.nodes.calling.line import Line
+from fleet.nodes.cluster.cluster import connected_socket
+from fleet.nodes.cluster.news import SOCKET, Host, Hosts, load_news
 from fleet.nodes.connection import Connection, greet
 from fleet.nodes.host import OrderHost
 from fleet.nodes.messages import Greeting, Open
@@ -33,6 +40,7 @@ from tests.fleet.core.pretend import subtask
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 MADE = "f" * 40
+STANDIN = Path(__file__).parent / "standin"
 LEASE_S = 60.0
 GREETING = Greeting(protocol=2, version="1", host="h", processors=2, memory_bytes=1, time=1.0)
 OPEN = Open(protocol=2, version="1", run="r", repository="repo-1", object_format="sha1", base=SHA, lease_s=LEASE_S)
@@ -153,10 +161,71 @@ async def connected(site: ScriptedSite, opening: Open = OPEN, *, running: bool =
             tasks.cancel_scope.cancel()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--ray", help="the address of a real cluster, for the place of Ray's stand-in")
+
+
+@dataclass(frozen=True)
+class RayBridge:
+    """The program that speaks to Ray. What its machines start is joined to a socket of the test."""
+
+    folder: Path
+    host: Host
+
+    @asynccontextmanager
+    async def reach(self, site: ScriptedSite) -> AsyncIterator[NodeHost]:
+        @asynccontextmanager
+        async def open_site(opening: Open, terms: bytes) -> AsyncIterator[ScriptedSite]:
+            del opening, terms
+            yield site
+
+        async def serve_client(client: SocketStream) -> None:
+            async with client:
+                fd = client.extra(SocketAttribute.raw_socket).fileno()  # noqa: S610 - no Django here
+                await serve(Link(FdStream(fd, fd)), GREETING, open_site)
+
+        path = self.folder / "node"
+        path.unlink(missing_ok=True)
+        async with await create_unix_listener(path) as listener, create_task_group() as tasks:
+            tasks.start_soon(listener.serve, serve_client)
+            with connected_socket(self.folder / SOCKET) as stream:
+                await stream.send(self.host.id.encode() + b"\n")
+                connection = await greet(Link(stream), OPEN, b"{}", within_s=30)
+                tasks.start_soon(connection.run)
+                yield connection
+            tasks.cancel_scope.cancel()
+
+
+@pytest.fixture(scope="session")
+def ray_bridge(request: pytest.FixtureRequest) -> Iterator[RayBridge]:
+    """With Ray's stand-in, or with the cluster that `make ray` names."""
+    address: str | None = request.config.getoption("--ray", default=None)
+    with TemporaryDirectory(prefix="fleet-ray-") as name:
+        folder = Path(name)
+        (folder / "hosts").write_text("a" * 56)
+        env = {"PATH": os.environ["PATH"], "HOME": name, "RAY_STANDIN": name}
+        if address is None:
+            env["PYTHONPATH"] = str(STANDIN)
+        else:
+            env.update((name, value) for name, value in os.environ.items() if name.startswith("RAY_"))
+        node = [sys.executable, "-I", "-S", str(STANDIN / "relay.py"), str(folder / "node")]
+        argv = [sys.executable, "-P", "-m", "fleet.nodes.cluster.bridge", "--", name, address or "auto", *node]
+        with subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            news = load_news(process.stdout.readline())
+            assert isinstance(news, Hosts), news
+            yield RayBridge(folder, news.hosts[0])
+            process.stdin.close()
+            assert process.wait(30) == 0
+
+
 Reach = Callable[[ScriptedSite], AbstractAsyncContextManager[NodeHost]]
 
 
-@pytest.fixture(params=[in_process, connected], ids=["in process", "over a stream"])
+@pytest.fixture(params=["in process", "over a stream", "through Ray"])
 def reach(request: pytest.FixtureRequest) -> Reach:
-    found: Reach = request.param
-    return found
+    if request.param == "through Ray":
+        bridge: RayBridge = request.getfixturevalue("ray_bridge")
+        return bridge.reach
+    return in_process if request.param == "in process" else connected

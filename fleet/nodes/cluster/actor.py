@@ -1,0 +1,124 @@
+"""One machine of a Ray cluster: passes bytes between a manager and `fleet node --stdio`, a process for each connection.
+
+Ray imports this there, from the fleet that is installed: no code travels. Where Ray does not know whether a call has
+arrived, it is made again; so what is sent and received has numbers, and is done once. A node that is left ends by
+itself: when its work is done, or with its lease.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from subprocess import PIPE
+from tempfile import TemporaryFile
+from time import monotonic
+from typing import IO
+
+from anyio import BrokenResourceError, ClosedResourceError, EndOfStream, Lock, open_process, sleep
+from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+
+CHUNK = 64 * 1024  # below 100 kB a result travels with the answer to its call
+KEPT = 2_000  # bytes of the error output
+NODE = (sys.executable, "-P", "-m", "fleet", "node", "--stdio")
+
+
+@dataclass(slots=True)
+class _Stream:
+    """The process behind one connection."""
+
+    process: Process
+    input: ByteSendStream
+    output: ByteReceiveStream
+    errors: IO[bytes]
+    used: float
+    """When its manager was last heard, on this machine's clock."""
+    taken: int = 0
+    """The number of the last bytes that were passed to it."""
+    given: int = 0
+    """The number of the last bytes that it sent, which are kept until the next are asked for."""
+    bytes: bytes = field(default=b"", repr=False)
+    sending: Lock = field(default_factory=Lock)
+    receiving: Lock = field(default_factory=Lock)
+
+
+class HostActor:
+    """What Ray runs on a machine, once. It ends itself when no node has run for a while."""
+
+    def __init__(self, idle_s: float) -> None:
+        self._idle_s = idle_s
+        self._streams: dict[str, _Stream] = {}
+        self._used = monotonic()
+
+    async def open(self, id_: str, command: Sequence[str]) -> str:
+        """Start a node for a connection. Returns why it can't be."""
+        self._used = monotonic()
+        if id_ in self._streams:
+            return ""
+        env = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        errors = TemporaryFile()  # noqa: SIM115 - closed with the connection
+        try:
+            process = await open_process(
+                list(command or NODE), stdin=PIPE, stdout=PIPE, stderr=errors, env=env, start_new_session=True
+            )
+        except OSError as error:
+            errors.close()
+            return str(error)
+        if process.stdin is None or process.stdout is None:
+            raise AssertionError("a process without pipes")
+        self._streams[id_] = _Stream(process, process.stdin, process.stdout, errors, monotonic())
+        return ""
+
+    async def send(self, id_: str, number: int, data: bytes) -> bool:
+        """Pass bytes on. Returns whether the node still takes any."""
+        if (stream := self._streams.get(id_)) is None:
+            return False
+        async with stream.sending:
+            stream.used = monotonic()
+            if number > stream.taken:
+                try:
+                    await stream.input.send(data)
+                except (BrokenResourceError, ClosedResourceError):
+                    return False
+                stream.taken = number
+        return True
+
+    async def receive(self, id_: str, number: int) -> bytes:
+        """Wait for the next bytes. Empty: the node has closed its stream."""
+        if (stream := self._streams.get(id_)) is None:
+            return b""
+        async with stream.receiving:
+            stream.used = monotonic()
+            if number > stream.given:
+                received = b""
+                with suppress(EndOfStream, BrokenResourceError, ClosedResourceError):
+                    received = await stream.output.receive(CHUNK)
+                stream.bytes, stream.given = received, number
+            return stream.bytes
+
+    async def close(self, id_: str) -> str:
+        """Let the node go. Returns the end of what it said on its error output."""
+        if (stream := self._streams.get(id_)) is None:
+            return ""
+        self._used = stream.used = monotonic()
+        await self._close(stream)
+        return _tail(stream.errors)
+
+    async def leave_when_idle(self) -> None:
+        """Return when no node has run for a while."""
+        while self._streams or monotonic() < self._used + self._idle_s:
+            await sleep(self._idle_s / 10)
+            for id_, stream in list(self._streams.items()):
+                if stream.process.returncode is not None and monotonic() > stream.used + self._idle_s:
+                    del self._streams[id_]
+                    await self._close(stream)
+                    stream.errors.close()
+
+    async def _close(self, stream: _Stream) -> None:
+        with suppress(BrokenResourceError, ClosedResourceError, OSError):
+            await stream.input.aclose()
+
+
+def _tail(errors: IO[bytes]) -> str:
+    size = os.fstat(errors.fileno()).st_size
+    return os.pread(errors.fileno(), KEPT, max(size - KEPT, 0)).decode("utf-8", "replace")

@@ -1,0 +1,56 @@
+"""What the program beside the manager says of a cluster: one line of JSON for each piece of news."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+SOCKET = "cluster"  # in the folder of the program
+LONGEST_LINE = 1024 * 1024
+MOST_HOSTS = 4_000
+HostId = Annotated[str, Field(pattern=r"^[0-9a-f]{8,128}$")]
+Text = Annotated[str, Field(max_length=2_000)]
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Host(_Line):
+    """A machine of a cluster."""
+
+    id: HostId
+    processors: Annotated[int, Field(ge=1, le=100_000)]
+
+
+class Hosts(_Line):
+    """The machines that are in the cluster now."""
+
+    type: Literal["hosts"] = "hosts"
+    hosts: Annotated[tuple[Host, ...], Field(max_length=MOST_HOSTS)]
+
+
+class Said(_Line):
+    """Why a connection to a machine ended, in the words of Ray or of its node."""
+
+    type: Literal["said"] = "said"
+    host: HostId
+    text: Text
+
+
+class Failed(_Line):
+    """The cluster can't be used. The program ends."""
+
+    type: Literal["failed"] = "failed"
+    text: Text
+
+
+News = Hosts | Said | Failed
+_news: TypeAdapter[News] = TypeAdapter(Annotated[News, Field(discriminator="type")])
+
+
+def load_news(line: bytes) -> News:
+    """Raises `ValueError`."""
+    try:
+        return _news.validate_json(line)
+    except ValidationError as error:
+        raise ValueError("a line that is no news of a cluster") from error

@@ -1,0 +1,139 @@
+"""All that is asked of Ray. Its blocking calls are made in threads; nothing is tried again by Ray itself.
+
+Neither a constructor's arguments nor an environment carries anything of the manager: Ray keeps both in clear text.
+"""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+import ray
+from anyio import CancelScope, get_cancelled_exc_class, sleep, to_thread
+from ray.autoscaler.sdk import request_resources
+from ray.exceptions import ActorUnavailableError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from fleet.nodes.cluster.actor import HostActor
+from fleet.nodes.cluster.news import Host
+
+NAMESPACE = "fleet"
+IDLE_S = 10.0  # how long an actor without work remains
+UNKNOWN_WAIT_S = 0.2  # before a call is made again of which Ray does not know whether it arrived
+Found = TypeVar("Found")
+
+
+class ClusterError(Exception):
+    """Ray can't do it. The message says why, in one line."""
+
+
+class RayActor(HostActor):
+    """Satisfies `HostCalls` in a process of Ray's."""
+
+    def __init__(self, idle_s: float) -> None:
+        super().__init__(idle_s)
+        self._leaving = ray.get_runtime_context().current_actor.leave.remote()
+
+    async def leave(self) -> None:
+        await self.leave_when_idle()
+        ray.actor.exit_actor()
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """An actor of a machine. Its calls wait, and raise `ClusterError` once it is dead."""
+
+    handle: Any = field(repr=False)
+
+    async def open(self, id_: str, command: tuple[str, ...]) -> str:
+        return str(await self._call("open", id_, command))
+
+    async def send(self, id_: str, number: int, data: bytes) -> bool:
+        return bool(await self._call("send", id_, number, data))
+
+    async def receive(self, id_: str, number: int) -> bytes:
+        return bytes(await self._call("receive", id_, number))
+
+    async def close(self, id_: str) -> str:
+        return str(await self._call("close", id_))
+
+    async def _call(self, name: str, *args: object) -> Any:
+        """Call a method. While Ray does not know whether a call arrived, it is made again: each is done once."""
+        while True:
+            try:
+                return await _awaited(getattr(self.handle, name).remote(*args))
+            except ActorUnavailableError:
+                await sleep(UNKNOWN_WAIT_S)
+            except RayError as error:
+                raise ClusterError(_line(error)) from error
+
+
+async def join(address: str) -> None:
+    """Become a driver of a cluster. Raises `ClusterError`."""
+    start = partial(
+        ray.init,
+        address=address,
+        namespace=NAMESPACE,
+        log_to_driver=False,
+        logging_level="ERROR",
+        configure_logging=True,
+    )
+    try:
+        await to_thread.run_sync(start, abandon_on_cancel=True)
+    except (RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise ClusterError(f"Ray at {address!r} can't be joined: {_line(error)}") from error
+
+
+async def leave() -> None:
+    await to_thread.run_sync(ray.shutdown, abandon_on_cancel=True)
+
+
+async def list_hosts() -> list[Host]:
+    """The machines that are alive and have processors to give."""
+    hosts = []
+    for node in await _blocking(ray.nodes):
+        processors = int(node["Resources"].get("CPU", 0)) if node["Alive"] else 0
+        if processors:
+            hosts.append(Host(id=node["NodeID"], processors=processors))
+    return sorted(hosts, key=lambda host: host.id)
+
+
+async def actor_on(host: Host) -> Actor:
+    """The actor of a machine, which holds all of its processors; made unless it is there. Raises `ClusterError`."""
+    options = {
+        "name": f"node-{host.id}",
+        "get_if_exists": True,
+        "lifetime": "detached",
+        "num_cpus": host.processors,
+        "max_restarts": 0,
+        "max_task_retries": 0,
+        "scheduling_strategy": NodeAffinitySchedulingStrategy(host.id, soft=False),
+    }
+    make = ray.remote(RayActor).options(**options).remote
+    return Actor(await _blocking(partial(make, IDLE_S)))
+
+
+async def ask_for_slots(number: int) -> None:
+    """Ask the autoscaler for so many processors in all, until it is asked for another number."""
+    await _blocking(partial(request_resources, num_cpus=number))
+
+
+async def _blocking(call: Any) -> Any:
+    try:
+        return await to_thread.run_sync(call, abandon_on_cancel=True)
+    except (RayError, ConnectionError, RuntimeError, ValueError) as error:
+        raise ClusterError(_line(error)) from error
+
+
+async def _awaited(reference: Any) -> Any:
+    """The result of a call. Whoever is cancelled cancels the call, too, which would go on otherwise."""
+    try:
+        return await reference
+    except get_cancelled_exc_class():
+        with CancelScope(shield=True):
+            await to_thread.run_sync(ray.cancel, reference, abandon_on_cancel=True)
+        raise
+
+
+def _line(error: BaseException) -> str:
+    text = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return "".join(char for char in text if char.isprintable())[:500]

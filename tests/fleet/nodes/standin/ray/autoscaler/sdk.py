@@ -1,0 +1,5 @@
+from ray import note
+
+
+def request_resources(num_cpus: int) -> None:
+    note(f"slots {num_cpus}")

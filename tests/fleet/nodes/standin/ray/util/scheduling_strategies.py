@@ -1,0 +1,7 @@
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class NodeAffinitySchedulingStrategy:
+    node_id: str
+    soft: bool
