@@ -8,6 +8,7 @@ from anyio import lowlevel
 from dashboards.runs.past import Past
 from dashboards.runs.ports import Library
 from dashboards.runs.run_follower import FollowedRun, WatchedRun
+from dashboards.web.guard import note_bug
 from fleet.errors import FleetError
 
 LATEST = 30  # runs on the board; older ones have their pages all the same
@@ -113,5 +114,9 @@ class FollowedRuns:
             run.look()
             return run.catch_up(seconds) or run.alive != was_alive
         except FleetError:
+            self._runs[name] = None
+            return True
+        except Exception as bug:  # noqa: BLE001 - one run that can't be followed takes no other with it
+            note_bug(bug)
             self._runs[name] = None
             return True

@@ -4,6 +4,8 @@ A page elsewhere can make a browser send requests here. It can't know a session'
 cookie along (`SameSite=Strict`), and nothing is changed by a request that a form or an image could make.
 """
 
+import sys
+import traceback
 from collections.abc import Mapping
 
 from aiohttp import web
@@ -43,6 +45,9 @@ class Guard:
             answer = self._refusal(request) or await handler(request)
         except web.HTTPException as error:
             answer = error
+        except Exception as bug:  # noqa: BLE001 - the edge: what one request breaks concerns no other
+            note_bug(bug)
+            answer = refusal(500, "This page can't be drawn: a bug of fleet. What it was is where `fleet web` prints.")
         if not answer.prepared:  # an event stream has sent its headers
             answer.headers.update({name: text for name, text in HEADERS.items() if name not in answer.headers})
         if isinstance(answer, web.HTTPException):
@@ -69,6 +74,10 @@ class Guard:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         is_scraper = request.path == METRICS and scheme.lower() == "bearer"
         return token.strip() if is_scraper else request.cookies.get(self.cookie, "")
+
+
+def note_bug(bug: Exception) -> None:
+    sys.stderr.write("".join(traceback.format_exception(bug)))
 
 
 def _refused_change(request: web.Request, session: Session) -> web.Response | None:

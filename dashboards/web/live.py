@@ -13,7 +13,7 @@ import anyio
 from aiohttp import web
 
 from dashboards.web.followed import FollowedRuns
-from dashboards.web.guard import HEADERS
+from dashboards.web.guard import HEADERS, note_bug
 from dashboards.web.pages.page import NoSuchPageError, Shown
 from dashboards.web.rendering import version_of
 
@@ -110,6 +110,10 @@ class Live:
         try:
             shown = await page.draw()
         except NoSuchPageError:  # the run was cleaned away
+            page.missing = True
+            return
+        except Exception as bug:  # noqa: BLE001 - a page that can't be drawn ends alone: other pages, and the server, continue
+            note_bug(bug)
             page.missing = True
             return
         page.title = shown.title

@@ -4,12 +4,14 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
 
 from dashboards.web import live
+from dashboards.web.pages.page import Shown
+from dashboards.web.site import PAGES, Page
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.web.site import Client, client, site, story
 
@@ -99,3 +101,23 @@ async def test_only_pages_have_events(tmp_path: Path, page: str) -> None:
 
 def test_a_page_is_drawn_at_least_as_often_as_ages_grow() -> None:
     assert live.TICK_S <= live.AGES_S
+
+
+async def test_a_page_that_can_not_be_drawn_ends_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def broken(reader: object, at: object) -> Shown:
+        raise ZeroDivisionError(f"a bug of {type(reader).__name__}, {at}")
+
+    monkeypatch.setitem(cast("dict[str, Page]", PAGES), "/inbox", broken)
+    run = story()
+    async with site(tmp_path, MemoryFeed(run.facts)) as server, client(server) as someone:
+        async with events(someone, "/runs/r") as stream:
+            await anext(stream)
+            async with events(someone, "/inbox") as broken_stream:
+                assert [event async for event in broken_stream] == []
+            run.attempt_fails("cli")
+            assert "cli failed" in str(await anext(stream))
+        assert (await someone.get("/inbox"))[0] == 500
+        assert (await someone.get("/"))[0] == 200
+    assert capsys.readouterr().err.count("ZeroDivisionError: a bug of Reader") == 2

@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from dashboards.web.diff_lines import MOST_LINES, diff_files
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
+from fleet.core.state.facts import Fact
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import hostile_story, problems
 from tests.dashboards.web.site import PATCH, client, site, story, unapproved
@@ -156,6 +158,39 @@ async def test_a_replay_shows_the_run_as_it_was_by_links_alone(tmp_path: Path) -
         assert len(seen) > 3
         for odd in ("0", "-1", "99999999999999999999", "x", "1e3", "²"):
             assert (await someone.get(f"/runs/r/replay?at={odd}"))[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/inbox"])
+async def test_without_any_run_a_page_says_so(tmp_path: Path, path: str) -> None:
+    async with site(tmp_path) as server, client(server) as someone:
+        status, _, text = await someone.get(path)
+        assert status == 200
+        assert "Nothing waits for you." in text
+
+
+class Unreadable(MemoryFeed):
+    """A run whose journal makes its reader raise."""
+
+    def facts(self, after: int, limit: int) -> Sequence[tuple[int, Fact]]:
+        del after, limit
+        raise ZeroDivisionError("a bug")
+
+
+async def test_a_run_that_can_not_be_followed_takes_no_other_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = MemoryFeed(story().facts, run="good"), Unreadable([], run="bad")
+    async with site(tmp_path, bad, good) as server, client(server) as someone:
+        for _ in range(200):
+            text = (await someone.get("/"))[2]
+            if "/runs/good" in text:
+                break
+        assert "/runs/good" in text
+        status, headers, text = await someone.get("/runs/bad")
+        assert (status, headers["X-Content-Type-Options"]) == (500, "nosniff")
+        assert "Traceback" not in text
+        assert (await someone.get("/runs/good"))[0] == 200
+        assert "ZeroDivisionError: a bug" in capsys.readouterr().err
 
 
 def test_a_patch_is_read_into_numbered_lines() -> None:
