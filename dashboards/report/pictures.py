@@ -38,10 +38,10 @@ class PlanNode:
 
     id: SubtaskId
     title: str
-    status: Status
     needs: tuple[SubtaskId, ...]
-    area: SubtaskId | None = None
+    area: SubtaskId | None
     """The area whose planner made it."""
+    status: Status
 
 
 LABELLED = 60  # nodes with labels and lines; of a larger plan, areas stand for their subtasks
@@ -82,12 +82,18 @@ def attempt_spans(state: RunState, seconds_at: Callable[[float], float]) -> list
 
 def plan_waves(state: RunState, now: float) -> Sequence[Sequence[PlanNode]]:
     """The subtasks in waves: each needs only those of earlier ones."""
-    return [[plan_node(state, id_, status_of(state, id_, now)) for id_ in wave] for wave in waves(state.plan)]
+    return [[PlanNode(*rest, status_of(state, rest[0], now)) for rest in wave] for wave in wave_parts(state)]
 
 
-def plan_node(state: RunState, id_: SubtaskId, status: Status) -> PlanNode:
-    spec = state.specs[id_]
-    return PlanNode(id_, spec.title, status, spec.depends_on, state.subtasks[id_].area)
+WaveParts = Sequence[Sequence[tuple[SubtaskId, str, tuple[SubtaskId, ...], SubtaskId | None]]]
+
+
+def wave_parts(state: RunState) -> WaveParts:
+    """The nodes without their status: they change with the plan only."""
+    return [
+        [(id_, state.specs[id_].title, state.specs[id_].depends_on, state.subtasks[id_].area) for id_ in wave]
+        for wave in waves(state.plan)
+    ]
 
 
 def _no_link(_: SubtaskId) -> str:

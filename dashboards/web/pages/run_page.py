@@ -10,12 +10,11 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from dashboards.report.graph import graph
-from dashboards.report.pictures import plan_graph, plan_node
+from dashboards.report.pictures import PlanNode, plan_graph, wave_parts
 from dashboards.runs.run_follower import WatchedRun
 from dashboards.web.pages.inbox import items_of
 from dashboards.web.pages.page import NoSuchPageError, Reader, Shown, repository_name
 from fleet.core.base.ids import SubtaskId
-from fleet.core.plans.dependencies import waves
 from fleet.core.state.incidents import Incident
 from fleet.core.state.state import RunState
 from fleet.core.state.status import Phase, Status, phase, statuses
@@ -104,26 +103,20 @@ def _at_work(run: WatchedRun, state: RunState) -> list[AtWork]:
 
 def graph_part(reader: Reader, run: WatchedRun, state: RunState, where: Mapping[SubtaskId, Status]) -> Markup:
     """The plan as a graph; nothing where no subtask needs another."""
-    name, order = run.feed.run, run.derive("waves", state.plan, lambda: waves(state.plan))
+    name, order = run.feed.run, run.derive("waves", state.plan, lambda: wave_parts(state))
     if len(order) <= 1:
         return reader.part("graph", graph="", run=name)
-    columns = [[plan_node(state, id_, where[id_]) for id_ in wave] for wave in order]
+    columns = [[PlanNode(*rest, where[rest[0]]) for rest in wave] for wave in order]
     picture = graph(plan_graph(columns, lambda id_: f"/runs/{quote(name)}/subtasks/{quote(id_)}"), GRAPH)
     return reader.part("graph", graph=Markup(picture), run=name)  # noqa: S704 - drawn and escaped by the report
 
 
 def _map(reader: Reader, run: WatchedRun, state: RunState, where: Mapping[SubtaskId, Status]) -> Markup:
-    cells = [Cell(id_, status, len(state.subtasks[id_].attempts)) for id_, status in where.items()]
-    runs = [(status, sum(1 for _ in group)) for status, group in groupby(cell.status for cell in cells)]
-    small = len(cells) <= MOST_CELLS
-    return reader.part(
-        "map",
-        cells=cells if small else [],
-        stretches=[] if small else runs,
-        counts=_counts(where),
-        total=len(cells),
-        run=run.feed.run,
-    )
+    small = len(where) <= MOST_CELLS
+    cells = [Cell(id_, status, len(state.subtasks[id_].attempts)) for id_, status in where.items()] if small else []
+    stretches = [] if small else [(status, sum(1 for _ in group)) for status, group in groupby(where.values())]
+    counts, run_name = _counts(where), run.feed.run
+    return reader.part("map", cells=cells, stretches=stretches, counts=counts, total=len(where), run=run_name)
 
 
 def _counts(where: Mapping[SubtaskId, Status]) -> dict[Status, int]:

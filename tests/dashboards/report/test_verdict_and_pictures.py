@@ -65,12 +65,12 @@ def test_a_plan_of_many_subtasks_is_drawn_as_squares() -> None:
 
 
 def nodes(prefix: str, count: int, *needs: str, area: str | None = None) -> list[PlanNode]:
-    return [PlanNode(f"{prefix}{n}", "t", "merged" if n % 2 else "ready", needs, area) for n in range(count)]
+    return [PlanNode(f"{prefix}{n}", "t", needs, area, "merged" if n % 2 else "ready") for n in range(count)]
 
 
 def test_in_a_large_plan_an_area_stands_for_its_subtasks() -> None:
-    area = PlanNode("shop", "t", "running", ("base0",))
-    inner = PlanNode("inner", "t", "running", (), "shop")
+    area = PlanNode("shop", "t", ("base0",), None, "running")
+    inner = PlanNode("inner", "t", (), "shop", "running")
     plan = [nodes("base", 2), [area], [*nodes("s", 60, area="shop"), inner], nodes("deep", 10, area="inner")]
     picture = graph(plan_graph(plan, lambda id_: f'/x?"{id_}"'), 1)
     assert picture.count("<a href=") == 3

@@ -180,6 +180,7 @@ async def test_a_run_that_can_not_be_followed_takes_no_other_with_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good, bad = MemoryFeed(story().facts, run="good"), Unreadable([], run="bad")
+    text = ""
     async with site(tmp_path, bad, good) as server, client(server) as someone:
         for _ in range(200):
             text = (await someone.get("/"))[2]
