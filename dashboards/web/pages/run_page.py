@@ -20,6 +20,7 @@ from fleet.core.state.state import RunState
 from fleet.core.state.status import Phase, Status, phase, statuses
 from fleet.core.state.subtask_state import Attempt, SubtaskState
 from fleet.core.views.run.incident_view import incident_view
+from fleet.core.views.run.remaining_view import remaining_view
 from fleet.core.views.run.run_view import StatusView, status_view
 
 LOAD_S = 3.0  # a longer journal goes on loading while its page is open
@@ -71,12 +72,9 @@ def run_parts(reader: Reader, run: WatchedRun, state: RunState, view: StatusView
     name, where = run.feed.run, statuses(state, run.now)
     yield "head", reader.part("run_head", view=view, repository=repository_name(run), state=state, loaded=run.loaded)
     yield "needs", reader.part("needs", items=items_of(run), with_run=False, empty="")
-    yield (
-        "numbers",
-        reader.part(
-            "numbers", view=view, state=state, an_hour=run.commits_an_hour(), landings=_bars(run.landings(BINS))
-        ),
-    )
+    bars, left = _bars(run.landings(BINS)), remaining_view(state, run.now, alive=run.alive)
+    numbers = {"view": view, "state": state, "left": left, "an_hour": run.commits_an_hour(), "landings": bars}
+    yield "numbers", reader.part("numbers", **numbers)
     yield "map", _map(reader, run, state, where)
     yield "graph", graph_part(reader, run, state, where)
     yield "agents", reader.part("agents", agents=_at_work(run, state), more=max(0, run.working - AGENTS), run=name)
