@@ -12,7 +12,7 @@ import anyio
 
 from dashboards.notify.body import dump_body, notification
 from dashboards.notify.channel import Channel, Failed, Outgoing
-from dashboards.notify.quiet_hours import QuietHours
+from fleet.core.base.hours import Hours
 from fleet.core.views.run.causes import Cause
 from fleet.runs.outbox import Draft, Message, Outbox
 
@@ -35,7 +35,7 @@ class Courier:
     run: str
     routes: Mapping[str, Route]
     outbox: Outbox
-    quiet: QuietHours | None = None
+    quiet: Hours | None = None
     link: str = ""
     give_up_s: float = 3600.0
     on_give_up: Callable[[str], None] = lambda _text: None

@@ -50,7 +50,7 @@ def needs(run: FollowedRun) -> list[Need]:
     spent = over_budget(state, run.now)
     if spent is not None:
         needed.append(Need("budget", safe(spent), "B raises it"))
-    if state.paused:
+    if state.paused and not state.rests:
         needed.append(Need("pause", "paused: no new agents start", "P unpauses"))
     return needed
 

@@ -75,6 +75,8 @@ def status_lines(status: StatusView) -> list[str]:
         testing = counted(status.landing.testing, "batch")
         lines.append(f"  landing    {status.landing.queued} queued, testing {testing}{full}")
     lines += _node_lines(status)
+    if status.state == "paused":
+        lines.append(f"  paused     by {safe(status.paused_by or '')}; what is under way may finish")
     if status.why:
         lines.append(f"  because    {safe(status.why, limit=TEXT)}")
     if status.state == "refused":

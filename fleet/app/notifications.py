@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from dashboards.notify.body import template_problem
 from dashboards.notify.channel import Channel, Command, Desktop, Webhook, split_words
 from dashboards.notify.courier import Courier, Route
-from dashboards.notify.quiet_hours import read_quiet_hours
 from fleet.config.schema import Config, NotifyChannel
+from fleet.core.base.hours import read_hours
 from fleet.errors import UsageError
 from fleet.runs.outbox import Outbox
 
@@ -43,7 +43,7 @@ def courier_of(
         run,
         routes_of(config, environ),
         outbox,
-        quiet=read_quiet_hours(notify.quiet_hours),
+        quiet=read_hours(notify.quiet_hours),
         link=notify.link,
         give_up_s=notify.give_up_minutes * 60,
         on_give_up=on_give_up,

@@ -8,6 +8,7 @@ KEYS = {
     "flat": "run.flat",
     "gate": "checks.gate",
     "metrics": "metrics.listen",
+    "not_between": "run.not_between",
     "sandbox": "box.sandbox",
     "setup_network": "worktrees.setup_network",
 }

@@ -58,6 +58,7 @@ Command = Annotated[str, AfterValidator(_command)]
 Texts = Annotated[tuple[Name, ...], Field(strict=False)]
 Labels = Annotated[tuple[Label, ...], Field(strict=False)]
 Rungs = Annotated[tuple[Annotated[Name, AfterValidator(_rung)], ...], Field(strict=False)]
+DailyHours = Annotated[Line, Field(pattern=r"^$|^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$")]
 Header = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")]
 Lacking = Annotated[tuple[Capability, ...], Field(strict=False)]
 NotifyEvent = Literal["question", "review", "incident", "budget", "failed", "ended", "died"]
@@ -66,6 +67,7 @@ Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 class Run(Section):
     workers: int = Field(ge=1, le=1000)
+    not_between: DailyHours
     budget_dollars: float | None = Field(default=None, gt=0)
     budget_minutes: float | None = Field(default=None, gt=0)
     budget_tokens: int | None = Field(default=None, gt=0)
@@ -272,7 +274,7 @@ class NotifyChannel(Section):
 class Notify(Section):
     events: Annotated[tuple[NotifyEvent, ...], Field(strict=False)]
     incident_minutes: float = Field(gt=0)
-    quiet_hours: Annotated[Line, Field(pattern=r"^$|^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$")]
+    quiet_hours: DailyHours
     give_up_minutes: float = Field(gt=0)
     link: Annotated[Line, Field(pattern=r"^$|^https?://[^\s]+$")]
     channels: dict[Annotated[str, AfterValidator(_slug)], NotifyChannel] = {}
@@ -307,7 +309,7 @@ def as_policy(config: Config) -> Policy:
     """The limits and choices that a run records when it starts."""
     limits, planner, checks, models = config.limits, config.planner, config.checks, config.models
     return Policy(
-        **config.run.model_dump(),
+        **config.run.model_dump(exclude={"not_between"}),
         **config.landing.model_dump(),
         rules=ReviewRules.model_validate(config.review.model_dump()),
         ladders={name: worker.models for name, worker in config.workers.items() if len(worker.models) > 1},

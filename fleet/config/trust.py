@@ -37,6 +37,7 @@ _REFUSED: Mapping[Key, str] = {
     ("metrics", "listen"): "decides who can observe your fleet",
     ("metrics", "hosts"): "decides who can observe your fleet",
     ("notify",): "decides who is told of your runs, and how",
+    ("run", "not_between"): "decides when your machine works",
     ("review",): "decides what may start without your approval",
     ("state", "dir"): "chooses where on your machine files are written",
     ("state", "max_gb"): "decides how much of your machine the fleet may use",

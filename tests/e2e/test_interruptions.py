@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,20 @@ def test_a_run_is_paused_and_continues_on_request(stage: Stage, repository: Path
         going.done().ended(0).says("paused by", "unpaused by", "limits changed by", "workers 3, minutes")
     everything_landed_once(stage, repository)
     assert stage.status(stage.run_name)["agents"]["limit"] == 3
+
+
+def test_a_run_rests_in_its_hours_and_continues_without_them(stage: Stage, repository: Path, model: Serve) -> None:
+    now = datetime.now()  # noqa: DTZ005 - hours of the day are local
+    hours = f"{now - timedelta(hours=2):%H:%M}-{now + timedelta(hours=2):%H:%M}"
+    url = model(SLOW)
+    with stage.going(*begin(stage, repository, url), "--not-between", hours) as going:
+        stage.wait(stage.run_name, lambda state: state.rests and not list(state.underway()), going)
+        assert stage.status(stage.run_name)["paused_by"] == "run.not_between"
+        stage.fleet("status", stage.run_name).ended(0).says("paused     by run.not_between")
+        going.signal(signal.SIGTERM)
+        going.done().ended(130)
+    stage.fleet("resume", stage.run_name, "--not-between", "").ended(0).says("unpaused by", "LANDED")
+    everything_landed_once(stage, repository)
 
 
 def test_a_cancelled_run_keeps_what_landed(stage: Stage, repository: Path, model: Serve) -> None:

@@ -25,6 +25,7 @@ from dashboards.http.address import parse_address
 from fleet.app.fleet import Fleet
 from fleet.cli.common import run_async, send_requests
 from fleet.cli.live.hard_stop import hard_stop
+from fleet.cli.live.hours import keep_hours
 from fleet.cli.live.notifier import keep_notifier
 from fleet.config.environment import current, user
 from fleet.config.load import Loaded
@@ -69,6 +70,7 @@ async def run_engine(
         if exporter is not None:
             tasks.start_soon(exporter.watch_loop)
         tasks.start_soon(keep_notifier, fleet, folder)
+        tasks.start_soon(keep_hours, fleet.config.run.not_between, folder)
         await fleet.run(folder, stop=stop, watcher=exporter)
         tasks.cancel_scope.cancel()
 

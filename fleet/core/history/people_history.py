@@ -31,7 +31,7 @@ def after(state: RunState, fact: f.PeopleFact) -> RunState:
                 state, fact.subtask, lambda attempt: replace(attempt, instructions=read), only=fact.number
             )
         case f.Paused() | f.Unpaused():
-            return replace(state, paused=isinstance(fact, f.Paused))
+            return replace(state, paused_by=fact.by if isinstance(fact, f.Paused) else None)
         case f.DrainRequested():
             return replace(state, draining=True)
         case f.CancelRequested():

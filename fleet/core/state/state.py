@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from fleet.core.base.hours import BY_HOURS
 from fleet.core.base.ids import QuestionId, RunId, Sha, SubtaskId
 from fleet.core.base.usage import Cost, Spend
 from fleet.core.base.vector import Vector
@@ -271,7 +272,8 @@ class RunState:
     shelved: Mapping[SubtaskId, Subtask] = field(default_factory=dict)
     """Each subtask that a person reviewed and did not approve, as it was then: only a person can approve it."""
     reviews: tuple[Review, ...] = ()
-    paused: bool = False
+    paused_by: str | None = None
+    """Who paused it; None: it is not paused."""
     draining: bool = False
     cancelled: bool = False
     ending: Ending | None = None
@@ -299,6 +301,15 @@ class RunState:
     @property
     def ended(self) -> bool:
         return self.ending is not None
+
+    @property
+    def paused(self) -> bool:
+        return self.paused_by is not None
+
+    @property
+    def rests(self) -> bool:
+        """Whether it is paused for the hours in which it starts nothing: then it needs no one to continue."""
+        return self.paused_by == BY_HOURS
 
     @property
     def for_real(self) -> bool:

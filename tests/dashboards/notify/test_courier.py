@@ -12,7 +12,7 @@ from aiohttp import web
 
 from dashboards.notify.channel import Webhook
 from dashboards.notify.courier import Courier, Route
-from dashboards.notify.quiet_hours import QuietHours, read_quiet_hours
+from fleet.core.base.hours import read_hours
 from fleet.core.views.run.causes import EVENTS, Cause
 from fleet.runs.crash_points import listening
 from fleet.runs.outbox import Outbox
@@ -135,7 +135,7 @@ async def test_there_is_more_to_send_until_each_channel_has_told_all_or_waits(ou
 
     first, both = [cause()], [cause(), cause("question:q2")]
     async with receiving(lambda number: web.Response(status=200 if number == 1 else 503)) as receiver:
-        sender = courier(outbox, receiver, quiet=read_quiet_hours("12:00-13:00"), local=local)
+        sender = courier(outbox, receiver, quiet=read_hours("12:00-13:00"), local=local)
         assert not sender.has_due([], 1.0)
         assert sender.has_due(first, 1.0)
         await sender.deliver(first, 1.0)
@@ -171,20 +171,9 @@ async def test_what_arises_in_quiet_hours_is_told_afterwards_if_it_still_holds(o
         return datetime(2026, 1, 1, int(at))  # noqa: DTZ001 - local time, as on a wall
 
     async with receiving() as receiver:
-        sender = courier(outbox, receiver, quiet=read_quiet_hours("22:00-07:00"), local=local)
+        sender = courier(outbox, receiver, quiet=read_hours("22:00-07:00"), local=local)
         assert not await sender.deliver([cause(), cause("question:q2")], 23.0)
         assert not await sender.deliver([cause(), cause("question:q2")], 6.0)
         assert receiver.bodies == []
         assert await sender.deliver([cause("question:q2")], 7.0)
     assert [each["title"] for each in receiver.bodies[0]["causes"]] == ["question:q2 is asked"]
-
-
-def test_quiet_hours_may_cross_midnight() -> None:
-    night, noon = QuietHours(22 * 60, 7 * 60), read_quiet_hours("12:00-13:00")
-    assert noon is not None
-    at = {hour: datetime(2026, 1, 1, hour) for hour in (0, 6, 7, 12, 13, 22)}  # noqa: DTZ001
-    assert [hour for hour, time in at.items() if night.cover(time)] == [0, 6, 22]
-    assert [hour for hour, time in at.items() if noon.cover(time)] == [12]
-    assert read_quiet_hours("") is None
-    with pytest.raises(ValueError, match="22:00"):
-        read_quiet_hours("22-7")

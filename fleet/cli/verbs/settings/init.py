@@ -17,6 +17,7 @@ from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, ConfigFile, Force, Repo, Sandbox, Yes
 from fleet.cli.live.clock import Clock, run_with_clock
 from fleet.cli.options import flags
+from fleet.cli.verbs.settings.timer import timer_units
 from fleet.config.environment import current
 from fleet.config.layer import Key
 from fleet.config.load import REPOSITORY_FILE, load_config, user_file_path
@@ -47,6 +48,9 @@ def init(
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", min=1, help="Seconds that the gate may take in one try.")
     ] = GATE_S,
+    timer: Annotated[
+        bool, typer.Option("--timer", help="Only print units for systemd that continue the latest run every evening.")
+    ] = False,
     sandbox: Sandbox = None,
     config: ConfigFile = None,
     force: Force = False,
@@ -67,8 +71,14 @@ def init(
       fleet init --yes && fleet try
       fleet init --dry-run              show the candidates, and the file that the first would make
       fleet init --no-try --force       write the likeliest again, for you to edit
+      fleet init --timer                print a timer for systemd
     """
     root = _root(repo)
+    if timer:
+        settings = common.configuration(repo, config, {}).config
+        units = timer_units(root, key=settings.models.api_key_env, drain_minutes=settings.limits.drain_minutes)
+        typer.echo(units)
+        return
     path = root / REPOSITORY_FILE
     _check_file(path, force=force, dry_run=dry_run)
     loaded = load_config(environ=current(), flags=flags(sandbox=sandbox), config_file=config)

@@ -16,7 +16,7 @@ from fleet.cli.live.clock import Clock, run_with_clock
 from fleet.cli.live.display import Detach, Display, NoTui, Plain, Web, work_and_show
 from fleet.cli.options import flags, limits_of
 from fleet.cli.plan_sources import Sets, load_plan_argument
-from fleet.cli.verbs.work.limits import Attempts, Budget, Minutes, Tokens, Workers
+from fleet.cli.verbs.work.limits import Attempts, Budget, Minutes, NotBetween, Tokens, Workers
 from fleet.config.environment import current
 from fleet.config.load import Loaded
 from fleet.core.plans.limits import Reviewing
@@ -34,6 +34,9 @@ PlanFile = Annotated[
 REVIEWERS = "human (default on a terminal), auto (the [review] rules; default elsewhere), none"
 Review = Annotated[str | None, typer.Option(metavar="human|auto|none", help=f"Who approves the plan: {REVIEWERS}.")]
 RedBase = Annotated[bool, typer.Option("--allow-red-base", help="Continue even if the gate fails on the base.")]
+OnlyEstimate = Annotated[
+    bool, typer.Option("--estimate", help="Only say what it will cost and take; nothing is called or started.")
+]
 EXIT = {"landed": 0, "partial": 1, "cancelled": 1, "aborted": 1, "failed": 3, "budget": 4, None: 130}
 
 
@@ -101,6 +104,7 @@ def run(
     minutes: Minutes = None,
     tokens: Tokens = None,
     attempts: Attempts = None,
+    not_between: NotBetween = None,
     base_url: BaseUrl = None,
     sandbox: Sandbox = None,
     setup_network: SetupNetwork = False,
@@ -108,9 +112,7 @@ def run(
     allow_red_base: RedBase = False,
     metrics: common.Metrics = None,
     flat: Annotated[bool, typer.Option("--flat", help="One worker for the whole epic, no decomposition.")] = False,
-    only_estimate: Annotated[
-        bool, typer.Option("--estimate", help="Only say what it will cost and take; nothing is called or started.")
-    ] = False,
+    only_estimate: OnlyEstimate = False,
     plan_only: Annotated[bool, typer.Option("--plan-only", help="Only plan, as fleet plan does.")] = False,
     review: Review = None,
     yes: Yes = False,
@@ -124,11 +126,11 @@ def run(
 
     The result is the branch fleet/RUN. Your checkout is not touched.
 
-    With --estimate nothing runs and no model is called: it prints what the plan is expected to cost and to take. Of an
-    epic, whose plan is not known yet, it prints what earlier ones of this repository came to.
+    --estimate runs nothing and calls no model: it prints what the plan is expected to cost and take, or, of an epic,
+    what earlier ones of this repository came to.
 
-    On a terminal a full screen opens; when you leave it (q), the run continues. Without it, Ctrl-C lets running agents
-    finish, a second one stops at once; `fleet resume` continues the run.
+    On a terminal a full screen opens; when you leave it (q), the run continues. Otherwise Ctrl-C lets agents finish, a
+    second one stops at once; `fleet resume` continues.
 
     Exit codes: 0 all landed, 1 something did not, 2 usage, 3 environment, 4 budget, 130 interrupted.
 
@@ -139,13 +141,13 @@ def run(
       fleet run --plan plan.toml --name health
       fleet run --plan deploy --set version=v2.1.4
       fleet run "Fix the typo in the README" --flat
-      fleet run epic.md --review auto --web
+      fleet run epic.md --review auto --web --not-between 22:00-07:00
       fleet run --plan plan.toml --workers 8 --estimate
     """
     _check_arguments(epic, plan_file, plan_only=plan_only, only_estimate=only_estimate, sets=sets)
     limits = limits_of(workers=workers, budget=budget, minutes=minutes, tokens=tokens, attempts=attempts)
-    box = {"sandbox": sandbox, "setup_network": setup_network}
-    given = flags(limits, base_url=base_url, metrics=metrics, flat=flat, allow_red_base=allow_red_base, **box)
+    how = {"sandbox": sandbox, "setup_network": setup_network, "flat": flat, "not_between": not_between}
+    given = flags(limits, base_url=base_url, metrics=metrics, allow_red_base=allow_red_base, **how)
     loaded = common.configuration(repo, config, given)
     fleet, goal = Fleet(loaded, current()), read_epic(epic) if epic is not None else ""
     display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json, web=web)

@@ -29,6 +29,10 @@ Tokens = Annotated[
     int | None, typer.Option("--tokens", metavar="N", help="Maximum tokens; no call is made that exceeds it.")
 ]
 Attempts = Annotated[int | None, typer.Option("--attempts", metavar="N", help="Maximum attempts; no other is started.")]
+NotBetween = Annotated[
+    str | None,
+    typer.Option("--not-between", metavar="HOURS", help="Hours in which nothing begins, local time: 22:00-07:00."),
+]
 
 
 def limits(

@@ -14,7 +14,7 @@ from fleet.cli.live.display import Detach, Display, NoTui, Plain, Web, work_and_
 from fleet.cli.live.pages import start_pages
 from fleet.cli.options import Limits, flags, limits_of
 from fleet.cli.verbs.work.begin import EXIT, RedBase, exit_code
-from fleet.cli.verbs.work.limits import Attempts, Budget, Minutes, Tokens, Workers
+from fleet.cli.verbs.work.limits import Attempts, Budget, Minutes, NotBetween, Tokens, Workers
 from fleet.config.environment import current, user
 from fleet.core.plans.plan import PLANNER
 from fleet.core.plans.replay import REPLAYER
@@ -35,6 +35,7 @@ def resume(
     minutes: Minutes = None,
     tokens: Tokens = None,
     attempts: Attempts = None,
+    not_between: NotBetween = None,
     base_url: BaseUrl = None,
     sandbox: Sandbox = None,
     setup_network: SetupNetwork = False,
@@ -62,7 +63,9 @@ def resume(
     state, holder = folder.state(), folder.holder
     limits = limits_of(workers=workers, budget=budget, minutes=minutes, tokens=tokens, attempts=attempts)
     requests = _requests(state, holder, {**limits, "allow_red_base": allow_red_base or None})
-    given = flags(sandbox=sandbox, setup_network=setup_network, base_url=base_url, metrics=metrics)
+    given = flags(
+        sandbox=sandbox, setup_network=setup_network, base_url=base_url, metrics=metrics, not_between=not_between
+    )
     fleet = Fleet(common.configuration_of(state, config, given), current()).of_run(state)
     _check_workers(fleet, state)
     fleet.require_models_for(state)

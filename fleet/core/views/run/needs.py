@@ -19,6 +19,6 @@ def needed(state: RunState, now: float, *, alive: bool) -> tuple[Needed, ...]:
         ("approve", awaits_approval(state) and not is_being_revised(state)),
         ("answer", bool(state.open_questions())),
         ("budget", over_budget(state, now) is not None),
-        ("unpause", state.paused),
+        ("unpause", state.paused and not state.rests),
     ]
     return tuple(name for name, holds in needs if holds)

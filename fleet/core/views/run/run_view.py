@@ -112,6 +112,8 @@ class StatusView:
     ended."""
     why: str
     """Why it ended as it did; empty before."""
+    paused_by: str | None
+    """Who paused it; `run.not_between`: the hours in which it starts nothing. Null if it is not paused."""
     causes: tuple[str, ...]
     """If set-up or gate failed on the base: the lines of the output that matter."""
     advice: tuple[str, ...]
@@ -238,6 +240,7 @@ def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
         run=state.run,
         state=run_word(state, now, alive=alive),
         why=state.ending_why,
+        paused_by=state.paused_by,
         causes=base.causes,
         advice=base.advice,
         goal=state.plan.goal or state.goal,

@@ -155,6 +155,6 @@ def test_a_copy_has_the_fields_of_the_original_whatever_it_is_made_of() -> None:
     story = Story(plan=plan_of("a"))
     attempt = story.current("a")
     assert vars(quick_replace(attempt, turn=3)) == vars(replace(attempt, turn=3))
-    assert quick_replace(story.state, paused=True) == replace(story.state, paused=True)
+    assert quick_replace(story.state, paused_by="a") == replace(story.state, paused_by="a")
     trouble = Trouble(subtask="a", attempt=1, kind="check", summary="red")
     assert quick_replace(trouble, attempt=2) == replace(trouble, attempt=2)

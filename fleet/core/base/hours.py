@@ -1,14 +1,16 @@
-"""Hours of the day in which nothing is sent. What arises then is sent afterwards, if it still holds."""
+"""Hours of the day, in local time: those in which nothing is sent, and those in which a run starts nothing."""
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
+BY_HOURS = "run.not_between"
+"""Who pauses and unpauses a run for the hours in which it starts nothing, as its facts say."""
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
 
 @dataclass(frozen=True, slots=True)
-class QuietHours:
+class Hours:
     """From one minute of the day to another; the end may be on the next day."""
 
     start: int
@@ -20,8 +22,15 @@ class QuietHours:
             return self.start <= minute < self.end
         return minute >= self.start or minute < self.end
 
+    def since(self, at: datetime) -> datetime | None:
+        """When they began that `at` is in; None outside of them."""
+        if not self.cover(at):
+            return None
+        begin = at.replace(hour=self.start // 60, minute=self.start % 60, second=0, microsecond=0)
+        return begin if begin <= at else begin - timedelta(days=1)
 
-def read_quiet_hours(text: str) -> QuietHours | None:
+
+def read_hours(text: str) -> Hours | None:
     """`22:00-07:00`; None for an empty text. Raises `ValueError`."""
     if not text:
         return None
@@ -29,4 +38,4 @@ def read_quiet_hours(text: str) -> QuietHours | None:
     if match is None:
         raise ValueError("must be like 22:00-07:00")
     first, second, third, fourth = map(int, match.groups())
-    return QuietHours(first * 60 + second, third * 60 + fourth)
+    return Hours(first * 60 + second, third * 60 + fourth)
