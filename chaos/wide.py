@@ -26,6 +26,7 @@ from random import Random
 
 from chaos.repeatable_run import processes_of
 from chaos.wide_levels import (
+    GROWING,
     LEVELS,
     Sample,
     count_files,
@@ -212,11 +213,10 @@ def figures(soak: Soak, found: list[str]) -> list[Figure]:
         Figure("violations, a wide run", where, len(found), wanted=0, note=note),
         Figure("landed", where, soak.landed, wanted=soak.work.subtasks, at_least=True, note=f"{rate:,.0f} an hour"),
     ]
-    rows += [
-        Figure(f"{name}, last third of the rest", where, late_over_early(samples, name), wanted=LEVEL)
-        for name in LEVELS
-    ]
-    for name in ("memory_mb", "loose_refs", "loose_objects", "disk_mb"):
+    for name in LEVELS:
+        label = f"{name.replace('_', ' ')}, last third of the rest"
+        rows.append(Figure(label, where, late_over_early(samples, name), wanted=LEVEL))
+    for name in GROWING:
         label = name.replace("_", " ")
         most = max((getattr(sample, name) for sample in samples), default=0)
         each = f"most {most:,.0f}"

@@ -32,8 +32,10 @@ class Sample:
 
 
 SERIES = tuple(field.name for field in fields(Sample))[2:]
-LEVELS = ("processes", "descriptors")
-"""What must not depend on how much has landed."""
+LEVELS = ("processes", "descriptors", "loose_refs", "loose_objects")
+"""What must not depend on how much has landed: it is given back, or packed from time to time."""
+GROWING = ("memory_mb", "disk_mb")
+"""What a longer history needs more of."""
 
 
 def engine_levels(pid: int) -> tuple[int, int, float]:
