@@ -28,7 +28,9 @@ MODELS: Mapping[str, Path] = MappingProxyType(
         "steering": Path(__file__).parent / "steering.json",
     }
 )
-DOCUMENTS = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md")))
+DOCUMENTS = sorted(
+    (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md"), *ROOT.glob("skills/**/*.md"))
+)
 PAGES = [read_page(path) for path in DOCUMENTS]
 PLAYED = [page for page in PAGES if any(isinstance(step, Command) for step in page.steps)]
 
