@@ -170,9 +170,10 @@ class Site:
         state = run.state
         text = decisions.plan_text(run, state) if state is not None and state.plan.subtasks else ""
         name, version = run.feed.run, state.plan.version if state is not None else 0
-        parts = {"plan": reader.part("plan", text=text, run=name, version=version, state=state)}
+        parts = {"title": reader.part("plan_title", run=name, version=version)}
         if state is not None:
-            parts = {"graph": graph_part(reader, run, state, statuses(state, run.now)), **parts}
+            parts["graph"] = graph_part(reader, run, state, statuses(state, run.now))
+        parts["plan"] = reader.part("plan", text=text, run=name, version=version, state=state)
         return self._html(request, Shown(f"Plan of {name}", parts, is_live=False))
 
     # ---- deciding

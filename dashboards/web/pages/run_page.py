@@ -12,6 +12,7 @@ from markupsafe import Markup
 from dashboards.report.graph import graph
 from dashboards.report.pictures import PlanNode, plan_graph, wave_parts
 from dashboards.runs.run_follower import WatchedRun
+from dashboards.runs.subtask_map import subtask_map
 from dashboards.web.pages.inbox import items_of
 from dashboards.web.pages.page import NoSuchPageError, Reader, Shown, repository_name
 from fleet.core.base.ids import SubtaskId
@@ -24,7 +25,8 @@ from fleet.core.views.run.remaining_view import remaining_view
 from fleet.core.views.run.run_view import StatusView, status_view
 
 LOAD_S = 3.0  # a longer journal goes on loading while its page is open
-MOST_CELLS = 400  # of the map; of a larger run it shows stretches of subtasks
+MOST_CELLS = 400  # of the map, each a link; of a larger run it shows signs
+MOST_SIGNS = 1_500  # of which each stands for as many subtasks as it takes
 AGENTS, EVENTS, INCIDENTS, QUEUE, ROWS = 50, 60, 20, 20, 200
 BINS = 40  # of the chart of landings
 GRAPH = 1  # of the pictures on the page, for the ids in it
@@ -110,11 +112,13 @@ def graph_part(reader: Reader, run: WatchedRun, state: RunState, where: Mapping[
 
 
 def _map(reader: Reader, run: WatchedRun, state: RunState, where: Mapping[SubtaskId, Status]) -> Markup:
-    small = len(where) <= MOST_CELLS
-    cells = [Cell(id_, status, len(state.subtasks[id_].attempts)) for id_, status in where.items()] if small else []
-    stretches = [] if small else [(status, sum(1 for _ in group)) for status, group in groupby(where.values())]
-    counts, run_name = _counts(where), run.feed.run
-    return reader.part("map", cells=cells, stretches=stretches, counts=counts, total=len(where), run=run_name)
+    counts, name, total = _counts(where), run.feed.run, len(where)
+    if total > MOST_CELLS:
+        small = subtask_map(state, MOST_SIGNS, alive=run.alive)
+        stretches = [(sign, sum(1 for _ in group)) for sign, group in groupby(small.cells)]
+        return reader.part("map", cells=[], stretches=stretches, each=small.each, counts=counts, total=total, run=name)
+    cells = [Cell(id_, status, len(state.subtasks[id_].attempts)) for id_, status in where.items()]
+    return reader.part("map", cells=cells, stretches=[], each=1, counts=counts, total=total, run=name)
 
 
 def _counts(where: Mapping[SubtaskId, Status]) -> dict[Status, int]:

@@ -160,6 +160,16 @@ async def test_a_replay_shows_the_run_as_it_was_by_links_alone(tmp_path: Path) -
             assert (await someone.get(f"/runs/r/replay?at={odd}"))[0] == 200
 
 
+async def test_the_map_of_a_wide_run_has_a_sign_for_a_few_subtasks(tmp_path: Path) -> None:
+    run = Story(Policy(workers=2, max_attempts=1), plan_of(*(f"s{n:04}" for n in range(3_100))))
+    run.attempt_fails("s0001")
+    part = (await page(tmp_path, MemoryFeed(run.facts), "/runs/r")).partition('<section id="map"')[2]
+    picture = re.sub(r"<[^>]+>", "", part.partition('aria-hidden="true">')[2].partition("</p>")[0])
+    assert "Each sign stands for 3 subtasks" in part
+    assert len(picture) == -(-3_100 // 3)
+    assert picture.startswith("?○"), "of a few, the one that asks shows"
+
+
 @pytest.mark.parametrize("path", ["/", "/inbox"])
 async def test_without_any_run_a_page_says_so(tmp_path: Path, path: str) -> None:
     async with site(tmp_path) as server, client(server) as someone:
