@@ -23,6 +23,7 @@ from fleet.core.views.run.run_view import StatusView
 from fleet.core.views.run.subtask_view import AttemptView, SubtaskView
 
 NAMES = 8  # subtasks in a line
+MOST_NODES = 20  # rows of a status
 NAME, TEXT = 40, 300
 
 
@@ -100,9 +101,11 @@ def status_lines(status: StatusView) -> list[str]:
 
 def _node_lines(status: StatusView) -> Iterator[str]:
     first = "nodes"
-    for row in columns([node_cells(node) for node in status.nodes]):
+    for row in columns([node_cells(node) for node in status.nodes[:MOST_NODES]]):
         yield f"  {first:<10} {row}"
         first = ""
+    if len(status.nodes) > MOST_NODES:
+        yield f"  {first:<10} and {len(status.nodes) - MOST_NODES} more: fleet status {safe(status.run)} --json"
     waiting = status.waiting_for_machines
     for id_, why in islice(waiting.items(), NAMES):
         yield f"  WAITING    {safe(id_)}: {safe(why, limit=TEXT)}"

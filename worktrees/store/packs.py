@@ -61,6 +61,11 @@ async def cached_commits(store: Store) -> tuple[Sha, ...]:
     return tuple(listed.split())
 
 
+async def cached_count(store: Store) -> int:
+    """How many commits this store was given."""
+    return text(await store.git("for-each-ref", "--format=%(objectname)", f"{CACHE}/")).count("\n")
+
+
 @asynccontextmanager
 async def _folder(home: Path) -> AsyncIterator[Path]:
     folder = await to_thread.run_sync(lambda: TemporaryDirectory(prefix="new-pack-", dir=home))

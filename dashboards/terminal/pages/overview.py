@@ -23,8 +23,10 @@ from dashboards.terminal.widgets.lines import (
     table_row,
 )
 from dashboards.text.formats import clock_in, counted
+from dashboards.text.safe import safe
 from fleet.core.policy.landing import is_full
 from fleet.core.state.state import RunState
+from fleet.core.views.run.nodes_view import waiting_for_machines
 
 LEAST = 3  # agents, and events
 WIDE = 150  # cells: from this width on, agents and events are side by side
@@ -81,8 +83,14 @@ def _idle(run: WatchedRun, state: RunState) -> str:
     """Why no agent is at work, and what to do about it."""
     if state.ended:
         return "The run has ended."
-    needed = needs(run)
-    return f"No agents running. {needed[0].how}." if needed else "No agents running."
+    if needed := needs(run):
+        return f"No agents running. {needed[0].how}."
+    waiting = waiting_for_machines(state, run.now)
+    if waiting:
+        id_, why = next(iter(waiting.items()))
+        more = f" (and {len(waiting) - 1} more: press 8)" if len(waiting) > 1 else ""
+        return f"No agents running. {safe(id_)} {safe(why)}{more}."
+    return "No agents running."
 
 
 def _landing(state: RunState) -> Line:

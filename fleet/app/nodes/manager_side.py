@@ -20,7 +20,9 @@ from fleet.config.load import load_config
 from fleet.config.machines import stays_here
 from fleet.config.schema import NodeSettings
 from fleet.core.base.ids import RunId, Sha
+from fleet.core.plans.limits import HERE
 from fleet.core.state.facts import Fact, Failure, NodeLost, Report
+from fleet.core.state.machines import labels_here
 from fleet.core.state.nodes import NodeState
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError, UsageError
@@ -34,7 +36,7 @@ from fleet.nodes.streams import Link, LinkLostError
 from fleet.nodes.transport import CommandStream, open_command
 from fleet.ports.journal import Recorder
 from fleet.ports.nodes import AttemptDone, AttemptOrder, Node, OpenCalls
-from fleet.ports.worktrees import Change
+from fleet.ports.worktrees import Change, EffectError
 from worktrees.base.settings import WorktreeSettings
 from worktrees.leases.intake import Arrival, IntakeError, take_in
 from worktrees.leases.run_worktrees import RunWorktrees
@@ -123,7 +125,7 @@ class Nodes:
             local_checks=self.wiring.worktrees.check_slots,
             nodes=self.remote,
             stays=stays_here(self.wiring.config),
-            labels=frozenset(self.wiring.config.box.labels),
+            labels=labels_here(engine.state),
         )
         self.tasks.start_soon(self._heed, engine)
         return self._placement
@@ -219,6 +221,8 @@ class Nodes:
             why = f"there is no [nodes.{name}] in the configuration"
         except FleetError as error:
             why = f"the configuration can't be read: {error}"
+        except (EffectError, OSError) as error:
+            why = f"it can't be added now: {error}"
         self.notice(NodeLost(at=time.time(), node=name, why=why))
 
 
@@ -237,6 +241,9 @@ async def open_nodes(
             nodes = Nodes(state.run, wiring, objects, opening, reread, here, tasks, Path(folder))
             for name, settings in wiring.config.nodes.items():
                 await nodes.join(name, settings)
+            for name in state.policy.machines.offers.keys() - wiring.config.nodes.keys() - {HERE}:
+                why = f"there is no [nodes.{name}] in the configuration any more"
+                nodes.notice(NodeLost(at=time.time(), node=name, why=why))
             with move_on_after(START_S):
                 await nodes.wait_tried()
             yield nodes

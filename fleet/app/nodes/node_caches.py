@@ -13,7 +13,7 @@ from fleet.nodes.messages import Cleaned, Inspected
 from fleet.nodes.spool import Spool
 from worktrees.leases.node_worktrees import in_use
 from worktrees.store.node_store import caches_dir
-from worktrees.store.packs import cached_commits
+from worktrees.store.packs import cached_count
 from worktrees.store.store import Store
 
 ORDERS = "node/orders"
@@ -28,7 +28,7 @@ class NodeCaches:
 
     async def inspect(self) -> Inspected:
         homes = await to_thread.run_sync(self._homes)
-        commits = [len(await _commits(home)) for home in homes]
+        commits = [await _commits(home) for home in homes]
         at_work = await to_thread.run_sync(lambda: [key for spool in self._spools() for key in _working(spool)])
         attempts = sum("/attempt/" in key for key in at_work)
         return Inspected(
@@ -84,10 +84,10 @@ def _working(spool: Spool) -> list[str]:
     return [key for key in spool.keys() if spool.is_locked(key)]  # noqa: SIM118 - not a dictionary
 
 
-async def _commits(home: Path) -> tuple[str, ...]:
+async def _commits(home: Path) -> int:
     store = Store(home)
     try:
-        return await cached_commits(store)
+        return await cached_count(store)
     finally:
         await store.close()
 

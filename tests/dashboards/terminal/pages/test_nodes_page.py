@@ -5,7 +5,9 @@ from rich.cells import cell_len
 
 from dashboards.terminal.pages.agents import agents_page
 from dashboards.terminal.pages.nodes import nodes_page
+from dashboards.terminal.pages.overview import overview_page
 from dashboards.terminal.widgets.lines import PageOptions
+from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from tests.dashboards.terminal.pages.test_pages import SIZES, drawn, watch
 from tests.dashboards.terminal.test_snapshots import nodes_story
 from tests.fleet.core.story import Story, plan_of
@@ -39,3 +41,12 @@ def test_a_run_without_nodes_says_how_to_add_one() -> None:
     watched, state = watch(Story(plan=plan_of("a")).facts)
     page = nodes_page(watched, state, PageOptions(width=120))
     assert (list(page.keys), "fleet nodes add NAME" in page.empty) == ([], True)
+
+
+def test_an_overview_without_agents_says_what_the_next_subtask_waits_for() -> None:
+    offers = {"": MachineOffer(lands=True), "big": MachineOffer(labels=("gpu",), lands=True)}
+    story = Story(Policy(machines=Machines(offers=offers)), plan_of("a", "b", labels=("gpu",)))
+    watched, state = watch(story.facts)
+    rows = drawn(overview_page(watched, state, PageOptions(width=200, height=30)))
+    said = "a waits for a machine with the label gpu: node big is out: not connected yet (and 1 more: press 8)."
+    assert any(said in row for row in rows)

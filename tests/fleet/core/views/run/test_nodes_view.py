@@ -1,6 +1,7 @@
 """What a run says of its nodes, and of the subtasks that wait for one."""
 
-from dashboards.text.tables import status_lines, subtask_lines
+from dashboards.text.plans.plan_review import plan_lines
+from dashboards.text.tables import MOST_NODES, status_lines, subtask_lines
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.core.plans.plan import Plan
 from fleet.core.state import facts as f
@@ -102,3 +103,16 @@ def test_a_subtask_shows_the_node_of_each_attempt_and_check_and_what_it_waits_fo
 
 
 DONE = f.Report(status="done", summary="did it")
+
+
+def test_a_status_lists_the_first_of_very_many_nodes() -> None:
+    told = Story(plan=plan_of("a"))
+    told.happens(*(greeting(f"n{number:02}") for number in range(MOST_NODES + 3)))
+    lines = status_lines(status_view(told.state, 0.0, alive=True))
+    assert sum("at work" in line for line in lines) == MOST_NODES
+    assert any(line.strip() == "and 3 more: fleet status r --json" for line in lines)
+
+
+def test_a_plan_says_which_machine_a_subtask_needs() -> None:
+    lines = plan_lines(Plan(goal="g", subtasks=plan_of("x", labels=("gpu", "big")).subtasks), ())
+    assert any("on a machine with gpu, big" in line for line in lines)

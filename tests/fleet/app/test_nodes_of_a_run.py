@@ -1,0 +1,81 @@
+"""The nodes of a run as its engine opens them: what the configuration lacks is said, and what a person adds joins."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from fleet.app.nodes.manager_side import Here, open_nodes
+from fleet.app.wiring import Wiring
+from fleet.config.load import default_config
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.limits import MachineOffer, Machines, Policy
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.engine.work.local_node import LocalNode
+from tests.fleet.core.story import WHO, Story, plan_of
+from tests.fleet.fakes import wait_until
+from tests.fleet.hands import PaperHands
+from worktrees.store.node_store import open_node_store
+
+
+class Engine:
+    """Satisfies `Recorder`, as far as nodes ask for it."""
+
+    def __init__(self, state: RunState) -> None:
+        self.state = state
+
+    def note(self, *facts: f.Fact) -> None:
+        for fact in facts:
+            self.state = evolve(self.state, fact)
+
+
+@asynccontextmanager
+async def opened(state: RunState, config_home: Path) -> AsyncIterator[Engine]:
+    """The nodes of a run whose configuration names none."""
+    wiring = Wiring(default_config(), {"HOME": str(config_home)})
+    store = await open_node_store(config_home, "repository", "sha1")
+    worktrees = cast("Any", SimpleNamespace(store=store))
+    here = Here(config_home, 2, cast("Any", None))
+    async with open_nodes(wiring, state, worktrees, here) as nodes:
+        engine = Engine(state)
+        nodes.beside(LocalNode(PaperHands()), cast("Any", engine))
+        yield engine
+    await store.close()
+
+
+def out(engine: Engine, name: str) -> Callable[[], bool]:
+    return lambda: engine.state.nodes[name].out not in {"", "not connected yet"}
+
+
+async def test_a_node_that_is_no_longer_configured_is_named(tmp_path: Path) -> None:
+    offers = {"": MachineOffer(), "gone": MachineOffer(labels=("gpu",))}
+    state = Story(Policy(machines=Machines(offers=offers)), plan_of("a")).state
+    async with opened(state, tmp_path) as engine:
+        assert engine.state.nodes["gone"].out == "there is no [nodes.gone] in the configuration any more"
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ("", "there is no [nodes.new] in the configuration"),
+        ('[nodes.new]\ncommand = "/no/such/program"', "No such file"),
+        ("[nodes.new]\ncolour = 3", "the configuration can't be read"),
+    ],
+)
+async def test_a_node_that_a_person_adds_is_looked_for_in_the_configuration(
+    config: str, why: str, tmp_path: Path
+) -> None:
+    (tmp_path / "c.toml").write_text(config, encoding="utf-8")
+    state = Story(plan=plan_of("a")).state
+    chosen = state.choices.model_copy(update={"config_file": str(tmp_path / "c.toml")})
+    state = replace(state, choices=chosen, repository=str(tmp_path), base="1" * 40)
+    async with opened(state, tmp_path) as engine:
+        engine.note(f.NodeAddRequested(at=0, node="new", by=WHO))
+        await wait_until(out(engine, "new"))
+    assert why in engine.state.nodes["new"].out
+    assert not engine.state.nodes["new"].added
