@@ -13,7 +13,7 @@ BARE := scripts/bare
 TOOLS := prometheus chromium-headless-shell
 CODE := fleet agents worktrees dashboards tests bench chaos evaluation examples scripts
 
-.PHONY: help setup demo demo-100 example-deployment example-research test kill soak soak-wide chaos chaos-mutants nodes cheats claude-code ray bench eval docs pictures lint format format-check types coverage check lock clean
+.PHONY: help setup demo demo-100 example-deployment example-research test kill soak soak-wide chaos chaos-mutants nodes cheats claude-code ray container bench eval docs pictures lint format format-check types coverage check lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -89,6 +89,14 @@ ray: .ray/.ready ## a Ray cluster of three on this machine, in an environment of
 .ray/.ready: requirements/ray.txt pyproject.toml scripts/venv
 	@scripts/venv "$(PYTHON)" .ray requirements/ray.txt
 	@touch $@
+
+container: $(READY) ## an image from the Containerfile, and a run with a node in it (podman is needed); BASE=IMAGE, PODMAN="podman --runtime runc", MORE="--ulimit …"
+	@command -v $(firstword $(or $(PODMAN),podman)) >/dev/null || { echo "container: podman is needed: apt-get install podman" >&2; exit 1; }
+	@echo "container: building the image fleet-node"
+	@rm -rf dist && $(BIN)/python -m hatchling -q build --target wheel
+	@$(or $(PODMAN),podman) build --tag fleet-node --build-arg BASE=$(or $(BASE),debian:12-slim) . >/dev/null || \
+		{ echo "container: the image can't be built, perhaps for want of a registry: BASE names an image that is here" >&2; exit 1; }
+	@$(BARE) $(BIN)/python -B -m chaos.container --podman "$(or $(PODMAN),podman)" --more "$(MORE)"
 
 bench: $(READY) ## costs compared with plain git, up to 100,000 files; SMALL=1 for 10,000, ONLY=GROUP for one group of rows
 	@echo "bench: compared with plain git; docs/benchmarks.md says how to read it"

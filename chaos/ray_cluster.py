@@ -140,8 +140,9 @@ def trial(folder: Path, subtasks: int, table: Table) -> None:
         process = there.start("nodes", nodes, 3 * PROCESSORS, **ray_environment(token))
         there.wait(lambda: len(_at_work(there)) == 3, "each machine works", process)
         progress("one machine is killed")
+        outages = there.log("nodes").count(" is out")
         kill_machine(started[-1])
-        lost_s = there.wait(lambda: "is out" in there.log("nodes"), "its loss is noticed", process)
+        lost_s = there.wait(lambda: there.log("nodes").count(" is out") > outages, "its loss is noticed", process)
         code, wall_s = process.wait(PATIENCE_S), time.monotonic() - began
         there.start("here", "", 3 * PROCESSORS).wait(PATIENCE_S)
         journal = there.state("nodes")
