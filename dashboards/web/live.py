@@ -30,10 +30,13 @@ class OpenPage:
     """A page that at least one browser shows."""
 
     draw: Draw
+    count: Callable[[], int]
     readers: int = 0
     parts: dict[str, tuple[str, str]] = field(default_factory=dict)
     """The version and the text of each part, as last drawn."""
     title: str = ""
+    waiting: int = 0
+    """How many things wait for a person, in all runs."""
     drawn_at: float = 0.0
     missing: bool = False
 
@@ -69,10 +72,10 @@ class Live:
         self._drawn.set()
 
     async def stream(
-        self, request: web.Request, key: str, draw: Draw, may_go_on: Callable[[], bool]
+        self, request: web.Request, key: str, draw: Draw, count: Callable[[], int], may_go_on: Callable[[], bool]
     ) -> web.StreamResponse:
         """Send the parts of a page as they change, until the browser or its session is gone."""
-        page = self._pages.setdefault(key, OpenPage(draw))
+        page = self._pages.setdefault(key, OpenPage(draw, count))
         page.readers += 1
         try:
             return await self._send(request, page, may_go_on)
@@ -86,6 +89,7 @@ class Live:
         if not page.parts:
             await self._draw(page, anyio.current_time())
         sent: dict[str, str] = {}
+        waiting = -1
         with suppress(ConnectionError):
             await answer.prepare(request)
             for tick in count(1):
@@ -96,8 +100,10 @@ class Live:
                 changed = [
                     (id_, version, text) for id_, (version, text) in page.parts.items() if sent.get(id_) != version
                 ]
-                if changed:
-                    event = json.dumps({"title": page.title, "parts": changed}, ensure_ascii=False)
+                if changed or waiting != page.waiting:
+                    waiting = page.waiting
+                    news = {"title": page.title, "waiting": waiting, "parts": changed}
+                    event = json.dumps(news, ensure_ascii=False)
                     await answer.write(f"data: {event}\n\n".encode("utf-8", "replace"))
                     sent |= {id_: version for id_, version, _ in changed}
                 elif tick % PING_TICKS == 0:
@@ -109,6 +115,7 @@ class Live:
         page.drawn_at = now
         try:
             shown = await page.draw()
+            page.waiting = page.count()
         except NoSuchPageError:  # the run was cleaned away
             page.missing = True
             return

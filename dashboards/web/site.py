@@ -130,6 +130,7 @@ class Site:
             request,
             f"{session.role} {address.geturl()}",
             lambda: page(reader, at),
+            reader.waiting,
             lambda: self._access.session(cookie) is not None,
         )
 

@@ -56,8 +56,9 @@
       if (source.readyState === EventSource.CLOSED) setTimeout(follow, 3000); // a browser gives up after an answer that is an error
     };
     source.onmessage = event => {
-      const { title, parts } = JSON.parse(event.data);
-      document.title = `${title} · fleet`;
+      const { title, waiting, parts } = JSON.parse(event.data);
+      document.title = `${waiting ? `(${waiting}) ` : ""}${title} · fleet`;
+      document.getElementById("waiting").textContent = waiting || "";
       for (const part of parts) put(...part);
     };
   };

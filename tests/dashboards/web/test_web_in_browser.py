@@ -121,6 +121,8 @@ async def test_a_page_follows_its_run_and_takes_nothing_from_who_is_writing(tmp_
         run.attempt_fails("cli")
         await until(page, "document.querySelector('#events').innerText.includes('cli failed')")
         await until(page, "document.querySelector('#map').innerHTML.includes('cli: escalated')")
+        await until(page, "document.querySelector('#waiting').textContent === '3'")
+        assert (await page.evaluate("document.title")).startswith("(3) r: ")
         assert await page.evaluate("document.querySelector('#controls').open")
         assert await page.evaluate("document.querySelector('#answer-r-q1').value") == "half an ans"
         run.happens(f.Paused(at=run.now, by="ada"))
