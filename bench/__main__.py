@@ -24,6 +24,7 @@ from bench.landing_load import load_figures
 from bench.landing_policy import policy_figures
 from bench.leases import box_figures, lease_figures
 from bench.long_run import resume_figures, scrape_figures
+from bench.nodes import node_figures
 from bench.planner_calls import planner_figures
 from bench.rules import rule_break_figures
 from bench.side_by_side import FULL, SMALL, Extent
@@ -52,6 +53,7 @@ GROUPS: dict[str, Group] = {
     "subtask": subtask_figures,
     "landing": landing_figures,
     "hundred": hundred_figures,
+    "nodes": node_figures,
     "screen": screen_figures,
     "web": web_figures,
     "wide": wide_figures,

@@ -18,6 +18,7 @@ PROGRAMS = (
     "notifications",
     "nodes",
     "node_levels",
+    "node_kills",
 )
 
 

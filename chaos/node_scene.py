@@ -43,6 +43,8 @@ class NodeAt:
     """Where it is reached over SSH; None: over a pipe."""
     slow: bool = False
     """Whether its link is slow."""
+    program: tuple[str, ...] = ()
+    """What stands for `fleet` on it; empty: the program itself."""
 
     @property
     def state(self) -> Path:
@@ -67,7 +69,8 @@ class NodeAt:
             f'[state]\ndir = "{self.state}"\n[box]\nread_only = ["{at}"]\nenvironment = {{GATE = "{at}"}}\n'
         )
         node = ["chaos.node_lies", self.lie] if self.lie else ["fleet", "node", "--stdio"]
-        command = shlex.join((sys.executable, "-B", "-m", *node, "--config", f"{self.home}/node.toml"))
+        run = (*self.program, *node[1:]) if self.program else (sys.executable, "-B", "-m", *node)
+        command = shlex.join((*run, "--config", f"{self.home}/node.toml"))
         (self.home / "start").write_text(
             f"echo $$ >>{self.home}/pids\nTMPDIR={self.home}/temporary PYTHONPATH={ROOT} exec {command}\n"
         )
@@ -144,7 +147,14 @@ def set_scene(folder: Path, nodes: Sequence[NodeAt]) -> Scene:
 
 
 def command_line_of(
-    scene: Scene, tables: str, worker: str, subtasks: int, *, workers: int = SUBTASKS, service: str = NO_SERVICE
+    scene: Scene,
+    tables: str,
+    worker: str,
+    subtasks: int,
+    *,
+    workers: int = SUBTASKS,
+    service: str = NO_SERVICE,
+    name: str = RUN,
 ) -> tuple[str, ...]:
     config, plan = scene.folder / "run.toml", scene.folder / "plan.json"
     command = f"sh -c {shlex.quote(worker)} sh {{id}}"
@@ -157,7 +167,7 @@ def command_line_of(
     )
     ids = [f"s{number}" for number in range(subtasks)]
     plan.write_text(json.dumps({"goal": "steps", "subtasks": [subtask(id_, worker="step") for id_ in ids]}))
-    options = ("--name", RUN, "--config", str(config), "--workers", str(workers), "--base-url", service)
+    options = ("--name", name, "--config", str(config), "--workers", str(workers), "--base-url", service)
     return ("run", "--plan", str(plan), *options)
 
 

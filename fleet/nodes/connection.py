@@ -58,6 +58,7 @@ from fleet.nodes.reports import Reports
 from fleet.nodes.streams import Link, LinkLostError
 from fleet.ports.calls import Asked, Dropped, InstructionsRead, Sign
 from fleet.ports.nodes import Order, OrderEvent, OrderReport, UnknownOrderError
+from fleet.runs.crash_points import reached
 
 BEATS_A_LEASE = 5
 MOST_EVENTS = 64  # of one order that wait for their reader: more of them, and what is slow is this process
@@ -138,7 +139,9 @@ class Connection:
     # ---- the verbs
 
     async def start(self, key: str, order: Order) -> None:
+        reached("an order is about to be given")
         await self._send(Start(key=key), dump_order(order))
+        reached("an order was given")
 
     async def follow(self, key: str, since: int = 0) -> AsyncGenerator[OrderEvent, None]:
         """Raises `LinkLostError` where the connection ends first."""
@@ -170,7 +173,9 @@ class Connection:
         await self._send(Cancel(key=key))
 
     async def acknowledge(self, key: str) -> None:
+        reached("a report is about to be acknowledged")
         await self._send(Acknowledge(key=key))
+        reached("a report is acknowledged")
 
     # ---- objects
 

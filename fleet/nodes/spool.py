@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from fleet.nodes.frames import Decoder, Frame, FrameError, encode
+from fleet.runs.crash_points import reached
 
 MOST_LISTED = 256
 
@@ -31,7 +32,9 @@ class Spool:
         path = self._path(key)
         new = path.with_suffix(f".{os.getpid()}")
         new.write_bytes(encode(frame))
+        reached("a node has written a report, and not in its place")
         new.replace(path)
+        reached("a node keeps a report")
 
     def get(self, key: str) -> Frame | None:
         try:
@@ -47,6 +50,7 @@ class Spool:
         for path in (self._path(key), self._lock_path(key)):
             with suppress(OSError):
                 path.unlink()
+            reached("a node forgets an order")
 
     def keys(self) -> list[str]:
         """The orders that are finished or being worked on, by any process."""
@@ -88,6 +92,7 @@ class Spool:
                 yield False
                 return
             os.pwrite(fd, key.encode(), 0)
+            reached("a node has taken an order")
             yield True
         finally:
             os.close(fd)

@@ -1,13 +1,15 @@
 """Takes in what a node made. A node may be broken or lie: its pack is hostile input until the very end.
 
 The pack is read by our own code first (sizes, counts, checksum), then unpacked into a quarantine beside the store,
-where its one commit must have the order's base as its only parent and nothing may be missing. Only its trees and files
-move into the store. The commit that lands is made here, with our own author and trailers, by the rules that a change
-found on this machine passes, too.
+where its one commit must have the order's base as its only parent. Git unpacks nothing that names an object which is
+neither in the pack nor in the store. Only the commit's trees and files move into the store. The commit that lands is
+made here, with our own author and trailers, by the rules that a change found on this machine passes, too.
 """
 
 import os
-from collections.abc import Sequence
+import re
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -18,10 +20,11 @@ from anyio import to_thread
 from fleet.core.base.ids import Sha
 from fleet.core.state.facts import Failure
 from fleet.ports.worktrees import Change, Signature
+from fleet.runs.crash_points import reached
 from worktrees.base.fs import as_text, printable
 from worktrees.base.settings import WorktreeSettings
 from worktrees.changes.scan import is_git_name, may_hold_secret
-from worktrees.git.object_format import parse_commit
+from worktrees.git.object_format import is_folder, parse_commit, parse_tree
 from worktrees.git.pack_format import PackError, PackLimits, check_pack
 from worktrees.git.program import text
 from worktrees.git.trees.diff import Diff, DiffEntry
@@ -32,6 +35,7 @@ PREFIX = "new-intake-"  # removed with what else a killed process left unfinishe
 LONGEST_COMMIT = 64 * 1024
 LINK = "120000"
 MAX_DEPTH = 100
+HEX = re.compile(r"[0-9a-f]+")
 
 
 class IntakeError(Exception):
@@ -66,6 +70,8 @@ async def take_in(
 
 async def _unpacked(store: Store, arrival: Arrival, limits: PackLimits) -> Sha:
     """The tree of the commit that a pack holds, with all that it needs in the store."""
+    if len(arrival.commit) != len(arrival.base) or HEX.fullmatch(arrival.commit) is None:
+        raise IntakeError("what it names as its commit is not the id of one")
     try:
         await to_thread.run_sync(partial(check_pack, arrival.pack, limits, digits=len(arrival.base)))
     except PackError as error:
@@ -79,22 +85,51 @@ async def _unpacked(store: Store, arrival: Arrival, limits: PackLimits) -> Sha:
         unpacked = await store.git.ask("unpack-objects", "-q", "--strict", data=arrival.pack, env=env)
         if unpacked.exit_code != 0:
             raise IntakeError(f"git does not take the pack: {_last_line(unpacked.stderr)}")
-        tree = await _tree_of_one_commit(store, arrival, env)
-        listed = ("rev-list", "--objects", "--no-object-names", arrival.commit, "--not", arrival.base)
-        reachable = await store.git.ask(*listed, env=env)
-        if reachable.exit_code != 0:
-            raise IntakeError(f"objects are missing: {_last_line(reachable.stderr)}")
-        ids = [id_ for id_ in text(reachable.stdout).split() if id_ != arrival.commit]
-        await to_thread.run_sync(_move, quarantine, store.git_dir / "objects", ids)
-        return tree
+        return await to_thread.run_sync(_settle, quarantine, store.git_dir / "objects", arrival)
 
 
-async def _tree_of_one_commit(store: Store, arrival: Arrival, env: dict[str, str]) -> Sha:
-    answer = await store.git.ask("cat-file", "commit", arrival.commit, env=env, cap=LONGEST_COMMIT)
-    if answer.exit_code != 0 or answer.cut:
+def _settle(quarantine: Path, objects: Path, arrival: Arrival) -> Sha:
+    """Move what the commit needs into the store. Returns its tree. That nothing is missing git has checked."""
+    tree = _tree_of_one_commit(quarantine, arrival)
+    _move(quarantine, objects, list(_new_objects(quarantine, tree, len(arrival.base) // 2)))
+    return tree
+
+
+def _new_objects(quarantine: Path, tree: Sha, id_size: int) -> Iterator[Sha]:
+    """A tree and all below it, as far as they arrived; the rest was in the store before."""
+    pending, seen = [tree], set[Sha]()
+    while pending:
+        id_ = pending.pop()
+        if id_ in seen or (content := _loose(quarantine, id_, "tree")) is None:
+            continue
+        seen.add(id_)
+        yield id_
+        for node in parse_tree(content, id_size).values():
+            below = node[1].hex()
+            if is_folder(node):
+                pending.append(below)
+            elif below not in seen:
+                seen.add(below)
+                yield below
+
+
+def _loose(folder: Path, id_: Sha, kind: str, longest: int = PackLimits().bytes) -> bytes | None:
+    """The content of an object that git wrote here, if it is one of this kind."""
+    try:
+        packed = (folder / id_[:2] / id_[2:]).read_bytes()
+    except FileNotFoundError:
+        return None
+    header, _, content = zlib.decompressobj().decompress(packed, longest).partition(b"\0")
+    size = header.removeprefix(f"{kind} ".encode())
+    return content if size.isdigit() and int(size) == len(content) else None
+
+
+def _tree_of_one_commit(quarantine: Path, arrival: Arrival) -> Sha:
+    content = _loose(quarantine, arrival.commit, "commit", LONGEST_COMMIT)
+    if content is None:
         raise IntakeError(f"there is no commit {arrival.commit[:12]} in it, or it is too long")
     try:
-        commit = parse_commit(answer.stdout)
+        commit = parse_commit(content)
     except ValueError as error:
         raise IntakeError(f"commit {arrival.commit[:12]} can't be read") from error
     if commit.parents != (arrival.base,):
@@ -110,6 +145,7 @@ def _move(quarantine: Path, objects: Path, ids: Sequence[Sha]) -> None:
         if source.exists() and not goal.exists():
             goal.parent.mkdir(exist_ok=True)
             source.rename(goal)
+            reached("an object of a node is in the store, and the others may not be")
 
 
 async def _check_files(store: Store, diff: Diff, settings: WorktreeSettings) -> bool:

@@ -122,7 +122,13 @@ async def test_a_lie_about_the_commit_is_refused_and_leaves_nothing(open_bench: 
             "two parents": (Arrival(liar.pack(merged, f"^{base}"), merged, base), "is based on"),
             "another commit than it holds": (Arrival(both, "f" * 40, base), "no commit"),
             "a file instead of a commit": (Arrival(both, blob, base), "no commit"),
-            "the base itself": (Arrival(both, base, base), "based on nothing"),
+            "the base itself": (Arrival(both, base, base), "no commit"),
+            "a folder without its file": (
+                Arrival(_only(liar, first, f"{first}^{{tree}}", f"{first}:src"), first, base),
+                "git does not take",
+            ),
+            "a path as its commit": (Arrival(both, "../" * 13 + "x", base), "not the id"),
+            "an option as its commit": (Arrival(both, f"--{'x' * 38}", base), "not the id"),
             "objects that are missing": (Arrival(_only(liar, first), first, base), "git does not take|missing"),
             "no pack at all": (Arrival(b"", first, base), "not a pack"),
             "noise": (Arrival(os.urandom(5_000), first, base), "not a pack"),
@@ -135,10 +141,10 @@ async def test_a_lie_about_the_commit_is_refused_and_leaves_nothing(open_bench: 
         assert await bench.worktrees.pinned("r1", "one", 1) is None
 
 
-def _only(liar: Liar, commit: str) -> bytes:
-    """A pack of a commit without its tree."""
-    argv = ["git", "pack-objects", "--stdout", "--quiet"]
-    return subprocess.run(argv, cwd=liar.at, input=commit.encode(), capture_output=True, check=True).stdout
+def _only(liar: Liar, *names: str) -> bytes:
+    """A pack of these objects, without what they need."""
+    argv, ids = ["git", "pack-objects", "--stdout", "--quiet"], [git(liar.at, "rev-parse", name) for name in names]
+    return subprocess.run(argv, cwd=liar.at, input="\n".join(ids).encode(), capture_output=True, check=True).stdout
 
 
 @pytest.mark.parametrize(
