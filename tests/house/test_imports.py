@@ -69,11 +69,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.engine.verdicts": ("fleet.core", "fleet.ports"),
     "fleet.engine.work": ("fleet.core", "fleet.engine.errors", "fleet.ports"),
     "fleet.nodes": (
-        "fleet.core",
-        "fleet.engine.errors",
-        "fleet.errors",
-        "fleet.nodes.calling",
-        "fleet.ports",
+        *("fleet.core", "fleet.engine.errors", "fleet.errors", "fleet.nodes.calling", "fleet.ports"),
         "fleet.runs.crash_points",
     ),
     "fleet.nodes.calling": ("fleet.core", "fleet.nodes", "fleet.ports"),
