@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from anyio import create_task_group, current_time, fail_after
 
+from fleet.app.nodes.clusters import with_machines
 from fleet.app.nodes.findings import RUN_IT, problem_of
 from fleet.app.nodes.manager_side import GREET_S, command_line, explained, transport_environment
 from fleet.app.wiring import Wiring
@@ -68,12 +69,12 @@ async def look_at_nodes(wiring: Wiring) -> list[NodeView]:
     """Every node of the configuration, each asked at the same time."""
     found: dict[str, NodeView] = {}
 
-    async def look(name: str) -> None:
-        found[name] = await look_at(wiring, name)
+    async def look(machines: Wiring, name: str) -> None:
+        found[name] = await look_at(machines, name)
 
-    async with create_task_group() as tasks:
-        for name in wiring.config.nodes:
-            tasks.start_soon(look, name)
+    async with with_machines(wiring, transport_environment(wiring)) as machines, create_task_group() as tasks:
+        for name in machines.config.nodes:
+            tasks.start_soon(look, machines, name)
     return [found[name] for name in sorted(found)]
 
 

@@ -1,17 +1,21 @@
 """The machines of a Ray cluster as nodes of a run, each under a name of its own."""
 
 import shlex
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from anyio import create_task_group
 
+from fleet.app.wiring import Wiring
 from fleet.config.schema import NodeSettings
 from fleet.errors import UsageError
+from fleet.nodes.cluster import relay
 from fleet.nodes.cluster.cluster import RayCluster
-from fleet.nodes.cluster.news import Host
+from fleet.nodes.cluster.news import SOCKET, Host
 from fleet.nodes.connection import Connection, greet
 from fleet.nodes.messages import Open
 
@@ -55,6 +59,32 @@ async def probed(
             await cluster.wait_tried()
             yield cluster, hosts
             tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def with_machines(wiring: Wiring, env: Mapping[str, str], name: str = "") -> AsyncIterator[Wiring]:
+    """A configuration in which each machine of a cluster is a node, by a command line that gives its stream.
+
+    With a name, only a cluster that this may be a machine of is looked at.
+    """
+    nodes: dict[str, NodeSettings] = {}
+    async with AsyncExitStack() as stack:
+        for each, settings in wiring.config.nodes.items():
+            if settings.ray is None or not name.startswith(f"{each}-" if name else ""):
+                nodes[each] = settings
+                continue
+            cluster, hosts = await stack.enter_async_context(probed(each, settings, env))
+            if not hosts:
+                why = cluster.out or "none of its machines has processors to give"
+                nodes[each] = _by_relay(settings, "--because", why)
+            for host in hosts:
+                nodes[host_name(each, host)] = _by_relay(at_most(settings, host), str(cluster.folder / SOCKET), host.id)
+        yield replace(wiring, config=wiring.config.model_copy(update={"nodes": nodes}))
+
+
+def _by_relay(settings: NodeSettings, *arguments: str) -> NodeSettings:
+    command = shlex.join([sys.executable, "-I", "-S", str(Path(relay.__file__)), *arguments])
+    return settings.model_copy(update={"command": command, "ray": None, "slots": None})
 
 
 @asynccontextmanager

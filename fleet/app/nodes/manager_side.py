@@ -308,7 +308,7 @@ def transport_environment(wiring: Wiring) -> dict[str, str]:
 def command_line(name: str, node: NodeSettings) -> list[str]:
     """The words of a transport. Raises `UsageError`, or `LinkLostError` for a cluster, which has none."""
     if node.ray is not None:
-        raise LinkLostError("a Ray cluster: `fleet doctor` greets each of its machines")
+        raise LinkLostError("a Ray cluster: name one of its machines, as `fleet nodes` lists them")
     try:
         words = shlex.split(node.command or "")
     except ValueError as error:

@@ -16,6 +16,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from fleet.core.state.facts import CheckRun, Failure, Report
 from fleet.nodes.calling.line import Line
+from fleet.nodes.cluster import relay
 from fleet.nodes.cluster.cluster import connected_socket
 from fleet.nodes.cluster.news import SOCKET, Host, Hosts, load_news
 from fleet.nodes.connection import Connection, greet
@@ -40,6 +41,7 @@ from tests.fleet.core.pretend import subtask
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 MADE = "f" * 40
+PROGRAM = Path(relay.__file__)
 STANDIN = Path(__file__).parent / "standin"
 LEASE_S = 60.0
 GREETING = Greeting(protocol=2, version="1", host="h", processors=2, memory_bytes=1, time=1.0)
@@ -208,7 +210,7 @@ def ray_bridge(request: pytest.FixtureRequest) -> Iterator[RayBridge]:
             env["PYTHONPATH"] = str(STANDIN)
         else:
             env.update((name, value) for name, value in os.environ.items() if name.startswith("RAY_"))
-        node = [sys.executable, "-I", "-S", str(STANDIN / "relay.py"), str(folder / "node")]
+        node = [sys.executable, "-I", "-S", str(PROGRAM), str(folder / "node")]
         argv = [sys.executable, "-P", "-m", "fleet.nodes.cluster.bridge", "--", name, address or "auto", *node]
         with subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdin is not None

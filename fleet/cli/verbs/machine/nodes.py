@@ -1,11 +1,11 @@
 """`fleet nodes`: the machines beside this one, as they answer now; and what a person asks of one."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -13,7 +13,9 @@ from dashboards.text.formats import counted
 from dashboards.text.safe import safe
 from dashboards.text.tables import columns
 from fleet.app.nodes.care import clean_node, look_at, look_at_nodes
+from fleet.app.nodes.clusters import with_machines
 from fleet.app.nodes.findings import node_finding
+from fleet.app.nodes.manager_side import transport_environment
 from fleet.app.nodes.probe_order import probe_finding
 from fleet.app.wiring import Wiring
 from fleet.cli import common
@@ -29,6 +31,7 @@ from fleet.core.views.machine.node_view import CleanedNodeView, NodeView
 from fleet.core.views.run.nodes_view import node_status
 from fleet.errors import FleetError, UsageError
 
+Done = TypeVar("Done")
 TEXT = 300
 ACTIONS = ("list", "check", "drain", "undrain", "add", "clean")
 REQUESTS: dict[str, tuple[Callable[[str], Request], str]] = {
@@ -91,7 +94,7 @@ def _list(wiring: Wiring, name: str | None, named: str | None, repo: Path, *, as
     views = (
         common.run_async(partial(look_at_nodes, wiring))
         if name is None
-        else [common.run_async(partial(look_at, wiring, name))]
+        else [_on_machine(wiring, name, partial(look_at, name=name))]
     )
     known = _nodes_of_run(named, repo)
     views = [replace(view, in_run=node_status(known[view.name]) if view.name in known else None) for view in views]
@@ -154,12 +157,23 @@ def _nodes_of_run(named: str | None, repo: Path) -> dict[str, NodeState]:
     return {} if state.ended else dict(state.nodes)
 
 
-def _check(wiring: Wiring, name: str, *, as_json: bool) -> None:
-    async def check() -> list[Finding]:
-        greeted = await node_finding(wiring, name)
-        return [greeted, await probe_finding(wiring, name)] if greeted.ok else [greeted]
+def _on_machine(wiring: Wiring, name: str, do: Callable[[Wiring], Awaitable[Done]]) -> Done:
+    """Do something with a node, which may be a machine of a cluster."""
 
-    findings = common.run_async(check)
+    async def on_machine() -> Done:
+        async with with_machines(wiring, transport_environment(wiring), name) as machines:
+            _require_known(machines, name)
+            return await do(machines)
+
+    return common.run_async(on_machine)
+
+
+def _check(wiring: Wiring, name: str, *, as_json: bool) -> None:
+    async def check(machines: Wiring) -> list[Finding]:
+        greeted = await node_finding(machines, name)
+        return [greeted, await probe_finding(machines, name)] if greeted.ok else [greeted]
+
+    findings = _on_machine(wiring, name, check)
     if as_json:
         common.show_json(findings)
     else:
@@ -168,7 +182,7 @@ def _check(wiring: Wiring, name: str, *, as_json: bool) -> None:
 
 
 def _clean(wiring: Wiring, name: str, *, as_json: bool) -> None:
-    cleaned = common.run_async(partial(clean_node, wiring, name))
+    cleaned = _on_machine(wiring, name, partial(clean_node, name=name))
     view = CleanedNodeView(name, cleaned.bytes, cleaned.in_use)
     stays = f"; {counted(view.in_use, 'cache')} in use stayed" if view.in_use else ""
     common.show_view(
@@ -193,7 +207,8 @@ def _ask(
 
 
 def _require_known(wiring: Wiring, name: str) -> None:
-    if name not in wiring.config.nodes:
+    clusters = [cluster for cluster, settings in wiring.config.nodes.items() if settings.ray is not None]
+    if name not in wiring.config.nodes and not any(name.startswith(f"{cluster}-") for cluster in clusters):
         known = ", ".join(sorted(wiring.config.nodes)) or "none"
         near = did_you_mean(name, wiring.config.nodes) or f"; there are {known}"
         raise UsageError(

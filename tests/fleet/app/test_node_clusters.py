@@ -1,0 +1,51 @@
+"""What the verbs say of the machines of a Ray cluster, by a stand-in for Ray: each is a node with its own name."""
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from fleet.app.nodes.care import look_at_nodes
+from fleet.app.nodes.clusters import with_machines
+from fleet.app.nodes.findings import node_findings
+from fleet.app.nodes.manager_side import transport_environment
+from fleet.app.wiring import Wiring
+from fleet.config.load import default_config
+from fleet.config.schema import NodeSettings
+from tests.fleet.nodes.conftest import STANDIN
+
+ID = "abcdef01" + 48 * "0"
+
+
+@pytest.fixture
+def wiring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wiring:
+    monkeypatch.syspath_prepend(str(STANDIN))
+    (tmp_path / "hosts").write_text(ID)
+    (tmp_path / "node.toml").write_text(f'[state]\ndir = "{tmp_path / "state"}"\n')
+    node = [sys.executable, "-P", "-m", "fleet", "node", "--stdio", "--config", str(tmp_path / "node.toml")]
+    settings = NodeSettings(ray="auto", command=shlex.join(node), labels=("big",))
+    environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(STANDIN), "RAY_STANDIN": str(tmp_path)}
+    return Wiring(default_config().model_copy(update={"nodes": {"cluster": settings}}), environ)
+
+
+async def test_each_machine_is_listed_and_greeted_and_no_slots_are_asked_for(wiring: Wiring, tmp_path: Path) -> None:
+    [view] = await look_at_nodes(wiring)
+    assert (view.name, view.ok, view.workers, view.labels) == ("cluster-abcdef01", True, 2, ("big",)), view
+    [finding] = [each async for each in node_findings(wiring)]
+    assert (finding.what, finding.ok) == ("node cluster-abcdef01", True)
+    assert "slots" not in (tmp_path / "asked").read_text()
+
+
+async def test_a_cluster_that_can_not_be_joined_is_named_with_the_reason(wiring: Wiring) -> None:
+    gone = NodeSettings(ray="head:6379")
+    given = Wiring(wiring.config.model_copy(update={"nodes": {"cluster": gone}}), wiring.environ)
+    [finding] = [each async for each in node_findings(given)]
+    assert (finding.what, finding.ok) == ("node cluster", False)
+    assert "Could not find a cluster at head:6379" in finding.says
+
+
+async def test_a_name_that_is_no_machine_of_a_cluster_starts_nothing(wiring: Wiring, tmp_path: Path) -> None:
+    async with with_machines(wiring, transport_environment(wiring), "builder") as machines:
+        assert machines.config.nodes == wiring.config.nodes
+    assert not (tmp_path / "asked").exists()
