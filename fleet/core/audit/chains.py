@@ -4,7 +4,7 @@ What was true when an attempt started is taken from the state of that moment, no
 the chains.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from fleet.core.base.ids import Sha, SubtaskId
@@ -95,20 +95,30 @@ class _Reader:
     published: Sha | None = None
     _versions: dict[SubtaskId, tuple[Version, ...]] = field(default_factory=dict)
     """The versions of the plan that concern each subtask."""
+    _reviews: dict[SubtaskId, list[Review]] = field(default_factory=dict)
+    """The verdicts on each subtask."""
+    _shown: int = 0
+    """How many of the first chains were published."""
 
     def read(self, fact: f.Fact) -> None:
         before, self.state = self.state, evolve(self.state, fact)
         self._add_version(before, self.state, fact)
+        for review in self.state.reviews[len(before.reviews) if before is not None else 0 :]:
+            for id_ in review.subtasks:
+                self._reviews.setdefault(id_, []).append(review)
         match fact:
             case f.AttemptStarted() if before is not None:
                 self.starts[fact.subtask, fact.number] = self._start(before, fact)
             case f.ModelCalled(subtask=str(id_), attempt=int(number)) if (id_, number) in self.starts:
                 start = self.starts[id_, number]
-                self.starts[id_, number] = replace(start, models=start.models | {fact.model})
+                if fact.model not in start.models:
+                    self.starts[id_, number] = replace(start, models=start.models | {fact.model})
             case f.BatchFormed():
                 self.batches[fact.number] = fact
             case f.BatchTested():
-                self.chains += [self._chain(self.state, fact, member) for member in fact.landed]
+                batch = self.batches.get(fact.number)
+                candidates = {(one.subtask, one.attempt) for one in batch.members} if batch is not None else set()
+                self.chains += [self._chain(self.state, fact, member, candidates) for member in fact.landed]
             case f.WorkLost():
                 self._remove_lost(fact)
             case f.Published():
@@ -119,14 +129,13 @@ class _Reader:
     def _add_version(self, before: RunState | None, after: RunState, fact: f.Fact) -> None:
         if len(after.versions) == (len(before.versions) if before is not None else 0):
             return
-        old = before.specs if before is not None else {}
-        changed = {id_ for id_, spec in after.specs.items() if old.get(id_) is not spec and old.get(id_) != spec}
+        changed = {spec.id for spec in after.versions[-1].changed}
         retried = {retry.id for retry in fact.revision.retry} if isinstance(fact, f.PlanRevised) else set()
         for id_ in changed | retried:
             self._versions[id_] = (*self._versions.get(id_, ()), after.versions[-1])
 
     def _start(self, state: RunState, fact: f.AttemptStarted) -> AttemptStart:
-        reviews = [review for review in state.reviews if fact.subtask in review.subtasks]
+        reviews = self._reviews.get(fact.subtask, [])
         approvals = [review for review in reviews if not review.rejected]
         has_rules = state.policy.reviewing in {"human", "auto"}
         return AttemptStart(
@@ -141,9 +150,7 @@ class _Reader:
             models=frozenset({fact.model} if fact.model else ()),
         )
 
-    def _chain(self, state: RunState, fact: f.BatchTested, member: f.Member) -> Chain:
-        batch = self.batches.get(fact.number)
-        candidates = {(one.subtask, one.attempt) for one in batch.members} if batch is not None else set()
+    def _chain(self, state: RunState, fact: f.BatchTested, member: f.Member, candidates: Collection[Key]) -> Chain:
         runs, last = (*fact.proofs, *fact.checks), fact.landed[-1]
         subtask = state.subtasks[member.subtask]
         return Chain(
@@ -164,16 +171,18 @@ class _Reader:
     def _remove_lost(self, fact: f.WorkLost) -> None:
         """Remove the chains of lost commits: their subtasks land again, as other commits."""
         lost = {*fact.again, *fact.anew}
-        self.chains = [chain for chain in self.chains if chain.member.subtask not in lost]
+        self.chains, self._shown = [chain for chain in self.chains if chain.member.subtask not in lost], 0
         if fact.unpublished or self.published in fact.commits:
             self.published = None
 
     def _publish(self, fact: f.Published) -> None:
         self.published = fact.tip
-        tips = [index for index, chain in enumerate(self.chains) if chain.member.commit == fact.tip]
-        for index in range(tips[-1] + 1 if tips else 0):
+        new = range(self._shown, len(self.chains))
+        tip = next((index for index in reversed(new) if self.chains[index].member.commit == fact.tip), None)
+        for index in range(self._shown, tip + 1) if tip is not None else ():
             if self.chains[index].published_at is None:
                 self.chains[index] = replace(self.chains[index], published_at=fact.at)
+        self._shown = self._shown if tip is None else tip + 1
 
 
 def read_facts(facts: Iterable[tuple[int, f.Fact]]) -> JournalChains:
