@@ -7,11 +7,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
 from dashboards.runs.ports import FactFeed
+from fleet.core.state import facts as f
 from fleet.core.state.facts import Fact
 
 LONGEST_GAP_S = 15.0
 SLOWEST, FASTEST = 0.125, 1024.0
 CHUNK = 10_000  # facts
+NEAR_S = 0.5  # closer than this is here
 
 
 class Replay:
@@ -26,11 +28,18 @@ class Replay:
             self._facts += chunk
         self._places: list[float] = []
         """The position of each fact on the timeline."""
+        self.failures: list[float] = []
+        """The positions of attempts and batches that failed, in order."""
+        self.landings: list[float] = []
         place, before = 0.0, self._facts[0][1].at if self._facts else 0.0
         for _, fact in self._facts:
             place += min(max(0.0, fact.at - before), LONGEST_GAP_S)
             before = max(before, fact.at)
             self._places.append(place)
+            if isinstance(fact, f.AttemptFailed):
+                self.failures.append(place)
+            elif isinstance(fact, f.BatchTested) and fact.landed:
+                self.landings.append(place)
         self._played, self._since = 0.0, clock()
 
     # ---- the timeline
@@ -80,6 +89,13 @@ class Replay:
         """Move by `seconds`. After a move back, the facts must be read from the beginning again."""
         self._settle()
         self._played = min(self.length, max(0.0, self._played + seconds))
+
+    def next_failure(self, by: int) -> float:
+        """The position of the failure after this one, or of the one before it; of an end where there is none."""
+        here = self.position
+        if by > 0:
+            return next((place for place in self.failures if place > here + NEAR_S), self.length)
+        return next((place for place in reversed(self.failures) if place < here - NEAR_S), 0.0)
 
     def _settle(self) -> None:
         self._played, self._since = min(self.position, self.length), self._clock()

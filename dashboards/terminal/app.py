@@ -21,7 +21,7 @@ from dashboards.terminal.keys import ACTIONS, help_text
 from dashboards.terminal.main_screen import RUNS, TITLES, MainScreen
 from dashboards.terminal.pages.incidents import story_text
 from dashboards.terminal.subtask_screen import SubtaskScreen
-from dashboards.terminal.widgets.dialogs import TextDialog
+from dashboards.terminal.widgets.dialogs import TextDialog, text_width
 from dashboards.terminal.widgets.palette import Painted, Palette
 from dashboards.terminal.widgets.themes import DARK, DARK_16, LIGHT, LIGHT_16, LOOKS, PLAIN
 
@@ -40,6 +40,12 @@ def run_program(command: Sequence[str], folder: Path | None) -> int:
     return subprocess.run(command, cwd=folder, check=False).returncode
 
 
+def attention_signs(needed: int, *, is_new: bool) -> str:
+    """The terminal's title, and a notification of the desktop by those terminals that know OSC 9; others ignore it."""
+    title = f"\x1b]0;{f'(!{needed}) ' if needed else ''}fleet\x07"
+    return f"{title}\x1b]9;fleet needs you\x07" if is_new else title
+
+
 class FleetApp(Actions):
     """`fleet watch`, and what `fleet run` opens on a terminal."""
 
@@ -56,6 +62,8 @@ class FleetApp(Actions):
         Binding("minus", "speed(0.5)", "Slower", show=False),
         Binding("less_than_sign", "jump(-10)", "Ten seconds back", show=False),
         Binding("greater_than_sign", "jump(10)", "Ten seconds forward", show=False),
+        Binding("left_curly_bracket", "failure(-1)", "Failure before", show=False),
+        Binding("right_curly_bracket", "failure(1)", "Next failure", show=False),
     ]
 
     def __init__(
@@ -151,11 +159,11 @@ class FleetApp(Actions):
             needed += len(needs(self.watched))
         if needed == self._needed:
             return
-        if needed and not self._needed:
+        before, self._needed = self._needed, needed
+        if needed and not before:
             self.bell()
-        self._needed = needed
         if self._driver is not None and not self.is_headless:
-            self._driver.write(f"\x1b]0;{f'(!{needed}) ' if needed else ''}fleet\x07")
+            self._driver.write(attention_signs(needed, is_new=bool(needed) and not before))
 
     @property
     def _view(self) -> BaseScreen | None:
@@ -194,7 +202,7 @@ class FleetApp(Actions):
 
     def action_help(self) -> None:
         if not isinstance(self.screen, TextDialog):
-            self.push_screen(TextDialog("Keys", help_text()))
+            self.push_screen(TextDialog("Keys", help_text(text_width(self.size.width))))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The command palette: pages, what the keys do, runs and subtasks, by name."""
@@ -238,3 +246,13 @@ class FleetApp(Actions):
         self._steer(lambda replay: replay.jump(seconds))
         if self.replay is not None and seconds < 0:
             self.watched = self._watch(self.watched.feed.run)  # reads the facts from the beginning again
+
+    def action_failure(self, by: int) -> None:
+        """To the failure before, or the next one."""
+        if self.replay is not None:
+            self.seek(self.replay.next_failure(by))
+
+    def seek(self, position: float) -> None:
+        """To a position of the replay."""
+        if self.replay is not None:
+            self.action_jump(position - self.replay.position)

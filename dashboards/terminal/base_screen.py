@@ -11,7 +11,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from dashboards.terminal.header import header_lines
-from dashboards.terminal.widgets.banner import Banner, Button, Buttons
+from dashboards.terminal.widgets.banner import Banner, Button, Buttons, Header
 from dashboards.terminal.widgets.lines import Page, PageOptions
 from dashboards.terminal.widgets.listing import Listing
 from dashboards.terminal.widgets.palette import Painted
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fleet.core.state.state import RunState
 
 HEADER = 4  # lines
+BAR = 1  # the line of the header that is the bar of a replay
 PARTS = 4  # widgets that are drawn: header, tabs, list, keys
 END = 10**9  # a cursor at the end of any page
 KEY_NAMES = {
@@ -56,6 +57,8 @@ class BaseScreen(Screen[None]):
         Binding("shift+tab", "turn(-1)", "Previous page", show=False, priority=True),
         Binding("slash", "filter", "Filter", show=False),
         Binding("y", "copy", "Copy", show=False),
+        Binding("n", "find(1)", "Find the next", show=False),
+        Binding("N", "find(-1)", "Find the previous", show=False),
         Binding("escape", "back", "Back", show=False),
     ]
 
@@ -71,7 +74,7 @@ class BaseScreen(Screen[None]):
         return cast("FleetApp", self.app)
 
     def compose(self) -> ComposeResult:
-        yield Banner(HEADER, id="header")
+        yield Header(HEADER, id="header")
         yield Buttons(id="tabs")
         yield Listing(id="list")
         yield Input(placeholder="show only rows with these words", id="filter")
@@ -127,8 +130,7 @@ class BaseScreen(Screen[None]):
             notice = "reading the journal" if not run.loaded else "this run has not started"
             header.show([((f"fleet {run.feed.run}: {notice}", ""),)])
             return
-        note = str(self.fleet.replay or "")
-        header.show(header_lines(run, state, width, note=note, others=self.fleet.in_need))
+        header.show(header_lines(run, state, width, others=self.fleet.in_need, replay=self.fleet.replay))
         self.query_one("#tabs", Buttons).show_buttons(self.tabs(run, state))
         self.query_one("#keys", Buttons).show_buttons(self.keys(run, state))
         listing = self.listing
@@ -180,7 +182,7 @@ class BaseScreen(Screen[None]):
         field.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        if event.input.id == "filter":
+        if event.input.id == "filter" and not self.listing.is_text:
             self.needle = event.value
             self.refresh_view(cursor=0)
 
@@ -192,7 +194,18 @@ class BaseScreen(Screen[None]):
         self.needle = needle
         self.set_class(bool(needle), "filtering")
         self.listing.focus()
+        if self.listing.is_text:
+            self._find(1, here=True)
         self.refresh_view()
+
+    def action_find(self, by: int) -> None:
+        """In a text, go to the next line with the words of the filter."""
+        if self.listing.is_text:
+            self._find(by)
+
+    def _find(self, by: int, *, here: bool = False) -> None:
+        if self.needle and not self.listing.find(self.needle, by, here=here):
+            self.notify("not found", markup=False)
 
     def action_back(self) -> None:
         if self.needle or self.has_class("filtering"):
@@ -201,6 +214,13 @@ class BaseScreen(Screen[None]):
             self.leave()
 
     # ---- the mouse
+
+    def on_header_pressed(self, message: Header.Pressed) -> None:
+        """Seek in a replay where its bar was clicked."""
+        message.stop()
+        replay = self.fleet.replay
+        if replay is not None and message.y == BAR:
+            self.fleet.seek(max(0.0, min(1.0, message.share)) * replay.length)
 
     def on_buttons_pressed(self, message: Buttons.Pressed) -> None:
         """Do what the key of the clicked label does."""

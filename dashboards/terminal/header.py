@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from dashboards.runs.needs import Need, needs
+from dashboards.runs.replay import Replay
 from dashboards.runs.run_follower import WatchedRun
 from dashboards.runs.status_marks import Span, age, marked
 from dashboards.terminal.widgets.lines import Line, bar, clipped, fit, joined, line_width
@@ -22,15 +23,34 @@ CLOCKS_S = 10.0  # the time at work and the time since the start may differ so m
 
 
 def header_lines(
-    run: WatchedRun, state: RunState, width: int, *, note: str = "", others: Sequence[str] = ()
+    run: WatchedRun, state: RunState, width: int, *, others: Sequence[str] = (), replay: Replay | None = None
 ) -> list[Line]:
-    """Four lines of at most `width` cells. `note` is about a replay, `others` are the other runs that need a person."""
+    """Four lines of at most `width` cells. `others` are the other runs that need a person. A replay has a bar."""
+    note = "" if replay is None else str(replay)
     return [
         _first(run, state, width, note),
-        ((safe(state.plan.goal or state.goal, limit=width), "dim"),),
+        ((safe(state.plan.goal or state.goal, limit=width), "dim"),) if replay is None else scrub_bar(replay, width),
         _progress(run, state, width),
         _with_others(_needs(needs(run), width if not others else 0), others, width),
     ]
+
+
+def scrub_bar(replay: Replay, width: int) -> Line:
+    """The time of a replay from end to end: what was played, with a mark at each failure and each landing."""
+    length = replay.length or 1.0
+    cells: list[Span] = [("─", "dim")] * width
+
+    def cell(place: float) -> int:
+        return min(width - 1, int(place / length * width))
+
+    here = cell(replay.position)
+    cells[:here] = [("━", "accent")] * here
+    for place in replay.landings:
+        cells[cell(place)] = ("┿" if place <= replay.position else "┼", "good")
+    for place in replay.failures:
+        cells[cell(place)] = ("!", "bad")
+    cells[here] = ("●", "bold")
+    return tuple(cells)
 
 
 def _first(run: WatchedRun, state: RunState, width: int, note: str) -> Line:

@@ -1,6 +1,8 @@
 """Every key, in one place: the help, the command palette and docs/terminal.md show these tables."""
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product, zip_longest
 
 ACTIONS: Mapping[str, tuple[str, str]] = {
     "a": ("answer", "answer the question under the cursor, or the first open one"),
@@ -27,9 +29,10 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "Esc": "back; on a page: clear the filter",
         "Tab": "the next page; Shift-Tab: the previous one",
         "0 … 8": "runs, overview, agents, plan, landing, incidents, events, cost, nodes",
-        "/": "show only rows with these words; Enter keeps the filter, Esc clears it",
+        "/": "show only rows with these words; Enter keeps the filter, Esc clears it. In a text: find them",
+        "n N": "in a text: the next line with these words, the previous one",
         "y": "copy the name under the cursor, the commit of an attempt, or the command that takes a result",
-        "o": "agents: change the order: busy ones first, or by the column with the arrow",
+        "o": "agents: change the order: busy ones first, or by the column with the arrow; or click on a title",
     },
     "Actions: each sends a request to the run's inbox, which it reads now or when it resumes": {
         key: meaning for key, (_, meaning) in ACTIONS.items()
@@ -37,6 +40,8 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "A subtask": {
         "1 … 4": "its story, its conversation, its diff, its checks with their logs",
         "[ ]": "the previous attempt, the next one",
+        "f": "conversation: fold the messages to a line each, or unfold them",
+        "d": "diff: the old and the new side by side, or one below the other",
         "s": "open a shell in a copy of the attempt's commit",
         "e": "open $EDITOR in such a copy",
     },
@@ -45,6 +50,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         ".": "to the next fact",
         "+ -": "twice as fast, half as fast",
         "< >": "ten seconds back, ten seconds forward",
+        "{ }": "to the failure before, to the next one; a click on the bar goes there",
     },
     "The screen": {
         "q": "leave; the run continues without you",
@@ -56,9 +62,37 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def help_text() -> str:
-    groups = (
-        "\n".join((title, *(f"  {key:<10} {meaning}" for key, meaning in keys.items())))
-        for title, keys in GROUPS.items()
-    )
-    return "\n\n".join(groups)
+TWO_COLUMNS = 96  # cells: from this width on the help has two columns
+KEYS = 11  # cells of the column of keys
+GAP = "   "
+
+
+def help_text(width: int = 80) -> str:
+    """All keys, in two columns where there is room."""
+    if width < TWO_COLUMNS:
+        return "\n".join(_column(GROUPS, width)).strip()
+    size = (width - len(GAP)) // 2
+    columns = [_column({title: GROUPS[title]}, size) for title in GROUPS]
+    left, right = min(_splits(columns), key=lambda split: max(map(len, split)))
+    rows = zip_longest(left, right, fillvalue="")
+    return "\n".join(f"{one:<{size}}{GAP}{other}".rstrip() for one, other in rows).strip()
+
+
+def _splits(groups: Sequence[list[str]]) -> Iterator[tuple[list[str], list[str]]]:
+    """All ways to put groups into two columns, the first group into the first."""
+    for sides in product((True, False), repeat=len(groups) - 1):
+        split: tuple[list[str], list[str]] = ([], [])
+        for group, is_right in zip(groups, (False, *sides), strict=True):
+            split[is_right].extend(group)
+        yield split
+
+
+def _column(groups: Mapping[str, Mapping[str, str]], width: int) -> list[str]:
+    lines = []
+    for title, keys in groups.items():
+        lines += textwrap.wrap(title, width)
+        for key, meaning in keys.items():
+            first, rest = f"  {key:<{KEYS}}", " " * (KEYS + 2)
+            lines += textwrap.wrap(meaning, width, initial_indent=first, subsequent_indent=rest)
+        lines.append("")
+    return lines

@@ -127,6 +127,12 @@ class MainScreen(BaseScreen):
         self._order = names[(names.index(self._order) + 1) % len(names)]
         self.refresh_view(cursor=0)
 
+    def on_listing_head_pressed(self, message: Listing.HeadPressed) -> None:
+        """Order the agents by the column that was clicked."""
+        if self.number == AGENTS and message.title in ORDERS:
+            self._order = message.title
+            self.refresh_view(cursor=0)
+
     def text_to_copy(self) -> str:
         state = self.fleet.watched.state
         if self.listing.key == "take" and state is not None and state.published:

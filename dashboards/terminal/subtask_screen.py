@@ -13,7 +13,7 @@ from dashboards.terminal.base_screen import END, BaseScreen
 from dashboards.terminal.pages.story import check_lines, planner_lines, story_lines
 from dashboards.terminal.pages.transcript_tail import TranscriptTail
 from dashboards.terminal.widgets.banner import Button
-from dashboards.terminal.widgets.lines import Page, PageOptions, matches, text_page
+from dashboards.terminal.widgets.lines import Page, PageOptions, text_page
 from dashboards.terminal.widgets.patch import patch_page
 from dashboards.text.safe import safe
 from fleet.core.state.state import RunState
@@ -21,6 +21,8 @@ from fleet.core.state.status import phase
 from fleet.core.state.subtask_state import Attempt
 
 STORY, CONVERSATION, DIFF, CHECKS = range(1, 5)
+MISSING = "The commit is no longer in the store."
+TWO_COLUMNS = 100  # cells: from this width on both sides of a diff fit beside each other
 TITLES = {STORY: "Story", CONVERSATION: "Conversation", DIFF: "Diff", CHECKS: "Checks"}
 
 
@@ -30,6 +32,8 @@ class SubtaskScreen(BaseScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left_square_bracket", "attempt(-1)", "Previous attempt", show=False),
         Binding("right_square_bracket", "attempt(1)", "Next attempt", show=False),
+        Binding("f", "fold", "Fold", show=False),
+        Binding("d", "side_by_side", "Side by side", show=False),
         Binding("s", "shell", "Shell", show=False),
         Binding("e", "editor", "Editor", show=False),
         Binding("q", "back", "Back", show=False),
@@ -42,7 +46,11 @@ class SubtaskScreen(BaseScreen):
         self._chosen: int | None = None
         """The attempt that is shown; None: the last one."""
         self._conversation: tuple[int, TranscriptTail] | None = None
-        self._patch: tuple[str, Page] | None = None
+        self._patch: tuple[str, str | None] | None = None
+        """The commit whose patch is shown, and the patch once it was read."""
+        self._diff: tuple[tuple[str, bool], Page] | None = None
+        """What is shown of it: the commit, and whether both sides stand beside each other."""
+        self._folded = self._side_by_side = False
 
     def current_key(self) -> str:
         return f"s:{self.subtask}"
@@ -72,37 +80,40 @@ class SubtaskScreen(BaseScreen):
         if self.number == CONVERSATION:
             return self._conversation_page(run, state)
         if self.number == DIFF:
-            return self._diff_page(run, attempt)
+            return self._diff_page(run, attempt, options)
         if self.number == CHECKS:
             checks = check_lines(run, attempt) if attempt is not None else []
             return text_page(checks, empty="No check has run yet.")
         lines = planner_lines(state) if self.is_planner else story_lines(run, state, self.subtask)
-        lines = [line for line in lines if matches(options.needle, *(text for text, _ in line))]
-        return text_page(lines, empty="No matches.")
+        return text_page(lines)
 
     def _conversation_page(self, run: WatchedRun, state: RunState) -> Page:
         number = self._attempt_number(state)
         if self._conversation is None or self._conversation[0] != number:
             self._conversation = number, TranscriptTail(run.feed.transcript(self.subtask, number))
             self._conversation[1].catch_up()
-        return self._conversation[1].page()
+        return self._conversation[1].page(folded=self._folded)
 
     def has_news(self) -> bool:
         return self.number == CONVERSATION and self._conversation is not None and self._conversation[1].catch_up()
 
-    def _diff_page(self, run: WatchedRun, attempt: Attempt | None) -> Page:
+    def _diff_page(self, run: WatchedRun, attempt: Attempt | None, options: PageOptions) -> Page:
         if attempt is None or attempt.commit is None:
             return text_page((), empty="No commit yet.")
         if self._patch is None or self._patch[0] != attempt.commit:
-            self._patch = attempt.commit, text_page((), empty="…")
+            self._patch = attempt.commit, None
             self._read_patch(run, attempt.base, attempt.commit)
-        return self._patch[1]
+        if self._patch[1] is None:
+            return text_page((), empty="…")
+        shown = (attempt.commit, self._side_by_side and options.width >= TWO_COLUMNS)
+        if self._diff is None or self._diff[0] != shown:
+            self._diff = shown, patch_page(self._patch[1], is_split=shown[1])
+        return self._diff[1]
 
     @work(exclusive=True, group="patch")
     async def _read_patch(self, run: WatchedRun, base: str, commit: str) -> None:
         patch = await run.feed.diff(base, commit)
-        page = patch_page(patch) if patch is not None else text_page((), empty="The commit is no longer in the store.")
-        self._patch = commit, page
+        self._patch = commit, MISSING if patch is None else patch
         self.refresh_view()
 
     # ---- around the page
@@ -130,7 +141,11 @@ class SubtaskScreen(BaseScreen):
             buttons.append(Button("a", "answer", "attention"))
         if subtask is not None and subtask.failure is not None:
             buttons.append(Button("r", "retry", "attention"))
-        buttons += [Button("[", "previous attempt"), Button("]", "next")]
+        buttons += [Button("[", "previous attempt"), Button("]", "next"), Button("/", "find")]
+        if self.number == CONVERSATION:
+            buttons.append(Button("f", "unfold" if self._folded else "fold"))
+        if self.number == DIFF and self.size.width >= TWO_COLUMNS:
+            buttons.append(Button("d", "one below the other" if self._side_by_side else "side by side"))
         if not self.is_planner:
             buttons += [Button("s", "shell"), Button("e", "editor")]
         return [*buttons, Button("?", "help")]
@@ -148,6 +163,18 @@ class SubtaskScreen(BaseScreen):
         if state is not None and self._count(state):
             self._chosen = max(1, min(self._attempt_number(state) + by, self._count(state)))
             self.action_page(self.number)
+
+    def action_fold(self) -> None:
+        if self.number == CONVERSATION:
+            self._folded = not self._folded
+            self.refresh_view(cursor=END)
+
+    def action_side_by_side(self) -> None:
+        if self.number == DIFF:
+            self._side_by_side = not self._side_by_side
+            if self._side_by_side and self.size.width < TWO_COLUMNS:
+                self.notify(f"side by side needs {TWO_COLUMNS} columns", markup=False)
+            self.refresh_view(cursor=0)
 
     def action_shell(self) -> None:
         self._open_copy(self.fleet.shell_command)

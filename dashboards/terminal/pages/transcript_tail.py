@@ -2,6 +2,7 @@
 
 import json
 from collections import deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dashboards.terminal.widgets.lines import Line, Page, text_page
@@ -9,6 +10,7 @@ from dashboards.text.transcript import transcript_lines
 
 LINES = 20_000  # kept in memory
 BYTES = 1_000_000  # read at once
+BEGINS = ("── ", "   → ", "   ← ", "   thinks")  # what a part of a conversation begins with
 ACCOUNTING = frozenset({"request_id", "usage", "stop_reason"})  # fields of an entry that only `fleet logs` shows
 
 
@@ -44,8 +46,25 @@ class TranscriptTail:
             entry = {name: value for name, value in entry.items() if name not in ACCOUNTING}
             self._lines += (((text, _tone(text)),) for text in transcript_lines([entry]))
 
-    def page(self) -> Page:
-        return text_page(list(self._lines), empty="No messages yet.", tail=True)
+    def page(self, *, folded: bool = False) -> Page:
+        """The lines; folded, those that begin a message, a call or a result, with the first line of each."""
+        lines = list(_folded(self._lines)) if folded else list(self._lines)
+        return text_page(lines, empty="No messages yet.", tail=True)
+
+
+def _folded(lines: Iterable[Line]) -> Iterator[Line]:
+    """One line for each part of a conversation: how it begins, and the first words of it."""
+    begun: Line = ()
+    for line in lines:
+        if any(line[0][0].startswith(mark) for mark in BEGINS):
+            if begun:
+                yield begun
+            begun = line
+        elif begun:
+            yield (*begun, (f"  {line[0][0].strip()}", "dim"))
+            begun = ()
+    if begun:
+        yield begun
 
 
 def _tone(text: str) -> str:

@@ -33,6 +33,21 @@ class Banner(Painted):
         return self.palette.strip(line, self.size.width, self.rich_style)
 
 
+class Header(Banner):
+    """Lines that say where they were clicked."""
+
+    @dataclass
+    class Pressed(Message):
+        """A line was clicked."""
+
+        y: int
+        share: float
+        """How far to the right, from 0 to 1."""
+
+    def on_click(self, event: events.Click) -> None:
+        self.post_message(self.Pressed(event.y, (event.x - 1) / max(1, self.size.width)))
+
+
 @dataclass(frozen=True, slots=True)
 class Button:
     """A label that can be clicked, and the key that does the same, which is shown before it."""

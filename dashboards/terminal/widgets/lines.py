@@ -139,6 +139,16 @@ def table_row(columns: Sequence[Column], width: int, cells: Sequence[Span]) -> L
     )
 
 
+def column_at(columns: Sequence[Column], width: int, x: int) -> str:
+    """The title of the column at a cell of a row; empty where there is none."""
+    end = 0
+    for column, size in zip(columns, widths(columns, width), strict=True):
+        end += size + 1 if size else 0
+        if x < end:
+            return column.title
+    return ""
+
+
 def table_head(columns: Sequence[Column], width: int, sorted_by: str = "") -> Line:
     titles = [(f"{column.title}{'↓' * (column.title == sorted_by)}", "head") for column in columns]
     return table_row(columns, width, titles)
@@ -188,6 +198,10 @@ class Page:
     """The cell from which on a row shows something else: the cursor's bar and clicks end there."""
     is_text: bool = False
     """Whether keys scroll the page as text; it has no cursor then."""
+    plain: Callable[[int], str] | None = None
+    """The words of a line, to find it by."""
+    columns: Sequence[Column] = ()
+    """Those of the head, if it is that of a table."""
 
 
 def page_of(rows: Rows, empty: str = "", *, beside: int | None = None) -> Page:
@@ -197,7 +211,8 @@ def page_of(rows: Rows, empty: str = "", *, beside: int | None = None) -> Page:
 
 def text_page(lines: Sequence[Line], *, empty: str = "", tail: bool = False) -> Page:
     """A page to read."""
-    return replace(page_of([("-", line) for line in lines], empty), tail=tail, is_text=True)
+    page = page_of([("-", line) for line in lines], empty)
+    return replace(page, tail=tail, is_text=True, plain=lambda index: "".join(text for text, _ in lines[index]))
 
 
 def table_page(
@@ -224,5 +239,6 @@ def table_page(
         keys=[*(key for key, _ in above), *keys, *(below.keys if below is not None else ())],
         draw=draw,
         head=lambda width: table_head(columns, width, sorted_by),
+        columns=columns,
         empty=empty,
     )

@@ -11,7 +11,7 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 
-from dashboards.terminal.widgets.lines import Line, Page, page_of
+from dashboards.terminal.widgets.lines import Line, Page, column_at, matches, page_of
 from dashboards.terminal.widgets.palette import Painted
 
 GUTTER = 2
@@ -38,6 +38,12 @@ class Listing(Painted, can_focus=True):
 
         key: str
 
+    @dataclass
+    class HeadPressed(Message):
+        """The title of a column was clicked."""
+
+        title: str
+
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
         self._page = page_of((), empty="…")
@@ -45,6 +51,8 @@ class Listing(Painted, can_focus=True):
         self._is_at_end = True
         self._was_moved = False
         self._base = Style.null()
+        self._found: int | None = None
+        """The line of a text that was found last."""
         self._painted: list[tuple[Line, bool]] = []
         """The lines on the screen, and whether each is selected."""
 
@@ -56,10 +64,15 @@ class Listing(Painted, can_focus=True):
         keys = self._page.keys
         return keys[self.cursor] if self.cursor < len(keys) else ""
 
+    @property
+    def is_text(self) -> bool:
+        return self._page.is_text
+
     def show(self, page: Page, *, cursor: int | None = None) -> None:
         """Show `page`, with the cursor at row `cursor`, or else on the row it is on now."""
         key, self._page = self.key, page
         if cursor is not None:
+            self._found = None
             self.cursor, self._top, self._is_at_end = cursor, 0, page.tail and cursor >= self._last
             self._was_moved = cursor > 0
         elif page.tail:
@@ -100,6 +113,8 @@ class Listing(Painted, can_focus=True):
             return (), False
         is_selected = index == self.cursor and bool(page.keys[index]) and not page.is_text
         mark = ("▌ " if self.has_focus else "│ ") if is_selected else " " * GUTTER
+        if page.is_text and index == self._found:
+            mark = "→ "
         return ((mark, "accent"), *page.draw(index, room)), is_selected
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -167,6 +182,18 @@ class Listing(Painted, can_focus=True):
         if self.key not in {"", "-"}:
             self.post_message(self.Chosen(self.key))
 
+    def find(self, words: str, by: int, *, here: bool = False) -> bool:
+        """Go to the next line of a text that has these words, around its end; False if no line has them."""
+        count, plain = len(self._page.keys), self._page.plain
+        start = self.cursor if self._found is None or here else self._found
+        for step in range(0 if here else 1, count + 1):
+            index = (start + by * step) % count
+            if plain is not None and matches(words, plain(index)):
+                self._found = index
+                self._go(index, 1)
+                return True
+        return False
+
     def _go(self, to: int, direction: int) -> None:
         self._was_moved = True
         self.cursor = self._nearest_row(max(0, min(to, self._last)), direction)
@@ -197,6 +224,10 @@ class Listing(Painted, can_focus=True):
     # ---- the mouse
 
     def on_click(self, event: events.Click) -> None:
+        if self._head_lines and event.y == 0:
+            title = column_at(self._page.columns, self.size.width - GUTTER - 1, event.x - GUTTER)
+            self.post_message(self.HeadPressed(title))
+            return
         keys, index = self._page.keys, event.y - self._head_lines + self._top
         is_beside = self._page.beside is not None and event.x >= self._page.beside + GUTTER
         if not self._page.is_text and not is_beside and 0 <= index < len(keys) and keys[index]:

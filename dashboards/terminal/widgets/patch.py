@@ -9,6 +9,7 @@ from rich.style import Style
 from rich.syntax import Syntax, SyntaxTheme
 
 from dashboards.terminal.widgets.lines import Line, Page
+from dashboards.terminal.widgets.side_by_side import side_by_side_page
 from dashboards.text.safe import safe_block
 
 LONGEST = 400  # characters of a line that are coloured; the rest stays plain
@@ -37,16 +38,19 @@ class Tones(SyntaxTheme):
         return Style()
 
 
-def patch_page(patch: str) -> Page:
-    """A page of a unified diff. All of it is untrusted text."""
+def patch_page(patch: str, *, is_split: bool = False) -> Page:
+    """A page of a unified diff, or of both sides beside each other. All of it is untrusted text."""
     lines = safe_block(patch, lines=LINES).split("\n")
     files = _files(lines)
     coloured = _colouring()
+    if is_split:
+        return side_by_side_page(lines, files, coloured)
     return Page(
         keys=("-",) * len(lines),
         draw=lambda index, _: coloured(lines[index], files[index]),
         empty="No changes.",
         is_text=True,
+        plain=lambda index: lines[index],
     )
 
 

@@ -1,6 +1,10 @@
 """The keys are in one table, and are the same in the help, in the document and in the bindings."""
 
+from collections import Counter
 from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
 
 from dashboards.terminal.app import FleetApp
 from dashboards.terminal.keys import ACTIONS, GROUPS, help_text
@@ -14,8 +18,23 @@ def test_the_document_explains_every_key() -> None:
     assert [row for row in rows if row not in text] == []
 
 
-def test_the_help_explains_every_key() -> None:
-    assert all(meaning in help_text() for keys in GROUPS.values() for meaning in keys.values())
+@pytest.mark.parametrize("width", [40, 80, 104, 200])
+def test_the_help_explains_every_key_in_the_width_that_there_is(width: int) -> None:
+    text = help_text(width)
+    assert max(map(cell_len, text.splitlines())) <= width
+    shown = words(text)
+    for keys in GROUPS.values():
+        assert [key for key in keys if f"  {key} " not in text] == []
+        assert sum(map(words, keys.values()), Counter[str]()) <= shown
+
+
+def test_a_wide_help_has_two_columns() -> None:
+    narrow, wide = help_text(80).splitlines(), help_text(104).splitlines()
+    assert len(wide) < len(narrow) * 0.8
+
+
+def words(text: str) -> Counter[str]:
+    return Counter(text.split())
 
 
 def test_each_key_of_an_action_has_one() -> None:

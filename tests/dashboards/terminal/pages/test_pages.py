@@ -6,6 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from dashboards.runs.needs import needs
+from dashboards.runs.replay import Replay
 from dashboards.runs.run_follower import WatchedRun
 from dashboards.terminal.header import header_lines
 from dashboards.terminal.pages.agents import agents_page
@@ -138,7 +139,8 @@ def test_a_long_name_pushes_no_mark_off_a_narrow_screen() -> None:
         update={"run": "fleet-add-a-health-endpoint-with-tests-1a2b", "sandbox": "none"}
     )
     watched, state = watch([first])
-    header = text(header_lines(watched, state, 78, note="REPLAY paused 1/2 s")[0])
+    replay = Replay(MemoryFeed([first]), lambda: 0.0, 1.0)
+    header = text(header_lines(watched, state, 78, replay=replay)[0])
     assert "NO SANDBOX" in header
     assert "REPLAY" in header
     assert cell_len(header) <= 78
