@@ -189,6 +189,8 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = {
         Metric("fleet_recent_commits", "gauge", "Commits that landed in a window that ends now.", ("window",)),
         Metric("fleet_landing_seconds", "histogram", "Time from a verified commit to its landing.", (), SECONDS),
         Metric("fleet_landing_queue", "gauge", "Candidates that wait to land or are being tested."),
+        Metric("fleet_batches_testing", "gauge", "Batches that are being tested."),
+        Metric("fleet_batches_limit", "gauge", "The most batches that may be tested at once, over all runs at work."),
         Metric("fleet_batch_size", "histogram", "Candidates in a batch.", (), SIZES),
         Metric("fleet_gate_runs", "counter", "Batches that were tested, by result.", ("result",)),
         Metric("fleet_bisects", "counter", "Batches that were formed to find the cause of a red one."),

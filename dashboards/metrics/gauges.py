@@ -202,6 +202,9 @@ def _landing(snapshot: RunsSnapshot, tally: Tally) -> Iterator[Sample]:
     for window, seconds in WINDOWS.items():
         yield "fleet_recent_commits", (window,), tally.commits.within(seconds, snapshot.now)
     yield "fleet_landing_queue", (), sum(_candidates(run.state) for run in snapshot.open)
+    alive = [run.state for run in snapshot.open if run.alive]
+    yield "fleet_batches_testing", (), sum(len(state.landing.open_batches) for state in alive)
+    yield "fleet_batches_limit", (), sum(state.policy.slots for state in alive)
 
 
 def _candidates(state: RunState) -> int:

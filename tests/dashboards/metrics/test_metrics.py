@@ -125,6 +125,16 @@ def test_attempts_incidents_and_commits_are_counted(story: Story) -> None:
     assert value(text, "fleet_replans_total", reason="failures") == 1
 
 
+def test_batches_that_are_tested_are_counted_beside_how_many_may_be() -> None:
+    story = Story(Policy(workers=2, slots=3), plan_of("api"))
+    assert value(scraped(story), "fleet_batches_testing") == 0
+    story.work_is_done("api")
+    text = scraped(story)
+    assert (value(text, "fleet_batches_testing"), value(text, "fleet_batches_limit")) == (1, 3)
+    text = scraped(story, alive=False)
+    assert (value(text, "fleet_batches_testing"), value(text, "fleet_batches_limit")) == (0, 0), "no one tests them"
+
+
 def test_a_conflict_a_red_batch_and_a_flake_are_counted(story: Story) -> None:
     story.happens(f.WorkerStarted(at=story.now, subtask="site", number=1))
     story.work_is_done("site")
