@@ -22,7 +22,7 @@ class AmountView:
     within: bool | None
     """Whether it is at most `p90`; null with `was`."""
     likely: float | None = None
-    """What the run will need in all, if it goes on as it did so far; null where that says nothing: too little has
+    """What the run will need in all, if it continues as it did so far; null where that says nothing: too little has
     landed, the run waits for a person, no process works on it, or it has ended."""
 
 

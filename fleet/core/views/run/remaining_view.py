@@ -12,7 +12,7 @@ LEAST = 3  # landed subtasks; fewer say nothing about the others
 
 @dataclass(frozen=True, slots=True)
 class RemainingView:
-    """What is left of a run, if it goes on as it did so far."""
+    """What is left of a run, if it continues as it did so far."""
 
     landed: int
     """Subtasks that have landed."""
