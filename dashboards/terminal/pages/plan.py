@@ -1,10 +1,13 @@
 """The plan as a graph: each subtask below a dependency, with its status; and the versions with their reasons."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from rich.cells import cell_len
 
 from dashboards.runs.run_follower import WatchedRun
 from dashboards.runs.status_marks import Span, marked
+from dashboards.runs.waiting import Waiting, waiting
 from dashboards.terminal.widgets.lines import (
     BLANK,
     Column,
@@ -22,12 +25,15 @@ from fleet.core.plans.plan import Plan, Subtask
 from fleet.core.policy.approval import unapproved
 from fleet.core.state.state import RunState, Version
 from fleet.core.state.status import Status, status_of
+from fleet.core.state.subtasks import Mark
 
+TITLE, LONGEST = "subtask", 0.4  # of the width, for the names of subtasks with the strokes before them
 COLUMNS = (
     Column("state", 11),
-    Column("subtask", 24, grows=3),
+    Column(TITLE, 24),
     Column("title", 12, spare=2, grows=4),
-    Column("also needs", 10, spare=4, grows=1),
+    Column("also needs", 10, spare=5, grows=2),
+    Column("holds up", 10, spare=4),
     Column("attempts", 8, spare=1, to_right=True),
     Column("commit", 8, spare=3),
 )
@@ -80,14 +86,23 @@ def plan_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page:
             if matches(options.needle, node.spec.id, node.spec.title, status_of(state, node.spec.id, run.now))
         ]
 
+    open_ = state.subtasks.all & ~state.subtasks.marked(Mark.CLOSED)
+    held = run.derive(
+        f"waiting {state.plan.version}", state.subtasks.marked(Mark.CLOSED), lambda: _waiting(state, open_)
+    )
+    longest = run.derive(
+        "names", nodes, lambda: max((cell_len(node.strokes + node.spec.id) for node in nodes), default=0)
+    )
+    names = min(max(longest, 12), int(options.width * LONGEST))
+
     def cells(index: int) -> Sequence[Span]:
         node = nodes[index]
         status = status_of(state, node.spec.id, run.now)
         is_waiting = waits >> state.subtasks.plan.bits[node.spec.id] & 1
-        return (("? approve", "attention") if is_waiting else marked(status), *_cells(state, node, status))
+        return (("? approve", "attention") if is_waiting else marked(status), *_cells(state, node, status, held))
 
     return table_page(
-        COLUMNS,
+        [replace(column, width=names) if column.title == TITLE else column for column in COLUMNS],
         [node.key for node in nodes],
         cells,
         below=None if options.needle else _versions(state, options),
@@ -95,15 +110,22 @@ def plan_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page:
     )
 
 
-def _cells(state: RunState, node: Node, status: Status) -> Sequence[Span]:
+def _waiting(state: RunState, open_: int) -> Waiting:
+    bits = state.subtasks.plan.bits
+    return waiting(state.plan, {id_ for id_ in state.plan.ids if open_ >> bits[id_] & 1})
+
+
+def _cells(state: RunState, node: Node, status: Status, held: Waiting) -> Sequence[Span]:
     subtask = state.subtasks[node.spec.id]
     others = [safe(need, limit=40) for need in node.spec.depends_on if need != node.above]
     attempts = len(subtask.attempts)
     tone = "dim" if status in {"dropped", "split"} else ""
+    count, is_on_chain = held.counts.get(node.spec.id, 0), node.spec.id in held.chain
     return (
         (node.strokes + safe(node.spec.id), tone),
         (safe(node.spec.title), tone),
         (", ".join(others), "dim"),
+        (f"{count or ''} {'critical' if is_on_chain else ''}".strip(), "bold" if is_on_chain else "dim"),
         (str(attempts or ""), "bold" if attempts > 1 else "dim"),
         (safe(subtask.landed or "")[:7], "dim"),
     )

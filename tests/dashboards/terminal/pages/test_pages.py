@@ -146,6 +146,17 @@ def test_a_long_name_pushes_no_mark_off_a_narrow_screen() -> None:
     assert cell_len(header) <= 78
 
 
+def test_the_plan_says_what_holds_up_others_and_which_chain_is_the_longest() -> None:
+    story = Story(plan=plan_of("a", "b needs a", "c needs b", "other"))
+    watched, state = watch(story.facts)
+    _, a, b, c, other, *_ = drawn(plan_page(watched, state, PageOptions(width=120)), 120)
+    assert ["2 critical" in a, "1 critical" in b, "critical" in c, "critical" in other] == [True, True, True, False]
+    story.landed("a")
+    watched, state = watch(story.facts)
+    _, a, b, c, *_ = drawn(plan_page(watched, state, PageOptions(width=120)), 120)
+    assert ["critical" in a, "1 critical" in b, "critical" in c] == [False, True, True]
+
+
 def test_agents_are_ordered_and_filtered(busy: Story) -> None:
     watched, state = watch(busy.facts)
     assert (
