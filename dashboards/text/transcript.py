@@ -17,10 +17,13 @@ def transcript_lines(entries: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _entry_lines(entry: Mapping[str, Any]) -> Iterator[str]:
-    event = safe(entry.get("event", "?"))
-    content = entry.get("content", entry.get("blocks"))
+    event, content = safe(entry.get("event", "?")), entry.get("content", entry.get("blocks"))
+    if event == "user" and _is_results(content):
+        event = "results"
     texts = [text for name in PROGRAMS if isinstance(text := entry.get(name), str) and text]
     shown_elsewhere = {"event", "content", "blocks", "tools", "system", *PROGRAMS}
+    if event == "end":
+        shown_elsewhere.add("value")  # the call that ended it is right above
     values = {name: _text(value) for name, value in entry.items() if name not in shown_elsewhere}
     details = "  ".join(f"{safe(name)}={safe(value, limit=120)}" for name, value in values.items())
     yield f"── {event}  {details}".rstrip()
@@ -31,6 +34,12 @@ def _entry_lines(entry: Mapping[str, Any]) -> Iterator[str]:
     elif isinstance(content, list):
         for block in content:
             yield from _block_lines(block) if isinstance(block, dict) else _message_lines(str(block))
+
+
+def _is_results(content: object) -> bool:
+    """Whether a message consists of results of tools alone, which come under the role of the user."""
+    is_list = isinstance(content, list) and bool(content)
+    return is_list and all(isinstance(block, dict) and block.get("type") == "tool_result" for block in content)
 
 
 def _block_lines(block: Mapping[str, Any]) -> Iterator[str]:

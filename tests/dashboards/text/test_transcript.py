@@ -21,3 +21,14 @@ def test_the_summary_of_thinking_is_shown_as_what_an_agent_says() -> None:
 def test_the_time_of_a_command_is_shown_with_as_many_digits_as_matter() -> None:
     (line, *_) = transcript_lines([{"event": "command", "line": "true", "exit_code": 0, "seconds": 0.0033269880000261}])
     assert line.endswith("exit_code=0  seconds=0.00333")
+
+
+def test_results_of_tools_are_not_headed_as_the_user() -> None:
+    results = [{"type": "tool_result", "tool_use_id": "t", "content": "ok"}]
+    told = [*results, {"type": "text", "text": "go on"}]
+    heads = [next(transcript_lines([{"event": "user", "content": content}])) for content in (results, told, "hello")]
+    assert heads == ["── results", "── user", "── user"]
+
+
+def test_the_end_shows_no_value_of_the_program() -> None:
+    assert list(transcript_lines([{"event": "end", "value": "status='done' summary='x'"}])) == ["── end"]
