@@ -67,7 +67,7 @@ class Replay:
 
     def __str__(self) -> str:
         how = "ended" if self.over else "paused" if self.paused else f"{self.speed:g}x"
-        return f"REPLAY {how} {self.position:.0f}/{self.length:.0f} s"
+        return f"REPLAY {how} {min(self.position, self.length):.0f}/{self.length:.0f} s"
 
     def pause(self, paused: bool) -> None:
         self._settle()

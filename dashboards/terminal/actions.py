@@ -268,12 +268,14 @@ class Actions(App[None]):
         if isinstance(self.screen, ChoiceDialog):
             return
         state = self.watched.state
-        text, choices = "l  leave: the run continues without you", {"l": "leave"}
+        title, choices = "Leave?", {"l": "leave"}
+        text = "l  leave" if state is None or state.ended else "l  leave: the run continues without you"
         if state is not None and not state.ended and self.replay is None:
+            title = "Leave, drain or cancel?"
             text += "\nd  drain: running agents finish, then the run stops\nc  cancel: running agents are stopped now"
             choices |= {"d": "drain", "c": "cancel"}
         actions = {"l": self.exit, "d": self.action_drain, "c": self.action_cancel}
-        self._open(ChoiceDialog("Leave, drain or cancel?", text, choices, no="stay"), lambda key: actions[key]())
+        self._open(ChoiceDialog(title, text, choices, no="stay"), lambda key: actions[key]())
 
     def action_workers(self) -> None:
         state = self._state()

@@ -38,8 +38,9 @@ def _entry_lines(entry: Mapping[str, Any]) -> Iterator[str]:
 
 def _is_results(content: object) -> bool:
     """Whether a message consists of results of tools alone, which come under the role of the user."""
-    is_list = isinstance(content, list) and bool(content)
-    return is_list and all(isinstance(block, dict) and block.get("type") == "tool_result" for block in content)
+    if not isinstance(content, list) or not content:
+        return False
+    return all(isinstance(block, dict) and block.get("type") == "tool_result" for block in content)
 
 
 def _block_lines(block: Mapping[str, Any]) -> Iterator[str]:

@@ -90,3 +90,21 @@ def test_after_going_back_facts_are_played_again(replay: Replay, clock: Hands) -
     assert played_count(replay) == 1
     replay.jump(1000)
     assert played_count(replay) == 6
+
+
+def test_a_replay_that_has_ended_is_at_its_end(replay: Replay, clock: Hands) -> None:
+    clock.now += 1000
+    assert str(replay) == f"REPLAY ended {replay.length:.0f}/{replay.length:.0f} s"
+
+
+def test_it_goes_from_failure_to_failure(clock: Hands) -> None:
+    failed = [
+        f.AttemptFailed(at=at, subtask="a", number=1, failure=f.Failure(kind="check", summary="red")) for at in (3, 7)
+    ]
+    replay = Replay(MemoryFeed([started(), noted(1), *failed, noted(9)], alive=False), clock, speed=1.0)
+    replay.pause(paused=True)
+    assert [replay.next_failure(1), replay.next_failure(-1)] == [3, 0]
+    replay.jump(3)
+    assert [replay.next_failure(1), replay.next_failure(-1)] == [7, 0]
+    replay.jump(4)
+    assert [replay.next_failure(1), replay.next_failure(-1)] == [9, 3]

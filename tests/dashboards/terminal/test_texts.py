@@ -117,3 +117,12 @@ def test_the_terminal_is_asked_to_notify_once() -> None:
     assert attention_signs(2, is_new=True) == "\x1b]0;(!2) fleet\x07\x1b]9;fleet needs you\x07"
     assert attention_signs(3, is_new=False) == "\x1b]0;(!3) fleet\x07"
     assert attention_signs(0, is_new=False) == "\x1b]0;fleet\x07"
+
+
+@pytest.mark.parametrize("speed", [None, 1])
+async def test_ctrl_c_names_only_what_it_can_do(feed: MemoryFeed, speed: float | None) -> None:
+    app = app_of(feed, speed=speed)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("ctrl+c")
+        await pilot.pause()
+        assert ("Leave, drain or cancel?" in screen(app), "Leave?" in screen(app)) == (speed is None, speed is not None)
