@@ -9,7 +9,7 @@ made here, with our own author and trailers, by the rules that a change found on
 import os
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -85,32 +85,36 @@ async def _unpacked(store: Store, arrival: Arrival, limits: PackLimits) -> Sha:
         unpacked = await store.git.ask("unpack-objects", "-q", "--strict", data=arrival.pack, env=env)
         if unpacked.exit_code != 0:
             raise IntakeError(f"git does not take the pack: {_last_line(unpacked.stderr)}")
-        return await to_thread.run_sync(_settle, quarantine, store.git_dir / "objects", arrival)
+        tree = await _tree_of_one_commit(store, quarantine, arrival, env)
+        await to_thread.run_sync(_settle, quarantine, store.git_dir / "objects", tree)
+        return tree
 
 
-def _settle(quarantine: Path, objects: Path, arrival: Arrival) -> Sha:
-    """Move what the commit needs into the store. Returns its tree. That nothing is missing git has checked."""
-    tree = _tree_of_one_commit(quarantine, arrival)
-    _move(quarantine, objects, list(_new_objects(quarantine, tree, len(arrival.base) // 2)))
-    return tree
+def _settle(quarantine: Path, objects: Path, tree: Sha) -> None:
+    """Move what a tree needs into the store. That nothing is missing git has checked."""
+    _move(quarantine, objects, _new_objects(quarantine, tree, len(tree) // 2))
 
 
-def _new_objects(quarantine: Path, tree: Sha, id_size: int) -> Iterator[Sha]:
-    """A tree and all below it, as far as they arrived; the rest was in the store before."""
-    pending, seen = [tree], set[Sha]()
+def _new_objects(quarantine: Path, tree: Sha, id_size: int) -> list[Sha]:
+    """A tree and all below it, as far as they arrived; the rest was in the store before.
+
+    What a tree names comes in front of it: a kill leaves no tree in the store that lacks something.
+    """
+    files, folders, seen = list[Sha](), list[Sha](), set[Sha]()
+    pending = [(tree, False)]
     while pending:
-        id_ = pending.pop()
-        if id_ in seen or (content := _loose(quarantine, id_, "tree")) is None:
-            continue
+        id_, is_walked = pending.pop()
+        if is_walked:
+            folders.append(id_)
+        elif id_ not in seen and (content := _loose(quarantine, id_, "tree")) is not None:
+            pending.append((id_, True))
+            for node in parse_tree(content, id_size).values():
+                if is_folder(node):
+                    pending.append((node[1].hex(), False))
+                else:
+                    files.append(node[1].hex())
         seen.add(id_)
-        yield id_
-        for node in parse_tree(content, id_size).values():
-            below = node[1].hex()
-            if is_folder(node):
-                pending.append(below)
-            elif below not in seen:
-                seen.add(below)
-                yield below
+    return [*dict.fromkeys(files), *folders]
 
 
 def _loose(folder: Path, id_: Sha, kind: str, longest: int = PackLimits().bytes) -> bytes | None:
@@ -124,10 +128,14 @@ def _loose(folder: Path, id_: Sha, kind: str, longest: int = PackLimits().bytes)
     return content if size.isdigit() and int(size) == len(content) else None
 
 
-def _tree_of_one_commit(quarantine: Path, arrival: Arrival) -> Sha:
-    content = _loose(quarantine, arrival.commit, "commit", LONGEST_COMMIT)
+async def _tree_of_one_commit(store: Store, quarantine: Path, arrival: Arrival, env: dict[str, str]) -> Sha:
+    """The tree of the commit. Git does not unpack a commit that the store has, from an engine that was killed."""
+    content = await to_thread.run_sync(_loose, quarantine, arrival.commit, "commit", LONGEST_COMMIT)
     if content is None:
-        raise IntakeError(f"there is no commit {arrival.commit[:12]} in it, or it is too long")
+        answer = await store.git.ask("cat-file", "commit", arrival.commit, env=env, cap=LONGEST_COMMIT)
+        if answer.exit_code != 0 or answer.cut:
+            raise IntakeError(f"there is no commit {arrival.commit[:12]} in it, or it is too long")
+        content = answer.stdout
     try:
         commit = parse_commit(content)
     except ValueError as error:

@@ -4,9 +4,10 @@ import os
 import platform
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from agents.conversation.settings import AgentSettings
 from agents.factory import worker_on_node, workers_lacking
@@ -145,8 +146,8 @@ async def run_node(config: Config, environ: Mapping[str, str]) -> None:
         await drop_pins(store)
         spool = Spool(state_dir / ORDERS / opening.repository / opening.run)
         spool.make()
-        with scratch_folder(state_dir) as folder:
-            transcripts = folder / "transcripts"
+        with TemporaryDirectory() as folder:
+            transcripts = Path(folder)
             try:
                 async with open_node_worktrees(store, wiring.worktrees, opening.base) as leases:
                     settings = wiring.agents(transcripts)
@@ -157,8 +158,11 @@ async def run_node(config: Config, environ: Mapping[str, str]) -> None:
                 await drop_pins(store)
                 await store.close()
 
-    greeting = await greet(config, environ)
-    with standard_streams() as stream:
+    with ExitStack() as stack:
+        with suppress(OSError):  # the greeting says that the folder can't be used
+            stack.enter_context(scratch_folder(Path(config.state.dir)))
+        greeting = await greet(config, environ)
+        stream = stack.enter_context(standard_streams())
         await serve(Link(stream), greeting, open_site, NodeCaches(Path(config.state.dir)))
 
 

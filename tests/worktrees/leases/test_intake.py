@@ -10,6 +10,7 @@ import pytest
 
 from fleet.core.state.facts import Failure
 from fleet.ports.worktrees import Change
+from fleet.runs.crash_points import listening
 from tests.worktrees.conftest import Bench, OpenBench, git, sign
 from worktrees.git.pack_format import PackLimits
 from worktrees.leases.intake import Arrival, IntakeError, take_in
@@ -84,6 +85,42 @@ async def test_honest_work_becomes_a_commit_of_ours(open_bench: OpenBench, tmp_p
         assert not list(store.home.glob("new-*"))
 
 
+async def test_what_a_killed_engine_had_begun_to_take_in_is_taken_in_again(
+    open_bench: OpenBench, tmp_path: Path
+) -> None:
+    """The node's commit may be the very one that is made here, and be in the store before it is pinned."""
+    async with open_bench() as bench:
+        arrival = Liar(bench, tmp_path / "node").arrival(writes("src/two.py", "TWO = 2\n"))
+        await bench.worktrees.store.git("unpack-objects", "-q", data=arrival.pack)
+        change = await arrives(bench, arrival)
+        assert isinstance(change, Change)
+        assert await bench.worktrees.pinned("r1", "one", 1) == change
+
+
+async def test_an_engine_that_is_killed_leaves_no_folder_without_its_files(
+    open_bench: OpenBench, tmp_path: Path
+) -> None:
+    """At each object that moves into the store: what is there is whole, and the work can be taken in again."""
+
+    class KilledError(Exception):
+        pass
+
+    def kill(name: str) -> None:
+        if "object of a node" in name:
+            raise KilledError
+
+    async with open_bench() as bench:
+        liar, store = Liar(bench, tmp_path / "node"), bench.worktrees.store
+        writes("src/deep/three.py", "THREE = 3\n")(liar.at)
+        arrival = liar.arrival(writes("src/two.py", "TWO = 2\n"))
+        for _ in range(5):  # two files, and the three folders that they are in
+            with listening(kill), pytest.raises(KilledError):
+                await arrives(bench, arrival)
+            git(store.git_dir, "fsck", "--no-dangling")
+        with listening(kill):
+            assert isinstance(await arrives(bench, arrival), Change)
+
+
 LIES: dict[str, tuple[Make, str]] = {
     "a link out of the repository": (links("src/out", "../../etc/passwd"), "may leave the repository"),
     "an absolute link": (links("src/out", "/etc/passwd"), "may leave the repository"),
@@ -122,7 +159,7 @@ async def test_a_lie_about_the_commit_is_refused_and_leaves_nothing(open_bench: 
             "two parents": (Arrival(liar.pack(merged, f"^{base}"), merged, base), "is based on"),
             "another commit than it holds": (Arrival(both, "f" * 40, base), "no commit"),
             "a file instead of a commit": (Arrival(both, blob, base), "no commit"),
-            "the base itself": (Arrival(both, base, base), "no commit"),
+            "the base itself": (Arrival(both, base, base), "based on nothing"),
             "a folder without its file": (
                 Arrival(_only(liar, first, f"{first}^{{tree}}", f"{first}:src"), first, base),
                 "git does not take",
