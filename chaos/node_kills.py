@@ -4,8 +4,8 @@
     python -m chaos.node_kills manager            one side only
 
 An order is given, taken, worked on, reported, taken in, acknowledged and forgotten. After a kill at any of these points
-each subtask lands once, no attempt is used up, and neither side keeps anything but caches. A report that a killed node had
-ready and the run ended without stays, until `fleet nodes clean` removes it.
+each subtask lands once, no attempt is used up, and neither side keeps anything but caches. A report that a killed node
+had ready and the run ended without stays, until `fleet nodes clean` removes it.
 """
 
 import signal
