@@ -1,4 +1,4 @@
-"""A run on a real Ray cluster of three, one machine of which is killed; the contract of nodes is tested on it, too.
+"""Runs on a real Ray cluster of three: the contract of nodes, the demo, and a run in which one machine is killed.
 
     make ray                       in an environment of its own, with Ray
     python -m chaos.ray_cluster --subtasks 30
@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -21,7 +22,9 @@ from secrets import token_hex
 from socket import socket
 
 from chaos.nodes import Trial
+from examples.demo.story import configuration
 from fleet.errors import FleetError
+from fleet.runs.run_folder import RunFolder
 from scripts.frame import Figure, Table, command_line, exit_with, progress, temporary_folder
 
 PROCESSORS = 10
@@ -60,7 +63,10 @@ class Machine:
     @contextmanager
     def opened(self, *, head: bool) -> Iterator[int]:
         """The machine, until the block ends; its session is known by its first process."""
-        (self.folder / self.name).mkdir()
+        box = tomllib.loads(configuration())["box"]
+        own = self.folder / self.name / ".config" / "fleet"
+        own.mkdir(parents=True)
+        (own / "config.toml").write_text("[box]\n" + "".join(f"{key} = {value}\n" for key, value in box.items()))
         host, port = self.address.split(":")
         which = ["--head", "--port", port, "--temp-dir", str(self.folder / "t"), "--include-dashboard=false"]
         argv = [str(Path(sys.executable).parent / "ray"), "start", "--block", "--disable-usage-stats"]
@@ -120,7 +126,19 @@ def contract(address: str, token: Path) -> int:
     return subprocess.run(argv, env=env, check=False).returncode
 
 
-def trial(folder: Path, subtasks: int, table: Table) -> None:
+def demo(folder: Path, nodes: str, subtasks: int, token: Path) -> tuple[int, int]:
+    """The exit code of the demo with a simulated model, and how many of its attempts were made on the cluster."""
+    (folder / "tables.toml").write_text(nodes)
+    argv = [sys.executable, "examples/demo/demo.py", "--subtasks", str(subtasks), "--workers", str(3 * PROCESSORS)]
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder), **ray_environment(token)}
+    options = ["--keep", str(folder / "demo"), "--nodes", str(folder / "tables.toml")]
+    code = subprocess.run([*argv, *options], env=env, stdout=sys.stderr, check=False).returncode
+    [run] = (folder / "demo" / "state" / "runs").iterdir()
+    attempts = [attempt for each in RunFolder(run).state().subtasks.values() for attempt in each.attempts]
+    return code, sum(bool(attempt.node) for attempt in attempts)
+
+
+def trial(folder: Path, subtasks: int, table: Table, *, demo_of: int) -> None:
     token, address = folder / "token", f"127.0.0.1:{free_port()}"
     token.write_text(token_hex(32))
     token.chmod(0o600)
@@ -134,8 +152,10 @@ def trial(folder: Path, subtasks: int, table: Table) -> None:
             started.append(stack.enter_context(machine.opened(head=not number)))
         progress("the contract suite of nodes")
         suite = contract(address, token)
-        progress(f"{subtasks} subtasks")
         nodes = f'[nodes.ray]\nray = "{address}"\nlease_s = {LEASE_S}\n'
+        progress(f"the demo of {demo_of}")
+        demo_code, demo_out = demo(folder, nodes, demo_of, token)
+        progress(f"{subtasks} subtasks")
         began = time.monotonic()
         process = there.start("nodes", nodes, 3 * PROCESSORS, **ray_environment(token))
         there.wait(lambda: len(_at_work(there)) == 3, "each machine works", process)
@@ -155,6 +175,8 @@ def trial(folder: Path, subtasks: int, table: Table) -> None:
     attempts = [attempt for each in journal.subtasks.values() for attempt in each.attempts]
     table.add(
         Figure("exit code of the contract suite", where, suite, wanted=0),
+        Figure(f"exit code of the demo of {demo_of}", where, demo_code, wanted=0),
+        Figure("attempts of the demo on the cluster, which call models", where, demo_out, wanted=1, at_least=True),
         Figure("exit code of the run", where, code, wanted=0),
         Figure("subtasks that landed", where, len(set(landed)), wanted=subtasks, at_least=True),
         Figure("commits of a subtask that landed before", where, len(landed) - len(set(landed)), wanted=0),
@@ -186,10 +208,11 @@ def _is_ours(pid: int) -> bool:
 def main() -> int:
     parser = command_line("chaos.ray_cluster", __doc__)
     parser.add_argument("--subtasks", type=int, default=120)
+    parser.add_argument("--demo", type=int, choices=(16, 120), default=120)
     args = parser.parse_args()
     table = Table("a run on a Ray cluster of three: one machine killed")
     with temporary_folder() as folder:
-        trial(folder, args.subtasks, table)
+        trial(folder, args.subtasks, table, demo_of=args.demo)
     return table.finish()
 
 

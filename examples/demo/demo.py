@@ -1,4 +1,5 @@
-"""What `make demo` runs: demo.py [--subtasks 16|120] [--workers N] [--keep DIR] [--sandbox bubblewrap|none]."""
+"""What `make demo` runs: demo.py [--subtasks 16|120] [--workers N] [--keep DIR] [--sandbox bubblewrap|none]
+[--nodes FILE]."""
 
 import sys
 from pathlib import Path

@@ -33,6 +33,7 @@ class Options:
     workers: int
     keep: Path | None
     sandbox: str | None
+    nodes: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,10 @@ def read_options(arguments: Sequence[str]) -> Options:
     parser.add_argument("--workers", type=int, help="attempts at once (default: 16, or 120)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="an empty or new folder to work in")
     parser.add_argument("--sandbox", choices=("bubblewrap", "none"), help="default: bubblewrap if it works")
+    parser.add_argument("--nodes", type=Path, metavar="FILE", help="tables [nodes.NAME] of machines that work, too")
     parsed = parser.parse_args(arguments)
-    return Options(parsed.subtasks, parsed.workers or DEFAULT_WORKERS[parsed.subtasks], parsed.keep, parsed.sandbox)
+    workers = parsed.workers or DEFAULT_WORKERS[parsed.subtasks]
+    return Options(parsed.subtasks, workers, parsed.keep, parsed.sandbox, parsed.nodes)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -93,7 +96,8 @@ def run_demo(scene: Scene, options: Options) -> int:
     epic, script = scene.folder / "epic.md", scene.folder / "script.json"
     epic.write_text(scenario.EPIC, encoding="utf-8")
     script.write_text(json.dumps(scenario.script(modules, options.subtasks), indent=1), encoding="utf-8")
-    scene.fleet.config.write_text(configuration(), encoding="utf-8")
+    nodes = options.nodes.read_text(encoding="utf-8") if options.nodes else ""
+    scene.fleet.config.write_text(f"{configuration()}{nodes}", encoding="utf-8")
     sandbox = options.sandbox or choose_sandbox()
     more = ["--workers", str(options.workers), "--sandbox", sandbox]
     with scene.fleet.simulated_model(script) as url:
