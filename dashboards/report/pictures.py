@@ -103,14 +103,15 @@ def _no_link(_: SubtaskId) -> str:
 def plan_graph(plan: Sequence[Sequence[PlanNode]], link: Callable[[SubtaskId], str] = _no_link) -> Graph:
     """The waves of a plan as a picture that stays readable, and light, whatever their size."""
     total = sum(map(len, plan))
-    summary = f"{counted(total, 'subtask')} in {counted(len(plan), 'wave')}: each needs only those of earlier waves."
+    summary = _summary(total, len(plan))
     notes: dict[SubtaskId, str] = {}
     if total > LABELLED and any(node.area is not None for node in chain(*plan)):
         notes = _areas(plan)
         plan = [outer for wave in plan if (outer := [node for node in wave if node.area is None])]
         summary += f" {counted(len(notes), 'area')} with how many of their subtasks landed."
     if sum(map(len, plan)) > DRAWN:
-        return Graph("The plan", summary, (), _tallies(plan))
+        counts = [Counter(TONES.get(node.status, "rest") for node in wave) for wave in plan]
+        return Graph("The plan", summary, (), _rows(counts))
     columns = [
         [
             Node(
@@ -137,12 +138,23 @@ def _areas(plan: Sequence[Sequence[PlanNode]]) -> dict[SubtaskId, str]:
     return {id_: f"{done[id_]}/{number}" for id_, number in total.items()}
 
 
-def _tallies(plan: Sequence[Sequence[PlanNode]]) -> list[tuple[str, Counter[str]]]:
-    each = -(-len(plan) // ROWS)
+def wave_graph(counts: Sequence[Counter[str]]) -> Graph:
+    """The same of a plan that is too large to be drawn, from how many subtasks of each wave have each tone."""
+    return Graph("The plan", _summary(sum(each.total() for each in counts), len(counts)), (), _rows(counts))
+
+
+def _summary(subtasks: int, number: int) -> str:
+    return f"{counted(subtasks, 'subtask')} in {counted(number, 'wave')}: each needs only those of earlier waves."
+
+
+def _rows(counts: Sequence[Counter[str]]) -> list[tuple[str, Counter[str]]]:
+    """One for each wave, or for a few where there are many."""
+    each = -(-len(counts) // ROWS)
+    ends = ((first, min(first + each, len(counts))) for first in range(0, len(counts), each))
     return [
         (
             f"wave {first + 1}" if last == first + 1 else f"waves {first + 1} to {last}",
-            Counter(TONES.get(node.status, "rest") for node in chain(*plan[first:last])),
+            sum(counts[first:last], Counter()),
         )
-        for first, last in ((first, min(first + each, len(plan))) for first in range(0, len(plan), each))
+        for first, last in ends
     ]

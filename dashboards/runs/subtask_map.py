@@ -34,7 +34,7 @@ class SubtaskMap:
 
 def subtask_map(state: RunState, room: int, *, alive: bool = True) -> SubtaskMap:
     """A map of at most `room` cells. Where no process runs it, nothing is under way."""
-    sets = _sets(state, alive=alive)
+    sets = state_sets(state, alive=alive)
     total = len(state.subtasks)
     each = max(1, -(-total // max(1, room)))
     mask = (1 << each) - 1
@@ -45,7 +45,7 @@ def subtask_map(state: RunState, room: int, *, alive: bool = True) -> SubtaskMap
     return SubtaskMap(cells, {name: chosen.bit_count() for name, chosen in present}, each)
 
 
-def _sets(state: RunState, *, alive: bool) -> dict[State, Set]:
+def state_sets(state: RunState, *, alive: bool) -> dict[State, Set]:
     """The subtasks in each state. Only those under way are looked at one by one."""
     subtasks = state.subtasks
     sets: dict[State, Set] = dict.fromkeys(STATES, 0)

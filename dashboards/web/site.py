@@ -26,7 +26,7 @@ from dashboards.web.pages.board import board_page
 from dashboards.web.pages.inbox import inbox_page
 from dashboards.web.pages.page import NoSuchPageError, Reader, Shown
 from dashboards.web.pages.replay_page import replay_page
-from dashboards.web.pages.run_page import graph_part, opened, run_page, subtasks_page
+from dashboards.web.pages.run_page import graph_part, is_wide, opened, run_page, subtasks_page
 from dashboards.web.pages.subtask_page import subtask_page
 from dashboards.web.rendering import environment, version_of
 from fleet.core.base.ids import SubtaskId
@@ -173,7 +173,8 @@ class Site:
         name, version = run.feed.run, state.plan.version if state is not None else 0
         parts = {"title": reader.part("plan_title", run=name, version=version)}
         if state is not None:
-            parts["graph"] = graph_part(reader, run, state, statuses(state, run.now))
+            where = {} if is_wide(state) else statuses(state, run.now)
+            parts["graph"] = graph_part(reader, run, state, where)
         parts["plan"] = reader.part("plan", text=text, run=name, version=version, state=state)
         return self._html(request, Shown(f"Plan of {name}", parts, is_live=False))
 

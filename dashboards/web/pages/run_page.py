@@ -10,16 +10,18 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from dashboards.report.graph import graph
-from dashboards.report.pictures import PlanNode, plan_graph, wave_parts
+from dashboards.report.pictures import DRAWN, PlanNode, plan_graph, wave_graph, wave_parts
 from dashboards.runs.run_follower import WatchedRun
-from dashboards.runs.subtask_map import subtask_map
+from dashboards.runs.subtask_map import State, state_sets, subtask_map
 from dashboards.web.pages.inbox import items_of
 from dashboards.web.pages.page import NoSuchPageError, Reader, Shown, repository_name
 from fleet.core.base.ids import SubtaskId
+from fleet.core.plans.dependencies import waves
 from fleet.core.state.incidents import Incident
 from fleet.core.state.state import RunState
 from fleet.core.state.status import Phase, Status, phase, statuses
 from fleet.core.state.subtask_state import Attempt, SubtaskState
+from fleet.core.state.subtasks import union
 from fleet.core.views.run.incident_view import incident_view
 from fleet.core.views.run.remaining_view import remaining_view
 from fleet.core.views.run.run_view import StatusView, status_view
@@ -30,6 +32,16 @@ MOST_SIGNS = 1_500  # of which each stands for as many subtasks as it takes
 AGENTS, EVENTS, INCIDENTS, QUEUE, ROWS = 50, 60, 20, 20, 200
 BINS = 40  # of the chart of landings
 GRAPH = 1  # of the pictures on the page, for the ids in it
+
+
+TONE_OF_STATES: Mapping[str, tuple[State, ...]] = {
+    "good": ("landed",),
+    "busy": ("working", "planning", "checking", "landing", "starting"),
+    "open": ("asks",),
+    "bad": ("failed",),
+    "rest": ("ready", "waiting", "gone"),
+}
+"""How the states of the map look in the graph of a wide run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +83,14 @@ async def run_page(reader: Reader, name: str) -> Shown:
 
 def run_parts(reader: Reader, run: WatchedRun, state: RunState, view: StatusView) -> Iterator[tuple[str, Markup]]:
     """The parts of the page, also of a run as it was."""
-    name, where = run.feed.run, statuses(state, run.now)
+    name = run.feed.run
+    where = {} if is_wide(state) else statuses(state, run.now)
     yield "head", reader.part("run_head", view=view, repository=repository_name(run), state=state, loaded=run.loaded)
     yield "needs", reader.part("needs", items=items_of(run), with_run=False, empty="")
     bars, left = _bars(run.landings(BINS)), remaining_view(state, run.now, alive=run.alive)
     numbers = {"view": view, "state": state, "left": left, "an_hour": run.commits_an_hour(), "landings": bars}
     yield "numbers", reader.part("numbers", **numbers)
-    yield "map", _map(reader, run, state, where)
+    yield "map", _map(reader, run, state, where, view.subtasks)
     yield "graph", graph_part(reader, run, state, where)
     yield "agents", reader.part("agents", agents=_at_work(run, state), more=max(0, run.working - AGENTS), run=name)
     tested = {member.subtask for batch in state.landing.open_batches for member in batch.members}
@@ -101,8 +114,24 @@ def _at_work(run: WatchedRun, state: RunState) -> list[AtWork]:
     return [AtWork(subtask, attempt, phase(attempt), run.now - attempt.started_at) for subtask, attempt in busy]
 
 
+def is_wide(state: RunState) -> bool:
+    """Whether there are so many subtasks that none is shown by itself. Then sets say what is to be said of them."""
+    return len(state.subtasks) > DRAWN and not state.areas
+
+
+def _wave_counts(run: WatchedRun, state: RunState) -> list[Counter[str]]:
+    """How many subtasks of each wave have each tone, without a look at any of them."""
+    order = run.derive("sets", state.plan, lambda: [state.subtasks.set_of(ids) for ids in waves(state.plan)])
+    sets = state_sets(state, alive=run.alive)
+    tones = {tone: union(sets[name] for name in names) for tone, names in TONE_OF_STATES.items()}
+    return [Counter({tone: (wave & chosen).bit_count() for tone, chosen in tones.items()}) for wave in order]
+
+
 def graph_part(reader: Reader, run: WatchedRun, state: RunState, where: Mapping[SubtaskId, Status]) -> Markup:
-    """The plan as a graph; nothing where no subtask needs another."""
+    """The plan as a graph; nothing where no subtask needs another. `where` may be empty in a wide run."""
+    if is_wide(state):
+        picture = graph(wave_graph(_wave_counts(run, state)), GRAPH)
+        return reader.part("graph", graph=Markup(picture), run=run.feed.run)  # noqa: S704 - drawn by the report
     name, order = run.feed.run, run.derive("waves", state.plan, lambda: wave_parts(state))
     if len(order) <= 1:
         return reader.part("graph", graph="", run=name)
@@ -111,8 +140,14 @@ def graph_part(reader: Reader, run: WatchedRun, state: RunState, where: Mapping[
     return reader.part("graph", graph=Markup(picture), run=name)  # noqa: S704 - drawn and escaped by the report
 
 
-def _map(reader: Reader, run: WatchedRun, state: RunState, where: Mapping[SubtaskId, Status]) -> Markup:
-    counts, name, total = _counts(where), run.feed.run, len(where)
+def _map(
+    reader: Reader,
+    run: WatchedRun,
+    state: RunState,
+    where: Mapping[SubtaskId, Status],
+    numbers: Mapping[Status, int],
+) -> Markup:
+    counts, name, total = _ordered(numbers), run.feed.run, len(state.subtasks)
     if total > MOST_CELLS:
         small = subtask_map(state, MOST_SIGNS, alive=run.alive)
         stretches = [(sign, sum(1 for _ in group)) for sign, group in groupby(small.cells)]
@@ -121,9 +156,8 @@ def _map(reader: Reader, run: WatchedRun, state: RunState, where: Mapping[Subtas
     return reader.part("map", cells=cells, stretches=[], each=1, counts=counts, total=total, run=name)
 
 
-def _counts(where: Mapping[SubtaskId, Status]) -> dict[Status, int]:
-    counts = Counter(where.values())
-    return {status: counts[status] for status in get_args(Status) if counts[status]}
+def _ordered(counts: Mapping[Status, int]) -> dict[Status, int]:
+    return {status: counts[status] for status in get_args(Status) if counts.get(status)}
 
 
 def _incidents(state: RunState, now: float) -> Mapping[str, object]:
@@ -157,7 +191,7 @@ async def subtasks_page(reader: Reader, name: str) -> Shown:
         pages=-(-len(rows) // ROWS),
         wanted=wanted,
         needle=needle,
-        counts=_counts(where),
+        counts=_ordered(Counter(where.values())),
         run=name,
     )
     return Shown(f"Subtasks of {name}", {"subtasks": part})

@@ -170,6 +170,19 @@ async def test_the_map_of_a_wide_run_has_a_sign_for_a_few_subtasks(tmp_path: Pat
     assert picture.startswith("?○"), "of a few, the one that asks shows"
 
 
+async def test_the_graph_of_a_wide_run_counts_each_wave(tmp_path: Path) -> None:
+    names = [f"s{n:04}" for n in range(1_100)]
+    run = Story(Policy(workers=3, max_attempts=1), plan_of(*names, "last needs s0000"))
+    run.attempt_fails("s0001")
+    run.landed("s0000")
+    text = await page(tmp_path, MemoryFeed(run.facts), "/runs/r")
+    picture = text.partition('<section id="graph"')[2].partition("</section>")[0]
+    assert "1,101 subtasks in 2 waves" in picture
+    assert "1 landed, 3 at work, 1 waiting for a person, 1095 to come" in picture
+    assert "wave 2" in picture
+    assert picture in (await page(tmp_path / "x", MemoryFeed(run.facts), "/runs/r/plan"))
+
+
 @pytest.mark.parametrize("path", ["/", "/inbox"])
 async def test_without_any_run_a_page_says_so(tmp_path: Path, path: str) -> None:
     async with site(tmp_path) as server, client(server) as someone:
