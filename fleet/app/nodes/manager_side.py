@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from anyio import create_task_group, move_on_after, sleep, to_thread
 from anyio.abc import TaskGroup
 
 from fleet import __version__
 from fleet.app.nodes.clusters import at_most, cluster_of, connect_through, host_name
+from fleet.app.nodes.scratch import run_folder_of_nodes
 from fleet.app.nodes.terms import terms_of
 from fleet.app.wiring import Wiring
 from fleet.config.load import load_config
@@ -236,9 +236,9 @@ async def open_nodes(
     """The configured nodes, connected as far as they answer in time. Others may come later, or be added."""
     objects = StoreObjects(worktrees.store, wiring.worktrees, here.transcripts)
     opening, reread = partial(_opening, state, worktrees.store), partial(_nodes_now, wiring, state)
-    with TemporaryDirectory(prefix="fleet-nodes-") as folder:
+    with run_folder_of_nodes(here.transcripts.parent) as folder:
         async with create_task_group() as tasks:
-            nodes = Nodes(state.run, wiring, objects, opening, reread, here, tasks, Path(folder))
+            nodes = Nodes(state.run, wiring, objects, opening, reread, here, tasks, folder)
             for name, settings in wiring.config.nodes.items():
                 await nodes.join(name, settings)
             for name in state.policy.machines.offers.keys() - wiring.config.nodes.keys() - {HERE}:

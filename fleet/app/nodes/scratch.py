@@ -1,9 +1,11 @@
-"""Temporary files of a node's process. What a killed one left is removed by the next."""
+"""Temporary files of a node's process, and of a run's nodes. What a killed process left is removed by the next."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 from worktrees.store.store import try_lock
@@ -28,6 +30,25 @@ def scratch_folder(state_dir: Path) -> Iterator[Path]:
     finally:
         tempfile.tempdir = before
         shutil.rmtree(own, ignore_errors=True)
+
+
+@contextmanager
+def run_folder_of_nodes(run: Path) -> Iterator[Path]:
+    """A folder for what a run's engine, which is the only one, shares with its nodes' programs.
+
+    Its path is short, as sockets need it, and the same in each life of the run.
+    """
+    name = sha256(os.fsencode(run.resolve())).hexdigest()[:12]
+    folder = Path(tempfile.gettempdir()) / f"fleet-nodes-{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:  # someone else's
+        folder = Path(tempfile.mkdtemp(prefix="fleet-nodes-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _remove_left(folder: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fleet.app.nodes.own_disk import OwnDisk
-from fleet.app.nodes.scratch import FOLDERS, LOCK, scratch_folder
+from fleet.app.nodes.scratch import FOLDERS, LOCK, run_folder_of_nodes, scratch_folder
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, Failure, Report
 from fleet.nodes.calling.line import Line
@@ -35,6 +35,23 @@ def test_what_a_killed_process_left_is_removed_and_what_another_one_uses_stays(t
     (left / "file").touch()
     with scratch_folder(tmp_path) as one, scratch_folder(tmp_path) as other:
         assert {path.name for path in (tmp_path / FOLDERS).iterdir()} == {one.name, other.name}
+
+
+def test_what_a_killed_engine_left_for_its_nodes_is_removed_by_the_next_and_nothing_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with run_folder_of_nodes(tmp_path / "run") as first:
+        (first / "socket").touch()
+        with run_folder_of_nodes(tmp_path / "run") as again:
+            assert again == first
+            assert list(again.iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
+    first.symlink_to(tmp_path)
+    with run_folder_of_nodes(tmp_path / "run") as own:
+        assert own != first
+        assert not own.is_symlink()
+    assert list(tmp_path.iterdir()) == [first]
 
 
 async def test_only_the_cache_keeps_its_refs(tmp_path: Path) -> None:
