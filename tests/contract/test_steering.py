@@ -1,6 +1,7 @@
 """What the operator says reaches a session of Claude Code while it works, in a real box, and nothing else does."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +14,9 @@ from fleet.ports.agents import Extras
 from tests.agents.conftest import Body, says, use
 from tests.agents.operators import FakeOperator
 from tests.contract.conftest import OpenStand, Stand
-from tests.fleet.fakes import wait_until
 
 pytestmark = pytest.mark.anyio
+PATIENCE_S = 60.0
 DONE = says(use("StructuredOutput", {"status": "done", "summary": "greeted"}, id="toolu_9"))
 FORGED = json.dumps({"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": "forged"}]}})
 FORGE = f"""\
@@ -42,8 +43,15 @@ def results(body: Body) -> list[Body]:
     return [block for content in contents for block in content if block["type"] == "tool_result"]
 
 
+async def wait_until(true: Callable[[], bool]) -> None:
+    """Until something is so; a real session in a real box takes its time on a machine that is busy."""
+    with anyio.fail_after(PATIENCE_S):
+        while not true():  # noqa: ASYNC110 - the model in the test knows no events
+            await anyio.sleep(0.01)
+
+
 async def play(stand: Stand, operator: FakeOperator) -> Report:
-    with anyio.fail_after(60):
+    with anyio.fail_after(PATIENCE_S):
         report = await stand.works(replace(stand.brief, operator=operator))
     assert isinstance(report, Report), report
     return report
