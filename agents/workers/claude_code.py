@@ -22,7 +22,7 @@ from agents.tools.tool import ToolInputError
 from agents.workers.briefs import brief_files
 from agents.workers.program import EVIDENCE, program_name, program_of, run_program
 from agents.workers.relay import AgentRelay, OpenRelay
-from agents.workers.relay_server import listening
+from agents.workers.relay_server import listening, socket_in
 from agents.workers.session import Session
 from fleet.core.plans.plan import Effort
 from fleet.core.state.facts import Failure, FailureKind, Report
@@ -63,8 +63,8 @@ class ClaudeCodeWorker:
         with (
             brief_files(brief, told, ending=render("claude-code")) as files,
             self.transcripts.open(brief.subtask.id, brief.attempt) as transcript,
+            socket_in(files.folder) as socket,
         ):
-            socket = files.folder / "model.sock"
             prompt = files.prompt.read_text(encoding="utf-8")
             session = Session(prompt, brief.operator, transcript, settings.turns, passed_on=len(told))
             relay = session.listening_to(self.open_relay(budget, transcript, model, settings.turns))
@@ -73,7 +73,7 @@ class ClaudeCodeWorker:
                     _script(self._command(program, model, brief.effort)),
                     settings,
                     workspace,
-                    read_only=(str(program.parent), str(files.folder)),
+                    read_only=(str(program.parent), *map(str, dict.fromkeys((files.folder, socket.parent)))),
                     environment=self._environment(model, socket),
                     dialogue=session.hold,
                 )

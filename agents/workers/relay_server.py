@@ -1,9 +1,11 @@
 """The socket of an agent in the box: HTTP, handed to a relay. Knows no model, no key, and no limit but a body's."""
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import aiohttp
 import anyio
@@ -13,6 +15,8 @@ from agents.workers.relay import FORWARDED, LARGEST_BODY, AgentGoneError, AgentR
 from fleet.core.state.facts import Failure
 from fleet.ports.worktrees import EffectError
 
+SOCKET = "model.sock"
+LONGEST_PATH = 107  # bytes of a socket's path that the kernel takes
 _STOP_S = 2.0
 
 
@@ -50,6 +54,16 @@ class HttpReply:
             self.request.transport.abort()
 
 
+@contextmanager
+def socket_in(folder: Path) -> Iterator[Path]:
+    """Where the socket of an agent can be: in this folder, or in one of its own where that path is too long."""
+    if len(os.fsencode(folder / SOCKET)) <= LONGEST_PATH:
+        yield folder / SOCKET
+        return
+    with TemporaryDirectory(prefix="fleet-", dir="/tmp") as short:
+        yield Path(short) / SOCKET
+
+
 @asynccontextmanager
 async def listening(relay: AgentRelay, socket: Path) -> AsyncIterator[None]:
     """The relay listens at `socket` while the block lasts. Raises `EffectError` if it can't."""
@@ -72,7 +86,7 @@ async def listening(relay: AgentRelay, socket: Path) -> AsyncIterator[None]:
         try:
             await web.UnixSite(runner, str(socket)).start()
         except OSError as error:
-            why = f"can't open the relay to the models' service at {socket}: {error.strerror}"
+            why = f"can't open the relay to the models' service at {socket}: {error.strerror or error}"
             raise EffectError(Failure(kind="infrastructure", summary=why)) from error
         yield
     finally:

@@ -4,10 +4,9 @@ Does orders through the four verbs. What comes back is taken in by `Objects`, wh
 """
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from anyio import CancelScope, Event, Lock, create_task_group, move_on_after, sleep
 
@@ -31,8 +30,10 @@ from fleet.ports.nodes import (
     ChecksDone,
     ChecksOrder,
     NodeFailedError,
+    NodeLiedError,
     NodeLostError,
     NotDone,
+    Objects,
     OpenCalls,
     Order,
     OrderEvent,
@@ -50,20 +51,6 @@ MOST_FAILED = 3  # orders in a row that it can't carry out; then it rests
 REST_S = 30.0
 _EXPECTED = NodeLostError | CallRefusedError | EffectError | DrainingError
 """What may end an attempt on a node, besides errors of ours in its calls."""
-
-
-class Objects(Protocol):
-    """The manager's objects: what a node lacks of them, and what comes from it."""
-
-    def pack(self, commit: Sha, have: Sequence[Sha]) -> AsyncIterator[bytes]: ...
-
-    async def take_in(self, order: AttemptOrder, done: AttemptDone, *, late: bool = False) -> Change | Failure:
-        """Commit what a node made. Raises `NodeLiedError` where it can't be honest work."""
-        ...
-
-
-class NodeLiedError(Exception):
-    """A node sent what it may not send."""
 
 
 Connect = Callable[[], AbstractAsyncContextManager[Connection]]
@@ -113,6 +100,8 @@ class RemoteNode:
     _tired: Event = field(default_factory=Event)
     """Set when it gets nothing for a while, because it failed too often."""
     _changed: Event = field(default_factory=Event)
+    _lease_s: float = 0.0
+    """Of the latest connection."""
     _sending: dict[Sha, Lock] = field(default_factory=dict)
     _round: int = 0
     """Grows when the node can no longer hold what it was given before."""
@@ -129,6 +118,7 @@ class RemoteNode:
                 async with self.connect() as connection, create_task_group() as tasks:
                     tasks.start_soon(connection.run)
                     self._count_slots(connection.greeting.processors)
+                    self._lease_s = connection.lease_s
                     self._set(connection, "")
                     tasks.start_soon(self._take_late, connection)
                     tasks.start_soon(self._rest, connection)
@@ -222,9 +212,12 @@ class RemoteNode:
             self.connection.end(why)
         self._set(None, why)
 
-    async def _connected(self, began: int) -> Connection:
-        """The connection, also one that is back in time. Raises `NodeLostError`."""
-        with move_on_after(RECONNECT_S):
+    async def _connected(self, began: int, *, is_paid: bool) -> Connection:
+        """The connection, also one that is back in time. Raises `NodeLostError`.
+
+        Work that was paid for is waited for as long as the node goes on with it.
+        """
+        with move_on_after(max(RECONNECT_S, self._lease_s) if is_paid else RECONNECT_S):
             while self.connection is None and not self.banned and self._round == began:
                 await self._changed.wait()
         if self.connection is None or self._round != began:
@@ -325,7 +318,7 @@ class RemoteNode:
         """What happens to an order, over as many connections as it takes."""
         began, number, started = self._round, 0, False
         while True:
-            connection = await self._connected(began)
+            connection = await self._connected(began, is_paid=desk is not None and desk.has_made_calls)
             try:
                 if not started and key not in connection.opened.orders:
                     await self._send_objects(connection, commit)
@@ -368,7 +361,9 @@ class RemoteNode:
             order = self.lost.pop(key)
             with suppress(LinkLostError, UnknownOrderError, EffectError):
                 async with aclosing(connection.follow(key)) as events:
-                    done = [event async for event in events][-1]
+                    async for done in events:
+                        if isinstance(done, Asked):  # nothing more is paid for it
+                            await connection.cancel(key)
                 if isinstance(done, AttemptDone) and done.commit is not None:
                     await self._take_in(order, done, late=True)
                     id_, attempt = order.brief.subtask.id, order.brief.attempt

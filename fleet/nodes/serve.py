@@ -4,19 +4,22 @@ Whatever arrives is checked before it is obeyed. When the stream ends, what runs
 so that a manager that was killed finds it done; then everything is stopped.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Protocol, assert_never
 
 from anyio import CancelScope, create_task_group, current_time, move_on_after, sleep, sleep_until, to_thread
+from anyio import Event as Flag
 from anyio.abc import TaskGroup
 
 from fleet.core.base.ids import Sha
 from fleet.errors import FleetError
 from fleet.nodes.calling.deltas import Shortened
 from fleet.nodes.frames import Frame, FrameError
+from fleet.nodes.handover import Arrived, hand_over, taking_over
 from fleet.nodes.host import OrderHost, Workshop
 from fleet.nodes.messages import (
     MOST_NAMED,
@@ -48,6 +51,7 @@ from fleet.nodes.messages import (
 )
 from fleet.nodes.payloads import dump_event, load_instruction, load_order
 from fleet.nodes.spool import Spool
+from fleet.nodes.stdio import FdStream
 from fleet.nodes.streams import Link, LinkLostError
 from fleet.ports.calls import Asked, Dropped, InstructionsRead
 from fleet.ports.nodes import AttemptOrder, OrderEvent, OrderReport, UnknownOrderError
@@ -99,8 +103,22 @@ class Caches(Protocol):
     async def clean(self, repository: str) -> Cleaned: ...
 
 
-async def serve(link: Link, greeting: Greeting, open_site: OpenSite, caches: Caches | None = None) -> None:
-    """Speak with one manager until it is gone and its orders are done, or their lease has ended."""
+FolderOf = Callable[[Open], Path]
+"""The folder of a run on this node, in which its processes find each other."""
+
+
+async def serve(
+    link: Link,
+    greeting: Greeting,
+    open_site: OpenSite,
+    caches: Caches | None = None,
+    *,
+    folder_of: FolderOf | None = None,
+) -> None:
+    """Speak with one manager until it is gone and its orders are done, or their lease has ended.
+
+    With a folder, a stream goes to the process that works for its run already, and those of later ones come here.
+    """
     frames = link.frames()
     try:
         await link.send(greeting)
@@ -111,23 +129,18 @@ async def serve(link: Link, greeting: Greeting, open_site: OpenSite, caches: Cac
             await _look_after(link, caches, first, frames)
             return
         opening = _opening(first, greeting)
+        folder = folder_of(opening) if folder_of is not None else None
+        if folder is not None and isinstance(link.stream, FdStream) and await hand_over(folder, first, link.stream):
+            return
         async with AsyncExitStack() as stack:
             site = await stack.enter_async_context(open_site(opening, first.parts[0]))
             tasks = await stack.enter_async_context(create_task_group())
             host = OrderHost(site.node, site.pack, site.transcript, site.spool, tasks)
-            session = _Session(link, host, site, tasks, lease_s=opening.lease_s)
+            session = _Session(link, host, site, lease_s=opening.lease_s)
             tasks.start_soon(session.watch_lease)
-            commits, orders = await site.commits(), await to_thread.run_sync(site.spool.keys)
-            opened = Opened(
-                commits=tuple(commits)[:MOST_NAMED],
-                orders=tuple(orders)[:MOST_NAMED],
-                lacks=tuple(site.lacks)[:MOST_NAMED],
-            )
-            await link.send(opened)
-            broken = await session.read(frames)
-            if broken is None:
-                with move_on_after(max(session.ends - current_time(), 0)):
-                    await host.wait_idle()
+            if folder is not None:
+                await stack.enter_async_context(taking_over(folder, tasks, _same_as(first), session.arrive))
+            broken = await session.run(frames)
             tasks.cancel_scope.cancel()
         if broken is not None:
             raise broken
@@ -154,6 +167,11 @@ async def _look_after(link: Link, caches: Caches, first: Frame, frames: AsyncIte
         frame = await anext(frames, None)
 
 
+def _same_as(first: Frame) -> Callable[[Frame], bool]:
+    """Whether a later opening is for the same run, under the same terms."""
+    return lambda later: (later.header, later.parts) == (first.header, first.parts)
+
+
 def _opening(first: Frame, greeting: Greeting) -> Open:
     """The first message. Raises `FrameError`, or `FleetError` for another version."""
     opening = from_manager(first)
@@ -169,17 +187,23 @@ def _opening(first: Frame, greeting: Greeting) -> Open:
 
 @dataclass(slots=True)
 class _Session:
-    """One connection that was opened."""
+    """What one process does for one run, over one connection after the other."""
 
     link: Link
     host: OrderHost
     site: Site
-    tasks: TaskGroup
     lease_s: float
     ends: float = 0.0
     """When the lease ends, unless the manager is heard before."""
     reading: CancelScope = field(default_factory=CancelScope)
     """Covers the reading of what the manager sends."""
+    _follows: TaskGroup | None = None
+    """Those that follow orders over the connection."""
+    _next: Arrived | None = None
+    """A connection that takes the place of this one."""
+    _arrived: Flag = field(default_factory=Flag)
+    _released: Flag = field(default_factory=Flag)
+    """Set when this connection has no more use."""
     _answered: float = 0.0
     """When the last sign of life was answered."""
     _followed: int = 0
@@ -187,8 +211,61 @@ class _Session:
     _incoming: "IO[bytes] | None" = None
 
     def __post_init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        """Count the lease from now."""
         self._answered = current_time()
         self.ends = self._answered + self.lease_s
+
+    def arrive(self, arrived: Arrived) -> None:
+        """Go on over another connection, even if this one does not seem to have ended: the manager opened it later."""
+        if self._next is not None:
+            self._next.released.set()
+        self._next = arrived
+        self.reading.cancel()
+        self._arrived.set()
+
+    async def run(self, frames: AsyncIterator[Frame]) -> FrameError | None:
+        """Serve the manager over one connection after the other, until no one comes back and nothing is left to do."""
+        while True:
+            broken = await self._serve(frames)
+            self._released.set()
+            if broken is not None:
+                return broken
+            with move_on_after(max(self.ends - current_time(), 0)):
+                await self._wait_arrived_or_idle()
+            if self._next is None:
+                return None
+            arrived, self._next, self._arrived = self._next, None, Flag()
+            self.link, self._released = arrived.link, arrived.released
+            self.reading, self._requests, self._incoming = CancelScope(), Shortened(), None
+            self._begin()
+            frames = self.link.frames()
+
+    async def _serve(self, frames: AsyncIterator[Frame]) -> FrameError | None:
+        commits, orders = await self.site.commits(), await to_thread.run_sync(self.site.spool.keys)
+        opened = Opened(
+            commits=tuple(commits)[:MOST_NAMED],
+            orders=tuple(orders)[:MOST_NAMED],
+            lacks=tuple(self.site.lacks)[:MOST_NAMED],
+        )
+        async with create_task_group() as self._follows:
+            await self._send(opened)
+            broken = await self.read(frames)
+            self._follows.cancel_scope.cancel()
+        self._followed = 0
+        return broken
+
+    async def _wait_arrived_or_idle(self) -> None:
+        async with create_task_group() as waiting:
+
+            async def until(wait: Callable[[], Awaitable[None]]) -> None:
+                await wait()
+                waiting.cancel_scope.cancel()
+
+            waiting.start_soon(until, self.host.wait_idle)
+            waiting.start_soon(until, self._arrived.wait)
 
     async def watch_lease(self) -> None:
         """Stop everything when the lease ends; after as long again, leave a stream that is dead and does not end."""
@@ -200,7 +277,6 @@ class _Session:
                 await sleep(self.lease_s)
                 if self.ends == ends:
                     self.reading.cancel()
-                    return
 
     async def read(self, frames: AsyncIterator[Frame]) -> FrameError | None:
         """Obey the manager until it is gone; or until it breaks the protocol, which is returned."""
@@ -226,7 +302,7 @@ class _Session:
                 self._followed += 1
                 if self._followed > MOST_FOLLOWED:
                     raise FrameError(f"more than {MOST_FOLLOWED} orders are followed at a time")
-                self.tasks.start_soon(self._follow, key, since)
+                self._follow_soon(key, since)
             case Answer(key=key, number=number, at=at, last=last):
                 await self.host.answer(key, number, at, parts[0], last=last)
             case Instruct(key=key, number=number):
@@ -241,6 +317,10 @@ class _Session:
                 raise FrameError(f"`{message.type}` in the middle of a connection")
             case _:
                 assert_never(message)
+
+    def _follow_soon(self, key: str, since: int) -> None:
+        if self._follows is not None:
+            self._follows.start_soon(self._follow, key, since)
 
     async def _follow(self, key: str, since: int) -> None:
         number = since

@@ -4,7 +4,7 @@ An order says everything that a node needs besides the objects of git that it na
 it makes no difference whether the work is done in this process or on another machine.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -188,3 +188,17 @@ class NodeHost(Protocol):
     async def acknowledge(self, key: str) -> None:
         """Let the host forget an order whose report has arrived."""
         ...
+
+
+class Objects(Protocol):
+    """The manager's objects: what a node lacks of them, and what comes from it."""
+
+    def pack(self, commit: Sha, have: Sequence[Sha]) -> AsyncIterator[bytes]: ...
+
+    async def take_in(self, order: AttemptOrder, done: AttemptDone, *, late: bool = False) -> Change | Failure:
+        """Commit what a node made. Raises `NodeLiedError` where it can't be honest work."""
+        ...
+
+
+class NodeLiedError(Exception):
+    """A node sent what it may not send."""

@@ -13,7 +13,7 @@ import pytest
 from fleet.core.state.state import RunState
 from tests.contract.conftest import stand_in
 from tests.e2e.conftest import Serve
-from tests.e2e.stage import KEY, Done, Stage, landed, program, script, solve, subtask
+from tests.e2e.stage import KEY, Done, Json, Stage, landed, program, script, solve, subtask
 from tests.e2e.test_nodes import NodeAt
 from tests.worktrees.conftest import git
 
@@ -28,11 +28,12 @@ def node(tmp_path: Path) -> Iterator[NodeAt]:
                 killpg(pid, SIGKILL)
 
 
-def begin(stage: Stage, repository: Path, url: str, tables: str, *, name: str = "r") -> tuple[str, ...]:
-    config = stage.room / f"{name}.toml"
+def begin(stage: Stage, repository: Path, url: str, tables: str, *subtasks: Json, name: str = "r") -> tuple[str, ...]:
+    config, plan = stage.room / f"{name}.toml", stage.room / f"{name}.json"
     config.write_text(tables)
+    plan.write_text(json.dumps({"goal": "Write", "subtasks": subtasks}))
     at = ("--config", str(config), "--base-url", url, "--repo", str(repository))
-    return ("run", "Write", "--name", name, "--yes", *at)
+    return ("run", "--plan", str(plan), "--name", name, "--yes", *at)
 
 
 def state_of(stage: Stage, name: str = "r") -> RunState:
@@ -56,20 +57,18 @@ def test_conversations_and_sessions_on_a_node_call_models_by_way_of_the_manager(
     claude = stand_in(tmp_path / "claude-code")
     workers = f'[workers.session]\nkind = "claude-code"\ncommand = "{claude}"\n'
     ids = {"a": "coder", "b": "session"}
-    played = script(
-        *(subtask(id_, worker=worker) for id_, worker in ids.items()),
-        workers={id_: [solve(id_, turns=3)] for id_ in ids},
-    )
+    subtasks = [subtask(id_, worker=worker) for id_, worker in ids.items()]
+    played = script(*subtasks, workers={id_: [solve(id_, turns=3)] for id_ in ids})
     url = model(played)
     tables = workers + node.table(workers=2, checks=0)
-    with stage.going(*begin(stage, repository, url, tables), at=repository) as going:
+    with stage.going(*begin(stage, repository, url, tables, *subtasks), at=repository) as going:
         stage.wait("r", lambda state: any(map(node_of, state.subtasks.values())), going)
         [environment] = {Path(f"/proc/{node.pids[-1]}/environ").read_bytes()}
         done: Done = going.done().ended(0)
     assert KEY.encode() not in environment
     assert "is out" not in done.output
     here = f'{workers}[box]\nread_only = ["{sys.prefix}"]\n'
-    stage.fleet(*begin(stage, repository, model(played), here, name="here"), at=repository).ended(0)
+    stage.fleet(*begin(stage, repository, model(played), here, *subtasks, name="here"), at=repository).ended(0)
     assert sorted(landed(repository, "r")) == sorted(ids)
     assert git(repository, "rev-parse", "fleet/r^{tree}") == git(repository, "rev-parse", "fleet/here^{tree}")
     assert {id_: node_of(one) for id_, one in state_of(stage).subtasks.items()} == dict.fromkeys(ids, "one")
@@ -88,3 +87,30 @@ def node_of(subtask: object) -> str:
 def events(stage: Stage, id_: str, name: str) -> list[str]:
     file = stage.folder(name).transcripts / f"{id_}.1.jsonl"
     return [json.loads(line)["event"] for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_link_that_breaks_in_the_middle_of_a_call_costs_nothing(
+    stage: Stage, repository: Path, node: NodeAt, model: Serve
+) -> None:
+    """The node's process outlives its link; that of the next link hands its stream over to it."""
+    node.make()
+    links = node.home / "links"
+    (node.home / "link").write_text(f'echo $$ >>"{links}"\ncat | setsid sh "{node.home}/start" | cat\n')
+    tables = node.table(workers=1, checks=0).replace("/start", "/link")
+    url = model(script(subtask("a"), pace={"think_s": 0.7}, workers={"a": [solve("a", turns=4)]}))
+    with stage.going(*begin(stage, repository, url, tables, subtask("a")), at=repository) as going:
+        stage.wait("r", lambda state: calls_in(state, "a") == 1, going)
+        killpg(int(links.read_text().split()[-1]), SIGKILL)
+        done = going.done().ended(0)
+    done.says("node one is out")
+    assert done.output.count("node one is connected") == 2
+    assert landed(repository, "r") == ["a"]
+    [attempt] = state_of(stage).subtasks["a"].attempts
+    assert (attempt.node, attempt.spend.calls) == ("one", events(stage, "a", "r").count("answer"))
+    assert events(stage, "a", "r").count("system") == 1, "its conversation began once"
+    assert len(node.pids) == 2
+    node.has_left_nothing()
+
+
+def calls_in(state: RunState, id_: str) -> int:
+    return sum(each.spend.calls for each in state.subtasks[id_].attempts) if id_ in state.subtasks else 0

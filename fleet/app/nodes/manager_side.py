@@ -31,11 +31,11 @@ from fleet.nodes.cluster.news import Host
 from fleet.nodes.connection import Connection, greet, read_greeting
 from fleet.nodes.messages import PROTOCOL, Greeting, Open
 from fleet.nodes.placement import Placement
-from fleet.nodes.remote_node import Connect, NodeLiedError, RemoteNode
+from fleet.nodes.remote_node import Connect, RemoteNode
 from fleet.nodes.streams import Link, LinkLostError
 from fleet.nodes.transport import CommandStream, open_command
 from fleet.ports.journal import Recorder
-from fleet.ports.nodes import AttemptDone, AttemptOrder, Node, OpenCalls
+from fleet.ports.nodes import AttemptDone, AttemptOrder, Node, NodeLiedError, OpenCalls
 from fleet.ports.worktrees import Change, EffectError
 from worktrees.base.settings import WorktreeSettings
 from worktrees.leases.intake import Arrival, IntakeError, take_in

@@ -137,6 +137,12 @@ class NodeSite:
 async def run_node(config: Config, environ: Mapping[str, str]) -> None:
     """Speak with one manager over the standard streams until it is gone."""
 
+    def folder_of(opening: Open) -> Path:
+        make_state_dir(Path(config.state.dir))
+        spool = Spool(Path(config.state.dir) / ORDERS / opening.repository / opening.run)
+        spool.make()
+        return spool.folder
+
     @asynccontextmanager
     async def open_site(opening: Open, terms: bytes) -> AsyncIterator[NodeSite]:
         wiring = Wiring(under_terms(config, terms), environ)
@@ -144,8 +150,7 @@ async def run_node(config: Config, environ: Mapping[str, str]) -> None:
         make_state_dir(state_dir)
         store = await open_node_store(state_dir, opening.repository, opening.object_format)
         await drop_pins(store)
-        spool = Spool(state_dir / ORDERS / opening.repository / opening.run)
-        spool.make()
+        spool = Spool(folder_of(opening))
         with TemporaryDirectory() as folder:
             transcripts = Path(folder)
             try:
@@ -163,7 +168,8 @@ async def run_node(config: Config, environ: Mapping[str, str]) -> None:
             stack.enter_context(scratch_folder(Path(config.state.dir)))
         greeting = await greet(config, environ)
         stream = stack.enter_context(standard_streams())
-        await serve(Link(stream), greeting, open_site, NodeCaches(Path(config.state.dir)))
+        caches = NodeCaches(Path(config.state.dir))
+        await serve(Link(stream), greeting, open_site, caches, folder_of=folder_of)
 
 
 async def greet(config: Config, environ: Mapping[str, str]) -> Greeting:

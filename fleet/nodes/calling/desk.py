@@ -75,6 +75,10 @@ class Desk:
         self.host, self._telling = host, CancelScope()
         self.tasks.start_soon(self._instruct, host, self._telling)
 
+    @property
+    def has_made_calls(self) -> bool:
+        return self._next > 0
+
     async def take(self, sign: Sign) -> None:
         """Raises `CallRefusedError`."""
         match sign:

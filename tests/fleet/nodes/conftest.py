@@ -58,6 +58,7 @@ class ScriptedNode:
 
     ran: list[str] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
     gate: Event = field(default_factory=Event)
     failure: Failure = field(default_factory=lambda: Failure(kind="infrastructure", summary="no room"))
     """Of what is broken."""
@@ -74,6 +75,7 @@ class ScriptedNode:
             finally:
                 if not self.gate.is_set():
                     self.stopped.append(id_)
+        self.lines.append(line)
         if id_ == "asks":
             async with line.call(b"a request") as parts:
                 assert b"".join([part async for part in parts]) == b"an answer"

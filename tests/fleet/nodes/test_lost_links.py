@@ -1,0 +1,231 @@
+"""What a broken link costs: a call that was made is not made again; late work is kept and never lands."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from os import close
+from socket import SHUT_RDWR, socket, socketpair
+
+import pytest
+from anyio import Event, create_task_group, fail_after
+from anyio.abc import TaskGroup
+
+from fleet.core.state.facts import Fact, Report, WarningNoted
+from fleet.nodes import remote_node
+from fleet.nodes.connection import Connection, greet
+from fleet.nodes.frames import Frame
+from fleet.nodes.handover import hand_over
+from fleet.nodes.messages import Open, to_frame
+from fleet.nodes.remote_node import RemoteNode
+from fleet.nodes.serve import serve
+from fleet.nodes.stdio import FdStream
+from fleet.nodes.streams import Link
+from fleet.ports.nodes import AttemptOrder, AttemptResult, NodeLostError
+from tests.fleet.fakes import wait_until
+from tests.fleet.nodes.conftest import GREETING, OPEN, ScriptedSite, attempt
+from tests.fleet.nodes.test_calls import Asking, Kept, Meter, Service, opened
+
+KEY = "r/attempt/a/1"
+
+
+@dataclass
+class Machine:
+    """A node whose processes outlive their connections, as those of a machine do."""
+
+    site: ScriptedSite
+    processes: TaskGroup
+    fds: ExitStack
+    links: list[socket] = field(default_factory=list)
+    """The manager's ends, the latest one last."""
+    reachable: Event = field(default_factory=Event)
+    terms: bytes = b"{}"
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Connection]:
+        await self.reachable.wait()
+        ours, theirs = socketpair()
+        for each in (ours, theirs):
+            each.setblocking(False)
+        fd = theirs.detach()
+        self.fds.callback(close, fd)
+
+        @asynccontextmanager
+        async def open_site(opening: Open, terms: bytes) -> AsyncIterator[ScriptedSite]:
+            del opening, terms
+            yield self.site
+
+        folder = self.site.spool.folder
+        process = partial(serve, folder_of=lambda _: folder)
+        self.processes.start_soon(process, Link(FdStream(fd, fd)), GREETING, open_site)
+        with ours:
+            self.links.append(ours)
+            manager = Link(FdStream(ours.fileno(), ours.fileno()))
+            yield await greet(manager, OPEN, self.terms, within_s=10)
+
+    def cut(self) -> None:
+        self.links[-1].shutdown(SHUT_RDWR)
+
+
+@asynccontextmanager
+async def machine(site: ScriptedSite) -> AsyncIterator[Machine]:
+    with ExitStack() as fds:
+        async with create_task_group() as processes:
+            found = Machine(site, processes, fds)
+            found.reachable.set()
+            yield found
+            processes.cancel_scope.cancel()
+
+
+def remote(machine: Machine, service: Service, objects: Kept, facts: list[Fact]) -> RemoteNode:
+    connect: Callable[[], AbstractAsyncContextManager[Connection]] = machine.connect
+    return RemoteNode(
+        name="one",
+        workers=1,
+        checks=1,
+        connect=connect,
+        objects=objects,
+        notice=facts.append,
+        calls=lambda order, meter: opened(service),  # noqa: ARG005 - one service for all
+    )
+
+
+async def tell(_: object) -> None:
+    """No one is interested."""
+
+
+@dataclass
+class Trying:
+    """An attempt that is made through a node, in a task of its own."""
+
+    node: RemoteNode
+    order: AttemptOrder = field(default_factory=attempt)
+    result: AttemptResult | NodeLostError | None = None
+
+    async def run(self) -> None:
+        try:
+            self.result = await self.node.attempt(KEY, self.order, Meter(), tell)  # type: ignore[arg-type]
+        except NodeLostError as lost:
+            self.result = lost
+
+
+async def test_a_call_whose_link_breaks_is_answered_over_the_next_one_and_made_once(site: ScriptedSite) -> None:
+    asking, service = Asking(), Service()
+    site.node = asking  # type: ignore[assignment]
+    async with machine(site) as there, create_task_group() as tasks:
+        trying = Trying(remote(there, service, Kept(), []))
+        tasks.start_soon(trying.node.run)
+        tasks.start_soon(trying.run)
+        for number in range(3):
+            await wait_until(lambda: bool(service.made) and len(there.links) > number)  # noqa: B023 - awaited at once
+            there.cut()
+        await wait_until(lambda: len(there.links) == 4 and trying.node.connection is not None)
+        service.gate.set()
+        with fail_after(20):
+            await wait_until(lambda: trying.result is not None)
+        tasks.cancel_scope.cancel()
+    assert isinstance(trying.result, AttemptResult)
+    assert isinstance(trying.result.outcome, Report)
+    assert service.made == list(asking.requests)
+    assert asking.heard == [b"answer to one", b"answer to one and two"]
+    assert (asking.ran, bytes(service.kept)) == (["a"], b"a")
+
+
+async def test_the_next_manager_makes_only_the_call_that_had_no_answer(site: ScriptedSite) -> None:
+    """The first one is killed while the second call is under way: the conversation goes on, and nothing is repeated."""
+    asking, first, second = Asking(), Service(quick=b"one"), Service()
+    site.node = asking  # type: ignore[assignment]
+    second.gate.set()
+    async with machine(site) as there:
+        async with create_task_group() as tasks:
+            trying = Trying(remote(there, first, Kept(), []))
+            tasks.start_soon(trying.node.run)
+            tasks.start_soon(trying.run)
+            await wait_until(lambda: len(first.made) == 2)
+            there.cut()
+            trying.node.connection = None  # killed: it says no goodbye
+            tasks.cancel_scope.cancel()
+        async with create_task_group() as tasks:
+            again = Trying(remote(there, second, Kept(), []))
+            tasks.start_soon(again.node.run)
+            tasks.start_soon(again.run)
+            await wait_until(lambda: again.result is not None)
+            tasks.cancel_scope.cancel()
+    assert isinstance(again.result, AttemptResult)
+    assert second.made == [b"one and two"]
+    assert asking.ran == ["a"]
+
+
+async def test_work_that_arrives_after_it_was_given_to_others_is_kept_and_never_lands(
+    site: ScriptedSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_node, "RECONNECT_S", 0.1)
+    objects, facts = Kept(), list[Fact]()
+    async with machine(site) as there, create_task_group() as tasks:
+        trying = Trying(remote(there, Service(), objects, facts), attempt("slow"))
+        tasks.start_soon(trying.node.run)
+        tasks.start_soon(trying.run)
+        await wait_until(lambda: site.node.ran == ["slow"])
+        there.reachable = Event()
+        there.cut()
+        await wait_until(lambda: trying.result is not None)
+        assert isinstance(trying.result, NodeLostError)
+        site.node.gate.set()
+        there.reachable.set()
+        await wait_until(lambda: bool(objects.late) and site.spool.keys() == [])
+        tasks.cancel_scope.cancel()
+    assert objects.late == ["slow.1"]
+    [warning] = [fact.text for fact in facts if isinstance(fact, WarningNoted)]
+    assert warning == "node one reported attempt 1 at slow late: its work is kept, unused"
+    assert site.node.ran == ["slow"]
+
+
+async def test_a_late_attempt_that_asks_for_calls_is_stopped(
+    site: ScriptedSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_node, "RECONNECT_S", 0.1)
+    go = Event()
+    asking, service, objects = Asking(go=go), Service(), Kept()
+    site.node = asking  # type: ignore[assignment]
+    async with machine(site) as there, create_task_group() as tasks:
+        trying = Trying(remote(there, service, objects, []))
+        tasks.start_soon(trying.node.run)
+        tasks.start_soon(trying.run)
+        await wait_until(lambda: asking.ran == ["a"])
+        there.reachable = Event()
+        there.cut()
+        await wait_until(lambda: isinstance(trying.result, NodeLostError))
+        go.set()
+        there.reachable.set()
+        await wait_until(lambda: not trying.node.lost and asking.stopped)
+        tasks.cancel_scope.cancel()
+    assert (service.made, objects.late) == ([], [])
+
+
+@pytest.mark.parametrize("terms", [b"{}", b"other"])
+async def test_a_process_takes_a_later_stream_only_under_the_same_terms(site: ScriptedSite, terms: bytes) -> None:
+    ours, theirs = socketpair()
+    with ours, theirs:
+        async with machine(site) as there, there.connect() as connection, create_task_group() as tasks:
+            tasks.start_soon(connection.run)
+            await connection.start(KEY, attempt("slow"))
+            await wait_until(lambda: site.node.ran == ["slow"])
+            taken: list[bool] = []
+
+            async def give() -> None:
+                opening: Frame = to_frame(OPEN, terms)
+                stream = FdStream(theirs.fileno(), theirs.fileno())
+                taken.append(await hand_over(site.spool.folder, opening, stream))
+
+            tasks.start_soon(give)
+            if terms == b"{}":
+                await connection.ended.wait()  # the later connection takes its place
+                ours.shutdown(SHUT_RDWR)
+            await wait_until(lambda: bool(taken))
+            tasks.cancel_scope.cancel()
+    assert taken == [terms == b"{}"]
+
+
+async def test_without_an_earlier_process_a_stream_stays_where_it_is(site: ScriptedSite) -> None:
+    (site.spool.folder / "process.sock").touch()  # what a killed process left, or anything
+    assert not await hand_over(site.spool.folder, to_frame(OPEN, b"{}"), FdStream(0, 1))
