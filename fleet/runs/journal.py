@@ -125,7 +125,11 @@ class Journal:
     def facts(self, after: int = 0, limit: int = -1) -> list[tuple[int, Fact]]:
         """The facts after number `after`, with their numbers; at most `limit`, unless that is negative."""
         rows = self._query("select seq, body from facts where seq > ? order by seq limit ?", after, limit)
-        return [(seq, self._parsed(FACT, f"fact {seq}", body)) for seq, body in rows]
+        parse = FACT.validator.validate_json  # what `FACT.validate_json` calls, in four fifths of its time
+        try:
+            return [(seq, parse(body)) for seq, body in rows]
+        except ValidationError:  # which of them?
+            return [(seq, self._parsed(FACT, f"fact {seq}", body)) for seq, body in rows]
 
     def each(self) -> Iterator[tuple[int, Fact]]:
         """All facts that there are now, in slices: those of a long journal take a gigabyte at once."""
