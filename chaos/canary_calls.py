@@ -47,6 +47,7 @@ CALLS: Mapping[str, tuple[str, ...]] = {
         "merge r --yes",
     ),
     "audit": ("audit r", "audit m --json"),
+    "trace": ("trace r", "trace r --json"),
     "report": ("report r", "report m -o report.html"),
     "commits": ("commits", "commits --since 1w --json"),
     "completion": ("completion bash", "completion zsh -o completion.zsh"),

@@ -62,6 +62,9 @@ SetupNetwork = Annotated[
 Metrics = Annotated[
     str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus at HOST:PORT.")
 ]
+Otlp = Annotated[
+    str | None, typer.Option("--otlp", metavar="URL", help="Send traces to this collector of OpenTelemetry, over HTTP.")
+]
 HERE = Path()
 
 

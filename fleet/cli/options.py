@@ -9,6 +9,7 @@ KEYS = {
     "gate": "checks.gate",
     "metrics": "metrics.listen",
     "not_between": "run.not_between",
+    "otlp": "traces.otlp",
     "sandbox": "box.sandbox",
     "setup_network": "worktrees.setup_network",
 }

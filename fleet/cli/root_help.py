@@ -55,6 +55,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     "Result": {
         "merge": Verb("result.merge:merge", "run", "Take a run's result into a branch of yours.", changes=True),
         "report": Verb("result.result:report", "run", "Write the report of a run."),
+        "trace": Verb("result.trace:trace", "run", "Turn a run into a trace of OpenTelemetry."),
         "audit": Verb("result.result:audit", "run", "Check every commit on a run's result branch."),
         "commits": Verb("result.result:commits", "repository", "Count the fleet's commits in a repository."),
     },

@@ -261,6 +261,10 @@ class Metrics(Section):
     hosts: Texts
 
 
+class Traces(Section):
+    otlp: Annotated[Line, Field(pattern=r"^$|^https?://[^\s]+$")]
+
+
 class NotifyChannel(Section):
     """Where notifications go."""
 
@@ -301,6 +305,7 @@ class Config(Section):
     git: Git
     nodes: dict[Annotated[str, AfterValidator(_slug)], NodeSettings] = {}
     metrics: Metrics
+    traces: Traces
     notify: Notify
     state: State
 

@@ -35,6 +35,7 @@ _REFUSED: Mapping[Key, str] = {
     ("git", "taker"): "says who you are",
     ("nodes",): "sends your code to other machines, by a program that runs as you",
     ("metrics", "listen"): "decides who can observe your fleet",
+    ("traces", "otlp"): "decides who can observe your fleet",
     ("metrics", "hosts"): "decides who can observe your fleet",
     ("notify",): "decides who is told of your runs, and how",
     ("run", "not_between"): "decides when your machine works",

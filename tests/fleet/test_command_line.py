@@ -39,6 +39,7 @@ VERBS = (
     ["metrics"],
     ["commits"],
     ["report"],
+    ["trace"],
     ["audit"],
     ["doctor"],
     ["try"],

@@ -4,7 +4,7 @@
 DOORWAYS: dict[str, tuple[str, ...]] = {
     "aiohttp": (
         *("agents/simulated/*", "agents/workers/relay_server.py", "agents/tools/fetch.py"),
-        *("dashboards/notify/channel.py", "dashboards/web/*"),
+        *("dashboards/notify/channel.py", "dashboards/traces/otlp.py", "dashboards/web/*"),
     ),
     "anthropic": (
         *("agents/models/wire/claude.py", "agents/models/wire/bedrock.py", "agents/models/wire/vertex.py"),

@@ -136,6 +136,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "dashboards.runs": ("dashboards.text", "fleet.core", "fleet.errors"),
     "dashboards.http": ("fleet.errors",),
     "dashboards.metrics": ("dashboards.http", "fleet.__version__", "fleet.core", "fleet.errors", "fleet.ports"),
+    "dashboards.traces": ("dashboards.text", "fleet.__version__", "fleet.core", "fleet.errors"),
     "dashboards.notify": ("dashboards.text", "fleet.core", "fleet.runs.outbox"),
     "dashboards.report": ("dashboards.text", "fleet.core"),
     "dashboards.terminal": ("dashboards.runs", "dashboards.terminal", "dashboards.text", "fleet.core"),

@@ -27,6 +27,7 @@ from fleet.cli.common import run_async, send_requests
 from fleet.cli.live.hard_stop import hard_stop
 from fleet.cli.live.hours import keep_hours
 from fleet.cli.live.notifier import keep_notifier
+from fleet.cli.live.traces import tracing
 from fleet.config.environment import current, user
 from fleet.config.load import Loaded
 from fleet.config.schema import Config
@@ -63,7 +64,7 @@ async def run_engine(
                 async for _ in signals:
                     stop.cancel()
 
-    async with create_task_group() as tasks:
+    async with tracing(fleet.config.traces.otlp, folder), create_task_group() as tasks:
         tasks.start_soon(listen)
         for task in beside:
             tasks.start_soon(task)

@@ -25,8 +25,8 @@ from fleet.app.result_branch import refuse_branch
 from fleet.app.tool_chains import found_in
 from fleet.app.trials.trial import Progress, TrialOrder, try_out
 from fleet.cli import common
+from fleet.cli.clock import Clock, run_with_clock
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox
-from fleet.cli.live.clock import Clock, run_with_clock
 from fleet.cli.options import flags
 from fleet.cli.verbs.machine.live_findings import live_findings
 from fleet.cli.verbs.machine.notify_findings import notify_findings

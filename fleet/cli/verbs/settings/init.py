@@ -14,8 +14,8 @@ from fleet.app.trials.project import read_project
 from fleet.app.trials.recipe_trials import Permission, Settled, Trials, TrialSettings, Tried, chain_of
 from fleet.app.wiring import Wiring
 from fleet.cli import common
+from fleet.cli.clock import Clock, run_with_clock
 from fleet.cli.common import HERE, AsJson, ConfigFile, Force, Repo, Sandbox, Yes
-from fleet.cli.live.clock import Clock, run_with_clock
 from fleet.cli.options import flags
 from fleet.cli.verbs.settings.timer import timer_units
 from fleet.config.environment import current

@@ -11,8 +11,8 @@ from dashboards.text.repository.cause_text import advice_lines, cause_lines, che
 from dashboards.text.safe import safe
 from fleet.app.trials.trial import TrialOrder, try_out
 from fleet.cli import common
+from fleet.cli.clock import Clock, run_with_clock
 from fleet.cli.common import HERE, AsJson, ConfigFile, Repo, Sandbox, SetupNetwork
-from fleet.cli.live.clock import Clock, run_with_clock
 from fleet.cli.options import flags
 from fleet.config.environment import current
 from fleet.config.load import Loaded

@@ -10,9 +10,9 @@ from dashboards.text.forecast_text import estimate_lines
 from dashboards.text.plans.plan_review import plan_lines
 from fleet.app.fleet import Fleet, Order
 from fleet.cli import common
+from fleet.cli.clock import Clock, run_with_clock
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Force, Repo, Sandbox, SetupNetwork, Yes
 from fleet.cli.estimate import cost_lines, estimate
-from fleet.cli.live.clock import Clock, run_with_clock
 from fleet.cli.live.display import Detach, Display, NoTui, Plain, Web, work_and_show
 from fleet.cli.options import flags, limits_of
 from fleet.cli.plan_sources import Sets, load_plan_argument
@@ -111,6 +111,7 @@ def run(
     config: ConfigFile = None,
     allow_red_base: RedBase = False,
     metrics: common.Metrics = None,
+    otlp: common.Otlp = None,
     flat: Annotated[bool, typer.Option("--flat", help="One worker for the whole epic, no decomposition.")] = False,
     only_estimate: OnlyEstimate = False,
     plan_only: Annotated[bool, typer.Option("--plan-only", help="Only plan, as fleet plan does.")] = False,
@@ -147,7 +148,7 @@ def run(
     _check_arguments(epic, plan_file, plan_only=plan_only, only_estimate=only_estimate, sets=sets)
     limits = limits_of(workers=workers, budget=budget, minutes=minutes, tokens=tokens, attempts=attempts)
     how = {"sandbox": sandbox, "setup_network": setup_network, "flat": flat, "not_between": not_between}
-    given = flags(limits, base_url=base_url, metrics=metrics, allow_red_base=allow_red_base, **how)
+    given = flags(limits, base_url=base_url, metrics=metrics, otlp=otlp, allow_red_base=allow_red_base, **how)
     loaded = common.configuration(repo, config, given)
     fleet, goal = Fleet(loaded, current()), read_epic(epic) if epic is not None else ""
     display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json, web=web)

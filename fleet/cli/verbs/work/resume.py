@@ -41,6 +41,7 @@ def resume(
     setup_network: SetupNetwork = False,
     config: ConfigFile = None,
     metrics: common.Metrics = None,
+    otlp: common.Otlp = None,
     allow_red_base: RedBase = False,
     plain: Plain = False,
     no_tui: NoTui = False,
@@ -63,9 +64,8 @@ def resume(
     state, holder = folder.state(), folder.holder
     limits = limits_of(workers=workers, budget=budget, minutes=minutes, tokens=tokens, attempts=attempts)
     requests = _requests(state, holder, {**limits, "allow_red_base": allow_red_base or None})
-    given = flags(
-        sandbox=sandbox, setup_network=setup_network, base_url=base_url, metrics=metrics, not_between=not_between
-    )
+    how: dict[str, str | bool | None] = {"sandbox": sandbox, "setup_network": setup_network, "not_between": not_between}
+    given = flags(None, base_url=base_url, metrics=metrics, otlp=otlp, **how)
     fleet = Fleet(common.configuration_of(state, config, given), current()).of_run(state)
     _check_workers(fleet, state)
     fleet.require_models_for(state)

@@ -106,6 +106,7 @@ IN_THE_CONFIGURATION: Mapping[str, tuple[str, ...]] = {
     "--tokens": ("--tokens", "5000"),
     "--attempts": ("--attempts", "44"),
     "--not-between": ("--not-between", "22:00-07:00"),
+    "--otlp": ("--otlp", "http://127.0.0.1:9"),
 }
 """Options that set keys of the configuration: the engine is started with the same one again."""
 IN_THE_JOURNAL: Mapping[str, tuple[tuple[str, ...], Callable[[RunState], object], object]] = {

@@ -5,8 +5,8 @@ import sys
 import anyio
 import pytest
 
-from fleet.cli.live import clock as clocks
-from fleet.cli.live.clock import Clock, run_with_clock
+from fleet.cli import clock as clocks
+from fleet.cli.clock import Clock, run_with_clock
 
 TICK_S = 0.01
 

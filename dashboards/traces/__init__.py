@@ -1,0 +1,1 @@
+"""Runs as traces: spans from the journal, sent to a collector in OpenTelemetry's form."""

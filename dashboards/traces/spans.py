@@ -1,0 +1,195 @@
+"""The spans of a run, each made of facts alone: exported twice, or in parts, they are the same spans with the same ids.
+
+A run is an `invoke_workflow`; in it are attempts and calls of the planner (`invoke_agent`), in these calls of models
+(`chat`) and checks (`execute_tool`), by OpenTelemetry's conventions for generative AI. Batches land beside them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from fleet.core.state import facts as f
+
+LONGEST = 200  # characters of a text
+Value = str | int | float | bool
+Key = tuple[str | int | None, ...]
+OfAttempt = f.AttemptStarted | f.WorkerStarted | f.AttemptVerified | f.AttemptUnchanged | f.AttemptFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Something that took time, and is over."""
+
+    trace: str
+    id: str
+    parent: str
+    """Empty for a run."""
+    name: str
+    start: float
+    end: float
+    attributes: Mapping[str, Value]
+    error: str = ""
+    """Why it failed, if it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    name: str
+    start: float
+    attributes: Mapping[str, Value]
+
+
+@dataclass(slots=True)
+class Spans:
+    """Turns facts into the spans that they end. A span is always given after those in it."""
+
+    _trace: str = ""
+    _run: str = ""
+    _lives: int = 0
+    """How often the run began: at first, and whenever it was reopened."""
+    _open: dict[Key, _Open] = field(default_factory=dict)
+
+    def take(self, seq: int, fact: f.Fact) -> Sequence[Span]:
+        """The spans that a fact of the journal ends."""
+        return tuple(self._taken(seq, fact))
+
+    def _taken(self, seq: int, fact: f.Fact) -> Iterator[Span]:
+        match fact:
+            case f.RunStarted() | f.RunReopened() | f.RunEnded():
+                yield from self._of_run(fact)
+            case (
+                f.AttemptStarted() | f.WorkerStarted() | f.AttemptVerified() | f.AttemptUnchanged() | f.AttemptFailed()
+            ):
+                yield from self._of_attempt(seq, fact)
+            case f.PlannerCalled() | f.PlanRevised() | f.PlannerFailed():
+                yield from self._of_planner(fact)
+            case f.BatchFormed() | f.BatchTested():
+                yield from self._of_batch(seq, fact)
+            case f.ModelCalled():
+                yield self._chat(seq, fact)
+            case _:
+                pass
+
+    def _of_run(self, fact: f.RunStarted | f.RunReopened | f.RunEnded) -> Iterator[Span]:
+        match fact:
+            case f.RunStarted():
+                self._run = fact.run
+                self._trace = _hashed(f"{fact.run} {fact.at!r} {fact.base}", 32)
+                self._begin_run(fact.at, fact.goal)
+            case f.RunReopened():
+                self._begin_run(fact.at, "")
+            case f.RunEnded(ending=ending, why=why):
+                last: Key = ("run", self._lives)
+                for key in [key for key in self._open if key != last]:
+                    yield from self._end(key, fact.at, "interrupted")
+                error = "" if ending == "landed" else f"{ending}: {why}"
+                yield from self._end(last, fact.at, error, {"fleet.ending": ending})
+
+    def _of_attempt(
+        self,
+        seq: int,
+        fact: f.AttemptStarted | f.WorkerStarted | f.AttemptVerified | f.AttemptUnchanged | f.AttemptFailed,
+    ) -> Iterator[Span]:
+        key: Key = ("attempt", fact.subtask, fact.number)
+        match fact:
+            case f.AttemptStarted(subtask=subtask, number=number):
+                about: dict[str, Value] = {"fleet.subtask": subtask, "fleet.attempt": number}
+                if fact.model is not None:
+                    about["gen_ai.request.model"] = fact.model
+                self._begin(key, f"invoke_agent {subtask}", fact.at, {**_agent(fact.worker), **about})
+            case f.WorkerStarted(before=before):
+                yield from self._checks(seq, fact, key, before, expects_red=True)
+            case f.AttemptVerified(checks=checks):
+                yield from self._checks(seq, fact, key, checks)
+                yield from self._end(key, fact.at)
+            case f.AttemptUnchanged():
+                yield from self._end(key, fact.at)
+            case f.AttemptFailed(checks=checks, failure=failure):
+                yield from self._checks(seq, fact, key, checks)
+                error = f"{failure.kind}: {failure.summary}"
+                yield from self._end(key, fact.at, error, {"error.type": failure.kind})
+
+    def _of_planner(self, fact: f.PlannerCalled | f.PlanRevised | f.PlannerFailed) -> Iterator[Span]:
+        key: Key = ("planner", fact.area, fact.call)
+        match fact:
+            case f.PlannerCalled(call=call, area=area, why=why):
+                name = "invoke_agent planner" if area is None else f"invoke_agent planner of {area}"
+                self._begin(key, name, fact.at, {**_agent("planner"), "fleet.call": call, "fleet.why": why})
+            case f.PlanRevised():
+                yield from self._end(key, fact.at)
+            case f.PlannerFailed(failure=failure):
+                yield from self._end(key, fact.at, failure.summary, {"error.type": failure.kind})
+
+    def _of_batch(self, seq: int, fact: f.BatchFormed | f.BatchTested) -> Iterator[Span]:
+        key: Key = ("batch", fact.number)
+        if isinstance(fact, f.BatchFormed):
+            self._begin(key, "land", fact.at, {"fleet.members": len(fact.members)})
+            return
+        yield from self._checks(seq, fact, key, fact.checks)
+        found: dict[str, Value] = {"fleet.landed": len(fact.landed), "fleet.ejected": len(fact.ejected)}
+        yield from self._end(key, fact.at, "red" if fact.red else "", found)
+
+    def _begin(self, key: Key, name: str, at: float, attributes: Mapping[str, Value]) -> None:
+        """Something that begins again after a crash goes on."""
+        self._open.setdefault(key, _Open(name, at, attributes))
+
+    def _begin_run(self, at: float, goal: str) -> None:
+        self._lives += 1
+        about: dict[str, Value] = {"gen_ai.operation.name": "invoke_workflow", "fleet.run": self._run}
+        if goal:
+            about["fleet.goal"] = _short(goal)
+        self._open["run", self._lives] = _Open(f"invoke_workflow {self._run}", at, about)
+
+    def _end(self, key: Key, at: float, error: str = "", more: Mapping[str, Value] | None = None) -> Iterator[Span]:
+        """A span that is over; nothing if it is over already, as a result that is recorded twice would make it."""
+        begun = self._open.pop(key, None)
+        if begun is not None:
+            parent = "" if key[0] == "run" else self._id(("run", self._lives))
+            attributes = {**begun.attributes, **(more or {})}
+            yield Span(self._trace, self._id(key), parent, begun.name, begun.start, at, attributes, _short(error))
+
+    def _chat(self, seq: int, fact: f.ModelCalled) -> Span:
+        attributes: dict[str, Value] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.request.model": fact.model,
+            "gen_ai.usage.input_tokens": fact.usage.input + fact.usage.cache_read + fact.usage.cache_write,
+            "gen_ai.usage.output_tokens": fact.usage.output,
+            "fleet.turn": fact.turn,
+        }
+        if fact.dollars is not None:
+            attributes["fleet.dollars"] = fact.dollars
+        within: Key = ("attempt", fact.subtask, fact.attempt) if fact.subtask else ("planner", fact.area, fact.call)
+        name, start = f"chat {fact.model}", fact.at - fact.seconds
+        return Span(self._trace, self._id(("call", seq)), self._parent(within), name, start, fact.at, attributes)
+
+    def _checks(
+        self, seq: int, fact: f.Fact, within: Key, runs: Sequence[f.CheckRun], *, expects_red: bool = False
+    ) -> Iterator[Span]:
+        """Checks end with the fact that reports them: only their length is known. Before the work, red is no error."""
+        for number, run in enumerate(runs):
+            attributes: dict[str, Value] = {"gen_ai.operation.name": "execute_tool", "fleet.passed": run.passed}
+            if run.node:
+                attributes["fleet.node"] = run.node
+            error = "" if run.fine or expects_red else "red"
+            name, id_ = _short(f"execute_tool {run.criterion}"), self._id(("check", seq, number))
+            start = fact.at - run.seconds
+            yield Span(self._trace, id_, self._parent(within), name, start, fact.at, attributes, error)
+
+    def _parent(self, key: Key) -> str:
+        """What it belongs to, or the run where that is over: an answer may be recorded late."""
+        return self._id(key if key in self._open else ("run", self._lives))
+
+    def _id(self, key: Key) -> str:
+        return _hashed(f"{self._trace} {key!r}", 16)
+
+
+def _agent(name: str) -> dict[str, Value]:
+    return {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": name}
+
+
+def _hashed(text: str, digits: int) -> str:
+    return sha256(text.encode("utf-8", "replace")).hexdigest()[:digits]
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:LONGEST]
