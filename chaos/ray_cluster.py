@@ -169,7 +169,7 @@ def trial(folder: Path, subtasks: int, table: Table, *, demo_of: int) -> None:
         refused = there.start("refused", nodes, 3)
         without_token = refused.wait(PATIENCE_S) == 0 and "can't be joined" in there.log("refused")
         time.sleep(15)  # an actor leaves ten seconds after its last node
-        left = sum(map(_is_ours, processes()))
+        left = sum(_is_left(pid, session, folder, started) for pid, (_, session) in processes().items())
     landed, where = there.landed("nodes"), "3 machines"
     is_same = there.tree("nodes") == there.tree("here")
     attempts = [attempt for each in journal.subtasks.values() for attempt in each.attempts]
@@ -198,10 +198,13 @@ def _at_work(there: Trial) -> set[str]:
     return {each.attempts[-1].node for each in subtasks if each.attempts and each.attempts[-1].working} - {""}
 
 
-def _is_ours(pid: int) -> bool:
+def _is_left(pid: int, session: int, folder: Path, machines: list[int]) -> bool:
+    """Whether a process is an actor on our machines, or a node that one of them started."""
     with suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
-        return b"ray::RayActor" in words or b"node\0--stdio" in words
+        if b"ray::RayActor" in words:
+            return session in machines
+        return b"node\0--stdio" in words and os.fsencode(folder) in Path(f"/proc/{pid}/environ").read_bytes()
     return False
 
 
