@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import dataclass, field
 
+import anyio.lowlevel
 from anyio import CancelScope, Event, Lock, create_task_group, move_on_after, sleep
 
 from fleet.core.base.ids import Sha
@@ -332,8 +333,9 @@ class RemoteNode:
                         yield event
                         if isinstance(event, OrderReport):
                             return
-            except LinkLostError:
-                continue
+            except LinkLostError as error:  # whoever sees it first ends the connection, and lets `run` see it, too
+                connection.end(str(error))
+                await anyio.lowlevel.checkpoint()
             except UnknownOrderError:
                 raise NodeLostError("it no longer has the order") from None
             except NodeRefusedError as error:
