@@ -299,10 +299,11 @@ async def probe(wiring: Wiring, name: str) -> Greeting:
 def transport_environment(wiring: Wiring) -> dict[str, str]:
     """What a transport is given: all that the person has (an agent of SSH, a home), but no key and no setting of ours.
 
-    A node has a configuration of its own.
+    A node has a configuration of its own. A transport may need the credentials of a cloud; those stay.
     """
-    key = wiring.config.models.api_key_env
-    return {name: value for name, value in wiring.environ.items() if name != key and not name.startswith("FLEET_")}
+    models = wiring.config.models
+    keys = {models.api_key_env, *(value[1:] for value in models.headers.values() if value.startswith("$"))}
+    return {name: value for name, value in wiring.environ.items() if name not in keys and not name.startswith("FLEET_")}
 
 
 def command_line(name: str, node: NodeSettings) -> list[str]:

@@ -49,3 +49,10 @@ async def test_a_name_that_is_no_machine_of_a_cluster_starts_nothing(wiring: Wir
     async with with_machines(wiring, transport_environment(wiring), "builder") as machines:
         assert machines.config.nodes == wiring.config.nodes
     assert not (tmp_path / "asked").exists()
+
+
+def test_a_transport_gets_no_key_and_no_setting_of_ours() -> None:
+    models = default_config().models.model_copy(update={"headers": {"x-team": "web", "x-key": "$GATEWAY"}})
+    given = {"HOME": "/h", "SSH_AUTH_SOCK": "/s", "GATEWAY": "1", models.api_key_env: "2", "FLEET_RUN_WORKERS": "3"}
+    wiring = Wiring(default_config().model_copy(update={"models": models}), given)
+    assert transport_environment(wiring) == {"HOME": "/h", "SSH_AUTH_SOCK": "/s"}
