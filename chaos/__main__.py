@@ -19,6 +19,8 @@ PROGRAMS = (
     "nodes",
     "node_levels",
     "node_kills",
+    "ray_cluster",
+    "container",
 )
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 
 from fleet import cli
 from fleet.runs.crash_points import listening
-from scripts.frame import MET, exit_with
+from scripts.frame import MET
 
 
 def main() -> int:
@@ -32,4 +32,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    exit_with(main)
+    sys.exit(main())

@@ -26,7 +26,7 @@ from fleet.nodes.host import OrderHost
 from fleet.nodes.payloads import LONGEST_TRANSCRIPT, dump_event
 from fleet.nodes.streams import Link
 from fleet.ports.nodes import AttemptDone, AttemptOrder, AttemptResult, Began, ChecksDone, ChecksOrder, OrderReport
-from scripts.frame import MET, exit_with
+from scripts.frame import MET
 
 HOUR_S = 3_600
 BOMB_MIB = 600
@@ -270,4 +270,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    exit_with(main)
+    sys.exit(main())

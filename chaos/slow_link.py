@@ -12,8 +12,6 @@ import time
 from collections import deque
 from threading import Condition, Thread
 
-from scripts.frame import exit_with
-
 PART = 4 * 1024
 WAITING = 64
 """Parts under way; whoever sends more waits, as at the window of a connection."""
@@ -62,4 +60,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    exit_with(main)
+    sys.exit(main())

@@ -29,9 +29,8 @@ from worktrees.git.pack_format import PackError, PackLimits, check_pack
 from worktrees.git.program import text
 from worktrees.git.trees.diff import Diff, DiffEntry
 from worktrees.leases.commit import commit_tree
-from worktrees.store.store import Store
+from worktrees.store.store import Store, new_prefix
 
-PREFIX = "new-intake-"  # removed with what else a killed process left unfinished in a store
 LONGEST_COMMIT = 64 * 1024
 LINK = "120000"
 MAX_DEPTH = 100
@@ -76,7 +75,7 @@ async def _unpacked(store: Store, arrival: Arrival, limits: PackLimits) -> Sha:
         await to_thread.run_sync(partial(check_pack, arrival.pack, limits, digits=len(arrival.base)))
     except PackError as error:
         raise IntakeError(str(error)) from error
-    with TemporaryDirectory(prefix=PREFIX, dir=store.home) as folder:
+    with TemporaryDirectory(prefix=new_prefix("intake-"), dir=store.home) as folder:
         quarantine = Path(folder)
         env = {
             "GIT_OBJECT_DIRECTORY": folder,

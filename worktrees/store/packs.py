@@ -10,7 +10,7 @@ from anyio import open_file, to_thread
 from fleet.core.base.ids import Sha
 from worktrees.base.errors import effect_error
 from worktrees.git.program import CAP, Git, text
-from worktrees.store.store import Store
+from worktrees.store.store import Store, new_prefix
 
 CACHE = "refs/fleet/cache"
 NAMED = 64  # commits that a cache says it has: the newest are the nearest to what is asked for next
@@ -68,7 +68,7 @@ async def cached_count(store: Store) -> int:
 
 @asynccontextmanager
 async def _folder(home: Path) -> AsyncIterator[Path]:
-    folder = await to_thread.run_sync(lambda: TemporaryDirectory(prefix="new-pack-", dir=home))
+    folder = await to_thread.run_sync(lambda: TemporaryDirectory(prefix=new_prefix("pack-"), dir=home))
     try:
         yield Path(folder.name)
     finally:

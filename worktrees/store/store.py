@@ -29,7 +29,7 @@ from worktrees.store.links import link_objects
 from worktrees.target.target import Target
 
 POLL_S = 0.02
-NEW = "new-"  # the prefix of a store's folder while it is made
+NEW = "new-"  # begins the name of a folder that is being filled; then comes the process that does
 REPOSITORY = "repository"  # the file in a store's folder that names the repository
 EXCLUDED = (
     "__pycache__/ *.py[co] *.egg-info/ .coverage .DS_Store .hypothesis/ .mypy_cache/ .pytest_cache/ .ruff_cache/ .tox/ "
@@ -164,7 +164,7 @@ async def begin_run(store: Store, run: RunId, base: Sha) -> None:
 
 
 async def _create(store: Store, target: Target) -> None:
-    new = Path(mkdtemp(prefix=NEW, dir=store.home))
+    new = Path(mkdtemp(prefix=new_prefix(), dir=store.home))
     try:
         await _fill(target, new / "fleet.git")
         await make_ours(Git(new / "fleet.git"))
@@ -217,10 +217,17 @@ def try_lock(path: Path) -> Iterator[bool]:
         os.close(fd)
 
 
+def new_prefix(what: str = "") -> str:
+    """Begins the name of a temporary folder in a store's home."""
+    return f"{NEW}{os.getpid()}-{what}"
+
+
 def _remove_unfinished(home: Path) -> None:
-    """Remove what a killed process left of a store. Called with the store's lock, so that no one else is making it."""
+    """Remove what killed processes left. Other runs may be taking in packs meanwhile."""
     for folder in home.glob(f"{NEW}*"):
-        _remove(folder)
+        maker = folder.name.removeprefix(NEW).partition("-")[0]
+        if not (maker.isdecimal() and Path(f"/proc/{maker}").exists()):
+            _remove(folder)
 
 
 def _remove(path: Path) -> None:

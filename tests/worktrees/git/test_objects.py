@@ -101,14 +101,14 @@ def test_many_are_asked_for_together_and_come_in_order(objects: Objects, monkeyp
 def test_a_reader_that_falls_silent_is_given_up(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = objects.put_tree({})
     assert objects.find(tree) is not None
-    before = forest.children()
-    for child in before:
-        if b"cat-file" in Path(f"/proc/{child}/cmdline").read_bytes():
-            os.kill(child, signal.SIGSTOP)
+    readers = {each for each in forest.children() if b"cat-file" in Path(f"/proc/{each}/cmdline").read_bytes()}
+    for reader in readers:
+        os.kill(reader, signal.SIGSTOP)
     monkeypatch.setattr("worktrees.git.coprocess.ANSWER_S", 1.0)  # the new one needs some of it on a busy machine
     monkeypatch.setattr("worktrees.git.coprocess.END_S", 0.05)
     assert objects.find(tree) is not None, "a new one answered"
-    assert not before & forest.children()
+    assert readers
+    assert not readers & forest.children()
 
 
 @pytest.mark.parametrize("name", ["HEAD", "x" * 40, "0" * 40 + "\n" + "1" * 40, "refs/a b", "refs/a^{tree}", ""])
