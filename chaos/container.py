@@ -1,6 +1,7 @@
 """A run with a node in a container: `podman run -i` with the image of the Containerfile, with no network.
 
-    make container
+    make container                                   builds the image first
+    python -m chaos.container --podman podman
 
 The boxes of its workers have to hold inside of the container, or the node refuses to work.
 """
