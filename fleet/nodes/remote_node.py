@@ -3,6 +3,7 @@
 Does orders through the four verbs. What comes back is taken in by `Objects`, which believes nothing.
 """
 
+import math
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
@@ -16,6 +17,7 @@ from fleet.core.state.facts import CheckRun, Failure, NodeConnected, NodeLost, W
 from fleet.core.state.nodes import NOT_CONNECTED
 from fleet.engine.errors.internal_errors import failure_of, unwrapped
 from fleet.nodes.calling.desk import Desk
+from fleet.nodes.calling.patience import Patience
 from fleet.nodes.connection import Connection, NodeRefusedError
 from fleet.nodes.frames import FrameError
 from fleet.nodes.reports import answers, error_of
@@ -53,7 +55,6 @@ REST_S = 30.0
 _EXPECTED = NodeLostError | CallRefusedError | EffectError | DrainingError
 """What may end an attempt on a node, besides errors of ours in its calls."""
 
-
 Connect = Callable[[], AbstractAsyncContextManager[Connection]]
 """Opens a connection. Raises `LinkLostError`, `NodeRefusedError`, `TimeoutError` or `OSError`."""
 Notice = Callable[[NodeConnected | NodeLost | WarningNoted], None]
@@ -77,6 +78,8 @@ class RemoteNode:
     now: Callable[[], float] = time.time
     freed: Callable[[], None] = lambda: None
     """Called when it has room again: it is back, or has finished something."""
+    patience_s: Callable[[Order], float] = lambda _: math.inf
+    """How long nothing may be heard of an order."""
     lands: bool = False
     """Whether its verdict on a merged tree counts."""
     labels: frozenset[str] = frozenset()
@@ -201,9 +204,8 @@ class RemoteNode:
 
     async def say_goodbye(self) -> None:
         """Let the node forget what no one asks for any more: the run's engine has stopped in good order."""
-        if (connection := self.connection) is not None:
-            for key in connection.opened.orders:
-                await self._cancel(key)
+        for key in self.connection.opened.orders if self.connection is not None else ():
+            await self._cancel(key)
 
     def ban(self, why: str) -> None:
         """Give it nothing any more."""
@@ -253,7 +255,7 @@ class RemoteNode:
         """The report of an attempt, whose calls are made meanwhile. Calls under way at its end are cut short."""
         try:
             async with create_task_group() as tasks:
-                desk = Desk(key, calls, order.brief.operator, tasks)
+                desk = Desk(key, calls, order.brief.operator, tasks, Patience(self.patience_s(order)))
                 done = await self._report(key, order, order.base, tell, desk)
                 calls.close()
                 with move_on_after(GOODBYE_S):
@@ -289,28 +291,30 @@ class RemoteNode:
         self, key: str, order: Order, commit: Sha, tell: Tell, desk: Desk | None = None
     ) -> AttemptDone | ChecksDone:
         """The report of an order. Raises what `NotDone` says."""
-        finished = False
+        finished, patience = False, desk.patience if desk is not None else Patience(self.patience_s(order))
         try:
-            async with aclosing(self._events(key, order, commit, desk)) as events:
-                async for event in events:
-                    if isinstance(event, Began):
-                        await tell(Began(self.name))
-                    elif isinstance(event, Worked):
-                        await tell(event)
-                    elif isinstance(event, Asked | Dropped | InstructionsRead):
-                        if desk is None:
-                            raise self._lied("it asks for a call while it runs checks")
-                        await desk.take(event)
-                    elif isinstance(event, NotDone):
-                        finished = True
-                        await self._acknowledge(key)
-                        if event.setup is None:
-                            self._fails(event.failure.summary)
-                        raise error_of(event, self.name)
-                    else:
-                        finished, self.failed = True, 0
-                        return event
-            raise NodeLostError("its report never came")
+            with patience:
+                async with aclosing(self._events(key, order, commit, desk)) as events:
+                    async for event in events:
+                        patience.heard()
+                        if isinstance(event, Began | Worked):
+                            await tell(Began(self.name) if isinstance(event, Began) else event)
+                        elif isinstance(event, Asked | Dropped | InstructionsRead):
+                            if desk is None:
+                                raise self._lied("it asks for a call while it runs checks")
+                            await desk.take(event)
+                        elif isinstance(event, NotDone):
+                            finished = True
+                            await self._acknowledge(key)
+                            if event.setup is None:
+                                self._fails(event.failure.summary)
+                            raise error_of(event, self.name)
+                        else:
+                            finished, self.failed = True, 0
+                            return event
+            if patience.is_over:
+                self._fails(patience.why, at_once=True)
+            raise NodeLostError(patience.why)
         finally:
             if not finished:
                 await self._cancel(key)
@@ -352,10 +356,9 @@ class RemoteNode:
 
     async def _take_in(self, order: AttemptOrder, done: AttemptDone, *, late: bool = False) -> Change | Failure:
         try:
-            change = await self.objects.take_in(order, done, late=late)
+            return await self.objects.take_in(order, done, late=late)
         except NodeLiedError as error:
             raise self._lied(str(error)) from error
-        return change
 
     async def _take_late(self, connection: Connection) -> None:
         """Keep what was made of attempts that others do by now; never to land."""

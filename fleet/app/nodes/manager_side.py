@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 from fleet import __version__
 from fleet.app.nodes.clusters import at_most, cluster_of, connect_through, host_name
 from fleet.app.nodes.scratch import run_folder_of_nodes
-from fleet.app.nodes.terms import terms_of
+from fleet.app.nodes.terms import patience_s, terms_of
 from fleet.app.wiring import Wiring
 from fleet.config.load import load_config
 from fleet.config.machines import stays_here
@@ -189,6 +189,7 @@ class Nodes:
             objects=self.objects,
             notice=self.notice,
             calls=self.here.calls,
+            patience_s=partial(patience_s, self.wiring.config),
             freed=self.wake,
         )
         self.remote.append(node)

@@ -12,7 +12,9 @@ from fleet.app.wiring import Wiring
 from fleet.config.machines import stays_here
 from fleet.config.schema import Checks, Config, Price, WorkerKind, Worktrees
 from fleet.errors import FleetError
+from fleet.ports.nodes import ChecksOrder, Order
 
+ROOM_S = 600.0  # how long an order may wait on a node for others to finish
 LONGEST = 8 * 1024 * 1024
 
 
@@ -42,6 +44,15 @@ class Terms(BaseModel):
     network: bool
     max_file_mb: int
     max_files: int
+
+
+def patience_s(config: Config, order: Order) -> float:
+    """How long nothing may be heard of an order: twice what it may take, and some time until the node has room."""
+    if isinstance(order, ChecksOrder):
+        work_s = sum(criterion.timeout_s for criterion in order.criteria)
+    else:
+        work_s = config.workers[order.worker].time_s
+    return ROOM_S + 2 * (config.worktrees.setup_timeout_s + work_s)
 
 
 def terms_of(wiring: Wiring) -> bytes:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from anyio import CancelScope, Event
 from anyio.abc import TaskGroup
 
+from fleet.nodes.calling.patience import Patience
 from fleet.nodes.streams import LinkLostError
 from fleet.ports.calls import MOST_CALLS, Asked, AttemptCalls, CallRefusedError, Dropped, InstructionsRead, Sign
 from fleet.ports.nodes import NodeHost
@@ -60,6 +61,8 @@ class Desk:
     calls: AttemptCalls
     operator: Operator
     tasks: TaskGroup
+    patience: Patience = field(default_factory=Patience)
+    """With the node; while it waits for an answer, it need not be heard."""
     host: NodeHost | None = None
     """The connection over which the attempt is followed."""
     _next: int = 0
@@ -108,6 +111,7 @@ class Desk:
             self._replies[number] = reply = CallReply()
             self.calls.keep(asked.transcript)
             self._making += 1
+            self.patience.rest()
             self.tasks.start_soon(self._make, asked.request, reply)
         if self.host is not None:
             self.tasks.start_soon(self._deliver, self.host, number, reply)
@@ -118,6 +122,8 @@ class Desk:
             reply.end()
         finally:
             self._making -= 1
+            if not self._making:
+                self.patience.go_on()
             self._idle.set()
             self._idle = Event()
 
