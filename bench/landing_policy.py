@@ -145,7 +145,7 @@ class FullQueue:
 
     def _convict(self, suspect: str) -> None:
         assert suspect in self.guilty
-        if self.landing.reds <= self.reruns:
+        if self.reruns > 0:
             self._open([candidate(suspect)], alone=True)
         else:
             self.landing = merge_queue.remove(self.landing, [suspect], guilty=[suspect])

@@ -22,7 +22,7 @@ def landing_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page
     rows += [("", _batch(batch, run.now)) for batch in landing.open_batches] or [("", (("  nothing", "dim"),))]
     if landing.suspects:
         suspects = f"{counted(len(landing.suspects), 'suspect')}: {_names(landing.suspects)}"
-        rows += [BLANK, ("", heading("BISECTING", f"{landing.reds} red in a row"))]
+        rows += [BLANK, ("", heading("BISECTING"))]
         rows.append(("", ((f"  ✘ a merged tree is red; {suspects}", "bad"),)))
         failed = [check for check in landing.suspicion if not check.passed]
         rows += [("", ((f"      {safe(check.command, limit=120)}", "dim"),)) for check in failed]

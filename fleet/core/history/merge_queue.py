@@ -79,14 +79,14 @@ def _queue_after(landing: Landing, fact: BatchTested) -> Landing:
     if not suspects or 0 < len(landing.suspects) <= len(suspects):
         return landing
     pending = tuple(other for other in landing.open_batches if not other.holds(suspects))
-    return replace(landing, suspects=suspects, suspicion=fact.checks, reds=landing.reds + 1, open_batches=pending)
+    return replace(landing, suspects=suspects, suspicion=fact.checks, open_batches=pending)
 
 
 def restart(landing: Landing, *, without: Collection[SubtaskId], again: Collection[SubtaskId]) -> Landing:
     """The queue on another tip: no merge and no suspicion on the old one counts any more."""
     alone = [member.subtask for batch in landing.open_batches if batch.alone for member in batch.members]
     queue = tuple(id_ for id_ in dict.fromkeys((*again, *landing.queue, *alone)) if id_ not in without)
-    return replace(landing, queue=queue, open_batches=(), suspects=(), reds=0, suspicion=())
+    return replace(landing, queue=queue, open_batches=(), suspects=(), suspicion=())
 
 
 def remove(landing: Landing, ids: Collection[SubtaskId], *, guilty: Collection[SubtaskId] = ()) -> Landing:
@@ -102,7 +102,6 @@ def remove(landing: Landing, ids: Collection[SubtaskId], *, guilty: Collection[S
         queue=tuple(id_ for id_ in landing.queue if id_ not in ids),
         suspects=suspects,
         suspicion=landing.suspicion if suspects else (),
-        reds=landing.reds if suspects else 0,
         open_batches=tuple(batch for batch in shorter if batch.members),
     )
 

@@ -233,11 +233,15 @@ def _form_batches(state: RunState, now: float) -> Iterator[f.Fact]:
 
 
 def _judge_suspect(state: RunState, now: float) -> Iterator[f.Fact]:
-    """Send the only remaining suspect back. On thin evidence, test it once more while the queue continues."""
+    """Test the only remaining suspect once more, alone, while the queue continues; or send it back.
+
+    It was red alone on the tip once, which may have been by chance. The longer trees before may have been red for the
+    sake of what came after it, so they are no evidence.
+    """
     if len(state.landing.suspects) != 1:
         return
     [id_] = state.landing.suspects
-    if state.landing.reds <= state.policy.reruns:
+    if state.policy.reruns > 0:
         number = state.landing.batches + 1
         yield f.BatchFormed(at=now, number=number, members=(member_of(state, id_),), alone=True)
     else:

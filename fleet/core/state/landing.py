@@ -59,8 +59,6 @@ class Landing:
     red: int = 0
     suspects: tuple[SubtaskId, ...] = ()
     """The front of the queue, where at least one entry is known to be guilty."""
-    reds: int = 0
-    """Red results in a row that all hold the guilty entry, as it is tested again while suspects narrow down."""
     suspicion: tuple[CheckRun, ...] = ()
     """The checks that were red."""
     outcomes: tuple[bool, ...] = ()
