@@ -5,10 +5,11 @@ import pytest
 from bench.landing_policy import RATES, FullQueue, adaptive, bound
 
 
-@pytest.mark.parametrize("reruns", [0, 1])
 @pytest.mark.parametrize("rate", RATES)
-def test_with_two_slots_a_full_queue_lands_at_least_0_85_of_the_bound(rate: float, reruns: int) -> None:
-    assert FullQueue(adaptive, rate, reruns=reruns).landed_per_hour(20) / bound(rate, 2) >= 0.85
+@pytest.mark.parametrize(("reruns", "wanted"), [(0, 0.85), (1, 0.78)], ids=["believed", "tested again"])
+def test_with_two_slots_a_full_queue_lands_most_of_the_bound(rate: float, reruns: int, wanted: float) -> None:
+    """To test the last suspect again takes a slot; nobody is sent back for one flaky red."""
+    assert FullQueue(adaptive, rate, reruns=reruns).landed_per_hour(20) / bound(rate, 2) >= wanted
 
 
 def test_more_slots_land_more() -> None:
