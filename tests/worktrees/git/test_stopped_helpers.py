@@ -37,13 +37,17 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def stop(name: str) -> set[int]:
     """Stop every helper of ours with this word in its command line."""
-    stopped = set()
-    for pid in descendants():
-        if name.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
-            os.kill(pid, signal.SIGSTOP)
-            stopped.add(pid)
-    assert stopped
+    deadline = time.monotonic() + 10
+    while not (stopped := named(name)):  # a program that has just started has no command line for a moment
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
     return stopped
+
+
+def named(name: str) -> set[int]:
+    return {pid for pid in descendants() if name.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()}
 
 
 def readings(objects: Objects, tree: str, blob: str) -> dict[str, Callable[[], object]]:
@@ -137,8 +141,6 @@ async def test_a_git_that_stands_still_is_killed_at_its_limit(store: Path, monke
     monkeypatch.setattr(program, "GRACE_S", 0.1)
 
     def stop_it() -> None:
-        while not any(b"cat-file" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants()):
-            time.sleep(0.005)
         stop("cat-file")
 
     pipe = store / "endless"
