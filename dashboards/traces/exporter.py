@@ -57,15 +57,16 @@ class TraceExporter:
             if not self._waiting:
                 return True
             try:
-                await send(self.url, self._waiting, self.run)
+                with anyio.CancelScope(shield=True):  # what is cut off may have arrived, and would be sent twice
+                    await send(self.url, self._waiting, self.run)
+                    self._waiting.clear()
+                    self._keep()
             except FleetError as error:
                 if not self._is_down:
                     self.complain(f"{error}; it is tried again")
                 self._is_down = True
                 return False
             self._is_down = False
-            self._waiting.clear()
-            self._keep()
 
     def _kept(self) -> int:
         with suppress(OSError, ValueError):
