@@ -68,6 +68,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.engine.errors": ("fleet.core", "fleet.errors", "fleet.ports"),
     "fleet.engine.verdicts": ("fleet.core", "fleet.ports"),
     "fleet.engine.work": ("fleet.core", "fleet.engine.errors", "fleet.ports"),
+    "fleet.forge": ("fleet.errors", "worktrees.base"),
     "fleet.nodes": (
         *("fleet.core", "fleet.engine.errors", "fleet.errors", "fleet.nodes.calling", "fleet.ports"),
         "fleet.runs.crash_points",

@@ -1,0 +1,257 @@
+"""GitHub through the user's `gh`, from version 2.23 on. Texts go by standard input, never as an argument."""
+
+import json
+import re
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+from urllib.parse import quote
+
+from pydantic import TypeAdapter
+
+from fleet.forge.errors import ForgeError, NotFoundError, RateLimitedError
+from fleet.forge.forge import Check, Comment, Draft, Issue, Pull, Repository, Thread
+from fleet.forge.github_answers import (
+    CHECK_STATES,
+    CHECKS,
+    GRAPHQL,
+    ISSUE,
+    LIMITS,
+    PERMISSION,
+    PULL,
+    PULLS,
+    REPOSITORY,
+    CheckAnswer,
+    Data,
+    PullLists,
+    ThreadAnswer,
+)
+from fleet.forge.place import Place, pull_reference
+from fleet.forge.program import Program
+
+PAGE = 100  # the most that GraphQL returns at once
+MOST_PAGES = 20  # of one listing; a pull request with more than 2,000 threads is not for a machine
+LOG_CHARACTERS = 60_000  # the end of a log
+
+PULL_FIELDS = "number,url,title,body,state,isDraft,headRefName,headRefOid,baseRefName,author,labels,isCrossRepository"
+ISSUE_FIELDS = "number,title,body,url,state,author,labels,comments"
+
+_COMMENT_FIELDS = "id body createdAt viewerDidAuthor author { login }"
+THREADS = f"""
+query($owner: String!, $name: String!, $number: Int!, $after: String) {{
+  repository(owner: $owner, name: $name) {{ pullRequest(number: $number) {{
+    reviewThreads(first: {PAGE}, after: $after) {{
+      pageInfo {{ hasNextPage endCursor }}
+      nodes {{ id path line isResolved isOutdated comments(first: {PAGE}) {{ nodes {{ {_COMMENT_FIELDS} }} }} }}
+    }}
+  }} }}
+}}"""
+_TALK = """
+query($owner: String!, $name: String!, $number: Int!, $after: String) {{
+  repository(owner: $owner, name: $name) {{ pullRequest(number: $number) {{
+    {name}(first: {page}, after: $after) {{
+      pageInfo {{ hasNextPage endCursor }}
+      nodes {{ {fields} }}
+    }}
+  }} }}
+}}"""
+COMMENTS = _TALK.format(name="comments", page=PAGE, fields=_COMMENT_FIELDS)
+REVIEWS = _TALK.format(name="reviews", page=PAGE, fields=_COMMENT_FIELDS)
+VIEWER = "query { viewer { login } }"
+REPLY = """
+mutation($thread: ID!, $body: String!) {
+  addPullRequestReviewThreadReply(input: {pullRequestReviewThreadId: $thread, body: $body}) { comment { id } }
+}"""
+RESOLVE = """
+mutation($thread: ID!) { resolveReviewThread(input: {threadId: $thread}) { thread { id } } }"""
+
+_JOB = re.compile(r"/actions/runs/\d+/job/(\d+)")
+_STAMP = re.compile(r"^\ufeff?\d{4}-\d\d-\d\dT[\d:.]+Z ?")
+
+Parsed = TypeVar("Parsed")
+
+
+@dataclass(frozen=True, slots=True)
+class GitHub:
+    """A repository on GitHub."""
+
+    program: Program
+
+    @property
+    def place(self) -> Place:
+        return self.program.place
+
+    async def repository(self) -> Repository:
+        fields = "defaultBranchRef,viewerPermission"
+        answer = await self._read(REPOSITORY, "repo", "view", self.place.argument, "--json", fields)
+        return Repository(
+            default_branch=answer.default_branch.name, may_push=answer.permission in {"ADMIN", "MAINTAIN", "WRITE"}
+        )
+
+    async def me(self) -> str:
+        viewer = (await self._graphql(VIEWER, {})).viewer
+        return viewer.login if viewer is not None else ""
+
+    async def may_write(self, account: str) -> bool:
+        path = f"repos/{self.place.repo}/collaborators/{quote(account, safe='')}/permission"
+        try:
+            answer = await self._read(PERMISSION, "api", *self._host, path)
+        except NotFoundError:
+            return False
+        return answer.permission in {"admin", "write"}
+
+    async def issue(self, number: int) -> Issue:
+        answer = await self._read(ISSUE, "issue", "view", str(number), *self._repo, "--json", ISSUE_FIELDS)
+        return Issue(
+            number=answer.number,
+            title=answer.title,
+            body=answer.body or "",
+            url=answer.url,
+            author=answer.author.login if answer.author is not None else "",
+            is_open=answer.state == "OPEN",
+            labels=tuple(label.name for label in answer.labels),
+            comments=tuple(comment.value() for comment in answer.comments),
+        )
+
+    async def pull(self, number: int) -> Pull:
+        return (await self._read(PULL, "pr", "view", str(number), *self._repo, "--json", PULL_FIELDS)).value()
+
+    async def pulls_of(self, head_branch: str) -> tuple[Pull, ...]:
+        answer = await self._read(
+            PULLS,
+            *("pr", "list", *self._repo, f"--head={head_branch}", "--state=all", "--limit=100"),
+            *("--json", PULL_FIELDS),
+        )
+        pulls = [each.value() for each in answer if each.head_branch == head_branch and not each.cross]
+        return tuple(sorted(pulls, key=lambda pull: -pull.number))
+
+    def opening(self, draft: Draft) -> tuple[str, ...]:
+        """The arguments that open a pull request; its text is the standard input."""
+        return (
+            *("pr", "create", *self._repo, "--draft", f"--base={draft.base_branch}", f"--head={draft.head_branch}"),
+            *(f"--title={draft.title}", "--body-file=-"),
+        )
+
+    async def open_pull(self, draft: Draft) -> Pull:
+        printed = await self._ask(*self.opening(draft), data=draft.body)
+        found = next(filter(None, map(pull_reference, reversed(printed.split()))), None)
+        if found is None:
+            raise ForgeError("gh pr create did not print the address of the pull request")
+        return await self.pull(found.number)
+
+    async def edit_pull(self, number: int, draft: Draft) -> None:
+        """By the API: `gh pr edit` asks for classic projects, too, which GitHub answers with an error."""
+        fields = {"title": draft.title, "body": draft.body, "base": draft.base_branch}
+        path = f"repos/{self.place.repo}/pulls/{number}"
+        await self._ask("api", *self._host, "--method=PATCH", "--input=-", path, data=json.dumps(fields))
+
+    async def checks(self, pull: Pull) -> tuple[Check, ...]:
+        answer = await self._read(
+            CHECKS, "pr", "view", str(pull.number), *self._repo, "--json", "headRefOid,statusCheckRollup"
+        )
+        return tuple(_check(each, answer.head_sha) for each in answer.rollup or ())
+
+    async def log(self, check: Check) -> str:
+        if not check.job:
+            return ""
+        text = await self._ask("run", "view", *self._repo, f"--job={check.job}", "--log-failed")
+        lines = [_STAMP.sub("", line.split("\t", 2)[-1]) for line in text.splitlines()]
+        return "\n".join(lines)[-LOG_CHARACTERS:]
+
+    async def threads(self, number: int) -> tuple[Thread, ...]:
+        found: list[Thread] = []
+        async for lists in self._pages(THREADS, number):
+            if lists.threads is not None:
+                found += map(_thread, lists.threads.nodes)
+        return tuple(found)
+
+    async def comments(self, number: int) -> tuple[Comment, ...]:
+        found: list[Comment] = []
+        for query in (COMMENTS, REVIEWS):
+            async for lists in self._pages(query, number):
+                for page in filter(None, (lists.comments, lists.reviews)):
+                    found += (comment.value() for comment in page.nodes if comment.body)
+        return tuple(sorted(found, key=lambda comment: comment.created_at))
+
+    async def reply(self, number: int, thread: str, body: str) -> None:  # noqa: ARG002 - GitLab needs the number
+        await self._graphql(REPLY, {"thread": thread, "body": body})
+
+    async def resolve(self, number: int, thread: str) -> None:  # noqa: ARG002
+        await self._graphql(RESOLVE, {"thread": thread})
+
+    async def comment(self, number: int, body: str) -> None:
+        await self._ask("pr", "comment", str(number), *self._repo, "--body-file=-", data=body)
+
+    # ---- calls ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _repo(self) -> tuple[str, str]:
+        return "--repo", self.place.argument
+
+    @property
+    def _host(self) -> tuple[str, str]:
+        return "--hostname", self.place.host
+
+    async def _pages(self, query: str, number: int) -> AsyncIterator[PullLists]:
+        owner, name = self.place.repo.split("/")
+        after: str | None = None
+        for _ in range(MOST_PAGES):
+            data = await self._graphql(query, {"owner": owner, "name": name, "number": number, "after": after})
+            pull = data.repository.pull if data.repository is not None else None
+            if pull is None:
+                raise NotFoundError(f"{self.place} has no pull request {number}")
+            yield pull
+            page = next((each.page for each in (pull.threads, pull.comments, pull.reviews) if each is not None), None)
+            if page is None or not page.has_next or page.cursor is None:
+                return
+            after = page.cursor
+
+    async def _graphql(self, query: str, variables: Mapping[str, object]) -> Data:
+        body = json.dumps({"query": query, "variables": variables})
+        answer = await self._read(
+            GRAPHQL, "api", "graphql", *self._host, "--method=POST", "--input=-", data=body
+        )
+        return answer.data if answer.data is not None else Data()
+
+    async def _read(self, kind: TypeAdapter[Parsed], *arguments: str, data: str = "") -> Parsed:
+        try:
+            return await self.program.read(kind, *arguments, data=data.encode())
+        except RateLimitedError as limited:
+            raise await self._with_reset(limited) from None
+
+    async def _ask(self, *arguments: str, data: str = "") -> str:
+        try:
+            return await self.program.ask(*arguments, data=data.encode())
+        except RateLimitedError as limited:
+            raise await self._with_reset(limited) from None
+
+    async def _with_reset(self, limited: RateLimitedError) -> RateLimitedError:
+        """The same error with the time when the limit ends. To ask for it is free."""
+        try:
+            limits = await self.program.read(LIMITS, "api", "rate_limit", *self._host)
+        except ForgeError:
+            return limited
+        spent = [limit.reset for limit in limits.resources.values() if limit.remaining == 0]
+        return RateLimitedError(limited.message, retry_at=max(spent, default=None), hint=limited.hint)
+
+
+def _check(check: CheckAnswer, sha: str) -> Check:
+    link = check.details_url or check.target_url or ""
+    job = _JOB.search(link)
+    if check.type_ == "StatusContext":
+        state = CHECK_STATES.get(check.state, "pending")
+    else:
+        state = CHECK_STATES.get(check.conclusion or "", "pending") if check.status == "COMPLETED" else "pending"
+    name = f"{check.workflow} / {check.name}" if check.workflow else check.name or check.context
+    return Check(name=name, state=state, link=link, sha=sha, job=job[1] if job is not None else "")
+
+
+def _thread(thread: ThreadAnswer) -> Thread:
+    return Thread(
+        id=thread.id,
+        path=thread.path,
+        line=thread.line,
+        is_resolved=thread.resolved,
+        is_outdated=thread.outdated,
+        comments=tuple(comment.value() for comment in thread.comments.nodes),
+    )

@@ -1,0 +1,121 @@
+"""Calls `gh` and `glab`: an argument list, text on standard input, limits on time and output, errors with their fix.
+
+The programs run in an empty folder, so that they read no repository's configuration. They ask nothing and open no
+pager.
+"""
+
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from fleet.forge.errors import ForgeError, NotFoundError, NotLoggedInError, ProgramMissingError, RateLimitedError
+from fleet.forge.place import Place
+from fleet.forge.secrets import redact
+from worktrees.base.process import Finished, Launch, run
+
+TIMEOUT_S = 120.0  # of one call; a log of a hundred megabytes takes a while
+CAP = 16 * 1024 * 1024  # bytes of one answer
+NO_LOGIN = 4  # the exit code of gh
+SHOWN = 300  # characters of a program's error in ours
+
+QUIET = {
+    "GH_PROMPT_DISABLED": "1",
+    "GH_NO_UPDATE_NOTIFIER": "1",
+    "GH_PAGER": "cat",
+    "GLAB_CHECK_UPDATE": "false",
+    "NO_PROMPT": "1",
+    "NO_COLOR": "1",
+    "PAGER": "cat",
+}
+LOUD = ("GH_FORCE_TTY", "GH_DEBUG", "CLICOLOR_FORCE", "DEBUG", "GH_REPO", "GLAB_DEBUG_HTTP")
+"""Variables that change what the programs print, or where they look; a debug log would hold tokens."""
+
+INSTALL = {
+    "gh": "install it from https://cli.github.com, then `gh auth login`",
+    "glab": "install it from https://gitlab.com/gitlab-org/cli, then `glab auth login`",
+}
+_LOGIN = re.compile(
+    r"auth(?:entication)? (?:login|required|failed)|not logged in|HTTP 401|401 Unauthorized|Bad credentials",
+    re.IGNORECASE,
+)
+_LIMITED = re.compile(r"rate limit|HTTP 429|429 Too Many|RATE_LIMITED|abuse detection", re.IGNORECASE)
+_MISSING = re.compile(
+    r"Could not resolve to|HTTP 404|404 .{0,40}Not Found|no (?:pull requests|issues) found", re.IGNORECASE
+)
+
+Parsed = TypeVar("Parsed")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """`gh` or `glab`, for one place."""
+
+    place: Place
+    environ: Mapping[str, str]
+    """The user's: the program finds its account there."""
+
+    async def ask(self, *arguments: str, data: bytes = b"") -> str:
+        """What the program prints. Raises a `ForgeError` that says why it failed."""
+        finished = await self.finish(arguments, data)
+        if finished.timed_out:
+            raise ForgeError(f"{self._name(arguments)} did not answer within {TIMEOUT_S:g} s", hint="try again")
+        if finished.exit_code != 0:
+            raise self._error(arguments, finished)
+        if finished.cut:
+            raise ForgeError(f"{self._name(arguments)} answered more than {CAP // 1024 // 1024} MiB")
+        return finished.text
+
+    async def read(self, kind: TypeAdapter[Parsed], *arguments: str, data: bytes = b"") -> Parsed:
+        """What the program prints as JSON, parsed."""
+        text = await self.ask(*arguments, data=data)
+        try:
+            return kind.validate_json(text)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"])) or "the answer"
+            raise ForgeError(
+                f"{self._name(arguments)} answered what can't be understood: {where}: {first['msg']}"
+            ) from None
+
+    async def finish(self, arguments: Sequence[str], data: bytes = b"") -> Finished:
+        """How the program ends, whatever its exit code."""
+        name = self.place.program
+        found = shutil.which(name, path=self.environ.get("PATH"))
+        if found is None:
+            raise ProgramMissingError(
+                f"{self.place} needs the program {name}, which is not installed", hint=INSTALL[name]
+            )
+        env = {**{key: value for key, value in self.environ.items() if key not in LOUD}, **QUIET}
+        with tempfile.TemporaryDirectory(prefix="fleet-forge-") as folder:
+            launch = Launch([found, *arguments], env, cwd=Path(folder), input=data)
+            return await run(launch, timeout_s=TIMEOUT_S, cap=CAP)
+
+    def _error(self, arguments: Sequence[str], finished: Finished) -> ForgeError:
+        """Why a call failed, as far as the program says."""
+        program, host = self.place.program, self.place.host
+        output = redact(finished.stderr.decode("utf-8", "replace").strip() or finished.text.strip())
+        if (finished.exit_code == NO_LOGIN and program == "gh") or _LOGIN.search(output):
+            login = f"{program} auth login --hostname {host}"
+            return NotLoggedInError(f"{program} is not logged in to {host}", hint=f"run `{login}`, then try again")
+        if _LIMITED.search(output):
+            return RateLimitedError(f"{host} limits how often it is asked: {_shown(output)}", hint="try again later")
+        said = f"{self._name(arguments)} failed: {_shown(output) or f'exit code {finished.exit_code}'}"
+        if _MISSING.search(output):
+            return NotFoundError(said, hint=f"check the name, and that the account of {program} may see it")
+        return ForgeError(said)
+
+    def _name(self, arguments: Sequence[str]) -> str:
+        """The command without what was written by others."""
+        return " ".join((self.place.program, *arguments[:2]))
+
+
+def _shown(output: str) -> str:
+    """The last lines of a program's error on one line, without control characters."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in output).split())
+    return line if len(line) <= SHOWN else f"…{line[-SHOWN:]}"
