@@ -208,9 +208,7 @@ class GitHub:
 
     async def _graphql(self, query: str, variables: Mapping[str, object]) -> Data:
         body = json.dumps({"query": query, "variables": variables})
-        answer = await self._read(
-            GRAPHQL, "api", "graphql", *self._host, "--method=POST", "--input=-", data=body
-        )
+        answer = await self._read(GRAPHQL, "api", "graphql", *self._host, "--method=POST", "--input=-", data=body)
         return answer.data if answer.data is not None else Data()
 
     async def _read(self, kind: TypeAdapter[Parsed], *arguments: str, data: str = "") -> Parsed:
