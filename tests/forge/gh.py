@@ -294,7 +294,9 @@ def _magic(value: str) -> object:
 
 
 def _graphql(call: Call, fields: Json) -> str:
-    answered = shapes.graphql(call.state, call.remote, fields["query"], fields.get("variables") or {})
+    from tests.forge.github_graphql import graphql  # noqa: PLC0415 - slow to import, and few calls need it
+
+    answered = graphql(call.state, call.remote, fields["query"], fields.get("variables") or {})
     if "errors" in answered:
         messages = "\n".join(f"gh: {error['message']}" for error in answered["errors"])
         raise RefusedError(messages, out=_json(answered))
@@ -321,6 +323,12 @@ def _rest(call: Call, endpoint: str, method: str, fields: Json) -> str:
             return _json(_rest_comment(added))
         if place is not None:
             return _json([_rest_comment(each) for each in place["comments"]])
+    if found := re.fullmatch(rf"repos/{OWNER}/{NAME}/pulls/(\d+)", endpoint):
+        pull = _find_pull(call, found[1])
+        if method == "PATCH":
+            pull |= {key: fields[key] for key in ("title", "body") if key in fields}
+            pull["base"] = fields.get("base", pull["base"])
+        return _json({"number": pull["number"], "title": pull["title"], "body": pull["body"], "state": pull["state"]})
     raise RefusedError("gh: Not Found (HTTP 404)", out=_json({"message": "Not Found", "status": "404"}))
 
 

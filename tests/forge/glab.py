@@ -209,6 +209,7 @@ def _edit(call: Call, groups: list[str], fields: Json) -> object:
     found = _request(call, groups[0])
     found["title"] = fields.get("title", found["title"])
     found["body"] = fields.get("description", found["body"])
+    found["base"] = fields.get("target_branch", found["base"])
     found["labels"] += [each for each in fields.get("add_labels", "").split(",") if each]
     found["state"] = {"close": "closed", "reopen": "open"}.get(fields.get("state_event", ""), found["state"])
     return shapes.merge_request(call.state, call.remote, found)
@@ -253,6 +254,12 @@ def _reply(call: Call, groups: list[str], fields: Json) -> object:
     return shapes.note(call.state, added, "MergeRequest", thread)
 
 
+def _resolve(call: Call, groups: list[str], fields: Json) -> object:
+    thread = next(each for each in _request(call, groups[0])["threads"] if each["id"] == groups[1])
+    thread["resolved"] = fields["resolved"] in {True, "true"}
+    return next(each for each in shapes.discussions(call.state, _request(call, groups[0])) if each["id"] == groups[1])
+
+
 def _jobs(call: Call, groups: list[str], _fields: Json) -> object:
     shapes_by_pull = call.state.get("pipelines", {})
     number = shapes_by_pull.get(groups[0])
@@ -283,6 +290,13 @@ COMMANDS: dict[tuple[str, str], Callable[[Call, list[str]], str]] = {
 REQUEST, ISSUE = rf"{PROJECT}/merge_requests/(\d+)", rf"{PROJECT}/issues/(\d+)"
 ENDPOINTS: tuple[tuple[str, str, Callable[[Call, list[str], Json], object]], ...] = (
     (r"user", "GET", lambda call, _groups, _fields: shapes.user(call.state, call.state["me"])),
+    (
+        *(r"users", "GET"),
+        lambda call, _groups, fields: [
+            shapes.user(call.state, login) for login in call.state["people"] if login == fields.get("username")
+        ],
+    ),
+    (rf"{REQUEST}/discussions/([^/]+)", "PUT", _resolve),
     (PROJECT, "GET", lambda _call, _groups, _fields: shapes.project()),
     (ISSUE, "GET", lambda call, groups, _fields: shapes.issue(call.state, call.state["issues"][groups[0]])),
     (rf"{ISSUE}/notes", "GET", _notes("issues", "Issue")),

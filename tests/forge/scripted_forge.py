@@ -168,6 +168,12 @@ class ScriptedForge:
             place = state["pulls"].get(str(number)) or state["issues"][str(number)]
             place["comments"].append(note(state, author, body))
 
+    def add_review(self, number: int, body: str, *, author: str = "ann", state: str = "CHANGES_REQUESTED") -> None:
+        """What a review says as a whole, apart from its threads."""
+        with self.changing() as all_of_it:
+            found = {**note(all_of_it, author, body), "state": state}
+            all_of_it["pulls"][str(number)]["reviews"].append(found)
+
     def add_label(self, number: int, label: str) -> None:
         with self.changing() as state:
             state["pulls"][str(number)]["labels"].append(label)
