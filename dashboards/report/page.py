@@ -20,12 +20,15 @@ OPEN = 15  # rows of a table that is not folded
 SHOWN, FOLDED = 300, 1_000  # rows of a long table in its first fold, and in each of the others
 
 
-def page(document: blocks.Document) -> str:
+def page(document: blocks.Document, *, back: str = "") -> str:
+    """The page, with a link to its run if a server shows it."""
     numbers = count(1)
     body = "".join(_section(section, numbers) for section in document.sections)
     links = "".join(
         f'<li><a href="#{section.anchor}">{escape(section.title)}</a></li>' for section in document.sections
     )
+    if back:
+        links = f'<li><a href="{escape(back)}">Back to the run</a></li>{links}'
     lead = "".join(f"<p>{_text(line)}</p>" for line in document.lead)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -8,14 +8,14 @@ from fleet.core.state.facts import RungChoice, RungOption, RungReason
 from fleet.core.views.policy_document import RungView
 
 NAME = 60
-_HEAD = ("WORKER", "SIZE", "RUNG", "LANDED", "EXPECTED TO LAND", "AN ATTEMPT", "PER LANDED SUBTASK", "")
+_HEAD = ("WORKER", "SIZE", "RUNG", "LANDED", "EXPECTED TO LAND", "COST PER ATTEMPT", "COST PER LANDED SUBTASK", "")
 _WHY: dict[RungReason, str] = {
     "evidence": "chosen: fewest dollars per landed subtask",
     "explored": "explored: it may land subtasks for fewer dollars, and little is known of it",
     "named": "named by first_rung",
     "unpriced": "the first one: a price on the ladder is unknown",
     "climbed": "the next one, as the rung below failed",
-    "again": "the same again",
+    "again": "as in the attempt before, whose failure is no reason to climb",
 }
 
 

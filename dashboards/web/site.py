@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import anyio
 from aiohttp import web
@@ -24,9 +24,10 @@ from dashboards.web.guard import MARK, METRICS, REPORT_POLICY, SESSION, SIGN_IN,
 from dashboards.web.live import MOST_STREAMS, Live
 from dashboards.web.pages.board import board_page
 from dashboards.web.pages.inbox import inbox_page
+from dashboards.web.pages.opening import opened
 from dashboards.web.pages.page import NoSuchPageError, Reader, Shown
 from dashboards.web.pages.replay_page import replay_page
-from dashboards.web.pages.run_page import graph_part, is_wide, opened, run_page, subtasks_page
+from dashboards.web.pages.run_page import graph_part, is_wide, run_page, subtasks_page
 from dashboards.web.pages.subtask_page import subtask_page
 from dashboards.web.rendering import environment, version_of
 from fleet.core.base.ids import SubtaskId
@@ -77,6 +78,7 @@ class Site:
         self._runs = FollowedRuns(library, clock)
         self.live = Live(self._runs)
         self._templates = environment()
+        self._one_report = anyio.CapacityLimiter(1)
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=LARGEST_BODY, middlewares=[self.guard.check])
@@ -155,11 +157,17 @@ class Site:
             facts += [fact for _, fact in more]
             after = more[-1][0]
             await anyio.lowlevel.checkpoint()
-        data = report_data(iter(facts), self._runs.clock(), alive=run.feed.alive)
-        if data is None:
+        now, alive, back = self._runs.clock(), run.feed.alive, f"/runs/{quote(run.feed.run, safe='')}"
+
+        def drawn() -> str | None:
+            data = report_data(iter(facts), now, alive=alive)
+            return report_page(document(data), back=back) if data is not None else None
+
+        text = await to_thread.run_sync(drawn, limiter=self._one_report)  # seconds for a wide run
+        if text is None:
             return self._not_found(request, "The run is empty: it was stopped before it started.")
         headers = {"Content-Security-Policy": REPORT_POLICY}
-        return web.Response(text=report_page(document(data)), content_type="text/html", headers=headers)
+        return web.Response(text=text, content_type="text/html", headers=headers)
 
     async def _plan(self, request: web.Request) -> web.Response:
         """The plan as its file, to be read or edited."""

@@ -34,11 +34,19 @@ class Reader:
     templates: Environment
     may_decide: bool
     query: Mapping[str, str]
+    at: int | None = None
+    """The place of the fact at which a run is shown; None: as it is now."""
+
+    @property
+    def then(self) -> str:
+        """What links to other pages of the run end with, so that they show the same moment."""
+        return f"?at={self.at}" if self.at is not None else ""
 
     def part(self, name: str, **values: object) -> Markup:
         """The part that a template draws."""
         template = self.templates.get_template(f"parts/{name}.html")
-        return Markup(template.render(may_decide=self.may_decide, **values))  # noqa: S704 - it escapes
+        moment = {"then": self.then, "and_then": self.then.replace("?", "&")}
+        return Markup(template.render(may_decide=self.may_decide, **moment, **values))  # noqa: S704 - it escapes
 
     def waiting(self) -> int:
         """How many things wait for a person, in all runs."""

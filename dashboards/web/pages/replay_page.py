@@ -1,15 +1,14 @@
 """A run as it was at one of its facts, with a slider over all of them. Links lead there without scripts, too."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dashboards.runs.past import Past
+from dashboards.web.pages.opening import opened, place, read_past
 from dashboards.web.pages.page import Reader, Shown
-from dashboards.web.pages.run_page import opened, run_parts
+from dashboards.web.pages.run_page import run_parts
 from fleet.core.views.run.run_view import status_view
 
-LOAD_S = 1.0  # a longer journal is read further each time that its page is asked for
 JUMP_S = 10.0
-NUMBER = 9  # digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +23,11 @@ class Step:
 
 async def replay_page(reader: Reader, name: str) -> Shown:
     run = await opened(reader, name)
-    past = reader.runs.past(run)
-    await reader.runs.read_past(past, LOAD_S)
+    past = await read_past(reader, run)
     if not len(past):
         return Shown(name, {"head": reader.part("loading", run=name)}, is_live=False)
-    at = _place(reader.query.get("at", ""), past)
+    at = place(reader.query.get("at", ""), past)
+    reader = replace(reader, at=at, may_decide=False)
     then = past.at(at)
     state = then.state
     if state is None:
@@ -42,12 +41,6 @@ async def replay_page(reader: Reader, name: str) -> Shown:
         **{id_: part for id_, part in run_parts(reader, then, state, view) if id_ not in {"head", "needs"}},
     }
     return Shown(f"{name}: replay", parts, is_live=False)
-
-
-def _place(text: str, past: Past) -> int:
-    """The fact that is asked for; the last one unless it says otherwise."""
-    number = int(text) if text.isdecimal() and len(text) <= NUMBER else len(past)
-    return min(max(1, number), len(past))
 
 
 def _steps(past: Past, at: int) -> list[Step]:

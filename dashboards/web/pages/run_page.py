@@ -14,7 +14,8 @@ from dashboards.report.pictures import DRAWN, PlanNode, plan_graph, wave_graph, 
 from dashboards.runs.run_follower import WatchedRun
 from dashboards.runs.subtask_map import State, state_sets, subtask_map
 from dashboards.web.pages.inbox import items_of
-from dashboards.web.pages.page import NoSuchPageError, Reader, Shown, repository_name
+from dashboards.web.pages.opening import opened, opened_then
+from dashboards.web.pages.page import Reader, Shown, repository_name
 from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.dependencies import waves
 from fleet.core.state.incidents import Incident
@@ -26,7 +27,6 @@ from fleet.core.views.run.incident_view import incident_view
 from fleet.core.views.run.remaining_view import remaining_view
 from fleet.core.views.run.run_view import StatusView, status_view
 
-LOAD_S = 3.0  # a longer journal goes on loading while its page is open
 MOST_CELLS = 400  # of the map, each a link; of a larger run it shows signs
 MOST_SIGNS = 1_500  # of which each stands for as many subtasks as it takes
 AGENTS, EVENTS, INCIDENTS, QUEUE, ROWS = 50, 60, 20, 20, 200
@@ -61,15 +61,6 @@ class AtWork:
     attempt: Attempt
     phase: Phase
     seconds: float
-
-
-async def opened(reader: Reader, name: str) -> WatchedRun:
-    """The run with a name, as far as it can be read at once. Raises `NoSuchPageError`."""
-    run = reader.runs.watched(name)
-    if run is None:
-        raise NoSuchPageError(f"There is no run {name}.")
-    await reader.runs.load(run, LOAD_S)
-    return run
 
 
 async def run_page(reader: Reader, name: str) -> Shown:
@@ -136,7 +127,7 @@ def graph_part(reader: Reader, run: WatchedRun, state: RunState, where: Mapping[
     if len(order) <= 1:
         return reader.part("graph", graph="", run=name)
     columns = [[PlanNode(*rest, where[rest[0]]) for rest in wave] for wave in order]
-    picture = graph(plan_graph(columns, lambda id_: f"/runs/{quote(name)}/subtasks/{quote(id_)}"), GRAPH)
+    picture = graph(plan_graph(columns, lambda id_: f"/runs/{quote(name)}/subtasks/{quote(id_)}{reader.then}"), GRAPH)
     return reader.part("graph", graph=Markup(picture), run=name)  # noqa: S704 - drawn and escaped by the report
 
 
@@ -169,7 +160,7 @@ def _incidents(state: RunState, now: float) -> Mapping[str, object]:
 
 async def subtasks_page(reader: Reader, name: str) -> Shown:
     """The list of subtasks, by status and words, in pages."""
-    run = await opened(reader, name)
+    reader, run = await opened_then(reader, name)
     state = run.state
     if state is None:
         return Shown(name, {"head": reader.part("loading", run=name)})
@@ -193,5 +184,6 @@ async def subtasks_page(reader: Reader, name: str) -> Shown:
         needle=needle,
         counts=_ordered(Counter(where.values())),
         run=name,
+        at=reader.at,
     )
-    return Shown(f"Subtasks of {name}", {"subtasks": part})
+    return Shown(f"Subtasks of {name}", {"subtasks": part}, is_live=reader.at is None)

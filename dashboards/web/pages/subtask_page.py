@@ -9,8 +9,8 @@ from markupsafe import Markup
 from dashboards.runs.run_follower import WatchedRun
 from dashboards.text.transcript import transcript_lines
 from dashboards.web.diff_lines import diff_files
+from dashboards.web.pages.opening import opened_then
 from dashboards.web.pages.page import NoSuchPageError, Reader, Shown
-from dashboards.web.pages.run_page import opened
 from fleet.core.base.ids import SubtaskId
 from fleet.core.state.facts import CheckRun
 from fleet.core.state.state import RunState
@@ -23,15 +23,17 @@ ACCOUNTING = frozenset({"request_id", "usage", "stop_reason"})  # fields that on
 
 
 async def subtask_page(reader: Reader, name: str, id_: str) -> Shown:
-    run = await opened(reader, name)
+    reader, run = await opened_then(reader, name)
     state = run.state
     if state is None or id_ not in state.subtasks:
+        if reader.at is not None:
+            raise NoSuchPageError(f"{name} had no subtask {id_} at its fact {reader.at}.")
         raise NoSuchPageError(f"{name} has no subtask {id_}.")
     view = subtask_view(state, state.spec(SubtaskId(id_)), run.now)
     attempt = _attempt(state, SubtaskId(id_), reader.query.get("attempt", ""))
     question = state.subtasks[SubtaskId(id_)].question
     is_open = state.subtasks[SubtaskId(id_)].landed is None
-    common = {"run": name, "id": id_, "shown": attempt, "may_comment": reader.may_decide and is_open}
+    common = {"run": name, "id": id_, "shown": attempt, "at": reader.at, "may_comment": reader.may_decide and is_open}
     parts = {
         "head": reader.part(
             "subtask_head", view=view, state=state, question=state.questions.get(question or ""), **common
@@ -41,7 +43,7 @@ async def subtask_page(reader: Reader, name: str, id_: str) -> Shown:
         "checks": reader.part("checks", checks=_checks(run, attempt), **common),
         "diff": await _diff(reader, run, attempt, common),
     }
-    return Shown(f"{id_}: {view.status}", parts)
+    return Shown(f"{id_}: {view.status}", parts, is_live=reader.at is None)
 
 
 def _attempt(state: RunState, id_: SubtaskId, number: str) -> Attempt | None:

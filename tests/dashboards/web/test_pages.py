@@ -2,11 +2,17 @@
 
 import html
 import re
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import anyio
 import pytest
+from anyio import to_thread
 
+from dashboards.report.blocks import Document
+from dashboards.report.report_data import ReportData
+from dashboards.web import site as site_module
 from dashboards.web.diff_lines import MOST_LINES, diff_files
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
@@ -158,6 +164,62 @@ async def test_a_replay_shows_the_run_as_it_was_by_links_alone(tmp_path: Path) -
         assert len(seen) > 3
         for odd in ("0", "-1", "99999999999999999999", "x", "1e3", "²"):
             assert (await someone.get(f"/runs/r/replay?at={odd}"))[0] == 200
+
+
+async def test_links_of_a_replay_keep_its_moment(tmp_path: Path) -> None:
+    told = story()
+    feed = MemoryFeed(told.facts, patch=PATCH)
+    asked = 1 + next(place for place, fact in enumerate(told.facts) if isinstance(fact, f.QuestionAsked))
+    async with site(tmp_path, feed) as server, client(server) as someone:
+
+        async def read(path: str) -> str:
+            status, _, text = await someone.get(html.unescape(path))
+            assert status == 200, path
+            return text
+
+        before = await read(f"/runs/r/replay?at={asked - 1}")
+        leads = re.findall(r'href="(/runs/r/subtasks[^"]*)"', before)
+        assert len(leads) > 10
+        assert [link for link in leads if f"at={asked - 1}" not in link] == []
+        assert all([await read(link) for link in sorted(set(leads))])
+        then = await read(f"/runs/r/subtasks/docs?at={asked - 1}")
+        assert f'href="/runs/r/replay?at={asked - 1}"' in then
+        assert "Which tax rate?" not in then
+        assert 'class="act' not in then, "what could be decided then can't be decided now"
+        assert "data-live" not in then
+        assert re.findall(r'href="(\?attempt=1[^"]*)"', then) == [f"?attempt=1&amp;at={asked - 1}"]
+        now = await read("/runs/r/subtasks/docs")
+        assert "Which tax rate?" in now
+        assert "at=" not in re.sub(r"<form.*?</form>", "", now.partition("<main")[2], flags=re.DOTALL)
+        listed = await read(f"/runs/r/subtasks?at={asked - 1}")
+        assert f'name="at" value="{asked - 1}"' in listed
+        assert (await someone.get(f"/runs/r/subtasks/none?at={asked}"))[0] == 404
+
+
+async def test_a_report_leads_back_to_its_run_and_holds_up_no_other_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, answered = threading.Event(), threading.Event()
+    drawn = site_module.document
+
+    def slow(data: ReportData) -> Document:
+        begun.set()
+        assert answered.wait(30), "the board is not answered while a report is made"
+        return drawn(data)
+
+    monkeypatch.setattr(site_module, "document", slow)
+    pages: list[str] = []
+    async with site(tmp_path, MemoryFeed(story().facts)) as server, client(server) as someone:
+
+        async def report() -> None:
+            pages.append((await someone.get("/runs/r/report"))[2])
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(report)
+            await to_thread.run_sync(begun.wait)
+            assert (await someone.get("/"))[0] == 200
+            answered.set()
+    assert '<a href="/runs/r">Back to the run</a>' in pages[0]
 
 
 async def test_the_map_of_a_wide_run_has_a_sign_for_a_few_subtasks(tmp_path: Path) -> None:
