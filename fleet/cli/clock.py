@@ -11,6 +11,7 @@ import typer
 from dashboards.text.formats import duration
 from dashboards.text.safe import safe
 from fleet.cli.common import run_async
+from fleet.cli.verbosity import is_quiet
 
 TICK_S, REMIND_S = 1.0, 30.0  # how often a person is shown the time: on a terminal, and elsewhere
 LINE = 200  # characters of a command
@@ -25,7 +26,7 @@ class Clock:
     def __init__(self, *, quiet: bool = False) -> None:
         self._step = ""
         self._since = 0.0
-        self._quiet = quiet
+        self._quiet = quiet or is_quiet()
         self._is_terminal = sys.stderr.isatty()
 
     def begin(self, step: str, command: str) -> None:

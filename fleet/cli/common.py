@@ -15,6 +15,7 @@ from dashboards.text.color import painted
 from dashboards.text.safe import safe
 from fleet.cli import color
 from fleet.cli.live.hard_stop import after_the_first
+from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
 from fleet.config.load import Loaded, load_config
 from fleet.config.schema import State
@@ -116,7 +117,7 @@ def run_to_read(name: str | None, named: str | None, repo: Path) -> RunFolder:
     if here is not None:
         return here.folder
     if latest.state is not None:
-        typer.echo(f"note: {_no_run_of(repo)}; this is {_whose(latest)}", err=True)
+        show_note(f"note: {_no_run_of(repo)}; this is {_whose(latest)}")
     return latest.folder
 
 

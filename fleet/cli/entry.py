@@ -14,7 +14,7 @@ import typer.main
 from typer.exceptions import TyperException
 
 from fleet import __version__
-from fleet.cli import color
+from fleet.cli import color, verbosity
 from fleet.cli.root_help import VERBS, root_help
 from fleet.cli.usage_errors import missing_verb, usage_error
 from fleet.config.environment import set_default
@@ -53,12 +53,12 @@ def _command(name: str) -> Any:
     if isinstance(verb, typer.Typer):
         group: Any = typer.main.get_group(verb)
         group.name = name
-        _add_color(group.commands.values())
+        _add_common(group.commands.values())
         return group
     single = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
     single.command(name=name)(verb)
     command = typer.main.get_command(single)
-    _add_color([command])
+    _add_common([command])
     return command
 
 
@@ -69,7 +69,35 @@ def _choose_color(mode: str) -> str:
     return mode
 
 
-def _only_color(
+def _be_quiet(*, wanted: bool) -> None:
+    if wanted:
+        verbosity.choose("quiet")
+
+
+def _be_verbose(*, wanted: bool) -> None:
+    if wanted:
+        verbosity.choose("verbose")
+
+
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet", "-q", help="Only results, errors and what needs you.", expose_value=False, callback=_be_quiet
+    ),
+]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="Also log messages, and where an error came from.",
+        expose_value=False,
+        callback=_be_verbose,
+    ),
+]
+
+
+def _only_common(
     color: Annotated[
         str,
         typer.Option(
@@ -81,17 +109,19 @@ def _only_color(
             callback=_choose_color,
         ),
     ] = "auto",
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
-    """A verb with the option that all verbs have."""
+    """A verb with the options that all verbs have."""
 
 
-def _add_color(commands: Iterable[Any]) -> None:
-    """Give each command --color, which Typer would otherwise want as a parameter of each function."""
+def _add_common(commands: Iterable[Any]) -> None:
+    """Give each command --color, -q and -v, which Typer would otherwise want as parameters of each function."""
     single = typer.Typer(add_completion=False)
-    single.command()(_only_color)
-    (option,) = typer.main.get_command(single).params
+    single.command()(_only_common)
+    options = typer.main.get_command(single).params
     for command in commands:
-        command.params.append(option)
+        command.params.extend(options)
 
 
 class VerbGroup(typer.core.TyperGroup):
@@ -132,6 +162,8 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
     ] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Options before a verb."""
 
@@ -147,6 +179,7 @@ def run_program() -> None:
         sys.stderr.close()
         sys.exit(0)
     except FleetError as error:
+        verbosity.show_origin(error)
         sys.exit(_report(error, as_json=as_json))
     except KeyboardInterrupt:
         sys.exit(_report(InterruptedByUserError("interrupted"), as_json=as_json))

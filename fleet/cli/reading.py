@@ -8,6 +8,7 @@ from time import monotonic
 import typer
 
 from dashboards.text.safe import safe
+from fleet.cli.verbosity import is_quiet
 from fleet.core.state.facts import Fact
 from fleet.core.state.state import RunState
 from fleet.runs.journal import Journal
@@ -39,7 +40,7 @@ class ReadingProgress:
 
 @contextmanager
 def _shown_progress(run: str) -> Iterator[Callable[[int, int], None]]:
-    if not sys.stderr.isatty():
+    if is_quiet() or not sys.stderr.isatty():
         yield lambda _read, _total: None
         return
     progress = ReadingProgress(run)

@@ -38,7 +38,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "runs": Verb("look.look:runs", "repository", "List the runs of a repository, the latest last."),
         "status": Verb("look.look:status", "run", "Show how a run is doing."),
         "show": Verb("look.look:show_subtask", "part", "Show a subtask, or the incidents of a run."),
-        "logs": Verb("look.look:logs", "part", "Print the conversation of an attempt."),
+        "logs": Verb("look.logs:logs", "part", "Print the conversation of an attempt."),
         "diff": Verb("look.look:diff", "part", "Print what an attempt changed."),
     },
     "Decide": {
@@ -111,8 +111,9 @@ Options:
   --version      Print the version.
   -h, --help     Show this message and exit.
 
-`fleet help VERB` shows a verb's options and examples. All verbs have --json and
---color; those about a run take RUN or --run, and -C DIR for another repository.
+`fleet help VERB` shows a verb's options and examples. All verbs have --json,
+--color, -q (quiet) and -v (verbose); those about a run take RUN or --run, and
+-C DIR for another repository.
 """
 
 

@@ -17,6 +17,7 @@ from fleet.cli.live.engine import Background, open_exporter, refuse_unstarted, r
 from fleet.cli.live.follow import RunDisplay, open_screen
 from fleet.cli.live.pages import start_pages
 from fleet.cli.live.terminal_data import library_of
+from fleet.cli.verbosity import is_normal, show_note
 from fleet.config import environment
 from fleet.core.history.follower import Follower
 from fleet.core.state import facts as f
@@ -68,9 +69,9 @@ def work_and_show(fleet: Fleet, folder: RunFolder, display: Display) -> f.Ending
 def _in_foreground(fleet: Fleet, folder: RunFolder, display: Display) -> f.Ending | None:
     """The engine works in this process, and its events are printed."""
     hint = "Ctrl-C lets running agents finish, then stops. Details: fleet status"
-    typer.echo(f"{folder.run}: running. {hint} {folder.run}", err=True)
+    show_note(f"{folder.run}: running. {hint} {folder.run}")
     last_shown = _last_fact(folder)
-    opened = open_screen(live=display.interactive and not display.plain, quiet=display.as_json)
+    opened = open_screen(live=display.interactive and not display.plain, as_json=display.as_json)
     try:
         with open_exporter(fleet, folder) as exporter, opened as screen:
             events = RunDisplay(folder, screen, last_shown, interactive=display.interactive)
@@ -135,8 +136,8 @@ def _conclude(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> f.Ending | N
 
 
 def has_full_screen() -> bool:
-    """Whether the terminal can show a full screen and send keys."""
-    return has_terminal() and environment.can_move_cursor()
+    """Whether the terminal can show a full screen and send keys, and -q or -v want no lines instead."""
+    return has_terminal() and environment.can_move_cursor() and is_normal()
 
 
 def open_full_screen(

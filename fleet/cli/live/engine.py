@@ -28,6 +28,7 @@ from fleet.cli.live.hard_stop import hard_stop
 from fleet.cli.live.hours import keep_hours
 from fleet.cli.live.notifier import keep_notifier
 from fleet.cli.live.traces import tracing
+from fleet.cli.verbosity import show_note
 from fleet.config.environment import current, user
 from fleet.config.load import Loaded
 from fleet.config.schema import Config
@@ -100,7 +101,7 @@ def open_exporter(fleet: Fleet, folder: RunFolder) -> Iterator[Exporter | None]:
         try:
             address = parse_address(metrics.listen)
             exporter = stack.enter_context(exporting(lambda: [folder], fleet.state_dir, address, metrics.hosts))
-            typer.echo(f"{folder.run}: metrics at http://{exporter.address}/metrics", err=True)
+            show_note(f"{folder.run}: metrics at http://{exporter.address}/metrics")
         except FleetError as error:
             typer.echo(f"{folder.run}: no metrics: {error}", err=True)
         yield exporter

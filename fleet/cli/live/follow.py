@@ -13,6 +13,7 @@ from dashboards.text.event_text import event_lines
 from dashboards.text.formats import clock_in
 from dashboards.text.plans.plan_review import review_lines, waits_line
 from fleet.cli import color
+from fleet.cli.verbosity import is_quiet, show_note
 from fleet.config.environment import user
 from fleet.core.base.ids import SubtaskId
 from fleet.core.history.follower import Follower
@@ -32,24 +33,32 @@ class Screen:
     """Where events and the state go. Nothing moves inside a `still` block."""
 
     event: Callable[[str], None]
+    decision: Callable[[str], None]
+    """Where a line goes that a person decides by; -q leaves it."""
     show: Callable[[RunState, float], None]
     still: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 @contextmanager
-def open_screen(*, live: bool, quiet: bool) -> Iterator[Screen]:
-    """A live screen on a terminal; in a pipe one line for each event."""
-    if quiet:
-        yield Screen(event=lambda line: typer.echo(line, err=True), show=lambda *_: None)
+def open_screen(*, live: bool, as_json: bool) -> Iterator[Screen]:
+    """A live screen on a terminal; in a pipe one line for each event, beside JSON on standard error."""
+    if as_json:
+        yield Screen(event=show_note, decision=_echo_error, show=lambda *_: None)
+    elif is_quiet():
+        yield Screen(event=lambda _: None, decision=typer.echo, show=lambda *_: None)
     elif live:
         from rich.console import Console  # noqa: PLC0415 - only for a terminal
 
         from dashboards.text.live import LiveScreen  # noqa: PLC0415
 
         with LiveScreen(Console(highlight=False, no_color=not color.is_wanted())) as screen:
-            yield Screen(event=screen.event, show=screen.show, still=screen.still)
+            yield Screen(screen.event, screen.event, screen.show, screen.still)
     else:
-        yield Screen(event=typer.echo, show=lambda *_: sys.stdout.flush())
+        yield Screen(typer.echo, typer.echo, show=lambda *_: sys.stdout.flush())
+
+
+def _echo_error(line: str) -> None:
+    typer.echo(line, err=True)
 
 
 class RunDisplay:
@@ -89,7 +98,7 @@ class RunDisplay:
         """Without a terminal to ask on: print what needs approval each time something is added to it."""
         pending = waiting_for_approval(state) if _needs_answer(state) else ()
         if set(pending) - set(self._pending):
-            self._screen.event(f"{clock_in(state, state.last_at)}  {waits_line(state)}")
+            self._screen.decision(f"{clock_in(state, state.last_at)}  {waits_line(state)}")
         self._pending = pending
 
     def _show_fact(self, _: RunState | None, fact: f.Fact, state: RunState) -> None:
@@ -105,7 +114,7 @@ class RunDisplay:
             if version_shown != (current := (state.plan.version, waiting_for_approval(state))):
                 version_shown, is_asked = current, False
                 for line in review_lines(state):
-                    self._screen.event(line)
+                    self._screen.decision(line)
             if not is_asked:
                 question = "Run this plan?" if is_unreviewed(state) else "Approve these subtasks?"
                 sys.stdout.write(f"{question} Type yes or no (or: only ID…, reject WHY), then Enter: ")

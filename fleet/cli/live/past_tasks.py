@@ -18,6 +18,7 @@ from fleet.app.rehearsals.past_tasks import PastTasks, read_tasks, score, unscor
 from fleet.cli.common import has_terminal, read_answer, run_async, show_view
 from fleet.cli.live.rehearsal import rehearsal_name, work
 from fleet.cli.live.task_estimate import TaskEstimate, task_estimate
+from fleet.cli.verbosity import show_note
 from fleet.core.base.nearest import did_you_mean
 from fleet.core.state import facts as f
 from fleet.core.views.repository.past_tasks_view import PastTasksView, past_tasks_view
@@ -71,7 +72,7 @@ def _begin(fleet: Fleet, asked: Redoing) -> RunFolder:
     wiring = fleet.wiring
     make_state_dir(fleet.state_dir)
     require_bubblewrap(wiring.worktrees)
-    typer.echo(f"running the gate on the last commits, at most {asked.last}, free of charge …", err=True)
+    show_note(f"running the gate on the last commits, at most {asked.last}, free of charge …")
     found = run_async(
         lambda: read_tasks(
             wiring.worktrees,
@@ -161,7 +162,7 @@ def _score(fleet: Fleet, folder: RunFolder) -> None:
     waiting = unscored(state)
     if not waiting:
         return
-    typer.echo(f"{folder.run}: running history's tests on {counted(len(waiting), 'result')} …", err=True)
+    show_note(f"{folder.run}: running history's tests on {counted(len(waiting), 'result')} …")
     with held(folder.journal), Journal(folder.journal) as journal:
 
         def record(verdict: f.ResultScored) -> None:

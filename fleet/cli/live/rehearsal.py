@@ -15,6 +15,7 @@ from fleet.app.rehearsals.rehearse import compare, head_of, machine, try_gate, u
 from fleet.cli.common import run_async
 from fleet.cli.live.engine import POLL_S, Background, run_engine
 from fleet.cli.live.follow import RunDisplay, Screen, open_screen
+from fleet.cli.verbosity import show_note
 from fleet.core.base.ids import Sha, tip_ref
 from fleet.core.history.follower import Follower
 from fleet.core.policy.replay_faults import KILLED, kills
@@ -66,7 +67,7 @@ def _try_gate(fleet: Fleet, folder: RunFolder, tries: int) -> None:
             f"{folder.run}: there is no gate (checks.gate, or --gate COMMAND): only trees are compared", err=True
         )
     else:
-        typer.echo(f"{folder.run}: running the gate on {head[:12]}, {counted(tries, 'time')} …", err=True)
+        show_note(f"{folder.run}: running the gate on {head[:12]}, {counted(tries, 'time')} …")
     target = run_async(lambda: inspect(Path(state.repository), head))
     tried = run_async(lambda: try_gate(target, wiring.worktrees, wiring.gate, times=tries, at=time.time()))
     with held(folder.journal), Journal(folder.journal) as journal:
@@ -76,7 +77,7 @@ def _try_gate(fleet: Fleet, folder: RunFolder, tries: int) -> None:
 def work(fleet: Fleet, folder: RunFolder, *, quiet: bool) -> bool:
     """Work until the run has ended. Returns whether the engine worked in this process."""
     state = folder.state()
-    with open_screen(live=False, quiet=quiet) as screen:
+    with open_screen(live=False, as_json=quiet) as screen:
         if state.rehearsal is not None and state.rehearsal.faults:
             _work_with_kills(fleet, folder, screen)
             return False

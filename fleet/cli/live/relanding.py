@@ -19,7 +19,7 @@ async def work(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> None:
     with Journal(folder.journal) as journal:
         follower.catch_up(journal)
     live = has_terminal() and not as_json
-    with open_screen(live=live, quiet=not live) as screen:
+    with open_screen(live=live, as_json=not live) as screen:
         events = RunDisplay(folder, screen, follower.seq, interactive=False)
         await run_engine(fleet, folder, None, STOPS, events.follow)
         events.catch_up()

@@ -11,8 +11,8 @@ import pytest
 from anyio import to_thread
 
 from dashboards.report.blocks import Document
+from dashboards.report.document import document
 from dashboards.report.report_data import ReportData
-from dashboards.web import site as site_module
 from dashboards.web.diff_lines import MOST_LINES, diff_files
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
@@ -200,14 +200,13 @@ async def test_a_report_leads_back_to_its_run_and_holds_up_no_other_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, answered = threading.Event(), threading.Event()
-    drawn = site_module.document
 
     def slow(data: ReportData) -> Document:
         begun.set()
         assert answered.wait(30), "the board is not answered while a report is made"
-        return drawn(data)
+        return document(data)
 
-    monkeypatch.setattr(site_module, "document", slow)
+    monkeypatch.setattr("dashboards.web.site.document", slow)
     pages: list[str] = []
     async with site(tmp_path, MemoryFeed(story().facts)) as server, client(server) as someone:
 

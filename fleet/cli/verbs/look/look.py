@@ -1,13 +1,12 @@
 """Verbs that only read: runs, status, show, logs, diff."""
 
-import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -17,11 +16,10 @@ from dashboards.text.incident_text import run_lines, story_lines
 from dashboards.text.plans.plan_review import version_lines
 from dashboards.text.safe import safe_block
 from dashboards.text.tables import runs_lines, status_lines, subtask_lines
-from dashboards.text.transcript import transcript_lines
 from fleet.cli import common
-from fleet.cli.check_logs import CHECK_LOGS, check_log, log_lines
 from fleet.cli.common import HERE, AsJson, AttemptNumber, Repo, RunArgument, RunName, SubtaskId
 from fleet.cli.reading import read_state
+from fleet.cli.verbs.look.watched_status import watch_status
 from fleet.core.state.state import RunState
 from fleet.core.views.planning.plan_diff import version_diffs
 from fleet.core.views.planning.plan_views import VersionChangesView
@@ -74,15 +72,29 @@ def _no_runs(views: Sequence[StatusView], readable: int, state: str | None) -> s
     return f'no runs yet; start one with: fleet run "Add a health endpoint"{others}'
 
 
-def status(run: RunArgument = None, named: RunName = None, repo: Repo = HERE, as_json: AsJson = False) -> None:
+def status(
+    run: RunArgument = None,
+    named: RunName = None,
+    repo: Repo = HERE,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Show it again as it changes, until the run stops.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show how a run is doing.
+
+    With --watch a terminal always shows the latest; elsewhere it is printed again after changes, with --json as a line.
 
     \b
     Examples:
       fleet status
+      fleet status --watch
       fleet status RUN --json | jq .incidents.by_strategy
     """
     folder = common.run_to_read(run, named, repo)
+    if watch:
+        watch_status(folder, as_json=as_json)
+        return
     common.show_view(status_view(read_state(folder), time.time(), alive=folder.alive), status_lines, as_json=as_json)
 
 
@@ -169,66 +181,6 @@ def _show_versions(state: RunState, versions: str, *, as_json: bool) -> None:
         common.show_json([VersionChangesView(v.plan.version, v.by, v.area, v.why, tuple(lines)) for v, lines in diffs])
     else:
         common.show(line for version, lines in diffs for line in version_lines(version, lines))
-
-
-def logs(
-    subtask: SubtaskId,
-    named: RunName = None,
-    repo: Repo = HERE,
-    attempt: AttemptNumber = None,
-    as_json: AsJson = False,
-) -> None:
-    """Print the conversation of an attempt.
-
-    The model's messages, its tool calls and their results. In place of a subtask, `planner`: the planner's calls;
-    `gate` or `setup`: the whole output of the last run of the project's gate or of the set-up command.
-
-    \b
-    Examples:
-      fleet logs tokens
-      fleet logs tokens --attempt 1 | less
-      fleet logs planner
-      fleet logs gate --run RUN
-    """
-    folder = common.run_to_read(None, named, repo)
-    state = read_state(folder)
-    if subtask in CHECK_LOGS and state.plan.subtask(subtask) is None:
-        common.show_view(check_log(folder, state, subtask), log_lines, as_json=as_json)
-        return
-    if subtask != "planner":
-        common.find_subtask(state, subtask)
-    entries = list(_entries(_transcript(folder.transcripts, subtask, attempt)))
-    if as_json:
-        common.show_data(entries)
-    else:
-        common.show(transcript_lines(entries))
-
-
-def _transcript(folder: Path, subtask: str, attempt: int | None) -> Path:
-    """The file of an attempt; without a number that of the last one."""
-    if attempt is not None:
-        path = folder / f"{subtask}.{attempt}.jsonl"
-        if not path.is_file():
-            raise UsageError(
-                f"attempt {attempt} of {subtask} has no log", hint=f"`fleet show {subtask}` lists its attempts"
-            )
-        return path
-    pattern = re.compile(rf"{re.escape(subtask)}\.(\d+)\.jsonl")
-    numbers = [int(match[1]) for path in folder.glob("*.jsonl") if (match := pattern.fullmatch(path.name))]
-    if not numbers:
-        raise UsageError(f"{subtask} has no log yet: no model was called for it")
-    return folder / f"{subtask}.{max(numbers)}.jsonl"
-
-
-def _entries(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for line in file:
-            try:
-                entry = json.loads(line)
-            except ValueError:  # a kill can cut off the last line
-                continue
-            if isinstance(entry, dict):
-                yield entry
 
 
 def diff(

@@ -14,6 +14,7 @@ from fleet.cli import common
 from fleet.cli.common import AsJson
 from fleet.cli.live.pages import access_of, scrape_of
 from fleet.cli.live.terminal_data import library_of
+from fleet.cli.verbosity import show_note
 from fleet.config import environment
 from fleet.core.views.machine.program_view import WebView
 
@@ -58,9 +59,7 @@ def web(
             else:
                 typer.echo(f"open {link}")
             note = "" if address.is_loopback else "; without TLS in front of it, others can read along"
-            typer.echo(
-                f"runs in {state_dir} at http://{server.address}/; Ctrl-C stops, and no run notices{note}", err=True
-            )
+            show_note(f"runs in {state_dir} at http://{server.address}/; Ctrl-C stops, and no run notices{note}")
             if open_browser:
                 webbrowser.open(link)
             with anyio.open_signal_receiver(*STOPS) as signals:

@@ -10,6 +10,7 @@ import typer
 from dashboards.http.address import parse_address
 from fleet.cli import common
 from fleet.cli.common import AsJson, ConfigFile
+from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
 from fleet.config.load import load_config
 from fleet.core.views.machine.program_view import ServerView
@@ -60,7 +61,7 @@ def metrics(
         if as_json:
             common.show_json(ServerView(url))
             sys.stdout.flush()
-        typer.echo(f"metrics of all runs in {state_dir} at {url}; Ctrl-C stops", err=True)
+        show_note(f"metrics of all runs in {state_dir} at {url}; Ctrl-C stops")
         signal.sigwait(STOPS)
 
 

@@ -13,6 +13,7 @@ from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgument, RunName, Sandbox, Yes
 from fleet.cli.live.relanding import work
 from fleet.cli.options import flags
+from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
 from fleet.core.views.repository.merge_view import MergeView
 from fleet.runs.run_folder import RunFolder, find_run
@@ -70,7 +71,7 @@ def merge(
         folder,
         work=lambda relanding: work(fleet(secrets=not no_resolve), relanding, as_json=as_json),
         resolving=Resolving(wanted=not no_resolve, dollars=budget),
-        say=lambda line: typer.echo(line, err=True),
+        say=show_note,
     )
     common.show_view(common.run_async(lambda: taking.take(repo, into)), _lines, as_json=as_json)
 

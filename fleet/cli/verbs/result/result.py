@@ -18,6 +18,7 @@ from dashboards.text.tables import commits_lines
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Force, Repo, RunArgument, RunName
 from fleet.cli.reading import reading
+from fleet.cli.verbosity import show_note
 from fleet.core.audit.attribution import commits_view
 from fleet.core.audit.audit import audit_run
 from fleet.core.audit.audit_view import audit_view
@@ -74,7 +75,7 @@ def report(
         typer.echo(text, nl=False)
     else:
         common.write_file(output, text)
-        typer.echo(f"wrote {output}", err=True)
+        show_note(f"wrote {output}")
 
 
 def _report_format(flags: list[str], output: Path | None) -> str:

@@ -10,6 +10,7 @@ from dashboards.traces.text import trace_lines
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Otlp, Repo, RunArgument, RunName
 from fleet.cli.reading import reading
+from fleet.cli.verbosity import show_note
 from fleet.runs.journal import Journal
 
 
@@ -40,7 +41,7 @@ def trace(
             found += made.take(seq, fact)
     if url is not None:
         common.run_async(lambda: send(url, found, folder.run))
-        typer.echo(f"{len(found):,} spans sent to {url}", err=True)
+        show_note(f"{len(found):,} spans sent to {url}")
     if as_json:
         typer.echo(json.dumps(as_document(found, folder.run), ensure_ascii=False))
     elif url is None:

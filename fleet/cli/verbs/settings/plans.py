@@ -17,6 +17,7 @@ from fleet.cli.estimate import cost_lines
 from fleet.cli.plan_editor import edit_file, edit_run, read_template
 from fleet.cli.plan_sources import Sets, find_plan, load_plan_argument, parse_settings, plan_library
 from fleet.cli.root_help import VERBS
+from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
 from fleet.config.toml import read_text
 from fleet.core.base.nearest import did_you_mean
@@ -158,7 +159,7 @@ def list_plans(repo: Repo = HERE, as_json: AsJson = False) -> None:
             common.show(f"{'':<{width}}    {safe(line)}" for line in parameter_lines(dict(entry.parameters)))
     else:
         common.show(["no plans in", *(f"  {folder}" for folder in library.folders)])
-        typer.echo("`fleet plans save FILE NAME` saves one", err=True)
+        show_note("`fleet plans save FILE NAME` saves one")
 
 
 def save(

@@ -16,6 +16,7 @@ from fleet.cli.estimate import cost_lines, estimate
 from fleet.cli.live.display import Detach, Display, NoTui, Plain, Web, work_and_show
 from fleet.cli.options import flags, limits_of
 from fleet.cli.plan_sources import Sets, load_plan_argument
+from fleet.cli.verbosity import show_note
 from fleet.cli.verbs.work.limits import Attempts, Budget, Minutes, NotBetween, Tokens, Workers
 from fleet.config.environment import current
 from fleet.config.load import Loaded
@@ -70,7 +71,7 @@ def plan(
 
 def _write_plan(loaded: Loaded, order: Order, output: Path | None, *, as_json: bool) -> None:
     fleet = Fleet(loaded, current())
-    typer.echo("asking the planner …", err=True)
+    show_note("asking the planner …")
     clock = Clock(quiet=as_json)
     clock.time("planner")
     plan = run_with_clock(lambda: fleet.plan_only(order), clock)
@@ -82,7 +83,7 @@ def _write_plan(loaded: Loaded, order: Order, output: Path | None, *, as_json: b
     costs = cost_lines(plan, fleet.wiring, order.repository)
     common.show([*plan_lines(plan, fleet.wiring.grade(plan).all), *costs])
     keep = "-o plan.toml keeps it; fleet run --plan plan.toml runs it"
-    typer.echo(f"\n{f'fleet run --plan {output}' if output else keep}", err=True)
+    show_note(f"\n{f'fleet run --plan {output}' if output else keep}")
 
 
 def check_output(output: Path, *, force: bool) -> None:

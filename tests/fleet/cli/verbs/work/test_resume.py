@@ -119,7 +119,7 @@ IN_THE_JOURNAL: Mapping[str, tuple[tuple[str, ...], Callable[[RunState], object]
     "--set": (("--plan", "plan.json", "--set", "file=b"), lambda state: state.values, {"file": "b"}),
 }
 """Options that the first fact records."""
-OF_THE_CALL = {"--plain", "--no-tui", "--web", "--detach", "--json", "--color"}
+OF_THE_CALL = {"--plain", "--no-tui", "--web", "--detach", "--json", "--color", "--quiet", "--verbose"}
 """How this call shows the run: `fleet resume` has the same options, for its own call."""
 LIMITS = {"--workers", "--budget", "--minutes", "--tokens", "--attempts", "--allow-red-base", "--flat"}
 
