@@ -24,6 +24,7 @@ from bench.landing_load import load_figures
 from bench.landing_policy import policy_figures
 from bench.leases import box_figures, lease_figures
 from bench.long_run import resume_figures, scrape_figures
+from bench.many_attempts import many_attempts_figures
 from bench.nodes import node_figures
 from bench.planner_calls import planner_figures
 from bench.rules import rule_break_figures
@@ -38,6 +39,13 @@ from bench.wide import wide_figures
 from scripts.frame import MET, Figure, Table, add_names, command_line, exit_with, progress
 
 Group = Callable[[Extent], Awaitable[list[Figure]]]
+
+
+async def all_node_figures(extent: Extent) -> list[Figure]:
+    """One attempt on a real node, then a thousand at once on simulated ones."""
+    return [*await node_figures(extent), *await many_attempts_figures(extent)]
+
+
 GROUPS: dict[str, Group] = {
     "startup": startup_figures,
     "policy": policy_figures,
@@ -53,7 +61,7 @@ GROUPS: dict[str, Group] = {
     "subtask": subtask_figures,
     "landing": landing_figures,
     "hundred": hundred_figures,
-    "nodes": node_figures,
+    "nodes": all_node_figures,
     "screen": screen_figures,
     "web": web_figures,
     "wide": wide_figures,

@@ -220,7 +220,8 @@ class CannedServer(asyncio.Protocol):
             if not end:
                 self._head = head
                 return
-            length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+            lines = head.lower().split(b"\r\n")
+            length = next((line for line in lines if line.startswith(b"content-length:")), b":0")
             self._head, self._missing, data = b"", int(length.partition(b":")[2]), rest
         self._missing -= len(data)
         if self._missing:
