@@ -118,6 +118,7 @@ LEVELS: dict[str, Level] = {
     "a clock an hour ahead": Level(nothing, "", lie="a clock an hour ahead", done_by_it=True),
     "a full disk": Level(fill_disk, "node struck", small_disk=True),
     "another version": Level(nothing, "node struck is out: it runs fleet 0.0.1", lie="another version"),
+    "every check red": Level(nothing, "here it passes, and that counts", lie="every check red", done_by_it=True),
     "the manager killed": Level(kill_manager, "", done_by_it=True),
 }
 LIARS = "liars"

@@ -174,6 +174,17 @@ def other_checks() -> None:
     set_(LocalNode, "check", check)
 
 
+def red_checks() -> None:
+    """Its work is honest, and every check fails there: it is broken, or wants the work of others to fail."""
+    honest = LocalNode.check
+
+    async def check(self: Any, order: ChecksOrder) -> tuple[CheckRun, ...]:
+        runs = await honest(self, order)
+        return tuple(run.model_copy(update={"passed": False, "exit_code": 1}) for run in runs)
+
+    set_(LocalNode, "check", check)
+
+
 # ---- what it sends
 
 
@@ -258,7 +269,11 @@ LIES: dict[str, Callable[[], None]] = {
     "other checks than asked": other_checks,
 }
 """What must land nothing, and be reported with the node's name."""
-OTHERS: dict[str, Callable[[], None]] = {"a clock an hour ahead": clock_ahead, "another version": other_version}
+OTHERS: dict[str, Callable[[], None]] = {
+    "a clock an hour ahead": clock_ahead,
+    "another version": other_version,
+    "every check red": red_checks,
+}
 
 
 def main() -> int:

@@ -308,7 +308,7 @@ class Fleet:
             if self._goes_out(state):
                 here = Here(folder.transcripts, self._fit, agents.calls)
                 async with open_nodes(self.wiring, state, worktrees, here) as nodes:
-                    yield replace(adapters, beside=nodes.beside, distrust=nodes.distrust), worktrees
+                    yield replace(adapters, beside=nodes.beside, distrust=nodes.distrust, rest=nodes.rest), worktrees
             else:
                 yield adapters, worktrees
 

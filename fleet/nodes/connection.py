@@ -136,6 +136,11 @@ class Connection:
             stored.set()
         self._scope.cancel()
 
+    def slots(self, workers: int | None, checks: int | None) -> tuple[int, int]:
+        """What it has room for: what is not configured is as many as it has processors."""
+        processors = self.greeting.processors
+        return processors if workers is None else workers, processors if checks is None else checks
+
     # ---- the verbs
 
     async def start(self, key: str, order: Order) -> None:

@@ -20,7 +20,7 @@ from fleet.nodes.calling.desk import Desk
 from fleet.nodes.calling.patience import Patience
 from fleet.nodes.connection import Connection, NodeRefusedError
 from fleet.nodes.frames import FrameError
-from fleet.nodes.reports import answers, error_of
+from fleet.nodes.reports import answers, believable, error_of
 from fleet.nodes.streams import LinkLostError
 from fleet.ports.agents import DrainingError
 from fleet.ports.calls import Asked, AttemptCalls, CallRefusedError, Dropped, InstructionsRead
@@ -121,7 +121,7 @@ class RemoteNode:
             try:
                 async with self.connect() as connection, create_task_group() as tasks:
                     tasks.start_soon(connection.run)
-                    self._count_slots(connection.greeting.processors)
+                    self.workers, self.checks = connection.slots(self.workers, self.checks)
                     self._lease_s = connection.lease_s
                     self._set(connection, "")
                     tasks.start_soon(self._take_late, connection)
@@ -133,11 +133,6 @@ class RemoteNode:
                     tasks.cancel_scope.cancel()
             except (LinkLostError, NodeRefusedError, TimeoutError, OSError) as error:
                 self._set(None, str(error) or "it did not answer in time")
-
-    def _count_slots(self, processors: int) -> None:
-        """What is not configured is as many as it has processors."""
-        self.workers = processors if self.workers is None else self.workers
-        self.checks = processors if self.checks is None else self.checks
 
     def _set(self, connection: Connection | None, out: str) -> None:
         if out and out != self.out:
@@ -172,10 +167,15 @@ class RemoteNode:
         self._round += connection.silent
         self._set(None, connection.why)
 
-    def _fails(self, why: str, *, at_once: bool = False) -> None:
+    def _fails(self, why: str) -> None:
         """It could not carry out an order. Work goes elsewhere before it has failed everything that there is."""
         self.failed += 1
-        if (at_once or self.failed >= MOST_FAILED) and not self.out:
+        if self.failed >= MOST_FAILED:
+            self.rest(why)
+
+    def rest(self, why: str) -> None:
+        """Give it nothing for a while."""
+        if not self.out:
             self._set(self.connection, f"it can't carry out what it is given, and is asked again later: {why}")
             self._tired.set()
 
@@ -282,10 +282,7 @@ class RemoteNode:
         if not isinstance(done, ChecksDone) or not answers(order, done.runs):
             raise self._lied("its report of checks is not what was asked for")
         self.finished += 1
-        return tuple(
-            run.model_copy(update={"log": "", "tree": "", "flaky": False, "excused": "", "node": self.name})
-            for run in done.runs
-        )
+        return tuple(believable(run, self.name) for run in done.runs)
 
     async def _report(
         self, key: str, order: Order, commit: Sha, tell: Tell, desk: Desk | None = None
@@ -306,14 +303,14 @@ class RemoteNode:
                         elif isinstance(event, NotDone):
                             finished = True
                             await self._acknowledge(key)
-                            if event.setup is None:
+                            if event.setup is None or isinstance(order, AttemptOrder):
                                 self._fails(event.failure.summary)
                             raise error_of(event, self.name)
                         else:
                             finished, self.failed = True, 0
                             return event
             if patience.is_over:
-                self._fails(patience.why, at_once=True)
+                self.rest(patience.why)
             raise NodeLostError(patience.why)
         finally:
             if not finished:
@@ -343,7 +340,7 @@ class RemoteNode:
             except UnknownOrderError:
                 raise NodeLostError("it no longer has the order") from None
             except NodeRefusedError as error:
-                self._fails(str(error), at_once=True)
+                self.rest(str(error))
                 raise NodeLostError(str(error)) from None
 
     async def _send_objects(self, connection: Connection, commit: Sha) -> None:

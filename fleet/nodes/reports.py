@@ -66,4 +66,11 @@ def error_of(event: NotDone, node: str) -> EffectError:
     """What `NotDone` means here, whatever kind of failure the node calls it: no attempt is used up by it."""
     summary = f"node {node}: {event.failure.summary}"
     failure = event.failure.model_copy(update={"kind": "infrastructure", "summary": summary})
-    return SetupFailedError(failure, event.setup) if event.setup is not None else NodeFailedError(failure)
+    if event.setup is None:
+        return NodeFailedError(failure)
+    return SetupFailedError(failure, believable(event.setup, node))
+
+
+def believable(run: CheckRun, node: str) -> CheckRun:
+    """A result without what is not a node's to say: where its log is, on which tree it ran, what its failure means."""
+    return run.model_copy(update={"log": "", "tree": "", "flaky": False, "excused": "", "node": node})

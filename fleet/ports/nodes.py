@@ -67,7 +67,8 @@ class ChecksOrder:
     commit: Sha
     criteria: tuple[Criterion, ...]
     lands: bool = False
-    """Whether finished work waits for them in the merge queue: they come first, and their verdict moves the branch."""
+    """Whether a verdict rests on them that no node reaches by itself: what finished work in the merge queue waits for,
+    or what a node found red. They come first."""
     labels: frozenset[str] = frozenset()
     """What the machine must have that does them. They do not travel."""
 

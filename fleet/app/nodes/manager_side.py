@@ -132,9 +132,16 @@ class Nodes:
 
     def distrust(self, name: str, why: str) -> None:
         """Give a node nothing any more: what it reported was not true."""
-        for node in self.remote:
-            if node.name == name:
-                node.ban(f"it is not used any more: {why}")
+        for node in self._named(name):
+            node.ban(f"it is not used any more: {why}")
+
+    def rest(self, name: str, why: str) -> None:
+        """Give a node nothing for a while: something about it is broken."""
+        for node in self._named(name):
+            node.rest(why)
+
+    def _named(self, name: str) -> list[RemoteNode]:
+        return [node for node in self.remote if node.name == name]
 
     def notice(self, fact: Fact) -> None:
         """Pass news on to the journal; before there is one, keep it."""

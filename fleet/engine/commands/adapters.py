@@ -32,5 +32,7 @@ class Adapters:
     """Puts other machines beside this one, and records what becomes of them."""
     distrust: Callable[[str, str], None] = lambda *_: None
     """Takes the name of a machine whose answers are not believed any more, and why."""
+    rest: Callable[[str, str], None] = lambda *_: None
+    """Takes the name of a machine that should get nothing for a while, and why."""
     disk_full: Callable[[str], str | None] = lambda _: None
     """What to do about a full disk, if the text of a failure means that; None otherwise."""

@@ -21,6 +21,7 @@ from fleet.engine.commands.landing import Lander
 from fleet.engine.commands.planner_calls import PlannerCalls
 from fleet.engine.errors.internal_errors import Advice, DiskFullError, failure_of, persist, unwrapped
 from fleet.engine.verdicts.checks import Checks
+from fleet.engine.verdicts.node_record import NodeRecord
 from fleet.engine.work.local_node import LocalNode
 from fleet.ports.agents import DrainingError
 from fleet.ports.journal import Recorder
@@ -53,9 +54,8 @@ class Performer:
             give_up=self._raise_if_disk_full,
         )
         node = adapters.beside(local, engine)
-        self._checks = Checks(
-            engine, adapters.worktrees, adapters.commits, adapters.clock, adapters.gate, node, adapters.distrust
-        )
+        record = NodeRecord(adapters.distrust, adapters.rest)
+        self._checks = Checks(engine, adapters.worktrees, adapters.commits, adapters.clock, adapters.gate, node, record)
         briefs = WorkerBriefs(engine, adapters.commits, self._advice)
         self._attempts = Attempts(engine, adapters, self._budget, self._checks, briefs, self._advice, node)
         self._publishing = Lock()

@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
-from typing import Literal, TypeVar
-
-from anyio import create_task_group
+from typing import Literal
 
 from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion, Plan
@@ -22,6 +20,9 @@ from fleet.core.state.failures import red_guard, vacuous
 from fleet.core.state.machines import check_labels
 from fleet.core.verdicts.findings import NO_RESULTS, findings_problem, is_analysis
 from fleet.core.verdicts.tests import missing_tests, starts_pytest
+from fleet.engine.verdicts.node_record import NodeRecord
+from fleet.engine.verdicts.runner_reports import RunnerReports
+from fleet.engine.verdicts.side_by_side import run_side_by_side
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.nodes import ChecksOrder, Node
 from fleet.ports.worktrees import Commits, SetupFailedError, Worktrees
@@ -37,20 +38,6 @@ BROKEN_SETUP = (
     "without these changes it passes"
 )
 IN_A_ROW = 8  # criteria of a merged tree that run one after another; such rows run side by side
-Result = TypeVar("Result")
-
-
-async def run_side_by_side(calls: Sequence[Callable[[], Awaitable[Result]]]) -> list[Result]:
-    """Run all calls at the same time; return their results in order."""
-    results: dict[int, Result] = {}
-
-    async def run(index: int) -> None:
-        results[index] = await calls[index]()
-
-    async with create_task_group() as tasks:
-        for index in range(len(calls)):
-            tasks.start_soon(run, index)
-    return [results[index] for index in range(len(calls))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +76,14 @@ class Checks:
     rules: Gate
     node: Node
     """What runs them."""
-    distrust: Callable[[str, str], None] = lambda *_: None
-    """Takes the name of a node that reported green what is red, and why."""
+    record: NodeRecord = field(default_factory=NodeRecord)
+    """What its verdicts show about nodes."""
     _answers: dict[tuple[Sha, str], f.CheckRun] = field(default_factory=dict)
     """By tree and command."""
     _sure: set[tuple[Sha, str]] = field(default_factory=set)
     """Which answers are final: a red one was repeated."""
     _trees: dict[Sha, Sha] = field(default_factory=dict)
-    _ran_tests: dict[tuple[Sha, str], f.RanTests] = field(default_factory=dict)
-    """Which tests a command ran on a tree. Not known of earlier lives of the run."""
-    _reporting: set[str] = field(default_factory=set)
-    """Commands that reported or counted their tests once, and must do so from then on."""
-    _naming: set[str] = field(default_factory=set)
-    """Those of them that named their tests: for them, a number is not enough."""
+    _runners: RunnerReports = field(default_factory=RunnerReports)
     _found_on_base: dict[tuple[Sha, str], frozenset[str] | None] = field(default_factory=dict)
     """What an analyser found on the run's base. Not known of earlier lives of the run."""
 
@@ -178,20 +160,43 @@ class Checks:
         answers = {run: known for run in asked if (known := self._known(tree, run, trust, lands=lands)) is not None}
         if unknown := [criterion for run, criterion in asked.items() if run not in answers]:
             answers |= await run_once(unknown)
-        for _ in range(self.rules.reruns if trust == "sure" else 0):
+        for time in range(max(self.rules.reruns, not lands) if trust == "sure" else 0):
             doubted = [run for run, answer in answers.items() if not answer.fine and (tree, run) not in self._sure]
-            if not doubted:
+            words = [run for run in doubted if answers[run].node and not lands]
+            others = [run for run in doubted if run not in words] if time < self.rules.reruns else []
+            if not words and not others:
                 break
-            for run, second in (await run_once([asked[run] for run in doubted])).items():
+            for run, second in (await run_once([asked[run] for run in others])).items() if others else ():
                 if second.passed:
                     text = f"flaky: {second.criterion} ({run}) failed on {commit[:12]}, then passed on the same commit"
                     await self.engine.record(f.WarningNoted(at=self.clock.now(), text=text))
                     answers[run] = answers[run].model_copy(update={"flaky": True})
                 elif second.excused:
                     answers[run] = second
+            answers |= await self._confirmed(commit, [asked[run] for run in words], answers, run_once)
         for run, answer in answers.items():
             answers[run] = self._remember(answer.model_copy(update={"tree": tree}), sure=trust == "sure")
         return tuple(answers[c.run or ""].model_copy(update={"criterion": c.criterion}) for c in criteria)
+
+    async def _confirmed(
+        self,
+        commit: Sha,
+        criteria: Sequence[Criterion],
+        reported: Mapping[str, f.CheckRun],
+        run_once: Callable[..., Awaitable[dict[str, f.CheckRun]]],
+    ) -> dict[str, f.CheckRun]:
+        """What nodes reported red, run where verdicts count: a node alone makes no work fail."""
+        confirmed = await run_once(criteria, lands=True) if criteria else {}
+        for command, run in confirmed.items():
+            if run.fine:
+                await self._note_wrong_red(reported[command].node, commit, command)
+            elif not run.timed_out:
+                self.record.clear(reported[command].node)
+        return confirmed
+
+    async def _note_wrong_red(self, node: str, commit: Sha, command: str) -> None:
+        if text := self.record.add_wrong_red(node, command, commit[:12]):
+            await self.engine.record(f.WarningNoted(at=self.clock.now(), text=text))
 
     async def _run_once(
         self,
@@ -205,19 +210,30 @@ class Checks:
         if ran is not None:
             ran.update(criterion.run or "" for criterion in criteria)
         tree = await self.tree(commit)
-        orders = self._orders(commit, criteria, lands=lands)
         try:
-            runs = await self._ordered(orders)
-        except SetupFailedError:
-            if not judges_setup:
+            runs = await self._ordered(self._orders(commit, criteria, lands=lands))
+        except SetupFailedError as first:
+            node = "" if lands else first.check.node
+            if not (judges_setup or node):
                 raise
+            lands = lands or bool(node)
             try:
-                runs = await self._ordered(orders)
+                runs = await self._ordered(self._orders(commit, criteria, lands=lands))
             except SetupFailedError as error:  # also the second time
+                if not judges_setup:
+                    raise
                 self._sure.update((tree, criterion.run or "") for criterion in criteria)
                 return {criterion.run or "": _without_setup(criterion, error) for criterion in criteria}
+            if node:
+                await self._note_wrong_red(node, commit, first.check.command)
         asked = {criterion.run: criterion for criterion in criteria}
-        return {run.command: await self._believed(tree, run, asked[run.command]) for run in runs}
+        for run in runs:
+            if run.node and run.passed:
+                self.record.clear(run.node)
+        believed = [
+            await self._believed(commit, tree, run, asked[run.command], trusted=lands or not run.node) for run in runs
+        ]
+        return {run.command: run for run in believed}
 
     async def _ordered(self, orders: Sequence[ChecksOrder]) -> tuple[f.CheckRun, ...]:
         return tuple(chain.from_iterable([await self.node.check(order) for order in orders]))
@@ -248,24 +264,25 @@ class Checks:
             self._labels_of = state.plan, found
         return self._labels_of[1]
 
-    async def _believed(self, tree: Sha, run: f.CheckRun, criterion: Criterion) -> f.CheckRun:
+    async def _believed(
+        self, commit: Sha, tree: Sha, run: f.CheckRun, criterion: Criterion, *, trusted: bool
+    ) -> f.CheckRun:
         """A success without a report counts as a failure if the runner owes one: something ended it early."""
-        report = run.ran_tests
         if is_analysis(criterion):
-            return await self._compared(tree, run, criterion)
-        if report is not None and (report.count is None or run.command not in self._naming):
-            self._ran_tests[tree, run.command] = report
-            self._reporting.add(run.command)
-            if report.count is None:
-                self._naming.add(run.command)
+            return await self._compared(tree, run, criterion, trusted=trusted)
+        claim = self._runners.claim(run) if run.passed and self.rules.expected_tests else None
+        if claim is not None and not (trusted and commit == claim.commit):
+            await self._run_once(claim.commit, [claim.criterion], judges_setup=True, lands=True)
+            self._runners.drop_claim(run.command)
+        if self._runners.take(commit, tree, run, criterion, trusted=trusted):
             return run.model_copy(update={"ran_tests": None})
         run = run.model_copy(update={"ran_tests": None, "tests": None})
-        owes = run.command in self._reporting or starts_pytest(run.command) or criterion.tests is not None
+        owes = self._runners.reports(run.command) or starts_pytest(run.command) or criterion.tests is not None
         if not (self.rules.expected_tests and run.passed and owes):
             return run
         return _refused(run, NO_RESULTS.format(tests=criterion.tests) if criterion.tests else NO_REPORT)
 
-    async def _compared(self, tree: Sha, run: f.CheckRun, criterion: Criterion) -> f.CheckRun:
+    async def _compared(self, tree: Sha, run: f.CheckRun, criterion: Criterion, *, trusted: bool) -> f.CheckRun:
         """An analyser's result: it passes if it reported, and found nothing that it does not find on the run's base.
 
         Its exit code says only that it found something. The base is analysed by the manager's own machine: a node that
@@ -275,7 +292,7 @@ class Checks:
         run = run.model_copy(update={"ran_tests": None})
         base = self.engine.state.base
         key = base, run.command
-        if now is not None and tree == await self.tree(base):
+        if now is not None and trusted and tree == await self.tree(base):
             self._found_on_base[key] = now
         elif now is not None and key not in self._found_on_base:
             [before] = await self._ordered(self._orders(base, [criterion], lands=True))
@@ -295,32 +312,49 @@ class Checks:
         for run in await self._run(commit, asked, "fresh", lands=True):
             claim = believed[run.command]
             if not run.fine and not run.node and not run.timed_out:
-                self.distrust(claim.node, f"it reported that `{run.command}` passes on {commit[:12]}; here it fails")
+                self.record.distrust(
+                    claim.node, f"it reported that `{run.command}` passes on {commit[:12]}; here it fails"
+                )
 
     async def lost(
         self, commit: Sha, base: Sha, criteria: Sequence[Criterion], *, changed: Sequence[str], touches: Sequence[str]
     ) -> dict[str, tuple[str, ...]]:
         """By criterion, the tests that its command ran on the base and that do not pass on the commit."""
         lost = dict[str, tuple[str, ...]]()
+        compare = partial(self._missing, commit, base, changed=changed, touches=touches)
         for criterion in criteria if self.rules.expected_tests else ():
-            command = criterion.run or ""
-            now = self._ran_tests.get((await self.tree(commit), command))
-            if now is None:
-                continue
-            if (await self.tree(base), command) not in self._ran_tests:  # run in an earlier life, or never
-                await self._run_once(base, [criterion])
-            before = self._ran_tests.get((await self.tree(base), command), f.RanTests())
-            if tests := missing_tests(before, now, changed=changed, touches=touches):
+            tests = await compare(criterion)
+            words = [
+                each
+                for each in (commit, base)
+                if self._runners.is_word_of_node(await self.tree(each), criterion.run or "")
+            ]
+            if tests and words:
+                for each in words:
+                    await self._run_once(each, [criterion], judges_setup=True, lands=True)
+                tests = await compare(criterion)
+            if tests:
                 lost[criterion.criterion] = tests
         return lost
 
+    async def _missing(
+        self, commit: Sha, base: Sha, criterion: Criterion, *, changed: Sequence[str], touches: Sequence[str]
+    ) -> tuple[str, ...]:
+        command = criterion.run or ""
+        if (now := self._runners.of(await self.tree(commit), command)) is None:
+            return ()
+        if self._runners.of(await self.tree(base), command) is None:  # run in an earlier life, or never
+            await self._run_once(base, [criterion])
+        before = self._runners.of(await self.tree(base), command) or f.RanTests()
+        return missing_tests(before, now, changed=changed, touches=touches)
+
     async def ran_tests(self, commit: Sha, command: str) -> f.RanTests | None:
         """The tests that a command ran on a commit, as far as this life of the run knows."""
-        return self._ran_tests.get((await self.tree(commit), command))
+        return self._runners.of(await self.tree(commit), command)
 
     def reports(self, command: str) -> bool:
         """Whether the runner that this command starts reports its tests."""
-        return command in self._reporting
+        return self._runners.reports(command)
 
     def _known(self, tree: Sha, command: str, trust: Trust, *, lands: bool) -> f.CheckRun | None:
         answer = self._answers.get((tree, command))
@@ -331,8 +365,7 @@ class Checks:
 
     def _remember(self, run: f.CheckRun, *, sure: bool) -> f.CheckRun:
         """A check that ran out of time proves nothing about the tree: the next run may have more of it."""
-        if run.tests is not None:
-            self._reporting.add(run.command)
+        self._runners.remember(run)
         if run.tree and not run.timed_out:
             self._answers[run.tree, run.command] = run
             if sure:

@@ -60,6 +60,7 @@ class ScriptedNode:
     stopped: list[str] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     gate: Event = field(default_factory=Event)
+    error: EffectError | None = None
     failure: Failure = field(default_factory=lambda: Failure(kind="infrastructure", summary="no room"))
     """Of what is broken."""
 
@@ -68,7 +69,7 @@ class ScriptedNode:
         self.ran.append(id_)
         await tell(Began())
         if id_ == "broken":
-            raise EffectError(self.failure)
+            raise self.error or EffectError(self.failure)
         if id_ == "slow":
             try:
                 await self.gate.wait()

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import pytest
 from anyio import create_task_group, fail_after
 
-from fleet.core.state.facts import Failure, NodeConnected, NodeLost, WarningNoted
+from fleet.core.state.facts import CheckRun, Failure, NodeConnected, NodeLost, WarningNoted
 from fleet.nodes import remote_node
 from fleet.nodes.remote_node import RemoteNode
 from fleet.ports.nodes import AttemptMeter, AttemptResult, NodeFailedError, NodeLostError, Progress
-from fleet.ports.worktrees import Change, EffectError
+from fleet.ports.worktrees import Change, EffectError, SetupFailedError
 from tests.fleet.fakes import wait_until
 from tests.fleet.nodes.conftest import ScriptedSite, attempt
 from tests.fleet.nodes.test_calls import Meter, Service, remote
@@ -103,3 +103,21 @@ async def test_what_a_node_calls_its_failure_uses_up_no_attempt(site: ScriptedSi
         with pytest.raises(NodeFailedError) as raised:
             await here.attempt("broken")
     assert raised.value.failure.kind == "infrastructure"
+
+
+async def test_a_node_on_which_the_set_up_of_an_attempt_fails_rests_and_one_that_is_told_so_does_at_once(
+    site: ScriptedSite,
+) -> None:
+    """A commit may break its own set-up; the base of an attempt does not."""
+    red = CheckRun(criterion="the set-up", command="make deps", passed=False)
+    site.node.error = SetupFailedError(Failure(kind="configuration", summary="no npm"), red)
+    async with connected_node(site) as here:
+        for number in range(NEEDED):
+            assert not here.node.out
+            with pytest.raises(SetupFailedError, match="node one: no npm"):
+                await here.attempt("broken", number + 1)
+        assert "no npm" in here.node.out
+    async with connected_node(site) as here:
+        here.node.rest("3 checks in a row failed there")
+        assert here.node.out.endswith("3 checks in a row failed there")
+        assert not here.node.banned

@@ -2,10 +2,11 @@
 
 import pytest
 
-from fleet.core.state.facts import Failure
+from fleet.core.state.facts import CheckRun, Failure
 from fleet.nodes.frames import FrameError
-from fleet.nodes.reports import Reports
+from fleet.nodes.reports import Reports, error_of
 from fleet.ports.nodes import Began, NotDone, NumberedEvent, Worked
+from fleet.ports.worktrees import SetupFailedError
 
 KEY = "r/attempt/a/1"
 REPORT = NotDone(Failure(kind="infrastructure", summary="no room"))
@@ -63,3 +64,23 @@ def test_an_order_is_unknown_once() -> None:
     reports.end(KEY)
     with pytest.raises(FrameError, match="has reported"):
         reports.end(KEY)
+
+
+def test_of_a_set_up_that_failed_there_nothing_is_believed_that_only_this_machine_knows() -> None:
+    claimed = CheckRun(
+        criterion="the set-up",
+        command="make deps",
+        passed=False,
+        log="/etc/passwd",
+        tree="f" * 40,
+        flaky=True,
+        excused="x",
+    )
+    failure = Failure(kind="configuration", summary="the set-up command failed")
+    error = error_of(NotDone(failure, claimed), "one")
+    assert isinstance(error, SetupFailedError)
+    assert (error.failure.kind, error.failure.summary) == (
+        "infrastructure",
+        "node one: the set-up command failed",
+    )
+    assert error.check == CheckRun(criterion="the set-up", command="make deps", passed=False, node="one")

@@ -372,7 +372,7 @@ async def test_a_node_that_reported_green_what_is_red_here_is_not_believed_any_m
     hands, named = PaperHands(passes=lambda *_: passes), list[str]()
     asked = checks(hands)
     asked.node = Elsewhere(hands)
-    asked.distrust = lambda node, _: named.append(node)
+    asked.record.distrust = lambda node, _: named.append(node)
     reported = await asked.on("base a", [TEST])
     await asked.doubt("base a", reported, [TEST, GATE])
     assert named == distrusted
