@@ -208,12 +208,17 @@ def confirm_request(folder: RunFolder, kind: str, message: str, *, as_json: bool
 
 def make_request(folder: RunFolder, request: Request, message: str, *, as_json: bool = False) -> None:
     """Check a request against the run as earlier requests will leave it, send it, and print `message`."""
+    send_checked(folder, request)
+    confirm_request(folder, request.kind, message, as_json=as_json)
+
+
+def send_checked(folder: RunFolder, request: Request) -> None:
+    """Send a request that the run, as earlier requests will leave it, can carry out; raises `UsageError` otherwise."""
     problem = request_problem(folder.requested_state(), request)
     if problem is not None:
         is_pending = request_problem(folder.state(), request) is None and not folder.alive
         raise UsageError(problem, hint=f"`fleet resume {folder.run}` carries out what was asked" if is_pending else "")
     send_requests(folder, request)
-    confirm_request(folder, request.kind, message, as_json=as_json)
 
 
 # ---- input and output -----------------------------------------------------------------------------------------------

@@ -73,6 +73,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     "This machine": {
         "doctor": Verb("machine.doctor:doctor", "repository", "Check this machine and show fixes."),
         "clean": Verb("machine.clean:clean", "machine", "Show or free the disk space that runs use."),
+        "mcp": Verb("machine.mcp:mcp", "repository", "Offer the fleet to another agent, as tools (MCP)."),
         "node": Verb("machine.node:node", "machine", "Work for runs of another machine, over standard streams."),
         "nodes": Verb(
             "machine.nodes:nodes", "part", "List the machines beside this one, try, drain or clean one.", changes=True

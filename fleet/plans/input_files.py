@@ -35,6 +35,11 @@ def read_epic(given: str) -> str:
         epic, source = read_text(Path(given)), given
     else:
         _refuse_reference(given)
+    return checked_epic(epic, source)
+
+
+def checked_epic(epic: str, source: str = "the epic") -> str:
+    """The text of an epic as a run takes it. Raises `UsageError` for one that is empty, too long or no text."""
     if not epic.strip():
         raise UsageError(f"{source} is empty", hint="describe in a few sentences what should be true afterwards")
     if len(epic) > LONGEST_EPIC:

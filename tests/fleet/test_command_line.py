@@ -49,6 +49,7 @@ VERBS = (
     ["notify", "watch"],
     ["web"],
     ["simulate"],
+    ["mcp"],
     ["node"],
     ["nodes"],
     ["clean"],
@@ -65,7 +66,7 @@ VERBS = (
     ["help"],
     ["version"],
 )
-HEAVY = {"anthropic", "textual", "git", "prometheus_client", "aiohttp"}
+HEAVY = {"anthropic", "textual", "git", "prometheus_client", "aiohttp", "mcp", "mcp_types"}
 LOADED = """
 import sys
 from fleet.cli import main

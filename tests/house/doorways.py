@@ -1,4 +1,4 @@
-"""Third-party libraries, and where each may be imported."""
+"""Third-party libraries and the environment, and which modules may use them."""
 
 # Where a library may be imported. `*` crosses folders here. A doorway that nobody uses fails, too.
 DOORWAYS: dict[str, tuple[str, ...]] = {
@@ -16,6 +16,8 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "httpx2": ("agents/models/wire/claude.py", "agents/models/wire/bounded.py"),
     "jinja2": ("dashboards/web/*",),
     "markupsafe": ("dashboards/web/*",),
+    "mcp": ("fleet/cli/mcp/server.py",),  # slow to import
+    "mcp_types": ("fleet/cli/mcp/server.py",),
     "platformdirs": ("fleet/config/load.py",),
     "prometheus_client": ("dashboards/metrics/collector.py",),
     "ray": ("fleet/nodes/cluster/ray_door.py",),  # which no process of a run imports
@@ -35,3 +37,14 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "tree_sitter": ("agents/tools/explore/outliner.py",),
     "typer": ("fleet/cli/*",),
 }
+
+NOT_LIKE_THEIR_DISTRIBUTION = {"gitpython": "git", "google-auth": "google"}
+
+# Who reads the process's environment, and why. All other modules get values.
+READS_ENVIRONMENT: dict[str, str] = {
+    "fleet/config/environment.py": "the one reader",
+    "fleet/nodes/cluster/actor.py": "what a machine of a Ray cluster gives the nodes that it starts",
+    "worktrees/git/program.py": "PATH, to find git",
+    "worktrees/sandbox/launcher.py": "PATH, for the program that starts boxes",
+}
+ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv"}

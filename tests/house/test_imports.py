@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.doorways import DOORWAYS
+from tests.house.doorways import DOORWAYS, ENVIRONMENT, NOT_LIKE_THEIR_DISTRIBUTION, READS_ENVIRONMENT
 
 OURS = {"fleet", "agents", "worktrees", "dashboards"}
 
@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.app.trials": EVERYTHING,
     "fleet.cli": EVERYTHING,
     "fleet.cli.live": EVERYTHING,
+    "fleet.cli.mcp": EVERYTHING,
     "fleet.cli.verbs": EVERYTHING,
     "fleet.cli.verbs.decide": EVERYTHING,
     "fleet.cli.verbs.look": EVERYTHING,
@@ -155,17 +156,6 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
 
 # What any folder may need. The page about the architecture says so once, not in each row.
 ANYWHERE = {"fleet.__version__", "fleet.errors", "fleet.runs.crash_points"}
-
-NOT_LIKE_THEIR_DISTRIBUTION = {"gitpython": "git", "google-auth": "google"}
-
-# Who reads the process's environment, and why. All other modules get values.
-READS_ENVIRONMENT: dict[str, str] = {
-    "fleet/config/environment.py": "the one reader",
-    "fleet/nodes/cluster/actor.py": "what a machine of a Ray cluster gives the nodes that it starts",
-    "worktrees/git/program.py": "PATH, to find git",
-    "worktrees/sandbox/launcher.py": "PATH, for the program that starts boxes",
-}
-ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv"}
 
 # What the core may use of the standard library: nothing with a file, a clock, a process or chance in it.
 PURE = {

@@ -21,6 +21,13 @@ def dump_view(view: View) -> dict[str, Any]:
     return {"schema_version": SCHEMA_VERSION, **dict(_items(view))}
 
 
+def shape_of(view: type[View] | None) -> dict[str, Any]:
+    """The keys of a view as a JSON schema, for protocols that want one; None: of any view."""
+    names = [field.name.removesuffix("_") for field in fields(view)] if view is not None else []
+    properties = {"schema_version": {"const": SCHEMA_VERSION}} | {name: {} for name in names}
+    return {"type": "object", "properties": properties, "required": ["schema_version"]}
+
+
 def _items(view: View) -> Iterator[tuple[str, Any]]:
     for field in fields(view):
         yield field.name.removesuffix("_"), _plain(getattr(view, field.name))  # `class_` is the key `class`

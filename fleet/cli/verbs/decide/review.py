@@ -80,7 +80,7 @@ def approve(
     if not dry_run:
         common.send_requests(folder, *([revised] if revised is not None else []), approved)
     if as_json:
-        common.show_json(_review_view(folder, state, approved, done=not dry_run))
+        common.show_json(review_view(folder, state, approved, done=not dry_run))
     elif not dry_run:
         common.confirm_request(
             folder, approved.kind, f"plan version {approved.version} approved{_named(subtasks)}", as_json=False
@@ -105,7 +105,8 @@ def _named(ids: Sequence[str] | None) -> str:
     return f": {', '.join(ids)}" if ids else ""
 
 
-def _review_view(folder: RunFolder, state: RunState, verdict: PlanApproved | PlanRejected, *, done: bool) -> ReviewView:
+def review_view(folder: RunFolder, state: RunState, verdict: PlanApproved | PlanRejected, *, done: bool) -> ReviewView:
+    """What a verdict is about, and what waits besides."""
     pending = waiting_for_approval(state)
     subtasks = tuple(id_ for id_ in pending if verdict.subtasks is None or id_ in verdict.subtasks)
     return ReviewView(
@@ -145,7 +146,7 @@ def reject(
     common.check_request(state, rejected)
     common.send_requests(folder, rejected)
     if as_json:
-        common.show_json(_review_view(folder, state, rejected, done=True))
+        common.show_json(review_view(folder, state, rejected, done=True))
     else:
         message = f"plan version {rejected.version} rejected{_named(subtasks)}; the planner will revise it"
         common.confirm_request(folder, rejected.kind, message, as_json=False)

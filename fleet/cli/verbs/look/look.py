@@ -200,6 +200,15 @@ def diff(
       fleet diff tokens --attempt 1
     """
     folder = common.run_to_read(None, named, repo)
+    view = common.run_async(lambda: change_of(folder, subtask, attempt))
+    if as_json:
+        common.show_json(view)
+    else:
+        common.show(safe_block(view.diff, lines=20_000).splitlines(), painted_diff)
+
+
+async def change_of(folder: RunFolder, subtask: str, attempt: int | None) -> DiffView:
+    """What an attempt changed; without a number the last one with a commit."""
     state = read_state(folder)
     common.find_subtask(state, subtask)
     commits = [
@@ -210,10 +219,7 @@ def diff(
     if not commits:
         raise UsageError(f"{subtask} has no commit yet", hint=f"`fleet show {subtask}` shows its attempts")
     number, base, commit = commits[-1]
-    patch = common.run_async(lambda: stored_diff(common.state_dir(), folder.run, base, commit))
+    patch = await stored_diff(common.state_dir(), folder.run, base, commit)
     if patch is None:
         raise FleetError(f"commit {commit[:12]} is no longer in the store", hint="`fleet clean` may have deleted it")
-    if as_json:
-        common.show_json(DiffView(subtask, number, base, commit, patch))
-    else:
-        common.show(safe_block(patch, lines=20_000).splitlines(), painted_diff)
+    return DiffView(subtask, number, base, commit, patch)

@@ -29,6 +29,7 @@ from fleet.cli.clock import Clock, run_with_clock
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox
 from fleet.cli.options import flags
 from fleet.cli.verbs.machine.live_findings import live_findings
+from fleet.cli.verbs.machine.mcp_findings import mcp_findings
 from fleet.cli.verbs.machine.notify_findings import notify_findings
 from fleet.config.environment import current
 from fleet.config.schema import as_policy
@@ -126,6 +127,7 @@ async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: 
         *_tool_chains(fleet),
         *(await _gate_findings(fleet, repository, gate=gate, progress=clock.begin if clock is not None else None)),
         *worker_findings(fleet),
+        *mcp_findings(),
         *notify_findings(fleet.config, fleet.environ, all_runs(fleet.state_dir)),
         *[finding async for finding in node_findings(fleet.wiring)],
     ]

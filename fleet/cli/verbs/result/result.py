@@ -12,7 +12,7 @@ import typer
 from dashboards.report.document import document
 from dashboards.report.markdown import markdown as as_markdown
 from dashboards.report.page import page
-from dashboards.report.report_data import report_data
+from dashboards.report.report_data import ReportData, report_data
 from dashboards.text.audit import audit_lines
 from dashboards.text.tables import commits_lines
 from fleet.cli import common
@@ -26,6 +26,7 @@ from fleet.core.audit.chains import read_facts
 from fleet.core.views.dump import dump_view
 from fleet.errors import FleetError, UsageError
 from fleet.runs.journal import Journal
+from fleet.runs.run_folder import RunFolder
 from worktrees.target.commits import read_attribution, read_result_branch
 
 PERIODS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -59,11 +60,7 @@ def report(
     format_ = _report_format([name for name, is_set in flags.items() if is_set], output)
     if output is not None:
         common.check_output(output, force=force)
-    folder = common.run_to_read(run, named, repo)
-    with Journal(folder.journal) as journal, reading(folder, journal) as facts:
-        data = report_data((fact for _, fact in facts), time.time(), alive=folder.alive)
-    if data is None:
-        raise FleetError(f"{folder.run} is empty: it was stopped before it started", hint="`fleet clean` removes it")
+    data = report_of(common.run_to_read(run, named, repo))
     match format_:
         case "html":
             text = page(document(data))
@@ -76,6 +73,15 @@ def report(
     else:
         common.write_file(output, text)
         show_note(f"wrote {output}")
+
+
+def report_of(folder: RunFolder) -> ReportData:
+    """The data of a run's report. Raises `FleetError` for a run without any fact."""
+    with Journal(folder.journal) as journal, reading(folder, journal) as facts:
+        data = report_data((fact for _, fact in facts), time.time(), alive=folder.alive)
+    if data is None:
+        raise FleetError(f"{folder.run} is empty: it was stopped before it started", hint="`fleet clean` removes it")
+    return data
 
 
 def _report_format(flags: list[str], output: Path | None) -> str:

@@ -46,6 +46,18 @@ class CompletionView:
 
 
 @dataclass(frozen=True, slots=True)
+class McpToolView:
+    """A tool that `fleet mcp` offers."""
+
+    name: str
+    """As other agents call it."""
+    effect: str
+    """`looks`: it changes nothing; `adds`: it starts a run; `decides`: it decides in the place of a person."""
+    description: str
+    """What those agents read about it."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServerView:
     """A server that runs until it is stopped."""
 

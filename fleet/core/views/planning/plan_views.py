@@ -22,6 +22,18 @@ class PlanCheckView:
 
 
 @dataclass(frozen=True, slots=True)
+class RunPlanView:
+    """The plan of a run as it is now."""
+
+    run: str
+    """The name of the run."""
+    version: int
+    """The version of the plan, by which it is approved."""
+    plan: Plan
+    """[The plan](plan-file.md), with all its defaults."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlanChangesView:
     """The differences of two plans."""
 

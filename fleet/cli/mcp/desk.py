@@ -1,0 +1,208 @@
+"""What each tool does: for one repository, which the operator named, with the functions that the verbs have."""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+from anyio import to_thread
+
+from fleet.app.fleet import Fleet, Order
+from fleet.cli import common
+from fleet.cli.live.engine import Background
+from fleet.cli.mcp import arguments as a
+from fleet.cli.options import flags, limits_of
+from fleet.cli.verbs.decide.review import review_view
+from fleet.cli.verbs.look.look import change_of
+from fleet.cli.verbs.result.result import report_of
+from fleet.config.environment import current, user
+from fleet.config.load import Loaded
+from fleet.core.history.follower import Follower
+from fleet.core.plans.limits import Reviewing
+from fleet.core.policy.approval import waiting_for_approval
+from fleet.core.state.facts import Paused, PlanApproved, QuestionAnswered
+from fleet.core.state.state import RunState
+from fleet.core.views.dump import View, dump_view
+from fleet.core.views.planning.plan_views import RunPlanView
+from fleet.core.views.run.needs import needed
+from fleet.core.views.run.request_view import RequestView
+from fleet.core.views.run.run_view import run_view, status_view
+from fleet.core.views.run.subtask_view import subtask_view
+from fleet.errors import UsageError
+from fleet.plans.input_files import checked_epic
+from fleet.runs.journal import Journal
+from fleet.runs.repository import git_folder
+from fleet.runs.run_folder import RunFolder, runs_by_start
+
+POLL_S = 0.2
+Data = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Desk:
+    """The tools of one session. Every run it reads or changes is one of its repository."""
+
+    repository: Path
+    config_file: Path | None = None
+    base_url: str | None = None
+    sandbox: str | None = None
+    budget_dollars: float | None = None
+    """What all runs that it starts may cost together."""
+    granted: float = 0.0
+    _engines: list[Background] = field(default_factory=list)
+    """Held, so that an engine that ended is taken off the list of processes."""
+
+    # ---- work
+
+    async def plan(self, given: a.Begin) -> Data:
+        return await self._begin(given, "human")
+
+    async def run(self, given: a.Begin) -> Data:
+        return await self._begin(given, "auto")
+
+    async def _begin(self, given: a.Begin, review: Reviewing) -> Data:
+        epic = checked_epic(given.epic)
+        loaded = self._configuration(given)
+        self._grant(given.budget_dollars)
+        try:
+            fleet = Fleet(loaded, current())
+            order = Order(goal=epic, repository=self.repository, name=given.name, review=review)
+            folder = await fleet.create(order)
+            engine = Background(folder)
+            await to_thread.run_sync(engine.start, fleet)
+            self._engines.append(engine)
+        except BaseException:
+            self.granted -= given.budget_dollars
+            raise
+        await to_thread.run_sync(engine.wait_started)
+        return await self.status(a.OfRun(run=folder.run))
+
+    def _configuration(self, given: a.Begin) -> Loaded:
+        """The operator's configuration with the limits that were asked for; none may be above theirs."""
+        options = flags(base_url=self.base_url, sandbox=self.sandbox)
+        theirs = common.configuration(self.repository, self.config_file, options).config.run
+        wanted = (
+            ("budget_dollars", given.budget_dollars, theirs.budget_dollars),
+            ("minutes", given.minutes, theirs.budget_minutes),
+            ("workers", given.workers, theirs.workers),
+        )
+        for name, asked, limit in wanted:
+            if asked is not None and limit is not None and asked > limit:
+                raise UsageError(f"{name}: {asked:g} is above the operator's limit of {limit:g}")
+        limits = limits_of(workers=given.workers, budget=given.budget_dollars, minutes=given.minutes)
+        return common.configuration(self.repository, self.config_file, options | flags(limits))
+
+    def _grant(self, dollars: float) -> None:
+        if self.budget_dollars is not None and self.granted + dollars > self.budget_dollars:
+            left = max(0.0, self.budget_dollars - self.granted)
+            hint = "the operator chose that limit with `fleet mcp --budget`"
+            raise UsageError(f"budget_dollars: {dollars:g} is more than the {left:g} that are left here", hint=hint)
+        self.granted += dollars
+
+    # ---- looking
+
+    async def status(self, given: a.OfRun) -> Data:
+        folder, state = await self._read(given.run)
+        return dump_view(status_view(state, time.time(), alive=folder.alive))
+
+    async def show(self, given: a.Show) -> Data:
+        folder, state = await self._read(given.run)
+        if given.subtask is not None:
+            return dump_view(subtask_view(state, common.find_subtask(state, given.subtask), time.time()))
+        if given.what == "incidents":
+            return dump_view(run_view(state, time.time(), alive=folder.alive))
+        return dump_view(RunPlanView(state.run, state.plan.version, state.plan))
+
+    async def diff(self, given: a.Diff) -> Data:
+        folder = await to_thread.run_sync(self._find, given.run)
+        return dump_view(await change_of(folder, given.subtask, given.attempt))
+
+    async def report(self, given: a.OfRun) -> Data:
+        folder = await to_thread.run_sync(self._find, given.run)
+        return dump_view(await to_thread.run_sync(report_of, folder))
+
+    async def wait(self, given: a.Wait) -> Data:
+        """Follow the journal until there is something to do, or the time is over."""
+        folder = await to_thread.run_sync(self._find, given.run)
+        with anyio.move_on_after(given.seconds), Journal(folder.journal) as journal:
+            follower = Follower()
+            while True:
+                follower.catch_up(journal, lambda: False)  # slice by slice: other calls are answered meanwhile
+                if not follower.loaded:
+                    await anyio.lowlevel.checkpoint()
+                    continue
+                if follower.state is not None and _has_news(follower.state, folder, given):
+                    break
+                await anyio.sleep(POLL_S)
+        return await self.status(a.OfRun(run=folder.run))
+
+    # ---- deciding
+
+    async def answer(self, given: a.Answer) -> Data:
+        folder, state = await self._read(given.run)
+        known = next((id_ for id_ in state.questions if id_.lower() == given.question.lower()), given.question)
+        request = QuestionAnswered(at=time.time(), question=known, answer=given.text, by=_by())
+        common.send_checked(folder, request)
+        return _requested(folder, request.kind, f"{known} answered")
+
+    async def pause(self, given: a.Pause) -> Data:
+        folder = await to_thread.run_sync(self._find, given.run)
+        request = Paused(at=time.time(), by=_by())
+        common.send_checked(folder, request)
+        return _requested(folder, request.kind, "no new agents start; a person resumes it: `fleet resume`")
+
+    async def approve(self, given: a.Approve) -> Data:
+        folder = await to_thread.run_sync(self._find, given.run)
+        state = folder.requested_state()
+        if given.version != state.plan.version:
+            raise UsageError(f"the plan is at version {state.plan.version}, not {given.version}", hint="show it again")
+        ids = tuple(dict.fromkeys(given.subtasks))
+        high = [id_ for id_ in ids if common.find_subtask(state, id_).risk == "high"]
+        if high:
+            hint = f"`fleet approve {folder.run} --only {high[0]}`, or the screen"
+            raise UsageError(f"{', '.join(high)}: of high risk, which only a person approves", hint=hint)
+        if not_waiting := [id_ for id_ in ids if id_ not in waiting_for_approval(state)]:
+            raise UsageError(f"{', '.join(not_waiting)}: not waiting for approval")
+        approved = PlanApproved(at=time.time(), version=given.version, by=_by(), subtasks=ids)
+        common.check_request(state, approved)
+        common.send_requests(folder, approved)
+        return dump_view(review_view(folder, state, approved, done=True))
+
+    # ---- runs
+
+    async def _read(self, name: str | None) -> tuple[RunFolder, RunState]:
+        folder = await to_thread.run_sync(self._find, name)
+        return folder, await to_thread.run_sync(folder.state)
+
+    def _find(self, name: str | None) -> RunFolder:
+        """A run of the repository. One of another is unknown here, whatever a client names."""
+        here = git_folder(self.repository)
+        runs = [run.folder for run in runs_by_start(common.state_dir()) if run.is_of(here)]
+        if not runs:
+            raise UsageError("this repository has no runs yet", hint="`plan` and `run` start one")
+        if name is None:
+            return runs[-1]
+        wanted = name.removeprefix("fleet/")
+        found = next((folder for folder in runs if folder.run == wanted), None)
+        if found is None:
+            raise UsageError(f"this repository has no run {wanted!r}", hint=f"the latest one is {runs[-1].run}")
+        return found
+
+
+def _has_news(state: RunState, folder: RunFolder, given: a.Wait) -> bool:
+    """Whether a run has ended or stopped, or needs somebody."""
+    if state.ended or not (alive := folder.alive):
+        return True
+    return given.until == "news" and bool(needed(state, time.time(), alive=alive))
+
+
+def _requested(folder: RunFolder, kind: str, message: str) -> Data:
+    view: View = RequestView(run=folder.run, request=kind, message=message, alive=folder.alive)
+    return dump_view(view)
+
+
+def _by() -> str:
+    """Who decided: the journal says that a program did it for the person."""
+    return f"{user()} by mcp"

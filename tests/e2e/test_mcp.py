@@ -1,0 +1,126 @@
+"""`fleet mcp` with the official client: one session, from an epic to its report."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp import Client
+
+from fleet.runs.journal import Journal
+from tests.e2e.conftest import Serve
+from tests.e2e.stage import Json, Stage, landed, script, solve, subtask, untouched
+from tests.fleet.program import left_run
+from tests.mcp_wire import Wire, on_wire
+from tests.worktrees.conftest import make_repository
+
+ASKS = {"do": "ask", "needs": ["Which encoding?"]}
+EPIC = "epic.md"
+
+
+class Caller:
+    """The tools of one session."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def __call__(self, tool: str, **arguments: Any) -> Json:
+        result = await self._called(tool, arguments)
+        assert not result.is_error, result.content
+        view: Json = result.structured_content
+        return view
+
+    async def refused(self, tool: str, **arguments: Any) -> str:
+        result = await self._called(tool, arguments)
+        assert result.is_error, result.content
+        return str(result.structured_content["error"]["message"])
+
+    async def _called(self, tool: str, arguments: Json) -> types.CallToolResult:
+        return await self._client.call_tool(tool, arguments)
+
+
+def connected(wire: Wire, stage: Stage, *options: str, mode: Any = "auto") -> Client:
+    command = [sys.executable, "-P", "-m", "fleet", "mcp", *options]
+    return Client(on_wire(wire, command, cwd=stage.room, env=stage.environment), mode=mode, cache=None)
+
+
+async def test_a_session_from_an_epic_to_its_report(stage: Stage, repository: Path, model: Serve) -> None:
+    steps = [subtask("two", risk="high"), subtask("vague")]
+    url = model(script(*steps, workers={"vague": [ASKS, solve("vague")]}))
+    (stage.room / EPIC).write_text("what no client may read\n", encoding="utf-8")
+    wire = Wire()
+    options = ("-C", str(repository), "--base-url", url, "--budget", "5")
+    with untouched(repository):
+        async with connected(wire, stage, *options) as client:
+            call = Caller(client)
+            assert "has no runs yet" in await call.refused("status")
+            assert "more than the 5 that are left" in await call.refused("run", epic=EPIC, budget_dollars=6)
+            begun = await call("plan", epic=EPIC, budget_dollars=5, name="r")
+            assert (begun["run"], begun["goal"], begun["budget"]["dollars"]["limit"]) == ("r", EPIC, 5)
+            assert "more than the 0 that are left" in await call.refused("run", epic=EPIC, budget_dollars=1)
+
+            planned = await call("wait", run="r", seconds=300)
+            assert planned["needs"] == ["approve"]
+            shown = await call("show", run="fleet/r")
+            assert [each["id"] for each in shown["plan"]["subtasks"]] == ["two", "vague"]
+            stale = await call.refused("approve", run="r", version=shown["version"] + 1, subtasks=["vague"])
+            assert f"at version {shown['version']}" in stale
+            version = {"run": "r", "version": shown["version"]}
+            assert "only a person approves" in await call.refused("approve", **version, subtasks=["vague", "two"])
+            assert "has no subtask 'tow'" in await call.refused("approve", **version, subtasks=["tow"])
+            approved = await call("approve", **version, subtasks=["vague"])
+            assert (approved["done"], approved["subtasks"]) == (True, ["vague"])
+            assert approved["by"].endswith(" by mcp")
+
+            stage.wait("r", lambda state: state.open_questions())
+            assert (await call("wait", run="r"))["needs"] == ["approve", "answer"]
+            assert "no question 'q9'" in await call.refused("answer", run="r", question="q9", text="UTF-8")
+            answered = await call("answer", run="r", question="Q1", text="UTF-8")
+            assert answered["message"] == "q1 answered"
+            stage.fleet("approve", "r", "--only", "two").ended(0)
+            ended = await call("wait", run="r", seconds=300, until="end")
+            assert (ended["state"], ended["landed"]["done"]) == ("landed", 2)
+
+            assert "+two" in (await call("diff", run="r", subtask="two"))["diff"]
+            assert (await call("show", subtask="vague"))["status"] == "merged"
+            assert len((await call("show", what="incidents"))["incidents"]) == 1
+            assert {each["id"] for each in (await call("report"))["landed"]} == {"two", "vague"}
+            assert "has already ended" in await call.refused("pause", run="r")
+            assert (await call("status"))["run"] == "r"
+    assert landed(repository, "r").count("two") == 1
+    assert wire.problems() == []
+    assert len(wire.messages) > 40
+
+
+def left_of(stage: Stage, repository: Path, name: str) -> None:
+    """A run of this repository, as another process left it."""
+    with Journal(left_run(stage.room / name).journal) as journal:
+        first, *rest = (fact for _, fact in journal.facts())
+    with Journal.create(stage.folder(name).journal) as journal:
+        journal.append([first.model_copy(update={"run": name, "repository": str(repository)}), *rest])
+
+
+async def test_a_client_of_the_older_protocol_sees_the_same_tools_and_no_other_repository(
+    stage: Stage, repository: Path
+) -> None:
+    other = make_repository(stage.room / "other", {"README.md": "hello\n"})
+    left_of(stage, other, "theirs")
+    wire = Wire()
+    async with connected(wire, stage, "-C", str(repository), "--read-only", mode="legacy") as client:
+        call = Caller(client)
+        listed = await client.list_tools()
+        assert [tool.name for tool in listed.tools] == ["status", "show", "diff", "wait", "report"]
+        assert all(tool.annotations is not None and tool.annotations.read_only_hint for tool in listed.tools)
+        assert "has no runs yet" in await call.refused("status")
+        left_of(stage, repository, "ours")
+        for name in ("theirs", "fleet/theirs", "../runs/theirs", str(other)):
+            assert f"has no run '{name.removeprefix('fleet/')}'" in await call.refused("status", run=name)
+        assert "do not fit: repo: Extra inputs" in await call.refused("status", repo=str(other))
+        assert "do not fit: run: " in await call.refused("status", run="--repo=/ x")
+        assert "do not fit: seconds: " in await call.refused("wait", seconds=1e9)
+        seen = await call("wait")
+        assert (seen["run"], seen["state"], "\x1b" in seen["goal"]) == ("ours", "interrupted", False)
+        with pytest.raises(Exception, match="there is no tool 'run'; they are status, show"):
+            await client.call_tool("run", {"epic": "x", "budget_dollars": 1})
+    assert wire.problems() == []
