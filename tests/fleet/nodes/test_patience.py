@@ -20,21 +20,17 @@ from tests.fleet.nodes.test_calls import KEY, Asking, Service, attempted, remote
 
 
 @pytest.fixture
-def silent(site: ScriptedSite) -> Asking:
-    asking = Asking(go=Event())
-    site.node = asking  # type: ignore[assignment]
-    return asking
+def silent(site: ScriptedSite) -> None:
+    site.node = Asking(go=Event())  # type: ignore[assignment]
 
 
-async def test_an_order_of_which_nothing_is_heard_is_given_to_others_and_the_node_rests(
-    site: ScriptedSite, silent: Asking
-) -> None:
+@pytest.mark.usefixtures("silent")
+async def test_an_order_of_which_nothing_is_heard_is_given_to_others_and_the_node_rests(site: ScriptedSite) -> None:
     notices = list[str]()
     node = remote(site, Service(), notices=notices)
     node.patience_s = lambda _: 0.05
     with pytest.raises(NodeLostError, match="nothing was heard of an order for 0 s"):
         await attempted(node)
-    assert silent.ran
     assert any("nothing was heard" in notice for notice in notices)
 
 
