@@ -83,6 +83,8 @@ class Order:
     """The result that is landed again, if that is what the run does."""
     policy: Policy | None = None
     """The limits and choices, unless the configuration decides."""
+    issue: f.IssueSource | None = None
+    """The issue that the goal was read from, if it was."""
     begun: tuple[f.Fact, ...] = ()
     """What is true from the start: work that is finished already."""
 
@@ -203,6 +205,7 @@ class Fleet:
             gate=self.config.checks.gate.strip(),
             rehearsal=order.rehearsal,
             relanding=order.relanding,
+            issue=order.issue,
         )
 
     def _warnings(self, order: Order, target: Target) -> Iterator[str]:

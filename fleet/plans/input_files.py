@@ -66,9 +66,9 @@ def _title_first(epic: str) -> str:
 def _refuse_reference(given: str) -> None:
     """Raise `UsageError` for a word that only points to an epic: a planner has no network, and would be paid for it."""
     word = given.strip()
-    if re.fullmatch(r"[a-z][a-z+.-]*://\S+|#?\d+|[\w.-]+/[\w.-]+#\d+", word):
-        hint = "give its text: gh issue view N --json title,body -q '.title, .body' | fleet run -"
-        raise UsageError(f"{word} names an issue or a page, which the planner can't open", hint=hint)
+    if re.fullmatch(r"[a-z][a-z+.-]*://\S+|#?\d+|(?:\w+:)?[\w.-]+(?:/[\w.-]+)+[#!]\d+", word):
+        hint = "name an issue as gh:OWNER/REPO#12 or gl:GROUP/PROJECT#12, or by its address; or give the text"
+        raise UsageError(f"{word} names no issue of a forge, and the planner can't open pages", hint=hint)
     if os.path.isdir(word):  # noqa: PTH112 - no error for what can't be a path
         hint = "--repo DIR names the repository, and the epic is text or a file"
         raise UsageError(f"{word} is a folder, not an epic", hint=hint)

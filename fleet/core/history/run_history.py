@@ -35,6 +35,7 @@ def start(fact: f.RunStarted) -> RunState:
         tip=fact.base,
         rehearsal=fact.rehearsal,
         relanding=fact.relanding,
+        issue=fact.issue,
     )
     if fact.plan is None:
         return state

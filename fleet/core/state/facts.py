@@ -27,6 +27,7 @@ from fleet.core.state.kinds.fact_parts import (
     FailureKind,
     GateTrial,
     Happened,
+    IssueSource,
     LeftOut,
     Member,
     PastTask,

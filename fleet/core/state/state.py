@@ -23,6 +23,7 @@ from fleet.core.state.facts import (
     Ending,
     Failure,
     GateTried,
+    IssueSource,
     PlanForecast,
     Rehearsal,
     RehearsalNoted,
@@ -183,6 +184,8 @@ class RunState:
     """How history is replayed, if that is all the run does."""
     relanding: Relanding | None = None
     """The result that is landed again, if that is what the run does."""
+    issue: IssueSource | None = None
+    """The issue that the goal was read from, if it was."""
     rehearsed: tuple[RehearsalNoted, ...] = ()
     """What the rehearsal found out."""
     scored: Mapping[SubtaskId, ResultScored] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from fleet.plans.input_files import read_epic
 
 @pytest.mark.parametrize("given", ["https://example.org/a/b/issues/12", "#123", "123", "a/b#12", "git+ssh://x/y"])
 def test_a_reference_is_no_epic(given: str) -> None:
-    with pytest.raises(UsageError, match="which the planner can't open; give its text: gh issue view") as refused:
+    with pytest.raises(UsageError, match="the planner can't open pages; name an issue as gh:OWNER/REPO#12") as refused:
         read_epic(given)
     assert given in refused.value.message
 

@@ -9,6 +9,7 @@ import typer
 from dashboards.text.forecast_text import estimate_lines
 from dashboards.text.plans.plan_review import plan_lines
 from fleet.app.fleet import Fleet, Order
+from fleet.app.forges.issue_epic import GivenEpic, read_issue_epic
 from fleet.cli import common
 from fleet.cli.clock import Clock, run_with_clock
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Force, Repo, Sandbox, SetupNetwork, Yes
@@ -23,9 +24,13 @@ from fleet.config.load import Loaded
 from fleet.core.plans.limits import Reviewing
 from fleet.core.state.facts import Ending
 from fleet.errors import UsageError
+from fleet.forge.place import issue_reference
 from fleet.plans.input_files import GivenPlan, dump_plan, read_epic
 
-Epic = Annotated[str | None, typer.Argument(metavar="EPIC", help="The goal: text, a file, or - (standard input).")]
+Epic = Annotated[
+    str | None,
+    typer.Argument(metavar="EPIC", help="The goal: text, a file, - (standard input), or an issue: gh:OWNER/REPO#12."),
+]
 Base = Annotated[
     str | None, typer.Option(metavar="COMMIT", help="Start from this commit, branch or tag; default: HEAD.")
 ]
@@ -66,7 +71,9 @@ def plan(
     if output is not None:
         check_output(output, force=force)
     loaded = common.configuration(repo, config, flags(base_url=base_url))
-    _write_plan(loaded, Order(goal=read_epic(epic), repository=repo, base=base), output, as_json=as_json)
+    given = _read_epic(epic)
+    order = Order(goal=given.goal, repository=repo, base=base, issue=given.issue)
+    _write_plan(loaded, order, output, as_json=as_json)
 
 
 def _write_plan(loaded: Loaded, order: Order, output: Path | None, *, as_json: bool) -> None:
@@ -138,11 +145,11 @@ def run(
 
     \b
     Examples:
-      fleet run "Add a health endpoint"
+      fleet run "Add a health endpoint" --flat
       fleet run epic.md --workers 100 --budget 20 --yes --detach
+      fleet run gh:acme/shop#12 --name issue-12
       fleet run --plan plan.toml --name health
       fleet run --plan deploy --set version=v2.1.4
-      fleet run "Fix the typo in the README" --flat
       fleet run epic.md --review auto --web --not-between 22:00-07:00
       fleet run --plan plan.toml --workers 8 --estimate
     """
@@ -151,10 +158,10 @@ def run(
     how = {"sandbox": sandbox, "setup_network": setup_network, "flat": flat, "not_between": not_between}
     given = flags(limits, base_url=base_url, metrics=metrics, otlp=otlp, allow_red_base=allow_red_base, **how)
     loaded = common.configuration(repo, config, given)
-    fleet, goal = Fleet(loaded, current()), read_epic(epic) if epic is not None else ""
+    fleet, epic_ = Fleet(loaded, current()), _read_epic(epic)
     display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json, web=web)
     reviewing = _reviewing(review, yes=yes, by_human=display.interactive or loaded.config.run.review)
-    order = Order(goal=goal, repository=repo, base=base, name=name, review=reviewing)
+    order = Order(goal=epic_.goal, repository=repo, base=base, name=name, review=reviewing, issue=epic_.issue)
     if plan_file is not None:
         order = _with_plan(order, load_plan_argument(fleet.wiring.known, plan_file, sets, repo), plan_file)
     if only_estimate:
@@ -163,6 +170,14 @@ def run(
         return _write_plan(loaded, order, None, as_json=as_json)
     folder = common.run_async(lambda: fleet.create(order))
     raise typer.Exit(exit_code(work_and_show(fleet, folder, display)))
+
+
+def _read_epic(epic: str | None) -> GivenEpic:
+    """The epic, if one was given; an issue is asked for at its forge."""
+    reference = issue_reference(epic.strip()) if epic is not None else None
+    if reference is not None:
+        return common.run_async(lambda: read_issue_epic(reference, current()))
+    return GivenEpic(read_epic(epic) if epic is not None else "")
 
 
 def _with_plan(order: Order, loaded: GivenPlan, name: str) -> Order:

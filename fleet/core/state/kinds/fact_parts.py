@@ -113,6 +113,16 @@ class GateTrial(Shape):
     """The end of what it printed."""
 
 
+class IssueSource(Shape):
+    """The issue of a forge that a run's goal was read from."""
+
+    reference: str
+    """As on the command line: `gh:OWNER/REPO#12`."""
+    url: str
+    title: str
+    """Someone else wrote it."""
+
+
 class Relanding(Shape):
     """A result that is landed again on top of a branch that has moved, so that the branch can take it."""
 

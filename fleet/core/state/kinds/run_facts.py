@@ -14,6 +14,7 @@ from fleet.core.state.kinds.fact_parts import (
     Failure,
     GateTrial,
     Happened,
+    IssueSource,
     Rehearsal,
     RehearsalNote,
     Relanding,
@@ -51,6 +52,8 @@ class RunStarted(Happened):
     """How history is replayed, if that is all the run does."""
     relanding: Relanding | None = None
     """The result that is landed again, if that is what the run does."""
+    issue: IssueSource | None = None
+    """The issue that the goal was read from, if it was."""
 
 
 class EngineStarted(Happened):
