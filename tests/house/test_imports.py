@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.doorways import DOORWAYS, ENVIRONMENT, NOT_LIKE_THEIR_DISTRIBUTION, READS_ENVIRONMENT
+from tests.house.rooms import EVERYTHING, MAY_IMPORT
 
 OURS = {"fleet", "agents", "worktrees", "dashboards"}
 

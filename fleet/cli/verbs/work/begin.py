@@ -145,10 +145,10 @@ def run(
 
     \b
     Examples:
-      fleet run "Add a health endpoint" --flat
+      fleet run "Add a health endpoint"
       fleet run epic.md --workers 100 --budget 20 --yes --detach
       fleet run gh:acme/shop#12 --name issue-12
-      fleet run --plan plan.toml --name health
+      fleet run --plan plan.toml --flat
       fleet run --plan deploy --set version=v2.1.4
       fleet run epic.md --review auto --web --not-between 22:00-07:00
       fleet run --plan plan.toml --workers 8 --estimate
