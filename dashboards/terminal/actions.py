@@ -22,12 +22,9 @@ from fleet.core.policy.requests import Request, request_problem
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.status import split_or_dropped
-from fleet.core.views.run.instruction_view import when_read
 from fleet.core.views.run.question_view import question_view
 
 EVIDENCE = 60  # lines
-INTERRUPT = "!"
-"""In front of what an agent is told: the command that it runs is stopped."""
 WAITING = ("sh", "-c", '"$@"; code=$?; printf "\\nEnter returns to fleet. "; read -r _; exit $code', "sh")
 """Runs the command after it, and waits for Enter before the screen comes back."""
 
@@ -45,6 +42,8 @@ class Actions(App[None]):
     program: Callable[[Sequence[str], Path | None], int]
     watched: WatchedRun
     replay: Replay | None
+    marked: frozenset[SubtaskId]
+    """The subtasks that the next action is about, if there are any."""
 
     def _state(self) -> RunState | None:
         """The run to send a request to; None, with a notice, in a replay."""
@@ -129,7 +128,7 @@ class Actions(App[None]):
             request = f.PlanApproved(at=self.clock(), version=version, by=self.user, subtasks=only)
             self.ask(request, f"plan version {version} approved{_for(only)}")
 
-        choices = {"y": "approve"} if part is None else {"y": "approve all", "o": f"only {part[0]}"}
+        choices = {"y": "approve"} if part is None else {"y": "approve all", "o": f"only {subtasks_named(part)}"}
         self._open(ChoiceDialog(f"Approve plan version {version}?", self._review(state), choices), approve)
 
     def action_reject(self) -> None:
@@ -140,11 +139,11 @@ class Actions(App[None]):
         if part is None:
             self._ask_reason(state, None)
             return
-        choices = {"a": f"all {len(waiting_for_approval(state))}", "o": f"only {part[0]}"}
+        choices = {"a": f"all {len(waiting_for_approval(state))}", "o": f"only {subtasks_named(part)}"}
         dialog = ChoiceDialog("Reject what?", self._review(state), choices, no="nothing")
         self._open(dialog, lambda key: self._ask_reason(state, part if key == "o" else None))
 
-    def _ask_reason(self, state: RunState, part: tuple[SubtaskId] | None) -> None:
+    def _ask_reason(self, state: RunState, part: tuple[SubtaskId, ...] | None) -> None:
         version = state.plan.version
 
         def reject(reason: str) -> None:
@@ -154,15 +153,16 @@ class Actions(App[None]):
         title = f"Reject plan version {version}{_for(part)}: what should change?"
         self._open(InputDialog(title, self._review(state, part)), reject)
 
-    def _review(self, state: RunState, part: tuple[SubtaskId] | None = None) -> str:
+    def _review(self, state: RunState, part: tuple[SubtaskId, ...] | None = None) -> str:
         """What waits for approval, wrapped for a dialog."""
         width = text_width(self.size.width)
         return "\n".join(piece for line in review_lines(state, part) for piece in wrapped(line, width))
 
-    def _part(self, state: RunState) -> tuple[SubtaskId] | None:
-        """The subtask under the cursor, if it waits for approval and is not the only one."""
-        id_, ids = self._current("s"), waiting_for_approval(state)
-        return (id_,) if id_ in ids and len(ids) > 1 else None
+    def _part(self, state: RunState) -> tuple[SubtaskId, ...] | None:
+        """The marked subtasks that wait for approval, or the one under the cursor, unless that is all of them."""
+        ids, chosen = waiting_for_approval(state), self.marked or {self._current("s")}
+        part = tuple(id_ for id_ in ids if id_ in chosen)
+        return part if 0 < len(part) < len(ids) else None
 
     def action_edit(self) -> None:
         state = self._state()
@@ -196,50 +196,6 @@ class Actions(App[None]):
         return problem
 
     # ---- the run
-
-    def action_retry(self) -> None:
-        state = self._state()
-        if state is None:
-            return
-        question = state.questions.get(self._current("q"))
-        id_ = self._current("s") or (question.about if question is not None else None)
-        if not id_:
-            self._warn("first select a subtask that failed")
-            return
-        problem = request_problem(state, f.RetryRequested(at=self.clock(), subtask=id_, guidance="", by=self.user))
-        if problem is not None:
-            self._warn(problem)
-            return
-
-        def retry(guidance: str) -> None:
-            request = f.RetryRequested(at=self.clock(), subtask=id_, guidance=guidance, by=self.user)
-            self.ask(request, f"retry of {safe(id_)} requested")
-
-        failure = state.subtasks[id_].failure
-        text = f"{failure.kind}: {failure.summary}\n{failure.evidence}" if failure else ""
-        title = f"Retry {safe(id_)}: guidance for the next attempt"
-        self._open(InputDialog(title, safe_block(text, lines=EVIDENCE), may_be_empty=True), retry)
-
-    def action_tell(self) -> None:
-        state, id_ = self._state(), self._current("s")
-        if state is None:
-            return
-        if not id_:
-            self._warn("first select a subtask")
-            return
-
-        def tell(entered: str) -> None:
-            interrupt = entered.startswith(INTERRUPT)
-            text = entered.removeprefix(INTERRUPT).strip()
-            request = f.InstructionGiven(at=self.clock(), subtask=id_, text=text, by=self.user, interrupt=interrupt)
-            self.ask(request, when_read(state, id_, interrupt=interrupt))
-
-        problem = request_problem(state, f.InstructionGiven(at=self.clock(), subtask=id_, text="-", by=self.user))
-        if problem is not None:
-            self._warn(problem)
-            return
-        text = f"{when_read(state, id_)}.\n{INTERRUPT} in front of it stops the command that runs."
-        self._open(InputDialog(f"Tell the agent at {safe(id_)}", safe_block(text)), tell)
 
     def action_pause(self) -> None:
         state = self._state()
@@ -353,5 +309,10 @@ class Actions(App[None]):
         return True
 
 
-def _for(part: tuple[SubtaskId] | None) -> str:
-    return "" if part is None else f" for {part[0]}"
+def _for(part: tuple[SubtaskId, ...] | None) -> str:
+    return "" if part is None else f" for {subtasks_named(part)}"
+
+
+def subtasks_named(ids: Sequence[SubtaskId]) -> str:
+    """One subtask by its name, several as a number."""
+    return safe(ids[0], limit=60) if len(ids) == 1 else f"{len(ids)} subtasks"

@@ -15,11 +15,11 @@ from dashboards.runs.needs import needs
 from dashboards.runs.ports import Library
 from dashboards.runs.replay import Replay
 from dashboards.runs.run_follower import FollowedRun, OtherRuns, WatchedRun
-from dashboards.terminal.actions import Actions
 from dashboards.terminal.base_screen import BaseScreen
 from dashboards.terminal.keys import ACTIONS, help_text
-from dashboards.terminal.main_screen import RUNS, TITLES, MainScreen
+from dashboards.terminal.main_screen import OVERVIEW, RUNS, TITLES, MainScreen
 from dashboards.terminal.pages.incidents import story_text
+from dashboards.terminal.subtask_actions import SubtaskActions
 from dashboards.terminal.subtask_screen import SubtaskScreen
 from dashboards.terminal.widgets.dialogs import TextDialog, text_width
 from dashboards.terminal.widgets.palette import Painted, Palette
@@ -46,7 +46,7 @@ def attention_signs(needed: int, *, is_new: bool) -> str:
     return f"{title}\x1b]9;fleet needs you\x07" if is_new else title
 
 
-class FleetApp(Actions):
+class FleetApp(SubtaskActions):
     """`fleet watch`, and what `fleet run` opens on a terminal."""
 
     TITLE = "fleet"
@@ -56,7 +56,8 @@ class FleetApp(Actions):
         Binding("question_mark", "help", "Help", show=False),
         Binding("t", "light", "Light or dark", show=False),
         *(Binding(key, name, meaning, show=False) for key, (name, meaning) in ACTIONS.items()),
-        Binding("space", "play", "Pause a replay", show=False),
+        Binding("space", "space", "Pause a replay, or mark a subtask", show=False),
+        Binding("asterisk", "mark_all", "Mark all subtasks", show=False),
         Binding("full_stop", "step", "Step in a replay", show=False),
         Binding("plus,equals_sign", "speed(2.0)", "Faster", show=False),
         Binding("minus", "speed(0.5)", "Slower", show=False),
@@ -92,6 +93,7 @@ class FleetApp(Actions):
         self.replay = Replay(library.open(run), clock, speed) if speed is not None else None
         self.watched = self._watch(run)
         self._others = OtherRuns(library, clock)
+        self.marked = frozenset()
         self.in_need: Sequence[str] = ()
         """Other runs that need a person; none in a replay, which shows another time."""
         self._looked_at = 0.0
@@ -111,6 +113,7 @@ class FleetApp(Actions):
         """Show another run, as it is now."""
         if run != self.watched.feed.run:
             self.replay = None
+            self.marked = frozenset()
             self.watched = self._watch(run)
         self._look()
         self._load()
@@ -215,7 +218,7 @@ class FleetApp(Actions):
         yield SystemCommand("Light or dark", "Change the colours", self.action_light)
         yield SystemCommand("Leave", "The run continues", self.exit)
         for run in self.all_runs()[1:]:
-            yield SystemCommand(f"Run: {run.feed.run}", "show it", partial(self.switch, run.feed.run))
+            yield SystemCommand(f"Run: {run.feed.run}", "show it", partial(self._open_run, run.feed.run))
         state = self.watched.state
         for id_ in state.subtasks if state is not None else ():
             yield SystemCommand(f"Subtask: {id_}", "open it", partial(self.open_subtask, id_))
@@ -226,7 +229,18 @@ class FleetApp(Actions):
         if isinstance(self.screen, MainScreen):
             self.screen.action_page(number)
 
+    def _open_run(self, run: str) -> None:
+        self._open_page(OVERVIEW)
+        if isinstance(self.screen, MainScreen):
+            self.screen.open_run(run)
+
     # ---- replay
+
+    def action_space(self) -> None:
+        if self.replay is not None:
+            self.action_play()
+        else:
+            self.action_mark()
 
     def _steer(self, change: Callable[[Replay], None]) -> None:
         if self.replay is not None:

@@ -16,6 +16,7 @@ from dashboards.terminal.widgets.lines import Page, PageOptions
 from dashboards.terminal.widgets.listing import Listing
 from dashboards.terminal.widgets.palette import Painted
 from dashboards.text.safe import safe
+from fleet.core.base.ids import SubtaskId
 
 if TYPE_CHECKING:
     from dashboards.runs.run_follower import WatchedRun
@@ -32,6 +33,8 @@ KEY_NAMES = {
     "Enter": "enter",
     "Esc": "escape",
     "Space": "space",
+    "Backspace": "backspace",
+    "*": "asterisk",
     "+": "plus",
     "-": "minus",
     ".": "full_stop",
@@ -39,6 +42,12 @@ KEY_NAMES = {
     "]": "right_square_bracket",
 }
 """What Textual calls the keys of buttons, if not by their label."""
+
+
+def subtask_of(key: str) -> SubtaskId:
+    """The subtask that a row is about, or whose incident it is; empty for other rows."""
+    kind, _, rest = key.partition(":")
+    return SubtaskId(rest if kind == "s" or kind.startswith("i") else "")
 
 
 class BaseScreen(Screen[None]):
@@ -60,6 +69,7 @@ class BaseScreen(Screen[None]):
         Binding("n", "find(1)", "Find the next", show=False),
         Binding("N", "find(-1)", "Find the previous", show=False),
         Binding("escape", "back", "Back", show=False),
+        Binding("backspace", "previous", "The page before", show=False),
     ]
 
     def __init__(self, numbers: Sequence[int]) -> None:
@@ -118,6 +128,17 @@ class BaseScreen(Screen[None]):
         """Called by Esc where there is no filter."""
         raise NotImplementedError
 
+    marks_rows: ClassVar[bool] = False
+    """Whether its rows can be marked."""
+
+    def is_marked(self, key: str) -> bool:
+        """Whether the subtask of a row is marked."""
+        return self.marks_rows and subtask_of(key) in self.fleet.marked
+
+    def action_previous(self) -> None:
+        """To what was shown before."""
+        self.leave()
+
     # ---- drawing
 
     def refresh_view(self, *, cursor: int | None = None) -> None:
@@ -135,7 +156,7 @@ class BaseScreen(Screen[None]):
         self.query_one("#keys", Buttons).show_buttons(self.keys(run, state))
         listing = self.listing
         options = PageOptions(needle=self.needle, height=listing.size.height or 24, width=listing.size.width - 3)
-        listing.show(self.page(run, state, options), cursor=cursor)
+        listing.show(self.page(run, state, options), cursor=cursor, is_marked=self.is_marked)
 
     # ---- pages
 
@@ -210,6 +231,8 @@ class BaseScreen(Screen[None]):
     def action_back(self) -> None:
         if self.needle or self.has_class("filtering"):
             self._end_filter("")
+        elif self.fleet.marked and self.marks_rows:
+            self.fleet.mark(frozenset())
         else:
             self.leave()
 

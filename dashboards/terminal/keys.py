@@ -6,11 +6,12 @@ from itertools import product, zip_longest
 
 ACTIONS: Mapping[str, tuple[str, str]] = {
     "a": ("answer", "answer the question under the cursor, or the first open one"),
-    "A": ("approve", "approve what waits for you: all of it, or the subtask under the cursor"),
+    "A": ("approve", "approve what waits for you: all of it, the marked subtasks, or the one under the cursor"),
     "X": ("reject", "reject it with a reason; the planner revises it"),
     "E": ("edit", "edit the plan in $EDITOR; the result is validated before anything changes"),
-    "r": ("retry", "retry the subtask under the cursor, with your guidance"),
-    "T": ("tell", "tell the agent at the subtask under the cursor what to do, while it works"),
+    "r": ("retry", "retry the marked subtasks, or the one under the cursor, with your guidance"),
+    "T": ("tell", "tell the agents at the marked subtasks, or the one under the cursor, what to do while they work"),
+    "x": ("drop", "drop the marked subtasks, or the one under the cursor, with a reason"),
     "P": ("pause", "start no new agents; press again to unpause"),
     "W": ("workers", "set the maximum number of agents"),
     "B": ("budget", "set the maximum cost of the run in USD"),
@@ -26,13 +27,15 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "PgUp PgDn": "a page up or down; Ctrl-U and Ctrl-D do the same",
         "g G": "the first row, the last row; at its end, a page follows new rows",
         "Enter": "open the row: a subtask, a question, a run, a version of the plan",
-        "Esc": "back; on a page: clear the filter",
+        "Esc": "back; on a page: clear the filter or the marks",
         "Tab": "the next page; Shift-Tab: the previous one",
         "0 … 8": "runs, overview, agents, plan, landing, incidents, events, cost, nodes",
         "/": "show only rows with these words; Enter keeps the filter, Esc clears it. In a text: find them",
         "n N": "in a text: the next line with these words, the previous one",
         "y": "copy the name under the cursor, the commit of an attempt, or the command that takes a result",
-        "o": "agents: change the order: busy ones first, or by the column with the arrow; or click on a title",
+        "o O": "agents: change the order, or reverse it: busy ones first, or by a column; or click on a title",
+        "Space *": "mark the subtask under the cursor, or all in the list; again: unmark. Actions are about all marked",
+        "Backspace": "the page that was shown before this one",
     },
     "Actions: each sends a request to the run's inbox, which it reads now or when it resumes": {
         key: meaning for key, (_, meaning) in ACTIONS.items()

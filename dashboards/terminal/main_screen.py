@@ -22,6 +22,7 @@ from dashboards.terminal.widgets.lines import Page, PageOptions
 from dashboards.terminal.widgets.listing import Listing
 from fleet.core.state.state import RunState
 
+MOST_VISITED = 100  # pages that Backspace leads back to
 ROOMY = 100  # cells: from this width on the tabs have numbers
 RUNS, OVERVIEW, AGENTS, PLAN, LANDING, INCIDENTS, EVENTS, COST, NODES = range(9)
 PAGES: dict[int, Callable[[WatchedRun, RunState, PageOptions], Page]] = {
@@ -52,11 +53,18 @@ TITLES = {
 class MainScreen(BaseScreen):
     """The pages. Each keeps its own cursor."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("o", "order", "Order", show=False)]
+    marks_rows: ClassVar[bool] = True
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("o", "order", "Order", show=False),
+        Binding("O", "reverse", "Reverse the order", show=False),
+    ]
 
     def __init__(self) -> None:
         super().__init__((*PAGES, RUNS))
-        self._order = "busy"
+        self._order, self._is_reversed = "busy", False
+        self._visited: list[tuple[str, int]] = []
+        """The runs and pages that were shown before, the last one last."""
         self._cursors: dict[int, int] = {}
         self._opened: frozenset[str] = frozenset()
 
@@ -65,7 +73,9 @@ class MainScreen(BaseScreen):
     def page(self, run: WatchedRun, state: RunState, options: PageOptions) -> Page:
         if self.number == RUNS:
             return runs_page(self.fleet.all_runs(), options)
-        return PAGES[self.number](run, state, replace(options, order=self._order, opened=self._opened))
+        return PAGES[self.number](
+            run, state, replace(options, order=self._order, is_reversed=self._is_reversed, opened=self._opened)
+        )
 
     def tabs(self, run: WatchedRun, state: RunState) -> Sequence[Button]:
         open_incidents = len(state.troubled)
@@ -89,6 +99,8 @@ class MainScreen(BaseScreen):
     def keys(self, run: WatchedRun, state: RunState) -> Sequence[Button]:
         needed = {need.key.partition(":")[0] for need in needs(run)}
         buttons = []
+        if marked := len(self.fleet.marked):
+            buttons += [Button("Esc", f"unmark {marked}", "bold"), Button("r", "retry"), Button("x", "drop")]
         if "q" in needed:
             buttons.append(Button("a", "answer", "attention"))
         if "approve" in needed:
@@ -103,7 +115,7 @@ class MainScreen(BaseScreen):
             buttons.append(Button("R", "resume", "attention"))
         buttons += [Button("?", "help"), Button("q", "leave"), Button("Enter", "open"), Button("/", "filter")]
         if self.number == AGENTS:
-            buttons.append(Button("o", "order"))
+            buttons += [Button("o", "order"), Button("O", "reverse")]
         if self.fleet.replay is not None:
             buttons += [Button("Space", "pause"), Button(".", "step"), Button("+", "faster"), Button("-", "slower")]
         elif not state.ended:
@@ -116,20 +128,48 @@ class MainScreen(BaseScreen):
             self.action_page(OVERVIEW)
 
     def action_page(self, number: int) -> None:
+        if number in self.numbers and number != self.number:
+            self._remember()
+        self._turn_to(number)
+
+    def _turn_to(self, number: int) -> None:
         self._cursors[self.number] = self.listing.cursor
         super().action_page(number)
+
+    def _remember(self) -> None:
+        self._visited = [*self._visited[1 - MOST_VISITED :], (self.fleet.watched.feed.run, self.number)]
+
+    def action_previous(self) -> None:
+        if not self._visited:
+            self.notify("this is the first page", markup=False)
+            return
+        run, number = self._visited.pop()
+        if run != self.fleet.watched.feed.run:
+            self.fleet.switch(run)
+        self._turn_to(number)
+
+    def open_run(self, run: str) -> None:
+        """Show the overview of another run."""
+        self._remember()
+        self.fleet.switch(run)
+        self._turn_to(OVERVIEW)
 
     def first_row(self, number: int) -> int:
         return END if number == EVENTS else self._cursors.get(number, 0)
 
     def action_order(self) -> None:
         names = list(ORDERS)
-        self._order = names[(names.index(self._order) + 1) % len(names)]
+        self._order, self._is_reversed = names[(names.index(self._order) + 1) % len(names)], False
+        self.refresh_view(cursor=0)
+
+    def action_reverse(self) -> None:
+        self._is_reversed = not self._is_reversed
         self.refresh_view(cursor=0)
 
     def on_listing_head_pressed(self, message: Listing.HeadPressed) -> None:
-        """Order the agents by the column that was clicked."""
+        """Order the agents by the column that was clicked; a second click reverses the order."""
         if self.number == AGENTS and message.title in ORDERS:
+            self._is_reversed = message.title == self._order and not self._is_reversed
             self._order = message.title
             self.refresh_view(cursor=0)
 
@@ -155,8 +195,7 @@ class MainScreen(BaseScreen):
                 self._opened ^= {message.key}
                 self.refresh_view()
             case "run":
-                self.fleet.switch(rest)
-                self.action_page(OVERVIEW)
+                self.open_run(rest)
             case "q":
                 self.fleet.action_answer(rest)
             case "approve" | "resume" | "budget" | "pause" | "take":

@@ -23,10 +23,12 @@ from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, all_runs
 from tests.dashboards.metrics.test_metrics import series_of
 from tests.dashboards.terminal.test_snapshots import busy_story
+from tests.docs.verbs import commands_in, problem_with
 from tests.fleet.core.story import Story, plan_of
 from tests.tools import ROOT, environment, run_tool, tool
 
 SHIPPED = ROOT / "dashboards" / "prometheus"
+ALERTS = ROOT / "docs" / "guides" / "alerts.md"
 GRAFANA = ROOT / "dashboards" / "grafana" / "fleet.json"
 PATIENCE_S = 60.0
 _NAME = re.compile(r"\b(?:fleet_[a-z0-9_]+|fleet:[a-z0-9_:]+)\b")
@@ -61,6 +63,31 @@ def test_every_alert_fires_when_it_should_and_only_then(tmp_path: Path) -> None:
     tried = (SHIPPED / "rules_test.yml").read_text(encoding="utf-8")
     assert len(rules("alert")) > 5
     assert [name for name in (*rules("alert"), *rules("record")) if name not in tried and "target" not in name] == []
+
+
+def alerts() -> dict[str, str]:
+    """The text of each alert."""
+    text = (SHIPPED / "rules.yml").read_text(encoding="utf-8").partition("name: fleet-alerts")[2]
+    return {part.split("\n", 1)[0]: part for part in text.split("- alert: ")[1:]}
+
+
+def test_every_alert_has_a_section_that_says_what_to_do() -> None:
+    sections = re.findall(r"^## (\S+)$", ALERTS.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(sections) == sorted(rules("alert")) == sorted(alerts())
+    for name, text in alerts().items():
+        assert f"runbook_url: 'docs/guides/alerts.md#{name.lower()}'" in text
+        assert re.search(r"^        labels: \{severity: (critical|warning|info)\}$", text, re.MULTILINE), name
+        assert re.search(r"^          summary: '.+'$", text, re.MULTILINE), name
+
+
+def test_every_command_that_an_alert_names_exists() -> None:
+    named = [
+        command
+        for name, text in alerts().items()
+        for command in commands_in(name, re.sub(r"\{\{ [$\w.]+ \}\}", "RUN", text))
+    ]
+    assert len(named) > 8
+    assert [f"{command}: {problem}" for command in named if (problem := problem_with(command))] == []
 
 
 def test_every_expression_of_the_dashboard_is_valid(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def agents(run: WatchedRun, state: RunState, options: PageOptions) -> list[Agent
         )
     ]
     key = ORDERS[options.order or "busy"]
-    busy.sort(key=lambda agent: key(agent.subtask, agent.attempt))  # type: ignore[arg-type,return-value] # one kind each
+    busy.sort(key=lambda agent: key(agent.subtask, agent.attempt), reverse=options.is_reversed)  # type: ignore[arg-type,return-value] # one kind each
     has_planner = state.planning.open is not None and matches(options.needle, "planner")
     return [None, *busy] if has_planner else [*busy]
 
@@ -76,6 +76,7 @@ def agents_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page:
         [agent_key(agent) for agent in rows],
         lambda index: agent_cells(state, rows[index], run.now),
         sorted_by=options.order or "busy",
+        is_reversed=options.is_reversed,
         empty=options.no_rows("No agents running."),
     )
 

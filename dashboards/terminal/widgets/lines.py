@@ -149,8 +149,9 @@ def column_at(columns: Sequence[Column], width: int, x: int) -> str:
     return ""
 
 
-def table_head(columns: Sequence[Column], width: int, sorted_by: str = "") -> Line:
-    titles = [(f"{column.title}{'↓' * (column.title == sorted_by)}", "head") for column in columns]
+def table_head(columns: Sequence[Column], width: int, sorted_by: str = "", *, is_reversed: bool = False) -> Line:
+    arrow = "↑" if is_reversed else "↓"
+    titles = [(f"{column.title}{arrow * (column.title == sorted_by)}", "head") for column in columns]
     return table_row(columns, width, titles)
 
 
@@ -171,6 +172,7 @@ class PageOptions:
     needle: str = ""
     """Only rows with these words are shown."""
     order: str = ""
+    is_reversed: bool = False
     height: int = 24
     width: int = 80
     opened: frozenset[str] = frozenset()
@@ -223,6 +225,7 @@ def table_page(
     above: Rows = (),
     below: Page | None = None,
     sorted_by: str = "",
+    is_reversed: bool = False,
     empty: str = "",
 ) -> Page:
     """A table whose rows are drawn once they are in sight, with lines above and below them."""
@@ -238,7 +241,7 @@ def table_page(
     return Page(
         keys=[*(key for key, _ in above), *keys, *(below.keys if below is not None else ())],
         draw=draw,
-        head=lambda width: table_head(columns, width, sorted_by),
+        head=lambda width: table_head(columns, width, sorted_by, is_reversed=is_reversed),
         columns=columns,
         empty=empty,
     )

@@ -1,5 +1,6 @@
 """A list that draws only the rows in sight, however many there are, and repaints only those that changed."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar
@@ -15,6 +16,7 @@ from dashboards.terminal.widgets.lines import Line, Page, column_at, matches, pa
 from dashboards.terminal.widgets.palette import Painted
 
 GUTTER = 2
+MARK = "◆"  # of a row that is marked
 WHEEL_ROWS = 3
 
 
@@ -47,6 +49,7 @@ class Listing(Painted, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
         self._page = page_of((), empty="…")
+        self._is_marked: Callable[[str], bool] = lambda _: False
         self.cursor = self._top = 0
         self._is_at_end = True
         self._was_moved = False
@@ -65,12 +68,19 @@ class Listing(Painted, can_focus=True):
         return keys[self.cursor] if self.cursor < len(keys) else ""
 
     @property
+    def keys(self) -> Sequence[str]:
+        """The keys of all rows."""
+        return self._page.keys
+
+    @property
     def is_text(self) -> bool:
         return self._page.is_text
 
-    def show(self, page: Page, *, cursor: int | None = None) -> None:
+    def show(
+        self, page: Page, *, cursor: int | None = None, is_marked: Callable[[str], bool] = lambda _: False
+    ) -> None:
         """Show `page`, with the cursor at row `cursor`, or else on the row it is on now."""
-        key, self._page = self.key, page
+        key, self._page, self._is_marked = self.key, page, is_marked
         if cursor is not None:
             self._found = None
             self.cursor, self._top, self._is_at_end = cursor, 0, page.tail and cursor >= self._last
@@ -112,7 +122,8 @@ class Listing(Painted, can_focus=True):
         if index >= len(page.keys):
             return (), False
         is_selected = index == self.cursor and bool(page.keys[index]) and not page.is_text
-        mark = ("▌ " if self.has_focus else "│ ") if is_selected else " " * GUTTER
+        bar = ("▌" if self.has_focus else "│") if is_selected else " "
+        mark = f"{bar}{MARK if self._is_marked(page.keys[index]) else ' '}"
         if page.is_text and index == self._found:
             mark = "→ "
         return ((mark, "accent"), *page.draw(index, room)), is_selected

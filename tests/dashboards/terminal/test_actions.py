@@ -268,3 +268,91 @@ async def test_the_bell_rings_once_when_something_needs_a_person(
         app._look()
         app._look()
         assert rung == [1]
+
+
+# ---- several subtasks at once ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wide() -> MemoryFeed:
+    """A run in which three subtasks failed for good, one landed and one is at work."""
+    run = Story(Policy(workers=8, max_attempts=1), plan_of("schema", "api", "docs", "cli", "web"))
+    run.landed("schema")
+    for id_ in ("api", "docs", "cli"):
+        run.attempt_fails(id_)
+    return MemoryFeed(run.facts)
+
+
+def marks(shown: list[str]) -> list[str]:
+    """The subtasks of the plan's page that are marked."""
+    return [row.partition("◆")[2].split()[2] for row in shown if "◆" in row]
+
+
+async def test_marked_subtasks_are_retried_together(wide: MemoryFeed) -> None:
+    app = app_of(wide)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("3", "space", "space", "space")
+        assert marks(rows(app)) == ["schema", "api", "docs"]
+        await pilot.press("r")
+        await pilot.pause()
+        assert "Retry 2 subtasks" in screen(app), "what has landed can't be retried"
+        assert [note.message.partition(":")[0] for note in app._notifications] == ["1 of 3 left out"]
+        await pilot.press(*"go", "enter")
+        asked = [(r.subtask, r.guidance) for r in wide.requests if isinstance(r, f.RetryRequested)]
+        assert asked == [("api", "go"), ("docs", "go")]
+        await pilot.pause()
+        assert marks(rows(app)) == [], "the marks are used up"
+
+
+async def test_marked_subtasks_are_dropped_by_one_change_of_the_plan(wide: MemoryFeed) -> None:
+    app = app_of(wide)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("3", "slash", *"escalated", "enter", "asterisk")
+        assert marks(rows(app)) == ["api", "docs", "cli"]
+        await pilot.press("x", "enter")
+        assert wide.requests == [], "a reason is needed"
+        await pilot.press(*"old", "enter")
+        [request] = wide.requests
+        assert isinstance(request, f.PlanRevised)
+        assert [(drop.id, drop.why) for drop in request.revision.drop] == [
+            (id_, "old") for id_ in ("api", "docs", "cli")
+        ]
+
+
+async def test_marks_are_taken_back(wide: MemoryFeed) -> None:
+    app = app_of(wide)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("3", "asterisk")
+        assert len(marks(rows(app))) == 5
+        await pilot.press("g", "space")
+        assert len(marks(rows(app))) == 4
+        await pilot.press("asterisk", "asterisk")
+        assert marks(rows(app)) == []
+        await pilot.press("space", "5")
+        await pilot.press("escape")
+        assert app.marked == frozenset()
+        assert "[Incidents" in screen(app), "the first Esc takes the marks back, no more"
+        await pilot.press("3", "g", "space")
+        app.switch("r")
+        assert app.marked == {"schema"}, "the same run"
+
+
+async def test_only_marked_subtasks_are_approved() -> None:
+    feed = MemoryFeed(Story(Policy(workers=2, review=True), plan_of("one", "two", "three")).facts)
+    app = app_of(feed)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("3", "g", "space", "space", "A")
+        assert "only 2 subtasks" in screen(app)
+        await pilot.press("o")
+        [request] = feed.requests
+        assert isinstance(request, f.PlanApproved)
+        assert request.subtasks == ("one", "two")
+
+
+async def test_a_replay_has_no_marks(wide: MemoryFeed) -> None:
+    app = app_of(wide, speed=1.0)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("3", "space", "asterisk")
+        assert app.marked == frozenset()
+        assert app.replay is not None
+        assert app.replay.paused

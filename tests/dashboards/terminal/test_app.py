@@ -237,7 +237,7 @@ async def test_light_dark_help_and_leaving(feed: MemoryFeed) -> None:
         await pilot.pause()
         assert app.export_screenshot() != dark
         await pilot.press("question_mark")
-        assert "with your guidance" in screen(app)
+        assert "retry the marked subtasks" in screen(app)
         await pilot.press("escape", "q")
     assert not app.is_running
     assert feed.requests == []
@@ -323,3 +323,52 @@ async def test_y_copies_what_is_under_the_cursor() -> None:
         await pilot.pause()
         await pilot.press("y")
         assert app.clipboard == ended_story().of("french").landed
+
+
+# ---- back ------------------------------------------------------------------------------------------------------------
+
+
+async def test_backspace_leads_back_through_pages_and_runs(feed: MemoryFeed) -> None:
+    other = MemoryFeed(story().facts, run="other")
+    app = app_of(feed, other)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("backspace")
+        assert [note.message for note in app._notifications] == ["this is the first page"]
+        await pilot.press("3", "5", "5", "0", "G", "enter")
+        assert app.watched.feed.run == "other"
+        await pilot.press("3", "enter")
+        assert isinstance(app.screen, SubtaskScreen)
+        await pilot.press("backspace")
+        assert isinstance(app.screen, MainScreen)
+        seen = []
+        for _ in range(6):
+            seen.append((app.watched.feed.run, app.screen.number))
+            await pilot.press("backspace")
+        assert seen == [("other", 3), ("other", 1), ("r", 0), ("r", 5), ("r", 3), ("r", 1)]
+
+
+async def test_backspace_in_the_filter_deletes_a_letter(feed: MemoryFeed) -> None:
+    app = app_of(feed)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("3", "slash", *"doc", "backspace")
+        assert isinstance(app.screen, MainScreen)
+        assert (app.screen.number, app.screen.needle) == (3, "do")
+
+
+async def test_the_order_of_agents_is_reversed_by_a_key_or_a_second_click() -> None:
+    app = app_of(MemoryFeed(busy_story().facts))
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("2", "o", "o")
+        listing, screen_ = app.screen.query_one(Listing), app.screen
+        assert isinstance(screen_, MainScreen)
+        order = [key for key in listing.keys if key.startswith("s:")]
+        assert order == ["s:cli", "s:money", "s:web"]
+        assert "subtask↓" in screen(app)
+        await pilot.press("O")
+        assert [key for key in listing.keys if key.startswith("s:")] == order[::-1]
+        assert "subtask↑" in screen(app)
+        x = rows(app)[5].index("subtask↑")
+        await pilot.click(Listing, offset=(x, 0))
+        assert [key for key in listing.keys if key.startswith("s:")] == order
+        await pilot.click(Listing, offset=(x, 0))
+        assert [key for key in listing.keys if key.startswith("s:")] == order[::-1]
