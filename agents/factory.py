@@ -10,7 +10,7 @@ from functools import partial
 from random import Random, SystemRandom
 
 from agents.base.transcripts import Transcripts
-from agents.conversation.settings import AgentSettings
+from agents.conversation.settings import AgentSettings, WorkerSettings
 from agents.models.calls import Caller
 from agents.models.cost.cache_warmup import CacheWarmup
 from agents.models.wire.client import open_client
@@ -18,6 +18,7 @@ from agents.planner import ClaudePlanner
 from agents.remote.attempt_calls import calls_of, no_calls
 from agents.remote.line_calls import LineCalls
 from agents.remote.line_relay import LineRelay
+from agents.workers.acp_extra import has_acp
 from agents.workers.program import program_of
 from agents.workers.registry import WorkerContext, describe, make_worker, make_workers
 from agents.workers.relay import Relay
@@ -76,6 +77,11 @@ def worker_on_node(settings: AgentSettings, name: str, line: CallLine) -> Worker
 
 
 def workers_lacking(settings: AgentSettings) -> list[str]:
-    """Workers whose program is not installed on this machine."""
-    workers = settings.workers.items()
-    return [name for name, worker in workers if worker.kind == "claude-code" and program_of(worker) is None]
+    """Workers that a node can't have: their program is not installed, or what they use can't be counted from there."""
+    return [name for name, worker in settings.workers.items() if _is_lacking(worker)]
+
+
+def _is_lacking(worker: WorkerSettings) -> bool:
+    if worker.kind == "acp":
+        return not has_acp() or not worker.calls_models
+    return worker.kind == "claude-code" and program_of(worker) is None

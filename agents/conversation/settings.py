@@ -43,6 +43,11 @@ class WorkerSettings:
     changed: frozenset[str] = frozenset()
     """The fields that are not at their default: each of them must mean something to the kind."""
 
+    @property
+    def calls_models(self) -> bool:
+        """Whether its calls go through the fleet. An agent without a model of ours has an access of its own."""
+        return self.kind != "command" and (self.kind != "acp" or bool(self.models))
+
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:

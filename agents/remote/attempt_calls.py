@@ -161,14 +161,14 @@ def calls_of(context: WorkerContext, caller: Caller) -> OpenCalls:
     @contextmanager
     def opened(order: AttemptOrder, meter: AttemptMeter) -> Iterator[AttemptCalls]:
         settings, brief = context.settings.workers[order.worker], order.brief
-        if settings.kind == "command":
+        if not settings.calls_models:
             yield NoCalls()
             return
         usual = settings.models[0] if settings.models else context.settings.worker_model
         model = brief.model or usual
         budget = AttemptBudget(meter, settings.tokens, settings.dollars)
         with context.transcripts.open(brief.subtask.id, brief.attempt) as transcript:
-            if settings.kind == "claude-code":
+            if settings.kind in {"claude-code", "acp"}:
                 yield RelayCalls(context.open_relay(budget, transcript, model, settings.turns), transcript)
                 return
             yield ConversationCalls(model, brief.effort, settings, context.settings, caller, budget, transcript)

@@ -20,7 +20,7 @@ from agents.tools.report import ReportArguments, read_report
 from agents.tools.schema import plain_schema
 from agents.tools.tool import ToolInputError
 from agents.workers.briefs import brief_files
-from agents.workers.program import EVIDENCE, program_name, program_of, run_program
+from agents.workers.program import EVIDENCE, MODEL_VARIABLES, program_name, program_of, run_program
 from agents.workers.relay import AgentRelay, OpenRelay
 from agents.workers.relay_server import listening, socket_in
 from agents.workers.session import Session
@@ -36,7 +36,6 @@ _ENDINGS: dict[str, FailureKind] = {
 }
 """What an end without a report means; any other is a failure of the tool."""
 _PERMISSIONS = ("--permission-mode", "--dangerously-skip-permissions", "--restricted")
-_MODELS = ("ANTHROPIC_SMALL_FAST_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,7 @@ class ClaudeCodeWorker:
             "ANTHROPIC_API_KEY": "the-relay-has-it",
             "ANTHROPIC_BASE_URL": "http://127.0.0.1:9",  # unused, because of the socket
             "ANTHROPIC_UNIX_SOCKET": str(socket),
-            **dict.fromkeys(_MODELS, model),
+            **dict.fromkeys(MODEL_VARIABLES, model),
             "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(self.common.max_tokens),
             "CLAUDE_CODE_MAX_RETRIES": str(self.common.retry.retries),
             "API_TIMEOUT_MS": session_ms,  # a call may wait for the service as long as the session lasts

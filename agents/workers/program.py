@@ -11,6 +11,8 @@ from fleet.core.state.facts import Failure
 from fleet.ports.agents import CommandResult, Dialogue, Workspace, WorkspaceError
 
 EVIDENCE = 4_000  # characters of an output that go into a failure
+MODEL_VARIABLES = ("ANTHROPIC_SMALL_FAST_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
+"""Where an agent may look for another model than the one it is given."""
 
 
 def program_name(settings: WorkerSettings) -> str:

@@ -8,6 +8,7 @@ from agents.conversation.settings import AgentSettings, WorkerSettings
 from agents.models.callers import Calls
 from agents.tools.hosts import host_problem
 from agents.tools.registry import WORKER_TOOLS
+from agents.workers.acp_extra import ACP_EXTRA, has_acp
 from agents.workers.command_line import line_problem, parameters_of
 from agents.workers.relay import OpenRelay
 from fleet.core.base.nearest import did_you_mean
@@ -61,6 +62,18 @@ def _claude_code_worker(worker: WorkerSettings, context: WorkerContext) -> Worke
     return ClaudeCodeWorker(worker, context.settings, context.open_relay, context.transcripts)
 
 
+def _acp_worker(worker: WorkerSettings, context: WorkerContext) -> Worker:
+    from agents.workers.acp import AcpWorker  # noqa: PLC0415 - its messages are an extra, and take 0.3 s to import
+
+    return AcpWorker(worker, context.settings, context.open_relay, context.transcripts)
+
+
+def _acp_problem(worker: WorkerSettings) -> str | None:
+    if not has_acp():
+        return f"the kind 'acp' needs a package: {ACP_EXTRA}"
+    return line_problem(worker.command)
+
+
 def _command_worker(worker: WorkerSettings, context: WorkerContext) -> Worker:
     from agents.workers.command import CommandWorker  # noqa: PLC0415
 
@@ -93,6 +106,12 @@ WORKERS: dict[str, WorkerKind] = {
         purpose="A session of Claude Code, an independent agent, for code that needs a lot of exploration.",
         make=_claude_code_worker,
         takes=_MODEL | _COMMANDS | {"tools", "command"},
+    ),
+    "acp": WorkerKind(
+        purpose="A session of an independent agent, for code that needs a lot of exploration.",
+        make=_acp_worker,
+        takes=_MODEL | _COMMANDS | {"command"},
+        problem=_acp_problem,
     ),
     "command": WorkerKind(
         purpose="Runs one fixed program on the subtask.",

@@ -72,6 +72,11 @@ class Wiring:
         """The workers that are programs."""
         return frozenset(name for name, worker in self.config.workers.items() if worker.kind == "command")
 
+    @cached_property
+    def modelless_workers(self) -> frozenset[str]:
+        """The workers that call no model through us: programs, and agents with an access of their own."""
+        return frozenset(name for name, worker in self.config.workers.items() if not worker.calls_models)
+
     def has_program(self, name: str) -> bool:
         """Whether checks would find a program of this name. A set-up may install any."""
         return bool(self.config.worktrees.setup) or has_program(self.worktrees, name)
@@ -104,8 +109,8 @@ class Wiring:
         )
 
     def require_models(self, workers: Collection[str] | None = None) -> None:
-        """Raise `FleetError` if models can't be called. Not if all `workers` of a plan are programs."""
-        if workers is not None and self.command_workers.issuperset(workers):
+        """Raise `FleetError` if models can't be called. Not if none of a plan's `workers` calls any."""
+        if workers is not None and self.modelless_workers.issuperset(workers):
             return
         if problem := missing_extra(self.access.kind):
             raise FleetError(f"models.service: {problem}")
@@ -143,7 +148,7 @@ class Wiring:
         usual = {}
         for name, worker in self.config.workers.items():
             models = _models(worker) or (self.config.models.worker,)
-            if worker.kind != "command":
+            if worker.calls_models:
                 usual[name] = Ladder(rungs=tuple(assumed_rung(model, None, self.prices) for model in models), first=0)
         return {**usual, **self.ladders}
 

@@ -173,6 +173,11 @@ class WorkerKind(Section):
     labels: Labels
     pass_environment: Annotated[tuple[Variable, ...], Field(strict=False)]
 
+    @property
+    def calls_models(self) -> bool:
+        """Whether its calls go through the fleet. An agent without a model of ours has an access of its own."""
+        return self.kind != "command" and (self.kind != "acp" or bool(self.model or self.models or self.rungs))
+
 
 class Checks(Section):
     gate: Command

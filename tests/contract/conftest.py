@@ -146,11 +146,43 @@ class ClaudeCodeRig(Rig):
         self.model.will(says(use("Bash", {"command": command})))
 
 
+def acp_command(room: Path, scenario: Json) -> tuple[str, ...]:
+    """The command line of an agent that plays this, in a folder of its own."""
+    folder = room / "acp agent"
+    folder.mkdir(exist_ok=True)
+    program = folder / "agent.py"
+    program.write_text(Path(__file__).with_name("acp_agent.py").read_text())
+    return (sys.executable, "-I", str(program), json.dumps(scenario))
+
+
+class AcpRig(Rig):
+    """An agent of the Agent Client Protocol, which works through the files and terminals of its client."""
+
+    @property
+    def settings(self) -> WorkerSettings:
+        extras = self.changes.get("extras", Extras())
+        shown = (str(self.room / "acp agent"), *map(str, python_shown()))
+        extras = replace(extras, read_only=(*extras.read_only, *shown))
+        return worker_settings(**{"kind": self.kind, **self.changes, "extras": extras})
+
+    def plays(self, *turns: list[Json], **scenario: Any) -> None:
+        """The agent does this in each of its turns."""
+        self.changes = {**self.changes, "command": acp_command(self.room, {"turns": turns, **scenario})}
+
+    def reports(self, report: Json | str, *, first: str = "") -> None:
+        text = report if isinstance(report, str) else json.dumps(report)
+        self.plays([*([{"shell": first}] if first else []), {"report": text}, {"say": "That is all."}])
+
+    def hangs(self, command: str) -> None:
+        self.plays([{"shell": command}])
+
+
 RIGS: dict[str, type[Rig]] = {
     "coder": ApiRig,
     "writer": ApiRig,
     "retriever": RetrieverRig,
     "processor": ApiRig,
+    "acp": AcpRig,
     "command": CommandRig,
     "claude-code": ClaudeCodeRig,
 }

@@ -2,6 +2,7 @@
 
 # Where a library may be imported. `*` crosses folders here. A doorway that nobody uses fails, too.
 DOORWAYS: dict[str, tuple[str, ...]] = {
+    "acp": ("agents/acp/schema.py",),
     "aiohttp": (
         *("agents/simulated/*", "agents/workers/relay_server.py", "agents/tools/fetch.py"),
         *("dashboards/notify/channel.py", "dashboards/traces/otlp.py", "dashboards/web/*"),
@@ -38,10 +39,11 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "typer": ("fleet/cli/*",),
 }
 
-NOT_LIKE_THEIR_DISTRIBUTION = {"gitpython": "git", "google-auth": "google"}
+NOT_LIKE_THEIR_DISTRIBUTION = {"agent-client-protocol": "acp", "gitpython": "git", "google-auth": "google"}
 
 # Who reads the process's environment, and why. All other modules get values.
 READS_ENVIRONMENT: dict[str, str] = {
+    "agents/acp/host.py": "what the box of an agent sets, to run the agent in",
     "fleet/config/environment.py": "the one reader",
     "fleet/nodes/cluster/actor.py": "what a machine of a Ray cluster gives the nodes that it starts",
     "worktrees/git/program.py": "PATH, to find git",

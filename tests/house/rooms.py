@@ -67,6 +67,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.recipes.kinds": ("fleet.recipes",),
     "fleet.runs": ("fleet.core", "fleet.errors"),
     "agents": ("agents", "fleet.core", "fleet.ports"),
+    "agents.acp": ("agents.base", "agents.conversation", "fleet.__version__", "fleet.core", "fleet.ports"),
     "agents.base": ("fleet.core",),
     "agents.conversation": ("agents.base", "agents.models", "agents.tools", "fleet.core", "fleet.ports"),
     "agents.models": (
@@ -88,7 +89,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "agents.tools": ("agents.base", "agents.models", "agents.tools.explore", "fleet.core", "fleet.ports"),
     "agents.tools.explore": ("agents.base", "agents.tools", "fleet.core", "fleet.ports"),
     "agents.workers": (
-        *("agents.base", "agents.conversation", "agents.models", "agents.tools"),
+        *("agents.acp", "agents.base", "agents.conversation", "agents.models", "agents.tools"),
         *("fleet.core", "fleet.errors", "fleet.ports"),
     ),
     "worktrees": (),

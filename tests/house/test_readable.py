@@ -34,6 +34,7 @@ BROAD_EXCEPTS: dict[str, int] = {
 
 _UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 _SKIPS = {"skip", "skipif", "skipIf", "skipUnless", "skipTest", "xfail", "importorskip", "expectedFailure"}
+GROUPS_OF_ASYNCIO = {"agents/acp/host.py": "runs in the box without our packages, in `asyncio.TaskGroup`"}
 _LOOSE_TASKS = {"create_task", "ensure_future", "run_coroutine_threadsafe"}
 _EVERYTHING = {"Exception", "BaseException"}
 
@@ -107,7 +108,8 @@ def test_every_task_has_a_parent(product: Mapping[str, ast.Module]) -> None:
         f"{path}:{node.lineno}: {node.attr}"
         for path, tree in product.items()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute)
+        if path not in GROUPS_OF_ASYNCIO
+        and isinstance(node, ast.Attribute)
         and (node.attr in _LOOSE_TASKS or (node.attr == "gather" and "asyncio" in _names(node)))
     ]
     assert wrong == []

@@ -224,7 +224,7 @@ class Taking:
         wiring = self.fleet.wiring
         if not self.resolving.wanted:
             return "--no-resolve"
-        if not wiring.has_models and not wiring.command_workers.issuperset(piece.subtask.worker for piece in pieces):
+        if not wiring.has_models and not wiring.modelless_workers.issuperset(piece.subtask.worker for piece in pieces):
             return f"there is no API key for a resolver (set {self.fleet.config.models.api_key_env})"
         if self.resolving.dollars is None and (spent := spent_budget(state)) is not None:
             return f"the budget of {state.run}, {spent}, is spent (--budget USD allows a resolver more)"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from agents.conversation.settings import WorkerSettings
-from agents.factory import open_agents
+from agents.factory import open_agents, workers_lacking
 from agents.models.wire.access import Access
-from agents.workers.registry import WORKERS, describe
+from agents.workers.registry import WORKERS, describe, problems_of
 from fleet.core.state.facts import Failure, Report
 from fleet.errors import UsageError
 from fleet.ports.agents import Extras, WorkerBrief
@@ -148,3 +148,18 @@ async def test_a_base_url_that_can_not_be_used_is_refused(model: Script, tmp_pat
     with pytest.raises(UsageError, match=r"models\.base_url"):
         async with open_agents(replace(settings_for(model, tmp_path), access=Access(base_url, ""))):
             pass
+
+
+@pytest.mark.parametrize("installed", [True, False])
+async def test_an_agent_needs_its_extra_and_on_a_node_a_model_of_ours(
+    installed: bool, model: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an agent with an access of its own uses can't be counted from a node."""
+    monkeypatch.setattr("agents.workers.acp_extra.find_spec", lambda _name: object() if installed else None)
+    workers = {
+        "ours": worker_settings(kind="acp", command=("agent",), models=("claude-haiku-5-5",)),
+        "own": worker_settings(kind="acp", command=("agent",)),
+    }
+    settings = settings_for(model, tmp_path, workers=workers)
+    assert workers_lacking(settings) == (["own"] if installed else ["ours", "own"])
+    assert ("worktree-fleet[acp]" in "".join(problems_of("ours", workers["ours"]))) == (not installed)

@@ -28,6 +28,7 @@ from fleet.cli import common
 from fleet.cli.clock import Clock, run_with_clock
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox
 from fleet.cli.options import flags
+from fleet.cli.verbs.machine.acp_findings import acp_findings
 from fleet.cli.verbs.machine.live_findings import live_findings
 from fleet.cli.verbs.machine.mcp_findings import mcp_findings
 from fleet.cli.verbs.machine.notify_findings import notify_findings
@@ -127,6 +128,7 @@ async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: 
         *_tool_chains(fleet),
         *(await _gate_findings(fleet, repository, gate=gate, progress=clock.begin if clock is not None else None)),
         *worker_findings(fleet),
+        *acp_findings(),
         *mcp_findings(),
         *notify_findings(fleet.config, fleet.environ, all_runs(fleet.state_dir)),
         *[finding async for finding in node_findings(fleet.wiring)],
@@ -191,7 +193,7 @@ async def _model(fleet: Fleet) -> Finding:
 
 def _without_models(fleet: Fleet, error: FleetError) -> Finding:
     """Programs need no key, so where some are configured it is not missing for everything."""
-    programs, name = sorted(fleet.wiring.command_workers), fleet.config.models.api_key_env
+    programs, name = sorted(fleet.wiring.modelless_workers), fleet.config.models.api_key_env
     if not programs:
         says = fleet.wiring.base_url or fleet.config.models.service
         return Finding("model", ok=False, says=says, fix=str(error))
@@ -328,7 +330,9 @@ def worker_findings(fleet: Fleet) -> Iterator[Finding]:
 
 def _description(settings: WorkerSettings, fleet: Fleet) -> str:
     parts = [settings.kind]
-    if settings.kind != "command":
+    if settings.kind == "acp" and not settings.calls_models:
+        parts.append("a model of its own")
+    elif settings.kind != "command":
         parts.append(" → ".join(settings.rungs or settings.models) or fleet.config.models.worker)
     if settings.command:
         parts.append(f"runs {settings.command[0]}")
@@ -345,7 +349,7 @@ def _program_fix(name: str, settings: WorkerSettings, fleet: Fleet) -> str:
     """What to do about a program that the worker can't run; empty if it can."""
     if settings.kind == "claude-code" and program_of(settings) is None:
         return f"{program_name(settings)} is not in PATH; install it, or name it in workers.{name}.command"
-    if settings.kind != "command" or not settings.command:
+    if settings.kind not in {"acp", "command"} or not settings.command:
         return ""
     program, worktrees = settings.command[0], fleet.wiring.worktrees
     if "/" in program and not program.startswith("/"):

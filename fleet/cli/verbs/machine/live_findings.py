@@ -40,7 +40,7 @@ def subjects(fleet: Fleet) -> list[Subject]:
     planner, usual = fleet.config.planner, fleet.config.models.worker
     users: dict[tuple[str, str | None], list[str]] = {(planner.model, planner.effort): ["the planner"]}
     for name, worker in fleet.wiring.workers.items():
-        if worker.kind == "command":
+        if not worker.calls_models:
             continue
         for rung in worker.rungs or worker.models or (usual,):
             users.setdefault(parse_rung(rung) if worker.rungs else (rung, None), []).append(name)

@@ -10,6 +10,7 @@ from typer.main import get_command
 
 from fleet.app.fleet import Fleet
 from fleet.cli.entry import app
+from fleet.cli.verbs.machine.acp_findings import acp_findings
 from fleet.cli.verbs.machine.doctor import examine, worker_findings
 from fleet.config.load import Loaded, load_config
 from fleet.core.views.machine.finding import Finding
@@ -39,6 +40,8 @@ def look(own: dict[str, Any], **box: Any) -> tuple[str, str]:
         ),
         ({"kind": "command", "command": "sh x {goal}", "network": True}, "command, runs sh, with network access"),
         ({"kind": "command", "command": "tools/deploy"}, "command, runs tools/deploy"),
+        ({"kind": "acp", "command": "sh -c x"}, "acp, a model of its own, runs sh"),
+        ({"kind": "acp", "command": "sh -c x", "model": "m"}, "acp, m, runs sh"),
     ],
 )
 def test_a_worker_that_can_work_is_shown_with_what_it_has(own: dict[str, Any], description: str) -> None:
@@ -52,6 +55,8 @@ def test_a_worker_that_can_work_is_shown_with_what_it_has(own: dict[str, Any], d
         ({"kind": "retriever"}, "hosts: is missing"),
         ({"kind": "command"}, "command: is missing"),
         ({"kind": "command", "command": "no-such-program"}, "no-such-program is not in the box's PATH"),
+        ({"kind": "acp"}, "command: is missing"),
+        ({"kind": "acp", "command": "no-such-agent acp"}, "no-such-agent is not in the box's PATH"),
         ({"kind": "claude-code", "command": "no-such-claude"}, "no-such-claude is not in PATH"),
         ({"rungs": ["a"], "models": ["b"]}, "workers.w.rungs: the worker has a model, too"),
         ({"pass_environment": ["NO_SUCH_KEY"]}, "NO_SUCH_KEY is not set"),
@@ -150,3 +155,14 @@ def test_a_branch_in_the_way_of_result_branches_is_found_before_a_run_is_refused
     found = examined(tmp_path, {})["repository"]
     assert not found.ok
     assert "git branch -m fleet" in found.fix
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_door_that_is_not_installed_is_named_with_its_command(
+    installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.workers.acp_extra.find_spec", lambda _name: object() if installed else None)
+    (finding,) = acp_findings()
+    assert finding.ok, "all else works without it"
+    assert finding.says.startswith("not installed") == (not installed)
+    assert finding.fix == ("" if installed else "pip install 'worktree-fleet[acp]'")

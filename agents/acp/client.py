@@ -1,0 +1,180 @@
+"""What an agent may ask of its client: permissions by the rules of the box, files and terminals of the worktree.
+
+The agent is in the box already, so a permission lets it do nothing that the box would not: what is refused here is work
+that no attempt may keep.
+"""
+
+import posixpath
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from agents.acp import schema
+from agents.acp.link import Link, ServingError
+from agents.acp.rpc import UNKNOWN, RefusalError
+from agents.base.text import capped, redacted, well_formed
+from agents.base.transcripts import Transcript
+
+CHANGES = frozenset({"edit", "delete", "move"})
+MOST_NOTES = 2_000  # what the agent asked for and did, in the transcript; and
+MOST_CHARACTERS = 8 * 1024 * 1024  # of it
+LONGEST_PATH = 4096
+LONGEST_NOTE = 4_000  # characters of one text
+_SHORT = 300
+_GRANTS, _REFUSALS = ("allow_once", "allow_always"), ("reject_once", "reject_always")
+Json = Mapping[str, Any]
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(slots=True)
+class Notes:
+    """The transcript of an agent that may repeat itself for ever, and that knows secrets."""
+
+    transcript: Transcript
+    secrets: tuple[str, ...] = ()
+    left: int = MOST_NOTES
+    characters: int = MOST_CHARACTERS
+
+    def write(self, event: str, **data: Any) -> None:
+        """What the agent asks for and does: so much of it, and no more."""
+        if self.left < 0:
+            return
+        self.left -= 1
+        self.characters -= sum(len(each) for each in data.values() if isinstance(each, str))
+        if self.left < 0 or self.characters < 0:
+            self.left = -1
+            self.transcript.write("cut", why="the agent did more than a transcript holds")
+            return
+        self.keep(event, **data)
+
+    def keep(self, event: str, **data: Any) -> None:
+        """What is rare, and always written."""
+        shown = {name: self.shown(each) if isinstance(each, str) else each for name, each in data.items()}
+        self.transcript.write(event, **shown)
+
+    def shown(self, text: str) -> str:
+        """A text of the agent as a transcript or a failure may hold it."""
+        return well_formed(redacted(capped(text, LONGEST_NOTE), self.secrets))
+
+
+@dataclass(slots=True)
+class Client:
+    """Serves one session."""
+
+    link: Link
+    notes: Notes
+    root: str
+    session: str = ""
+    _served: Mapping[str, Callable[[Json], Awaitable[Json]]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._served = {
+            "session/request_permission": self._permit,
+            "fs/read_text_file": self._read,
+            "fs/write_text_file": self._write,
+            "terminal/create": self._create,
+            "terminal/output": self._output,
+            "terminal/wait_for_exit": self._wait,
+            "terminal/kill": self._kill,
+            "terminal/release": self._release,
+        }
+
+    async def answer(self, method: str, params: Json) -> Json:
+        """The result of a request. Raises `RefusalError`."""
+        serve = self._served.get(method)
+        if serve is None:
+            self.notes.write("refused", method=method[:_SHORT], why="unknown")
+            raise RefusalError(f"there is no {method[:_SHORT]} here", UNKNOWN)
+        if params.get("sessionId") != self.session or not self.session:
+            self.notes.write("refused", method=method, why="session")
+            raise RefusalError("there is no such session")
+        try:
+            return await serve(params)
+        except ValidationError as error:
+            self.notes.write("refused", method=method, why="invalid")
+            raise RefusalError(f"invalid: {error.error_count()} problems") from error
+        except (RefusalError, ServingError) as error:
+            self.notes.write("refused", method=method, why=str(error))
+            raise RefusalError(str(error)) from error
+
+    async def _permit(self, params: Json) -> Json:
+        asked = _parsed(schema.RequestPermissionRequest, params)
+        call = asked.tool_call
+        outside = next((each.path for each in call.locations or () if not self._is_ours(each.path)), None)
+        allowed = call.kind not in CHANGES or outside is None
+        wanted = _GRANTS if allowed else _REFUSALS
+        option = next((each for kind in wanted for each in asked.options if each.kind == kind), None)
+        why = "" if allowed else f"{outside} is outside the worktree"
+        shown = {"title": (call.title or "")[:_SHORT], "kind": call.kind, "allowed": allowed and option is not None}
+        self.notes.write("permission", **shown, option=option.name[:_SHORT] if option else None, why=why)
+        if option is None:
+            return {"outcome": {"outcome": "cancelled"}}
+        return {"outcome": {"outcome": "selected", "optionId": option.option_id}}
+
+    def _is_ours(self, path: str) -> bool:
+        """Whether a change of this path is in the worktree, or in a folder that disappears with the box."""
+        absolute = posixpath.normpath(posixpath.join(self.root, path))
+        if absolute.startswith("/tmp/"):  # noqa: S108 - the box's own
+            return True
+        inside = absolute.removeprefix(self.root)
+        return absolute.startswith(f"{self.root}/") and ".git" not in inside.lower().split("/")
+
+    async def _read(self, params: Json) -> Json:
+        asked = _parsed(schema.ReadTextFileRequest, params)
+        content = await self.link.ask("read", path=_path(asked.path), line=asked.line, limit=asked.limit)
+        self.notes.write("read", path=asked.path)
+        return {"content": content}
+
+    async def _write(self, params: Json) -> Json:
+        asked = _parsed(schema.WriteTextFileRequest, params)
+        await self.link.ask("write", path=_path(asked.path), content=asked.content)
+        self.notes.write("write", path=asked.path, characters=len(asked.content))
+        return {}
+
+    async def _create(self, params: Json) -> Json:
+        asked = _parsed(schema.CreateTerminalRequest, params)
+        environment = {each.name: each.value for each in asked.env or ()}
+        words = (asked.command, *(asked.args or ()), *environment, *environment.values())
+        if any("\0" in word for word in words) or any(not name or "=" in name for name in environment):
+            raise RefusalError("a command or a variable of it holds a character that it can't hold")
+        terminal = await self.link.ask(
+            "create",
+            command=asked.command,
+            args=list(asked.args or ()),
+            env=environment,
+            cwd=_path(asked.cwd) if asked.cwd else None,
+            limit=asked.output_byte_limit,
+        )
+        self.notes.write("terminal", id=terminal, command=" ".join((asked.command, *(asked.args or ()))))
+        return {"terminalId": terminal}
+
+    async def _output(self, params: Json) -> Json:
+        asked = _parsed(schema.TerminalOutputRequest, params)
+        output: Json = await self.link.ask("output", terminal=asked.terminal_id)
+        return {name: value for name, value in output.items() if value is not None}
+
+    async def _wait(self, params: Json) -> Json:
+        asked = _parsed(schema.WaitForTerminalExitRequest, params)
+        status: Json = await self.link.ask("wait", terminal=asked.terminal_id)
+        self.notes.write("terminal", id=asked.terminal_id, **status)
+        return status
+
+    async def _kill(self, params: Json) -> Json:
+        await self.link.ask("kill", terminal=_parsed(schema.KillTerminalRequest, params).terminal_id)
+        return {}
+
+    async def _release(self, params: Json) -> Json:
+        await self.link.ask("release", terminal=_parsed(schema.ReleaseTerminalRequest, params).terminal_id)
+        return {}
+
+
+def _parsed(model: type[Model], params: Json) -> Model:
+    return model.model_validate(params)
+
+
+def _path(path: str) -> str:
+    if not path.startswith("/") or "\0" in path or len(path) > LONGEST_PATH:
+        raise RefusalError("the path is not absolute, too long, or holds a NUL character")
+    return path

@@ -1,0 +1,343 @@
+"""The program beside an agent in its box: passes its lines on, and serves its files and terminals.
+
+One box at a time can have a worktree, so what the agent asks of its client is done in the box that it is in. What
+it says is trusted no more than the agent. It runs with the standard library alone, in the Python of the fleet.
+"""
+
+# Paths that an agent wrote are text until they are opened; and only the agent waits for this program.
+# ruff: noqa: ASYNC230, ASYNC240, PTH103, PTH108, PTH118, PTH120, PTH123
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import struct
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+HEADER = struct.Struct("!cI")
+LINE, ASK, REPLY, NEWS = b"L", b"Q", b"R", b"N"
+LONGEST = 8 * 1024 * 1024  # bytes of a frame, and of a line of the agent
+MOST_BYTES = 2 * 1024 * 1024  # of a file that is read or written
+MOST_OUTPUT = 1024 * 1024  # bytes of a terminal's output that are kept: the last
+MOST_TERMINALS = 16
+ERRORS = 4_000  # bytes of the agent's standard error that are kept: the last
+CONTINUED = 0x80  # the upper two bits of a byte within a character
+GRACE_S = 2.0  # how long the agent may take to end once its input has ended
+LONGEST_REPORT = 24_001
+Asked = Mapping[str, Any]
+
+
+class OverError(Exception):
+    """The manager wants nothing more."""
+
+
+class RefusedError(Exception):
+    """Why something is not done; the agent reads it."""
+
+
+@dataclass
+class Terminal:
+    """One command of the agent, and the end of its output."""
+
+    process: asyncio.subprocess.Process
+    limit: int
+    output: bytearray = field(default_factory=bytearray)
+    truncated: bool = False
+    drained: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def drain(self) -> None:
+        stream = self.process.stdout
+        while stream is not None and (chunk := await stream.read(65_536)):
+            self.output += chunk
+            if len(self.output) > self.limit:
+                self.truncated = True
+                del self.output[: len(self.output) - self.limit]
+        await self.process.wait()
+        self.drained.set()
+
+    @property
+    def status(self) -> dict[str, Any] | None:
+        code = self.process.returncode
+        if code is None:
+            return None
+        return {"exitCode": code} if code >= 0 else {"signal": signal.Signals(-code).name}
+
+    @property
+    def text(self) -> str:
+        """What is kept, from the first whole character on."""
+        kept = bytes(self.output)
+        start = next((at for at, byte in enumerate(kept[:4]) if byte & 0xC0 != CONTINUED), 0) if self.truncated else 0
+        return kept[start:].decode("utf-8", "replace")
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
+@dataclass
+class Host:
+    """Serves one agent until its manager says no more."""
+
+    root: str
+    report: str
+    tasks: asyncio.TaskGroup
+    writer: asyncio.StreamWriter
+    terminals: dict[str, Terminal] = field(default_factory=dict)
+    opened: int = 0
+
+    async def send(self, kind: bytes, payload: bytes) -> None:
+        self.writer.write(HEADER.pack(kind, len(payload)) + payload)
+        await self.writer.drain()
+
+    async def serve(self, asked: Asked) -> None:
+        """Answer one request."""
+        serve = SERVED[asked["do"]]
+        try:
+            reply = {"result": await serve(self, asked)}
+        except (RefusedError, OSError, ValueError) as error:
+            why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+            reply = {"refused": why}
+        await self.send(REPLY, json.dumps({"id": asked["id"], **reply}, ensure_ascii=False).encode("utf-8", "replace"))
+
+    # ---- files ----
+
+    def inside(self, path: str, *, links: bool) -> str:
+        """A path in the worktree, or of the report. Links may lead to another place in the worktree, or not at all."""
+        if path == self.report:
+            return path
+        real = os.path.realpath(path)
+        if real != self.root and not real.startswith(f"{self.root}/"):
+            raise RefusedError(f"{path} is outside the worktree")
+        if ".git" in real[len(self.root) :].lower().split("/"):
+            raise RefusedError(f"{path} belongs to git")
+        if not links and os.path.normpath(path) != real:
+            raise RefusedError(f"{path} leads through a link")
+        return real
+
+    async def read(self, asked: Asked) -> str:
+        path = self.inside(asked["path"], links=True)
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(path, flags), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise RefusedError(f"{asked['path']} is not a regular file")
+            first, limit = asked.get("line") or 1, asked.get("limit")
+            if first == 1 and limit is None:
+                content = file.read(MOST_BYTES + 1)
+            else:
+                content = b""
+                for number, line in enumerate(file, start=1):
+                    if (limit is not None and number >= first + limit) or len(content) > MOST_BYTES:
+                        break
+                    content += line if number >= first else b""
+        if len(content) > MOST_BYTES:
+            raise RefusedError(f"{asked['path']} has more than {MOST_BYTES} bytes; read fewer lines of it")
+        return content.decode("utf-8", "replace")
+
+    async def write(self, asked: Asked) -> None:
+        path, content = self.inside(asked["path"], links=False), asked["content"].encode("utf-8", "replace")
+        if len(content) > MOST_BYTES:
+            raise RefusedError(f"{asked['path']} would have {len(content)} bytes; {MOST_BYTES} are allowed")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(path, flags, 0o644), "wb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise RefusedError(f"{asked['path']} is not a regular file")
+            file.truncate()
+            file.write(content)
+
+    # ---- terminals ----
+
+    async def create(self, asked: Asked) -> str:
+        if len(self.terminals) >= MOST_TERMINALS:
+            raise RefusedError(f"there are {MOST_TERMINALS} terminals; release one first")
+        cwd = self.inside(asked.get("cwd") or self.root, links=True)
+        shell = "bash" if shutil.which("bash") else "sh"
+        words = [asked["command"], *asked["args"]] if asked["args"] else [shell, "-c", asked["command"]]
+        process = await asyncio.create_subprocess_exec(
+            *words,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=cwd,
+            env={**os.environ, **asked["env"]},
+            start_new_session=True,
+        )
+        self.opened += 1
+        name = f"terminal-{self.opened}"
+        limit = asked.get("limit")
+        terminal = Terminal(process, MOST_OUTPUT if limit is None else min(limit, MOST_OUTPUT))
+        self.terminals[name] = terminal
+        self.tasks.create_task(terminal.drain())
+        return name
+
+    def terminal(self, asked: Asked) -> Terminal:
+        if asked["terminal"] not in self.terminals:
+            raise RefusedError("there is no such terminal")
+        return self.terminals[asked["terminal"]]
+
+    async def output(self, asked: Asked) -> dict[str, Any]:
+        terminal = self.terminal(asked)
+        return {"output": terminal.text, "truncated": terminal.truncated, "exitStatus": terminal.status}
+
+    async def wait(self, asked: Asked) -> dict[str, Any]:
+        terminal = self.terminal(asked)
+        await terminal.process.wait()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(terminal.drained.wait(), GRACE_S)  # a child of it may hold its output open
+        return terminal.status or {}
+
+    async def kill(self, asked: Asked) -> None:
+        self.terminal(asked).kill()
+
+    async def release(self, asked: Asked) -> None:
+        self.terminal(asked).kill()
+        del self.terminals[asked["terminal"]]
+
+
+SERVED: dict[str, Callable[[Host, Asked], Awaitable[object]]] = {
+    "read": Host.read,
+    "write": Host.write,
+    "create": Host.create,
+    "output": Host.output,
+    "wait": Host.wait,
+    "kill": Host.kill,
+    "release": Host.release,
+}
+
+
+# ---- the agent ----
+
+
+async def lines(reader: asyncio.StreamReader, host: Host) -> None:
+    """Pass on what the agent writes, line by line. A line that is too long is left out."""
+    rest, skipped = b"", 0
+    while chunk := await reader.read(65_536):
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if skipped or len(line) > LONGEST:
+                await host.send(NEWS, json.dumps({"skipped": skipped + len(line)}).encode())
+                skipped = 0
+            elif line.strip():
+                await host.send(LINE, line)
+        if skipped or len(rest) > LONGEST:
+            skipped, rest = skipped + len(rest), b""
+
+
+async def tail(reader: asyncio.StreamReader, kept: bytearray) -> None:
+    while chunk := await reader.read(65_536):
+        kept += chunk
+        del kept[:-ERRORS]
+
+
+async def frames(reader: asyncio.StreamReader, host: Host, agent: asyncio.StreamWriter) -> None:
+    """Do what the manager says, until it says no more."""
+    with suppress(asyncio.IncompleteReadError, ConnectionError):
+        while True:
+            kind, length = HEADER.unpack(await reader.readexactly(HEADER.size))
+            payload = await reader.readexactly(length)
+            if kind == LINE:
+                with suppress(ConnectionError):
+                    agent.write(payload + b"\n")
+                    await agent.drain()
+            else:
+                host.tasks.create_task(host.serve(json.loads(payload)))
+
+
+async def bridge(path: str) -> int:
+    """A port in the box that leads to the relay's socket, for agents that know an address and no socket."""
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while chunk := await reader.read(65_536):
+                writer.write(chunk)
+                await writer.drain()
+            writer.write_eof()
+
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there = await asyncio.open_unix_connection(path)
+            async with asyncio.TaskGroup() as both:
+                both.create_task(pump(reader, there[1]))
+                both.create_task(pump(there[0], writer))
+            there[1].close()
+        except OSError:
+            pass  # the relay has been closed
+        writer.close()
+
+    server = await asyncio.start_server(connect, "127.0.0.1", 0)
+    port: int = server.sockets[0].getsockname()[1]
+    return port
+
+
+async def serve(order: Asked) -> int:
+    """Run the agent of this order, and print how it ended."""
+    report = os.path.join(os.environ.get("TMPDIR") or "/tmp", "fleet-report.json")  # noqa: S108 - the box's own
+    with suppress(FileNotFoundError):
+        os.unlink(report)
+    environment = {**os.environ, "FLEET_REPORT": report}
+    if order["bridge"] and all(name == "lo" for _, name in socket.if_nameindex()):  # else others could call it
+        environment["ANTHROPIC_BASE_URL"] = f"http://127.0.0.1:{await bridge(order['bridge'])}"
+    reader, writer = await asyncio.open_unix_connection(sock=socket.socket(fileno=os.dup(0)))
+    ours, theirs = socket.socketpair()  # which no other process in the box can open, as it could a pipe
+    agent = await asyncio.create_subprocess_exec(
+        *("sh", "-c", f"exec {order['line']}"),
+        stdin=theirs.fileno(),
+        stdout=theirs.fileno(),
+        stderr=asyncio.subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
+    )
+    theirs.close()
+    errors = bytearray()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            host = Host(os.path.realpath(order["root"]), report, tasks, writer)
+            await host.send(NEWS, json.dumps({"report": report}).encode())
+            if agent.stderr is not None:
+                tasks.create_task(tail(agent.stderr, errors))
+            to_us, to_agent = await asyncio.open_unix_connection(sock=ours)
+            tasks.create_task(listen(to_us, host, agent))
+            await frames(reader, host, to_agent)
+            await end(to_agent, agent)
+    except* OverError:
+        pass
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(agent.pid, signal.SIGKILL)
+    code = await agent.wait()
+    print_ending(errors, order["marker"], report)
+    return code if code >= 0 else 128 - code
+
+
+async def end(to_agent: asyncio.StreamWriter, agent: asyncio.subprocess.Process) -> NoReturn:
+    """Let the agent see the end of its input, wait for its own, and end all tasks."""
+    to_agent.close()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(agent.wait(), GRACE_S)
+    raise OverError
+
+
+async def listen(reader: asyncio.StreamReader, host: Host, agent: asyncio.subprocess.Process) -> None:
+    """Pass on what the agent writes, and how it ended."""
+    with suppress(ConnectionError):
+        await lines(reader, host)
+        await host.send(NEWS, json.dumps({"ended": await agent.wait()}).encode())
+
+
+def print_ending(errors: bytearray, marker: str, report: str) -> None:
+    out = sys.stdout.buffer
+    out.write(bytes(errors) + f"\n{marker}\n".encode())
+    with suppress(OSError), open(os.open(report, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
+        out.write(file.read(LONGEST_REPORT))
+    out.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(serve(json.loads(sys.argv[1]))))

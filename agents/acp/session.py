@@ -1,0 +1,219 @@
+"""A session with an agent while it works: its prompt, what the operator says meanwhile, and how it ends.
+
+An instruction becomes a prompt of its own once the turn under way has ended; one that interrupts ends that turn.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+from anyio.abc import ByteStream
+from pydantic import ValidationError
+
+from agents.acp import schema
+from agents.acp.client import Client, Notes
+from agents.acp.link import Link, LinkError
+from agents.acp.rpc import EndError, Rpc, RpcError
+from agents.base.instructions import operator_text
+from fleet import __version__
+from fleet.core.state.facts import Failure, FailureKind
+from fleet.ports.operator import Operator
+
+START_S = 120.0  # how long an agent may take to be ready for its prompt
+CANCEL_S = 30.0  # and to end a turn that was cancelled
+LONGEST_TEXT = 24_000  # characters of what the agent said last
+LOGIN = -32000  # the protocol's code for a session that needs a login
+_ENDINGS: dict[str, tuple[FailureKind, str]] = {
+    "max_tokens": ("budget", "the agent's answer was too long for its model"),
+    "max_turn_requests": ("budget", "the agent made as many calls as it allows itself"),
+    "refusal": ("refusal", "the agent's model refused"),
+    "cancelled": ("tool", "the agent ended its turn as if it had been cancelled"),
+}
+Json = Mapping[str, Any]
+Charge = Callable[[float | None, str, schema.PromptResponse | None], Awaitable[Failure | None]]
+"""Takes what the agent says that it has cost in all, and how a turn ended. A failure: it may go no further."""
+
+
+@dataclass(slots=True)
+class Session:
+    """Satisfies `Dialogue` with `hold`."""
+
+    prompt: str
+    root: str
+    operator: Operator
+    notes: Notes
+    charge: Charge
+    text: str = ""
+    """What the agent said last."""
+    failure: Failure | None = None
+    is_over: bool = False
+    """Whether it ended its last turn by itself."""
+    _client: Client | None = None
+    _ready: anyio.Event = field(default_factory=anyio.Event)
+    _report: str = ""
+    _name: str = ""
+
+    async def hold(self, stream: ByteStream) -> None:
+        """Speak with the agent until it is done, has ended, or may go no further."""
+        link = Link(stream)
+        async with anyio.create_task_group() as tasks:
+            client = self._client = Client(link, self.notes, self.root)
+            rpc = Rpc(link.send, client.answer, self._notice, tasks)
+            tasks.start_soon(self._listen, link, rpc)
+            await self._work(rpc, client)
+            tasks.cancel_scope.cancel()
+
+    def _fail(self, why: str, kind: FailureKind = "tool") -> None:
+        if self.failure is None:
+            self.failure = Failure(kind=kind, summary=self.notes.shown(why))
+
+    async def _listen(self, link: Link, rpc: Rpc) -> None:
+        """Take what the agent sends, until it has ended or has sent too much."""
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            try:
+                async for event in link.events():
+                    if isinstance(event, bytes):
+                        await rpc.take(event)
+                    elif self._is_end(event):
+                        break
+            except (EndError, LinkError) as error:
+                self._fail(str(error), "protocol")
+        self._ready.set()
+        rpc.close()
+
+    def _is_end(self, news: Json) -> bool:
+        if "report" in news:
+            self._report = str(news["report"])[:1000]
+            self._ready.set()
+        elif "skipped" in news:
+            self.notes.write("skipped", bytes=news["skipped"])
+        return "ended" in news
+
+    async def _work(self, rpc: Rpc, client: Client) -> None:
+        with anyio.move_on_after(START_S) as start:
+            await self._ready.wait()
+            if not await self._open(rpc, client):
+                return
+        if start.cancelled_caught:
+            self._fail(f"the agent was not ready for its prompt after {START_S:g} s")
+            return
+        blocks = [self.prompt, f"The file for your report is {self._report}"]
+        while blocks and self.failure is None:
+            self.is_over, self.text = False, ""
+            stop = await self._turn(rpc, client.session, blocks)
+            told = await self.operator.read()
+            blocks = [operator_text(each) for each in told]
+            if blocks:
+                self.notes.keep("operator", content=[{"type": "text", "text": each} for each in blocks])
+            elif stop in _ENDINGS:
+                kind, why = _ENDINGS[stop]
+                self._fail(why, kind)
+            else:
+                self.is_over = stop == "end_turn"
+
+    async def _open(self, rpc: Rpc, client: Client) -> bool:
+        """Agree on a version, and begin a session."""
+        files = schema.FileSystemCapabilities(read_text_file=True, write_text_file=True)
+        hello = schema.InitializeRequest(
+            protocol_version=schema.PROTOCOL_VERSION,
+            client_capabilities=schema.ClientCapabilities(fs=files, terminal=True),
+            client_info=schema.Implementation(name="fleet", version=__version__),
+        )
+        try:
+            agent = schema.InitializeResponse.model_validate(await rpc.call("initialize", _sent(hello)))
+            if agent.protocol_version != schema.PROTOCOL_VERSION:
+                why = (
+                    f"the agent speaks version {agent.protocol_version} of the protocol, not {schema.PROTOCOL_VERSION}"
+                )
+                self._fail(why, "configuration")
+                return False
+            self._name = agent.agent_info.name[:100] if agent.agent_info else ""
+            request = schema.NewSessionRequest(cwd=self.root, mcp_servers=[])
+            session = schema.NewSessionResponse.model_validate(await rpc.call("session/new", _sent(request)))
+        except RpcError as error:
+            needs_login = error.code == LOGIN
+            hint = "; give it its key with pass_environment, or a model of ours with `model`" if needs_login else ""
+            self._fail(f"{error}{hint}", "configuration" if needs_login else "tool")
+            return False
+        except ValidationError as error:
+            self._fail(f"the agent began with an invalid answer: {error.error_count()} problems", "protocol")
+            return False
+        client.session = session.session_id
+        self.notes.keep("session", agent=self._name, session=client.session[:200])
+        return True
+
+    async def _turn(self, rpc: Rpc, session: str, blocks: list[str]) -> str:
+        """One turn, from a prompt to the reason for its end."""
+        content = [schema.TextContentBlock(type="text", text=each) for each in blocks]
+        request = schema.PromptRequest(session_id=session, prompt=content)
+        reply: schema.PromptResponse | None = None
+        sent = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch_interrupt, rpc, session, sent, tasks.cancel_scope)
+            try:
+                reply = schema.PromptResponse.model_validate(
+                    await rpc.call("session/prompt", _sent(request), sent=sent)
+                )
+            except ValidationError as error:
+                self._fail(
+                    f"the agent ended its turn with an invalid answer: {error.error_count()} problems", "protocol"
+                )
+            except RpcError as error:
+                self._fail(str(error))
+            tasks.cancel_scope.cancel()
+        self.failure = self.failure or await self.charge(None, self._name, reply)
+        stop = str(reply.stop_reason) if reply is not None else ""
+        self.notes.keep("turn", stop=stop, text=self.text)
+        return stop
+
+    async def _watch_interrupt(self, rpc: Rpc, session: str, sent: anyio.Event, scope: anyio.CancelScope) -> None:
+        """Cancel the turn under way, once it has begun, for an instruction that interrupts."""
+        await sent.wait()
+        await self.operator.wait_interrupt()
+        await rpc.notify("session/cancel", _sent(schema.CancelNotification(session_id=session)))
+        await anyio.sleep(CANCEL_S)
+        self._fail(f"the agent did not end its turn within {CANCEL_S:g} s after it was cancelled")
+        scope.cancel()
+
+    async def _notice(self, method: str, params: Json) -> None:
+        """An update of the session. What is unknown or invalid is left out: nothing rests on it."""
+        update, client = params.get("update"), self._client
+        if method != "session/update" or not isinstance(update, dict) or client is None:
+            return
+        if not client.session or params.get("sessionId") != client.session:
+            self.notes.write("refused", method=method, why="session")
+            return
+        with suppress(ValidationError):
+            match update.get("sessionUpdate"):
+                case "agent_message_chunk":
+                    chunk = schema.AgentMessageChunk.model_validate(update)
+                    if isinstance(chunk.content, schema.TextContentBlock):
+                        self.text = (self.text + chunk.content.text)[-LONGEST_TEXT:]
+                case "tool_call":
+                    call = schema.ToolCallStart.model_validate(update)
+                    given = json.dumps(call.raw_input, default=str)[:2_000] if call.raw_input is not None else ""
+                    self.notes.write("tool_call", title=call.title, kind=call.kind, input=given)
+                    self.text = ""
+                case "tool_call_update":
+                    progress = schema.ToolCallProgress.model_validate(update)
+                    if progress.status in {"completed", "failed"}:
+                        self.notes.write("tool_result", id=progress.tool_call_id[:200], status=progress.status)
+                case "usage_update":
+                    await self._charge(schema.UsageUpdate.model_validate(update))
+
+    async def _charge(self, update: schema.UsageUpdate) -> None:
+        cost = update.cost
+        if cost is None or cost.currency.upper() != "USD":
+            return
+        failure = await self.charge(cost.amount, self._name, None)
+        if failure is not None:
+            self.failure = self.failure or failure
+            raise EndError(failure.summary)
+
+
+def _sent(message: Any) -> Json:
+    document: Json = message.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return document

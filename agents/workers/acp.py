@@ -1,0 +1,153 @@
+"""A worker that is any agent of the Agent Client Protocol, in a box of its own: only its command line is known.
+
+With a model of ours its calls go through `relay.py`, at an address in the box; without one it has an access of its own,
+and says itself what it has used. It reports in a file, as every program does, or with what it said last.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from secrets import token_hex
+
+from agents.acp import host
+from agents.acp.client import Notes
+from agents.acp.session import Session
+from agents.acp.usage import Claims
+from agents.base.text import capped, redacted, render, well_formed
+from agents.base.transcripts import Transcript, Transcripts
+from agents.conversation.guards import AttemptBudget
+from agents.conversation.settings import AgentSettings, WorkerSettings
+from agents.workers.briefs import BriefFiles, brief_files
+from agents.workers.command import outcome
+from agents.workers.command_line import MissingValueError, shell_line, values_of
+from agents.workers.program import EVIDENCE, MODEL_VARIABLES, run_program
+from agents.workers.relay import AgentRelay, OpenRelay
+from agents.workers.relay_server import listening, socket_in
+from fleet.core.state.facts import Failure, Report
+from fleet.ports.agents import CommandResult, DrainingError, Meter, WorkerBrief, Workspace
+
+HOST = Path(host.__file__)
+_SUMMARY = 2_000  # characters of what the agent said last
+
+
+@dataclass(frozen=True, slots=True)
+class AcpWorker:
+    """Holds one session per attempt."""
+
+    settings: WorkerSettings
+    common: AgentSettings
+    open_relay: OpenRelay
+    transcripts: Transcripts
+
+    @property
+    def model(self) -> str | None:
+        return self.settings.models[0] if self.settings.models else None
+
+    async def run(self, brief: WorkerBrief, workspace: Workspace, meter: Meter) -> Report | Failure:
+        """One session, from the prompt to its report."""
+        if not meter.may_call():
+            return Failure(kind="spent", summary="the budget allows no further work")
+        settings, marker, told = self.settings, token_hex(8), await brief.operator.read()
+        model = (brief.model or self.model) if self.model else None
+        budget = AttemptBudget(meter, settings.tokens, settings.dollars)
+        claims = Claims(budget, model)
+        ending = f"{settings.prompt.strip()}\n\n{render('acp')}"
+        with (
+            brief_files(brief, told, ending=ending) as files,
+            self.transcripts.open(brief.subtask.id, brief.attempt) as transcript,
+            self._relay_for(files, model, budget, transcript) as (relay, socket),
+        ):
+            try:
+                line = self._line(brief, model, files)
+            except MissingValueError as error:
+                return Failure(kind="other", summary=str(error))
+            prompt = files.prompt.read_text(encoding="utf-8")
+            notes = Notes(transcript, settings.secrets)
+            session = Session(prompt, workspace.root, brief.operator, notes, claims.charge)
+            order = {"line": line, "root": workspace.root, "marker": marker, "bridge": str(socket) if socket else ""}
+            folders = (files.folder, *((socket.parent,) if socket else ()))
+            async with listening(relay, socket) if relay and socket else nullcontext():
+                result = await run_program(
+                    _script(files, order),
+                    settings,
+                    workspace,
+                    read_only=(sys.base_prefix, *map(str, dict.fromkeys(folders))),
+                    environment=self._environment(model, socket, files),
+                    dialogue=session.hold,
+                )
+            if isinstance(result, Failure):
+                return result
+            await claims.settle()
+            output, _, report = f"\n{result.output}".rpartition(f"\n{marker}\n")
+            result = replace(result, output=output.strip("\n"))
+            session.text = well_formed(redacted(session.text, settings.secrets))
+            fields = {"timed_out": result.timed_out, "seconds": result.seconds, "output": result.output}
+            transcript.write("command", line=line, exit_code=result.exit_code, report=report, **fields)
+            if relay is not None and relay.drained:
+                raise DrainingError
+            return _outcome(result, report, session, relay)
+
+    @contextmanager
+    def _relay_for(
+        self, files: BriefFiles, model: str | None, budget: Meter, transcript: Transcript
+    ) -> Iterator[tuple[AgentRelay | None, Path | None]]:
+        """The relay for a model of ours, and where it listens; nothing for an agent with an access of its own."""
+        if model is None:
+            yield None, None
+            return
+        with socket_in(files.folder) as socket:
+            yield self.open_relay(budget, transcript, model, self.settings.turns), socket
+
+    def _line(self, brief: WorkerBrief, model: str | None, files: BriefFiles) -> str:
+        paths = {"subtask": str(files.subtask), "prompt": str(files.prompt)}
+        return shell_line(self.settings.command, values_of(brief, model=model, **paths))
+
+    def _environment(self, model: str | None, socket: Path | None, files: BriefFiles) -> dict[str, str]:
+        ours = {"FLEET_SUBTASK": str(files.subtask), "FLEET_PROMPT": str(files.prompt)}
+        return ours if model is None or socket is None else {**ours, **model_environment(model, socket)}
+
+
+def model_environment(model: str, socket: Path) -> dict[str, str]:
+    """One model for everything, and no key. The address is set in the box, once it has a port there."""
+    return {
+        "ANTHROPIC_API_KEY": "the-relay-has-it",
+        "ANTHROPIC_BASE_URL": "http://127.0.0.1:9",
+        "ANTHROPIC_UNIX_SOCKET": str(socket),
+        "ANTHROPIC_MODEL": model,
+        **dict.fromkeys(MODEL_VARIABLES, model),
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }
+
+
+def _script(files: BriefFiles, order: dict[str, str]) -> str:
+    """The program beside the agent, in the Python that this is; it starts the agent."""
+    program = files.folder / HOST.name
+    shutil.copyfile(HOST, program)
+    return f"exec {shlex.join((os.path.realpath(sys.executable), '-I', '-S', str(program), json.dumps(order)))}"
+
+
+def _outcome(result: CommandResult, report: str, session: Session, relay: AgentRelay | None) -> Report | Failure:
+    """What the end of a session means: a report counts, unless a limit was met before the agent was done."""
+    evidence = capped("\n\n".join(filter(None, (result.output, session.text))), EVIDENCE)
+    if result.timed_out:
+        return Failure(
+            kind="budget", summary=f"the session had not finished after {result.seconds:.0f} s", evidence=evidence
+        )
+    if session.is_over and report.strip():
+        return outcome(replace(result, exit_code=0), report)
+    if relay is not None and (stop := relay.refused or relay.failure):
+        return stop.model_copy(update={"evidence": "\n\n".join(filter(None, (stop.evidence, evidence)))})
+    if session.failure is not None:
+        return session.failure.model_copy(update={"evidence": evidence})
+    if not session.is_over:
+        summary = f"the agent ended with exit code {result.exit_code} before it was done"
+        return Failure(kind="tool", summary=summary, evidence=evidence)
+    if not session.text.strip():
+        return Failure(kind="protocol", summary="the agent ended its turn without a report", evidence=evidence)
+    return Report(status="done", summary=session.text.strip()[-_SUMMARY:])
