@@ -101,7 +101,7 @@ class Placement:
         while True:
             here = Machine(HERE, 1 - self._here / self.local_workers, self.labels)
             able = [node for node in self._well() if not _lacks(node, order.worker)]
-            machines = [_machine(node, key, order.base, node.free_workers) for node in able]
+            machines = [_machine(node, key, order.base, _free(node.at_work, node.workers)) for node in able]
             chosen = choose_for_attempt(here, machines, order.labels)
             if chosen is not None:
                 return self._named(chosen.name)
@@ -112,7 +112,7 @@ class Placement:
         while True:
             well = [node for node in self._well() if node.checks and (node.lands or not order.lands)]
             free = 1 - self._checking_here / self.local_checks if self.local_checks else 0.0
-            machines = [_machine(node, key, order.commit, node.free_checks) for node in well]
+            machines = [_machine(node, key, order.commit, _free(node.checking, node.checks)) for node in well]
             chosen = choose_for_checks(Machine(HERE, free, self.labels), machines, order.labels)
             if chosen is not None:
                 return self._named(chosen.name)
@@ -135,6 +135,11 @@ class _Begun:
     async def tell(self, progress: Progress) -> None:
         self.has_begun = self.has_begun or isinstance(progress, Began)
         await self.passed_on(progress)
+
+
+def _free(taken: int, slots: int | None) -> float:
+    """The share of its slots that is free; below zero where orders wait for one."""
+    return 1 - taken / slots if slots else 0.0
 
 
 def _machine(node: RemoteNode, key: str, commit: Sha, free: float) -> Machine:

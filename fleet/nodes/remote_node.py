@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import dataclass, field
 
 import anyio.lowlevel
-from anyio import CancelScope, Event, Lock, create_task_group, move_on_after, sleep
+from anyio import CancelScope, Event, Lock, create_task_group, current_time, move_on_after, sleep
 
 from fleet.core.base.ids import Sha
 from fleet.core.state.facts import CheckRun, Failure, NodeConnected, NodeLost, WarningNoted
@@ -48,6 +48,8 @@ from fleet.ports.nodes import (
 from fleet.ports.worktrees import Change, EffectError
 
 RECONNECT_S = 1.5  # how long a stream that ended may take to come back before its orders are given to others
+MOST_REFUSED = 2  # tries to reach a node that fail at once: then its host is gone, and not only the way to it
+AT_ONCE_S = 1.0
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0  # between tries to connect
 GOODBYE_S = 5.0
 MOST_FAILED = 3  # orders in a row that it can't carry out; then it rests
@@ -101,6 +103,8 @@ class RemoteNode:
     """Attempts that were given to others: what still comes of them is kept, and never lands."""
     failed: int = 0
     """Orders that it could not carry out, one after another."""
+    refused: int = 0
+    """How often in a row it could not be reached, and that was known at once."""
     _tired: Event = field(default_factory=Event)
     """Set when it gets nothing for a while, because it failed too often."""
     _changed: Event = field(default_factory=Event)
@@ -117,21 +121,24 @@ class RemoteNode:
         wait, finished = 0.0, 0
         while not self.banned:
             await sleep(wait)
-            wait = min(max(2 * wait, FIRST_WAIT_S), LONGEST_WAIT_S)
+            wait, tried = min(max(2 * wait, FIRST_WAIT_S), LONGEST_WAIT_S), current_time()
             try:
                 async with self.connect() as connection, create_task_group() as tasks:
                     tasks.start_soon(connection.run)
                     self.workers, self.checks = connection.slots(self.workers, self.checks)
-                    self._lease_s = connection.lease_s
+                    self._lease_s, self.refused = connection.lease_s, 0
                     self._set(connection, "")
                     tasks.start_soon(self._take_late, connection)
                     tasks.start_soon(self._rest, connection)
                     await connection.ended.wait()
-                    if self.finished > finished:  # one that comes and goes without doing anything is asked less often
+                    held = self.at_work and current_time() > tried + RECONNECT_S
+                    if self.finished > finished or held:  # one that comes and goes for nothing is asked less often
                         wait, finished = 0.0, self.finished
                     self._ended(connection)
                     tasks.cancel_scope.cancel()
             except (LinkLostError, NodeRefusedError, TimeoutError, OSError) as error:
+                refused = not isinstance(error, NodeRefusedError) and current_time() < tried + AT_ONCE_S
+                self.refused = self.refused + 1 if refused else 0
                 self._set(None, str(error) or "it did not answer in time")
 
     def _set(self, connection: Connection | None, out: str) -> None:
@@ -187,16 +194,6 @@ class RemoteNode:
             if self.connection is connection:
                 self._set(connection, "")
 
-    @property
-    def free_workers(self) -> float:
-        """The share of its slots for attempts that are free."""
-        return 1 - self.at_work / self.workers if self.workers else 0.0
-
-    @property
-    def free_checks(self) -> float:
-        """The share of its slots for checks that are free; below zero where orders wait for one."""
-        return 1 - self.checking / self.checks if self.checks else 0.0
-
     async def wait_tried(self) -> None:
         """Return once the node has answered, or could not be reached."""
         while self.out == NOT_CONNECTED:
@@ -218,11 +215,14 @@ class RemoteNode:
     async def _connected(self, began: int, *, is_paid: bool) -> Connection:
         """The connection, also one that is back in time. Raises `NodeLostError`.
 
-        Work that was paid for is waited for as long as the node goes on with it.
+        Work that was paid for is waited for as long as the node may go on with it: not where its host is gone.
         """
-        with move_on_after(max(RECONNECT_S, self._lease_s) if is_paid else RECONNECT_S):
-            while self.connection is None and not self.banned and self._round == began:
-                await self._changed.wait()
+        for is_last, seconds in enumerate((RECONNECT_S, self._lease_s - RECONNECT_S) if is_paid else (RECONNECT_S,)):
+            with move_on_after(seconds):
+                while self.connection is None and not self.banned and self._round == began:
+                    if is_last and self.refused >= MOST_REFUSED:
+                        break
+                    await self._changed.wait()
         if self.connection is None or self._round != began:
             raise NodeLostError(self.out or "it was silent for too long")
         return self.connection

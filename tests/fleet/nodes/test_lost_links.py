@@ -8,8 +8,9 @@ from os import close
 from socket import SHUT_RDWR, socket, socketpair
 
 import pytest
-from anyio import Event, create_task_group, fail_after
+from anyio import Event, create_task_group, fail_after, wait_readable
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from fleet.core.state.facts import Fact, Report, WarningNoted
 from fleet.nodes import remote_node
@@ -20,7 +21,7 @@ from fleet.nodes.messages import Open, to_frame
 from fleet.nodes.remote_node import RemoteNode
 from fleet.nodes.serve import serve
 from fleet.nodes.stdio import FdStream
-from fleet.nodes.streams import Link
+from fleet.nodes.streams import Link, LinkLostError
 from fleet.ports.nodes import AttemptOrder, AttemptResult, NodeLostError
 from tests.fleet.fakes import wait_until
 from tests.fleet.nodes.conftest import GREETING, OPEN, ScriptedSite, attempt
@@ -40,9 +41,13 @@ class Machine:
     """The manager's ends, the latest one last."""
     reachable: Event = field(default_factory=Event)
     terms: bytes = b"{}"
+    refuses: bool = False
+    """Whether nothing answers there any more, which is known at once."""
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Connection]:
+        if self.refuses:
+            raise LinkLostError("connection refused")
         await self.reachable.wait()
         ours, theirs = socketpair()
         for each in (ours, theirs):
@@ -202,6 +207,57 @@ async def test_a_late_attempt_that_asks_for_calls_is_stopped(
     assert (service.made, objects.late) == ([], [])
 
 
+async def test_a_conversation_on_a_host_that_is_gone_is_not_waited_for_until_the_end_of_its_lease(
+    site: ScriptedSite,
+) -> None:
+    asking, service = Asking(), Service()
+    site.node = asking  # type: ignore[assignment]
+    async with machine(site) as there, create_task_group() as tasks:
+        trying = Trying(remote(there, service, Kept(), []))
+        tasks.start_soon(trying.node.run)
+        tasks.start_soon(trying.run)
+        await wait_until(lambda: bool(service.made))
+        there.refuses = True
+        there.cut()
+        with fail_after(OPEN.lease_s / 2):
+            await wait_until(lambda: trying.result is not None)
+        tasks.cancel_scope.cancel()
+    assert isinstance(trying.result, NodeLostError)
+    assert str(trying.result) == "connection refused"
+
+
+async def test_a_conversation_whose_host_does_not_answer_is_waited_for(
+    site: ScriptedSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a try that hangs nor one that failed once says that the host is gone."""
+    asking, service = Asking(), Service()
+    site.node = asking  # type: ignore[assignment]
+    async with machine(site) as there, create_task_group() as tasks:
+        trying = Trying(remote(there, service, Kept(), []))
+        tasks.start_soon(trying.node.run)
+        tasks.start_soon(trying.run)
+        await wait_until(lambda: bool(service.made))
+        monkeypatch.setattr(remote_node, "RECONNECT_S", 0.0)
+        there.refuses, there.reachable = True, Event()
+        there.cut()
+        await wait_until(lambda: trying.node.refused == 1)
+        there.refuses = False
+        service.gate.set()
+        await checkpoints(100)
+        assert trying.result is None
+        there.reachable.set()
+        with fail_after(20):
+            await wait_until(lambda: trying.result is not None)
+        tasks.cancel_scope.cancel()
+    assert isinstance(trying.result, AttemptResult)
+    assert service.made == list(asking.requests)
+
+
+async def checkpoints(count: int) -> None:
+    for _ in range(count):
+        await checkpoint()
+
+
 @pytest.mark.parametrize("terms", [b"{}", b"other"])
 async def test_a_process_takes_a_later_stream_only_under_the_same_terms(site: ScriptedSite, terms: bytes) -> None:
     ours, theirs = socketpair()
@@ -219,7 +275,8 @@ async def test_a_process_takes_a_later_stream_only_under_the_same_terms(site: Sc
 
             tasks.start_soon(give)
             if terms == b"{}":
-                await connection.ended.wait()  # the later connection takes its place
+                with fail_after(20):
+                    await wait_readable(ours)  # the process says that it is open for the later manager
                 ours.shutdown(SHUT_RDWR)
             await wait_until(lambda: bool(taken))
             tasks.cancel_scope.cancel()
