@@ -110,8 +110,9 @@ chaos: $(READY) ## a thousand scripted faults: how many of each level are recove
 	@echo "chaos: the real program against a simulated model; docs/reliability.md says how to read it"
 	@$(BARE) $(BIN)/python -B -m chaos.rates $(if $(SMALL),--episodes 24 --unrecoverable 1) --jobs $(or $(JOBS),2) --seed $(or $(SEED),1)
 
-nodes: $(READY) ## runs on other machines: faulty nodes, liars, kills within an order, 120 subtasks on three hosts over SSH; SUBTASKS=30 HOSTS=2 for less
+nodes: $(READY) ## runs on other machines: their tests over SSH, faulty nodes, liars, kills within an order, 120 subtasks on three hosts over SSH; SUBTASKS=30 HOSTS=2 for less
 	@echo "nodes: real nodes, real SSH servers in network namespaces (root, openssh-server and iproute2 are needed)"
+	@$(BARE) $(BIN)/python -B -m chaos.over_ssh
 	@$(BARE) $(BIN)/python -B -m chaos.node_levels --jobs $(or $(JOBS),1)
 	@$(BARE) $(BIN)/python -B -m chaos.node_kills
 	@$(BARE) $(BIN)/python -B -m chaos.nodes --subtasks $(or $(SUBTASKS),120) --hosts $(or $(HOSTS),3)

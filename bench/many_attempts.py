@@ -15,10 +15,12 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import quantiles
+from threading import Event, Thread
+from typing import Self
 
 import anyio
 from anyio import CancelScope, create_task_group, to_thread
@@ -109,6 +111,29 @@ class Trial:
         return json.dumps({"goal": f"{self.subtasks} files", "subtasks": subtasks})
 
 
+@dataclass
+class Idle:
+    """How late a thread wakes that does nothing, meanwhile: what this machine adds to any delay."""
+
+    late_ms: list[float] = field(default_factory=list)
+    _ended: Event = field(default_factory=Event)
+
+    def __enter__(self) -> Self:
+        self._thread = Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        due = time.perf_counter() + TICK_S
+        while not self._ended.wait(TICK_S):
+            self.late_ms.append((time.perf_counter() - due) * 1e3)
+            due = time.perf_counter() + TICK_S
+
+
 @dataclass(frozen=True)
 class Measured:
     """One run."""
@@ -123,6 +148,8 @@ class Measured:
     landed: int
     at_once: int
     """Attempts that worked, at most."""
+    idle_ms: float = 0.0
+    """How late a process was that did nothing, the 99th percentile."""
 
     @property
     def each_ms(self) -> float:
@@ -167,7 +194,8 @@ def _figures(extent: Extent) -> list[Figure]:
 
 
 def _late(what: str, run: Measured) -> Figure:
-    note = f"{run.busy_ms:.1f} in processor time; {run.landed:,} landed in {run.seconds:.0f} s; {machine()}"
+    beside = f"{run.busy_ms:.1f} in processor time, {run.idle_ms:.1f} of a process that does nothing"
+    note = f"{beside}; {run.landed:,} landed in {run.seconds:.0f} s; {machine()}"
     return Figure(f"{what}: delay of the manager's loop, ms, p99", _where(run), run.late_ms, wanted=LATE_MS, note=note)
 
 
@@ -186,8 +214,9 @@ def measured(project: Project, trial: Trial) -> Measured:
     with canned_server(THINK_S) as service:
         text = trial.configuration(folder / "state", service if trial.turns else NO_SERVICE)
         (folder / "config.toml").write_text(text, encoding="utf-8")
-        done = subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True)
-    found = Measured(**json.loads(done.stdout))
+        with Idle() as idle:
+            done = subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True)
+    found = Measured(**{**json.loads(done.stdout), "idle_ms": worst_hundredth(idle.late_ms)})
     branch = f"refs/heads/{result_branch(trial.name)}"
     files = len(git(project.repository, "ls-tree", "-r", "--name-only", branch, "done/").splitlines())
     if (found.landed, files) != (trial.subtasks, trial.subtasks):
@@ -213,8 +242,13 @@ async def run_once(name: str, folder: Path) -> Measured:
     own_ms, seconds = used_ms() - used, time.perf_counter() - started
     with Journal(run.journal) as journal:
         at_once = most_at_once(fact for _, fact in journal.each())
-    late_ms, busy_ms = (quantiles(values, n=100)[98] for values in (delay.late_ms, delay.busy_ms))
+    late_ms, busy_ms = worst_hundredth(delay.late_ms), worst_hundredth(delay.busy_ms)
     return Measured(late_ms, busy_ms, own_ms, seconds, state.commits, at_once)
+
+
+def worst_hundredth(values: Sequence[float]) -> float:
+    """The 99th percentile."""
+    return quantiles(values, n=100)[98]
 
 
 def most_at_once(facts: Iterable[f.Fact]) -> int:

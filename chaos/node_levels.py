@@ -34,8 +34,9 @@ from chaos.node_scene import (
     set_scene,
     wrong,
 )
-from chaos.nodes import Host, make_keys, run
+from chaos.nodes import Host, run
 from chaos.play import simulated
+from chaos.ssh_server import make_keys
 from scripts.frame import Figure, Table, add_jobs, add_names, command_line, exit_with, temporary_folder
 from tests.e2e.stage import Going, wait_for
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
 
+from chaos.ssh_server import SSHD, make_keys, write_configuration
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError
 from fleet.runs.run_folder import RunFolder
@@ -31,16 +32,6 @@ PATIENCE_S = 600.0
 POLL_S = 0.05
 WORK = 'sh -c \'sleep 3; echo "$1" >"$1.txt"\' sh {id}'
 SSH = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -o BatchMode=yes"
-SSHD = """\
-HostKey {folder}/host-key
-AuthorizedKeysFile {folder}/user-key.pub
-PidFile {folder}/{name}.pid
-StrictModes no
-UsePAM no
-PasswordAuthentication no
-SetEnv SHLVL=2
-"""
-"""With this level, a login shell does not read the files of whoever runs this."""
 
 
 def run(*argv: str, at: Path | None = None, ok: bool = True, **more: str) -> str:
@@ -49,13 +40,6 @@ def run(*argv: str, at: Path | None = None, ok: bool = True, **more: str) -> str
     if ok and done.returncode:
         raise SystemExit(f"{shlex.join(argv)}: {done.stderr or done.stdout}")
     return done.stdout.strip()
-
-
-def make_keys(folder: Path) -> None:
-    """What SSH servers and those who reach them need."""
-    for name in ("host-key", "user-key"):
-        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{folder}/{name}")
-    Path("/run/sshd").mkdir(exist_ok=True)
 
 
 @dataclass(frozen=True)
@@ -85,7 +69,7 @@ class Host:
     def opened(self) -> Iterator[None]:
         folder, namespace, device = self.folder, self.namespace, f"fl-{self.name}"
         (folder / f"{self.name}.toml").write_text(f'[state]\ndir = "{folder}/{self.name}"\n', encoding="utf-8")
-        (folder / f"{self.name}.sshd").write_text(SSHD.format(folder=folder, name=self.name), encoding="utf-8")
+        file = write_configuration(folder, self.name)
         run("ip", "netns", "add", namespace)
         try:
             run("ip", "link", "add", device, "type", "veth", "peer", "name", "eth0", "netns", namespace)
@@ -94,8 +78,7 @@ class Host:
             run("ip", "-n", namespace, "addr", "add", f"10.77.{self.number}.2/24", "dev", "eth0")
             run("ip", "-n", namespace, "link", "set", "lo", "up")
             self.set_link("up")
-            sshd = ("/usr/sbin/sshd", "-f", f"{folder}/{self.name}.sshd", "-E", f"{folder}/{self.name}.log")
-            run("ip", "netns", "exec", namespace, *sshd)
+            run("ip", "netns", "exec", namespace, SSHD, "-f", str(file), "-E", f"{folder}/{self.name}.log")
             yield
         finally:
             self.kill()

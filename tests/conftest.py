@@ -10,6 +10,7 @@ LONGEST_FIRST = ("tests/chaos/", "tests/e2e/", "tests/docs/")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--renew-snapshots", action="store_true", help="replace the snapshots of the terminal UI")
+    parser.addoption("--ssh", metavar="COMMAND", default="", help="reach nodes through this, such as `ssh HOST`")
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,4 +1,7 @@
-"""Runs whose attempts and checks are done by nodes, each `fleet node --stdio` behind a pipe with a disk of its own."""
+"""Runs whose attempts and checks are done by nodes, each `fleet node --stdio` with a disk of its own.
+
+They are behind a pipe, or reached over SSH (`--ssh`, in `make nodes`).
+"""
 
 import json
 import os
@@ -26,6 +29,8 @@ class NodeAt:
 
     name: str
     home: Path
+    ssh: str = ""
+    """The command line that runs another one on it; empty: it is behind a pipe."""
 
     @property
     def state(self) -> Path:
@@ -58,8 +63,9 @@ class NodeAt:
         )
 
     def table(self, *, workers: int = 2, checks: int = 2, lease_s: float = 20.0, more: str = "") -> str:
+        command = f"{self.ssh} sh {self.home}/start".lstrip()
         return (
-            f'[nodes.{self.name}]\ncommand = "sh {self.home}/start"\nworkers = {workers}\nchecks = {checks}\n'
+            f"[nodes.{self.name}]\ncommand = {json.dumps(command)}\nworkers = {workers}\nchecks = {checks}\n"
             f"lease_s = {lease_s}\n{more}\n"
         )
 
@@ -75,8 +81,9 @@ class NodeAt:
 
 
 @pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[tuple[NodeAt, NodeAt]]:
-    pair = NodeAt("one", tmp_path / "one"), NodeAt("two", tmp_path / "two")
+def nodes(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[NodeAt, NodeAt]]:
+    ssh = request.config.getoption("--ssh")
+    pair = NodeAt("one", tmp_path / "one", ssh), NodeAt("two", tmp_path / "two", ssh)
     yield pair
     for pid in (pid for node in pair for pid in node.pids if program(pid)):
         with suppress(ProcessLookupError):

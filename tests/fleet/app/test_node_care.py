@@ -24,13 +24,16 @@ def wiring(**commands: str) -> Wiring:
     return Wiring(default_config().model_copy(update={"nodes": nodes}), {"PATH": "/usr/bin:/bin"})
 
 
-def node_command(folder: Path) -> str:
-    (folder / "node.toml").write_text(f'[state]\ndir = "{folder / "state"}"\n', encoding="utf-8")
-    return f"{sys.executable} -m fleet node --stdio --config {folder}/node.toml"
+@pytest.fixture
+def node_command(tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """Behind a pipe, or over SSH where `--ssh` says so."""
+    (tmp_path / "node.toml").write_text(f'[state]\ndir = "{tmp_path / "state"}"\n', encoding="utf-8")
+    ssh = request.config.getoption("--ssh")
+    return f"{ssh} {sys.executable} -m fleet node --stdio --config {tmp_path}/node.toml".lstrip()
 
 
-async def test_a_node_is_checked_with_an_order_and_keeps_nothing_of_it(tmp_path: Path) -> None:
-    given = wiring(one=node_command(tmp_path))
+async def test_a_node_is_checked_with_an_order_and_keeps_nothing_of_it(tmp_path: Path, node_command: str) -> None:
+    given = wiring(one=node_command)
     found = await probe_finding(given, "one")
     assert found.ok, found
     assert "a check ran in a box there" in found.says

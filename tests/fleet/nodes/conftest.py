@@ -1,6 +1,10 @@
-"""A node whose work is scripted, reached in process, over a stream or through Ray: each keeps the same promises."""
+"""A node whose work is scripted, reached in process, over a stream, by a command or through Ray.
+
+Each keeps the same promises. The command is a program behind pipes, or the OpenSSH client where `--ssh` names it.
+"""
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -25,7 +29,8 @@ from fleet.nodes.messages import Greeting, Open
 from fleet.nodes.serve import serve
 from fleet.nodes.spool import Spool
 from fleet.nodes.stdio import FdStream
-from fleet.nodes.streams import Link
+from fleet.nodes.streams import ByteStream, Link
+from fleet.nodes.transport import open_command
 from fleet.ports.agents import WorkerBrief
 from fleet.ports.nodes import (
     AttemptOrder,
@@ -170,6 +175,57 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--ray", help="the address of a real cluster, for the place of Ray's stand-in")
 
 
+@asynccontextmanager
+async def serving(site: ScriptedSite, path: Path) -> AsyncIterator[None]:
+    """The host behind a socket, which no other test uses now: a program that passes bytes on makes it a node."""
+
+    @asynccontextmanager
+    async def open_site(opening: Open, terms: bytes) -> AsyncIterator[ScriptedSite]:
+        del opening, terms
+        yield site
+
+    async def serve_client(client: SocketStream) -> None:
+        async with client:
+            fd = client.extra(SocketAttribute.raw_socket).fileno()  # noqa: S610 - no Django here
+            await serve(Link(FdStream(fd, fd)), GREETING, open_site)
+
+    async with await create_unix_listener(path) as listener, create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve_client)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def greeted(stream: ByteStream) -> AsyncIterator[Connection]:
+    connection = await greet(Link(stream), OPEN, b"{}", within_s=30)
+    async with create_task_group() as tasks:
+        tasks.start_soon(connection.run)
+        yield connection
+        tasks.cancel_scope.cancel()
+
+
+def relayed(path: Path) -> list[str]:
+    """The command line that gives the stream behind a socket."""
+    return [sys.executable, "-I", "-S", str(PROGRAM), str(path)]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A transport as runs have it: a command line."""
+
+    ssh: str
+    folder: Path
+
+    @asynccontextmanager
+    async def reach(self, site: ScriptedSite) -> AsyncIterator[NodeHost]:
+        path = self.folder / "node"
+        node = relayed(path)
+        argv = [*shlex.split(self.ssh), shlex.join(node)] if self.ssh else node
+        env = {"PATH": os.environ["PATH"]}
+        async with serving(site, path), open_command(argv, env) as stream, greeted(stream) as connection:
+            yield connection
+
+
 @dataclass(frozen=True)
 class RayBridge:
     """The program that speaks to Ray. What its machines start is joined to a socket of the test."""
@@ -179,26 +235,11 @@ class RayBridge:
 
     @asynccontextmanager
     async def reach(self, site: ScriptedSite) -> AsyncIterator[NodeHost]:
-        @asynccontextmanager
-        async def open_site(opening: Open, terms: bytes) -> AsyncIterator[ScriptedSite]:
-            del opening, terms
-            yield site
-
-        async def serve_client(client: SocketStream) -> None:
-            async with client:
-                fd = client.extra(SocketAttribute.raw_socket).fileno()  # noqa: S610 - no Django here
-                await serve(Link(FdStream(fd, fd)), GREETING, open_site)
-
-        path = self.folder / "node"
-        path.unlink(missing_ok=True)
-        async with await create_unix_listener(path) as listener, create_task_group() as tasks:
-            tasks.start_soon(listener.serve, serve_client)
+        async with serving(site, self.folder / "node"):
             with connected_socket(self.folder / SOCKET) as stream:
                 await stream.send(self.host.id.encode() + b"\n")
-                connection = await greet(Link(stream), OPEN, b"{}", within_s=30)
-                tasks.start_soon(connection.run)
-                yield connection
-            tasks.cancel_scope.cancel()
+                async with greeted(stream) as connection:
+                    yield connection
 
 
 @pytest.fixture(scope="session")
@@ -213,8 +254,8 @@ def ray_bridge(request: pytest.FixtureRequest) -> Iterator[RayBridge]:
             env["PYTHONPATH"] = str(STANDIN)
         else:
             env.update((name, value) for name, value in os.environ.items() if name.startswith("RAY_"))
-        node = [sys.executable, "-I", "-S", str(PROGRAM), str(folder / "node")]
-        argv = [sys.executable, "-P", "-m", "fleet.nodes.cluster.bridge", "--", name, address or "auto", *node]
+        bridge = [sys.executable, "-P", "-m", "fleet.nodes.cluster.bridge", "--", name, address or "auto"]
+        argv = [*bridge, *relayed(folder / "node")]
         with subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdin is not None
             assert process.stdout is not None
@@ -228,8 +269,10 @@ def ray_bridge(request: pytest.FixtureRequest) -> Iterator[RayBridge]:
 Reach = Callable[[ScriptedSite], AbstractAsyncContextManager[NodeHost]]
 
 
-@pytest.fixture(params=["in process", "over a stream", "through Ray"])
-def reach(request: pytest.FixtureRequest) -> Reach:
+@pytest.fixture(params=["in process", "over a stream", "by a command", "through Ray"])
+def reach(request: pytest.FixtureRequest, tmp_path: Path) -> Reach:
+    if request.param == "by a command":
+        return Command(request.config.getoption("--ssh"), tmp_path).reach
     if request.param == "through Ray":
         bridge: RayBridge = request.getfixturevalue("ray_bridge")
         return bridge.reach
