@@ -11,7 +11,7 @@ MARKS: dict[str, Span] = {
     "merged": ("✔", "good"),
     "dropped": ("-", "dim"),
     "escalated": ("?", "attention"),
-    "split": ("⑂", "dim"),
+    "split": ("┬", "dim"),
     # attempts
     "starting": ("○", "dim"),
     "working": ("●", "busy"),

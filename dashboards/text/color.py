@@ -12,7 +12,7 @@ _WORDS = {
     RED: "failed blocked FAIL FAILED REFUSED ABORTED aborted interrupted INTERRUPTED ✘",
     YELLOW: "NEEDS APPROVAL QUESTION WAITING NONE PARTIAL BUDGET CANCELLED FLAKY partial paused budget cancelled "
     "escalated ?",
-    CYAN: "running planning draining PAUSED RUNNING PLANNING ⑂",
+    CYAN: "running planning draining PAUSED RUNNING PLANNING ┬",
 }
 TONES = {word: tone for tone, words in _WORDS.items() for word in words.split()}
 

@@ -26,7 +26,7 @@ ROLES: dict[Role, str] = {
     "worker": "workers",
     "resolver": "resolvers",
 }
-STATUS_SIGNS = {"merged": "✔", "split": "⑂", "dropped": "-", "failed": "✘", "blocked": "✘", "escalated": "?"}
+STATUS_SIGNS = {"merged": "✔", "split": "┬", "dropped": "-", "failed": "✘", "blocked": "✘", "escalated": "?"}
 
 
 def summary_lines(state: RunState, now: float, *, alive: bool = False) -> list[str]:

@@ -64,6 +64,8 @@ def _block_lines(block: Mapping[str, Any]) -> Iterator[str]:
         case "thinking" if str(block.get("thinking") or "").strip():  # the summary: what the model says
             yield "   thinks"
             yield from _message_lines(str(block["thinking"]))
+        case "redacted_thinking":
+            yield "   thinks (the service does not show what)"
         case kind:
             yield f"   ({safe(kind)})"
 

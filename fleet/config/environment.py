@@ -34,8 +34,8 @@ def shell() -> list[str]:
 
 
 def wants_color() -> bool:
-    """Whether colours may be used: https://no-color.org."""
-    return "NO_COLOR" not in os.environ
+    """Whether colours may be used. https://no-color.org: an empty variable forbids nothing."""
+    return not os.environ.get("NO_COLOR")
 
 
 def can_move_cursor() -> bool:

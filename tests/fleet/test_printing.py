@@ -31,8 +31,9 @@ def test_no_colour_is_no_colour_evenon_a_terminal(tmp_path: Path, run: RunFolder
         ((), {"TERM": "dumb"}, False),
         (("--color", "never"), {}, False),
         (("--color=always",), {"NO_COLOR": "1"}, True),
+        ((), {"NO_COLOR": ""}, True),
     ],
-    ids=["terminal", "dumb", "never", "always"],
+    ids=["terminal", "dumb", "never", "always", "empty"],
 )
 def test_a_terminal_has_colours_unless_an_option_says_otherwise(
     tmp_path: Path, run: RunFolder, arguments: tuple[str, ...], variables: dict[str, str], colored: bool

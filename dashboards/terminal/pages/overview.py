@@ -101,7 +101,8 @@ def _landing(state: RunState) -> Line:
     if landing.suspects:
         parts.append(f"red: {counted(len(landing.suspects), 'suspect')}")
     return (
-        ("LANDING  ", "head"),
+        ("LANDING", "head"),
+        ("  ", ""),
         (", ".join(parts), "bad" if landing.suspects else ""),
     )
 

@@ -13,6 +13,7 @@ from fleet.core.state.state import RunState
 LOW = 12  # rows: below this height there is no room for it
 HIGH = 34  # rows: from this height on, the map may take more lines
 LINES, MORE_LINES = 2, 5
+WORDS = {"asks": "waiting for you", "gone": "split or dropped"}
 
 
 def map_rows(run: WatchedRun, state: RunState, options: PageOptions) -> Rows:
@@ -22,7 +23,7 @@ def map_rows(run: WatchedRun, state: RunState, options: PageOptions) -> Rows:
     room = width * (MORE_LINES if options.height >= HIGH else LINES)
     shown = subtask_map(state, room, alive=run.alive)
     each = f"  (each sign: {counted(shown.each, 'subtask')}, the most urgent state)" if shown.each > 1 else ""
-    title: Line = (("SUBTASKS ", "head"), (count(len(state.subtasks)), "bold"), (each, "dim"))
+    title: Line = (("SUBTASKS", "head"), (" ", ""), (count(len(state.subtasks)), "bold"), (each, "dim"))
     rows = [("", line) for line in flowed([title, *_legend(shown)], options.width, "  ")]
     for first in range(0, len(shown.cells), width):
         line = [(" ", "")]
@@ -36,4 +37,4 @@ def map_rows(run: WatchedRun, state: RunState, options: PageOptions) -> Rows:
 def _legend(shown: SubtaskMap) -> Iterator[Line]:
     for name, number in shown.counts.items():
         sign, tone = MARKS[name]
-        yield ((f"{sign} ", tone), (f"{count(number)} {name}", ""))
+        yield ((f"{sign} ", tone), (f"{count(number)} {WORDS.get(name, name)}", ""))

@@ -162,7 +162,7 @@ def matches(needle: str, *texts: str) -> bool:
 
 
 def heading(text: str, more: str = "") -> Line:
-    return ((f"{text}  ", "head"), (more, "dim"))
+    return ((text, "head"), ("  ", ""), (more, "dim"))
 
 
 @dataclass(frozen=True, slots=True)

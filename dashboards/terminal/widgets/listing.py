@@ -123,7 +123,7 @@ class Listing(Painted, can_focus=True):
             return (), False
         is_selected = index == self.cursor and bool(page.keys[index]) and not page.is_text
         bar = ("▌" if self.has_focus else "│") if is_selected else " "
-        mark = f"{bar}{MARK if self._is_marked(page.keys[index]) else ' '}"
+        mark = f"{MARK}{bar}" if self._is_marked(page.keys[index]) else f"{bar} "
         if page.is_text and index == self._found:
             mark = "→ "
         return ((mark, "accent"), *page.draw(index, room)), is_selected

@@ -14,7 +14,7 @@ def test_the_summary_of_thinking_is_shown_as_what_an_agent_says() -> None:
     assert lines[1] == "   thinks"
     assert "I look at" in lines[2]
     assert "\x1b" not in "".join(lines)
-    assert lines[3:5] == ["   (redacted_thinking)", "   (thinking)"]
+    assert lines[3:5] == ["   thinks (the service does not show what)", "   (thinking)"]
     assert lines[5] == "   → bash"
 
 
