@@ -11,6 +11,7 @@ from random import Random, SystemRandom
 
 from agents.base.transcripts import Transcripts
 from agents.conversation.settings import AgentSettings, WorkerSettings
+from agents.mcp.servers import open_servers
 from agents.models.calls import Caller
 from agents.models.cost.cache_warmup import CacheWarmup
 from agents.models.wire.client import open_client
@@ -44,7 +45,7 @@ class Agents:
 @asynccontextmanager
 async def open_agents(settings: AgentSettings, *, chance: Random | None = None) -> AsyncIterator[Agents]:
     """The agents, for as long as the block lasts. Raises `UsageError` for invalid settings."""
-    async with open_client(settings.access, settings.timeouts) as client:
+    async with open_client(settings.access, settings.timeouts) as client, open_servers(settings.servers) as servers:
         caller = Caller(
             CacheWarmup(client, settings.prices, lacks=client.lacks),
             settings.retry,
@@ -56,7 +57,7 @@ async def open_agents(settings: AgentSettings, *, chance: Random | None = None) 
             take_warnings=client.take_warnings,
         )
         transcripts = Transcripts(settings.transcripts, secrets=settings.access.secrets)
-        context = WorkerContext(settings, caller, transcripts, partial(Relay, settings, caller, client))
+        context = WorkerContext(settings, caller, transcripts, partial(Relay, settings, caller, client), servers)
         yield Agents(
             planner=ClaudePlanner(settings, caller, transcripts),
             workers=make_workers(context),

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agents.conversation.compaction import PromptLimits, prompt_limits
+from agents.mcp.settings import ServerSettings
 from agents.models.cost.prices import ModelLimits, Price
 from agents.models.throttle.service import RetryPolicy
 from agents.models.wire.access import Access
@@ -36,6 +37,8 @@ class WorkerSettings:
     tokens: int | None
     dollars: float | None
     time_s: float
+    mcp: tuple[str, ...]
+    """The servers whose tools it has, besides its own."""
     extras: Extras
     """What the box of its commands shows and allows beyond the usual."""
     secrets: tuple[str, ...] = field(repr=False)
@@ -81,6 +84,8 @@ class AgentSettings:
     """The share of its maximum length at which a conversation is compacted."""
     compact_to: float
     """The share it is compacted to."""
+    servers: dict[str, ServerSettings] = field(default_factory=dict)
+    """The servers of the Model Context Protocol that workers name."""
     planner_s: float = 1800.0
     """How long one planner conversation may take."""
     command_s: float = 600.0

@@ -32,10 +32,19 @@ class ReportTexts(ScriptShape):
     discovered: tuple[str, ...] = ()
 
 
+class ScriptedCall(ScriptShape):
+    """A call of any tool."""
+
+    tool: str
+    input: dict[str, JsonValue] = {}
+
+
 class WorkBehaviour(ScriptShape):
     """What all workers can do first."""
 
     turns: int = Field(default=0, ge=0, le=100, description="Turns spent looking around before anything else.")
+    calls: tuple[ScriptedCall, ...] = ()
+    """Tools that are called next, one a turn, whatever they answer."""
     says: ReportTexts = ReportTexts()
 
 

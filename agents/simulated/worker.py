@@ -19,6 +19,8 @@ from agents.simulated.script import UNSCRIPTED, Script
 EVIDENCE = 1500  # characters of a failed command's output that a report quotes
 
 _INVALID = InvalidCall("bash", broken='{"command": "ls', misfit={"cmd": ["ls"], "timeout": "soon"})
+_FIRST = frozenset({"look", "call"})
+"""The steps that come before anything else."""
 _EXIT = re.compile(r"^exit: (\d+)\s*$", re.MULTILINE)
 
 
@@ -57,6 +59,10 @@ def _work(work: b.Work, request: Request) -> Message:
     looks = request.done("look")
     if looks < work.turns and all(turn.step == "look" for turn in request.turns):
         return _look(request, looks)
+    called = request.done("call")
+    if called < len(work.calls) and all(turn.step in _FIRST for turn in request.turns):
+        scripted = work.calls[called]
+        return Message((Text("I use a tool."), call("call", called, scripted.tool, scripted.input)))
     match work:
         case b.WritingBehaviour():
             return _write_and_check(work, request)
@@ -90,7 +96,7 @@ def _look(request: Request, number: int) -> Message:
 
 def _write_and_check(work: b.WritingBehaviour, request: Request) -> Message:
     files = {**work.files, **work.outside} if isinstance(work, b.Stray) else work.files
-    last = next((turn for turn in reversed(request.turns) if turn.step != "look"), None)
+    last = next((turn for turn in reversed(request.turns) if turn.step not in _FIRST), None)
     if last is None:
         return _write(files, through=work.through)
     if last.step == "write" and (refused := _refused(files, last)):

@@ -1,5 +1,6 @@
 """A worker that calls a model: one conversation per attempt, in one workspace, from the brief to a report."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from agents.base.text import render
@@ -7,8 +8,11 @@ from agents.base.transcripts import Transcripts
 from agents.conversation.guards import AttemptBudget, Guards
 from agents.conversation.loop import Conversation, ConversationSpec
 from agents.conversation.settings import AgentSettings, WorkerSettings
+from agents.mcp.catalog import Listing
+from agents.mcp.servers import NO_SERVERS, McpServers
 from agents.models.callers import Calls
 from agents.tools.registry import WORKER_TOOLS
+from agents.tools.servers import tools_of_servers
 from agents.tools.tool import Tool, ToolOptions
 from agents.workers.briefs import background, first_message, shared_blocks
 from fleet.core.state.facts import Failure, Report
@@ -29,6 +33,7 @@ class ApiWorker:
     common: AgentSettings
     caller: Calls
     transcripts: Transcripts
+    servers: McpServers = NO_SERVERS
 
     @property
     def model(self) -> str:
@@ -38,11 +43,12 @@ class ApiWorker:
         """Do the subtask in this workspace."""
         settings, model = self.settings, brief.model or self.model
         accepts = await self.caller.limits(model)
+        listings = await self.servers.listed(settings.mcp)
         spec: ConversationSpec[Report] = ConversationSpec(
             model=model,
             max_tokens=self.common.answer_tokens(accepts),
             system=system_prompt(self.prompt, settings),
-            tools=self._tools(workspace, background(brief)),
+            tools=(*self._tools(workspace, background(brief)), *self._server_tools(listings.values())),
             ending="report",
             guards=Guards(turns=settings.turns, seconds=settings.time_s),
             limits=self.common.prompt_limits(model, accepts),
@@ -51,6 +57,8 @@ class ApiWorker:
         )
         budget = AttemptBudget(meter, settings.tokens, settings.dollars)
         with self.transcripts.open(brief.subtask.id, brief.attempt) as transcript:
+            for name, listing in listings.items():
+                transcript.write("server", name=name, offers=len(listing.tools), problems=listing.problems)
             conversation = Conversation(spec, self.caller, budget, transcript, brief.operator)
             result = await conversation.hold(first_message(brief))
         return _blame_choice(result, brief.subtask.model) if isinstance(result, Failure) else result
@@ -64,6 +72,11 @@ class ApiWorker:
         chosen = tuple(name for name in settings.tools or self.tools if name != "report")
         names = dict.fromkeys((*chosen, "background", "report"))
         return tuple(WORKER_TOOLS[name](workspace, options) for name in names)
+
+    def _server_tools(self, listings: Iterable[Listing]) -> tuple[Tool[Report], ...]:
+        """The tools of its servers, after its own: the beginning of its prompt is the same as of others."""
+        tools = [tool for listing in listings for tool in listing.tools]
+        return tools_of_servers(tools, self.servers, self.common.output_chars) if tools else ()
 
 
 def system_prompt(name: str, settings: WorkerSettings) -> str:

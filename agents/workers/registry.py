@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from agents.base.transcripts import Transcripts
 from agents.conversation.settings import AgentSettings, WorkerSettings
+from agents.mcp.servers import NO_SERVERS, McpServers
 from agents.models.callers import Calls
 from agents.tools.hosts import host_problem
 from agents.tools.registry import WORKER_TOOLS
@@ -17,6 +18,8 @@ from fleet.ports.agents import Worker
 
 _ALL = frozenset({"kind", "description", "prompt", "time_s"})
 _MODEL = frozenset({"models", "rungs", "turns", "tokens", "dollars"})
+_OURS = _MODEL | {"mcp"}
+"""Of conversations of ours, whose tools the manager runs."""
 _COMMANDS = frozenset({"extras", "secrets"})
 _KEYS = {"extras": "read_only, path, network and environment", "secrets": "pass_environment"}
 """The configuration's names of fields that are called differently here."""
@@ -30,6 +33,7 @@ class WorkerContext:
     caller: Calls
     transcripts: Transcripts
     open_relay: OpenRelay
+    servers: McpServers = NO_SERVERS
 
 
 Make = Callable[[WorkerSettings, WorkerContext], Worker]
@@ -51,7 +55,9 @@ def _api_worker(prompt: str, *tools: str, offline: bool = False) -> Make:
     def make(worker: WorkerSettings, context: WorkerContext) -> Worker:
         from agents.workers.api import ApiWorker  # noqa: PLC0415
 
-        return ApiWorker(prompt, tools, offline, worker, context.settings, context.caller, context.transcripts)
+        return ApiWorker(
+            prompt, tools, offline, worker, context.settings, context.caller, context.transcripts, context.servers
+        )
 
     return make
 
@@ -84,22 +90,22 @@ WORKERS: dict[str, WorkerKind] = {
     "coder": WorkerKind(
         purpose="Writes and changes code and tests, runs commands, and fixes failing checks. Suits most subtasks.",
         make=_api_worker("coder", "bash", "str_replace_based_edit_tool", "report"),
-        takes=_MODEL | _COMMANDS | {"tools"},
+        takes=_OURS | _COMMANDS | {"tools"},
     ),
     "writer": WorkerKind(
         purpose="Writes and edits files but can't run anything: documentation, texts. Costs less than a coder.",
         make=_api_worker("writer", "str_replace_based_edit_tool", "report"),
-        takes=_MODEL,
+        takes=_OURS,
     ),
     "processor": WorkerKind(
         purpose="Processes files with commands, without a network: converts, counts, extracts, generates data.",
         make=_api_worker("processor", "bash", "report", offline=True),
-        takes=_MODEL | _COMMANDS,
+        takes=_OURS | _COMMANDS,
     ),
     "retriever": WorkerKind(
         purpose="Fetches from its allowed hosts ({hosts}) and writes what it finds to files. Runs no commands.",
         make=_api_worker("retriever", "fetch", "str_replace_based_edit_tool", "report"),
-        takes=_MODEL | {"hosts"},
+        takes=_OURS | {"hosts"},
         problem=lambda worker: host_problem(worker.hosts),
     ),
     "claude-code": WorkerKind(

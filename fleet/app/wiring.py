@@ -13,11 +13,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from agents.conversation.settings import AgentSettings, WorkerSettings
+from agents.mcp.settings import ServerSettings
 from agents.models.cost.prices import Price
 from agents.models.throttle.service import RetryPolicy
 from agents.models.wire.access import Access, missing_extra
 from agents.models.wire.exchange import Timeouts
 from agents.rung_priors import assumed_calls, assumed_rung
+from fleet.app.mcp_servers import servers_of
 from fleet.app.tool_chains import shown_by
 from fleet.config.gate import GATE, gate_of
 from fleet.config.load import default_config, user_file_path
@@ -238,7 +240,13 @@ class Wiring:
             prices=self.prices,
             compact_at=models.compact_at,
             compact_to=models.compact_to,
+            servers=self.servers,
         )
+
+    @cached_property
+    def servers(self) -> dict[str, ServerSettings]:
+        """The servers whose tools workers have. Raises `UsageError` with the key that is wrong."""
+        return servers_of(self.config, self.environ)
 
     @cached_property
     def gate(self) -> Gate:
@@ -313,6 +321,7 @@ class Wiring:
             tools=worker.tools,
             command=_words(key, worker.command),
             hosts=worker.hosts,
+            mcp=worker.mcp,
             turns=worker.turns,
             tokens=worker.tokens,
             dollars=worker.dollars,

@@ -25,6 +25,8 @@ def stays_here(config: Config) -> Mapping[str, str]:
     for name, worker in config.workers.items():
         if worker.hosts:
             reasons[name] = "it fetches from hosts as this machine reaches them"
+        elif worker.mcp:
+            reasons[name] = f"the tools of {', '.join(worker.mcp)} are called by this machine"
         elif worker.pass_environment:
             reasons[name] = f"it gets {', '.join(worker.pass_environment)} from this machine's environment"
     return reasons

@@ -162,6 +162,7 @@ class WorkerKind(Section):
     tools: Texts
     command: Line
     hosts: Texts
+    mcp: Texts
     turns: int = Field(ge=1, le=1000)
     tokens: int | None = Field(default=None, ge=1)
     dollars: float | None = Field(default=None, gt=0)
@@ -261,6 +262,16 @@ class NodeSettings(Section):
         return 1 if self.workers is None else self.workers
 
 
+class McpServer(Section):
+    """A server of the Model Context Protocol, whose tools workers may have."""
+
+    command: Annotated[Line, Field(min_length=1)]
+    environment: dict[Variable, Line] = {}
+    pass_environment: Annotated[tuple[Variable, ...], Field(strict=False)] | None = None
+    tools: Texts | None = None
+    timeout_s: float | None = Field(default=None, gt=0, le=3600)
+
+
 class Metrics(Section):
     listen: Annotated[Line, Field(pattern=r"^(?:\S*:)?\d{1,5}$|^$")]
     hosts: Texts
@@ -309,6 +320,7 @@ class Config(Section):
     worktrees: Worktrees
     git: Git
     nodes: dict[Annotated[str, AfterValidator(_slug)], NodeSettings] = {}
+    mcp: dict[Annotated[str, AfterValidator(_slug)], McpServer] = {}
     metrics: Metrics
     traces: Traces
     notify: Notify

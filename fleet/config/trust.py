@@ -33,6 +33,7 @@ _REFUSED: Mapping[Key, str] = {
     ("git", "signing_program"): "chooses a program that runs as you",
     ("git", "sign_off"): "signs off in your name",
     ("git", "taker"): "says who you are",
+    ("mcp",): "runs a program as you, whose tools workers get",
     ("nodes",): "sends your code to other machines, by a program that runs as you",
     ("metrics", "listen"): "decides who can observe your fleet",
     ("traces", "otlp"): "decides who can observe your fleet",
@@ -46,6 +47,7 @@ _REFUSED: Mapping[Key, str] = {
 _REFUSED_OF_WORKERS: Mapping[str, str] = {
     "command": "chooses a program that a worker runs with what you gave it",
     "prompt": "instructs a worker in your name",
+    "mcp": "gives a worker tools outside of its box",
     "hosts": "decides which hosts a worker may reach",
     "environment": "sets variables for a worker's program",
     "pass_environment": "chooses which of your secrets a worker gets",

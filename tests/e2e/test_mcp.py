@@ -1,5 +1,6 @@
 """`fleet mcp` with the official client: one session, from an epic to its report."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ def connected(wire: Wire, stage: Stage, *options: str, mode: Any = "auto") -> Cl
     return Client(on_wire(wire, command, cwd=stage.room, env=stage.environment), mode=mode, cache=None)
 
 
+@pytest.mark.timeout(300)  # a whole run in processes of its own, beside a server and a client
 async def test_a_session_from_an_epic_to_its_report(stage: Stage, repository: Path, model: Serve) -> None:
     steps = [subtask("two", risk="high"), subtask("vague")]
     url = model(script(*steps, workers={"vague": [ASKS, solve("vague")]}))
@@ -124,3 +126,49 @@ async def test_a_client_of_the_older_protocol_sees_the_same_tools_and_no_other_r
         with pytest.raises(Exception, match="there is no tool 'run'; they are status, show"):
             await client.call_tool("run", {"epic": "x", "budget_dollars": 1})
     assert wire.problems() == []
+
+
+# ---- tools for workers ----------------------------------------------------------------------------------------------
+
+SERVER = Path(__file__).parents[1] / "agents" / "mcp_server.py"
+SECRET = "tracker-token-0123"
+CONFIG = """
+[mcp.tracker]
+command = "{command}"
+pass_environment = ["TRACKER_TOKEN"]
+[workers.coder]
+mcp = ["tracker"]
+"""
+
+
+def test_a_worker_uses_a_server_that_the_manager_speaks_to(stage: Stage, repository: Path, model: Serve) -> None:
+    config, log = stage.room / "fleet.toml", stage.room / "server.log"
+    command = f"{sys.executable} -S {SERVER} good {log}"
+    config.write_text(CONFIG.format(command=command), encoding="utf-8")
+    calls = [
+        {"tool": "mcp__tracker__echo", "input": {"text": "ticket 7"}},
+        {"tool": "mcp__tracker__environment"},
+        {"tool": "bash", "input": {"command": f"env | grep -c TRACKER; cat {log}"}},
+    ]
+    url = model(script(subtask("one"), subtask("two"), workers={"one": [solve("one", calls=calls)]}))
+    given = ("--config", str(config), "--base-url", url, "--repo", str(repository), "--yes")
+    refused = stage.fleet("run", "Write", "--name", "r", *given).ended(2)
+    refused.says("mcp.tracker.pass_environment: TRACKER_TOKEN is not set")
+    stage.with_(TRACKER_TOKEN=SECRET).fleet("run", "Write", "--name", "r", *given).ended(0).says("LANDED")
+    entries = [json.loads(line) for line in (stage.folder("r").transcripts / "one.1.jsonl").read_text().splitlines()]
+    assert next(each for each in entries if each["event"] == "server")["offers"] == 2
+    results = [
+        block["content"]
+        for each in entries
+        if each["event"] == "user"
+        for block in each["content"]
+        if block["type"] == "tool_result"
+    ]
+    assert "ticket 7" in results
+    assert '"TRACKER_TOKEN": "[hidden]"' in "".join(results)
+    assert any(text.startswith("0\n") and "No such file" in text for text in results), "the box knows nothing of it"
+    for path in stage.folder("r").path.rglob("*"):
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+    lines = log.read_text(encoding="utf-8").splitlines()
+    assert sum(line.startswith("started") for line in lines) == 1, "two workers share it"
+    assert lines[-1] == "ended"

@@ -17,8 +17,8 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "httpx2": ("agents/models/wire/claude.py", "agents/models/wire/bounded.py"),
     "jinja2": ("dashboards/web/*",),
     "markupsafe": ("dashboards/web/*",),
-    "mcp": ("fleet/cli/mcp/server.py",),  # slow to import
-    "mcp_types": ("fleet/cli/mcp/server.py",),
+    "mcp": ("fleet/cli/mcp/server.py", "agents/mcp/connection.py", "agents/mcp/line.py"),  # slow to import
+    "mcp_types": ("fleet/cli/mcp/server.py", "agents/mcp/connection.py", "agents/mcp/line.py"),
     "platformdirs": ("fleet/config/load.py",),
     "prometheus_client": ("dashboards/metrics/collector.py",),
     "ray": ("fleet/nodes/cluster/ray_door.py",),  # which no process of a run imports

@@ -69,7 +69,10 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "agents": ("agents", "fleet.core", "fleet.ports"),
     "agents.acp": ("agents.base", "agents.conversation", "fleet.__version__", "fleet.core", "fleet.ports"),
     "agents.base": ("fleet.core",),
-    "agents.conversation": ("agents.base", "agents.models", "agents.tools", "fleet.core", "fleet.ports"),
+    "agents.conversation": (
+        *("agents.base", "agents.mcp.settings", "agents.models", "agents.tools", "fleet.core", "fleet.ports"),
+    ),
+    "agents.mcp": ("agents.base",),
     "agents.models": (
         *("agents.models.cost", "agents.models.throttle", "agents.models.wire"),
         *("agents.base", "fleet.core", "fleet.ports"),
@@ -86,10 +89,10 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     ),
     "agents.simulated": ("agents.simulated.rules", "fleet.core.base", "fleet.core.plans", "fleet.errors"),
     "agents.simulated.rules": ("fleet.core.base",),
-    "agents.tools": ("agents.base", "agents.models", "agents.tools.explore", "fleet.core", "fleet.ports"),
+    "agents.tools": ("agents.base", "agents.mcp", "agents.models", "agents.tools.explore", "fleet.core", "fleet.ports"),
     "agents.tools.explore": ("agents.base", "agents.tools", "fleet.core", "fleet.ports"),
     "agents.workers": (
-        *("agents.acp", "agents.base", "agents.conversation", "agents.models", "agents.tools"),
+        *("agents.acp", "agents.base", "agents.conversation", "agents.mcp", "agents.models", "agents.tools"),
         *("fleet.core", "fleet.errors", "fleet.ports"),
     ),
     "worktrees": (),

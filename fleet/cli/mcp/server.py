@@ -49,8 +49,11 @@ async def serve(desk: Desk, *, read_only: bool) -> None:
     """Speak the protocol on standard input and output until the client closes them. Runs that it started go on."""
     logging.disable(logging.CRITICAL)  # a client's mistakes are answered, not logged
     server = make_server(desk, read_only=read_only)
-    async with stdio_server() as (given, taken):
-        await server.run(given, taken, server.create_initialization_options())
+    try:
+        async with stdio_server() as (given, taken):
+            await server.run(given, taken, server.create_initialization_options())
+    except* BrokenPipeError:
+        """The client went away in the middle of an answer."""
 
 
 def _declared(tool: FleetTool) -> types.Tool:

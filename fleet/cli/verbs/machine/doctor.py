@@ -129,7 +129,7 @@ async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: 
         *(await _gate_findings(fleet, repository, gate=gate, progress=clock.begin if clock is not None else None)),
         *worker_findings(fleet),
         *acp_findings(),
-        *mcp_findings(),
+        *[finding async for finding in mcp_findings(fleet.wiring)],
         *notify_findings(fleet.config, fleet.environ, all_runs(fleet.state_dir)),
         *[finding async for finding in node_findings(fleet.wiring)],
     ]

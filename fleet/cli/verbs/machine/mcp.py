@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from fleet.app.mcp_servers import INSTALL, has_packages
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox
-from fleet.cli.verbs.machine.mcp_findings import INSTALL, has_packages
 from fleet.core.views.machine.program_view import McpToolView
 from fleet.errors import FleetError, UsageError
 from fleet.runs.repository import root_of

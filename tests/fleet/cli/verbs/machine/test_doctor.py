@@ -1,6 +1,8 @@
 """The doctor says of each worker whether it can work here, before a run relies on it."""
 
+import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,17 @@ import pytest
 from typer.main import get_command
 
 from fleet.app.fleet import Fleet
+from fleet.app.wiring import Wiring
 from fleet.cli.entry import app
 from fleet.cli.verbs.machine.acp_findings import acp_findings
 from fleet.cli.verbs.machine.doctor import examine, worker_findings
-from fleet.config.load import Loaded, load_config
+from fleet.cli.verbs.machine.mcp_findings import mcp_findings
+from fleet.config.load import Loaded, default_config, load_config
+from fleet.config.schema import McpServer
 from fleet.core.views.machine.finding import Finding
 from tests.worktrees.conftest import git, make_repository
+
+SERVER = Path(__file__).parents[4] / "agents" / "mcp_server.py"
 
 
 def look(own: dict[str, Any], **box: Any) -> tuple[str, str]:
@@ -166,3 +173,35 @@ def test_a_door_that_is_not_installed_is_named_with_its_command(
     assert finding.ok, "all else works without it"
     assert finding.says.startswith("not installed") == (not installed)
     assert finding.fix == ("" if installed else "pip install 'worktree-fleet[acp]'")
+
+
+# ---- servers of MCP ------------------------------------------------------------------------------------------------
+
+
+async def look_at_servers(way: str, worker: str = "coder", **server: Any) -> list[Finding]:
+    """What is found about one server that behaves like this."""
+    server = {"command": f"{sys.executable} -S {SERVER} {way}", **server}
+    config = default_config()
+    workers = {**config.workers, worker: config.workers["coder"].model_copy(update={"mcp": ("it",)})}
+    config = config.model_copy(update={"mcp": {"it": McpServer(**server)}, "workers": workers})
+    return [finding async for finding in mcp_findings(Wiring(config, {"PATH": os.environ["PATH"]}))][1:]
+
+
+@pytest.mark.parametrize(
+    ("way", "says"),
+    [("good", "it: 2 tools, declared, some "), ("many", "it: 60 tools, searched for, some ")],
+)
+async def test_a_server_is_shown_with_what_its_tools_cost(way: str, says: str) -> None:
+    (finding,) = await look_at_servers(way)
+    assert (finding.ok, finding.fix) == (True, "")
+    assert finding.says.startswith(says)
+    assert finding.says.endswith(" tokens in each prompt, for coder")
+
+
+async def test_a_server_that_can_not_be_used_says_why() -> None:
+    (ended,) = await look_at_servers("complains")
+    assert (ended.ok, ended.says) == (False, "it: offers no tool: it ended; it said: no licence:")
+    (unset,) = await look_at_servers("good", pass_environment=["NO_SUCH_TOKEN"])
+    assert "mcp.it.pass_environment: NO_SUCH_TOKEN is not set; set it" in unset.fix
+    (left_out,) = await look_at_servers("invalid")
+    assert left_out.fix.startswith("left out: 'choice': its schema has alternatives at the top; 'remote':")
