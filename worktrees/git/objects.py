@@ -131,6 +131,32 @@ class Objects:
                 absent += self._absent(batch)
         return absent
 
+    def sizes(self, ids: Sequence[Sha]) -> list[int]:
+        """The lengths of contents, which are not read. Raises `EffectError` where one is missing."""
+        found: list[int] = []
+        for start in range(0, len(ids), AHEAD):
+            batch = ids[start : start + AHEAD]
+            try:
+                found += self._sizes(batch)
+            except CoprocessError:  # it died, or fell silent
+                found += self._sizes(batch)
+        return found
+
+    def _sizes(self, ids: Sequence[Sha]) -> list[int]:
+        with self._program.conversation() as program:
+            program.send(_questions(b"info", ids))
+            answers = [program.read_line().split(b" ") for _ in ids]
+        if not all(answer[-1].isdigit() for answer in answers):  # "<name> missing"
+            raise effect_error("the store lacks an object")
+        return [int(answer[-1]) for answer in answers]
+
+    def all(self, ids: Sequence[Sha]) -> list[StoredObject]:
+        """Objects in order, at once in memory. Raises `EffectError` where one is missing."""
+        found = [stored for start in range(0, len(ids), AHEAD) for stored in self._read(ids[start : start + AHEAD])]
+        if None in found:
+            raise effect_error("the store lacks an object")
+        return [stored for stored in found if stored is not None]
+
     def _absent(self, ids: Sequence[Sha]) -> list[Sha]:
         with self._program.conversation() as program:
             program.send(_questions(b"info", ids))

@@ -1,17 +1,22 @@
-"""The format of a pack, read as hostile input: every limit is checked before git sees a byte of it.
+"""The format of a pack: written without deltas, and read as hostile input.
+
+Every limit is checked before git sees a byte of it.
 
 A pack of a kilobyte can hold a file of a gigabyte, and a delta of fifty bytes can ask for one. So each entry's size is
 read from its header, each delta's from its own, and nothing is inflated beyond what a header announces.
 """
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import sha1, sha256
+
+from worktrees.git.object_format import new_digest
 
 MAGIC, VERSION = b"PACK", 2
 HEADER = 12
 KINDS = {1: "commit", 2: "tree", 3: "blob", 6: "offset delta", 7: "delta"}
 OFFSET_DELTA, DELTA = 6, 7
+NUMBERS = {name: number for number, name in KINDS.items() if number < OFFSET_DELTA}
 PART = 16 * 1024
 LONGEST_VARINT = 10  # bytes: more than any size that we accept needs
 
@@ -30,15 +35,39 @@ class PackLimits:
     """Of all objects together, as they are once deltas are applied."""
 
 
+def format_pack(objects: Sequence[tuple[str, bytes]], *, digits: int = 40) -> bytes:
+    """A pack of these objects, kinds and contents, each as it is."""
+    head = MAGIC + VERSION.to_bytes(4) + len(objects).to_bytes(4)
+    pack = head + b"".join(
+        [_header_of(NUMBERS[kind], len(content)) + zlib.compress(content) for kind, content in objects]
+    )
+    return pack + _checksum(pack, digits)
+
+
+def _header_of(kind: int, size: int) -> bytes:
+    """How an entry begins."""
+    header, size = bytearray([kind << 4 | size & 15]), size >> 4
+    while size:
+        header[-1] |= 0x80
+        header.append(size & 0x7F)
+        size >>= 7
+    return bytes(header)
+
+
+def _checksum(data: bytes, digits: int) -> bytes:
+    digest = new_digest(digits)
+    digest.update(data)
+    return digest.digest()
+
+
 def check_pack(pack: bytes, limits: PackLimits, *, digits: int = 40) -> int:
     """The number of objects in a pack. Raises `PackError` where it is damaged or breaks a limit."""
-    digest = sha1 if digits == 40 else sha256  # noqa: PLR2004 - the length of an id of SHA-1
     trailer = digits // 2
     if len(pack) > limits.packed_bytes:
         raise PackError(f"the pack has {len(pack)} bytes; at most {limits.packed_bytes} are taken")
     if len(pack) < HEADER + trailer or pack[:4] != MAGIC or int.from_bytes(pack[4:8]) != VERSION:
         raise PackError("it is not a pack of version 2")
-    if digest(pack[:-trailer], usedforsecurity=False).digest() != pack[-trailer:]:
+    if _checksum(pack[:-trailer], digits) != pack[-trailer:]:
         raise PackError("the pack is damaged: its checksum differs")
     count = int.from_bytes(pack[8:HEADER])
     if count > limits.objects:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -9,7 +10,8 @@ from anyio import open_file, to_thread
 
 from fleet.core.base.ids import Sha
 from worktrees.base.errors import effect_error
-from worktrees.git.program import CAP, Git, text
+from worktrees.git.program import CAP, text
+from worktrees.store.small_pack import small_pack
 from worktrees.store.store import Store, new_prefix
 
 CACHE = "refs/fleet/cache"
@@ -18,10 +20,13 @@ LOOSE_BYTES = 256 * 1024  # smaller packs become single objects, as git does it 
 PART = 1024 * 1024
 
 
-async def thin_pack(git: Git, commit: Sha, have: Sequence[Sha]) -> bytes:
+async def thin_pack(store: Store, commit: Sha, have: Sequence[Sha]) -> bytes:
     """What a store that has some commits lacks of another one. Raises `EffectError`."""
+    repository = store.repository
+    if (small := await repository.run(partial(small_pack, repository.objects, commit, have))) is not None:
+        return small
     wanted = "".join((f"{commit}\n", *(f"^{each}\n" for each in have)))
-    answer = await git.ask("pack-objects", "--quiet", "--revs", "--thin", "--stdout", data=wanted.encode())
+    answer = await store.git.ask("pack-objects", "--quiet", "--revs", "--thin", "--stdout", data=wanted.encode())
     if answer.exit_code != 0 or answer.cut:
         why = f"it has more than {CAP} bytes" if answer.cut else text(answer.stderr)
         raise effect_error(f"the objects of {commit[:12]} can't be packed", why)
@@ -31,7 +36,7 @@ async def thin_pack(git: Git, commit: Sha, have: Sequence[Sha]) -> bytes:
 async def pack_parts(store: Store, commit: Sha, have: Sequence[Sha]) -> AsyncIterator[bytes]:
     """The same in parts. The history of a whole repository goes through a file, and never through memory at once."""
     if have:
-        pack = await thin_pack(store.git, commit, have)
+        pack = await thin_pack(store, commit, have)
         for at in range(0, len(pack), PART):
             yield pack[at : at + PART]
         return

@@ -122,7 +122,7 @@ class NodeSite:
         await take_pack(self.git_store, commit, pack)
 
     async def pack(self, commit: Sha, base: Sha) -> bytes:
-        return await thin_pack(self.git_store.git, commit, [base])
+        return await thin_pack(self.git_store, commit, [base])
 
     def transcript(self, order: AttemptOrder, since: int) -> bytes:
         path = self.transcripts / f"{order.brief.subtask.id}.{order.brief.attempt}.jsonl"
