@@ -157,7 +157,9 @@ async def test_97_it_changes_its_tools_in_the_middle(attack: Attack) -> None:
     async with attack("changes") as it:
         first = await it.server.tools()
         assert await it.say() == "harmless"
-        assert await it.say() == "mcp__it__echo is not what it was when this run began; it is not called."
+        while (answer := await it.say()) == "The server it did not answer: it ended":
+            """It was called before its end was noticed, and is started again for the next call."""
+        assert answer == "mcp__it__echo is not what it was when this run began; it is not called."
         assert await it.server.tools() == first, "what later workers see is what was there first"
         assert len([line for line in it.noticed if line.startswith("called")]) == 1
 
