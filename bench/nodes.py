@@ -179,7 +179,9 @@ async def _remote(project: Project, wiring: Wiring, worktrees: RunWorktrees, bas
         workers=2,
         checks=1,
         connect=partial(connect, wiring, NODE, settings, opening, terms_of(wiring)),
-        objects=StoreObjects(worktrees.store, wiring.worktrees, project.folder / "transcripts-of-nodes"),
+        objects=StoreObjects(
+            worktrees.store, wiring.worktrees, project.folder / "transcripts-of-nodes", project.folder / "logs-of-nodes"
+        ),
         notice=lambda fact: progress(f"{fact.kind}"),
         calls=lambda *_: nullcontext(NoCalls()),
     )

@@ -319,6 +319,7 @@ def _question(question: Question) -> str:
 
 def _setup(fact: f.SetupRan) -> str:
     check, network = fact.setup.check, " with the network" if fact.setup.network else ""
+    network += f" on node {safe(check.node)}" if check.node else ""
     result = f"took {duration(check.seconds)}" if check.passed else f"FAILED: {how(check)}"
     lines = "".join(f"\n  | {safe(line, limit=OUTPUT)}" for line in check.causes)
     return f"the set-up command{network}, {safe(check.command, limit=100)}, {result}{lines}"

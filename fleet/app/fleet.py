@@ -309,7 +309,7 @@ class Fleet:
                 disk_full=partial(disk_full_advice, self.state_dir),
             )
             if self._goes_out(state):
-                here = Here(folder.transcripts, self._fit, agents.calls)
+                here = Here(folder.transcripts, folder.checks, self._fit, agents.calls)
                 async with open_nodes(self.wiring, state, worktrees, here) as nodes:
                     yield replace(adapters, beside=nodes.beside, distrust=nodes.distrust, rest=nodes.rest), worktrees
             else:

@@ -4,7 +4,7 @@ A report goes to the spool before anyone is told of it. A node that does not hea
 stops what it is doing: by then the manager has given the work to another node.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -13,14 +13,14 @@ from anyio import CancelScope, Event, sleep, to_thread
 from anyio.abc import TaskGroup
 
 from fleet.core.base.ids import Sha
-from fleet.core.state.facts import CheckRun, Failure
+from fleet.core.state.facts import CheckRun, Failure, SetupRun
 from fleet.core.state.subtask_state import Instruction
 from fleet.engine.errors.internal_errors import failure_of, unwrapped
 from fleet.nodes.calling.line import Line
 from fleet.nodes.frames import FrameError
 from fleet.nodes.messages import Event as EventMessage
 from fleet.nodes.messages import to_frame
-from fleet.nodes.payloads import dump_event, load_event
+from fleet.nodes.payloads import LONGEST_LOG, LONGEST_LOGS, MOST_SETUPS, dump_event, load_event
 from fleet.nodes.spool import Spool
 from fleet.ports.calls import Asked, Dropped, InstructionsRead
 from fleet.ports.nodes import (
@@ -57,6 +57,26 @@ class Workshop(Protocol):
     async def check(self, order: ChecksOrder) -> tuple[CheckRun, ...]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What is known here of set-ups and checks besides their results."""
+
+    finished_setups: Callable[[], tuple[SetupRun, ...]] = tuple
+    """The set-ups since the call before."""
+    take_log: Callable[[str], bytes] = lambda _: b""
+    """A log by its name, which is forgotten by that; empty where there is none."""
+
+    def logs(self, runs: Iterable[CheckRun]) -> dict[str, bytes]:
+        """As many logs as travel, those of failures first. What a log has too much of is cut off its beginning."""
+        logs, room = dict[str, bytes](), LONGEST_LOGS
+        for run in sorted(runs, key=lambda run: run.passed):
+            text = self.take_log(run.log) if run.log and run.log not in logs else b""
+            if text and (text := text[-LONGEST_LOG:]) and len(text) <= room:
+                logs[run.log] = text
+                room -= len(text)
+        return logs
+
+
 @dataclass(slots=True)
 class _Running:
     """An order of this process."""
@@ -86,6 +106,7 @@ class OrderHost:
     """What is kept of an attempt for `fleet logs`, from a byte on."""
     spool: Spool
     tasks: TaskGroup
+    records: Records = field(default_factory=Records)
     _orders: dict[str, _Running] = field(default_factory=dict)
 
     @property
@@ -204,14 +225,20 @@ class OrderHost:
 
         try:
             if isinstance(order, ChecksOrder):
-                return ChecksDone(await self.node.check(order))
+                return await self._checked(await self.node.check(order))
             line = running.line
             order = replace(order, brief=replace(order.brief, operator=line))
             result = await self.node.attempt(order, line, tell)
             return await self._reported(order, line, result)
         except Exception as error:  # noqa: BLE001 - it becomes the report, and the manager decides
-            cause = unwrapped(error)
-            return NotDone(failure_of(error, "carried out an order"), getattr(cause, "check", None))
+            setup: CheckRun | None = getattr(unwrapped(error), "check", None)
+            logs = await to_thread.run_sync(self.records.logs, [setup] if setup is not None else [])
+            return NotDone(failure_of(error, "carried out an order"), setup, logs)
+
+    async def _checked(self, runs: tuple[CheckRun, ...]) -> ChecksDone:
+        setups = self.records.finished_setups()[-MOST_SETUPS:]
+        logs = await to_thread.run_sync(self.records.logs, [*runs, *(setup.check for setup in setups)])
+        return ChecksDone(runs, setups, logs)
 
     async def _reported(self, order: AttemptOrder, line: Line, result: AttemptResult) -> AttemptDone:
         """The report of an attempt, with its commit as a pack, and what no call has taken along of its transcript."""

@@ -1,12 +1,14 @@
 """Orders and events as JSON, parsed at the border. What a node reports is untrusted: bounded here, data ever after."""
 
+from collections.abc import Mapping
+from itertools import accumulate
 from typing import Annotated, TypeVar, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.plans.plan import Criterion, Effort, Subtask
-from fleet.core.state.facts import CheckRun, Failure, RanTests, Report
+from fleet.core.state.facts import CheckRun, Failure, RanTests, Report, SetupRun
 from fleet.core.state.subtask_state import Instruction
 from fleet.nodes.frames import FrameError
 from fleet.ports.agents import WorkerBrief
@@ -27,7 +29,11 @@ LONGEST_ORDER = 32 * 1024 * 1024
 LONGEST_EVENT = 16 * 1024 * 1024
 LONGEST_TRANSCRIPT = 8 * 1024 * 1024
 LONGEST_INSTRUCTION = 1024 * 1024
+LONGEST_LOG = 3 * 1024 * 1024
+LONGEST_LOGS = 16 * 1024 * 1024
+"""Of one report."""
 MOST_CHECKS = 10_000
+MOST_SETUPS = 64
 SHOWN = 300
 
 
@@ -79,6 +85,7 @@ class _Attempt(_Payload):
 
 class _Checks(_Payload):
     runs: Annotated[tuple[CheckRun, ...], Field(max_length=MOST_CHECKS)]
+    setups: Annotated[tuple[SetupRun, ...], Field(max_length=MOST_SETUPS)] = ()
     tests: Annotated[tuple[RanTests | None, ...], Field(max_length=MOST_CHECKS)]
     """What their runners reported, which a check does not carry with it."""
 
@@ -96,6 +103,8 @@ class _Event(_Payload):
     attempt: _Attempt | None = None
     checks: _Checks | None = None
     not_done: _NotDone | None = None
+    logs: dict[str, Annotated[int, Field(ge=0, le=LONGEST_LOG)]] = {}
+    """Their sizes, in the order in which they follow each other."""
 
 
 Payload = TypeVar("Payload")
@@ -135,8 +144,8 @@ def load_instruction(data: bytes) -> Instruction:
 
 
 def dump_event(event: NumberedEvent) -> tuple[bytes, bytes, bytes]:
-    """The event, and of a report its pack and its transcript."""
-    pack = transcript = b""
+    """The event; of an attempt's report its pack and its transcript, of other reports their logs as the last part."""
+    pack = last = b""
     match event:
         case Began():
             payload = _Event(began=True)
@@ -145,25 +154,31 @@ def dump_event(event: NumberedEvent) -> tuple[bytes, bytes, bytes]:
         case AttemptDone(outcome=outcome):
             report, failure = (outcome, None) if isinstance(outcome, Report) else (None, outcome)
             attempt = _Attempt(report=report, failure=failure, commit=event.commit, refused=event.refused)
-            payload, pack, transcript = _Event(attempt=attempt), event.pack, event.transcript
-        case ChecksDone(runs=runs):
-            payload = _Event(checks=_Checks(runs=runs, tests=tuple(run.ran_tests for run in runs)))
-        case NotDone():
-            payload = _Event(not_done=_NotDone(failure=event.failure, setup=event.setup))
+            payload, pack, last = _Event(attempt=attempt), event.pack, event.transcript
+        case ChecksDone(runs=runs, logs=logs):
+            checks = _Checks(runs=runs, tests=tuple(run.ran_tests for run in runs), setups=event.setups)
+            payload, last = _Event(checks=checks, logs=_sizes(logs)), b"".join(logs.values())
+        case NotDone(logs=logs):
+            not_done = _NotDone(failure=event.failure, setup=event.setup)
+            payload, last = _Event(not_done=not_done, logs=_sizes(logs)), b"".join(logs.values())
         case _:
             assert_never(event)
-    return _events.dump_json(payload, exclude_defaults=True), pack, transcript
+    return _events.dump_json(payload, exclude_defaults=True), pack, last
 
 
-def load_event(data: bytes, pack: bytes = b"", transcript: bytes = b"") -> NumberedEvent:
+def _sizes(logs: Mapping[str, bytes]) -> dict[str, int]:
+    return {name: len(text) for name, text in logs.items()}
+
+
+def load_event(data: bytes, pack: bytes = b"", last: bytes = b"") -> NumberedEvent:
     """Raises `FrameError`."""
     event = _load(_events, data, LONGEST_EVENT, "an event")
     if event.attempt is not None:
-        return _attempt(event.attempt, pack, transcript)
+        return _attempt(event.attempt, pack, last)
     if event.checks is not None:
-        return _checks(event.checks)
+        return _checks(event.checks, _logs(event.logs, last))
     if event.not_done is not None:
-        return NotDone(event.not_done.failure, event.not_done.setup)
+        return NotDone(event.not_done.failure, event.not_done.setup, _logs(event.logs, last))
     if event.began or event.worked:
         return Began() if event.began else Worked()
     raise FrameError("an event says nothing")
@@ -178,11 +193,19 @@ def _attempt(attempt: _Attempt, pack: bytes, transcript: bytes) -> AttemptDone:
     return AttemptDone(outcome, attempt.commit, attempt.refused, pack, transcript)
 
 
-def _checks(checks: _Checks) -> ChecksDone:
+def _logs(sizes: Mapping[str, int], data: bytes) -> dict[str, bytes]:
+    if len(data) > LONGEST_LOGS or sum(sizes.values()) != len(data):
+        raise FrameError(f"logs of {len(data)} bytes; at most {LONGEST_LOGS} are taken, of the sizes that it names")
+    ends = accumulate(sizes.values())
+    return {name: data[end - size : end] for (name, size), end in zip(sizes.items(), ends, strict=True)}
+
+
+def _checks(checks: _Checks, logs: Mapping[str, bytes]) -> ChecksDone:
     if len(checks.runs) != len(checks.tests):
         raise FrameError("the report of checks has another number of tests than of checks")
     pairs = zip(checks.runs, checks.tests, strict=True)
-    return ChecksDone(tuple(run.model_copy(update={"ran_tests": tests}) for run, tests in pairs))
+    runs = tuple(run.model_copy(update={"ran_tests": tests}) for run, tests in pairs)
+    return ChecksDone(runs, checks.setups, logs)
 
 
 def _load(adapter: TypeAdapter[Payload], data: bytes, longest: int, what: str) -> Payload:

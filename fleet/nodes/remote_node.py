@@ -5,22 +5,23 @@ Does orders through the four verbs. What comes back is taken in by `Objects`, wh
 
 import math
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio.lowlevel
 from anyio import CancelScope, Event, Lock, create_task_group, current_time, move_on_after, sleep
 
 from fleet.core.base.ids import Sha
-from fleet.core.state.facts import CheckRun, Failure, NodeConnected, NodeLost, WarningNoted
+from fleet.core.state.facts import CheckRun, Failure, NodeConnected, NodeLost, SetupRan, WarningNoted
 from fleet.core.state.nodes import NOT_CONNECTED
 from fleet.engine.errors.internal_errors import failure_of, unwrapped
 from fleet.nodes.calling.desk import Desk
 from fleet.nodes.calling.patience import Patience
 from fleet.nodes.connection import Connection, NodeRefusedError
 from fleet.nodes.frames import FrameError
-from fleet.nodes.reports import answers, believable, error_of
+from fleet.nodes.reports import answers, error_of, greeted, kept
 from fleet.nodes.streams import LinkLostError
 from fleet.ports.agents import DrainingError
 from fleet.ports.calls import Asked, AttemptCalls, CallRefusedError, Dropped, InstructionsRead
@@ -59,7 +60,7 @@ _EXPECTED = NodeLostError | CallRefusedError | EffectError | DrainingError
 
 Connect = Callable[[], AbstractAsyncContextManager[Connection]]
 """Opens a connection. Raises `LinkLostError`, `NodeRefusedError`, `TimeoutError` or `OSError`."""
-Notice = Callable[[NodeConnected | NodeLost | WarningNoted], None]
+Notice = Callable[[NodeConnected | NodeLost | SetupRan | WarningNoted], None]
 """Takes news of a node for the journal."""
 
 
@@ -145,28 +146,14 @@ class RemoteNode:
         if out and out != self.out:
             self.notice(NodeLost(at=self.now(), node=self.name, why=out, banned=self.banned))
         elif connection is not None:
-            self.notice(self._greeted(connection))
+            slots, commits = (self.workers or 0, self.checks or 0), len(connection.commits)
+            fact = greeted(connection.greeting, self.name, slots, at=self.now(), commits=commits)
+            ours = {"labels": tuple(sorted(self.labels)), "lands": self.lands}
+            self.notice(fact.model_copy(update=ours))
         self.connection, self.out = connection, out
         self.freed()
         self._changed.set()
         self._changed = Event()
-
-    def _greeted(self, connection: Connection) -> NodeConnected:
-        greeting = connection.greeting
-        return NodeConnected(
-            at=self.now(),
-            node=self.name,
-            version=greeting.version,
-            host=greeting.host,
-            processors=greeting.processors,
-            memory_bytes=greeting.memory_bytes,
-            workers=self.workers or 0,
-            checks=self.checks or 0,
-            labels=tuple(sorted(self.labels)),
-            lands=self.lands,
-            skew_s=round(greeting.time - self.now(), 3),
-            commits=len(connection.commits),
-        )
 
     def _ended(self, connection: Connection) -> None:
         if connection.broke_protocol:
@@ -282,7 +269,13 @@ class RemoteNode:
         if not isinstance(done, ChecksDone) or not answers(order, done.runs):
             raise self._lied("its report of checks is not what was asked for")
         self.finished += 1
-        return tuple(believable(run, self.name) for run in done.runs)
+        for setup in done.setups:
+            check = await self._kept(setup.check, done.logs)
+            self.notice(SetupRan(at=self.now(), setup=setup.model_copy(update={"check": check})))
+        return tuple([await self._kept(run, done.logs, order.commit) for run in done.runs])
+
+    async def _kept(self, run: CheckRun, logs: Mapping[str, bytes], commit: Sha | None = None) -> CheckRun:
+        return await kept(run, self.name, logs, partial(self.objects.keep_log, commit, run.command))
 
     async def _report(
         self, key: str, order: Order, commit: Sha, tell: Tell, desk: Desk | None = None
@@ -305,7 +298,8 @@ class RemoteNode:
                             await self._acknowledge(key)
                             if event.setup is None or isinstance(order, AttemptOrder):
                                 self._fails(event.failure.summary)
-                            raise error_of(event, self.name)
+                            setup = await self._kept(event.setup, event.logs) if event.setup is not None else None
+                            raise error_of(event, self.name, setup)
                         else:
                             finished, self.failed = True, 0
                             return event

@@ -1,14 +1,17 @@
 """What a node may report of the orders that are followed. Anything else breaks the protocol: it can't be honest."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fleet.core.state.facts import CheckRun
+from fleet.core.state.facts import CheckRun, Failure, NodeConnected
 from fleet.nodes.frames import FrameError
+from fleet.nodes.messages import Greeting
 from fleet.ports.nodes import Began, ChecksOrder, NodeFailedError, NotDone, NumberedEvent, OrderReport, Worked
 from fleet.ports.worktrees import EffectError, SetupFailedError
 
 LONGEST_OUTPUT = 64 * 1024
+LONGEST_SUMMARY = 2_000
+MOST_CAUSES = 1_000
 
 STEPS = (Began, Worked)
 """What an order may say before its report, each once and in this order."""
@@ -54,6 +57,22 @@ class Reports:
         return followed
 
 
+def greeted(greeting: Greeting, node: str, slots: tuple[int, int], *, at: float, commits: int) -> NodeConnected:
+    """What a node says of itself, as a fact, with its slots for workers and checks."""
+    return NodeConnected(
+        at=at,
+        node=node,
+        version=greeting.version,
+        host=greeting.host,
+        processors=greeting.processors,
+        memory_bytes=greeting.memory_bytes,
+        workers=slots[0],
+        checks=slots[1],
+        skew_s=round(greeting.time - at, 3),
+        commits=commits,
+    )
+
+
 def answers(order: ChecksOrder, runs: Sequence[CheckRun]) -> bool:
     """Whether these are the results of the very checks, of a length that a journal can hold."""
     asked = [(criterion.criterion, criterion.run or "") for criterion in order.criteria]
@@ -62,15 +81,24 @@ def answers(order: ChecksOrder, runs: Sequence[CheckRun]) -> bool:
     )
 
 
-def error_of(event: NotDone, node: str) -> EffectError:
+def error_of(event: NotDone, node: str, setup: CheckRun | None) -> EffectError:
     """What `NotDone` means here, whatever kind of failure the node calls it: no attempt is used up by it."""
-    summary = f"node {node}: {event.failure.summary}"
-    failure = event.failure.model_copy(update={"kind": "infrastructure", "summary": summary})
-    if event.setup is None:
-        return NodeFailedError(failure)
-    return SetupFailedError(failure, believable(event.setup, node))
+    failure = Failure(
+        kind="infrastructure",
+        summary=f"node {node}: {event.failure.summary[:LONGEST_SUMMARY]}",
+        evidence=event.failure.evidence[-LONGEST_OUTPUT:],
+    )
+    return SetupFailedError(failure, setup) if setup is not None else NodeFailedError(failure)
 
 
-def believable(run: CheckRun, node: str) -> CheckRun:
-    """A result without what is not a node's to say: where its log is, on which tree it ran, what its failure means."""
-    return run.model_copy(update={"log": "", "tree": "", "flaky": False, "excused": "", "node": node})
+async def kept(
+    run: CheckRun, node: str, logs: Mapping[str, bytes], keep: Callable[[bytes], Awaitable[str]]
+) -> CheckRun:
+    """A result without what is not a node's to say: on which tree it ran, what its failure means, where its log is.
+
+    The log that came with it is kept here.
+    """
+    text = logs.get(run.log, b"")
+    log = await keep(f"[on node {node}]\n".encode() + text) if text else ""
+    said = {"output": run.output[-LONGEST_OUTPUT:], "causes": run.causes[:MOST_CAUSES]}
+    return run.model_copy(update={**said, "log": log, "tree": "", "flaky": False, "excused": "", "node": node})

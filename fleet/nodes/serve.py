@@ -20,7 +20,7 @@ from fleet.errors import FleetError
 from fleet.nodes.calling.deltas import Shortened
 from fleet.nodes.frames import Frame, FrameError
 from fleet.nodes.handover import Arrived, hand_over, taking_over
-from fleet.nodes.host import OrderHost, Workshop
+from fleet.nodes.host import OrderHost, Records, Workshop
 from fleet.nodes.messages import (
     MOST_NAMED,
     Acknowledge,
@@ -70,6 +70,9 @@ class Site(Protocol):
 
     @property
     def spool(self) -> Spool: ...
+
+    @property
+    def records(self) -> Records: ...
 
     @property
     def lacks(self) -> Sequence[str]:
@@ -135,7 +138,7 @@ async def serve(
         async with AsyncExitStack() as stack:
             site = await stack.enter_async_context(open_site(opening, first.parts[0]))
             tasks = await stack.enter_async_context(create_task_group())
-            host = OrderHost(site.node, site.pack, site.transcript, site.spool, tasks)
+            host = OrderHost(site.node, site.pack, site.transcript, site.spool, tasks, site.records)
             session = _Session(link, host, site, lease_s=opening.lease_s)
             tasks.start_soon(session.watch_lease)
             if folder is not None:

@@ -4,14 +4,14 @@ An order says everything that a node needs besides the objects of git that it na
 it makes no difference whether the work is done in this process or on another machine.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
-from fleet.core.state.facts import CheckRun, Failure, Report
+from fleet.core.state.facts import CheckRun, Failure, Report, SetupRun
 from fleet.core.state.subtask_state import Instruction
 from fleet.ports.agents import Meter, WorkerBrief
 from fleet.ports.calls import AttemptCalls, Sign
@@ -144,6 +144,10 @@ class ChecksDone:
     """The report of checks, in the order of the criteria."""
 
     runs: tuple[CheckRun, ...]
+    setups: tuple[SetupRun, ...] = ()
+    """What the set-up command did there since the report before."""
+    logs: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """Whole outputs, by the names that runs and set-ups have for them there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,7 @@ class NotDone:
     failure: Failure
     setup: CheckRun | None = None
     """The set-up command, where the commit breaks it."""
+    logs: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
 OrderReport = AttemptDone | ChecksDone | NotDone
@@ -198,6 +203,10 @@ class Objects(Protocol):
 
     async def take_in(self, order: AttemptOrder, done: AttemptDone, *, late: bool = False) -> Change | Failure:
         """Commit what a node made. Raises `NodeLiedError` where it can't be honest work."""
+        ...
+
+    async def keep_log(self, commit: Sha | None, command: str, text: bytes) -> str:
+        """Keep the log of a check on a commit, or of a set-up, beside those of this machine. Its name among them."""
         ...
 
 

@@ -129,7 +129,13 @@ def test_nodes_do_the_work_and_the_checks_and_the_result_is_the_same(
     assert {name for names in worked_on(stage).values() for name in names} == {"one", "two"}
     attempts = [state_of(stage).subtasks[id_].attempts for id_ in ids]
     assert [len(each) for each in attempts] == [1] * len(ids)
-    assert {check.node for [attempt] in attempts for check in attempt.checks} & {"one", "two"}
+    checks = [check for [attempt] in attempts for check in attempt.checks if check.node]
+    assert {check.node for check in checks} <= {"one", "two"}
+    assert checks
+    logs = [(stage.folder("r").path / check.log).read_text() for check in checks]
+    assert [log.splitlines()[:2] for log in logs] == [
+        [f"[on node {check.node}]", f"$ {check.command}"] for check in checks
+    ]
     assert stage.fleet("logs", "s0", "--run", "r").ended(0).output
     stage.fleet("audit", "r").ended(0)
     for node in nodes:

@@ -103,6 +103,11 @@ class Leases:
         with os_errors("a repository for a worker can't be made"):
             return replace(place, decoy=decoys.make(place.scratch / "git", base, index=index, exact=exact))
 
+    @property
+    def included_files(self) -> tuple[str, ...]:
+        """The ignored files that each worktree gets a copy of."""
+        return self.setup.included.paths
+
     def finished_setups(self) -> tuple[SetupRun, ...]:
         finished = tuple(self.setup.finished)
         self.setup.finished.clear()

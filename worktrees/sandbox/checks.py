@@ -117,9 +117,27 @@ def log_stem(name: str, command: str) -> str:
 
 def _write_log(folder: Path, name: str, run: CheckRun, output: bytes) -> str:
     """The name of the new log below the run's folder; empty where it can't be written, which fails no check."""
-    command, stem = run.command.encode("utf-8", "replace"), log_stem(name, run.command)
+    command = run.command.encode("utf-8", "replace")
     ending = f"stopped after {run.seconds:.0f} s" if run.timed_out else f"exit code {run.exit_code}, {run.seconds} s"
-    text = b"$ %s\n%s\n[%s]\n" % (command, output.removesuffix(b"\n"), ending.encode())
+    return write_log(
+        folder, name, run.command, b"$ %s\n%s\n[%s]\n" % (command, output.removesuffix(b"\n"), ending.encode())
+    )
+
+
+def take_log(folder: Path, name: str) -> bytes:
+    """A log by the name that its run has, which is deleted by that; empty where there is none."""
+    path = folder.parent / name
+    try:
+        text = path.read_bytes()
+        path.unlink()
+    except OSError:
+        return b""
+    return text
+
+
+def write_log(folder: Path, name: str, command: str, text: bytes) -> str:
+    """The name of the new log of a command below the run's folder; empty where it can't be written."""
+    stem = log_stem(name, command)
     with suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
         for number in count(1):

@@ -21,7 +21,7 @@ from fleet.config.machines import stays_here
 from fleet.config.schema import NodeSettings
 from fleet.core.base.ids import RunId, Sha
 from fleet.core.plans.limits import HERE
-from fleet.core.state.facts import Fact, Failure, NodeLost, Report
+from fleet.core.state.facts import Fact, Failure, NodeLost, Report, WarningNoted
 from fleet.core.state.machines import labels_here
 from fleet.core.state.nodes import NodeState
 from fleet.core.state.state import RunState
@@ -40,6 +40,8 @@ from fleet.ports.worktrees import Change, EffectError
 from worktrees.base.settings import WorktreeSettings
 from worktrees.leases.intake import Arrival, IntakeError, take_in
 from worktrees.leases.run_worktrees import RunWorktrees
+from worktrees.sandbox.checks import write_log
+from worktrees.setup.setup import LOG
 from worktrees.store.packs import pack_parts
 from worktrees.store.store import Store
 
@@ -47,6 +49,7 @@ GREET_S = 60.0  # how long a node may take to greet and to make itself ready
 LEASE_S = 20.0
 HEED_S = 0.2  # how long a request about a node may wait once it is in the journal
 START_S = 30.0  # how long a run waits for its nodes before it begins without them
+NAMED_FILES = 5  # in a warning
 LONGEST_BODY = 4_000  # characters of a worker's summary in the message of a commit
 
 
@@ -57,6 +60,7 @@ class StoreObjects:
     store: Store
     settings: WorktreeSettings
     transcripts: Path
+    logs: Path
 
     def pack(self, commit: Sha, have: Sequence[Sha]) -> AsyncIterator[bytes]:
         return pack_parts(self.store, commit, have)
@@ -78,6 +82,10 @@ class StoreObjects:
             raise NodeLiedError(f"its commit breaks a rule that it had to check: {change.summary}")
         return change
 
+    async def keep_log(self, commit: Sha | None, command: str, text: bytes) -> str:
+        name = commit[:12] if commit is not None else LOG
+        return await to_thread.run_sync(write_log, self.logs, name, command, text)
+
     def _keep_transcript(self, order: AttemptOrder, transcript: bytes) -> None:
         self.transcripts.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self.transcripts / f"{order.brief.subtask.id}.{order.brief.attempt}.jsonl"
@@ -90,6 +98,8 @@ class Here:
     """What this machine has for its nodes."""
 
     transcripts: Path
+    logs: Path
+    """Of checks and set-ups."""
     local_workers: int
     calls: OpenCalls
 
@@ -242,13 +252,15 @@ async def open_nodes(
     here: Here,
 ) -> AsyncIterator[Nodes]:
     """The configured nodes, connected as far as they answer in time. Others may come later, or be added."""
-    objects = StoreObjects(worktrees.store, wiring.worktrees, here.transcripts)
+    objects = StoreObjects(worktrees.store, wiring.worktrees, here.transcripts, here.logs)
     opening, reread = partial(_opening, state, worktrees.store), partial(_nodes_now, wiring, state)
     with run_folder_of_nodes(here.transcripts.parent) as folder:
         async with create_task_group() as tasks:
             nodes = Nodes(state.run, wiring, objects, opening, reread, here, tasks, folder)
             for name, settings in wiring.config.nodes.items():
                 await nodes.join(name, settings)
+            if wiring.config.nodes and (files := worktrees.included_files):
+                nodes.notice(WarningNoted(at=time.time(), text=_not_sent(files)))
             for name in state.policy.machines.offers.keys() - wiring.config.nodes.keys() - {HERE}:
                 why = f"there is no [nodes.{name}] in the configuration any more"
                 nodes.notice(NodeLost(at=time.time(), node=name, why=why))
@@ -258,6 +270,15 @@ async def open_nodes(
             for each in nodes.remote:
                 await each.say_goodbye()
             tasks.cancel_scope.cancel()
+
+
+def _not_sent(files: Sequence[str]) -> str:
+    """A warning about the files that a worktree has here and not on a node."""
+    named = ", ".join(files[:NAMED_FILES]) + (" ..." if len(files) > NAMED_FILES else "")
+    return (
+        f"files of .worktreeinclude and worktrees.include are not sent to nodes: {named}; work that needs them has to "
+        "stay on this machine (box.labels), or a set-up command has to make them there"
+    )
 
 
 def _nodes_now(wiring: Wiring, state: RunState) -> Mapping[str, NodeSettings]:

@@ -5,7 +5,8 @@ import platform
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,6 +25,7 @@ from fleet.core.state.facts import CheckRun, Failure
 from fleet.engine.work.local_node import LocalNode
 from fleet.errors import FleetError
 from fleet.nodes.calling.line import Line
+from fleet.nodes.host import Records
 from fleet.nodes.messages import PROTOCOL, Greeting, Open
 from fleet.nodes.payloads import LONGEST_TRANSCRIPT
 from fleet.nodes.serve import serve
@@ -35,6 +37,7 @@ from fleet.ports.nodes import AttemptOrder, AttemptResult, ChecksOrder, Tell
 from fleet.ports.worktrees import EffectError, Leasing
 from fleet.runs.run_folder import make_state_dir
 from worktrees.leases.node_worktrees import open_node_worktrees
+from worktrees.sandbox.checks import take_log
 from worktrees.sandbox.self_test import find_sandbox_problems
 from worktrees.store.node_store import drop_pins, open_node_store
 from worktrees.store.packs import cached_commits, take_pack, thin_pack
@@ -114,6 +117,7 @@ class NodeSite:
     git_store: Store
     transcripts: Path
     lacks: Sequence[str]
+    records: Records
 
     async def commits(self) -> Sequence[Sha]:
         return await cached_commits(self.git_store)
@@ -152,13 +156,15 @@ async def run_node(config: Config, environ: Mapping[str, str]) -> None:
         await drop_pins(store)
         spool = Spool(folder_of(opening))
         with TemporaryDirectory() as folder:
-            transcripts = Path(folder)
+            transcripts, logs = Path(folder), Path(folder, "checks")
             try:
-                async with open_node_worktrees(store, wiring.worktrees, opening.base) as leases:
+                logged = replace(wiring.worktrees, check_logs=logs)
+                async with open_node_worktrees(store, logged, opening.base) as leases:
                     settings = wiring.agents(transcripts)
                     workshop = NodeWorkshop(leases, settings, wiring.command_workers)
                     node = OwnDisk(workshop, state_dir, wiring.worktrees.limits.free_bytes)
-                    yield NodeSite(node, spool, store, transcripts, workers_lacking(settings))
+                    records = Records(leases.finished_setups, partial(take_log, logs))
+                    yield NodeSite(node, spool, store, transcripts, workers_lacking(settings), records)
             finally:
                 await drop_pins(store)
                 await store.close()

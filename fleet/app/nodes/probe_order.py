@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
@@ -43,7 +44,10 @@ async def probe_finding(wiring: Wiring, name: str) -> Finding:
         error = _first(group)
     if error is not None:
         return Finding(what, ok=False, says=str(error) or f"it took longer than {PROBE_S:g} s", fix=ON_IT)
-    return _judged(what, report, current_time() - began)
+    finding = _judged(what, report, current_time() - began)
+    if finding.ok and wiring.config.worktrees.include:
+        return replace(finding, says=f"{finding.says}; files of worktrees.include are not sent there")
+    return finding
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

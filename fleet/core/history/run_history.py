@@ -57,7 +57,8 @@ def after(state: RunState, fact: f.RunFact) -> RunState:  # noqa: C901, PLR0912 
             checked = replace(state, base_checked=True, base_checks=fact.checks, base_failure=fact.failure)
             return replace(checked, red_base=red, gate=gate)
         case f.SetupRan():
-            return replace(state, setup=fact.setup) if fact.setup.commit == state.base else state
+            is_of_base = fact.setup.commit == state.base and not fact.setup.check.node
+            return replace(state, setup=fact.setup) if is_of_base else state
         case f.WarningNoted():
             return replace(state, warnings=(*state.warnings, fact.text))
         case f.EvidenceRead():

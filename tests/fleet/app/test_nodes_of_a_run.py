@@ -12,6 +12,7 @@ import pytest
 from fleet.app.nodes.manager_side import Here, open_nodes
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
+from fleet.config.schema import NodeSettings
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.core.state import facts as f
@@ -35,15 +36,18 @@ class Engine:
 
 
 @asynccontextmanager
-async def opened(state: RunState, config_home: Path) -> AsyncIterator[Engine]:
-    """The nodes of a run whose configuration names none."""
-    wiring = Wiring(default_config(), {"HOME": str(config_home)})
+async def opened(
+    state: RunState, config_home: Path, included: tuple[str, ...] = (), **nodes: NodeSettings
+) -> AsyncIterator[Engine]:
+    """The nodes of a run; its configuration names none unless some are given."""
+    config = default_config().model_copy(update={"nodes": nodes})
+    wiring = Wiring(config, {"HOME": str(config_home)})
     store = await open_node_store(config_home, "repository", "sha1")
-    worktrees = cast("Any", SimpleNamespace(store=store))
-    here = Here(config_home, 2, cast("Any", None))
-    async with open_nodes(wiring, state, worktrees, here) as nodes:
+    worktrees = cast("Any", SimpleNamespace(store=store, included_files=included))
+    here = Here(config_home, config_home, 2, cast("Any", None))
+    async with open_nodes(wiring, state, worktrees, here) as opened_nodes:
         engine = Engine(state)
-        nodes.beside(LocalNode(PaperHands()), cast("Any", engine))
+        opened_nodes.beside(LocalNode(PaperHands()), cast("Any", engine))
         yield engine
     await store.close()
 
@@ -79,3 +83,17 @@ async def test_a_node_that_a_person_adds_is_looked_for_in_the_configuration(
         await wait_until(out(engine, "new"))
     assert why in engine.state.nodes["new"].out
     assert not engine.state.nodes["new"].added
+
+
+@pytest.mark.parametrize(
+    ("included", "named"), [((), []), ((".env",), [".env"]), (tuple(f"f{at}" for at in range(9)), ["f4 ..."])]
+)
+async def test_files_that_worktrees_get_here_and_not_on_nodes_are_named(
+    tmp_path: Path, included: tuple[str, ...], named: list[str]
+) -> None:
+    state = replace(Story(Policy(), plan_of("a")).state, base="0" * 40)
+    async with opened(state, tmp_path, included, one=NodeSettings(command="false")) as engine:
+        warnings = [text for text in engine.state.warnings if "not sent to nodes" in text]
+    assert [each in text for each, text in zip(named, warnings, strict=True)] == [True] * len(named)
+    async with opened(state, tmp_path, included) as engine:
+        assert engine.state.warnings == ()

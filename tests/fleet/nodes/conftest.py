@@ -24,7 +24,7 @@ from fleet.nodes.cluster import relay
 from fleet.nodes.cluster.cluster import connected_socket
 from fleet.nodes.cluster.news import SOCKET, Host, Hosts, load_news
 from fleet.nodes.connection import Connection, greet
-from fleet.nodes.host import OrderHost
+from fleet.nodes.host import OrderHost, Records
 from fleet.nodes.messages import Greeting, Open
 from fleet.nodes.serve import serve
 from fleet.nodes.spool import Spool
@@ -103,6 +103,7 @@ class ScriptedSite:
     stored: list[tuple[str, bytes]] = field(default_factory=list)
     cut: Callable[[], None] = lambda: None
     """Ends its connection."""
+    records: Records = field(default_factory=Records)
 
     async def commits(self) -> Sequence[str]:
         return [SHA]
@@ -147,7 +148,7 @@ def site(tmp_path: Path) -> ScriptedSite:
 @asynccontextmanager
 async def in_process(site: ScriptedSite) -> AsyncIterator[NodeHost]:
     async with create_task_group() as tasks:
-        yield OrderHost(site.node, site.pack, site.transcript, site.spool, tasks)
+        yield OrderHost(site.node, site.pack, site.transcript, site.spool, tasks, site.records)
         tasks.cancel_scope.cancel()
 
 

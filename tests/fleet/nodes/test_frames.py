@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.core.plans.plan import Criterion
-from fleet.core.state.facts import CheckRun, Failure, RanTests, Report
+from fleet.core.state.facts import CheckRun, Failure, RanTests, Report, SetupRun
 from fleet.nodes.frames import LENGTHS, LONGEST_HEADER, Decoder, Frame, FrameError, encode
 from fleet.nodes.messages import (
     Acknowledge,
@@ -175,13 +175,15 @@ ORDERS: list[Order] = [
     ChecksOrder(SHA, (Criterion(criterion="c", run="true"),), lands=True),
 ]
 CHECK = CheckRun(criterion="c", command="true", passed=True, ran_tests=RanTests(ran=frozenset({"t"})))
+PLAIN = CHECK.model_copy(update={"ran_tests": None})
 EVENTS: list[NumberedEvent] = [
     Began(),
     Worked(),
     AttemptDone(Report(status="done", summary="s"), SHA, pack=b"p", transcript=b"t"),
     AttemptDone(Failure(kind="budget", summary="s"), refused=Failure(kind="empty", summary="nothing")),
     ChecksDone((CHECK,)),
-    NotDone(Failure(kind="infrastructure", summary="s"), CHECK.model_copy(update={"ran_tests": None})),
+    ChecksDone((CHECK,), (SetupRun(commit=SHA, check=PLAIN),), {"checks/1.log": b"one", "checks/2.log": b"three"}),
+    NotDone(Failure(kind="infrastructure", summary="s"), PLAIN, {"checks/1.log": b"one"}),
 ]
 
 
@@ -193,6 +195,13 @@ def test_an_order_arrives_as_it_was_given(order: Order) -> None:
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_an_event_arrives_as_it_happened(event: NumberedEvent) -> None:
     assert load_event(*dump_event(event)) == event
+
+
+@pytest.mark.parametrize("logs", [b"", b"onetwo!", b"onethreemore"])
+def test_logs_of_other_sizes_than_were_named_break_the_protocol(logs: bytes) -> None:
+    data, pack, _ = dump_event(ChecksDone((CHECK,), logs={"a": b"one", "b": b"three"}))
+    with pytest.raises(FrameError, match="of the sizes that it names"):
+        load_event(data, pack, logs)
 
 
 @given(st.sampled_from([dump_event(event)[0] for event in EVENTS] + [dump_order(order) for order in ORDERS]), st.data())

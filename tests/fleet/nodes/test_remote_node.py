@@ -7,16 +7,21 @@ from dataclasses import dataclass, field
 import pytest
 from anyio import create_task_group, fail_after
 
-from fleet.core.state.facts import CheckRun, Failure, NodeConnected, NodeLost, WarningNoted
+from fleet.core.plans.plan import Criterion
+from fleet.core.state.facts import CheckRun, Failure, NodeConnected, NodeLost, SetupRan, SetupRun, WarningNoted
 from fleet.nodes import remote_node
+from fleet.nodes.host import Records
+from fleet.nodes.payloads import LONGEST_LOG, LONGEST_LOGS
 from fleet.nodes.remote_node import RemoteNode
-from fleet.ports.nodes import AttemptMeter, AttemptResult, NodeFailedError, NodeLostError, Progress
+from fleet.ports.nodes import AttemptMeter, AttemptResult, ChecksOrder, NodeFailedError, NodeLostError, Progress
 from fleet.ports.worktrees import Change, EffectError, SetupFailedError
 from tests.fleet.fakes import wait_until
-from tests.fleet.nodes.conftest import ScriptedSite, attempt
-from tests.fleet.nodes.test_calls import Meter, Service, remote
+from tests.fleet.nodes.conftest import SHA, ScriptedSite, attempt
+from tests.fleet.nodes.test_calls import Kept, Meter, Service, remote
 
 NEEDED = 3
+MOST_LOGS = LONGEST_LOGS // LONGEST_LOG
+"""Of the longest ones, in one report."""
 
 
 @dataclass
@@ -24,7 +29,7 @@ class Remote:
     """A node over a stream, and what was said of it."""
 
     node: RemoteNode
-    said: list[NodeConnected | NodeLost | WarningNoted] = field(default_factory=list)
+    said: list[NodeConnected | NodeLost | SetupRan | WarningNoted] = field(default_factory=list)
 
     async def attempt(self, id_: str, number: int = 1) -> AttemptResult:
         async def tell(_: Progress) -> None:
@@ -42,7 +47,7 @@ class Remote:
 
 @asynccontextmanager
 async def connected_node(site: ScriptedSite) -> AsyncIterator[Remote]:
-    said = list[NodeConnected | NodeLost | WarningNoted]()
+    said = list[NodeConnected | NodeLost | SetupRan | WarningNoted]()
     node = remote(site, Service(), notices=[])
     node.notice = said.append
     async with create_task_group() as tasks:
@@ -121,3 +126,47 @@ async def test_a_node_on_which_the_set_up_of_an_attempt_fails_rests_and_one_that
         here.node.rest("3 checks in a row failed there")
         assert here.node.out.endswith("3 checks in a row failed there")
         assert not here.node.banned
+
+
+async def test_the_logs_of_checks_and_set_ups_come_along_and_are_kept_here(site: ScriptedSite) -> None:
+    """Those of failures first, as far as they fit; a name that another log has on this machine means nothing."""
+    setup = SetupRun(
+        commit=SHA, check=CheckRun(criterion="the set-up", command="make deps", passed=True, log="checks/s")
+    )
+    on_disk = {"checks/0": b"green", "checks/1": b"r" * (LONGEST_LOG + 1), "checks/s": b"$ make deps"}
+
+    async def check(order: ChecksOrder) -> tuple[CheckRun, ...]:
+        return tuple(
+            CheckRun(criterion=each.criterion, command=each.run or "", passed=not at, log=f"checks/{at}")
+            for at, each in enumerate(order.criteria)
+        )
+
+    site.node.check = check  # type: ignore[method-assign]
+    finished = iter([(setup,)])
+    site.records = Records(lambda: next(finished, ()), lambda name: on_disk.pop(name, b""))
+    criteria = tuple(Criterion(criterion=f"c{at}", run=f"run {at}") for at in range(3))
+    async with connected_node(site) as here:
+        with fail_after(10):
+            runs = await here.node.check("r/checks/a/1", ChecksOrder(SHA, criteria))
+        objects = here.node.objects
+    assert isinstance(objects, Kept)
+    assert objects.logs == {
+        "None make deps": b"[on node one]\n$ make deps",
+        f"{SHA} run 0": b"[on node one]\ngreen",
+        f"{SHA} run 1": b"[on node one]\n" + b"r" * LONGEST_LOG,
+    }
+    assert [run.log for run in runs] == ["checks/2.log", "checks/3.log", ""]
+    [ran] = [fact.setup for fact in here.said if isinstance(fact, SetupRan)]
+    assert (ran.commit, ran.check.command, ran.check.node, ran.check.log) == (SHA, "make deps", "one", "checks/1.log")
+    assert on_disk == {}
+
+
+def test_logs_of_failures_travel_before_others_and_no_more_than_fit() -> None:
+    text = bytes(LONGEST_LOG)
+    runs = [
+        CheckRun(criterion="c", command="run", passed=at != MOST_LOGS, log=f"checks/{at}")
+        for at in range(MOST_LOGS + 1)
+    ]
+    logs = Records(take_log=lambda _: text).logs(runs)
+    assert list(logs) == [f"checks/{at}" for at in (MOST_LOGS, *range(MOST_LOGS - 1))]
+    assert sum(map(len, logs.values())) <= LONGEST_LOGS

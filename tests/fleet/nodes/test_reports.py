@@ -4,8 +4,8 @@ import pytest
 
 from fleet.core.state.facts import CheckRun, Failure
 from fleet.nodes.frames import FrameError
-from fleet.nodes.reports import Reports, error_of
-from fleet.ports.nodes import Began, NotDone, NumberedEvent, Worked
+from fleet.nodes.reports import LONGEST_OUTPUT, MOST_CAUSES, Reports, error_of, kept
+from fleet.ports.nodes import Began, NodeFailedError, NotDone, NumberedEvent, Worked
 from fleet.ports.worktrees import SetupFailedError
 
 KEY = "r/attempt/a/1"
@@ -66,21 +66,31 @@ def test_an_order_is_unknown_once() -> None:
         reports.end(KEY)
 
 
-def test_of_a_set_up_that_failed_there_nothing_is_believed_that_only_this_machine_knows() -> None:
+async def test_of_a_result_nothing_is_believed_that_only_this_machine_knows_and_its_log_is_kept_here() -> None:
     claimed = CheckRun(
-        criterion="the set-up",
-        command="make deps",
-        passed=False,
-        log="/etc/passwd",
-        tree="f" * 40,
-        flaky=True,
-        excused="x",
-    )
-    failure = Failure(kind="configuration", summary="the set-up command failed")
-    error = error_of(NotDone(failure, claimed), "one")
-    assert isinstance(error, SetupFailedError)
-    assert (error.failure.kind, error.failure.summary) == (
-        "infrastructure",
-        "node one: the set-up command failed",
-    )
-    assert error.check == CheckRun(criterion="the set-up", command="make deps", passed=False, node="one")
+        criterion="it works", command="test", passed=False, output="x" * LONGEST_OUTPUT + "end", log="/etc/passwd"
+    ).model_copy(update={"tree": "f" * 40, "flaky": True, "excused": "x", "causes": ("y",) * 2 * MOST_CAUSES})
+    taken = list[bytes]()
+
+    async def keep(text: bytes) -> str:
+        taken.append(text)
+        return "checks/1.log"
+
+    run = await kept(claimed, "one", {}, keep)
+    assert (run.log, run.tree, run.flaky, run.excused, run.node, run.passed) == ("", "", False, "", "one", False)
+    assert (len(run.output), run.output[-3:], len(run.causes)) == (LONGEST_OUTPUT, "end", MOST_CAUSES)
+    assert taken == []
+    run = await kept(claimed, "one", {"/etc/passwd": b"$ test\n", "other": b"o"}, keep)
+    assert (run.log, taken) == ("checks/1.log", [b"[on node one]\n$ test\n"])
+
+
+def test_what_could_not_be_done_is_a_failure_of_the_machine_and_bounded() -> None:
+    failure = Failure(kind="too_complex", summary="s" * 100_000, evidence="e" * 100_000)
+    error = error_of(NotDone(failure), "one", None)
+    assert isinstance(error, NodeFailedError)
+    assert (error.failure.kind, error.failure.summary[:10]) == ("infrastructure", "node one: ")
+    assert len(error.failure.summary + error.failure.evidence) < 70_000
+    red = CheckRun(criterion="the set-up", command="make deps", passed=False)
+    broken = error_of(NotDone(failure, red), "one", red)
+    assert isinstance(broken, SetupFailedError)
+    assert broken.check == red
