@@ -83,8 +83,8 @@ class Site(Protocol):
         """Commits whose objects are here."""
         ...
 
-    async def store(self, commit: Sha, pack: bytes) -> None:
-        """Take in objects of the manager. Raises `EffectError`."""
+    async def store(self, commit: Sha, pack: IO[bytes]) -> None:
+        """Take in objects of the manager, from a file. Raises `EffectError`."""
         ...
 
     async def pack(self, commit: Sha, base: Sha) -> bytes: ...
@@ -360,10 +360,10 @@ class _Session:
             return
         pack, self._incoming = self._incoming, None
         with pack:
-            pack.seek(0)
+            pack.flush()
             why = ""
             try:
-                await self.site.store(commit, await to_thread.run_sync(pack.read))
+                await self.site.store(commit, pack)
             except EffectError as error:
                 why = str(error)[:2_000]
         await self._send(Stored(commit=commit, why=why))

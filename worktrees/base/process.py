@@ -65,6 +65,8 @@ class Launch:
     """Starts the command in namespaces that it has prepared, instead of `before`."""
     cwd: Path | None = None
     input: bytes = b""
+    source: int | None = None
+    """A descriptor that takes the place of `input`."""
     pass_fds: tuple[int, ...] = ()
     merged: bool = False
     """Both output streams in one, in order."""
@@ -298,7 +300,7 @@ async def _spawn(launch: Launch, cap: int) -> Child:
                 ours.enter_context(gate)
                 stdin = theirs.enter_context(their_gate).fileno()
             else:
-                stdin = theirs.enter_context(memory_file(launch.input))
+                stdin = theirs.enter_context(memory_file(launch.input)) if launch.source is None else launch.source
             pipes: list[OutputPipe] = []
             outputs: list[int] = []
             for _ in range(1 if launch.merged else 2):

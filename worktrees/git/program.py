@@ -111,13 +111,24 @@ def _users_environment() -> dict[str, str]:
     return {name: value for name, value in environment().items() if not OWN_SETTINGS.fullmatch(name)} | own
 
 
-async def ask_git(*args: str, env: Mapping[str, str] | None = None, data: bytes = b"", cap: int = CAP) -> Finished:
-    """Run git and return its answer, whatever its exit code. Raises `EffectError` where it can't run in time."""
-    return await _run(args, {**environment(), **(env or {})}, data=data, cap=cap)
+async def ask_git(
+    *args: str,
+    env: Mapping[str, str] | None = None,
+    data: bytes = b"",
+    source: int | None = None,
+    cap: int = CAP,
+) -> Finished:
+    """Run git and return its answer, whatever its exit code. Raises `EffectError` where it can't run in time.
+
+    It reads `data`, or what a descriptor has, without a copy of it in memory.
+    """
+    return await _run(args, {**environment(), **(env or {})}, data=data, source=source, cap=cap)
 
 
-async def _run(args: Sequence[str], env: Mapping[str, str], *, data: bytes = b"", cap: int = CAP) -> Finished:
-    launch = Launch(command(*args), env, cwd=Path("/"), input=data)
+async def _run(
+    args: Sequence[str], env: Mapping[str, str], *, data: bytes = b"", source: int | None = None, cap: int = CAP
+) -> Finished:
+    launch = Launch(command(*args), env, cwd=Path("/"), input=data, source=source)
     async with loop_limiter(_programs, AT_ONCE):
         answer = await run(launch, timeout_s=TIMEOUT_S, cap=cap, grace_s=GRACE_S)
     if answer.timed_out:

@@ -3,14 +3,16 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from os import SEEK_END
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import IO
 
 from anyio import open_file, to_thread
 
 from fleet.core.base.ids import Sha
 from worktrees.base.errors import effect_error
-from worktrees.git.program import CAP, text
+from worktrees.git.program import CAP, GitError, ask_git, text
 from worktrees.store.small_pack import small_pack
 from worktrees.store.store import Store, new_prefix
 
@@ -47,10 +49,17 @@ async def pack_parts(store: Store, commit: Sha, have: Sequence[Sha]) -> AsyncIte
                 yield part
 
 
-async def take_pack(store: Store, commit: Sha, pack: bytes) -> None:
-    """Take in a pack of the manager's, and keep its commit. Raises `EffectError`."""
-    program = ("unpack-objects", "-q") if len(pack) < LOOSE_BYTES else ("index-pack", "--stdin", "--fix-thin")
-    await store.git(*program, data=pack)
+async def take_pack(store: Store, commit: Sha, pack: IO[bytes]) -> None:
+    """Take in the file of a pack of the manager's, and keep its commit. Raises `EffectError`.
+
+    Git reads the file: the history of a whole repository never goes through memory at once.
+    """
+    size = pack.seek(0, SEEK_END)
+    pack.seek(0)
+    program = ("unpack-objects", "-q") if size < LOOSE_BYTES else ("index-pack", "--stdin", "--fix-thin")
+    answer = await ask_git(*program, env=store.git.place, source=pack.fileno())
+    if answer.exit_code != 0:
+        raise GitError(program, answer)
     if await store.git.sha(commit) is None:
         raise effect_error(f"the pack does not hold {commit[:12]}")
     await store.repository.refs.pin(f"{CACHE}/{commit}", commit)

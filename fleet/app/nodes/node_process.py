@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import IO
 
 from agents.conversation.settings import AgentSettings
 from agents.factory import worker_on_node, workers_lacking
@@ -122,7 +123,7 @@ class NodeSite:
     async def commits(self) -> Sequence[Sha]:
         return await cached_commits(self.git_store)
 
-    async def store(self, commit: Sha, pack: bytes) -> None:
+    async def store(self, commit: Sha, pack: IO[bytes]) -> None:
         await take_pack(self.git_store, commit, pack)
 
     async def pack(self, commit: Sha, base: Sha) -> bytes:

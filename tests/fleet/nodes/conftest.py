@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from socket import SHUT_RDWR, socketpair
 from tempfile import TemporaryDirectory
+from typing import IO
 
 import pytest
 from anyio import Event, create_task_group, create_unix_listener
@@ -108,8 +109,9 @@ class ScriptedSite:
     async def commits(self) -> Sequence[str]:
         return [SHA]
 
-    async def store(self, commit: str, pack: bytes) -> None:
-        self.stored.append((commit, pack))
+    async def store(self, commit: str, pack: IO[bytes]) -> None:
+        pack.seek(0)
+        self.stored.append((commit, pack.read()))
 
     async def pack(self, commit: str, base: str) -> bytes:
         return f"{commit[:4]} on {base[:4]}".encode()

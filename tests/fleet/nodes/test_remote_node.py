@@ -84,7 +84,7 @@ async def test_one_order_that_is_done_shows_that_a_node_is_well(site: ScriptedSi
 
 
 async def test_a_node_that_can_not_take_objects_rests_at_once_and_the_order_goes_elsewhere(site: ScriptedSite) -> None:
-    async def full(commit: str, pack: bytes) -> None:
+    async def full(commit: str, pack: object) -> None:
         del commit, pack
         raise EffectError(Failure(kind="infrastructure", summary="No space left on device"))
 
