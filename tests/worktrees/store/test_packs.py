@@ -47,7 +47,7 @@ async def test_a_seed_and_what_follows_it_are_taken_from_files(stores: tuple[Sto
         path.write_bytes(b"".join([part async for part in pack_parts(ours, commit, have)]))
         assert (path.stat().st_size >= LOOSE_BYTES) == (number == 0)
         with Unread(path) as file:
-            await take_pack(theirs, commit, file)  # type: ignore[arg-type]
+            await take_pack(theirs, commit, file)
     assert set(await cached_commits(theirs)) == {seed, late}
     assert await theirs.git("cat-file", "blob", f"{seed}:file") == noise
     assert len(list(theirs.git_dir.glob("objects/pack/*.pack"))) == 1
