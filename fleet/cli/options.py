@@ -12,6 +12,8 @@ KEYS = {
     "otlp": "traces.otlp",
     "sandbox": "box.sandbox",
     "setup_network": "worktrees.setup_network",
+    "tend_budget": "tend.dollars",
+    "tend_rounds": "tend.rounds",
 }
 """The key of the configuration that an option sets."""
 
@@ -34,7 +36,7 @@ def limits_of(
     return {"workers": workers, **{f"budget_{unit}": value for unit, value in budgets.items()}}
 
 
-def flags(limits: Limits | None = None, **options: str | bool | None) -> dict[str, object]:
+def flags(limits: Limits | None = None, **options: str | bool | float | None) -> dict[str, object]:
     """The keys of the configuration that options set. One that was not given sets none."""
     given = {KEYS[name]: _value(name, value) for name, value in options.items()} | {
         f"run.{name}": value for name, value in (limits or {}).items()
@@ -42,7 +44,7 @@ def flags(limits: Limits | None = None, **options: str | bool | None) -> dict[st
     return {key: value for key, value in given.items() if value is not None}
 
 
-def _value(option: str, value: str | bool | None) -> str | bool | None:
+def _value(option: str, value: str | bool | float | None) -> str | bool | float | None:
     if value is False:
         return None
     return WITH_NETWORK if option == "setup_network" and value else value

@@ -54,6 +54,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     },
     "Result": {
         "merge": Verb("result.merge:merge", "run", "Take a run's result into a branch of yours.", changes=True),
+        "tend": Verb("result.tend:tend", "repository", "Work on what CI and reviewers say of a pull request."),
         "report": Verb("result.result:report", "run", "Write the report of a run."),
         "trace": Verb("result.trace:trace", "run", "Turn a run into a trace of OpenTelemetry."),
         "audit": Verb("result.result:audit", "run", "Check every commit on a run's result branch."),

@@ -300,6 +300,16 @@ class Notify(Section):
     channels: dict[Annotated[str, AfterValidator(_slug)], NotifyChannel] = {}
 
 
+class Tend(Section):
+    rounds: int = Field(ge=1, le=100)
+    dollars: float = Field(gt=0)
+    attempts: int = Field(ge=1, le=10)
+    worker: Annotated[str, AfterValidator(_slug)]
+    label: Line
+    authors: Annotated[tuple[Line, ...], Field(strict=False)]
+    poll_s: float = Field(ge=1, le=86_400)
+
+
 class State(Section):
     dir: Line
     max_gb: float = Field(ge=0)
@@ -324,6 +334,7 @@ class Config(Section):
     metrics: Metrics
     traces: Traces
     notify: Notify
+    tend: Tend
     state: State
 
 

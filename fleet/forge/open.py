@@ -10,8 +10,8 @@ from fleet.forge.place import Place
 from fleet.forge.program import Program
 
 
-def open_forge(place: Place, environ: Mapping[str, str]) -> Forge:
-    program = Program(place, environ)
+def open_forge(place: Place, environ: Mapping[str, str], held: tuple[int, ...] = ()) -> Forge:
+    program = Program(place, environ, held)
     match place.kind:
         case "github":
             return GitHub(program)

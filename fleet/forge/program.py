@@ -59,6 +59,8 @@ class Program:
     place: Place
     environ: Mapping[str, str]
     """The user's: the program finds its account there."""
+    held: tuple[int, ...] = ()
+    """File descriptors that the program keeps open: locks that hold while it lives, even if this process was killed."""
 
     async def ask(self, *arguments: str, data: bytes = b"") -> str:
         """What the program prints. Raises a `ForgeError` that says why it failed."""
@@ -93,7 +95,7 @@ class Program:
             )
         env = {**{key: value for key, value in self.environ.items() if key not in LOUD}, **QUIET}
         with tempfile.TemporaryDirectory(prefix="fleet-forge-") as folder:
-            launch = Launch([found, *arguments], env, cwd=Path(folder), input=data)
+            launch = Launch([found, *arguments], env, cwd=Path(folder), input=data, pass_fds=self.held)
             return await run(launch, timeout_s=TIMEOUT_S, cap=CAP)
 
     def _error(self, arguments: Sequence[str], finished: Finished) -> ForgeError:

@@ -20,6 +20,7 @@ from fleet.core.views.repository import (
     merge_view,
     past_tasks_view,
     rehearsal_view,
+    tend_view,
     trial_view,
 )
 from fleet.core.views.run import (
@@ -49,6 +50,7 @@ VERBS: Mapping[type, str] = {
     config_view.ConfigValueView: "`fleet config get --json`",
     log_view.LogView: "`fleet logs gate --json`, `fleet logs setup --json`",
     rehearsal_view.RehearsalView: "`fleet rehearse --json`",
+    tend_view.TendView: "`fleet tend --json`",
     merge_view.MergeView: "`fleet merge --json`",
     past_tasks_view.PastTasksView: "`fleet rehearse --for-real --json`",
     policy_document.PolicyView: "`fleet explain-policy --json`",
@@ -99,6 +101,7 @@ PARTS = (
     config_view,
     rehearsal_view,
     merge_view,
+    tend_view,
     limits_view,
     nodes_view,
     request_view,

@@ -36,6 +36,7 @@ VERBS = (
     ["retry"],
     ["answer"],
     ["merge"],
+    ["tend"],
     ["metrics"],
     ["commits"],
     ["report"],

@@ -40,7 +40,7 @@ def answer(
     """Answer this process's arguments, and exit as the real program would."""
     arguments = sys.argv[1:]
     # the real programs read their standard input only where they are asked to
-    given = sys.stdin.read() if "-" in arguments or any(each.endswith("=@-") for each in arguments) else ""
+    given = sys.stdin.read() if "-" in arguments or any(each.endswith(("=-", "=@-")) for each in arguments) else ""
     forge = ScriptedForge(Path(os.environ[FOLDER]))
     fault, text, refused = None, "", None
     with forge.changing() as state:

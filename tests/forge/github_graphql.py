@@ -97,6 +97,7 @@ class _Root:
             "url": url,
             "state": each["state"],
             "submittedAt": each["at"],
+            "createdAt": each["at"],
             "viewerDidAuthor": each["author"] == self._state["me"],
             "authorAssociation": ASSOCIATIONS[self._state["people"].get(each["author"], "none")],
         }

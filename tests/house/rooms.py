@@ -11,6 +11,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.app.merging": EVERYTHING,
     "fleet.app.nodes": EVERYTHING,
     "fleet.app.rehearsals": EVERYTHING,
+    "fleet.app.tending": EVERYTHING,
     "fleet.app.trials": EVERYTHING,
     "fleet.cli": EVERYTHING,
     "fleet.cli.live": EVERYTHING,

@@ -7,7 +7,7 @@ by the environment: it may hold a token, which neither a list of processes nor a
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fleet.core.base.ids import Sha
@@ -58,6 +58,10 @@ class Remote:
     """The user's."""
     held: tuple[int, ...] = ()
     """File descriptors that git keeps open: locks that hold while it lives, even if this process was killed."""
+
+    def holding(self, held: tuple[int, ...]) -> "Remote":
+        """The same remote, with file descriptors that git keeps open."""
+        return replace(self, held=held)
 
     async def fetch(self, branch: str, ref: str) -> Sha | None:
         """Set a ref of the store to a branch of the remote, and return its commit; None if there is no such branch."""

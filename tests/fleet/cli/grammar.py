@@ -15,7 +15,7 @@ from fleet.cli.root_help import VERBS, Verb
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "command-line.md"
 COMMON = ("RUN", "--run", "--repo", "--json", "--output", "--force", "--yes")
 KINDS = frozenset(
-    "RUN SUBTASK QUESTION PLAN FILE DIR URL N N..M USD MINUTES SECONDS GB COMMIT BRANCH NAME NAME=VALUE TEXT EPIC "
+    "RUN SUBTASK QUESTION PLAN FILE DIR URL N N..M USD MINUTES SECONDS GB COMMIT BRANCH NAME NAME=VALUE TEXT EPIC PR "
     "TIME HOURS STATE WHEN HOST HOST:PORT PORT SHELL VERB COMMAND KEY".split(),
 )
 """What a value can be, as its metavar says. The completion offers values by it."""
