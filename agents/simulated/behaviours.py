@@ -32,18 +32,18 @@ class ReportTexts(ScriptShape):
     discovered: tuple[str, ...] = ()
 
 
-class ScriptedCall(ScriptShape):
-    """A call of any tool."""
+class Call(ScriptShape):
+    """One call of a tool."""
 
     tool: str
-    input: dict[str, JsonValue] = {}
+    input: dict[str, JsonValue] = Field(default={})
 
 
 class WorkBehaviour(ScriptShape):
     """What all workers can do first."""
 
     turns: int = Field(default=0, ge=0, le=100, description="Turns spent looking around before anything else.")
-    calls: tuple[ScriptedCall, ...] = ()
+    calls: tuple[Call, ...] = ()
     """Tools that are called next, one a turn, whatever they answer."""
     says: ReportTexts = ReportTexts()
 

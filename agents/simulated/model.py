@@ -7,9 +7,9 @@ from hashlib import sha256
 from pydantic import JsonValue
 
 from agents.simulated.planner import play_planner
-from agents.simulated.replies import Block, FaultKey, Message, Text, ToolUse, Turn
+from agents.simulated.replies import Block, FaultKey, Message, Text, ToolUse, Turn, call
 from agents.simulated.request import SESSION_ENDING, Request
-from agents.simulated.script import Script
+from agents.simulated.script import AgentScript, Script
 from agents.simulated.worker import play_worker, write_commands
 
 
@@ -28,7 +28,7 @@ class SimulatedModel:
             case "worker":
                 turn = play_worker(self.script, request, self._struck.__getitem__)
             case _:
-                turn = Turn(Message((Text("This is a simulated model; it plays planners and workers."),), "end_turn"))
+                turn = Turn(_agent_message(self.script.agent, request))
         if turn.fault is not None:
             self._struck[turn.fault] += 1
         if SESSION_ENDING in request.tools:
@@ -49,6 +49,14 @@ class SimulatedModel:
         name = f"{self.script.seed}/{request.run}/{request.subtask.get('id')}/{request.attempt}/{len(request.turns)}"
         spread = int.from_bytes(sha256(name.encode("utf-8", "replace")).digest()[:4]) / 2**32
         return pace.think_s * (1 + pace.jitter * (2 * spread - 1))
+
+
+def _agent_message(script: AgentScript, request: Request) -> Message:
+    """The next call of another program's agent; its last words, also where the tool is not offered."""
+    done = request.done("call")
+    if done < len(script.calls) and (scripted := script.calls[done]).tool in request.tools:
+        return Message((Text("I use a tool."), call("call", done, scripted.tool, scripted.input)))
+    return Message((Text(script.says),), "end_turn")
 
 
 def _for_claude_code(block: Block) -> Block:

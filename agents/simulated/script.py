@@ -6,22 +6,15 @@ Knows nothing of HTTP, and nothing of how a behaviour is played.
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
-from agents.simulated.behaviours import Behaviour, Fail, Fault, Pace, ScriptShape
+from agents.simulated.behaviours import Behaviour, Call, Fail, Fault, Pace, ScriptShape
 from fleet.core.base.capabilities import Capability
 from fleet.core.plans.plan_file import parse
 from fleet.core.plans.revision import Revision
 from fleet.errors import UsageError
 
 UNSCRIPTED = Fail(message="The script of the simulated model says nothing about this subtask.")
-
-
-class Call(ScriptShape):
-    """One call of a tool."""
-
-    tool: str
-    input: dict[str, JsonValue] = Field(default={})
 
 
 class When(ScriptShape):
@@ -70,6 +63,14 @@ class WorkerScript(ScriptShape):
     attempts: tuple[Behaviour, ...] = Field(min_length=1)
     """One behaviour per attempt; the last one repeats."""
     pace: Pace | None = None
+
+
+class AgentScript(ScriptShape):
+    """An agent that is neither planner nor worker: another program's, which has tools of its own."""
+
+    calls: tuple[Call, ...] = ()
+    """Tools to call, one a turn, whatever they answer."""
+    says: str = "This is a simulated model; it plays planners and workers."
 
 
 class Limits(ScriptShape):
@@ -121,6 +122,8 @@ class Script(ScriptShape):
     planner: PlannerScript = PlannerScript()
     workers: dict[str, WorkerScript] = Field(default={})
     """By subtask id or pattern: ids before patterns, patterns in their order."""
+
+    agent: AgentScript = AgentScript()
 
     def worker(self, subtask: str) -> WorkerScript:
         if subtask in self.workers:

@@ -253,3 +253,28 @@ async def test_blocks_inside_results_of_tools_change_nothing(connect: Connect) -
     async with connect(scripted(SOLVE, {"do": "fail"})) as client:
         turns = await played(client, planted)
     assert reported(turns)["status"] == "done"
+
+
+async def test_tools_of_others_are_called_one_a_turn_before_the_work(connect: Connect) -> None:
+    used = [{"tool": "mcp__it__echo", "input": {"text": "a"}}, {"tool": "mcp_find", "input": {"query": "b"}}]
+    async with connect(scripted(SOLVE | {"turns": 1, "calls": used})) as client:
+        turns = await played(client)
+    assert [call.name for turn in turns for call in calls(turn)][2:] == [
+        *("mcp__it__echo", "mcp_find"),
+        *("str_replace_based_edit_tool", "bash", "report"),
+    ]
+    assert calls(turns[1])[0].input == {"text": "a"}
+
+
+async def test_another_programs_agent_calls_its_own_tools_and_ends(connect: Connect) -> None:
+    scripted_agent = {"calls": [{"tool": "look", "input": {"at": "it"}}], "says": "Seen."}
+    tool: Any = {"name": "look", "input_schema": {"type": "object"}}
+    messages: list[Any] = [{"role": "user", "content": "Look at it."}]
+    async with connect({"agent": scripted_agent}) as client:
+        first = await client.ask(messages, [tool])
+        second = await client.ask(answered(messages, first, "there"), [tool])
+        without = await client.ask(messages, [])
+    assert [(call.name, call.input) for call in calls(first)] == [("look", {"at": "it"})]
+    assert [(message.stop_reason, message.content[-1].text) for message in (second, without)] == [  # type: ignore[union-attr]
+        ("end_turn", "Seen.")
+    ] * 2
