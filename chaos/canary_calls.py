@@ -57,6 +57,7 @@ CALLS: Mapping[str, tuple[str, ...]] = {
     "web": ("web --listen 127.0.0.1:0",),
     "tell": ("tell one 'be quick' --run w --yes",),
     "notify": ("notify list",),
+    "acp": ("acp --list --json",),
     "mcp": ("mcp --list --json",),
     "node": ("node --stdio",),
     "nodes": ("nodes",),

@@ -74,6 +74,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     "This machine": {
         "doctor": Verb("machine.doctor:doctor", "repository", "Check this machine and show fixes."),
         "clean": Verb("machine.clean:clean", "machine", "Show or free the disk space that runs use."),
+        "acp": Verb("machine.acp:acp", "machine", "Offer the fleet to an editor, as an agent (ACP)."),
         "mcp": Verb("machine.mcp:mcp", "repository", "Offer the fleet to another agent, as tools (MCP)."),
         "node": Verb("machine.node:node", "machine", "Work for runs of another machine, over standard streams."),
         "nodes": Verb(

@@ -79,6 +79,7 @@ VERBS: Mapping[type, str] = {
     notification_view.SentView: "`fleet notify list --json`: a list of them",
     notification_view.NotifiedRunsView: "`fleet notify watch --json`",
     notification_view.NotificationView: "what channels of `[notify]` are given, unless they have a template",
+    program_view.EditorCommandView: "`fleet acp --list --json`: a list of them",
     program_view.McpToolView: "`fleet mcp --list --json`: a list of them",
     program_view.ServerView: "`fleet metrics --json`, `fleet simulate --json`",
     program_view.CompletionView: "`fleet completion --json`",

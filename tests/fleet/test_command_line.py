@@ -50,6 +50,7 @@ VERBS = (
     ["notify", "watch"],
     ["web"],
     ["simulate"],
+    ["acp"],
     ["mcp"],
     ["node"],
     ["nodes"],
@@ -67,7 +68,7 @@ VERBS = (
     ["help"],
     ["version"],
 )
-HEAVY = {"anthropic", "textual", "git", "prometheus_client", "aiohttp", "mcp", "mcp_types"}
+HEAVY = {"anthropic", "textual", "git", "prometheus_client", "aiohttp", "acp", "mcp", "mcp_types"}
 LOADED = """
 import sys
 from fleet.cli import main

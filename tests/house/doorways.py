@@ -2,7 +2,7 @@
 
 # Where a library may be imported. `*` crosses folders here. A doorway that nobody uses fails, too.
 DOORWAYS: dict[str, tuple[str, ...]] = {
-    "acp": ("agents/acp/schema.py",),
+    "acp": ("agents/acp/schema.py", "fleet/cli/acp/*"),
     "aiohttp": (
         *("agents/simulated/*", "agents/workers/relay_server.py", "agents/tools/fetch.py"),
         *("dashboards/notify/channel.py", "dashboards/traces/otlp.py", "dashboards/web/*"),

@@ -15,6 +15,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.app.trials": EVERYTHING,
     "fleet.cli": EVERYTHING,
     "fleet.cli.live": EVERYTHING,
+    "fleet.cli.acp": EVERYTHING,
     "fleet.cli.mcp": EVERYTHING,
     "fleet.cli.verbs": EVERYTHING,
     "fleet.cli.verbs.decide": EVERYTHING,

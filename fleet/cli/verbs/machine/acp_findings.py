@@ -8,7 +8,7 @@ from fleet.core.views.machine.finding import Finding
 
 def acp_findings() -> Iterator[Finding]:
     if has_acp():
-        yield Finding("acp", ok=True, says="workers of the kind acp can work here")
+        yield Finding("acp", ok=True, says="workers of the kind acp can work here, and `fleet acp` can serve editors")
     else:
-        says = "not installed: no workers of the kind acp"
+        says = "not installed: no workers of the kind acp, and no `fleet acp` for editors"
         yield Finding("acp", ok=True, says=says, fix=ACP_EXTRA)

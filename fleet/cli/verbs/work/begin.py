@@ -160,7 +160,7 @@ def run(
     loaded = common.configuration(repo, config, given)
     fleet, epic_ = Fleet(loaded, current()), _read_epic(epic)
     display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json, web=web)
-    reviewing = _reviewing(review, yes=yes, by_human=display.interactive or loaded.config.run.review)
+    reviewing = reviewing_of(review, yes=yes, by_human=display.interactive or loaded.config.run.review)
     order = Order(goal=epic_.goal, repository=repo, base=base, name=name, review=reviewing, issue=epic_.issue)
     if plan_file is not None:
         order = _with_plan(order, load_plan_argument(fleet.wiring.known, plan_file, sets, repo), plan_file)
@@ -185,7 +185,7 @@ def _with_plan(order: Order, loaded: GivenPlan, name: str) -> Order:
     return replace(order, goal=goal, plan=loaded.plan, rollback=loaded.rollback, values=loaded.values)
 
 
-def _reviewing(review: str | None, *, yes: bool, by_human: bool) -> Reviewing:
+def reviewing_of(review: str | None, *, yes: bool, by_human: bool) -> Reviewing:
     """Who approves the plan. In a script no person can be asked, so the rules decide there."""
     if review is not None and yes:
         raise UsageError("--yes means --review none", hint="use one of them")

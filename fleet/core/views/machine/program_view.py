@@ -73,3 +73,15 @@ class WebView:
     """Where it listens."""
     link: str
     """Signs one browser in, once, within ten minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditorCommandView:
+    """What may be typed in a session of an editor."""
+
+    name: str
+    """Its word, without the slash."""
+    takes: str
+    """What follows the word; empty for nothing."""
+    description: str
+    """What it does."""

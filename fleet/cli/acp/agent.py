@@ -1,0 +1,249 @@
+"""The fleet as an agent of the Agent Client Protocol. A session is a run and has its name; nothing else is kept."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from acp import PROTOCOL_VERSION, Client, run_agent
+from acp.exceptions import RequestError
+from acp.helpers import update_agent_message_text, update_available_commands, update_plan, update_user_message_text
+from acp.schema import (
+    AgentCapabilities,
+    ClientCapabilities,
+    Implementation,
+    InitializeResponse,
+    ListSessionsResponse,
+    LoadSessionResponse,
+    NewSessionResponse,
+    PromptCapabilities,
+    PromptResponse,
+    SessionCapabilities,
+    SessionListCapabilities,
+)
+from acp.stdio import stdio_streams
+from anyio import to_thread
+
+from dashboards.text.safe import safe, safe_block
+from fleet import __version__
+from fleet.app.fleet import Fleet, Order
+from fleet.cli import common
+from fleet.cli.acp.commands import by, parsed
+from fleet.cli.acp.people import People
+from fleet.cli.acp.shown import ending_text, epic_text, info_of, offered_commands, plan_entries, typed_text
+from fleet.cli.acp.turn import Turn
+from fleet.cli.live.engine import Background
+from fleet.config.environment import current
+from fleet.config.load import Loaded
+from fleet.core.plans.limits import Reviewing
+from fleet.core.state.facts import CancelRequested, QuestionAnswered
+from fleet.errors import FleetError, UsageError
+from fleet.plans.input_files import checked_epic
+from fleet.ports.worktrees import EffectError
+from fleet.runs.repository import git_folder, root_of
+from fleet.runs.run_folder import FirstFact, RunFolder, runs_by_start
+
+FAILED = -32000  # the code of errors that a person can fix; a client shows their message
+LISTED = 50
+LONGEST_LINE = 50 * 1024 * 1024  # bytes, as the package has it
+Configure = Callable[[Path], Loaded]
+"""The configuration for a repository, with the options of the command line."""
+
+
+@dataclass(slots=True)
+class EditorAgent:
+    """Satisfies the package's `Agent`."""
+
+    configure: Configure
+    review: Reviewing
+    client: Client | None = None
+    has_forms: bool = False
+    _roots: dict[str, Path] = field(default_factory=dict)
+    """The repository of each session of this process."""
+    _turns: dict[str, Turn | None] = field(default_factory=dict)
+    """The turns under way; None while one begins."""
+    _engines: list[Background] = field(default_factory=list)
+    """Held, so that an engine that ended is taken off the list of processes."""
+
+    def on_connect(self, client: Client) -> None:
+        self.client = client
+
+    async def initialize(
+        self, protocol_version: int, client_capabilities: ClientCapabilities | None = None, **_: Any
+    ) -> InitializeResponse:
+        del protocol_version  # a client that does not know ours says so
+        elicitation = client_capabilities.elicitation if client_capabilities is not None else None
+        self.has_forms = elicitation is not None and elicitation.form is not None
+        return InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_capabilities=AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=PromptCapabilities(embedded_context=True),
+                session_capabilities=SessionCapabilities(list=SessionListCapabilities()),
+            ),
+            agent_info=Implementation(name="fleet", title="Fleet", version=__version__),
+            auth_methods=[],
+        )
+
+    async def new_session(self, cwd: str, **_: Any) -> NewSessionResponse:
+        root = _repository(cwd)
+        with _shown_errors():
+            await to_thread.run_sync(self.configure, root)  # a mistake in it is better known now
+        session = f"editor-{token_hex(4)}"
+        self._roots[session] = root
+        return NewSessionResponse(session_id=session)
+
+    async def load_session(self, cwd: str, session_id: str, **_: Any) -> LoadSessionResponse:
+        """Attach to a run of this repository, whoever began it."""
+        root = _repository(cwd)
+        with _shown_errors():
+            folder = await to_thread.run_sync(_find, root, session_id)
+            state = await to_thread.run_sync(folder.state)
+        self._roots[session_id] = root
+        client, now = self._connected, state.last_at
+        await client.session_update(session_id=session_id, update=update_user_message_text(safe_block(state.goal)))
+        await client.session_update(session_id=session_id, update=update_plan(plan_entries(state, now)))
+        await self._say(session_id, ending_text(state, now, alive=folder.alive))
+        return LoadSessionResponse()
+
+    async def list_sessions(self, cwd: str | None = None, **_: Any) -> ListSessionsResponse:
+        """The latest runs of a repository, the newest first."""
+        if cwd is None:
+            return ListSessionsResponse(sessions=[])
+        root = _repository(cwd)
+        runs = await to_thread.run_sync(_runs_of, root)
+        return ListSessionsResponse(sessions=[info_of(run, str(root)) for run in reversed(runs[-LISTED:])])
+
+    async def prompt(self, prompt: Sequence[Any], session_id: str, **_: Any) -> PromptResponse:
+        """An epic for a session without a run. Afterwards a command, or the answer to what the run asks."""
+        if session_id not in self._roots:
+            raise RequestError(FAILED, "there is no such session; load it first")
+        if session_id in self._turns:
+            raise RequestError(FAILED, "this session is at work; cancel that first")
+        self._turns[session_id] = None
+        try:
+            with _shown_errors():
+                return await self._turn(prompt, session_id)
+        finally:
+            del self._turns[session_id]
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        """End the turn under way. The turn that began a run cancels it, too."""
+        if (turn := self._turns.get(session_id)) is not None:
+            turn.scope.cancel()
+
+    # ---- turns
+
+    async def _turn(self, prompt: Sequence[Any], session: str) -> PromptResponse:
+        root = self._roots[session]
+        folder = next(
+            (run.folder for run in await to_thread.run_sync(_runs_of, root) if run.folder.run == session), None
+        )
+        begins, since = folder is None, 0.0
+        if folder is None:
+            if typed_text(prompt).startswith("/"):
+                raise UsageError("this session has no run yet", hint="describe what should be true afterwards")
+            folder = await self._begin(epic_text(prompt), root, session)
+        else:
+            state = await to_thread.run_sync(folder.state)
+            since = state.last_at
+            if (said := await self._act(folder, typed_text(prompt))) is not None:
+                await self._say(session, said)
+        await self._connected.session_update(session_id=session, update=update_available_commands(offered_commands()))
+        people = People(self._connected, session, folder, self.has_forms)
+        turn = self._turns[session] = Turn(self._connected, session, folder, people, since)
+        with turn.scope:
+            await turn.follow()
+        if not turn.scope.cancelled_caught:
+            return PromptResponse(stop_reason="end_turn")
+        if begins:
+            common.send_checked(folder, CancelRequested(at=time.time(), by=by()))
+        return PromptResponse(stop_reason="cancelled")
+
+    async def _begin(self, text: str, root: Path, session: str) -> RunFolder:
+        """A run of this epic, in the background: it outlives the editor."""
+        epic = checked_epic(text)
+        fleet = Fleet(await to_thread.run_sync(self.configure, root), current())
+        folder = await fleet.create(Order(goal=epic, repository=root, name=session, review=self.review))
+        engine = Background(folder)
+        await to_thread.run_sync(engine.start, fleet)
+        self._engines.append(engine)
+        await self._say(session, f"Run `{folder.run}`; its result will be the branch `fleet/{folder.run}`.")
+        await to_thread.run_sync(engine.wait_started)
+        return folder
+
+    async def _act(self, folder: RunFolder, text: str) -> str | None:
+        """Do what was typed in a session that has a run; what to say about it."""
+        state = folder.requested_state()
+        command = parsed(text)
+        if command is not None:
+            request = command[0].request(state, command[1]) if command[0].request is not None else None
+        elif state.ended:
+            raise UsageError(f"the run {folder.run} has ended", hint="a new session begins another epic")
+        elif questions := state.open_questions():
+            request = QuestionAnswered(at=time.time(), question=questions[0].id, answer=text, by=by())
+        else:
+            raise UsageError("this run asks nothing now", hint="/tell SUBTASK TEXT instructs an agent; /status follows")
+        if request is None:
+            return None
+        common.send_checked(folder, request)
+        return f"Sent: {request.kind.replace('_', ' ')}."
+
+    # ---- messages
+
+    @property
+    def _connected(self) -> Client:
+        if self.client is None:
+            raise AssertionError("there is no client")
+        return self.client
+
+    async def _say(self, session: str, text: str) -> None:
+        await self._connected.session_update(session_id=session, update=update_agent_message_text(f"{text}\n\n"))
+
+
+async def serve(agent: EditorAgent) -> None:
+    """Speak the protocol on standard input and output until the editor closes them. Runs that it began go on."""
+    logging.disable(logging.CRITICAL)  # an editor's mistakes are answered, not logged
+    try:
+        output, given = await stdio_streams(limit=LONGEST_LINE)
+    except ValueError as error:  # a file
+        hint = "an editor starts it; `fleet acp --list` shows what may be typed there"
+        raise UsageError("standard input and output are no pipes", hint=hint) from error
+    await run_agent(agent, given, output)  # type: ignore[arg-type] # a method that it lacks is answered as unknown
+
+
+@contextmanager
+def _shown_errors() -> Iterator[None]:
+    """What a person can fix, as the error that an editor shows."""
+    try:
+        yield
+    except FleetError as error:
+        hint = f"; {error.hint}" if error.hint else ""
+        raise RequestError(FAILED, f"{error.message}{hint}") from error
+    except EffectError as error:
+        raise RequestError(FAILED, error.failure.summary) from error
+
+
+def _repository(cwd: str) -> Path:
+    folder = Path(cwd)
+    root = root_of(folder) if folder.is_absolute() and folder.is_dir() else None
+    if root is None:
+        raise RequestError(FAILED, f"{safe(cwd, limit=300)} is not in a git repository; open one in the editor")
+    return root
+
+
+def _runs_of(root: Path) -> list[FirstFact]:
+    """The runs of a repository. One of another is unknown here, whatever an editor names."""
+    here = git_folder(root)
+    return [run for run in runs_by_start(common.state_dir()) if run.is_of(here)]
+
+
+def _find(root: Path, session: str) -> RunFolder:
+    found = next((run.folder for run in _runs_of(root) if run.folder.run == session), None)
+    if found is None:
+        raise UsageError(f"this repository has no run {safe(session, limit=80)!r}")
+    return found

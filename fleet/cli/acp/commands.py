@@ -1,0 +1,92 @@
+"""What a person may type in a session besides an epic: `/pause`, `/answer q1 TEXT`. Each is the request of a verb."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fleet.config.environment import user
+from fleet.core.policy.approval import waiting_for_approval
+from fleet.core.policy.requests import Request
+from fleet.core.state.facts import (
+    CancelRequested,
+    InstructionGiven,
+    Paused,
+    PlanApproved,
+    PlanRejected,
+    QuestionAnswered,
+)
+from fleet.core.state.state import RunState
+from fleet.errors import UsageError
+
+MARK = "/"
+
+
+def by() -> str:
+    """Who decided: the journal says that it was done in an editor."""
+    return f"{user()} by acp"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A word, what it does, and the request that it becomes."""
+
+    description: str
+    hint: str
+    request: Callable[[RunState, str], Request] | None
+    """From the run and the rest of the line; None: it only looks."""
+
+
+def _approve(state: RunState, rest: str) -> Request:
+    pending = waiting_for_approval(state)
+    ids = tuple(rest.replace(",", " ").split()) or tuple(each for each in pending if state.spec(each).risk != "high")
+    high = [id_ for id_ in ids if id_ in state.subtasks and state.spec(id_).risk == "high"]
+    if high:
+        hint = f"`fleet approve {state.run} --only {high[0]}`, or the screen"
+        raise UsageError(f"{', '.join(high)}: of high risk, which no editor approves", hint=hint)
+    if not ids:
+        raise UsageError("nothing waits for an approval that is given here")
+    return PlanApproved(at=time.time(), version=state.plan.version, by=by(), subtasks=ids)
+
+
+def _reject(state: RunState, rest: str) -> Request:
+    return PlanRejected(at=time.time(), version=state.plan.version, by=by(), reason=_needed(rest, "/reject WHY"))
+
+
+def _answer(state: RunState, rest: str) -> Request:
+    question, _, text = _needed(rest, "/answer QUESTION TEXT").partition(" ")
+    known = next((id_ for id_ in state.questions if id_.lower() == question.lower()), question)
+    return QuestionAnswered(at=time.time(), question=known, answer=_needed(text, "/answer QUESTION TEXT"), by=by())
+
+
+def _tell(state: RunState, rest: str) -> Request:
+    subtask, _, text = _needed(rest, "/tell SUBTASK TEXT").partition(" ")
+    if subtask not in state.subtasks:
+        raise UsageError(f"there is no subtask {subtask!r}")
+    return InstructionGiven(at=time.time(), subtask=subtask, text=_needed(text, "/tell SUBTASK TEXT"), by=by())
+
+
+def _needed(text: str, usage: str) -> str:
+    if not text.strip():
+        raise UsageError(f"write {usage}")
+    return text.strip()
+
+
+COMMANDS: dict[str, Command] = {
+    "status": Command("Show how the run is doing, and follow it", "", None),
+    "approve": Command("Approve the plan, or some of its subtasks", "SUBTASK …", _approve),
+    "reject": Command("Reject the plan; the planner revises it", "WHY", _reject),
+    "answer": Command("Answer a question", "QUESTION TEXT", _answer),
+    "tell": Command("Instruct the agent that works on a subtask", "SUBTASK TEXT", _tell),
+    "pause": Command("Start no new agents", "", lambda _state, _rest: Paused(at=time.time(), by=by())),
+    "cancel": Command("Stop the run", "", lambda _state, _rest: CancelRequested(at=time.time(), by=by())),
+}
+
+
+def parsed(text: str) -> tuple[Command, str] | None:
+    """The command that a person typed, and the rest of the line; None for text that is no command."""
+    if not text.startswith(MARK):
+        return None
+    word, _, rest = text.removeprefix(MARK).partition(" ")
+    if word not in COMMANDS:
+        raise UsageError(f"there is no command /{word[:40]}", hint=f"they are /{', /'.join(COMMANDS)}")
+    return COMMANDS[word], rest.strip()
