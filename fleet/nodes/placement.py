@@ -14,6 +14,7 @@ from anyio import Event
 from fleet.core.base.ids import RunId, Sha
 from fleet.core.plans.limits import HERE
 from fleet.core.state.facts import CheckRun, Failure
+from fleet.core.state.machines import lacks_program
 from fleet.nodes.choice import Machine, choose_for_attempt, choose_for_checks
 from fleet.nodes.payloads import dump_order
 from fleet.nodes.remote_node import RemoteNode
@@ -29,6 +30,7 @@ from fleet.ports.nodes import (
     Progress,
     Tell,
 )
+from fleet.ports.worktrees import EffectError
 
 
 @dataclass(slots=True)
@@ -105,7 +107,18 @@ class Placement:
             chosen = choose_for_attempt(here, machines, order.labels)
             if chosen is not None:
                 return self._named(chosen.name)
+            self._require_program(order)
             await self._freed.wait()
+
+    def _require_program(self, order: AttemptOrder) -> None:
+        """Raise `EffectError` where every machine with the labels lacks the worker's program: waiting won't help."""
+        with_labels = [node for node in self.nodes if node.labels.issuperset(order.labels)]
+        lacking = [node.name for node in with_labels if _lacks(node, order.worker)]
+        if not lacking or any(node.name not in lacking and not node.banned for node in with_labels):
+            return
+        why = "Install it there, or give the labels to a machine that has it; `fleet nodes` lists machines and labels."
+        summary = lacks_program(order.worker, lacking, order.labels)
+        raise EffectError(Failure(kind="tool", summary=summary, evidence=why))
 
     async def _place_checks(self, key: str, order: ChecksOrder) -> RemoteNode | None:
         """The machine with the most room for checks; None for this one. Waits only for one that has the labels."""

@@ -148,7 +148,7 @@ class RemoteNode:
         elif connection is not None:
             slots, commits = (self.workers or 0, self.checks or 0), len(connection.commits)
             fact = greeted(connection.greeting, self.name, slots, at=self.now(), commits=commits)
-            ours = {"labels": tuple(sorted(self.labels)), "lands": self.lands}
+            ours = {"labels": tuple(sorted(self.labels)), "lands": self.lands, "lacks": connection.opened.lacks}
             self.notice(fact.model_copy(update=ours))
         self.connection, self.out = connection, out
         self.freed()

@@ -57,8 +57,34 @@ def rooms(state: RunState, spec: Subtask) -> tuple[Room, ...]:
     """The machines that a new attempt at a subtask may go to now."""
     wanted, stays = wanted_labels(state, spec), spec.worker in state.policy.machines.stays
     here = (Room(HERE, None),) if wanted <= labels_here(state) else ()
-    nodes = () if stays else tuple(node for node in state.nodes.values() if node.takes_work and wanted <= node.labels)
+    able = [node for node in state.nodes.values() if wanted <= node.labels and spec.worker not in node.lacks]
+    nodes = [] if stays else [node for node in able if node.takes_work]
     return (*here, *(Room(node.name, node.greeting.workers) for node in nodes if node.greeting is not None))
+
+
+def program_problem(state: RunState, spec: Subtask) -> str:
+    """Why none of the machines that have the labels of a subtask can do it, ever; empty if one can, or may.
+
+    Its attempt is started, and fails with this reason: then a planner or a person decides.
+    """
+    wanted = wanted_labels(state, spec)
+    if not wanted or wanted <= labels_here(state):
+        return ""
+    offers = known_machines(state).offers.items()
+    named = [name for name, offer in offers if name != HERE and offer.works and wanted <= {*offer.labels}]
+    nodes = [state.nodes.get(name, NodeState(name)) for name in named]
+    lacking = [node.name for node in nodes if spec.worker in node.lacks]
+    if not lacking or any(spec.worker not in node.lacks and not node.banned for node in nodes):
+        return ""
+    return lacks_program(spec.worker, lacking, wanted)
+
+
+def lacks_program(worker: str, nodes: Iterable[str], labels: frozenset[str]) -> str:
+    """That a worker can't work on any of these nodes."""
+    where = ", ".join(f"node {name}" for name in nodes)
+    return (
+        f"the program of worker {worker!r} is not installed on {where}, and no other machine has {labels_text(labels)}"
+    )
 
 
 class Occupancy:
@@ -71,6 +97,8 @@ class Occupancy:
     def take(self, spec: Subtask) -> bool:
         """Take a slot for an attempt; False if no machine that it needs has one."""
         if not wanted_labels(self._state, spec):
+            return True
+        if program_problem(self._state, spec):
             return True
         if not _has_slot(rooms(self._state, spec), self.held):
             return False
@@ -92,21 +120,26 @@ def machine_problem(state: RunState, spec: Subtask) -> str:
         return ""
     if (never := known_machines(state).problem(spec)) is not None:
         return never
+    if lacks := program_problem(state, spec):
+        return lacks
     free = rooms(state, spec)
     if _has_slot(free, list(_held(state))):
         return ""
     if free:
         taken = ", ".join(f"{room.name} ({room.slots} of {room.slots} in use)" for room in free)
         return f"waits for a free slot on a machine with {labels_text(wanted)}: {taken}"
-    return f"waits for a machine with {labels_text(wanted)}: {'; '.join(_absent(state, wanted))}"
+    return f"waits for a machine with {labels_text(wanted)}: {'; '.join(_absent(state, spec.worker, wanted))}"
 
 
-def _absent(state: RunState, wanted: frozenset[str]) -> Iterator[str]:
+def _absent(state: RunState, worker: str, wanted: frozenset[str]) -> Iterator[str]:
     """Why each node that has the labels takes nothing."""
     for name, offer in known_machines(state).offers.items():
         if name != HERE and wanted <= {*offer.labels}:
             node = state.nodes.get(name, NodeState(name))
-            yield f"node {name} is {'drained' if node.drained_by else f'out: {node.out}'}"
+            if worker in node.lacks:
+                yield f"node {name} lacks the program of worker {worker!r}"
+            else:
+                yield f"node {name} is {'drained' if node.drained_by else f'out: {node.out}'}"
 
 
 def _has_slot(free: Iterable[Room], held: list[frozenset[str]]) -> bool:

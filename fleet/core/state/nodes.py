@@ -30,5 +30,10 @@ class NodeState:
         return not self.out and not self.drained_by
 
     @property
+    def lacks(self) -> frozenset[str]:
+        """Workers that can't work there."""
+        return frozenset(self.greeting.lacks) if self.greeting is not None else frozenset()
+
+    @property
     def labels(self) -> frozenset[str]:
         return frozenset(self.greeting.labels) if self.greeting is not None else frozenset()

@@ -30,6 +30,8 @@ class NodeConnected(Happened):
     """How far its clock is ahead of the manager's, in seconds."""
     commits: int = 0
     """The commits of the repository that it had already."""
+    lacks: tuple[str, ...] = ()
+    """Workers that can't work there: their program is not installed."""
 
 
 class NodeLost(Happened):

@@ -57,6 +57,27 @@ def test_what_needs_a_label_starts_only_where_a_machine_with_it_has_a_slot() -> 
     assert running(story) == ["a", "b", "y"]
 
 
+def test_what_no_machine_with_the_label_has_the_program_for_is_started_to_fail_with_that_reason() -> None:
+    """One that is not connected yet may have it; one that is not used any more never will."""
+    offers = {**MACHINES.offers, "other": GPU}
+    story = story_of(machines=MACHINES.model_copy(update={"offers": offers}))
+    lacks = {"lacks": (story.state.spec("x").worker,)}
+    story.happens(connected().model_copy(update=lacks))
+    assert running(story) == []
+    assert waits(story, "x") == (
+        "waits for a machine with the label gpu: node builder lacks the program of worker 'coder'; "
+        "node other is out: not connected yet"
+    )
+    story.happens(f.NodeLost(at=0, node="other", why="it lied", banned=True))
+    assert running(story) == ["x", "y"]
+    assert waits(story, "x") == (
+        "the program of worker 'coder' is not installed on node builder, and no other machine has the label gpu"
+    )
+    again = story_of(machines=MACHINES.model_copy(update={"offers": offers}))
+    again.happens(connected().model_copy(update=lacks), connected("other"))
+    assert running(again) == ["x"], "where its program is"
+
+
 def test_an_attempt_without_labels_that_works_on_the_node_holds_its_slot() -> None:
     story = Story(
         Policy(machines=MACHINES),
