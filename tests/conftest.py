@@ -3,9 +3,16 @@
 import gc
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 LONGEST_FIRST = ("tests/chaos/", "tests/e2e/", "tests/docs/")
 """Started last, a file of these folders would keep one process busy while the others have nothing left to do."""
+
+settings.register_profile(
+    "fleet", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+"""A busy machine is no defect, so no example has a limit of time; fixtures are shared by examples on purpose."""
+settings.load_profile("fleet")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -239,7 +239,7 @@ entries_ = st.fixed_dictionaries(
 
 
 @given(st.lists(entries_, max_size=3))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_text_in_a_conversation_is_shown_harmlessly(entries: list[dict[str, Any]]) -> None:
     assert problems(transcript_lines(entries)) == []
 

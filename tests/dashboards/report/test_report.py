@@ -308,7 +308,7 @@ def test_hostile_text_makes_no_markup_of_markdown(text: str) -> None:
     assert bars_in == [len(re.findall(r"(?<!\\)\|", row)) for row in plain.splitlines() if row.startswith("| `")]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=60))
 def test_any_text_leaves_a_report_well_formed(text: str) -> None:
     data = hostile_report(text)

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.core.state.facts import Failure
@@ -110,7 +110,7 @@ def summary(outcome: Change | Failure) -> object:
 
 
 @given(steps=st.lists(st.lists(edits, max_size=6), min_size=1, max_size=3))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 async def test_an_overlay_commits_what_git_would(bench: Bench, steps: list[list[str]]) -> None:
     index = bench.settings.state_dir / "index"
     async with bench.worktrees.pool.lease(bench.base) as slot, bench.worktrees.lease(bench.base) as lease:

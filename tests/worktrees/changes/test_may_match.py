@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.worktrees.conftest import git, make_repository
@@ -22,7 +22,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(rules=st.lists(RULES, min_size=1, max_size=4), paths=st.lists(PATHS, min_size=1, max_size=6, unique=True))
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120)
 def test_what_git_ignores_could_match(repository: Path, rules: list[str], paths: list[str]) -> None:
     lines = [os.fsencode(rule) for rule in rules]
     named = [f"./{path}" for path in paths]

@@ -33,7 +33,7 @@ def objects(store: Path) -> Iterator[Objects]:
     opened.close()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(forest.files(forest.ODD_NAMES), st.binary(max_size=3000))
 def test_whatever_is_written_has_gits_ids_and_passes_its_strictest_check(files: forest.Files, content: bytes) -> None:
     with forest.room() as folder:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.worktrees import forest
@@ -49,7 +49,7 @@ def changed_paths(repository: Repository, old: str, new: str) -> list[str]:
     return fields_of(repository, "diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(
     start=forest.files(NAMES, submodules=True),
     histories=st.lists(forest.edits(NAMES, submodules=True), min_size=2, max_size=3),
@@ -79,7 +79,7 @@ async def test_a_diff_is_gits(repository: Repository, start: Files, histories: l
             reader.close()
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80)
 @given(
     start=forest.files(NAMES, submodules=True),
     ours=st.lists(forest.edits(NAMES, submodules=True), min_size=1, max_size=2),
@@ -101,7 +101,7 @@ async def test_a_merge_is_gits_or_a_conflict(
     assert merged.changed == set(changed_paths(repository, root, commit))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(
     start=forest.files(NAMES, submodules=True),
     steps=forest.edits(NAMES, submodules=True),

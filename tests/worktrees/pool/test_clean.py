@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from anyio import CancelScope, sleep, to_thread
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.core.state.facts import Failure
@@ -107,7 +107,7 @@ tenancies = st.tuples(st.integers(0, 2), st.lists(edits, max_size=5), st.boolean
 
 
 @given(visits=st.lists(tenancies, min_size=1, max_size=3))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 async def test_a_lease_is_a_fresh_checkout_and_a_commit_is_what_git_would_add(
     bench: Bench, visits: list[tuple[int, list[str], bool]]
 ) -> None:

@@ -14,7 +14,7 @@ Started = dict[tuple[SubtaskId, int], tuple[tuple[Version, ...], tuple[Review, .
 
 
 @given(worlds)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_chains_name_the_versions_verdicts_and_publications_that_came_before(world: Pretend) -> None:
     for _ in steps(world):
         pass

@@ -306,7 +306,7 @@ some = st.frozensets(st.sampled_from("abcde"), max_size=3)
 
 
 @given(older, revisions, some, some)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_a_revision_never_leaves_a_circle_an_unknown_id_or_someone_waiting_for_what_is_dropped(
     plan: Plan, change: Revision, busy: frozenset[str], failed: frozenset[str]
 ) -> None:
@@ -335,7 +335,7 @@ knowledge = st.builds(
 
 
 @given(older, revisions, knowledge, some, some)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 def test_a_revision_of_a_valid_plan_has_the_same_result_when_only_its_changes_are_looked_at(
     plan: Plan, change: Revision, known: Known, busy: frozenset[str], failed: frozenset[str]
 ) -> None:

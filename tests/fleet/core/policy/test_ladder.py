@@ -347,7 +347,7 @@ runs = st.builds(
 
 
 @given(runs)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_in_every_run_choices_repeat_from_the_journal_and_failures_never_lead_down(world: Pretend) -> None:
     for _ in steps(world):
         pass

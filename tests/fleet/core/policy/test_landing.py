@@ -53,7 +53,7 @@ def test_one_guilty_in_eight_is_found_and_the_rest_lands_in_few_runs_of_the_gate
 
 
 @given(st.integers(1, 40), st.integers(1, 20), st.integers(1, 4), st.booleans(), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_all_innocent_land_and_all_guilty_go_back_whatever_the_sizes_and_the_order_of_results(
     count: int, batch: int, slots: int, newest: bool, data: st.DataObject
 ) -> None:

@@ -3,7 +3,7 @@
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.core.verdicts.commands import Kind, Reading, Source, reading
@@ -98,7 +98,6 @@ def test_what_is_looked_at_is_neither(command: str) -> None:
     assert "src/roman.py" not in found.judges | found.feeds
 
 
-@settings(deadline=None)
 @given(st.text(alphabet=st.sampled_from("ab ./-'\"`$(){}|&;<>=\\\n#!"), max_size=60))
 def test_any_text_is_read(text: str) -> None:
     reading(text)
@@ -176,7 +175,6 @@ def test_a_script_of_another_language_says_nothing() -> None:
     assert read("shell", "check", "#!/usr/bin/env python3\nimport check\nsh = 1\n") == Reading()
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200), st.sampled_from(get_args(Kind)))
 def test_any_file_is_read(text: str, kind: Kind) -> None:
     read(kind, "a/b", text, "test")

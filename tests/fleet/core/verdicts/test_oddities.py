@@ -1,7 +1,7 @@
 """What a person is shown before a result is taken: added lines that could turn the checks that judge them."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.core.verdicts.oddities import oddities
@@ -143,7 +143,6 @@ HEADERS = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(parts=st.lists(st.tuples(HEADERS, HUNKS), max_size=5), cut=st.integers(0, 400))
 def test_every_patch_is_read_and_an_odd_line_is_named_in_each(parts: list[tuple[str, str]], cut: int) -> None:
     """Also one that was cut because it is too long, or that is no patch at all."""

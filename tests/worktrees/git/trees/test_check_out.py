@@ -27,7 +27,7 @@ def written(folder: Path) -> Files:
     return files
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     old=forest.files(forest.ODD_NAMES),
     new=forest.files(forest.ODD_NAMES),

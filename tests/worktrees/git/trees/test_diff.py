@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 from anyio import create_task_group
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from fleet.core.state.facts import Member
 from fleet.ports.worktrees import EffectError
@@ -30,7 +30,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[Repository]:
         opened.close()
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80)
 @given(old=forest.files(NAMES, submodules=True), new=forest.files(NAMES, submodules=True))
 def test_both_ways_list_what_two_lists_of_files_do_not_share(store: Repository, old: Files, new: Files) -> None:
     old_tree, new_tree = (forest.plant(store.objects, files) for files in (old, new))

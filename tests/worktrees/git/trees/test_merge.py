@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.worktrees import forest
@@ -44,7 +44,7 @@ def three_ways(ground: tuple[Path, Objects], base: Files, ours: Files, theirs: F
     return merge_in_process(objects, *trees), answer.decode().split("\n")[0] if code == 0 else None
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400)
 @given(base=forest.files(NAMES), ours=forest.edits(NAMES), theirs=forest.edits(NAMES))
 def test_whatever_two_sides_do_the_merge_in_process_is_gits_or_none(
     ground: tuple[Path, Objects],
@@ -56,7 +56,7 @@ def test_whatever_two_sides_do_the_merge_in_process_is_gits_or_none(
     assert in_process in {None, merged}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(base=forest.files(NAMES), ours=forest.edits(NAMES), theirs=forest.edits(NAMES), shared=st.booleans())
 def test_sides_that_change_different_folders_always_merge_in_process(
     ground: tuple[Path, Objects],

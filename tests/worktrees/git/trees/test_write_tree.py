@@ -58,7 +58,7 @@ def change(store: Repository, base: str, entries: tuple[PathChange, ...]) -> str
     return anyio.run(store.write_tree, base, entries)
 
 
-@effort(max_examples=80, deadline=None)
+@effort(max_examples=80)
 @given(
     old=forest.files(forest.ODD_NAMES),
     steps=forest.edits(forest.ODD_NAMES, 6),
