@@ -12,6 +12,7 @@ from random import Random, SystemRandom
 from agents.base.transcripts import Transcripts
 from agents.conversation.settings import AgentSettings, WorkerSettings
 from agents.mcp.servers import open_servers
+from agents.models.batches import Batches
 from agents.models.calls import Caller
 from agents.models.cost.cache_warmup import CacheWarmup
 from agents.models.wire.client import open_client
@@ -19,6 +20,7 @@ from agents.planner import ClaudePlanner
 from agents.remote.attempt_calls import calls_of, no_calls
 from agents.remote.line_calls import LineCalls
 from agents.remote.line_relay import LineRelay
+from agents.reviewer import ClaudeReviewer
 from agents.workers.acp_extra import has_acp
 from agents.workers.program import program_of
 from agents.workers.registry import WorkerContext, describe, make_worker, make_workers
@@ -26,6 +28,7 @@ from agents.workers.relay import Relay
 from fleet.ports.agents import CallGauges, Planner, Worker
 from fleet.ports.calls import CallLine
 from fleet.ports.nodes import OpenCalls
+from fleet.ports.reviewer import Reviewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Agents:
     """The calls to models as they are now."""
     calls: OpenCalls = no_calls
     """Opens the calls of attempts that are made on nodes."""
+    reviewer: Reviewer | None = None
 
 
 @asynccontextmanager
@@ -60,6 +64,7 @@ async def open_agents(settings: AgentSettings, *, chance: Random | None = None) 
         context = WorkerContext(settings, caller, transcripts, partial(Relay, settings, caller, client), servers)
         yield Agents(
             planner=ClaudePlanner(settings, caller, transcripts),
+            reviewer=ClaudeReviewer(settings, caller, Batches(client), transcripts),
             workers=make_workers(context),
             descriptions=describe(settings.workers),
             gauges=caller.service.gauges,

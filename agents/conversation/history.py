@@ -16,6 +16,7 @@ from agents.models.answer import (
     Block,
     Message,
     Request,
+    ToolCall,
     characters,
     size,
     without_thinking,
@@ -61,6 +62,12 @@ class History:
         if blocks:
             self._grown += size(blocks)
             self.messages.append({"role": "assistant", "content": blocks})
+
+    def add_call(self, call: ToolCall) -> None:
+        """A call as if the model had made it."""
+        block: Block = {"type": "tool_use", "id": call.id, "name": call.name, "input": call.input}
+        self._grown += size([block])
+        self.messages.append({"role": "assistant", "content": [block]})
 
     def make_room(self, limits: PromptLimits | None) -> None:
         """Compact the history before the prompt is too long or costs a multiple."""

@@ -52,6 +52,8 @@ class ConversationSpec(Generic[End]):
     """How hard the model tries; None: as it does by default."""
     recurs: bool = False
     """Whether conversations like this one follow each other, minutes apart."""
+    keeps_all: bool = False
+    """Whether it fails rather than leave anything out of a conversation that is too long."""
     reminder: str = ""
     """A text that must stay the last one from us, whatever else we say later."""
 
@@ -83,11 +85,18 @@ class Conversation(Generic[End]):
         self._conduct = Conduct(spec.guards.repeats)
         self._model = self.caller.available(spec.model)
 
-    async def hold(self, first: Sequence[str]) -> End | Failure:
-        """Talk until there is a result. `first` are the texts of the first message."""
+    async def hold(self, first: Sequence[str], *, known: tuple[ToolCall, str, str] | None = None) -> End | Failure:
+        """Talk until there is a result. `first` are the texts of the first message.
+
+        `known` is a call that counts as made already, with its result and what we say after it.
+        """
         guards = self.spec.guards
         self.transcript.write("system", model=self.spec.model, text=self.spec.system)
         self.history.add_ours([text_block(text) for text in first])
+        if known is not None:
+            call, text, then = known
+            self.history.add_call(call)
+            self.history.add_ours([_result_block(call, ToolResult(text)), text_block(then)])
         result: Finished[End] | Failure | None = None
         with anyio.move_on_after(guards.seconds) as self._clock:
             for turn in range(1, guards.turns + 1):
@@ -292,12 +301,14 @@ class Conversation(Generic[End]):
                 return self._compacted(refusal.summary)
             case "protocol" if not self._conduct.is_too_many("refused"):
                 why = refusal.summary
-                return self.history.strip_thinking(why) or self.history.compact(0.5, why)
+                return self.history.strip_thinking(why) or self._compacted(why)
             case _:
                 return False
 
     def _compacted(self, why: str) -> bool:
         """Whether a conversation that was refused as too long is shorter now: the same request is never repeated."""
+        if self.spec.keeps_all:
+            return False
         return not self._conduct.is_too_many("too_long") and self.history.compact(0.5, why)
 
     def _mistake(self, mistake: Mistake, kind: FailureKind, summary: str) -> Failure | None:

@@ -86,6 +86,13 @@ class AgentSettings:
     """The share it is compacted to."""
     servers: dict[str, ServerSettings] = field(default_factory=dict)
     """The servers of the Model Context Protocol that workers name."""
+    reviewer_model: str = ""
+    """The model that reviews changes; empty: one that did not make them."""
+    reviewer_effort: Effort | None = None
+    review_s: float = 900.0
+    """How long one review may take."""
+    review_chars: int = 300_000
+    """The longest change that is reviewed, in characters."""
     planner_s: float = 1800.0
     """How long one planner conversation may take."""
     command_s: float = 600.0

@@ -63,6 +63,7 @@ class Probes:
         if self._answered:
             cheapest = self._answered[0]
             yield Outcome("count_tokens", "the length of a prompt", await _tried(self._count(cheapest)))
+            yield Outcome("batches", "GET /v1/messages/batches", await _tried(self._batches(cheapest)))
             async for outcome in Turns(cheapest, self._asking).run():
                 yield outcome
 
@@ -98,6 +99,18 @@ class Probes:
             self.missing.lacks(model, "count_tokens")
             return Came("fails", f"{result.message}: only Claude Code counts tokens", SETTINGS_BELOW)
         return Came("works", f"{result} tokens")
+
+    async def _batches(self, model: str) -> Came:
+        """Asks for the list of batches, which costs nothing."""
+        if "batches" in self.missing.of(model):
+            return LEFT_OUT
+        self._asking.require_time()
+        listed = await self.client.latest_batches()
+        if isinstance(listed, CallFault):
+            for each in self._answered:
+                self.missing.lacks(each, "batches")
+            return Came("fails", f"{listed.message}: no review can wait for half the price", SETTINGS_BELOW)
+        return Came("works", "requests that may wait cost half")
 
 
 async def _tried(probe: Awaitable[Came]) -> Came:

@@ -23,9 +23,11 @@ class Body:
     messages: tuple[InputMessage, ...]
     tools: tuple[dict[str, Any], ...]
     stream: bool
+    system: str = ""
 
 
 def read_body(data: dict[str, Any]) -> Body:
     messages = (InputMessage(message["role"], as_blocks(message["content"])) for message in data["messages"])
     tools, stream = tuple(data.get("tools") or ()), bool(data.get("stream"))
-    return Body(data["model"], data["max_tokens"], tuple(messages), tools, stream)
+    system = "\n".join(str(block.get("text", "")) for block in as_blocks(data.get("system") or ""))
+    return Body(data["model"], data["max_tokens"], tuple(messages), tools, stream, system)

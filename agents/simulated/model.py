@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from agents.simulated.planner import play_planner
 from agents.simulated.replies import Block, FaultKey, Message, Text, ToolUse, Turn, call
 from agents.simulated.request import SESSION_ENDING, Request
+from agents.simulated.reviewer import play_reviewer
 from agents.simulated.script import AgentScript, Script
 from agents.simulated.worker import play_worker, write_commands
 
@@ -27,6 +28,8 @@ class SimulatedModel:
                 turn = play_planner(self.script, request, self._struck.__getitem__)
             case "worker":
                 turn = play_worker(self.script, request, self._struck.__getitem__)
+            case "reviewer":
+                turn = play_reviewer(self.script, request)
             case _:
                 turn = Turn(_agent_message(self.script.agent, request))
         if turn.fault is not None:

@@ -3,16 +3,21 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agents.simulated.body import Body
 
-Role = Literal["planner", "worker", "other"]
+Role = Literal["planner", "worker", "reviewer", "other"]
 
 SESSION_ENDING = "StructuredOutput"
 """The tool with which a session of Claude Code reports."""
-_ENDINGS: dict[str, Role] = {"submit_revision": "planner", "report": "worker", SESSION_ENDING: "worker"}
+_ENDINGS: dict[str, Role] = {
+    "submit_revision": "planner",
+    "report": "worker",
+    SESSION_ENDING: "worker",
+    "submit_review": "reviewer",
+}
 _STEP = re.compile(r"toolu_simulated_([a-z]+)_([0-9]+)_[0-9a-f]+")
 
 
@@ -48,6 +53,11 @@ class Request:
     attempt: int
     guidance: str
     state: Mapping[str, Any]
+    review: Mapping[str, Any] = field(default_factory=dict)
+    change: str = ""
+    """The change under review, as the tool returned it."""
+    ours: str = ""
+    """What the client says in its own words, the system prompt included."""
 
     def done(self, step: str) -> int:
         """How many turns of this step there were, also where a shortened conversation no longer has them all."""
@@ -58,8 +68,9 @@ def read_request(body: Body) -> Request:
     tools = frozenset(str(tool.get("name", "")) for tool in body.tools)
     role: Role = next((role for name, role in _ENDINGS.items() if name in tools), "other")
     texts = [text for message in body.messages if message.role == "user" and (text := _text(message.blocks))]
-    first = texts[0] if texts and role == "worker" else ""
-    attempt = _block(first, "attempt")
+    first = texts[0] if texts and role in {"worker", "reviewer"} else ""
+    review = _block(first, "review") if role == "reviewer" else {}
+    attempt = {"run": review.get("run"), "number": review.get("attempt")} if review else _block(first, "attempt")
     state = _block("\n".join(texts), "state", last=True) if role == "planner" else {}
     number = attempt.get("number")
     return Request(
@@ -72,7 +83,16 @@ def read_request(body: Body) -> Request:
         attempt=number if isinstance(number, int) and number > 0 else 1,
         guidance=str(attempt.get("guidance") or ""),
         state=state,
+        review=review,
+        change=_tool_results(body) if review else "",
+        ours="\n".join((body.system, *texts)) if review else "",
     )
+
+
+def _tool_results(body: Body) -> str:
+    """What tools returned, all together."""
+    blocks = (block for message in body.messages for block in message.blocks)
+    return "\n".join(_text(block.get("content")) for block in blocks if block.get("type") == "tool_result")
 
 
 def _turns(body: Body) -> list[PastTurn]:

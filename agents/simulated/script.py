@@ -73,6 +73,26 @@ class AgentScript(ScriptShape):
     says: str = "This is a simulated model; it plays planners and workers."
 
 
+class ScriptedFinding(ScriptShape):
+    """A fault that the reviewer names, at a line of the change."""
+
+    problem: str
+    file: str = ""
+    """Empty, with `text`: any file."""
+    line: int = 0
+    text: str | None = None
+    """Instead of `line`: the first added line that holds this text. Without one there is no such finding."""
+    votes: tuple[int, ...] = ()
+    """The votes that have it; empty: all."""
+
+
+class ReviewerScript(ScriptShape):
+    attempts: tuple[tuple[ScriptedFinding, ...], ...] = ()
+    """The findings about each attempt; the last ones repeat."""
+    obeys: str = ""
+    """A reviewer that finds nothing if the client's own words hold this text: no text of a change may get there."""
+
+
 class Limits(ScriptShape):
     """The rate limits of each family of models, as the headers report them and 429 enforces them."""
 
@@ -122,8 +142,16 @@ class Script(ScriptShape):
     planner: PlannerScript = PlannerScript()
     workers: dict[str, WorkerScript] = Field(default={})
     """By subtask id or pattern: ids before patterns, patterns in their order."""
-
+    reviewers: dict[str, ReviewerScript] = Field(default={})
+    """The same for those who review; without one nothing is found."""
+    batch_asks: int = Field(default=0, ge=0)
+    """How often a batch is said to be worked on before it has ended."""
     agent: AgentScript = AgentScript()
+
+    def reviewer(self, subtask: str) -> ReviewerScript | None:
+        if subtask in self.reviewers:
+            return self.reviewers[subtask]
+        return next((each for pattern, each in self.reviewers.items() if fnmatchcase(subtask, pattern)), None)
 
     def worker(self, subtask: str) -> WorkerScript:
         if subtask in self.workers:

@@ -21,6 +21,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from agents.simulated.admission import Admitted, Rulebook
+from agents.simulated.batches import BatchDesk
 from agents.simulated.behaviours import BreakStream, Hang, Http
 from agents.simulated.encoding import Envelope, error_body, event, events, halves, message_body, usage_of
 from agents.simulated.limits import FaultSchedule
@@ -39,6 +40,7 @@ PAUSES = 8  # of a streamed answer at most, so that 1,000 streams don't wake up 
 PING_S = 1.0
 BACKLOG = 2048
 STOP_S = 1.0
+MOST_LISTED = 100
 
 
 @web.middleware
@@ -72,6 +74,7 @@ class SimulatedService:
         self._bill: defaultdict[str, float] = defaultdict(float)
         self._faults = FaultSchedule(script.weather, script.seed)
         self._numbers = itertools.count(1)
+        self.batches = BatchDesk(script.batch_asks)
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=LARGEST_BODY, middlewares=[_refuse_pages])
@@ -81,6 +84,10 @@ class SimulatedService:
         app.router.add_get("/v1/models/{model}", self.one_model)
         app.router.add_post("/v1/messages", self.messages)
         app.router.add_post("/v1/messages/count_tokens", self.count_tokens)
+        app.router.add_post("/v1/messages/batches", self.send_batch)
+        app.router.add_get("/v1/messages/batches", self.list_batches)
+        app.router.add_get("/v1/messages/batches/{batch}", self.one_batch)
+        app.router.add_get("/v1/messages/batches/{batch}/results", self.batch_results)
         app.router.add_route("*", "/{path:.*}", self.unknown)
         return app
 
@@ -90,7 +97,7 @@ class SimulatedService:
     async def troubles(self, _: web.Request) -> web.Response:
         """What a test wants to know: faults that were injected, requests, rules that they broke, what answers cost."""
         asked = {"requests": self.requests, "broken": dict(self.broken)}
-        counts = {"struck": self.model.struck(), **asked, "dollars": dict(self._bill)}
+        counts = {"struck": self.model.struck(), **asked, "dollars": dict(self._bill), "batches": len(self.batches)}
         return web.json_response(counts, headers=LABEL)
 
     async def unknown(self, received: web.Request) -> web.Response:
@@ -126,6 +133,57 @@ class SimulatedService:
         except RequestError as error:
             return self._error(error.status, str(error))
         return web.json_response({"input_tokens": tokens}, headers=self._headers())
+
+    # ---- batches
+
+    async def send_batch(self, received: web.Request) -> web.Response:
+        if "batches" in self.script.lacks:
+            return await self.unknown(received)
+        headers = received.headers
+        try:
+            self._refuse_before_reading(headers)
+            batch = self.batches.take(_json(await received.read()), lambda params: self._batched(params, headers))
+        except RequestError as error:
+            return self._error(error.status, str(error), retry_after=error.retry_after)
+        return web.json_response(batch.document(), headers=self._headers())
+
+    def _batched(self, params: object, headers: Mapping[str, str]) -> dict[str, object]:
+        """The result of one request of a batch."""
+        try:
+            admitted = self.rules.admit(params, headers)
+        except RequestError as error:
+            return {"type": "errored", "error": error_body(error.status, str(error))}
+        answer = answer_with(
+            self.model.turn(read_request(admitted.body)).message, admitted, self.script.thinking_tokens
+        )
+        envelope = self._envelope(admitted)
+        self._bill[admitted.rules.id] += dollars(admitted.rules, usage_of(answer, envelope.prompt)) / 2
+        return {"type": "succeeded", "message": message_body(answer, envelope)}
+
+    async def list_batches(self, received: web.Request) -> web.Response:
+        if "batches" in self.script.lacks:
+            return await self.unknown(received)
+        data = [batch.document() for batch in self.batches.latest()][:MOST_LISTED]
+        listed = {"data": data, "has_more": False, "first_id": None, "last_id": None}
+        return web.json_response(listed, headers=self._headers())
+
+    async def one_batch(self, received: web.Request) -> web.Response:
+        try:
+            self._check_key(received.headers)
+            document = self.batches.look(received.match_info["batch"]).document()
+        except RequestError as error:
+            return self._error(error.status, str(error))
+        return web.json_response(document, headers=self._headers())
+
+    async def batch_results(self, received: web.Request) -> web.Response:
+        try:
+            self._check_key(received.headers)
+            batch = self.batches.find(received.match_info["batch"])
+        except RequestError as error:
+            return self._error(error.status, str(error))
+        if not batch.has_ended:
+            return self._error(404, "the batch has no results yet")
+        return web.Response(body=batch.lines(), headers={**self._headers(), "content-type": "application/x-jsonl"})
 
     async def messages(self, received: web.Request) -> web.StreamResponse:
         self.requests += 1

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from fleet.core.state.facts import Ending, FailureKind, Role, ServiceCondition, Strategy
+from fleet.core.state.facts import Ending, FailureKind, FindingResult, Role, ServiceCondition, Strategy
 from fleet.core.state.status import Phase, Status
 from fleet.core.views.run.nodes_view import NodeStatus
 
@@ -55,6 +55,8 @@ LABELS: Mapping[str, tuple[str, ...] | str] = {
     "kind": ("input", "output", "cache_read", "cache_write"),
     "result": ("green", "red"),
     "window": tuple(WINDOWS),
+    "found": ("faults", "nothing"),
+    "became": get_args(FindingResult),
     "limit": ("requests", "input", "output"),
     "condition": CONDITIONS[1:],
     "family": f"families of models, at most {MOST_NAMES}",
@@ -201,6 +203,17 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = {
         Metric("fleet_box_command_seconds", "histogram", "Duration of workers' commands.", (), SECONDS, live=True),
         Metric("fleet_publications", "counter", "Updates of result branches."),
         Metric("fleet_publish_failures", "counter", "Failed updates of result branches."),
+    ),
+    "Reviews": (
+        Metric("fleet_reviews", "counter", "Reviews of changes, by what they found.", ("model", "found")),
+        Metric(
+            "fleet_review_findings",
+            "counter",
+            "Findings by what became of them. `reverted` ones were `ignored` first; false alarms are those that were "
+            "`ignored` and not `reverted`, as a share of `mended` and `ignored`.",
+            ("became",),
+        ),
+        Metric("fleet_review_findings_discarded", "counter", "Findings that named no line of the change."),
     ),
     "Models": (
         Metric("fleet_model_calls", "counter", "Calls that used tokens.", ("role", "model")),

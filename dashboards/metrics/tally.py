@@ -157,6 +157,7 @@ class Tally:
         if _was_done_before(before, fact):
             return
         self._count_fact(before, fact, after)
+        self._count_reviews(fact)
         if after.incidents is not before.incidents:
             self._count_incidents(before.incidents, after.incidents)
 
@@ -254,8 +255,17 @@ class Tally:
         for out in fact.ejected:
             self._end_attempt(before, after, out.subtask, out.failure.kind, fact.at)
 
+    def _count_reviews(self, fact: f.Fact) -> None:
+        for settled in fact.settled if isinstance(fact, f.FindingsSettled) else ():
+            self._count("fleet_review_findings", settled.result)
+        for vote in fact.votes if isinstance(fact, f.ReviewVoted) else ():
+            self._count("fleet_reviews", self._models.of(vote.model), "faults" if vote.findings else "nothing")
+            self._count("fleet_review_findings_discarded", by=vote.discarded)
+
     def _count_checks(self, checks: tuple[f.CheckRun, ...]) -> None:
         for check in checks:
+            if check.review:
+                continue
             self._count("fleet_checks", "green" if check.passed else "red")
             self.observe("fleet_check_seconds", check.seconds)
             if check.flaky:

@@ -7,6 +7,7 @@ from dashboards.report import blocks
 from dashboards.report.blocks import Block, Cell, Code, Document, Paragraph, Section, Table
 from dashboards.report.pictures import plan_graph
 from dashboards.report.report_data import LandedSubtask, ReportData
+from dashboards.report.reviews import review_blocks
 from dashboards.report.rungs import rung_blocks
 from dashboards.report.said import talk_blocks
 from dashboards.text.forecast_text import outcome_lines
@@ -56,6 +57,7 @@ def document(data: ReportData) -> Document:
         Section("timeline", "Timeline", list(_timeline(data))),
         Section("landed", "What landed", list(_landed(data))),
         Section("recovery", "Recovery", list(_recovery(data))),
+        Section("reviews", "Reviews by other models", list(review_blocks(data.reviews))),
         Section("cost", "Cost", list(_cost(data))),
         Section("said", "What agents said", list(talk_blocks(data.talks, data.talks_left_out))),
         Section("undo", "How to undo it", list(_undo(data))),

@@ -28,6 +28,7 @@ from fleet.core.views.run.instruction_view import InstructionView, instruction_v
 from fleet.core.views.run.needs import Needed, needed
 from fleet.core.views.run.nodes_view import NodeUseView, node_views
 from fleet.core.views.run.question_view import QuestionView, ends_in, question_view
+from fleet.core.views.run.review_view import ReviewsView, reviews_view
 from fleet.core.views.run.run_view import commits_tested, run_word, spend_by_role
 
 Point = tuple[float, float]
@@ -187,6 +188,8 @@ class ReportData:
     timeline: Timeline
     forecast: ForecastView | None
     """What the run was expected to cost and to take, and how far off that was."""
+    reviews: ReviewsView | None
+    """What models found in changes that they did not make."""
     talks: Sequence[Talk]
     """What agents said last."""
     talks_left_out: int
@@ -257,6 +260,7 @@ def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportDa
         stories=incident_views(state, now),
         timeline=timeline,
         forecast=forecast_view(state, now, alive=alive),
+        reviews=reviews_view(state),
         talks=talks.talks(),
         talks_left_out=len(talks.left_out),
         spans=attempt_spans(state, lambda at: _seconds_at(at, clock)),

@@ -92,7 +92,10 @@ def talk_blocks(talks: Sequence[Talk], left_out: int) -> Iterator[Block]:
 
 def _title(talk: Talk) -> str:
     name = safe(talk.subtask) if talk.subtask is not None else "the run"
-    what = f"attempt {talk.number}" if talk.role in {"worker", "resolver"} else f"planner, call {talk.number}"
+    attempt = f"attempt {talk.number}"
+    what = {"worker": attempt, "resolver": attempt, "reviewer": f"review of {attempt}"}.get(
+        talk.role, f"planner, call {talk.number}"
+    )
     return f"{name}: {what}, {safe(talk.model, limit=80)}"
 
 

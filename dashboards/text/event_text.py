@@ -7,6 +7,7 @@ from dashboards.text.forecast_text import forecast_line
 from dashboards.text.formats import clock_in, counted, duration, listed, untested
 from dashboards.text.incident_text import STRATEGIES
 from dashboards.text.plans.plan_review import note_lines
+from dashboards.text.review_text import review_text
 from dashboards.text.safe import safe
 from fleet.core.plans.flat import is_flat
 from fleet.core.plans.plan import PLANNER
@@ -57,6 +58,8 @@ def event_text(state: RunState, fact: f.Fact) -> str | None:
         return _of_people(state, fact)
     if isinstance(fact, f.NodeFact):
         return _of_node(fact)
+    if isinstance(fact, f.ReviewFact):
+        return review_text(fact)
     assert_never(fact)
 
 

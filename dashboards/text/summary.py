@@ -6,6 +6,7 @@ from dashboards.text.forecast_text import outcome_lines
 from dashboards.text.formats import counted, duration, kind_mark, money, rate, tokens, untested
 from dashboards.text.incident_text import outcome
 from dashboards.text.repository.cause_text import base_lines, refusal_commands
+from dashboards.text.review_text import reviews_line
 from dashboards.text.safe import safe
 from fleet.core.policy.approval import open_for_approval
 from fleet.core.policy.outages import outage_text
@@ -16,6 +17,7 @@ from fleet.core.views.run.base_view import base_view
 from fleet.core.views.run.forecast_view import forecast_view
 from fleet.core.views.run.incident_view import rate_of
 from fleet.core.views.run.question_view import reply_command
+from fleet.core.views.run.review_view import reviews_view
 from fleet.core.views.run.run_view import commits_tested, run_word, spend_by_role
 from fleet.core.views.run.subtask_view import subtask_rows
 
@@ -25,6 +27,7 @@ ROLES: dict[Role, str] = {
     "sub_planner": "sub-planners",
     "worker": "workers",
     "resolver": "resolvers",
+    "reviewer": "reviewers",
 }
 STATUS_SIGNS = {"merged": "✔", "split": "┬", "dropped": "-", "failed": "✘", "blocked": "✘", "escalated": "?"}
 
@@ -83,6 +86,8 @@ def total_lines(state: RunState, now: float) -> Iterator[str]:
     batches = f"{counted(state.landing.batches, 'batch')} ({state.landing.red} red)"
     yield f"  recovered without a human  {rate(incidents.recovered, incidents.closed)}"
     yield f"  commits landed             {landed} in {batches}{untested(landed, commits_tested(state))}"
+    if (reviews := reviews_view(state)) is not None:
+        yield f"  reviews                    {reviews_line(reviews)}"
     yield f"  agents at once             {state.peak} at the peak, {state.policy.workers} allowed"
     yield f"  attempts                   {state.attempts}"
     for role, spend in spend_by_role(state).items():

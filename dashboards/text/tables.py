@@ -9,6 +9,7 @@ from dashboards.text.forecast_text import outcome_lines
 from dashboards.text.formats import count, counted, duration, kind_mark, listed, moment, money, untested
 from dashboards.text.incident_text import rates_lines, story_lines
 from dashboards.text.question_text import ends_text, needs_text, question_lines
+from dashboards.text.review_text import reviews_line
 from dashboards.text.rung_text import choice_text, rung_rows
 from dashboards.text.safe import safe, safe_block
 from fleet.core.audit.attribution import CommitsView
@@ -83,6 +84,8 @@ def status_lines(status: StatusView) -> list[str]:
     if status.state == "refused":
         lines += [f"             | {safe(line, limit=TEXT)}" for line in status.causes]
         lines.append(f"  more       fleet show {safe(status.run)}; set-up and gate again, without a run: fleet try")
+    if status.reviewed is not None:
+        lines.append(f"  reviews    {reviews_line(status.reviewed)}")
     lines += [f"  WAITING    {waiting_line(wait.said, wait.seconds)}" for wait in status.service]
     if status.sandbox == "none":
         lines.append("  sandbox    NONE: commands run with your permissions")
@@ -190,7 +193,7 @@ def subtask_lines(view: SubtaskView) -> list[str]:
         lines.append(f"  labels  {', '.join(map(safe, spec.labels))}")
     if view.waits_for:
         lines.append(f"  WAITING {safe(view.waits_for, limit=TEXT)}")
-    lines += [f"  check   {safe(c.run or c.criterion)}  ({safe(c.criterion)})" for c in spec.acceptance]
+    lines += [f"  check   {safe(c.shown, limit=TEXT)}  ({safe(c.criterion)})" for c in spec.acceptance]
     if view.parts:
         lines.append(f"  split into {', '.join(map(safe, view.parts))}")
     lines += map(_instruction_line, view.instructions)
@@ -238,6 +241,8 @@ def _instruction_line(told: InstructionView) -> str:
 
 def _check_line(check: CheckRun) -> str:
     verdict = "passed" if check.passed else "FLAKY " if check.flaky else "FAILED"
+    if check.review:
+        return f"  {verdict}    {safe(check.command)}  ({safe(check.criterion, limit=TEXT)})"
     log = f"  {safe(check.log)}" if check.log else ""
     node = f"  on {safe(check.node)}" if check.node else ""
     return f"  {verdict}    {safe(check.command)}  {duration(check.seconds)}{node}{log}"

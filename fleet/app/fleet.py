@@ -22,6 +22,7 @@ from fleet.app.capacity import capacity, workers_or_refuse
 from fleet.app.evidence import past_evidence
 from fleet.app.garbage import collect_rarely
 from fleet.app.merging.relanding import candidates
+from fleet.app.needed import open_workers, workers_of
 from fleet.app.nodes.manager_side import Here, open_nodes
 from fleet.app.rehearsals.past_tasks import for_real_policy, redoing
 from fleet.app.rehearsals.rehearse import for_rehearsal, rehearsal_policy, rehearsing
@@ -132,7 +133,7 @@ class Fleet:
         folder = new_run(self.state_dir, order.goal, order.name)
         require_bubblewrap(self.wiring.worktrees)
         if order.relanding is None:
-            self.wiring.require_models(_workers(order))
+            self.wiring.require_models(workers_of(order.plan, order.rollback))
         if order.publishes:
             await refuse_branch(target, result_branch(folder.run))
         simulated = await is_simulated(self.config.models.base_url)
@@ -155,7 +156,8 @@ class Fleet:
 
     def require_models_for(self, state: RunState) -> None:
         """Raise `FleetError` if models can't be called, unless programs alone can continue this run."""
-        self.wiring.require_models(open_workers(state) if state.given else None)
+        programs_may_do = state.given and not state.plan.asks_for_reviews
+        self.wiring.require_models(open_workers(state) if programs_may_do else None)
 
     async def make_way(self, name: str | None) -> None:
         """Remove a refused run of the name that a new run is given: nothing was done in it."""
@@ -304,6 +306,8 @@ class Fleet:
                 publisher=worktrees.publisher,
                 clock=SystemClock(),
                 gate=self.wiring.gate,
+                reviewer=agents.reviewer,
+                reviews=self.wiring.reviews(state),
                 command_workers=self.wiring.command_workers,
                 has_program=self.wiring.has_program,
                 disk_full=partial(disk_full_advice, self.state_dir),
@@ -375,19 +379,6 @@ async def _played(engine: Engine, adapters: Adapters, worktrees: RunWorktrees) -
         integrator = RelandingIntegrator(worktrees.integrator, candidates(engine.state))
         return replace(adapters, integrator=integrator)
     return adapters
-
-
-def _workers(order: Order) -> frozenset[str] | None:
-    """The workers that the plans of an order name; None if the planner has to plan."""
-    if order.plan is None:
-        return None
-    plans = (order.plan, order.rollback) if order.rollback is not None else (order.plan,)
-    return frozenset(subtask.worker for plan in plans for subtask in plan.subtasks)
-
-
-def open_workers(state: RunState) -> set[str]:
-    """The workers of the subtasks that are not finished."""
-    return {spec.worker for spec in state.plan.subtasks if not state.subtasks[spec.id].closed}
 
 
 def _reopened(state: RunState, journal: Journal) -> RunState:

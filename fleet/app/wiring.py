@@ -31,6 +31,8 @@ from fleet.core.plans.plan import Plan
 from fleet.core.plans.rungs import Ladder, parse_rung
 from fleet.core.plans.validate import Known
 from fleet.core.state.facts import Assumed
+from fleet.core.state.state import RunState
+from fleet.core.verdicts.reviews import NO_REVIEWS, ReviewRules
 from fleet.engine.verdicts.checks import Gate
 from fleet.errors import FleetError, UsageError
 from fleet.ports.agents import Extras
@@ -222,7 +224,7 @@ class Wiring:
 
     def agents(self, transcripts: Path) -> AgentSettings:
         """The settings of the agents, which write their conversations to the folder `transcripts`."""
-        models, planner = self.config.models, self.config.planner
+        models, planner, reviewer = self.config.models, self.config.planner, self.config.reviewer
         return AgentSettings(
             access=self.access,
             transcripts=transcripts,
@@ -238,10 +240,21 @@ class Wiring:
             timeouts=Timeouts(models.silence_s, models.call_s),
             fallbacks=dict(models.fallbacks),
             prices=self.prices,
+            reviewer_model=reviewer.model.strip(),
+            reviewer_effort=reviewer.effort,
+            review_s=reviewer.time_s,
+            review_chars=reviewer.change_chars,
             compact_at=models.compact_at,
             compact_to=models.compact_to,
             servers=self.servers,
         )
+
+    def reviews(self, state: RunState) -> ReviewRules:
+        """Which changes of a run are reviewed, and how. History is not reviewed again where it is replayed."""
+        if state.rehearsal is not None and not state.for_real:
+            return NO_REVIEWS
+        reviewer = self.config.reviewer
+        return ReviewRules(reviewer.look_for.strip(), reviewer.votes, reviewer.batch, reviewer.poll_s)
 
     @cached_property
     def servers(self) -> dict[str, ServerSettings]:

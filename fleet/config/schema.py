@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from fleet.core.base.capabilities import Capability
 from fleet.core.base.ids import is_slug
 from fleet.core.plans.limits import Policy, ReviewRules
-from fleet.core.plans.plan import PLANNER, Effort, Label, ResultsFile, Risk
+from fleet.core.plans.plan import MOST_VOTES, PLANNER, Effort, Label, ResultsFile, Risk
 from fleet.core.plans.rungs import parse_rung
 
 
@@ -315,12 +315,24 @@ class State(Section):
     max_gb: float = Field(ge=0)
 
 
+class Reviewer(Section):
+    look_for: Annotated[str, Field(max_length=10_000), AfterValidator(_command)]
+    model: Line
+    effort: Effort | None = None
+    votes: int = Field(ge=1, le=MOST_VOTES)
+    batch: bool
+    poll_s: float = Field(gt=0, le=3600)
+    change_chars: int = Field(ge=1000, le=10_000_000)
+    time_s: float = Field(gt=0, le=7200)
+
+
 class Config(Section):
     """The whole configuration."""
 
     run: Run
     review: Review
     planner: Planner
+    reviewer: Reviewer
     limits: Limits
     landing: Landing
     models: Models

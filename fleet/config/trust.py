@@ -42,6 +42,7 @@ _REFUSED: Mapping[Key, str] = {
     ("tend",): "decides whose words your fleet follows on pull requests, and what that costs",
     ("run", "not_between"): "decides when your machine works",
     ("review",): "decides what may start without your approval",
+    ("reviewer",): "decides how changes are reviewed",
     ("state", "dir"): "chooses where on your machine files are written",
     ("state", "max_gb"): "decides how much of your machine the fleet may use",
 }

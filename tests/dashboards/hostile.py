@@ -12,6 +12,7 @@ from fleet.core.base.usage import Cost
 from fleet.core.history.evolve import evolve
 from fleet.core.state.facts import (
     FACT,
+    AskedVote,
     AttemptUnchanged,
     BaseChecked,
     BudgetRanLow,
@@ -22,6 +23,9 @@ from fleet.core.state.facts import (
     EvidenceRead,
     Expectation,
     Fact,
+    Finding,
+    FindingSettled,
+    FindingsSettled,
     Forecast,
     GateTrial,
     GateTried,
@@ -38,11 +42,15 @@ from fleet.core.state.facts import (
     RehearsalNoted,
     Report,
     ResultScored,
+    ReviewBatched,
+    ReviewUnbatched,
+    ReviewVoted,
     RollbackStarted,
     RungTally,
     ServiceChanged,
     SetupRan,
     SetupRun,
+    Vote,
     WorkLost,
 )
 from fleet.core.state.state import RunState
@@ -101,6 +109,9 @@ LATER: tuple[Fact, ...] = (
     ),
 )
 """Kinds that the journal of the first version does not hold."""
+FINDING = Finding(file="auth.py", line=7, problem="the password is logged", text="log(password)")
+ASKED = AskedVote(id="fleet-1", criterion="no secrets", looks_for="secrets", vote=1, model="m")
+VOTE = Vote(criterion="no secrets", looks_for="secrets", vote=1, model="m", findings=(FINDING,), discarded=1)
 LATEST: tuple[Fact, ...] = (
     AttemptUnchanged(at=0, subtask="schema", number=1, report=Report(status="done", summary="kept in auth.db")),
     WorkLost(at=0, tip="b" * 40, commits=("1" * 40,), again=("schema",), unpublished=True),
@@ -125,6 +136,15 @@ LATEST: tuple[Fact, ...] = (
     NodeDrained(at=0, node="builder", by="ada"),
     NodeUndrained(at=0, node="builder", by="ada"),
     NodeLost(at=0, node="builder", why="no route to host"),
+    ReviewBatched(at=0, subtask="schema", number=1, asked=(ASKED,), cost=Cost(calls=1), batch="msgbatch_01"),
+    ReviewUnbatched(at=0, subtask="schema", number=1, why="the service takes no batches"),
+    ReviewVoted(at=0, subtask="schema", number=1, votes=(VOTE,)),
+    FindingsSettled(
+        at=0,
+        subtask="schema",
+        number=1,
+        settled=(FindingSettled(subtask="schema", attempt=1, finding=FINDING, result="mended"),),
+    ),
 )
 """More of them, that are about subtasks. They come too late to change what the run is."""
 

@@ -26,6 +26,7 @@ MODELS: Mapping[str, Path] = MappingProxyType(
         "recovering": Path(__file__).parent / "recovering.json",
         "reviewing": Path(__file__).parent / "reviewing.json",
         "steering": Path(__file__).parent / "steering.json",
+        "critical": Path(__file__).parent / "critical.json",
     }
 )
 DOCUMENTS = sorted(

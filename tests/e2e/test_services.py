@@ -51,7 +51,7 @@ def test_the_doctor_tries_a_service_and_prints_the_lines_to_configure(
     settled = rungs.with_(FLEET_MODELS_WITHOUT="cache_hour,effort").fleet(*order, "--json").ended(0).json
     calls = [finding for finding in settled if finding["what"] == "live"]
     (spent,) = [finding for finding in settled if finding["what"] == "spent"]
-    assert len(calls) == 12
+    assert len(calls) == 13
     assert 0 < sum(call["dollars"] for call in calls) <= spent["dollars"] + 1e-9 < 0.01
 
 

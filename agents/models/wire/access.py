@@ -10,8 +10,8 @@ from fleet.core.base.capabilities import Capability
 ServiceKind = Literal["api", "bedrock", "vertex"]
 _LACKING: Mapping[ServiceKind, frozenset[Capability]] = {
     "api": frozenset(),
-    "bedrock": frozenset({"models", "count_tokens"}),
-    "vertex": frozenset({"models"}),
+    "bedrock": frozenset({"models", "count_tokens", "batches"}),
+    "vertex": frozenset({"models", "batches"}),
 }
 """What the SDK's client of a service has no call for."""
 _NEEDS: Mapping[ServiceKind, tuple[str, ...]] = {

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import anthropic
 import anyio
@@ -150,6 +151,24 @@ class Claude:
         counted = {name: parameters[name] for name in ("model", "system", "tools", "messages")}
         tokens: object = (await self._sdk.messages.count_tokens(**counted)).input_tokens
         return tokens if isinstance(tokens, int) and tokens > 0 else None
+
+    async def about_batches(self, method: str, path: str, body: Mapping[str, Any] | None, limit_s: float) -> bytes:
+        """One request about batches. Raises `WireError`."""
+        if self._access.kind != "api":
+            raise WireError(CallFault("other", f"the service ({self._access.kind}) takes no batches", status=404))
+        send = self._sdk.post if method == "POST" else self._sdk.get
+        options = {"cast_to": httpx2.Response, **({"body": body} if body is not None else {})}
+        return bytes(await self._within(limit_s, send(f"/v1/messages/batches{path}", **options)))
+
+    async def batch_results(self, batch: str, limit_s: float) -> list[bytes]:
+        """The lines of a batch's results. Never from the address that the service names: our key goes to ours only."""
+        return (await self.about_batches("GET", f"/{quote(batch, safe='')}/results", None, limit_s)).splitlines()
+
+    async def _within(self, limit_s: float, request: Awaitable[httpx2.Response]) -> bytes:
+        with self._wire_errors():
+            with anyio.move_on_after(limit_s):
+                return (await request).content
+            raise WireError(CallFault("outage", f"not finished after {limit_s:g} s"))
 
     @asynccontextmanager
     async def forward(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[Response]:

@@ -1,10 +1,11 @@
 """The client of the models' service. It loads the SDK at its first call, which a run of commands never makes."""
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import anyio
@@ -12,8 +13,10 @@ import anyio
 from agents.models.answer import Answer, CallFault, OnBegin, Request
 from agents.models.cost.prices import ModelLimits
 from agents.models.wire.access import Access, missing_extra
-from agents.models.wire.exchange import Exchange, Response, Timeouts, WireError
+from agents.models.wire.exchange import Exchange, Response, Timeouts, WireError, json_object
+from agents.models.wire.faults import one_line
 from agents.models.wire.lacking import refused_capability
+from agents.models.wire.parameters import parameters_of
 from fleet.core.base.capabilities import USES, Capability
 from fleet.errors import UsageError
 
@@ -98,6 +101,59 @@ class Client:
     async def count(self, request: Request, without: frozenset[Capability]) -> int | CallFault:
         """The tokens of a prompt, as the service counts them."""
         return self._redacted(await (await self._opened()).count(request, without))
+
+    # ---- batches
+
+    async def send_batch(self, requests: Mapping[str, Request]) -> Mapping[str, Any] | CallFault:
+        """Send requests, by their ids, that may wait."""
+        if any(self.lacks(request.model, "batches") for request in requests.values()):
+            return CallFault("other", "the service takes no batches (models.without)", status=404)
+        sent = [{"custom_id": id_, "params": parameters_of(each, self._alone(each))} for id_, each in requests.items()]
+        return await self._about_batches("POST", "", {"requests": sent})
+
+    def _alone(self, request: Request) -> frozenset[Capability]:
+        """What a request does without that no other one follows: its prompt is written to no cache."""
+        alone: frozenset[Capability] = frozenset({"cache", "diagnostics"})
+        return self._lacking(request.model) | alone
+
+    async def batch(self, batch: str) -> Mapping[str, Any] | CallFault:
+        """How far the service has come with a batch."""
+        return await self._about_batches("GET", f"/{quote(batch, safe='')}")
+
+    async def latest_batches(self) -> list[Mapping[str, Any]] | CallFault:
+        """The latest hundred batches, the latest first."""
+        listed = await self._about_batches("GET", "?limit=100")
+        if isinstance(listed, CallFault):
+            return listed
+        data = listed.get("data")
+        return [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []
+
+    async def batch_results(self, batch: str) -> dict[str, Answer | CallFault] | CallFault:
+        """The answers of a batch that has ended, by the ids of their requests."""
+        try:
+            lines = await (await self._opened()).batch_results(batch, self._timeouts.call_s)
+        except WireError as error:
+            return replace(error.fault, message=self.redact(error.fault.message))
+        return {str(line.get("custom_id", "")): self._answer_in(line) for line in map(json_object, lines)}
+
+    def _answer_in(self, line: Mapping[str, Any]) -> Answer | CallFault:
+        """The answer in one line of a batch's results."""
+        result = line.get("result")
+        if not isinstance(result, dict) or result.get("type") != "succeeded":
+            what = str(result.get("type")) if isinstance(result, dict) else "nothing"
+            return CallFault("other", one_line(f"the batch brought no answer: {what}"))
+        exchange = Exchange(self._timeouts, lambda _: None, self.redact)
+        exchange.feed_document(json.dumps(result.get("message")).encode())
+        return exchange.result()
+
+    async def _about_batches(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> Mapping[str, Any] | CallFault:
+        try:
+            claude = await self._opened()
+            return json_object(await claude.about_batches(method, path, body, self._timeouts.call_s))
+        except WireError as error:
+            return replace(error.fault, message=self.redact(error.fault.message))
 
     def _redacted(self, reported: Reported) -> Reported | CallFault:
         if isinstance(reported, CallFault):

@@ -152,7 +152,7 @@ def step_lines(subtask: Subtask) -> list[str]:
     after += f"  not before {subtask.not_before:%Y-%m-%d %H:%M %Z}" if subtask.not_before is not None else ""
     after += f"  on a machine with {', '.join(map(safe, subtask.labels))}" if subtask.labels else ""
     after += f"  if it fails: {subtask.failure_action}" if subtask.failure_action != "replan" else ""
-    checks = [f"{INDENT}check: {safe(c.run or c.criterion, limit=100)}" for c in subtask.acceptance]
+    checks = [f"{INDENT}check: {safe(c.shown, limit=100)}" for c in subtask.acceptance]
     return [f"  {safe(subtask.id):<20} {safe(subtask.title, limit=TITLE)}{after}", *checks]
 
 

@@ -16,6 +16,7 @@ Capability = Literal[
     "streaming",
     "models",
     "count_tokens",
+    "batches",
 ]
 CAPABILITIES: tuple[Capability, ...] = get_args(Capability)
 
@@ -32,5 +33,6 @@ USES: Mapping[Capability, str] = {
     "streaming": "answers as a stream of events (`stream`)",
     "models": "limits of models (`GET /v1/models/MODEL`)",
     "count_tokens": "the length of a prompt (`POST /v1/messages/count_tokens`)",
+    "batches": "requests that may wait, for half the price (`POST /v1/messages/batches`)",
 }
 """What each is for, and what asks for it."""

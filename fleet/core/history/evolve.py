@@ -6,7 +6,15 @@ Each module of `history/` handles the facts of one subject. Nothing here decides
 from collections.abc import Callable
 from typing import Any, get_args
 
-from fleet.core.history import attempt_history, landing_history, node_history, people_history, plan_history, run_history
+from fleet.core.history import (
+    attempt_history,
+    landing_history,
+    node_history,
+    people_history,
+    plan_history,
+    review_history,
+    run_history,
+)
 from fleet.core.history.replace import replace
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
@@ -35,6 +43,7 @@ _MODULES: tuple[tuple[Any, After], ...] = (
     (f.LandingFact, landing_history.after),
     (f.PeopleFact, people_history.after),
     (f.NodeFact, node_history.after),
+    (f.ReviewFact, review_history.after),
 )
 _AFTER: dict[type, After] = {kind: after for union, after in _MODULES for kind in get_args(union)}
 """By the class of a fact. mypy checks that each module handles all of its facts, a test that all classes are here."""

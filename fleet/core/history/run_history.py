@@ -155,6 +155,8 @@ def _model_called(state: RunState, fact: f.ModelCalled) -> RunState:
 
 def _counted(attempt: Attempt, fact: f.ModelCalled) -> Attempt:
     spend, said = attempt.spend.plus(fact.usage, fact.dollars), fact.said or attempt.said
+    if fact.role == "reviewer":  # about the attempt, and not by its worker
+        return replace(attempt, spend=spend)
     return replace(attempt, spend=spend, turn=fact.turn, doing=fact.doing, said=said, model=fact.model)
 
 

@@ -121,7 +121,7 @@ def _subtask_warnings(new: list[Subtask], steps: Collection[str]) -> Iterator[st
 
 
 def _has_only_guards(subtask: Subtask) -> bool:
-    checks = [criterion for criterion in subtask.acceptance if criterion.criterion != WORKER_SUCCEEDED]
+    checks = [c for c in subtask.acceptance if c.criterion != WORKER_SUCCEEDED and c.review is None]
     return bool(checks) and not any(criterion.fails_before for criterion in checks)
 
 

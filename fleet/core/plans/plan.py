@@ -31,6 +31,7 @@ def _results_file(value: str) -> str:
 
 ResultsFile = Annotated[str, Field(pattern=r"^(?:junit|sarif):[\w.@+*?][\w.@+*?/-]*$"), AfterValidator(_results_file)]
 """Where a command leaves its results, and in which form: `junit:build/reports/*.xml`, `sarif:lint.sarif`."""
+MOST_VOTES = 9
 WORKER_SUCCEEDED = "worker_succeeded"
 """The named check of a step whose own exit code is the whole criterion."""
 PLANNER = "planner"
@@ -79,7 +80,7 @@ class Planned(Written):
 
 
 class Criterion(Planned):
-    """One acceptance check: a command, or the name of one in the configuration (`[checks.named]`)."""
+    """One acceptance check: a command, the name of one in the configuration (`[checks.named]`), or a review."""
 
     criterion: str = Field(description="What is true when this passes, in words.")
     run: str | None = Field(default=None, description="The shell command that proves it, run at the repository's root.")
@@ -90,6 +91,19 @@ class Criterion(Planned):
     )
     tests: SkipJsonSchema[ResultsFile | None] = None  # a planner names checks, whose results the configuration knows
     """The files that its command leaves results in: `junit:reports/*.xml`, or `sarif:lint.sarif` of an analyser."""
+    review: SkipJsonSchema[str | None] = None  # a person decides what is worth a review
+    """Instead of a command: what a model that did not do the work looks for in the change."""
+    model: SkipJsonSchema[str | None] = None
+    """The model that reviews, instead of the configured one (`reviewer.model`)."""
+    votes: SkipJsonSchema[int | None] = Field(default=None, ge=1, le=MOST_VOTES)
+    """How many reviews are asked for, each without knowledge of the others (`reviewer.votes`)."""
+    threshold: SkipJsonSchema[int | None] = Field(default=None, ge=1, le=MOST_VOTES)
+    """How many of them must find nothing. By default more than half of the votes."""
+
+    @property
+    def shown(self) -> str:
+        """How it is proven, for people and planners."""
+        return f"review: {self.review}" if self.review is not None else self.run or self.criterion
 
 
 class Estimate(Planned):
@@ -125,6 +139,11 @@ class Subtask(Planned):
     failure_action: FailureAction = Field(default="replan", description="What happens when it fails.")
     not_before: datetime | None = Field(default=None, description="A time before which it must not start.")
 
+    @property
+    def reviews(self) -> tuple[Criterion, ...]:
+        """The criteria that other models decide."""
+        return tuple(check for check in self.acceptance if check.review is not None)
+
 
 class Plan(Planned):
     """All subtasks of a run, in one version."""
@@ -150,3 +169,8 @@ class Plan(Planned):
     @property
     def ids(self) -> tuple[SubtaskId, ...]:
         return tuple(subtask.id for subtask in self.subtasks)
+
+    @property
+    def asks_for_reviews(self) -> bool:
+        """Whether models are needed, whoever does the work."""
+        return any(subtask.reviews for subtask in self.subtasks)

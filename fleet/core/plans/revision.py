@@ -311,6 +311,30 @@ def described_subtasks(revision: Revision) -> Iterable[tuple[str, Subtask | Chan
     yield from ((f"revise[{index}]", change) for index, change in enumerate(revision.revise))
 
 
+def with_reviews(plan: Plan, revision: Revision) -> Revision:
+    """A planner's revision that keeps the reviews of what it revises or splits: it writes none itself."""
+    reviews = {subtask.id: subtask.reviews for subtask in plan.subtasks if subtask.reviews}
+    if not reviews:
+        return revision
+    revise = tuple(
+        change.model_copy(update={"acceptance": (*change.acceptance, *reviews[change.id])})
+        if change.acceptance is not None and change.id in reviews and change.worker != PLANNER
+        else change
+        for change in revision.revise
+    )
+    split = tuple(
+        each.model_copy(update={"into": tuple(_reviewed(part, reviews.get(each.id, ())) for part in each.into)})
+        for each in revision.split
+    )
+    return revision.model_copy(update={"revise": revise, "split": split})
+
+
+def _reviewed(part: Subtask, reviews: tuple[Criterion, ...]) -> Subtask:
+    if not reviews or part.worker == PLANNER:
+        return part
+    return part.model_copy(update={"acceptance": (*part.acceptance, *reviews)})
+
+
 # ---- from an edited plan --------------------------------------------------------------------------------------------
 
 CHANGEABLE = tuple(name for name in Change.model_fields if name != "id")

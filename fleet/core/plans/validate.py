@@ -14,6 +14,7 @@ from fleet.core.plans.plan import PLANNER, WORKER_SUCCEEDED, Criterion, Plan, Su
 
 LONGEST_TITLE = 200
 LONGEST_GOAL = 50_000
+LONGEST_REVIEW = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,12 @@ class Known:
     def beside(self, plan: Plan) -> "Known":
         """Also with the workers and checks of a running plan, which was accepted under its own configuration."""
         workers = {subtask.worker for subtask in plan.subtasks}
-        named = {check.criterion for subtask in plan.subtasks for check in subtask.acceptance if check.run is None}
+        named = {
+            check.criterion
+            for subtask in plan.subtasks
+            for check in subtask.acceptance
+            if check.run is None and check.review is None
+        }
         return replace(
             self,
             workers=self.workers | workers if self.workers is not None else None,
@@ -130,6 +136,7 @@ def subtask_problems(subtask: Subtask, ids: Collection[SubtaskId], known: Known,
         )
     for index, criterion in enumerate(subtask.acceptance):
         yield from _criterion_problems(criterion, known, at=f"{at}.acceptance[{index}]")
+    yield from _review_problems(subtask, at)
     if known.workers is not None and subtask.worker not in known.workers | {PLANNER}:
         hint = did_you_mean(subtask.worker, known.workers) or f"; there are {', '.join(sorted(known.workers))}"
         yield Problem(f"{at}.worker", f"no worker kind is called {subtask.worker!r}{hint}")
@@ -154,7 +161,37 @@ def _text_problems(subtask: Subtask, at: str) -> Iterator[Problem]:
             yield Problem(f"{at}.{name}", f"has {len(text)} characters; at most {limit}")
 
 
+def _review_problems(subtask: Subtask, at: str) -> Iterator[Problem]:
+    """What is wrong with the reviews of a subtask. They are never all that it is judged by."""
+    seen = set[str]()
+    for index, criterion in enumerate(subtask.acceptance):
+        place = f"{at}.acceptance[{index}]"
+        if criterion.review is None:
+            for name in ("model", "votes", "threshold"):
+                if getattr(criterion, name) is not None:
+                    yield Problem(f"{place}.{name}", "belongs to a review; say in `review` what to look for")
+            continue
+        if not criterion.review.strip() or len(criterion.review) > LONGEST_REVIEW:
+            yield Problem(f"{place}.review", f"say what to look for, in at most {LONGEST_REVIEW} characters")
+        if not criterion.criterion.strip():
+            yield Problem(f"{place}.criterion", "is empty; say what is true when the review finds nothing")
+        elif criterion.criterion in seen:
+            yield Problem(f"{place}.criterion", f"is there twice among the reviews of {subtask.id!r}")
+        seen.add(criterion.criterion)
+        if criterion.run is not None or criterion.tests is not None:
+            yield Problem(f"{place}.review", "is beside `run` or `tests`; make the command a criterion of its own")
+        if criterion.threshold is not None and criterion.threshold > (criterion.votes or criterion.threshold):
+            yield Problem(f"{place}.threshold", f"is {criterion.threshold}, and there are {criterion.votes} votes")
+        if subtask.worker == PLANNER:
+            yield Problem(f"{place}.review", "is about an area, which has no change of its own: review its subtasks")
+    if seen and all(each.review is not None for each in subtask.acceptance):
+        why = f"{subtask.id!r} has nothing but reviews; a command has to decide, too: a review alone proves nothing"
+        yield Problem(f"{at}.acceptance", why)
+
+
 def _criterion_problems(criterion: Criterion, known: Known, *, at: str) -> Iterator[Problem]:
+    if criterion.review is not None:
+        return  # see `_review_problems`
     if criterion.run is not None:
         if not criterion.run.strip() or "\0" in criterion.run:
             yield Problem(f"{at}.run", "is not a command")

@@ -33,8 +33,12 @@ class Budget:
 
 
 def run_budgets(state: RunState, now: float) -> Iterator[Budget]:
-    """The limits of a run that are set. Calls in doubt count in full, as no one knows that they cost less."""
-    policy, spent, doubt = state.policy, state.spent, state.doubt
+    """The limits of a run that are set. Calls in doubt count in full, as no one knows that they cost less.
+
+    So do reviews in a batch, until their results are there.
+    """
+    policy, spent = state.policy, state.spent
+    doubt = sum(state.pending_reviews.values(), state.doubt)
     if policy.budget_dollars is not None:
         yield Budget("dollars", policy.budget_dollars, spent.priced_dollars + doubt.of("dollars"))
     if policy.budget_tokens is not None:

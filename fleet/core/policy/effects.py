@@ -80,7 +80,12 @@ def effect_of(subtask: SubtaskState) -> Command | None:
 
 
 def may_start(state: RunState, command: Command) -> bool:
-    """Whether a wanted command may start now: while a run is drained, none that calls a model may."""
+    """Whether a wanted command may start now: while a run is drained, none that calls a model may.
+
+    Nor one that would only go on waiting for a batch of reviews.
+    """
+    if isinstance(command, VerifyAttempt):
+        return not (state.draining and (command.subtask, command.number) in state.pending_reviews)
     return not (state.draining and isinstance(command, RunAttempt | CallPlanner))
 
 

@@ -87,6 +87,18 @@ from fleet.core.state.kinds.plan_facts import (
     PlanRejected,
     PlanRevised,
 )
+from fleet.core.state.kinds.review_facts import (
+    AskedVote,
+    Finding,
+    FindingResult,
+    FindingSettled,
+    FindingsSettled,
+    ReviewBatched,
+    ReviewFact,
+    ReviewUnbatched,
+    ReviewVoted,
+    Vote,
+)
 from fleet.core.state.kinds.run_facts import (
     BaseChecked,
     BudgetRanLow,
@@ -110,6 +122,6 @@ from fleet.core.state.kinds.run_facts import (
     WarningNoted,
 )
 
-Fact = RunFact | PlanFact | AttemptFact | LandingFact | PeopleFact | NodeFact
+Fact = RunFact | PlanFact | AttemptFact | LandingFact | PeopleFact | NodeFact | ReviewFact
 
 FACT: TypeAdapter[Fact] = TypeAdapter(Annotated[Fact, Field(discriminator="kind")])

@@ -22,6 +22,8 @@ from fleet.core.state.facts import (
     CheckRun,
     Ending,
     Failure,
+    Finding,
+    FindingResult,
     GateTried,
     IssueSource,
     PlanForecast,
@@ -260,6 +262,10 @@ class RunState:
     """The most that the calls under way may cost."""
     doubt: Cost = Cost()
     """The most that interrupted calls may have cost."""
+    pending_reviews: Mapping[tuple[SubtaskId, int], Cost] = field(default_factory=dict)
+    """The most that a batch of reviews may cost whose results are not there yet, by subtask and attempt."""
+    settled: Mapping[tuple[SubtaskId, int, Finding], FindingResult] = field(default_factory=dict)
+    """What became of findings of reviews, by subtask, attempt and finding."""
     low: str = ""
     """Which budget reached its soft limit, if one did."""
     refused: str = ""

@@ -6,7 +6,7 @@ from fleet.core.base.ids import QuestionId, Sha, SubtaskId
 from fleet.core.base.usage import Spend
 from fleet.core.plans.plan import PLANNER, Effort
 from fleet.core.plans.rungs import Size
-from fleet.core.state.facts import CheckRun, Failure, Remedy, Report, RungChoice, Strategy
+from fleet.core.state.facts import CheckRun, Failure, Remedy, Report, ReviewBatched, RungChoice, Strategy, Vote
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,12 @@ class Attempt:
     """Which rung of its worker's ladder it took, and why."""
     instructions: tuple[Instruction, ...] = ()
     """Those of its subtask that it has read since its worker last started."""
+    votes: tuple[Vote, ...] = ()
+    """The reviews of its change."""
+    batch: ReviewBatched | None = None
+    """The batch in which reviews of its change were asked for, until it is over."""
+    unbatched: bool = False
+    """No batch is sent for it: there was one, or the service takes none."""
 
 
 @dataclass(frozen=True)

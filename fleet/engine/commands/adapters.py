@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from fleet.core.verdicts.reviews import NO_REVIEWS, ReviewRules
 from fleet.engine.verdicts.checks import Gate
 from fleet.ports.agents import Planner, Worker
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.nodes import Node
+from fleet.ports.reviewer import Reviewer
 from fleet.ports.worktrees import Commits, Integrator, Publisher, Worktrees
 
 
@@ -24,6 +26,9 @@ class Adapters:
     publisher: Publisher
     clock: Clock
     gate: Gate
+    reviewer: Reviewer | None = None
+    """None: no model may be called."""
+    reviews: ReviewRules = NO_REVIEWS
     command_workers: frozenset[str] = frozenset()
     """Workers that are programs: their exit code is the result, and they need not change a file."""
     has_program: Callable[[str], bool] | None = None

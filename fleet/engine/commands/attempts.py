@@ -18,6 +18,7 @@ from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.briefs import WorkerBriefs
 from fleet.engine.commands.budget import CallMeter, Purpose, RunBudget
 from fleet.engine.commands.instructions import AttemptOperator
+from fleet.engine.commands.reviews import Reviews
 from fleet.engine.errors.internal_errors import Advice, persist
 from fleet.engine.verdicts.change_review import review
 from fleet.engine.verdicts.checks import Checks
@@ -38,6 +39,7 @@ class Attempts:
     advice: Advice
     node: Node
     """What does the work."""
+    reviews: Reviews
     _spent: set[tuple[SubtaskId, int]] = field(default_factory=set)
     """The attempts whose worker has called a model or started a program: these are not done twice."""
 
@@ -144,6 +146,9 @@ class Attempts:
             return
         change = await review(self.checks, spec, attempt, attempt.commit)
         failure, checks = await change.verify()
+        if failure is None:  # a review costs something, so it comes last
+            failure, reviewed = await self.reviews.judge(spec, attempt.number)
+            checks = (*checks, *reviewed)
         if failure is not None:
             await self.failed(spec.id, attempt.number, failure, checks=checks)
             return
@@ -151,8 +156,11 @@ class Attempts:
         warnings = await self.advice.take(
             f"what people should look at in {spec.id}", partial(change.warnings, self._now()), without=nothing
         )
+        unsettled: tuple[f.FindingsSettled, ...] = ()
+        settle = partial(self.reviews.settled, spec, attempt.number)
+        settled = await self.advice.take(f"what became of findings about {spec.id}", settle, without=unsettled)
         verified = f.AttemptVerified(at=self._now(), subtask=spec.id, number=attempt.number, checks=checks)
-        await self.engine.record(*warnings, verified)
+        await self.engine.record(*warnings, *settled, verified)
 
     def _now(self) -> float:
         return self.adapters.clock.now()

@@ -56,7 +56,7 @@ class RunBudget:
             await self._freed.wait()
         self._reserved.add(cost, 1)
         try:
-            await self._record_reservations()
+            await self.record_reservations()
         except BaseException:
             self.free(cost)
             raise
@@ -71,7 +71,7 @@ class RunBudget:
         self._reserved.add(added, 0)
         self._widened.add(added, 1)
         try:
-            await self._record_reservations()
+            await self.record_reservations()
         except BaseException:
             self.free_widened(added)
             raise
@@ -99,7 +99,7 @@ class RunBudget:
         self._freed.set()
         self._freed = Event()
 
-    async def _record_reservations(self) -> None:
+    async def record_reservations(self) -> None:
         """Record a reservation in the journal that covers the calls under way, unless there is one."""
 
         def facts(state: RunState) -> Sequence[f.Fact]:

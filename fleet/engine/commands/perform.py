@@ -19,6 +19,7 @@ from fleet.engine.commands.briefs import WorkerBriefs
 from fleet.engine.commands.budget import RunBudget
 from fleet.engine.commands.landing import Lander
 from fleet.engine.commands.planner_calls import PlannerCalls
+from fleet.engine.commands.reviews import Reviews
 from fleet.engine.errors.internal_errors import Advice, DiskFullError, failure_of, persist, unwrapped
 from fleet.engine.verdicts.checks import Checks
 from fleet.engine.verdicts.node_record import NodeRecord
@@ -57,7 +58,8 @@ class Performer:
         record = NodeRecord(adapters.distrust, adapters.rest)
         self._checks = Checks(engine, adapters.worktrees, adapters.commits, adapters.clock, adapters.gate, node, record)
         briefs = WorkerBriefs(engine, adapters.commits, self._advice)
-        self._attempts = Attempts(engine, adapters, self._budget, self._checks, briefs, self._advice, node)
+        reviews = Reviews(engine, adapters.reviewer, adapters.commits, adapters.clock, self._budget, adapters.reviews)
+        self._attempts = Attempts(engine, adapters, self._budget, self._checks, briefs, self._advice, node, reviews)
         self._publishing = Lock()
         self._planner_calls = PlannerCalls(engine, adapters, self._budget, self._advice)
         self._lander = Lander(engine, adapters.integrator, self._checks, adapters.clock)

@@ -5,7 +5,7 @@ from functools import partial
 
 from fleet.core.plans.flat import flat_revision
 from fleet.core.plans.lint import Grade, grade_revision
-from fleet.core.plans.revision import Revision, revise_plan
+from fleet.core.plans.revision import Revision, revise_plan, with_reviews
 from fleet.core.plans.validate import Known, Problem
 from fleet.core.policy.effects import CallPlanner
 from fleet.core.policy.remedies import backoff
@@ -93,6 +93,7 @@ class PlannerCalls:
         adapters, now = self._adapters, self._adapters.clock.now()
         if state.policy.flat and not state.plan.subtasks:
             revision = flat_revision(revision, state.goal)
+        revision = with_reviews(state.plan, revision)
         changeable = for_revision(state, command.area)
         revised = revise_plan(state.plan, revision, changeable, self._known(state), is_valid=True)
         if isinstance(revised, tuple):

@@ -55,10 +55,12 @@ class Gate:
     """Whether a runner that can report which tests it ran must do so."""
 
     def resolved(self, criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
-        """The criteria that have a command. Others are proven by the worker's own exit code."""
+        """The criteria that have a command. Others are proven by the worker's own exit code, or by a review."""
         return tuple(filled for criterion in criteria if (filled := self._filled(criterion)).run)
 
     def _filled(self, criterion: Criterion) -> Criterion:
+        if criterion.review is not None:
+            return criterion
         run = criterion.run or self.named.get(criterion.criterion)
         tests = criterion.tests or self.results.get(run or "")
         changed = (run, tests) != (criterion.run, criterion.tests)

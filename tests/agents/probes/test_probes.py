@@ -22,7 +22,10 @@ from tests.agents.conftest import KEY, Script, events, fails, says, sse, text
 pytestmark = pytest.mark.anyio
 HAIKU, OPUS = "claude-haiku-5-5", "claude-opus-5-5"
 USUAL = (Subject(HAIKU, None, "coder"), Subject(OPUS, "low", "the planner"))
-AFTER_A_WORD = ("count_tokens", "tools", "thinking back", "cache", "compaction", "keep_alive", "cache_hour", "planner")
+AFTER_A_WORD = (
+    *("count_tokens", "batches", "tools", "thinking back", "cache", "compaction", "keep_alive", "cache_hour"),
+    "planner",
+)
 FOLLOWS = {"cache_hour", "keep_alive", "thinking_history"}
 """What a service can't have without another thing, which is found first."""
 

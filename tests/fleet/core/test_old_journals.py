@@ -26,6 +26,7 @@ SINCE = {
     "plan_forecast",
     "result_scored",
     *("instruction_given", "instruction_read"),
+    *("review_batched", "review_unbatched", "review_voted", "findings_settled"),
     *("node_connected", "node_lost", "node_add_requested", "node_drained", "node_undrained"),
 }
 """Kinds that came later: no journal of the first version holds them."""

@@ -5,7 +5,8 @@ import time
 import typer
 
 from dashboards.text.repository.rehearsal_text import rehearsal_lines
-from fleet.app.fleet import Fleet, open_workers
+from fleet.app.fleet import Fleet
+from fleet.app.needed import open_workers
 from fleet.app.reopen import withdraw_cancel
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgument, RunName, Sandbox, SetupNetwork, Yes

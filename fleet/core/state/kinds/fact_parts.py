@@ -41,7 +41,7 @@ RungReason = Literal[
     "climbed",  # the rung below failed
     "again",  # the attempt before failed for a reason that no other rung mends
 ]
-Role = Literal["planner", "sub_planner", "worker", "resolver"]
+Role = Literal["planner", "sub_planner", "worker", "resolver", "reviewer"]
 """The purpose of a model call."""
 ServiceCondition = Literal[
     "up",
@@ -207,6 +207,8 @@ class CheckRun(Shape):
     """How many tests passed, if their runner reported it."""
     node: str = ""
     """The node that ran it; empty: the manager's machine."""
+    review: bool = False
+    """It is what reviewers say, not the result of a command: see `ReviewVoted`."""
     ran_tests: RanTests | None = Field(default=None, exclude=True, repr=False)
     """The runner's report, for as long as results are compared with it."""
 

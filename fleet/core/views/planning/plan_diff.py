@@ -37,7 +37,7 @@ def spec_diff(old: Subtask, new: Subtask) -> tuple[str, ...]:
         if was == is_:
             continue
         if name == "acceptance":
-            was, is_ = ([criterion.run or criterion.criterion for criterion in side] for side in (was, is_))
+            was, is_ = ([criterion.shown for criterion in side] for side in (was, is_))
         lines.append(f"{name}: {_short(was)} → {_short(is_)}")
     return tuple(lines)
 

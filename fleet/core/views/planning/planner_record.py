@@ -99,7 +99,7 @@ def _first_shown(lengths: Iterable[int]) -> int:
 def _length(state: RunState, entry: _Entry) -> int:
     """About how long its text is, without making it: in a long run, hardly any of them are shown."""
     if (spec := entry.spec) is not None:
-        checks = sum(len(criterion.run or criterion.criterion) for criterion in spec.acceptance)
+        checks = sum(len(criterion.shown) for criterion in spec.acceptance)
         return len(spec.id) + len(spec.title) + min(len(spec.goal), GOAL) + sum(map(len, spec.touches)) + checks
     report = _report_of(state.subtasks[entry.id])
     if report is None:
@@ -184,7 +184,7 @@ def _spec(spec: Subtask) -> RecordEntry:
         title=spec.title,
         goal=spec.goal[:GOAL],
         touches=list(spec.touches),
-        acceptance=[criterion.run or criterion.criterion for criterion in spec.acceptance],
+        acceptance=[criterion.shown for criterion in spec.acceptance],
     )
 
 

@@ -21,6 +21,7 @@ from fleet.core.views.run.incident_view import IncidentCounts, IncidentView, inc
 from fleet.core.views.run.needs import Needed, needed
 from fleet.core.views.run.nodes_view import NodeUseView, node_views, waiting_for_machines
 from fleet.core.views.run.question_view import QuestionView, ends_in, question_view
+from fleet.core.views.run.review_view import ReviewsView, reviews_view
 
 ROLES: tuple[Role, ...] = ("planner", "worker")  # roles that every run has
 
@@ -137,7 +138,7 @@ class StatusView:
     landing: LandingView
     incidents: IncidentCounts
     tokens: Mapping[Role, TokensView]
-    """By role: `planner`, `worker`, and `sub_planner` and `resolver` if there were any."""
+    """By role: `planner`, `worker`, and `sub_planner`, `resolver` and `reviewer` if there were any."""
     cost_dollars: float | None
     """Null if the price of a call is unknown."""
     cost_by_role: Mapping[Role, float | None]
@@ -180,6 +181,8 @@ class StatusView:
     waiting_for_approval: Mapping[SubtaskId, tuple[str, ...]]
     """The subtasks that wait for approval, each with the rules that it breaks."""
     reviews: tuple[Review, ...]
+    reviewed: ReviewsView | None
+    """What models found in changes that they did not make; null if nothing was reviewed."""
     nodes: tuple[NodeUseView, ...]
     """The machines beside this one that work for it, by name."""
     waiting_for_machines: Mapping[SubtaskId, str]
@@ -290,6 +293,7 @@ def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
         plan_values=dict(state.values),
         waiting_for_approval={id_: tuple(objections(state, id_)) for id_ in open_for_approval(state)},
         reviews=state.reviews,
+        reviewed=reviews_view(state),
         nodes=node_views(state, alive=alive),
         waiting_for_machines=waiting_for_machines(state, now),
         planner=_planner_health(state, now),

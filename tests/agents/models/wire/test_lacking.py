@@ -54,7 +54,7 @@ SIGNS: Mapping[Capability, Callable[[Mapping[str, Any]], bool]] = {
     "diagnostics": lambda sent: "diagnostics" in sent,
 }
 """What shows in the parameters of a request."""
-ELSEWHERE: set[Capability] = {"keep_alive", "streaming", "models", "count_tokens"}
+ELSEWHERE: set[Capability] = {"keep_alive", "streaming", "models", "count_tokens", "batches"}
 LEARNED: set[Capability] = {*SIGNS, "streaming"} - {"thinking_history"}
 
 Serve = Callable[..., Awaitable[tuple[Client, SimulatedService]]]

@@ -205,3 +205,12 @@ async def test_a_server_that_can_not_be_used_says_why() -> None:
     assert "mcp.it.pass_environment: NO_SUCH_TOKEN is not set; set it" in unset.fix
     (left_out,) = await look_at_servers("invalid")
     assert left_out.fix.startswith("left out: 'choice': its schema has alternatives at the top; 'remote':")
+
+
+def test_who_reviews_changes_is_said_where_it_is_configured(tmp_path: Path) -> None:
+    make_repository(tmp_path / "project")
+    assert "reviewer" not in examined(tmp_path, {})
+    usual = examined(tmp_path, {}, reviewer__look_for="holes", reviewer__votes=3)["reviewer"]
+    assert usual.says == "claude-opus-5-5 (or claude-haiku-5-5, if that did the work) reviews every change, 3 votes"
+    named = examined(tmp_path, {}, reviewer__model="m", reviewer__batch=True)["reviewer"]
+    assert named.says == "m reviews changes whose plan asks for it, 1 vote, as batches"

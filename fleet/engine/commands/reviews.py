@@ -1,0 +1,230 @@
+"""Has changes reviewed by models that did not make them, once their checks pass. Votes are recorded as they come.
+
+A batch is recorded before it is sent and again with its name, so a resumed run waits for the batch that was paid for:
+by its name, or by looking for it among the service's batches if the name was lost.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from hashlib import blake2b
+
+from anyio import sleep
+
+from fleet.core.base.ids import SubtaskId
+from fleet.core.base.usage import Cost
+from fleet.core.plans.plan import PLANNER, Subtask
+from fleet.core.state import facts as f
+from fleet.core.state.subtask_state import Attempt
+from fleet.core.verdicts.patches import Patch, parse_patch
+from fleet.core.verdicts.reviews import Review, ReviewRules, review_failure, settled_by, verdict
+from fleet.engine.commands.budget import CallMeter, Purpose, RunBudget
+from fleet.engine.verdicts.side_by_side import run_side_by_side
+from fleet.ports.agents import DrainingError, ModelUse
+from fleet.ports.journal import Clock, Recorder
+from fleet.ports.reviewer import BatchFound, BatchResults, ReviewBrief, Reviewer
+from fleet.ports.worktrees import Commits
+
+SLICE_S = 1.0  # how long a run that is drained may wait for a batch
+NO_MODEL = "there is no model to review it"
+SAME_MODEL = "the reviewer of {subtask} is the model that did the work, {model}: no other is known (reviewer.model)"
+
+
+@dataclass(slots=True)
+class Reviews:
+    """The reviews of one run."""
+
+    engine: Recorder
+    reviewer: Reviewer | None
+    commits: Commits
+    clock: Clock
+    budget: RunBudget
+    rules: ReviewRules
+    _warned: set[str] = field(default_factory=set)
+
+    async def judge(self, spec: Subtask, number: int) -> tuple[f.Failure | None, tuple[f.CheckRun, ...]]:
+        """Why a change fails its reviews, if it does, and what they say. Without reviews it passes."""
+        attempt, reviews = self._attempt(spec.id, number), self.rules.of(spec)
+        if not reviews or attempt.commit is None or attempt.unchanged or attempt.worker == PLANNER:
+            return None, ()
+        again = self.engine.state.relanding
+        if again is not None and again.commits.get(spec.id) == attempt.commit:
+            return None, ()  # it was reviewed when it was done
+        if self.reviewer is None:
+            return f.Failure(kind="configuration", summary=NO_MODEL), ()
+        patch = parse_patch(await self.commits.diff(attempt.base, attempt.commit))
+        if why := self.reviewer.too_large(patch):
+            return f.Failure(kind="too_complex", summary=why), ()
+        reviewing = Reviewing(self, self.reviewer, spec, number, patch, reviews)
+        if failure := await reviewing.ask():
+            return failure.model_copy(update={"summary": f"it could not be reviewed: {failure.summary}"}), ()
+        attempt = self._attempt(spec.id, number)
+        checks = tuple(verdict(review, attempt) for review in reviews)
+        red = tuple(check for check in checks if not check.passed)
+        return (review_failure(red) if red else None), checks
+
+    async def settled(self, spec: Subtask, number: int) -> tuple[f.FindingsSettled, ...]:
+        """What became of findings, now that an attempt has passed."""
+        state, attempt = self.engine.state, self._attempt(spec.id, number)
+        has_findings = "ignored" in state.settled.values() or any(
+            each.votes for each in state.subtasks[spec.id].attempts
+        )
+        if not has_findings or attempt.commit is None or attempt.worker == PLANNER:
+            return ()
+        patch = parse_patch(await self.commits.diff(attempt.base, attempt.commit))
+        settled = tuple(settled_by(state, spec.id, patch))
+        at = self.clock.now()
+        return (f.FindingsSettled(at=at, subtask=spec.id, number=number, settled=settled),) if settled else ()
+
+    def _attempt(self, id_: SubtaskId, number: int) -> Attempt:
+        return self.engine.state.subtasks[id_].attempts[number - 1]
+
+    async def warn_once(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            await self.engine.record(f.WarningNoted(at=self.clock.now(), text=text))
+
+
+@dataclass(slots=True)
+class Reviewing:
+    """The reviews of one change."""
+
+    run: Reviews
+    reviewer: Reviewer
+    spec: Subtask
+    number: int
+    patch: Patch
+    reviews: Sequence[Review]
+
+    @property
+    def attempt(self) -> Attempt:
+        return self.run.engine.state.subtasks[self.spec.id].attempts[self.number - 1]
+
+    async def ask(self) -> f.Failure | None:
+        """Ask for votes until they decide. A failure if that is not possible."""
+        if (self.run.rules.batch or self.attempt.batch is not None) and not self.attempt.unbatched:
+            failure = await self._ask_batch()
+            if failure is not None:
+                return failure
+        while briefs := await self._briefs(at_once=False):
+            answers = await run_side_by_side([partial(self._vote, brief) for brief in briefs])
+            if failures := [answer for answer in answers if answer is not None]:
+                return failures[0]
+        return None
+
+    async def _vote(self, brief: ReviewBrief) -> f.Failure | None:
+        meter = CallMeter(self.run.budget, Purpose("reviewer", subtask=self.spec.id, attempt=self.number))
+        vote = await self.reviewer.review(brief, meter)
+        if isinstance(vote, f.Failure):
+            return vote
+        await self._record_votes((vote,))
+        return None
+
+    async def _record_votes(self, votes: tuple[f.Vote, ...], *called: f.ModelCalled, batch: str = "") -> None:
+        at = self.run.clock.now()
+        voted = f.ReviewVoted(at=at, subtask=self.spec.id, number=self.number, votes=votes, batch=batch)
+        await self.run.engine.record(*called, voted)
+
+    async def _briefs(self, *, at_once: bool) -> list[ReviewBrief]:
+        """The reviews to ask for next."""
+        wanted = [(review, vote) for review in self.reviews for vote in review.wanted(self.attempt, at_once=at_once)]
+        return [self._brief(await self._asked(review, vote)) for review, vote in wanted]
+
+    def _brief(self, asked: f.AskedVote) -> ReviewBrief:
+        return ReviewBrief(self.run.engine.state.run, self.spec, self.number, asked, self.patch)
+
+    async def _asked(self, review: Review, vote: int) -> f.AskedVote:
+        worker = self.attempt.model
+        model = self.reviewer.model(review.model, worker)
+        if model == worker:
+            await self.run.warn_once(SAME_MODEL.format(subtask=self.spec.id, model=model))
+        state = self.run.engine.state
+        names = (state.run, state.started_at, self.spec.id, self.number, review.criterion, review.looks_for, vote)
+        id_ = blake2b(repr(names).encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
+        return f.AskedVote(
+            id=f"fleet-{id_}", criterion=review.criterion, looks_for=review.looks_for, vote=vote, model=model
+        )
+
+    # ---- as a batch
+
+    async def _ask_batch(self) -> f.Failure | None:
+        """All votes that may be needed, as one batch. What it does not answer is asked one by one afterwards."""
+        pending = self.attempt.batch
+        if pending is None:
+            if not (briefs := await self._briefs(at_once=True)):
+                return None
+            asked, cost = tuple(brief.asked for brief in briefs), self.reviewer.most(briefs)
+            refused = await self.run.budget.reserve(cost, self.spec.id)
+            if refused is not None:
+                return refused
+            try:
+                pending = self._batched(asked, cost)
+                await self.run.engine.record(pending)  # from here on it counts in the budget as pending
+            finally:
+                self.run.budget.free(cost)
+            await self.run.budget.record_reservations()
+            name = await self._send(pending, self._by_id(pending))
+        elif pending.batch:
+            name = pending.batch
+        else:
+            found = await self._find(pending)
+            name = found or await self._send(pending, self._by_id(pending))
+        if isinstance(name, f.Failure):
+            await self._unbatch(name)
+            return None
+        if name != pending.batch:
+            await self.run.engine.record(self._batched(pending.asked, pending.cost, name))
+        return await self._collect(name, self._by_id(pending))
+
+    def _batched(self, asked: tuple[f.AskedVote, ...], cost: Cost, batch: str = "") -> f.ReviewBatched:
+        at = self.run.clock.now()
+        return f.ReviewBatched(at=at, subtask=self.spec.id, number=self.number, asked=asked, cost=cost, batch=batch)
+
+    def _by_id(self, pending: f.ReviewBatched) -> dict[str, ReviewBrief]:
+        return {asked.id: self._brief(asked) for asked in pending.asked}
+
+    async def _send(self, pending: f.ReviewBatched, briefs: Mapping[str, ReviewBrief]) -> str | f.Failure:
+        sent = await self.reviewer.send(list(briefs.values()))
+        if isinstance(sent, f.Failure) and sent.status is None:  # it may have arrived nevertheless
+            return await self._find(pending) or sent
+        return sent
+
+    async def _find(self, pending: f.ReviewBatched) -> str | None:
+        """The name of a batch that may have been sent; None if it was not."""
+        while True:
+            found = await self.reviewer.find(pending.asked, pending.at)
+            if not isinstance(found, BatchFound):
+                return None
+            if found.batch is not None or not found.is_open:
+                return found.batch
+            await self._wait()
+
+    async def _collect(self, batch: str, briefs: Mapping[str, ReviewBrief]) -> f.Failure | None:
+        while True:
+            results = await self.reviewer.collect(batch, briefs)
+            if isinstance(results, BatchResults):
+                called = [self._called(use) for use in results.uses]
+                await self._record_votes(results.votes, *called, batch=batch)
+                return None
+            if isinstance(results, f.Failure) and results.kind != "transient":
+                await self._unbatch(results)
+                return None
+            await self._wait()
+
+    def _called(self, use: ModelUse) -> f.ModelCalled:
+        purpose = Purpose("reviewer", subtask=self.spec.id, attempt=self.number)
+        return f.ModelCalled(at=self.run.clock.now(), **asdict(purpose), **asdict(use))
+
+    async def _unbatch(self, why: f.Failure) -> None:
+        await self.run.warn_once(f"reviews are not sent as a batch, so they cost the full price: {why.summary}")
+        fact = f.ReviewUnbatched(at=self.run.clock.now(), subtask=self.spec.id, number=self.number, why=why.summary)
+        await self.run.engine.record(fact)
+
+    async def _wait(self) -> None:
+        """Wait until the service is asked again. Raises `DrainingError` if the run is drained."""
+        left = self.run.rules.poll_s
+        while left > 0:
+            if self.run.engine.state.draining:
+                raise DrainingError
+            await sleep(min(left, SLICE_S))
+            left -= SLICE_S

@@ -1,0 +1,195 @@
+"""What votes decide, which are still wanted, and what becomes of findings."""
+
+from dataclasses import replace
+
+import pytest
+
+from fleet.core.base.usage import Cost
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import Criterion
+from fleet.core.policy.budget import run_budgets
+from fleet.core.policy.effects import VerifyAttempt, may_start
+from fleet.core.state import facts as f
+from fleet.core.state.subtask_state import Attempt
+from fleet.core.verdicts.patches import parse_patch
+from fleet.core.verdicts.reviews import Review, ReviewRules, settled_by, verdict
+from fleet.core.views.run.review_view import reviews_view
+from tests.fleet.core.pretend import subtask
+from tests.fleet.core.story import Story, plan_of
+
+FINDING = f.Finding(file="a.py", line=1, problem="wrong", text="bad()")
+
+
+def vote(number: int, *findings: f.Finding, criterion: str = "fine") -> f.Vote:
+    return f.Vote(criterion=criterion, looks_for="faults", vote=number, model="m", findings=findings)
+
+
+def attempt(*votes: f.Vote) -> Attempt:
+    made = Attempt(number=1, worker="coder", model="w", base="b", strategy="first", guidance="", started_at=0)
+    return replace(made, votes=votes)
+
+
+def review(**more: int) -> Review:
+    return Review.of(Criterion(criterion="fine", review="faults", **more), 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "decides"),
+    [({}, (1, 1)), ({"votes": 3}, (3, 2)), ({"votes": 3, "threshold": 3}, (3, 3)), ({"threshold": 2}, (2, 2))],
+)
+def test_more_than_half_of_the_votes_have_to_find_nothing(asked: dict[str, int], decides: tuple[int, int]) -> None:
+    made = review(**asked)
+    assert (made.votes, made.threshold) == decides
+
+
+def test_votes_decide_as_soon_as_the_others_can_change_nothing() -> None:
+    three = review(votes=3)
+    assert three.passes(attempt()) is None
+    assert three.passes(attempt(vote(1))) is None
+    assert three.passes(attempt(vote(1), vote(2, FINDING))) is None
+    assert three.passes(attempt(vote(1), vote(3))) is True
+    assert three.passes(attempt(vote(1, FINDING), vote(2, FINDING))) is False
+    assert review(votes=3, threshold=3).passes(attempt(vote(1, FINDING))) is False
+
+
+def test_as_few_votes_are_asked_for_as_may_decide() -> None:
+    three = review(votes=3)
+    assert three.wanted(attempt(), at_once=False) == (1, 2)
+    assert three.wanted(attempt(), at_once=True) == (1, 2, 3)
+    assert three.wanted(attempt(vote(1), vote(2, FINDING)), at_once=False) == (3,)
+    assert three.wanted(attempt(vote(1), vote(2)), at_once=True) == ()
+
+
+def test_a_vote_counts_only_for_what_it_was_asked_about() -> None:
+    other = vote(1).model_copy(update={"looks_for": "something else"})
+    assert review().passes(attempt(other, vote(1, criterion="another"))) is None
+
+
+def test_a_verdict_names_each_place_once_and_what_was_discarded() -> None:
+    both = (vote(1, FINDING), vote(2, FINDING).model_copy(update={"discarded": 2}), vote(3))
+    check = verdict(review(votes=3), attempt(*both))
+    assert (check.passed, check.review, check.command) == (False, True, "review by m")
+    assert check.output.splitlines() == [
+        "1 of 3 votes found nothing; 2 must",
+        "a.py:1: wrong",
+        "(2 discarded: they named no line of the change)",
+    ]
+
+
+def test_the_configuration_can_have_every_change_reviewed() -> None:
+    spec = subtask("a").model_copy(update={"acceptance": (Criterion(criterion="fine", review="faults"),)})
+    found = ReviewRules("holes", votes=3).of(spec)
+    assert [(each.criterion, each.looks_for, each.votes, each.threshold) for each in found] == [
+        ("fine", "faults", 3, 2),
+        ("reviewed", "holes", 3, 2),
+    ]
+    assert ReviewRules().of(subtask("b")) == ()
+
+
+# ---- what becomes of findings ---------------------------------------------------------------------------------------
+
+
+def patch(*lines: str, file: str = "a.py") -> str:
+    old, new = (sum(line[0] in signs for line in lines) for signs in ("- ", "+ "))
+    head = f"diff --git a/{file} b/{file}\n--- a/{file}\n+++ b/{file}\n@@ -1,{old} +1,{new} @@\n"
+    return head + "\n".join(lines) + "\n"
+
+
+def reviewed(*subtasks: str, sign: str = "+") -> Story:
+    """A run in which the first attempt at the first subtask has a finding."""
+    story = Story(plan=plan_of(*subtasks))
+    finding = FINDING.model_copy(update={"sign": sign})
+    story.happens(f.ReviewVoted(at=story.now, subtask=subtasks[0], number=1, votes=(vote(1, finding),)))
+    return story
+
+
+@pytest.mark.parametrize(
+    ("sign", "lines", "result"),
+    [
+        ("+", ["+bad()"], "ignored"),
+        ("+", ["+good()"], "mended"),
+        ("-", ["-bad()"], "ignored"),
+        ("-", ["+good()"], "mended"),
+        (" ", ["+more()", " bad()"], "ignored"),
+        (" ", ["-bad()", "+good()"], "mended"),
+    ],
+)
+def test_a_finding_is_mended_if_the_change_that_passes_is_without_its_line(
+    sign: str, lines: list[str], result: str
+) -> None:
+    story = reviewed("a", sign=sign)
+    [settled] = settled_by(story.state, "a", parse_patch(patch(*lines)))
+    assert (settled.subtask, settled.attempt, settled.result) == ("a", 1, result)
+
+
+def settle(story: Story, id_: str, *lines: str) -> None:
+    """A subtask passes with these lines as its change, and lands."""
+    settled = tuple(settled_by(story.state, id_, parse_patch(patch(*lines))))
+    if settled:
+        story.happens(f.FindingsSettled(at=story.now, subtask=id_, number=1, settled=settled))
+    story.landed(id_)
+
+
+def test_an_ignored_finding_whose_line_a_later_subtask_removes_was_right_after_all() -> None:
+    story = reviewed("a", "b needs a")
+    settle(story, "a", "+bad()")
+    view = reviews_view(story.state)
+    assert view is not None
+    assert (view.findings, view.ignored, view.false_alarm_rate) == (1, 1, 1.0)
+    settle(story, "b", "-bad()", "+good()")
+    view = reviews_view(story.state)
+    assert view is not None
+    assert (view.ignored, view.reverted, view.false_alarm_rate) == (0, 1, 0.0)
+    assert view.latest[0].became == "reverted"
+    assert [*settled_by(story.state, "b", parse_patch(patch("-bad()")))] == []
+
+
+def test_the_same_line_in_another_file_says_nothing() -> None:
+    story = reviewed("a", "b needs a")
+    settle(story, "a", "+bad()")
+    assert [*settled_by(story.state, "b", parse_patch(patch("-bad()", file="b.py")))] == []
+
+
+def test_a_run_without_reviews_has_none_to_show() -> None:
+    assert reviews_view(Story(plan=plan_of("a")).state) is None
+
+
+def test_a_pending_batch_counts_in_the_budget_until_its_results_are_there() -> None:
+    story = Story(Policy(budget_dollars=1.0), plan=plan_of("a"))
+    asked = f.AskedVote(id="fleet-1", criterion="fine", looks_for="faults", vote=1, model="m")
+    batched = f.ReviewBatched(
+        at=0, subtask="a", number=1, asked=(asked,), cost=Cost(calls=1, tokens=9, dollars=0.75), batch="b1"
+    )
+    story.happens(batched)
+    [budget] = run_budgets(story.state, 0)
+    assert budget.used == pytest.approx(0.75)
+    assert story.state.subtasks["a"].attempts[0].batch == batched
+    story.happens(f.ReviewVoted(at=0, subtask="a", number=1, votes=(vote(1),), batch="b1"))
+    [budget] = run_budgets(story.state, 0)
+    assert budget.used == 0.0
+    assert story.state.pending_reviews == {}
+
+
+def test_a_drained_run_does_not_begin_to_wait_for_a_batch_again() -> None:
+    story = Story(plan=plan_of("a"))
+    report = f.Report(status="done", summary="did it")
+    story.happens(f.AttemptCommitted(at=0, subtask="a", number=1, commit="c", paths=("a.py",), report=report))
+    wait = VerifyAttempt("a", 1)
+    story.happens(f.ReviewBatched(at=0, subtask="a", number=1, asked=(), cost=Cost(), batch="b1"))
+    assert may_start(story.state, wait)
+    story.happens(f.DrainRequested(at=0, by="ada"))
+    assert not may_start(story.state, wait)
+    story.happens(f.ReviewUnbatched(at=0, subtask="a", number=1, why="it is gone"))
+    assert may_start(story.state, wait)
+
+
+def test_what_a_reviewer_costs_is_not_taken_for_the_workers_model() -> None:
+    story = Story(plan=plan_of("a"))
+    story.model_is_called("a")
+    called = story.facts[-1]
+    assert isinstance(called, f.ModelCalled)
+    before = story.state.subtasks["a"].attempts[0]
+    story.happens(called.model_copy(update={"role": "reviewer", "model": "other", "doing": "submit_review"}))
+    after = story.state.subtasks["a"].attempts[0]
+    assert (after.model, after.doing, after.spend.calls) == (before.model, before.doing, 2)
+    assert story.state.spend["reviewer"].calls == 1
