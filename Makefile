@@ -95,7 +95,7 @@ ray: .ray/.ready ## a Ray cluster of three on this machine, in an environment of
 container: $(READY) ## an image from the Containerfile, and a run with a node in it (podman is needed); BASE=IMAGE, PODMAN="podman --runtime runc", MORE="--ulimit …"
 	@command -v $(firstword $(or $(PODMAN),podman)) >/dev/null || { echo "container: podman is needed: apt-get install podman" >&2; exit 1; }
 	@echo "container: building the image fleet-node"
-	@rm -rf dist && $(BIN)/python -m hatchling -q build --target wheel
+	@rm -rf dist && $(BIN)/python -m hatchling build --target wheel >/dev/null
 	@$(or $(PODMAN),podman) build --tag fleet-node --build-arg BASE=$(or $(BASE),debian:12-slim) . >/dev/null || \
 		{ echo "container: the image can't be built, perhaps for want of a registry: BASE names an image that is here" >&2; exit 1; }
 	@$(BARE) $(BIN)/python -B -m chaos.container --podman "$(or $(PODMAN),podman)" --more "$(MORE)"

@@ -144,10 +144,16 @@ class Trial:
             "--base-url",
             "http://127.0.0.1:9",
         )
-        argv = [sys.executable, "-m", "fleet", "run", "--plan", str(self.folder / "plan.json"), *options]
+        return self._begin(name, "run", "--plan", str(self.folder / "plan.json"), *options, **more)
+
+    def resume(self, name: str, **more: str) -> "subprocess.Popen[bytes]":
+        return self._begin(name, "resume", name, **more)
+
+    def _begin(self, name: str, *words: str, **more: str) -> "subprocess.Popen[bytes]":
         env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "FLEET_STATE_DIR": str(self.folder / "state")}
         env |= {"PYTHONPATH": str(Path.cwd()), **more}
-        with (self.folder / f"{name}.log").open("wb") as log:
+        argv = [sys.executable, "-m", "fleet", *words]
+        with (self.folder / f"{name}.log").open("ab") as log:
             return subprocess.Popen(argv, cwd=self.repository, env=env, stdout=log, stderr=log)
 
     def state(self, name: str) -> RunState:
