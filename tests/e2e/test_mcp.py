@@ -3,6 +3,8 @@
 import json
 import sys
 from pathlib import Path
+from signal import SIGINT
+from subprocess import PIPE, Popen
 from typing import Any
 
 import mcp_types as types
@@ -11,7 +13,7 @@ from mcp import Client
 
 from fleet.runs.journal import Journal
 from tests.e2e.conftest import Serve
-from tests.e2e.stage import Json, Stage, landed, script, solve, subtask, untouched
+from tests.e2e.stage import PATIENCE_S, Json, Stage, landed, script, solve, subtask, untouched
 from tests.fleet.program import left_run
 from tests.mcp_wire import Wire, on_wire
 from tests.worktrees.conftest import make_repository
@@ -172,3 +174,16 @@ def test_a_worker_uses_a_server_that_the_manager_speaks_to(stage: Stage, reposit
     lines = log.read_text(encoding="utf-8").splitlines()
     assert sum(line.startswith("started") for line in lines) == 1, "two workers share it"
     assert lines[-1] == "ended"
+
+
+def test_ctrl_c_ends_a_server_that_waits_for_its_client(stage: Stage, repository: Path) -> None:
+    command = [sys.executable, "-P", "-m", "fleet", "mcp"]
+    with Popen(command, cwd=repository, env=stage.environment, stdin=PIPE, stdout=PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b'}{\n{"jsonrpc": "2.0", "id": 7, "method": "ping"}\n')
+        process.stdin.flush()
+        lines = iter(process.stdout.readline, b"")
+        assert any(b'"id":7' in line for line in lines), "it answers once it has begun, also after what is no message"
+        process.send_signal(SIGINT)
+        assert process.wait(PATIENCE_S) == -SIGINT

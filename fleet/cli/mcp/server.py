@@ -2,6 +2,7 @@
 
 import json
 import logging
+import signal
 from collections.abc import Mapping
 from typing import Any
 
@@ -47,6 +48,7 @@ def make_server(desk: Desk, *, read_only: bool) -> Server[Any]:
 
 async def serve(desk: Desk, *, read_only: bool) -> None:
     """Speak the protocol on standard input and output until the client closes them. Runs that it started go on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # who waits for a line in a thread hears of no exception
     logging.disable(logging.CRITICAL)  # a client's mistakes are answered, not logged
     server = make_server(desk, read_only=read_only)
     try:
