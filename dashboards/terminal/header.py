@@ -8,7 +8,7 @@ from dashboards.runs.run_follower import WatchedRun
 from dashboards.runs.status_marks import Span, age, marked
 from dashboards.terminal.widgets.lines import Line, bar, clipped, fit, joined, line_width
 from dashboards.text.formats import money, rate, sparkline
-from dashboards.text.safe import safe
+from dashboards.text.safe import safe, safe_goal
 from fleet.core.state.state import RunState
 from fleet.core.state.status import progress
 from fleet.core.views.run.incident_view import rate_of
@@ -29,7 +29,7 @@ def header_lines(
     note = "" if replay is None else str(replay)
     return [
         _first(run, state, width, note),
-        ((safe(state.plan.goal or state.goal, limit=width), "dim"),) if replay is None else scrub_bar(replay, width),
+        _goal(state, width) if replay is None else scrub_bar(replay, width),
         _progress(run, state, width),
         _with_others(_needs(needs(run), width if not others else 0), others, width),
     ]
@@ -51,6 +51,10 @@ def scrub_bar(replay: Replay, width: int) -> Line:
         cells[cell(place)] = ("!", "bad")
     cells[here] = ("●", "bold")
     return tuple(cells)
+
+
+def _goal(state: RunState, width: int) -> Line:
+    return ((safe_goal(state.plan.goal or state.goal, limit=width), "dim"),)
 
 
 def _first(run: WatchedRun, state: RunState, width: int, note: str) -> Line:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from dashboards.text.formats import counted, duration, kind_mark, money, rate
 from dashboards.text.repository.cause_text import base_lines
-from dashboards.text.safe import safe, safe_block
+from dashboards.text.safe import safe, safe_block, safe_goal
 from fleet.core.state.facts import Strategy
 from fleet.core.views.run.incident_view import IncidentAttempt, IncidentCounts, IncidentView, RateCounts, RemedyView
 from fleet.core.views.run.run_view import RunView
@@ -25,7 +25,7 @@ STRATEGIES: Mapping[Strategy, str] = {
 def run_lines(view: RunView, *, logs: str = "") -> Iterator[str]:
     """What `fleet show RUN` prints: the recovery rates, the base and every incident."""
     yield f"{safe(view.run)}  {view.state}{kind_mark(view)}"
-    yield f"  goal       {safe(view.goal, limit=100)}"
+    yield f"  goal       {safe_goal(view.goal, limit=100)}"
     subtasks = ", ".join(f"{count} {name}" for name, count in view.subtasks.items())
     yield f"  subtasks   {subtasks or 'none planned yet'}"
     yield from rates_lines(view.rates)

@@ -1,14 +1,22 @@
 """Untrusted text made safe to show: without control characters, escapes, direction tricks and endless lines."""
 
+import re
 import unicodedata
 
 LINE = 2_000  # characters of one line
+_BETWEEN = re.compile(r"\n[ \t]*\n")
 
 
 def safe(text: object, *, limit: int = LINE) -> str:
     """`text` on one line, without anything that a terminal acts on."""
     line = " ".join(_safe_characters(str(text)[: limit * 4]).split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def safe_goal(goal: str, *, limit: int) -> str:
+    """A goal on one line. Its title does not run into the text below: a point stands between paragraphs."""
+    paragraphs = (safe(part) for part in _BETWEEN.split(goal[: limit * 4]))
+    return safe(" · ".join(filter(None, paragraphs)), limit=limit)
 
 
 def safe_block(text: str, *, lines: int = 400) -> str:

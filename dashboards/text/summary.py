@@ -7,7 +7,7 @@ from dashboards.text.formats import counted, duration, kind_mark, money, rate, t
 from dashboards.text.incident_text import outcome
 from dashboards.text.repository.cause_text import base_lines, refusal_commands
 from dashboards.text.review_text import reviews_line
-from dashboards.text.safe import safe
+from dashboards.text.safe import safe, safe_goal
 from fleet.core.policy.approval import open_for_approval
 from fleet.core.policy.outages import outage_text
 from fleet.core.state.facts import Role
@@ -36,7 +36,7 @@ def summary_lines(state: RunState, now: float, *, alive: bool = False) -> list[s
     label = kind_mark(state)
     lines = [
         f"{run_word(state, now, alive=alive).upper()}  {safe(state.run)}{label}",
-        safe(state.plan.goal or state.goal, limit=110),
+        safe_goal(state.plan.goal or state.goal, limit=110),
     ]
     if state.ending_why:
         lines.append(safe(state.ending_why, limit=400))

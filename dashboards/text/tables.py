@@ -11,7 +11,7 @@ from dashboards.text.incident_text import rates_lines, story_lines
 from dashboards.text.question_text import ends_text, needs_text, question_lines
 from dashboards.text.review_text import reviews_line
 from dashboards.text.rung_text import choice_text, rung_rows
-from dashboards.text.safe import safe, safe_block
+from dashboards.text.safe import safe, safe_block, safe_goal
 from fleet.core.audit.attribution import CommitsView
 from fleet.core.state.facts import CheckRun
 from fleet.core.state.landing import TestedBatch
@@ -49,7 +49,7 @@ def runs_lines(rows: Sequence[StatusView]) -> list[str]:
             money(row.cost_dollars),
             duration(row.seconds),
             safe(row.repository),
-            safe(row.goal, limit=50),
+            safe_goal(row.goal, limit=50),
         )
         for row in rows
     ]
@@ -61,7 +61,7 @@ def status_lines(status: StatusView) -> list[str]:
     lines = [
         f"{safe(status.run)}  {status.state}{kind_mark(status)}",
         *_needs_lines(status),
-        f"  goal       {safe(status.goal, limit=100)}",
+        f"  goal       {safe_goal(status.goal, limit=100)}",
         f"  subtasks   {', '.join(f'{number} {name}' for name, number in subtasks.items()) or 'none planned yet'}",
         f"  agents     {agents.running} running, {agents.peak} at the peak, {agents.limit} allowed",
         f"  attempts   {status.attempts}",

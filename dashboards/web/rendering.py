@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from dashboards.runs.status_marks import Span, age, marked, model_name
 from dashboards.text.formats import clock_in, count, counted, duration, moment, money, rate
-from dashboards.text.safe import safe, safe_block
+from dashboards.text.safe import safe, safe_block, safe_goal
 
 LONGEST = 4_000  # characters of one text; conversations, logs and diffs come as lines
 
@@ -21,6 +21,10 @@ def _shown(value: object) -> object:
 def _lines(text: str, lines: int = 400) -> Markup:
     """A text of several lines, for a `pre`."""
     return Markup("\n").join(safe_block(text, lines=lines).split("\n"))
+
+
+def _goal(text: str, limit: int) -> str:
+    return safe_goal(text, limit=limit)
 
 
 def _marked(state: str) -> Span:
@@ -41,6 +45,7 @@ def environment() -> Environment:
         count=count,
         counted=counted,
         duration=duration,
+        goal=_goal,
         money=money,
         moment=moment,
         lines=_lines,

@@ -70,7 +70,7 @@ def _side_by_side(run: WatchedRun, state: RunState, options: PageOptions, height
 
 def _agents(run: WatchedRun, state: RunState, options: PageOptions, most: int, width: int) -> Rows:
     busy = agents(run, state, options)
-    more = f"{len(busy) - most} more: press 2" if len(busy) > most else ""
+    more = f"{len(busy) - most} more rows: press 2" if len(busy) > most else ""
     title = ("", heading(f"AGENTS {run.working} of {state.policy.workers}", more))
     if not busy:
         return [title, ("", ((f"  {_idle(run, state)}", "dim"),))]

@@ -8,7 +8,7 @@ from dashboards.runs.run_follower import FollowedRun
 from dashboards.runs.status_marks import Span, age, marked
 from dashboards.terminal.widgets.lines import Column, Page, PageOptions, matches, table_page
 from dashboards.text.formats import money
-from dashboards.text.safe import safe
+from dashboards.text.safe import safe, safe_goal
 from fleet.core.state.status import progress
 from fleet.core.views.run.run_view import run_word
 
@@ -49,5 +49,5 @@ def _cells(run: FollowedRun) -> Sequence[Span]:
         (money(state.spent.dollars), "dim"),
         (age(state.seconds(run.now)), "dim"),
         (safe(PurePath(state.repository).name), "dim"),
-        (safe(state.goal, limit=300), "dim"),
+        (safe_goal(state.goal, limit=300), "dim"),
     )

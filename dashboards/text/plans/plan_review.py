@@ -8,7 +8,7 @@ from itertools import chain
 
 from dashboards.text.forecast_text import forecast_lines
 from dashboards.text.formats import counted, listed
-from dashboards.text.safe import safe
+from dashboards.text.safe import safe, safe_goal
 from fleet.core.plans.estimates import plan_estimate
 from fleet.core.plans.parameters import value_text
 from fleet.core.plans.plan import PLANNER, Plan, Subtask
@@ -142,7 +142,9 @@ def plan_lines(plan: Plan, notes: Sequence[str] = ()) -> list[str]:
 
 
 def plan_head(plan: Plan) -> str:
-    return f"Plan: {safe(plan.goal, limit=200)}  (version {plan.version}, {counted(len(plan.subtasks), 'subtask')})"
+    return (
+        f"Plan: {safe_goal(plan.goal, limit=200)}  (version {plan.version}, {counted(len(plan.subtasks), 'subtask')})"
+    )
 
 
 def step_lines(subtask: Subtask) -> list[str]:

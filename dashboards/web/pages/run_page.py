@@ -98,10 +98,10 @@ def _bars(counts: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _at_work(run: WatchedRun, state: RunState) -> list[AtWork]:
-    """Those at work, the longest first."""
+    """Those at work, the longest first; after them those whose work is being checked or waits to land."""
     if not run.alive:
         return []
-    busy = sorted(state.underway(), key=lambda pair: pair[1].started_at)[:AGENTS]
+    busy = sorted(state.underway(), key=lambda pair: (pair[1].commit is not None, pair[1].started_at))[:AGENTS]
     return [AtWork(subtask, attempt, phase(attempt), run.now - attempt.started_at) for subtask, attempt in busy]
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dashboards.text.safe import LINE, safe, safe_block
+from dashboards.text.safe import LINE, safe, safe_block, safe_goal
 from tests.dashboards.hostile import HOSTILE, problems
 
 anything = st.text(st.characters()) | st.text(st.characters(categories=["Cc", "Cf", "Cs", "Co", "Zl", "Zp"]))
@@ -88,3 +88,10 @@ def test_a_long_line_of_a_block_is_cut() -> None:
 def test_what_is_no_text_is_shown_as_text() -> None:
     assert safe(None) == "None"
     assert safe(3.5) == "3.5"
+
+
+def test_the_title_of_a_goal_does_not_run_into_its_text() -> None:
+    goal = "\nWrite textkit\n\nIt holds stubs.\nWrite \x1b[31mall.\n  \nAnd test them.\n"
+    assert safe_goal(goal, limit=200) == "Write textkit · It holds stubs. Write �[31mall. · And test them."
+    assert safe_goal(goal, limit=9) == "Write te…"
+    assert safe_goal("one line", limit=200) == "one line"
