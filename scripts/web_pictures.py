@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from dashboards.http.address import Address
 from dashboards.web.access import Access
 from dashboards.web.server import serving
@@ -18,6 +20,8 @@ from tests.dashboards.browser import Page, browser
 
 PERSON = "ada"
 QUALITY = 60  # of WebP
+PATIENCE_S = 120.0
+READING = "document.body.innerText.includes('Reading journals')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,7 @@ async def capture_web(runs: Runs, at: float, scratch: Path, *, everything: Path,
     serves = serving(runs, access, Address("127.0.0.1", 0), lambda: at, PERSON, scrape=lambda _: (b"", "text/plain"))
     async with serves as server, browser(scratch) as page:
         await page.open(server.link("decide"))
+        await _wait_read(page, f"http://{server.address}")
         for name, path in PATHS.items():
             for look, how in LOOKS.items():
                 await page.looks(width=how.width, dark=how.dark)
@@ -92,6 +97,14 @@ async def capture_web(runs: Runs, at: float, scratch: Path, *, everything: Path,
                 (everything / f"{name}-{look}.webp").write_bytes(await _picture(page, how))
     for name, (what, look) in SHOWN.items():
         shutil.copyfile(everything / f"{what}-{look}.webp", shown / f"{name}.webp")
+
+
+async def _wait_read(page: Page, base: str) -> None:
+    """Wait until the server has read all journals."""
+    with anyio.fail_after(PATIENCE_S):
+        await page.open(f"{base}/")
+        while await page.evaluate(READING):  # noqa: ASYNC110 - the page has no event for us
+            await anyio.sleep(0.1)
 
 
 async def _picture(page: Page, look: Look) -> bytes:
