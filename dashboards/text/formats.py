@@ -102,6 +102,11 @@ def tokens(spend: Spend) -> str:
     return f"{count(read)} in{cached}, {count(usage.output)} out, {count(spend.calls)} calls"
 
 
+def tool_call(doing: str) -> str:
+    """What an agent does now, with a short name for the tool that edits."""
+    return doing.replace("str_replace_based_edit_tool", "edit")
+
+
 def activity_of(agent: Attempt | Planning) -> str:
     """What an agent is doing, and what it said about it."""
-    return f"{agent.doing}  {agent.said}".strip() if agent.doing else ""
+    return f"{tool_call(agent.doing)}  {agent.said}".strip() if agent.doing else ""

@@ -7,7 +7,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from dashboards.runs.status_marks import Span, age, marked, model_name
-from dashboards.text.formats import clock_in, count, counted, duration, moment, money, rate
+from dashboards.text.formats import clock_in, count, counted, duration, moment, money, rate, tool_call
 from dashboards.text.safe import safe, safe_block, safe_goal
 
 LONGEST = 4_000  # characters of one text; conversations, logs and diffs come as lines
@@ -51,6 +51,7 @@ def environment() -> Environment:
         lines=_lines,
         marked=_marked,
         model=model_name,
+        tool_call=tool_call,
     )
     made.globals.update(clock_in=clock_in, rate=rate)
     return made

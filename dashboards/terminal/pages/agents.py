@@ -120,7 +120,7 @@ def _cells(
         (name, ""),
         (safe(model_name(model)), "dim"),
         (str(turn or ""), "dim"),
-        (safe(doing, limit=200).replace("str_replace_based_edit_tool", "edit"), ""),
+        (safe(doing, limit=200), ""),
         (count(spend.usage.total) if spend.calls else "", "dim"),
         (money(spend.dollars) if spend.calls else "", "dim"),
         (age(seconds) if seconds is not None else "", ""),

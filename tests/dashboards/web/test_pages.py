@@ -19,6 +19,7 @@ from fleet.core.state import facts as f
 from fleet.core.state.facts import Fact
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import hostile_story, problems
+from tests.dashboards.terminal.test_snapshots import works
 from tests.dashboards.web.site import PATCH, client, site, story, unapproved
 from tests.fleet.core.story import Story, plan_of
 
@@ -89,6 +90,16 @@ async def test_a_subtask_shows_the_node_of_its_attempt_and_of_its_checks(tmp_pat
     text = await page(tmp_path, MemoryFeed(told.facts), "/runs/r/subtasks/api")
     assert "on &lt;b&gt;builder ·" in text
     assert ", on small</span>" in text
+
+
+async def test_agents_at_work_come_before_those_whose_work_is_checked(tmp_path: Path) -> None:
+    told = Story(Policy(workers=3), plan_of("first", "second"))
+    told.work_is_done("first")
+    works(told, "second", 1, "str_replace_based_edit_tool a.py")
+    text = await page(tmp_path, MemoryFeed(told.facts), "/runs/r")
+    table = text.partition('<section id="agents"')[2].partition("</section>")[0]
+    assert re.findall(r'subtasks/(\w+)"', table) == ["second", "first"]
+    assert ">edit a.py" in table
 
 
 async def test_the_list_of_subtasks_is_filtered_and_paged(tmp_path: Path) -> None:
