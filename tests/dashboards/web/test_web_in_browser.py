@@ -21,10 +21,10 @@ async def test_every_page_at_every_width_in_light_and_dark_is_readable_for_all(t
     asks = MemoryFeed(story().facts, patch=PATCH, folder=tmp_path)
     plan, dead = MemoryFeed(unapproved().facts, run="p"), MemoryFeed(story().facts, run="dead", alive=False)
     of_r = ("", "/plan", "/replay?at=3", "/subtasks", "/subtasks/docs", "/subtasks/api", "/subtasks?q=none")
-    of_r = (*of_r, "/report", "/subtasks?at=9", "/subtasks/docs?at=12")
+    then = ("/report", "/subtasks?at=9", "/subtasks/docs?at=12")
     others = ("/", "/inbox", "/access", "/nowhere", "/runs/none", "/runs/p", "/runs/p/plan", "/runs/dead")
     async with signed_in(tmp_path, asks, plan, dead) as (_, page, base):
-        for path in (*others, *(f"/runs/r{path}" for path in of_r)):
+        for path in (*others, *(f"/runs/r{path}" for path in (*of_r, *then))):
             await page.open(base + path)
             for width in WIDTHS:
                 await page.looks(width=width)
