@@ -71,6 +71,7 @@ def _queue_after(landing: Landing, fact: BatchTested) -> Landing:
     guilty = {ejected.subtask for ejected in fact.ejected if ejected.failure.kind == "integration"}
     landing = remove(landing, removed, guilty=guilty)
     if batch is not None and batch.alone:
+        landing = _note_outcomes(landing, False, times=int(fact.red and not guilty))  # its failure is the next fact
         cleared = tuple(id_ for id_ in members if id_ not in removed and not fact.red)
         return replace(landing, queue=(*landing.queue, *cleared))
     if not fact.red:

@@ -238,7 +238,7 @@ class Lander:
                 proofs=proofs,
                 gate_runs=max((ran[criterion.run or ""] for criterion in self.checks.rules.criteria), default=0),
             )
-            return [result] if guilty is None else [send_back(state, guilty, checks, result.at), result]
+            return [result] if guilty is None else [result, send_back(state, guilty, checks, result.at)]
 
         await self.engine.propose(facts)
 

@@ -275,3 +275,13 @@ async def test_a_probe_that_can_not_be_carried_out_sends_its_members_back_free_o
     await lander(book, hands).give_up(1, f.Failure(kind="infrastructure", summary="no disk"))
     assert book.state.landing.queue == ()
     assert [book.state.subtasks[id_].counted for id_ in "ab"] == [0, 0]
+
+
+async def test_the_runs_of_the_gate_for_a_suspect_alone_are_counted_and_its_batch_is_shown() -> None:
+    book, hands = probed(queued("abcd", Policy(slots=1, every_commit_within_s=0, reruns=1)), 4), without("c")
+    await to_the_end(book, hands)
+    gates = [command for _, command in hands.ran].count("gate")
+    assert status_view(book.state, 1.0, alive=False).landing.gate_runs == gates
+    last = subtask_view(book.state, book.state.spec("c"), 1.0).batches[-1]
+    assert (last.alone, last.red, last.members, last.suspects) == (True, True, ("c",), ("c",))
+    assert last.gate_runs > 0
