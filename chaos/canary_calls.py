@@ -46,6 +46,7 @@ CALLS: Mapping[str, tuple[str, ...]] = {
         "merge m --yes",
         "merge r --yes",
     ),
+    "pr": ("pr r --dry-run --yes",),
     "tend": ("tend r --once",),
     "audit": ("audit r", "audit m --json"),
     "trace": ("trace r", "trace r --json"),
@@ -75,7 +76,7 @@ CALLS: Mapping[str, tuple[str, ...]] = {
     "config": ("config show",),
 }
 """How each verb is called; one that is not named here is called without arguments."""
-REFUSED = frozenset({"merge r --yes", "plans edit plan.toml", "tend r --once"})
+REFUSED = frozenset({"merge r --yes", "plans edit plan.toml", "pr r --dry-run --yes", "tend r --once"})
 """Calls that are refused: git would convert a file in the checkout by a program; an editor needs a terminal; no
 remote of the repository is on a forge."""
 ORDER = ("simulate", "doctor", "init", "plan", "run", "pause", "limits", "tell", "approve", "reject", "answer", "retry")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from dashboards.report import blocks
 from dashboards.report.blocks import Block, Cell, Code, Document, Paragraph, Section, Table
 from dashboards.report.pictures import plan_graph
+from dashboards.report.proof import proof_blocks
 from dashboards.report.report_data import LandedSubtask, ReportData
 from dashboards.report.reviews import review_blocks
 from dashboards.report.rungs import rung_blocks
@@ -56,6 +57,7 @@ def document(data: ReportData) -> Document:
         Section("review", "Approvals", list(_approvals(data))),
         Section("timeline", "Timeline", list(_timeline(data))),
         Section("landed", "What landed", list(_landed(data))),
+        Section("proof", "How it was proven", list(_proof(data))),
         Section("recovery", "Recovery", list(_recovery(data))),
         Section("reviews", "Reviews by other models", list(review_blocks(data.reviews))),
         Section("cost", "Cost", list(_cost(data))),
@@ -249,6 +251,11 @@ def _landed(data: ReportData) -> Iterator[Block]:
         )
     head = ("subtask", "title", "commit", "worker", "attempts", "files", "cost", "after")
     yield Table("Subtasks that landed", head, [_landed_row(part) for part in data.landed], frozenset({5, 6, 7}))
+
+
+def _proof(data: ReportData) -> Iterator[Block]:
+    tested = {"commits": data.commits, "tested": data.commits_tested}
+    return proof_blocks(data.proof, batches=data.batches, red=data.red_batches, **tested)
 
 
 def _landed_row(part: LandedSubtask) -> list[Cell]:

@@ -1,6 +1,7 @@
 """A document as Markdown: the same text and tables as the page; a chart is a row of characters and its sentence.
 
-Text from others can't become markup: it makes no image that is fetched, no link, no mention, and no row of a table.
+Text from others can't become markup: it makes no image that is fetched, no link, no row of a table, and on a forge no
+mention, no reference to an issue (which could close it), and no command.
 """
 
 import re
@@ -15,8 +16,11 @@ from dashboards.text.safe import safe, safe_block
 LINES = 60  # of one paragraph
 CHART_WIDTH = 48  # characters
 _MARKS = re.compile(r"([\\`*_{}\[\]()#|~!^$])")
-_LEADS = re.compile(r"^(\s*)([-+=:]|\d+(?=[.)]))")
-_SIGNS = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"}
+_LEADS = re.compile(r"^(\s*)([-+=:/])|^(\s*\d+)([.)])(?=\s|$)")
+_REFERENCE = re.compile(r"(?<=[#!])(?=\d)|(?<=GH-)(?=\d)", re.IGNORECASE)
+_GAP = "&#8203;"
+"""A space without a width: a forge looks for names and numbers in the text as it is shown."""
+_SIGNS = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 def markdown(document: blocks.Document) -> str:
@@ -87,5 +91,6 @@ def _code(text: str) -> str:
 def _text(untrusted: str) -> str:
     """Text without markup. Anything that could start a link by itself is broken up."""
     signs = "".join(_SIGNS.get(character, character) for character in safe(untrusted))
-    plain = _MARKS.sub(r"\\\1", signs).replace("://", "&#58;//").replace("www.", "www&#46;")
-    return _LEADS.sub(r"\1\\\2", plain)
+    plain = _REFERENCE.sub(_GAP, _MARKS.sub(r"\\\1", signs)).replace("@", f"&#64;{_GAP}")
+    plain = plain.replace("://", f"&#58;{_GAP}//").replace("www.", "www&#46;")
+    return _LEADS.sub(r"\1\3\\\2\4", plain)

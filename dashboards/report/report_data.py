@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dashboards.report.pictures import PlanNode, SubtaskSpans, attempt_spans, plan_waves
+from dashboards.report.proof import Proof, proof_of
 from dashboards.report.rungs import RungReport, rung_reports
 from dashboards.report.said import Talk, Talks
 from dashboards.report.timeline import Timeline
@@ -167,6 +168,7 @@ class ReportData:
     dollars: float | None
     dollars_a_landed: float | None
     landed: Sequence[LandedSubtask]
+    proof: Proof
     open: Sequence[OpenSubtask]
     questions: Sequence[QuestionView]
     reviewed: ReviewSummary
@@ -244,6 +246,7 @@ def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportDa
         dollars=dollars,
         dollars_a_landed=dollars / state.commits if dollars is not None and state.commits else None,
         landed=_landed(state, landed_at),
+        proof=proof_of(state),
         open=_open(state, now),
         questions=[question_view(state, question, now, alive=alive) for question in state.open_questions()],
         reviewed=_reviewed(state),

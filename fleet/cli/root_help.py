@@ -55,6 +55,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     "Result": {
         "merge": Verb("result.merge:merge", "run", "Take a run's result into a branch of yours.", changes=True),
         "tend": Verb("result.tend:tend", "repository", "Work on what CI and reviewers say of a pull request."),
+        "pr": Verb("result.pull:pr", "run", "Propose the result of a run as a draft pull request.", changes=True),
         "report": Verb("result.result:report", "run", "Write the report of a run."),
         "trace": Verb("result.trace:trace", "run", "Turn a run into a trace of OpenTelemetry."),
         "audit": Verb("result.result:audit", "run", "Check every commit on a run's result branch."),

@@ -122,12 +122,16 @@ class Forge(Protocol):
         """All pull requests of a branch of the repository itself, open or not, the latest first."""
         ...
 
+    def opening(self, draft: Draft) -> tuple[str, ...]:
+        """The arguments that open it; the program's standard input says the rest."""
+        ...
+
     async def open_pull(self, draft: Draft) -> Pull:
         """Open a draft."""
         ...
 
-    async def edit_pull(self, number: int, draft: Draft) -> None:
-        """Replace its title, its text and what it goes into."""
+    async def edit_pull(self, number: int, *, body: str, base_branch: str) -> None:
+        """Replace its text and what it goes into; its title is the reviewers'."""
         ...
 
     async def checks(self, pull: Pull) -> tuple[Check, ...]: ...

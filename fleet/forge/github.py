@@ -129,7 +129,7 @@ class GitHub:
         """The arguments that open a pull request; its text is the standard input."""
         return (
             *("pr", "create", *self._repo, "--draft", f"--base={draft.base_branch}", f"--head={draft.head_branch}"),
-            *(f"--title={draft.title}", "--body-file=-"),
+            *(f"--title={draft.title}", "--body-file", "-"),
         )
 
     async def open_pull(self, draft: Draft) -> Pull:
@@ -139,11 +139,11 @@ class GitHub:
             raise ForgeError("gh pr create did not print the address of the pull request")
         return await self.pull(found.number)
 
-    async def edit_pull(self, number: int, draft: Draft) -> None:
+    async def edit_pull(self, number: int, *, body: str, base_branch: str) -> None:
         """By the API: `gh pr edit` asks for classic projects, too, which GitHub answers with an error."""
-        fields = {"title": draft.title, "body": draft.body, "base": draft.base_branch}
+        fields = {"body": body, "base": base_branch}
         path = f"repos/{self.place.repo}/pulls/{number}"
-        await self._ask("api", *self._host, "--method=PATCH", "--input=-", path, data=json.dumps(fields))
+        await self._ask("api", *self._host, "--method=PATCH", "--input", "-", path, data=json.dumps(fields))
 
     async def checks(self, pull: Pull) -> tuple[Check, ...]:
         answer = await self._read(
@@ -180,7 +180,7 @@ class GitHub:
         await self._graphql(RESOLVE, {"thread": thread})
 
     async def comment(self, number: int, body: str) -> None:
-        await self._ask("pr", "comment", str(number), *self._repo, "--body-file=-", data=body)
+        await self._ask("pr", "comment", str(number), *self._repo, "--body-file", "-", data=body)
 
     # ---- calls ------------------------------------------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ class GitHub:
 
     async def _graphql(self, query: str, variables: Mapping[str, object]) -> Data:
         body = json.dumps({"query": query, "variables": variables})
-        answer = await self._read(GRAPHQL, "api", "graphql", *self._host, "--method=POST", "--input=-", data=body)
+        answer = await self._read(GRAPHQL, "api", "graphql", *self._host, "--method=POST", "--input", "-", data=body)
         return answer.data if answer.data is not None else Data()
 
     async def _read(self, kind: TypeAdapter[Parsed], *arguments: str, data: str = "") -> Parsed:

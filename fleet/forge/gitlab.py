@@ -204,14 +204,16 @@ class GitLab:
         return self._sending("POST", f"{self.place.project}/merge_requests")
 
     async def open_pull(self, draft: Draft) -> Pull:
-        answer = await self.program.read(
-            MERGE, *self.opening(draft), data=_json({"source_branch": draft.head_branch, **_fields(draft)})
-        )
-        return answer.value()
+        fields = {
+            "source_branch": draft.head_branch,
+            "target_branch": draft.base_branch,
+            "title": f"{DRAFT}{draft.title}",
+            "description": draft.body,
+        }
+        return (await self.program.read(MERGE, *self.opening(draft), data=_json(fields))).value()
 
-    async def edit_pull(self, number: int, draft: Draft) -> None:
-        is_draft = (await self.pull(number)).is_draft
-        await self._send("PUT", self._merge(number), _fields(draft, is_draft=is_draft))
+    async def edit_pull(self, number: int, *, body: str, base_branch: str) -> None:
+        await self._send("PUT", self._merge(number), {"description": body, "target_branch": base_branch})
 
     async def checks(self, pull: Pull) -> tuple[Check, ...]:
         pipelines = await self._get(PIPELINES, f"{self._merge(pull.number)}/pipelines?per_page={PAGE}")
@@ -271,7 +273,7 @@ class GitLab:
 
     def _sending(self, method: str, path: str) -> tuple[str, ...]:
         header = "--header=Content-Type: application/json"
-        return ("api", "--hostname", self.place.host, f"--method={method}", header, "--input=-", path)
+        return ("api", "--hostname", self.place.host, f"--method={method}", header, "--input", "-", path)
 
     async def _send(self, method: str, path: str, fields: Mapping[str, object]) -> None:
         await self.program.ask(*self._sending(method, path), data=_json(fields))
@@ -279,11 +281,6 @@ class GitLab:
 
 def _json(fields: Mapping[str, object]) -> bytes:
     return json.dumps(fields).encode()
-
-
-def _fields(draft: Draft, *, is_draft: bool = True) -> dict[str, object]:
-    title = f"{DRAFT}{draft.title}" if is_draft else draft.title
-    return {"target_branch": draft.base_branch, "title": title, "description": draft.body}
 
 
 def _check(job: _Job, pull: Pull) -> Check:

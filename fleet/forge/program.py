@@ -85,7 +85,7 @@ class Program:
                 f"{self._name(arguments)} answered what can't be understood: {where}: {first['msg']}"
             ) from None
 
-    async def finish(self, arguments: Sequence[str], data: bytes = b"") -> Finished:
+    async def finish(self, arguments: Sequence[str], data: bytes = b"", *, timeout_s: float = TIMEOUT_S) -> Finished:
         """How the program ends, whatever its exit code."""
         name = self.place.program
         found = shutil.which(name, path=self.environ.get("PATH"))
@@ -96,7 +96,7 @@ class Program:
         env = {**{key: value for key, value in self.environ.items() if key not in LOUD}, **QUIET}
         with tempfile.TemporaryDirectory(prefix="fleet-forge-") as folder:
             launch = Launch([found, *arguments], env, cwd=Path(folder), input=data, pass_fds=self.held)
-            return await run(launch, timeout_s=TIMEOUT_S, cap=CAP)
+            return await run(launch, timeout_s=timeout_s, cap=CAP)
 
     def _error(self, arguments: Sequence[str], finished: Finished) -> ForgeError:
         """Why a call failed, as far as the program says."""

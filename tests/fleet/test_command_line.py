@@ -37,6 +37,7 @@ VERBS = (
     ["answer"],
     ["merge"],
     ["tend"],
+    ["pr"],
     ["metrics"],
     ["commits"],
     ["report"],

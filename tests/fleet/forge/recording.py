@@ -100,7 +100,7 @@ class Recording(Program):
     inputs: list[str] = field(default_factory=list)
     fails: tuple[int, str] = (0, "")
 
-    async def finish(self, arguments: Sequence[str], data: bytes = b"") -> Finished:
+    async def finish(self, arguments: Sequence[str], data: bytes = b"", *, timeout_s: float = 1.0) -> Finished:  # noqa: ARG002
         self.calls.append(tuple(arguments))
         self.inputs.append(data.decode())
         code, error = self.fails

@@ -45,7 +45,7 @@ async def _use(forge: Forge) -> None:
     await forge.issue(12)
     await forge.pulls_of("fleet/x")
     await forge.open_pull(DRAFT)
-    await forge.edit_pull(5, DRAFT)
+    await forge.edit_pull(5, body=NASTY, base_branch="main")
     for check in await forge.checks(pull):
         await forge.log(check)
     await forge.threads(5)
@@ -62,7 +62,7 @@ async def test_every_flag_and_field_is_one_that_the_real_program_has(forge: Forg
     wrong = []
     for call in program.calls:
         verb = call[0] if call[0] == "api" else " ".join(call[:2])
-        flags = [argument.partition("=")[0] for argument in call if argument.startswith("-")]
+        flags = [argument.partition("=")[0] for argument in call if argument.startswith("--")]
         wrong += [f"{verb} {flag}" for flag in flags if flag not in cassette[verb]["flags"]]
         if "--json" in call:
             asked = call[call.index("--json") + 1].split(",")

@@ -29,6 +29,7 @@ from fleet.cli.clock import Clock, run_with_clock
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox
 from fleet.cli.options import flags
 from fleet.cli.verbs.machine.acp_findings import acp_findings
+from fleet.cli.verbs.machine.forge_findings import forge_findings
 from fleet.cli.verbs.machine.live_findings import live_findings
 from fleet.cli.verbs.machine.mcp_findings import mcp_findings
 from fleet.cli.verbs.machine.notify_findings import notify_findings
@@ -131,6 +132,7 @@ async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: 
         *worker_findings(fleet),
         *acp_findings(),
         *[finding async for finding in mcp_findings(fleet.wiring)],
+        *(await forge_findings(fleet.environ)),
         *notify_findings(fleet.config, fleet.environ, all_runs(fleet.state_dir)),
         *[finding async for finding in node_findings(fleet.wiring)],
     ]

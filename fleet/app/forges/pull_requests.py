@@ -1,0 +1,231 @@
+"""`fleet pr`: the result of a run as a draft pull request, or as a stack of them.
+
+A branch is pushed, then its pull request is looked for by that branch, and opened or updated. A call can be
+repeated, and continues where another one was killed; the forge never has two.
+"""
+
+import re
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dashboards.report.report_data import ReportData, report_data
+from dashboards.text.safe import safe
+from fleet.app.forges.pull_text import pull_body, pull_title, with_body
+from fleet.app.forges.stack import Piece, Stacker
+from fleet.core.base.ids import Sha, run_refs
+from fleet.core.state.state import RunState
+from fleet.core.views.repository.pulls_view import Done, PullsView, PullView
+from fleet.errors import FleetError, UsageError
+from fleet.forge.errors import ForgeError
+from fleet.forge.forge import Draft, Forge, Pull
+from fleet.forge.open import open_forge
+from fleet.forge.place import Kind, Place, issue_reference, place_of_remote
+from fleet.forge.secrets import redact
+from fleet.runs.crash_points import reached
+from fleet.runs.journal import Journal
+from fleet.runs.run_folder import RunFolder
+from worktrees.store.store import Store, open_store
+from worktrees.target.publish import commit_of
+from worktrees.target.remote import Remote, RemoteMovedError, remote_of, remote_urls
+from worktrees.target.target import Target, inspect
+
+USUAL = "origin"
+BRANCH = re.compile(r"(?!.*(?:\.\.|//|/\.|\.lock(?:/|$)|[./]$))\w[\w./+@-]{0,200}")
+"""The name of a branch, never an option or a part of a refspec."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a person asks for."""
+
+    into: str | None = None
+    """The branch that it should go into; None: the one the run started from if the remote has it, else the default."""
+    remote: str | None = None
+    kind: Kind | None = None
+    """The forge, where the name of its host does not say it."""
+    stack: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """From a run to its forge."""
+
+    state: RunState
+    data: ReportData
+    remote: Remote
+    forge: Forge
+
+    @property
+    def place(self) -> Place:
+        return self.forge.place
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequests:
+    """The pull requests of one run."""
+
+    folder: RunFolder
+    state_dir: Path
+    environ: Mapping[str, str]
+    wanted: Wanted = Wanted()
+    say: Callable[[str], None] = field(default=lambda _: None)
+    """Takes a line about what is under way."""
+
+    async def propose(self) -> PullsView:
+        """Push, and open or update. Raises `FleetError`; what was done until then is found again by the next call."""
+        state, data = self._read()
+        target = await inspect(Path(state.repository))
+        tip = await commit_of(target, state.result_branch)
+        store = await open_store(self.state_dir, target, tip, state.base)
+        try:
+            name, place = await self._place(state, target)
+            remote = await remote_of(target, store.git, name, self.environ)
+            return await self._propose(Way(state, data, remote, open_forge(place, self.environ)), store, tip)
+        finally:
+            await store.close()
+
+    async def _propose(self, way: Way, store: Store, tip: Sha) -> PullsView:
+        into = await self._into(way)
+        pieces = await self._pieces(way.state, store, tip)
+        made, commands, dry = list[PullView](), list[str](), self.wanted.dry_run
+        for piece in pieces:
+            base = made[-1].branch if made else into
+            draft = Draft(
+                title=pull_title(way.data, way.state.issue, piece.layer),
+                body=pull_body(way.data, way.state.issue, way.place, piece.layer),
+                head_branch=piece.branch,
+                base_branch=base,
+            )
+            commands.append(shlex.join(("git", "push", way.remote.name, f"{piece.commit}:refs/heads/{piece.branch}")))
+            if not dry:
+                await self._push(way.remote, piece)
+            made.append(view := await self._pull(way.forge, piece, draft))
+            if view.done != "unchanged":
+                commands.append(shlex.join((way.place.program, *way.forge.opening(draft))))
+        shown = tuple(commands) if dry else ()
+        return PullsView(way.state.run, str(way.place), way.remote.name, dry, tuple(made), shown)
+
+    def _read(self) -> tuple[RunState, ReportData]:
+        """The run, if it has something to propose."""
+        state = self.folder.state()
+        if state.relanding is not None:
+            raise UsageError(f"{state.run} lands a result again", hint=f"fleet pr {state.relanding.run}")
+        if state.rehearsal is not None:
+            raise UsageError(f"{state.run} is a rehearsal, which has nothing to propose")
+        if state.published is None:
+            raise UsageError(f"nothing of {self.folder.run} has landed", hint="there is nothing to propose")
+        with Journal(self.folder.journal) as journal:
+            data = report_data((fact for _, fact in journal.each()), time.time(), alive=self.folder.alive)
+        if data is None:
+            raise FleetError(f"{self.folder.run} can't be read")
+        return state, data
+
+    async def _pieces(self, state: RunState, store: Store, tip: Sha) -> Sequence[Piece]:
+        stacker = Stacker(state, store, tip)
+        pieces = await stacker.pieces() if self.wanted.stack else [stacker.whole()]
+        if self.wanted.stack and len(pieces) == 1:
+            self.say(f"{state.run} has no areas that can be told apart: one pull request for all of it")
+        return pieces
+
+    # ---- where
+
+    async def _place(self, state: RunState, target: Target) -> tuple[str, Place]:
+        """The remote and what it is on the forge: the named one, that of the run's issue, `origin`, or the first."""
+        urls, named = await remote_urls(target), self.wanted.remote
+        if named is not None and named not in urls:
+            raise UsageError(f"the repository has no remote {named!r}", hint=f"it has: {', '.join(urls) or 'none'}")
+        places = {name: place_of_remote(url, self.wanted.kind) for name, url in urls.items() if named in {None, name}}
+        known = {name: place for name, place in places.items() if place is not None}
+        issue = issue_reference(state.issue.reference) if state.issue is not None else None
+        of_issue = [name for name, place in known.items() if issue is not None and place == issue.place]
+        candidates = [*of_issue, *([USUAL] if USUAL in known else []), *known]
+        if not candidates:
+            hint = "add one (git remote add origin URL), or say what its host runs: --forge gh or --forge gl"
+            raise UsageError("no remote of the repository is on a forge that is known by its name", hint=hint)
+        return candidates[0], known[candidates[0]]
+
+    async def _into(self, way: Way) -> str:
+        """The branch that it should go into."""
+        wanted, ref = self.wanted.into, f"{run_refs(way.state.run)}/into"
+        if wanted is not None:
+            if not BRANCH.fullmatch(wanted):
+                raise UsageError(f"{wanted!r} is not the name of a branch")
+            if await way.remote.fetch(wanted, ref) is None:
+                hint = "push it first, or name another with --into"
+                raise UsageError(f"{way.remote.name} has no branch {wanted!r}", hint=hint)
+            return wanted
+        begun = way.state.base_name
+        if BRANCH.fullmatch(begun) and await way.remote.fetch(begun, ref) is not None:
+            return begun
+        default = (await way.forge.repository()).default_branch
+        if not BRANCH.fullmatch(default):
+            raise UsageError(f"{way.place} has no default branch", hint="name one with --into")
+        return default
+
+    async def _push(self, remote: Remote, piece: Piece) -> None:
+        self.say(f"pushing {piece.branch} to {remote.name}")
+        try:
+            await remote.push(piece.commit, piece.branch)
+        except RemoteMovedError:
+            hint = f"someone else pushed to it: git fetch {remote.name} {piece.branch} shows what"
+            raise FleetError(
+                f"{remote.name} has commits on {piece.branch} that the run does not have", hint=hint
+            ) from None
+
+    # ---- what
+
+    async def _pull(self, forge: Forge, piece: Piece, draft: Draft) -> PullView:
+        """The pull request of a branch: found, or opened; then as it should be."""
+        pulls = await forge.pulls_of(draft.head_branch)
+        pull = next((each for each in pulls if each.state == "open"), None)
+        if pull is None:
+            over = next((each for each in pulls if each.head_sha == piece.commit), None)
+            if over is not None and over.state == "merged":
+                return _view(over, "merged", piece, draft)
+            if over is not None:
+                hint = f"open it again there, or delete the branch {draft.head_branch} of the remote"
+                raise FleetError(f"{over.url} was closed by a person", hint=hint)
+            if self.wanted.dry_run:
+                return _view(None, "to open", piece, draft)
+            self.say(f"opening a draft for {draft.head_branch}")
+            opened = await self._open(forge, draft)
+            reached("a pull request is open, and not recorded")
+            return _view(opened, "opened", piece, draft)
+        body = with_body(pull.body, draft.body)
+        if (pull.body.replace("\r\n", "\n").strip(), pull.base_branch) == (body.strip(), draft.base_branch):
+            return _view(pull, "unchanged", piece, draft)
+        if self.wanted.dry_run:
+            return _view(pull, "to update", piece, draft)
+        await forge.edit_pull(pull.number, body=body, base_branch=draft.base_branch)
+        return _view(pull, "updated", piece, draft)
+
+    async def _open(self, forge: Forge, draft: Draft) -> Pull:
+        """Open it. Where the program fails, it may have done it nevertheless, or another one was faster."""
+        try:
+            return await forge.open_pull(draft)
+        except ForgeError:
+            pulls = await forge.pulls_of(draft.head_branch)
+            pull = next((each for each in pulls if each.state == "open"), None)
+            if pull is None:
+                raise
+            return pull
+
+
+def _view(pull: Pull | None, done: Done, piece: Piece, draft: Draft) -> PullView:
+    return PullView(
+        number=pull.number if pull is not None else None,
+        url=redact(safe(pull.url)) if pull is not None else "",
+        done=done,
+        branch=piece.branch,
+        into=draft.base_branch,
+        commit=piece.commit,
+        commits=piece.commits,
+        area=piece.layer.area,
+        tested=piece.layer.tested,
+        title=draft.title,
+        body=draft.body,
+    )
