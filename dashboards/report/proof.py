@@ -17,7 +17,7 @@ class Proven:
     criterion: str
     """What is true when it passes, in words."""
     command: str | None
-    """What was run; None: a check that the configuration names."""
+    """What was run, or what a review looked for; None: a check that the configuration names."""
     failed_before: bool
     """Whether it failed before the work was done; else it is a guard, which passed before, too."""
 
@@ -33,7 +33,7 @@ class Proof:
 
 def proof_of(state: RunState) -> Proof:
     criteria = [
-        Proven(spec.id, check.criterion, check.run, check.fails_before)
+        Proven(spec.id, check.criterion, check.shown if check.run or check.review else None, check.fails_before)
         for spec in state.plan.subtasks
         if state.subtasks[spec.id].landed is not None
         for check in spec.acceptance
