@@ -84,7 +84,7 @@ claude-code: $(READY) .claude-code/.$(CLAUDE_CODE) ## install Claude Code into .
 	@npm install --silent --no-save --no-audit --no-fund --prefix .claude-code @anthropic-ai/claude-code@$(CLAUDE_CODE)
 	@touch $@
 
-ray: .ray/.ready ## a Ray cluster of three on this machine, in an environment of its own: the contract of nodes, the demo, 120 subtasks with one machine killed
+ray: .ray/.ready ## a Ray cluster of three on this machine, in an environment of its own: the contract of nodes, the demo; drained, its manager killed, one machine killed
 	@echo "ray: three Ray nodes with token authentication; docs/guides/nodes.md says how to use one"
 	@$(BARE) .ray/bin/python -B -m chaos.ray_cluster --subtasks $(or $(SUBTASKS),120)
 

@@ -20,6 +20,7 @@ from dashboards.metrics.tally import Tally, name_of
 from fleet import __version__
 from fleet.core.policy.budget import run_budgets
 from fleet.core.policy.endings import ends_unanswered_at
+from fleet.core.state.nodes import listed
 from fleet.core.state.state import RunState
 from fleet.core.state.status import Status, agent_phases, progress, status_counts
 from fleet.core.views.run.needs import needed
@@ -169,9 +170,9 @@ def _nodes(snapshot: RunsSnapshot, tally: Tally) -> Iterator[Sample]:
     up: dict[str, bool] = {}
     for run in snapshot.open:
         busy = node_occupancy(run.state) if run.alive else Counter[str]()
-        for node in run.state.nodes.values() if run.alive else ():
+        for node in listed(run.state.nodes) if run.alive else ():
             name = tally.nodes.of(node.name)
-            states[node_status(node)] += 1
+            states[node_status(run.state.nodes, node)] += 1
             up[name] = up.get(name, True) and not node.out
             attempts[name] += busy[node.name]
             slots[name] = max(slots[name], node.greeting.workers if node.greeting is not None else 0)

@@ -20,6 +20,7 @@ from dashboards.terminal.pages.runs import runs_page
 from dashboards.terminal.widgets.banner import Button
 from dashboards.terminal.widgets.lines import Page, PageOptions
 from dashboards.terminal.widgets.listing import Listing
+from fleet.core.state.nodes import listed
 from fleet.core.state.state import RunState
 
 MOST_VISITED = 100  # pages that Backspace leads back to
@@ -87,7 +88,7 @@ class MainScreen(BaseScreen):
             INCIDENTS: f"Incidents {open_incidents} open" if open_incidents else "Incidents",
             EVENTS: "Events",
             COST: "Cost",
-            **({NODES: f"Nodes {len(state.nodes)}"} if state.nodes or self.number == NODES else {}),
+            **({NODES: f"Nodes {len(listed(state.nodes))}"} if state.nodes or self.number == NODES else {}),
             RUNS: "Runs",
         }
         is_roomy = self.size.width >= ROOMY

@@ -148,8 +148,8 @@ class RemoteNode:
         elif connection is not None:
             slots, commits = (self.workers or 0, self.checks or 0), len(connection.commits)
             fact = greeted(connection.greeting, self.name, slots, at=self.now(), commits=commits)
-            ours = {"labels": tuple(sorted(self.labels)), "lands": self.lands, "lacks": connection.opened.lacks}
-            self.notice(fact.model_copy(update=ours))
+            ours = {"labels": tuple(sorted(self.labels)), "lands": self.lands, "part_of": self.part_of}
+            self.notice(fact.model_copy(update={**ours, "lacks": connection.opened.lacks}))
         self.connection, self.out = connection, out
         self.freed()
         self._changed.set()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fleet.core.plans.limits import HERE, MachineOffer, Machines, labels_text
 from fleet.core.plans.plan import Subtask
-from fleet.core.state.nodes import NodeState
+from fleet.core.state.nodes import NodeState, drained_by
 from fleet.core.state.state import RunState
 from fleet.core.state.subtask_state import Attempt
 
@@ -58,7 +58,7 @@ def rooms(state: RunState, spec: Subtask) -> tuple[Room, ...]:
     wanted, stays = wanted_labels(state, spec), spec.worker in state.policy.machines.stays
     here = (Room(HERE, None),) if wanted <= labels_here(state) else ()
     able = [node for node in state.nodes.values() if wanted <= node.labels and spec.worker not in node.lacks]
-    nodes = [] if stays else [node for node in able if node.takes_work]
+    nodes = [] if stays else [node for node in able if not node.out and not drained_by(state.nodes, node)]
     return (*here, *(Room(node.name, node.greeting.workers) for node in nodes if node.greeting is not None))
 
 
@@ -139,7 +139,7 @@ def _absent(state: RunState, worker: str, wanted: frozenset[str]) -> Iterator[st
             if worker in node.lacks:
                 yield f"node {name} lacks the program of worker {worker!r}"
             else:
-                yield f"node {name} is {'drained' if node.drained_by else f'out: {node.out}'}"
+                yield f"node {name} is {'drained' if drained_by(state.nodes, node) else f'out: {node.out}'}"
 
 
 def _has_slot(free: Iterable[Room], held: list[frozenset[str]]) -> bool:

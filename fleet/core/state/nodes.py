@@ -1,5 +1,6 @@
 """The nodes of a run, as its facts leave them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fleet.core.state.kinds.node_facts import NodeConnected
@@ -26,8 +27,9 @@ class NodeState:
     """How often it was lost after it had connected."""
 
     @property
-    def takes_work(self) -> bool:
-        return not self.out and not self.drained_by
+    def part_of(self) -> str:
+        """The cluster that it is a machine of, which may be drained as a whole."""
+        return self.greeting.part_of if self.greeting is not None else ""
 
     @property
     def lacks(self) -> frozenset[str]:
@@ -37,3 +39,15 @@ class NodeState:
     @property
     def labels(self) -> frozenset[str]:
         return frozenset(self.greeting.labels) if self.greeting is not None else frozenset()
+
+
+def drained_by(nodes: Mapping[str, NodeState], node: NodeState) -> str:
+    """Who asked that nothing new goes to a node, or to the cluster that it is part of; empty: no one."""
+    cluster = nodes.get(node.part_of)
+    return node.drained_by or (cluster.drained_by if cluster is not None else "")
+
+
+def listed(nodes: Mapping[str, NodeState]) -> list[NodeState]:
+    """The nodes by name, without the clusters whose machines are among them."""
+    clusters = {node.part_of for node in nodes.values()}
+    return [node for name, node in sorted(nodes.items()) if name not in clusters]

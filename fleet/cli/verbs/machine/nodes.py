@@ -97,7 +97,8 @@ def _list(wiring: Wiring, name: str | None, named: str | None, repo: Path, *, as
         else [_on_machine(wiring, name, partial(look_at, name=name))]
     )
     known = _nodes_of_run(named, repo)
-    views = [replace(view, in_run=node_status(known[view.name]) if view.name in known else None) for view in views]
+    in_run = {name: node_status(known, node) for name, node in known.items()}
+    views = [replace(view, in_run=in_run.get(view.name)) for view in views]
     if as_json:
         common.show_json(views)
     else:

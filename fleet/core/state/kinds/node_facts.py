@@ -32,6 +32,8 @@ class NodeConnected(Happened):
     """The commits of the repository that it had already."""
     lacks: tuple[str, ...] = ()
     """Workers that can't work there: their program is not installed."""
+    part_of: str = ""
+    """The cluster that it is a machine of."""
 
 
 class NodeLost(Happened):

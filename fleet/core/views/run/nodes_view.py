@@ -7,7 +7,7 @@ from typing import Literal
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.state.machines import known_machines, machine_problem
-from fleet.core.state.nodes import NodeState
+from fleet.core.state.nodes import NodeState, drained_by, listed
 from fleet.core.state.state import RunState
 from fleet.core.state.status import ready
 
@@ -67,7 +67,7 @@ def node_views(state: RunState, *, alive: bool) -> tuple[NodeUseView, ...]:
                 failed[attempt.node] += attempt.failure is not None and attempt.failure.kind == "infrastructure"
     working = node_occupancy(state) if alive else Counter[str]()
     return tuple(
-        _view(state, node, working[name], attempts[name], failed[name]) for name, node in sorted(state.nodes.items())
+        _view(state, node, working[node.name], attempts[node.name], failed[node.name]) for node in listed(state.nodes)
     )
 
 
@@ -76,10 +76,10 @@ def node_occupancy(state: RunState) -> Counter[str]:
     return Counter(attempt.node for _, attempt in state.running() if attempt.working and attempt.node)
 
 
-def node_status(node: NodeState) -> NodeStatus:
+def node_status(nodes: Mapping[str, NodeState], node: NodeState) -> NodeStatus:
     if node.banned:
         return "banned"
-    return "drained" if node.drained_by else "out" if node.out else "connected"
+    return "drained" if drained_by(nodes, node) else "out" if node.out else "connected"
 
 
 def waiting_for_machines(state: RunState, now: float) -> Mapping[SubtaskId, str]:
@@ -99,10 +99,11 @@ def waiting_for_machines(state: RunState, now: float) -> Mapping[SubtaskId, str]
 
 def _view(state: RunState, node: NodeState, working: int, attempts: int, failed: int) -> NodeUseView:
     greeting, offer = node.greeting, known_machines(state).offers.get(node.name)
+    drainer = drained_by(state.nodes, node)
     return NodeUseView(
         name=node.name,
-        status=node_status(node),
-        why=f"by {node.drained_by}" if node.drained_by and not node.banned else node.out,
+        status=node_status(state.nodes, node),
+        why=f"by {drainer}" if drainer and not node.banned else node.out,
         working=working,
         workers=greeting.workers if greeting is not None else None,
         checks=greeting.checks if greeting is not None else None,

@@ -8,6 +8,7 @@ from fleet.core.plans.plan_file import read_plan
 from fleet.core.plans.validate import Known, Problem
 from fleet.core.state import facts as f
 from fleet.core.state.machines import machine_problem
+from fleet.core.views.run.nodes_view import node_views
 from tests.fleet.core.story import WHO, Story, plan_of
 
 GPU = MachineOffer(labels=("gpu",), lands=True)
@@ -16,7 +17,9 @@ MACHINES = Machines(
 )
 
 
-def connected(node: str = "builder", workers: int = 1, labels: tuple[str, ...] = ("gpu",)) -> f.NodeConnected:
+def connected(
+    node: str = "builder", workers: int = 1, labels: tuple[str, ...] = ("gpu",), part_of: str = ""
+) -> f.NodeConnected:
     return f.NodeConnected(
         at=0,
         node=node,
@@ -28,6 +31,7 @@ def connected(node: str = "builder", workers: int = 1, labels: tuple[str, ...] =
         checks=1,
         labels=labels,
         lands=True,
+        part_of=part_of,
     )
 
 
@@ -114,12 +118,25 @@ def test_a_node_that_is_lost_is_named_with_the_reason_and_one_that_was_added_cou
     assert running(story) == ["x"]
 
 
+def test_a_cluster_that_is_drained_gets_nothing_new_on_any_of_its_machines() -> None:
+    story = story_of(machines=Machines(offers={"": MachineOffer(lands=True), "ray": GPU}))
+    machines = (connected("ray-1", part_of="ray"), connected("ray-2", part_of="ray"))
+    story.happens(f.NodeDrained(at=0, node="ray", by=WHO), *machines)
+    assert running(story) == []
+    assert waits(story, "x").endswith("node ray is drained; node ray-1 is drained; node ray-2 is drained")
+    views = [(view.name, view.status, view.why) for view in node_views(story.state, alive=True)]
+    assert views == [("ray-1", "drained", f"by {WHO}"), ("ray-2", "drained", f"by {WHO}")]
+    story.happens(f.NodeUndrained(at=0, node="ray", by=WHO))
+    assert running(story) == ["x", "y"]
+    assert [view.status for view in node_views(story.state, alive=True)] == ["connected", "connected"]
+
+
 def test_another_engine_connects_to_all_nodes_again_and_keeps_who_is_drained() -> None:
     story = story_of()
     story.happens(connected(), f.NodeDrained(at=0, node="builder", by=WHO))
     story.happens(f.EngineStarted(at=1, epoch=2, pid=1, host="here", version="1"))
     node = story.state.nodes["builder"]
-    assert (node.out, node.drained_by, node.takes_work) == ("not connected yet", WHO, False)
+    assert (node.out, node.drained_by) == ("not connected yet", WHO)
 
 
 def test_losses_count_only_what_was_connected() -> None:
