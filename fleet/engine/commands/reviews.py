@@ -190,14 +190,14 @@ class Reviewing:
         return sent
 
     async def _find(self, pending: f.ReviewBatched) -> str | None:
-        """The name of a batch that may have been sent; None if it was not."""
+        """The name of a batch that may have been sent; None if it was not. Waits for the service to say so."""
         while True:
             found = await self.reviewer.find(pending.asked, pending.at)
-            if not isinstance(found, BatchFound):
-                return None
-            if found.batch is not None or not found.is_open:
+            if isinstance(found, BatchFound) and (found.batch is not None or not found.is_open):
                 return found.batch
-            await self._wait()
+            if isinstance(found, f.Failure) and found.kind != "transient":
+                return None
+            await self._wait(found)
 
     async def _collect(self, batch: str, briefs: Mapping[str, ReviewBrief]) -> f.Failure | None:
         while True:
@@ -209,7 +209,7 @@ class Reviewing:
             if isinstance(results, f.Failure) and results.kind != "transient":
                 await self._unbatch(results)
                 return None
-            await self._wait()
+            await self._wait(results)
 
     def _called(self, use: ModelUse) -> f.ModelCalled:
         purpose = Purpose("reviewer", subtask=self.spec.id, attempt=self.number)
@@ -220,8 +220,10 @@ class Reviewing:
         fact = f.ReviewUnbatched(at=self.run.clock.now(), subtask=self.spec.id, number=self.number, why=why.summary)
         await self.run.engine.record(fact)
 
-    async def _wait(self) -> None:
+    async def _wait(self, heard: object) -> None:
         """Wait until the service is asked again. Raises `DrainingError` if the run is drained."""
+        if isinstance(heard, f.Failure):
+            await self.run.warn_once(f"a batch of reviews can't be asked for, and is waited for: {heard.summary}")
         left = self.run.rules.poll_s
         while left > 0:
             if self.run.engine.state.draining:

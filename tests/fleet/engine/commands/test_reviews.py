@@ -44,6 +44,8 @@ class FakeReviewer:
     """What sending fails with, although the batch arrives if the failure has no status."""
     done: bool = True
     """Whether batches have ended."""
+    out: int = 0
+    """How often the service does not answer when it is asked for batches."""
     briefs: list[ReviewBrief] = field(default_factory=list)
 
     def model(self, named: str | None, worker: str | None) -> str:
@@ -76,6 +78,9 @@ class FakeReviewer:
 
     async def find(self, asked: Sequence[f.AskedVote], since: float) -> BatchFound | f.Failure:
         del since
+        self.out -= 1
+        if self.out >= 0:
+            return UNKNOWN
         ids = [vote.id for vote in asked]
         return BatchFound(f"b{self.sent.index(ids) + 1}" if ids in self.sent else None)
 
@@ -244,6 +249,13 @@ async def test_a_batch_that_arrived_without_an_answer_is_not_sent_again() -> Non
     fleet = ReviewedFleet(planned("a"), rules=BATCHED, reviewer=FakeReviewer(lost=[UNKNOWN]))
     state = await fleet.run()
     assert (state.ending, len(fleet.reviewer.sent), fleet.reviewer.briefs) == ("landed", 1, [])
+
+
+async def test_a_batch_that_can_not_be_looked_for_now_is_looked_for_later() -> None:
+    fleet = ReviewedFleet(planned("a"), rules=BATCHED, reviewer=FakeReviewer(lost=[UNKNOWN], out=2))
+    state = await fleet.run()
+    assert (state.ending, len(fleet.reviewer.sent), fleet.reviewer.briefs) == ("landed", 1, [])
+    assert state.warnings == ("a batch of reviews can't be asked for, and is waited for: no connection",)
 
 
 async def test_a_service_without_batches_is_asked_one_by_one() -> None:
