@@ -44,7 +44,7 @@ Attack = Callable[..., AbstractAsyncContextManager[Attacker]]
 @pytest.fixture
 def attack(tmp_path: Path) -> Attack:
     @asynccontextmanager
-    async def opened(way: str, timeout_s: float = 20.0) -> AsyncIterator[Attacker]:
+    async def opened(way: str, timeout_s: float = 100.0) -> AsyncIterator[Attacker]:
         log = tmp_path / f"{way}.log"
         async with open_servers({"it": replace(settings(way, log), timeout_s=timeout_s)}) as servers:
             listing = await servers.by_name["it"].tools()
