@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents.planner import epic_text
-from dashboards.report.blocks import Document, Paragraph, Section, Table
+from dashboards.report.blocks import Block, Document, Paragraph, Section, Table
 from dashboards.report.markdown import markdown
 from fleet.app.forges.issue_epic import epic_of
 from fleet.app.forges.pull_requests import BRANCH
@@ -78,7 +78,7 @@ async def test_116_a_token_is_in_the_address_of_a_remote_or_in_what_a_program_pr
 )
 def test_117_an_agents_text_in_a_pull_request_mentions_people_closes_issues_or_gives_commands(text: str) -> None:
     table = Table("Subtasks", ("title",), [[text]])
-    paragraphs = [Paragraph(text), Paragraph(f"two\n{text}", quoted=True), table]
+    paragraphs: list[Block] = [Paragraph(text), Paragraph(f"two\n{text}", quoted=True), table]
     made = unescape(markdown(Document(text, [text], [Section("a", "A", paragraphs)])))
     assert not re.search(r"(?m)^\s*/\w|@\w|[#!]\d|GH-\d|://\w", made)
     assert re.search(r"(?m)^\s*/\w|@\w|[#!]\d|GH-\d|://\w", text)  # without the rule
