@@ -117,3 +117,40 @@ def test_a_link_that_breaks_in_the_middle_of_a_call_costs_nothing(
 
 def calls_in(state: RunState, id_: str) -> int:
     return sum(each.spend.calls for each in state.subtasks[id_].attempts) if id_ in state.subtasks else 0
+
+
+def test_an_instruction_interrupts_a_command_on_a_node_that_never_would_end(
+    stage: Stage, repository: Path, node: NodeAt, model: Serve
+) -> None:
+    node.make()
+    commands = ["sleep 86400", "echo a > a.txt"]
+    url = model(script(subtask("a"), workers={"a": [{"do": "shell", "commands": commands}]}))
+    tables = node.table(workers=1, checks=0)
+    with stage.going(*begin(stage, repository, url, tables, subtask("a")), at=repository) as going:
+        stage.wait("r", lambda state: calls_in(state, "a") == 1, going)
+        stage.fleet("tell", "a", "it never ends", "--interrupt", "--run", "r").ended(0)
+        going.done().ended(0).says("a interrupted and told by")
+    assert landed(repository, "r") == ["a"]
+    [attempt] = state_of(stage).subtasks["a"].attempts
+    assert (attempt.node, len(attempt.instructions)) == ("one", 1)
+    assert events(stage, "a", "r").count("operator") == 1
+    node.has_left_nothing()
+
+
+def test_a_conversation_on_a_node_whose_budget_is_spent_fails_and_nothing_more_is_called(
+    stage: Stage, repository: Path, node: NodeAt, model: Serve
+) -> None:
+    node.make()
+    url = model(script(subtask("a"), workers={"a": [solve("a", turns=6)] * 3}))
+    tables = f'{node.table(workers=1, checks=0)}[workers.coder]\nkind = "coder"\nturns = 2\n'
+    with stage.going(*begin(stage, repository, url, tables, subtask("a")), at=repository) as going:
+        stage.wait("r", lambda state: _failed(state) is not None, going)
+        going.kill()
+    attempt = state_of(stage).subtasks["a"].attempts[0]
+    assert attempt.failure is not None
+    assert (attempt.node, attempt.failure.kind, attempt.spend.calls) == ("one", "budget", 2)
+
+
+def _failed(state: RunState) -> object:
+    attempts = state.subtasks["a"].attempts if "a" in state.subtasks else ()
+    return attempts[0].failure if attempts else None
