@@ -9,11 +9,12 @@ BIN := .venv/bin
 READY := .venv/.ready
 AT_ONCE := -n 4 --dist loadfile --no-loadscope-reorder
 CLAUDE_CODE := 2.1.327
+ACP_AGENTS := @agentclientprotocol/claude-agent-acp@0.100.0 opencode-ai@1.18.33
 BARE := scripts/bare
 TOOLS := prometheus chromium-headless-shell
 CODE := fleet agents worktrees dashboards tests bench chaos evaluation examples scripts
 
-.PHONY: help setup demo demo-100 example-deployment example-research test kill soak soak-wide chaos chaos-mutants nodes cheats claude-code ray container bench eval docs pictures lint format format-check types coverage check lock clean
+.PHONY: help setup demo demo-100 example-deployment example-research test kill soak soak-wide chaos chaos-mutants nodes cheats claude-code acp-agents ray container bench eval docs pictures lint format format-check types coverage check lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -76,6 +77,14 @@ claude-code: $(READY) .claude-code/.$(CLAUDE_CODE) ## install Claude Code into .
 	@$(BARE) $(BIN)/pytest tests/contract tests/e2e/test_workers.py -k "claude or example" --claude-code .claude-code/node_modules/.bin/claude
 	@echo "claude-code: it drives the fleet through fleet mcp"
 	@$(BARE) $(BIN)/python -B -m chaos.claude_mcp --claude .claude-code/node_modules/.bin/claude
+
+acp-agents: $(READY) ## install Claude Code and OpenCode as ACP agents into .acp-agents, and test workers with them (npm is needed)
+	@command -v npm >/dev/null || { echo "acp-agents: npm is needed: apt-get install npm" >&2; exit 1; }
+	@mkdir -p .acp-agents
+	@npm install --silent --no-save --no-audit --no-fund --prefix .acp-agents $(ACP_AGENTS)
+	@echo "acp-agents: the worker's tests with Claude Code, and an attempt with OpenCode; the model is simulated"
+	@$(BARE) $(BIN)/pytest tests/contract/test_workers.py -k acp --acp-agent claude-agent-acp --acp-agents .acp-agents
+	@$(BARE) $(BIN)/pytest tests/contract/test_workers.py -k "acp and in_full" --acp-agent opencode --acp-agents .acp-agents
 
 .claude-code/.$(CLAUDE_CODE):
 	@command -v npm >/dev/null || { echo "claude-code: npm is needed: apt-get install npm" >&2; exit 1; }
@@ -160,5 +169,5 @@ lock: ## pin the newest packages that pyproject.toml allows, with hashes, in req
 	@echo "lock: requirements/dev.txt and ray.txt are written; make setup and make ray install them"
 
 clean: ## remove everything that make creates: .venv, caches, the demo's folder
-	rm -rf .venv .demo .claude-code .ray build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv .demo .claude-code .acp-agents .ray build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

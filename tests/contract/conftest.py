@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from secrets import token_hex
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from agents.conversation.settings import WorkerSettings
 from agents.factory import open_agents
@@ -25,6 +27,7 @@ from tests.agents.conftest import (
     no_environment,
     says,
     settings_for,
+    text,
     use,
     worker_settings,
 )
@@ -177,6 +180,60 @@ class AcpRig(Rig):
         self.plays([{"shell": command}])
 
 
+class RealAcpRig(AcpRig):
+    """An agent from a registry, with tools of its own, whose model is the test's."""
+
+    tool = "Bash"
+
+    @property
+    def settings(self) -> WorkerSettings:
+        extras = self.changes.get("extras", Extras())
+        folder = self.real or Path()
+        more = {"extras": replace(extras, read_only=(*extras.read_only, str(folder))), "command": self.command(folder)}
+        return worker_settings(**{"kind": self.kind, "models": ("claude-haiku-5-5",), **self.changes, **more})
+
+    def command(self, folder: Path) -> tuple[str, ...]:
+        return ("node", str(folder / "node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js"))
+
+    def reports(self, report: Json | str, *, first: str = "") -> None:
+        written = b64encode((report if isinstance(report, str) else json.dumps(report)).encode()).decode()
+        self.runs(f'{first or ":"}\nprintf %s {written} | base64 -d > "$FLEET_REPORT"')  # as it is, whatever it reads
+
+    def hangs(self, command: str) -> None:
+        self.runs(command)
+
+    def runs(self, command: str) -> None:
+        """One command, and a last word. What else it asks of the model, such as a title, is answered with a word."""
+        given = {"command": command, "description": "do it"}
+        turns = iter([says(use(self.tool, given))])
+        word = says(text("done"), stop="end_turn")
+
+        async def reply(request: web.Request) -> web.StreamResponse:
+            works = (await request.json()).get("tools")
+            return await (next(turns, word) if works else word)(request)
+
+        self.model.will(reply)
+
+
+class OpenCodeRig(RealAcpRig):
+    """OpenCode, which is told the address of the Messages API in its own configuration."""
+
+    tool = "bash"
+
+    @property
+    def settings(self) -> WorkerSettings:
+        provider = {"options": {"baseURL": "{env:ANTHROPIC_BASE_URL}/v1"}, "models": {"claude-haiku-5-5": {}}}
+        model = "anthropic/claude-haiku-5-5"
+        own = {"model": model, "small_model": model, "autoupdate": False, "provider": {"anthropic": provider}}
+        settings = super().settings
+        environment = {**settings.extras.environment, "OPENCODE_CONFIG_CONTENT": json.dumps(own)}
+        return replace(settings, extras=replace(settings.extras, environment=environment))
+
+    def command(self, folder: Path) -> tuple[str, ...]:
+        return (str(folder / "node_modules/.bin/opencode"), "acp")
+
+
+REAL_AGENTS = {"claude-agent-acp": RealAcpRig, "opencode": OpenCodeRig}
 RIGS: dict[str, type[Rig]] = {
     "coder": ApiRig,
     "writer": ApiRig,
@@ -219,6 +276,8 @@ def brief() -> WorkerBrief:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--acp-agent", choices=REAL_AGENTS, help="a real agent, for a stand-in's place")
+    parser.addoption("--acp-agents", type=Path, help="the folder where npm installed it")
     parser.addoption("--claude-code", type=Path, help="the real program, for a stand-in's place")
 
 
@@ -230,7 +289,20 @@ def real_claude_code(request: pytest.FixtureRequest) -> Path | None:
 
 
 @pytest.fixture
-def open_stand(tmp_path: Path, model: Script, brief: WorkerBrief, real_claude_code: Path | None) -> OpenStand:
+def real_acp(request: pytest.FixtureRequest) -> tuple[type[Rig], Path] | None:
+    """The agent that `make acp-agents` names, and where it is; None in other test runs."""
+    named: str | None = request.config.getoption("--acp-agent", default=None)
+    return (REAL_AGENTS[named], request.config.getoption("--acp-agents").resolve()) if named else None
+
+
+@pytest.fixture
+def open_stand(
+    tmp_path: Path,
+    model: Script,
+    brief: WorkerBrief,
+    real_claude_code: Path | None,
+    real_acp: tuple[type[Rig], Path] | None,
+) -> OpenStand:
     """Opens a stand; its workspace is removed when the block ends."""
 
     @asynccontextmanager
@@ -241,8 +313,7 @@ def open_stand(tmp_path: Path, model: Script, brief: WorkerBrief, real_claude_co
             open_worktrees(target, settings, RUN, target.base) as worktrees,
             worktrees.lease(target.base) as lease,
         ):
-            yield Stand(
-                RIGS[kind](kind, model, tmp_path, real=real_claude_code), lease.workspace, FakeMeter(), tmp_path, brief
-            )
+            rig, real = real_acp if real_acp and kind == "acp" else (RIGS[kind], real_claude_code)
+            yield Stand(rig(kind, model, tmp_path, real=real), lease.workspace, FakeMeter(), tmp_path, brief)
 
     return opened

@@ -1,6 +1,7 @@
 """Runs whose workers call models, on a node behind a pipe: the calls are made here, and only here is there a key."""
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,7 +12,7 @@ from signal import SIGKILL
 import pytest
 
 from fleet.core.state.state import RunState
-from tests.contract.conftest import stand_in
+from tests.contract.conftest import acp_command, stand_in
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import KEY, Done, Json, Stage, landed, program, script, solve, subtask
 from tests.e2e.test_nodes import NodeAt
@@ -56,11 +57,15 @@ def test_conversations_and_sessions_on_a_node_call_models_by_way_of_the_manager(
     )
     claude = stand_in(tmp_path / "claude-code")
     workers = f'[workers.session]\nkind = "claude-code"\ncommand = "{claude}"\n'
-    ids = {"a": "coder", "b": "session"}
+    report = {"report": '{"status": "done", "summary": "written"}'}
+    agent = acp_command(tmp_path, {"turns": [[{"model": 1}, {"shell": "echo c > c.txt"}, report]]})
+    workers += f"[workers.agent]\nkind = \"acp\"\ncommand = '''{shlex.join(agent)}'''\nmodel = \"claude-haiku-5-5\"\n"
+    workers += f'read_only = ["{tmp_path}/acp agent"]\n'
+    ids = {"a": "coder", "b": "session", "c": "agent"}
     subtasks = [subtask(id_, worker=worker) for id_, worker in ids.items()]
     played = script(*subtasks, workers={id_: [solve(id_, turns=3)] for id_ in ids})
     url = model(played)
-    tables = workers + node.table(workers=2, checks=0)
+    tables = workers + node.table(workers=3, checks=0)
     with stage.going(*begin(stage, repository, url, tables, *subtasks), at=repository) as going:
         stage.wait("r", lambda state: any(map(node_of, state.subtasks.values())), going)
         [environment] = {Path(f"/proc/{node.pids[-1]}/environ").read_bytes()}
@@ -74,8 +79,11 @@ def test_conversations_and_sessions_on_a_node_call_models_by_way_of_the_manager(
     assert {id_: node_of(one) for id_, one in state_of(stage).subtasks.items()} == dict.fromkeys(ids, "one")
     assert calls_of(stage) == calls_of(stage, "here")
     assert state_of(stage).spent.calls == state_of(stage, "here").spent.calls
-    for id_ in ids:
+    for id_ in ("a", "b"):
         assert events(stage, id_, "r") == events(stage, id_, "here")
+    assert sorted(events(stage, "c", "r")) == sorted(events(stage, "c", "here")), (
+        "what an agent did comes with its calls"
+    )
     node.has_left_nothing()
 
 
