@@ -117,9 +117,10 @@ eval: $(READY) ## what the prompts are worth, on eight small repositories; AGAIN
 	@$(BARE) $(BIN)/python -B -m evaluation $(if $(KEY_FILE),--key-file "$(KEY_FILE)" $(if $(BUDGET),--budget "$(BUDGET)"),--simulated) \
 		$(if $(AGAINST),--against "$(AGAINST)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(KEEP),--keep "$(KEEP)")
 
-chaos: $(READY) ## a thousand scripted faults: how many of each level are recovered from without a human; SMALL=1 for a sample
+chaos: $(READY) ## a thousand scripted faults: how many of each level are recovered from without a human; 20 pull requests with 100 kills; SMALL=1 for a sample
 	@echo "chaos: the real program against a simulated model; docs/reliability.md says how to read it"
 	@$(BARE) $(BIN)/python -B -m chaos.rates $(if $(SMALL),--episodes 24 --unrecoverable 1) --jobs $(or $(JOBS),2) --seed $(or $(SEED),1)
+	@$(BARE) $(BIN)/python -B -m chaos.forge $(if $(SMALL),--pulls 4 --kills 8) --jobs $(or $(JOBS),2) --seed $(or $(SEED),1)
 
 nodes: $(READY) ## runs on other machines: their tests over SSH, faulty nodes, liars, kills within an order, 120 subtasks on three hosts over SSH; SUBTASKS=30 HOSTS=2 for less
 	@echo "nodes: real nodes, real SSH servers in network namespaces (root, openssh-server and iproute2 are needed)"

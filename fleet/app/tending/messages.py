@@ -66,7 +66,7 @@ def round_plan(
 
 
 def place_of(matter: ThreadMatter) -> str:
-    path = safe(matter.path, limit=NAME) or "the pull request as a whole"
+    path = _TAG.sub("&lt;", safe(matter.path, limit=NAME)) or "the pull request as a whole"
     return f"{path}:{matter.line}" if matter.line is not None else path
 
 
@@ -81,7 +81,7 @@ def _thread_task(pull: Pull, id_: str, matter: ThreadMatter, worker: str) -> Sub
 
 
 def _check_task(pull: Pull, id_: str, matter: CheckMatter, worker: str) -> Subtask:
-    name = safe(matter.name, limit=NAME)
+    name = _TAG.sub("&lt;", safe(matter.name, limit=NAME))
     text = _block(matter.log[-LOG:], LOG) or f"(its log can't be had; its page is {_line(matter.link)})"
     goal = _CHECK.format(name=name, title=_line(pull.title), rules=_RULES.format(who="the check"), text=text)
     return _subtask(id_, f"Fix {name}", goal, worker, ())

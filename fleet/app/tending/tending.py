@@ -38,7 +38,7 @@ from worktrees.target.remote import RemoteMovedError
 
 PUSHES = 3  # times that a round is put on top of what others push while that goes on
 LONGEST_STEM = 40  # characters of a run's name in that of its rounds
-SETTLE_S = 5.0  # a forge may take a moment until it shows what it was given
+SETTLE_S = 3.0  # a forge may take a moment until it shows what it was given
 LEAST = 0.01  # dollars: with less a round is not begun
 
 
