@@ -120,7 +120,7 @@ def test_what_a_person_replaces_by_force_is_not_brought_back(begin: Begin) -> No
     scene = begin(thread_1=[solve("two")])
     forge = scene.forge
     thread = forge.add_thread(scene.number, "one.txt", 1, "Please write two as well.")
-    theirs = {"branch": "fleet/r", "path": "theirs.txt", "text": "theirs\n", "onto": forge.head("main")}
+    theirs: Json = {"branch": "fleet/r", "path": "theirs.txt", "text": "theirs\n", "onto": forge.head("main")}
     forge.add_fault("force_push", "pr\nview", skip=3, **theirs)
     dropped = scene.tend("--json").ended(0).json["rounds"][0]
     assert (dropped["pushed"], "replaced by a person" in dropped["why"]) == (None, True)
