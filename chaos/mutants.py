@@ -167,7 +167,7 @@ def doubt_forgotten() -> None:
     async def record(self: RunBudget) -> None:
         del self
 
-    set_(RunBudget, "_record_reservations", record)
+    set_(RunBudget, "record_reservations", record)
 
 
 def store_in_place() -> None:
