@@ -134,7 +134,7 @@ class RemoteNode:
                     await connection.ended.wait()
                     held = self.at_work and current_time() > tried + RECONNECT_S
                     if self.finished > finished or held:  # one that comes and goes for nothing is asked less often
-                        wait, finished = 0.0, self.finished
+                        wait, finished = FIRST_WAIT_S if held else 0.0, self.finished  # what was killed has to end
                     self._ended(connection)
                     tasks.cancel_scope.cancel()
             except (LinkLostError, NodeRefusedError, TimeoutError, OSError) as error:
