@@ -21,6 +21,9 @@ PROGRAMS = (
     "node_kills",
     "ray_cluster",
     "container",
+    "over_ssh",
+    "forge",
+    "claude_mcp",
 )
 
 
