@@ -1,12 +1,13 @@
 """Worktrees on a node: leases of a cached repository, for a manager on another machine."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from secrets import token_hex
 
-from anyio import to_thread
+from anyio import CancelScope, to_thread
 
 from fleet.core.base.ids import Sha
+from fleet.ports.worktrees import EffectError
 from worktrees.base.settings import WorktreeSettings
 from worktrees.leases.leases import Leases, open_leases
 from worktrees.leases.trial_worktrees import is_taken, remove_lock, remove_unused, taken_name
@@ -30,6 +31,8 @@ async def open_node_worktrees(store: Store, settings: WorktreeSettings, base: Sh
                 yield leases
         finally:
             await to_thread.run_sync(remove_lock, store, name)
+            with CancelScope(shield=True), suppress(EffectError):  # what stays is removed by the next connection
+                await remove_unused(store, PREFIX)
 
 
 def in_use(store: Store) -> bool:

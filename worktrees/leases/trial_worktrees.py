@@ -35,10 +35,12 @@ async def open_trial_worktrees(
 
 
 async def remove_unused(store: Store, prefix: str) -> None:
-    """Remove the worktrees under names of this kind whose process is gone."""
+    """Remove the worktrees under names of this kind whose process is gone.
+
+    A folder without a lock is left over, too: what a killed process had started may write a moment longer than it did.
+    """
     folder = store.home / "slots"
-    names = [path.name.removesuffix(".lock") for path in folder.glob(f"{prefix}*.lock")] if folder.is_dir() else []
-    for name in names:
+    for name in {path.name.removesuffix(".lock") for path in folder.glob(f"{prefix}*")}:
         with try_lock(_lock_of(store, name)) as is_left:
             if is_left:
                 await remove_stale_locks(store, name)
