@@ -72,11 +72,13 @@ chaos-mutants: $(READY) ## put mistakes into the product, one at a time, and che
 cheats: $(READY) ## try to buy verdicts, by runner, with honest work beside it; needs node, npm, go and cargo
 	@$(BARE) $(BIN)/python -B -m chaos.cheats
 
-claude-code: $(READY) .claude-code/.$(CLAUDE_CODE) ## install Claude Code into .claude-code, test its worker with it, and let it drive the fleet (npm is needed)
+claude-code: $(READY) .claude-code/.$(CLAUDE_CODE) ## install Claude Code into .claude-code, test its worker with it, and let it drive the fleet by MCP and by the skill (npm is needed)
 	@echo "claude-code: the worker's tests, with the real program and the simulated model"
 	@$(BARE) $(BIN)/pytest tests/contract tests/e2e/test_workers.py -k "claude or example" --claude-code .claude-code/node_modules/.bin/claude
 	@echo "claude-code: it drives the fleet through fleet mcp"
 	@$(BARE) $(BIN)/python -B -m chaos.claude_mcp --claude .claude-code/node_modules/.bin/claude
+	@echo "claude-code: it drives the fleet with skills/fleet/SKILL.md alone"
+	@$(BARE) $(BIN)/python -B -m chaos.claude_skill --claude .claude-code/node_modules/.bin/claude
 
 acp-agents: $(READY) ## install Claude Code and OpenCode as ACP agents into .acp-agents, and test workers with them (npm is needed)
 	@command -v npm >/dev/null || { echo "acp-agents: npm is needed: apt-get install npm" >&2; exit 1; }
