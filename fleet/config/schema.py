@@ -358,7 +358,8 @@ def as_policy(config: Config) -> Policy:
         **config.landing.model_dump(),
         rules=ReviewRules.model_validate(config.review.model_dump()),
         ladders={name: worker.models for name, worker in config.workers.items() if len(worker.models) > 1},
-        programs=tuple(name for name, worker in config.workers.items() if worker.kind == "command"),
+        programs=_of_kind(config, "command"),
+        by_turns=_of_kind(config, "acp"),
         subtask_dollars=limits.subtask_dollars,
         subtask_minutes=limits.subtask_minutes,
         subtask_tokens=limits.subtask_tokens,
@@ -381,3 +382,7 @@ def as_policy(config: Config) -> Policy:
         service_wait_s=models.ask_after_minutes * 60,
         service_lost_s=models.give_up_after_minutes * 60,
     )
+
+
+def _of_kind(config: Config, kind: str) -> tuple[str, ...]:
+    return tuple(name for name, worker in config.workers.items() if worker.kind == kind)

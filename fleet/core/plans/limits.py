@@ -155,6 +155,8 @@ class Policy(Shape):
     """The ladders of workers that have rungs."""
     programs: tuple[str, ...] = ()
     """The workers that are programs: nobody can tell them anything while they run."""
+    by_turns: tuple[str, ...] = ()
+    """The workers that read what they are told only between two of their turns."""
     flat: bool = False
     """Whether all subtasks of the planner's first revision are merged into one."""
     service_wait_s: float = Field(default=900, gt=0)

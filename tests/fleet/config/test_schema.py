@@ -76,6 +76,7 @@ def test_the_policy_and_the_sections_agree_in_defaults_and_bounds() -> None:
         "in_order",
         "machines",
         "programs",
+        "by_turns",
         "publishes",
         "rules",
     }
@@ -128,6 +129,7 @@ def test_every_setting_reaches_the_policy() -> None:
         "in_order",
         "machines",
         "programs",
+        "by_turns",
         "publishes",
         "rungs",
     }  # what a run is started for decides about these

@@ -48,4 +48,6 @@ def when_read(state: RunState, id_: SubtaskId, *, interrupt: bool = False) -> st
         return f"attempt {attempt.number} is a program, which reads nothing while it runs; {later}, if there is one"
     if interrupt:
         return f"attempt {attempt.number} is interrupted and reads it at once"
+    if worker in state.policy.by_turns:
+        return f"attempt {attempt.number} reads it once its turn has ended"
     return f"attempt {attempt.number} reads it after the tools that it runs now"

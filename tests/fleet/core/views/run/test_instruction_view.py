@@ -43,6 +43,14 @@ def test_a_program_reads_nothing_while_it_runs() -> None:
     assert when_read(story.state, "api", interrupt=True) == told
 
 
+def test_an_agent_with_turns_reads_it_between_two_of_them() -> None:
+    story = Story(Policy(by_turns=("coder",)), plan_of("api"))
+    assert when_read(story.state, "api") == "attempt 1 reads it when it starts"
+    working(story)
+    assert when_read(story.state, "api") == "attempt 1 reads it once its turn has ended"
+    assert when_read(story.state, "api", interrupt=True) == "attempt 1 is interrupted and reads it at once"
+
+
 def test_the_parts_of_a_split_subtask_are_told_instead() -> None:
     story = Story(plan=plan_of("api"))
     story.attempt_fails("api", "too_complex")
