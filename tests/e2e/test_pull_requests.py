@@ -79,6 +79,7 @@ def test_an_issue_becomes_one_draft_that_follows_its_run(
         "one.txt",
     ):
         assert part in pull["body"]
+    assert "Write one, fixes (see #7) for @ann" in git(forge.remote, "log", "--format=%s", "main..fleet/r").splitlines()
     for part in ("@ann", "#7", "</issue>", str(repository), "<b>"):
         assert part not in pull["body"]
 

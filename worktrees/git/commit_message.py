@@ -1,7 +1,7 @@
 """The messages of the fleet's commits: written here, and read back here after a crash.
 
 Titles and bodies come from models. They are cut to one line, stripped of control characters, and kept from posing as
-trailers; ours are the last paragraph, and only that is read.
+trailers and from closing issues of a forge; ours are the last paragraph, and only that is read.
 """
 
 import re
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fleet.core.base.ids import RunId, Sha, is_slug
 from fleet.core.state.facts import Member
 from fleet.ports.worktrees import Signature
+from worktrees.git.closing_words import without_closing_words
 
 LONGEST_SUBJECT = 100
 LONGEST_BODY = 10_000
@@ -50,7 +51,9 @@ def author_of(signature: Signature, name: str, email: str) -> Person:
 
 def compose(signature: Signature) -> str:
     """The whole message."""
-    subject = one_line(signature.title)[:LONGEST_SUBJECT].rstrip() or f"Subtask {signature.subtask}"
+    text = f"{one_line(signature.title)}\n{_plain(signature.body)[:LONGEST_BODY]}"
+    title, _, body = without_closing_words(text).partition("\n")
+    subject = title[:LONGEST_SUBJECT].rstrip() or f"Subtask {signature.subtask}"
     lines = [
         f"{RUN}: {signature.run}",
         f"{TASK}: {signature.subtask}",
@@ -58,7 +61,7 @@ def compose(signature: Signature) -> str:
         f"{WORKER}: {one_line(signature.worker)}",
         *([f"{ASSISTED}: {one_line(signature.model)}"] if signature.model else []),
     ]
-    body = _POSING.sub("| ", _plain(signature.body)[:LONGEST_BODY]).strip()
+    body = _POSING.sub("| ", body).strip()
     return "\n\n".join(part for part in (subject, body, "\n".join(lines)) if part) + "\n"
 
 

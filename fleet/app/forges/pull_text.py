@@ -17,6 +17,7 @@ from fleet.core.base.ids import SubtaskId
 from fleet.core.state.facts import IssueSource
 from fleet.forge.place import Place, issue_reference
 from fleet.forge.secrets import redact
+from worktrees.git.closing_words import without_closing_words
 
 TITLE = 120  # characters
 LONGEST = 60_000  # characters; GitHub takes 65,536
@@ -47,7 +48,7 @@ def pull_title(data: ReportData, issue: IssueSource | None, layer: Layer) -> str
     title = issue.title if issue is not None else next(iter(data.goal.strip().splitlines()), "") or f"Run {data.run}"
     if layer.of > 1:
         title = f"{layer.title or 'The rest'} ({layer.number} of {layer.of}: {title})"
-    return redact(safe(title.lstrip("# "), limit=TITLE))
+    return redact(safe(without_closing_words(title.lstrip("# ")), limit=TITLE))
 
 
 def pull_body(data: ReportData, issue: IssueSource | None, place: Place, layer: Layer) -> str:

@@ -1,0 +1,18 @@
+"""The title of a pull request, which becomes the message of a commit where it is squashed."""
+
+from dashboards.report.report_data import report_data
+from fleet.app.forges.pull_text import Layer, pull_title
+from fleet.core.state.facts import IssueSource
+from tests.fleet.core.story import Story
+
+
+def test_a_title_closes_no_issue() -> None:
+    story = Story()
+    data = report_data(story.facts, story.now, alive=False)
+    assert data is not None
+    title = pull_title(data, None, Layer(title="Schema, fixes #7", number=1, of=2))
+    assert title.startswith("Schema, fixes (see #7) (1 of 2: ")
+    issue = IssueSource(
+        reference="gh:acme/shop#3", title="Closes #8 at last", url="https://github.com/acme/shop/issues/3"
+    )
+    assert pull_title(data, issue, Layer()) == "Closes (see #8) at last"
