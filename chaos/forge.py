@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,6 +87,8 @@ class Scene:
     room: Path
     seed: int
     kills: int
+    patch: Callable[[], None] | None = None
+    """Changes the product in each of its processes."""
     chance: random.Random = field(init=False)
     forge: ScriptedForge = field(init=False)
     repository: Path = field(init=False)
@@ -137,6 +139,8 @@ class Scene:
         options = ("--sandbox", "none", "--config", str(self.room / "fleet.toml"), "--repo", str(self.repository))
         pid = os.fork()
         if pid == 0:
+            if self.patch is not None:
+                self.patch()
             _become_fleet([*arguments, *options], self.environment, self.room / "fleet.log", kill_at)
         until = time.monotonic() + STEP_S
         while True:
@@ -189,9 +193,7 @@ class Scene:
             case "outages":
                 self.forge.add_fault("network", ".", skip=skip, times=3)
                 self.forge.add_fault("server", "addPullRequestReviewThreadReply", times=1)
-            case "push" | "force push":
-                pass  # between two steps: see `_act`
-            case _:
+            case _:  # what people push, they push between two steps: see `_act`
                 pass
 
     def _act(self, pull: Pull) -> None:
@@ -336,6 +338,7 @@ class Share:
     indexes: tuple[int, ...]
     kills: int
     seed: int
+    patch: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -349,7 +352,7 @@ class Played:
 
 def play(share: Share) -> Played:
     """The pull requests of a share, one after the other."""
-    scene, pulls, wrong = Scene(share.room, share.seed, share.kills), list[Pull](), list[str]()
+    scene, pulls, wrong = Scene(share.room, share.seed, share.kills, share.patch), list[Pull](), list[str]()
     for index in share.indexes:
         pull = scene.begin(index)
         scene.tend(pull)
@@ -360,8 +363,9 @@ def play(share: Share) -> Played:
 
 
 def shares(room: Path, pulls: int, kills: int, seed: int, jobs: int) -> Iterator[Share]:
+    every = max(1, len(KINDS) // pulls)  # few are a sample of all kinds
     for job in range(jobs):
-        indexes = tuple(range(job, pulls, jobs))
+        indexes = tuple(every * index for index in range(job, pulls, jobs))
         killed = kills * (job + 1) // jobs - kills * job // jobs
         yield Share(room / f"{job}", indexes, killed, seed * 1000 + job)
 

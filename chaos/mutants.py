@@ -7,15 +7,17 @@ A mistake is detected if an invariant is violated in the run without a kill, or 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from chaos.damage import DAMAGES, damage_at, moments
+from chaos.forge import play, shares
 from chaos.invariants import FOREIGN_TIP
 from chaos.kill import Trial, open_trial
 from chaos.repeatable_run import RUN
 from chaos.scenarios import SCENARIOS
 from fleet.app.fleet import Fleet
+from fleet.app.tending import tending
 from fleet.core.base.ids import Sha, tip_ref
 from fleet.core.plans.plan import Criterion
 from fleet.core.policy.effects import RunAttempt
@@ -29,7 +31,7 @@ from fleet.engine.commands.perform import Performer
 from fleet.engine.verdicts.checks import Checks
 from fleet.runs.crash_points import reached
 from fleet.runs.journal import Journal
-from scripts.frame import Figure, Table, add_names, command_line, exit_with
+from scripts.frame import Figure, Table, add_names, command_line, exit_with, temporary_folder
 from worktrees.git.commit_message import Person
 from worktrees.git.program import Git
 from worktrees.git.refs import Refs
@@ -283,6 +285,11 @@ def set_(owner: object, name: str, replacement: object) -> None:
     setattr(owner, name, replacement)
 
 
+def marker_ignored() -> None:
+    """A review thread is answered without a look for the answer that it may have."""
+    set_(tending, "has_marker", lambda *_: False)
+
+
 @dataclass(frozen=True)
 class Mutant:
     """A mistake, and the scenario and crash points at which it shows."""
@@ -306,6 +313,8 @@ class Mutant:
         return (self.apply.__doc__ or "").strip()
 
 
+PULLS, SAMPLE = "pull requests", (4, 8)
+"""The scenario that `chaos.forge` plays: pull requests and kills of its sample."""
 PUBLISHING = ("facts are committed", "the result branch is about to move")
 MUTANTS = {
     mutant.apply.__name__.strip("_").replace("_", "-"): mutant
@@ -327,6 +336,7 @@ MUTANTS = {
         Mutant(landed_twice, near=("a branch was moved",)),
         Mutant(objects_not_verified, damage="objects-zeroed-all"),
         Mutant(loss_not_recorded, damage="objects-emptied-and-none-published"),
+        Mutant(marker_ignored, PULLS),
         Mutant(swap_without_compare, near=("a branch was moved",), meanwhile=foreign_commit_on_the_tip),
     )
 }
@@ -357,6 +367,14 @@ def detect(trial: Trial, mutant: Mutant) -> tuple[str, str]:
     return "", ""
 
 
+def detect_in_pulls(mutant: Mutant) -> tuple[str, str]:
+    """The same for a mistake in how pull requests are tended."""
+    with temporary_folder() as room:
+        (share,) = shares(room, *SAMPLE, seed=1, jobs=1)
+        played = play(replace(share, patch=mutant.apply))
+    return (f"after {played.killed} kills", played.wrong[0]) if played.wrong else ("", "")
+
+
 def main() -> int:
     parser = command_line("chaos.mutants", __doc__)
     add_names(parser, "MUTANT", MUTANTS)
@@ -364,8 +382,11 @@ def main() -> int:
     table = Table("mistakes in the product that the kill suite detects")
     for name in args.names or list(MUTANTS):
         mutant = MUTANTS[name]
-        with open_trial(SCENARIOS[mutant.scenario]) as trial:
-            where, violation = detect(trial, mutant)
+        if mutant.scenario == PULLS:
+            where, violation = detect_in_pulls(mutant)
+        else:
+            with open_trial(SCENARIOS[mutant.scenario]) as trial:
+                where, violation = detect(trial, mutant)
         evidence = f"{' '.join(violation.split())[:110]} ({where})" if violation else "no violation"
         figure = Figure(name, mutant.scenario, int(bool(violation)), wanted=1, at_least=True)
         table.add(figure, details=(mutant.description, evidence))
