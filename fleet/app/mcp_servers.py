@@ -8,6 +8,7 @@ from agents.mcp.settings import ServerSettings
 from fleet.config.schema import Config, McpServer
 from fleet.core.base.nearest import did_you_mean
 from fleet.errors import UsageError
+from worktrees.sandbox.ownership import TAG, this_manager
 
 INSTALL = "pip install 'worktree-fleet[mcp]'"
 TIMEOUT_S = 60.0
@@ -35,7 +36,7 @@ def servers_of(config: Config, environ: Mapping[str, str]) -> dict[str, ServerSe
 
 
 def server_settings(name: str, server: McpServer, environ: Mapping[str, str]) -> ServerSettings:
-    """The settings of one server. Raises `UsageError`."""
+    """The settings of one server, tagged so that it is ended if this process is killed. Raises `UsageError`."""
     key, wanted = f"mcp.{name}", server.pass_environment or ()
     if missing := ", ".join(each for each in wanted if each not in environ):
         raise UsageError(f"{key}.pass_environment: {missing} is not set", hint="set it, or remove it from the list")
@@ -50,7 +51,7 @@ def server_settings(name: str, server: McpServer, environ: Mapping[str, str]) ->
     return ServerSettings(
         name=name,
         command=words,
-        environment={**usual, **server.environment, **passed},
+        environment={**usual, **server.environment, **passed, TAG: this_manager().tag("mcp")},
         secrets=tuple(passed.values()),
         tools=server.tools or (),
         timeout_s=server.timeout_s or TIMEOUT_S,

@@ -1,5 +1,14 @@
 """Servers as they are configured: what is wrong is said with its key, before anything is started."""
 
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -9,7 +18,23 @@ from fleet.app.mcp_servers import servers_of
 from fleet.config.load import load_config
 from fleet.config.schema import Config
 from fleet.errors import UsageError
+from worktrees.sandbox.ownership import TAG, end_orphans, this_manager
 
+ROOT = Path(__file__).parents[3]
+PATIENCE_S = 30.0
+MANAGER = """
+import anyio, os, sys
+from agents.mcp.line import open_line
+from fleet.app.mcp_servers import server_settings
+from fleet.config.schema import McpServer
+
+async def manage():
+    settings = server_settings("it", McpServer(command=sys.argv[1]), os.environ)
+    async with open_line(settings.command, settings.environment):
+        await anyio.sleep_forever()
+
+anyio.run(manage)
+"""
 ENVIRON = {"PATH": "/usr/bin", "HOME": "/home/you", "TOKEN": "token-0123456789", "OTHER": "x"}
 
 
@@ -29,7 +54,8 @@ def test_a_server_that_a_worker_names_gets_what_it_is_to_get_and_no_more() -> No
         60.0,
         (ENVIRON["TOKEN"],),
     )
-    assert it.environment == {"PATH": "/usr/bin", "HOME": "/home/you", "URL": "u", "TOKEN": ENVIRON["TOKEN"]}
+    given = {"PATH": "/usr/bin", "HOME": "/home/you", "URL": "u", "TOKEN": ENVIRON["TOKEN"]}
+    assert it.environment == {**given, TAG: this_manager().tag("mcp")}
     assert ENVIRON["TOKEN"] not in repr(it)
 
 
@@ -57,3 +83,37 @@ def test_without_the_packages_the_command_that_brings_them_is_named(monkeypatch:
     assert servers_of(config([], it={"command": "x"}), ENVIRON) == {}
     with pytest.raises(UsageError, match=r"servers need more packages; pip install 'worktree-fleet\[mcp\]'"):
         servers_of(config(["it"], it={"command": "x"}), ENVIRON)
+
+
+def test_a_server_that_ignores_the_end_of_its_input_is_ended_after_its_manager_was_killed(tmp_path: Path) -> None:
+    written, named = tmp_path / "written", tmp_path / "pids"
+    script = f"sleep 97541 & echo $$ $! >{written}; mv {written} {named}; exec sleep 97541"
+    command = shlex.join(["sh", "-c", script])
+    with subprocess.Popen([sys.executable, "-c", MANAGER, command], cwd=ROOT) as manager:
+        try:
+            wait_until(named.exists)
+        finally:
+            manager.kill()
+    pids = [int(pid) for pid in named.read_text(encoding="utf-8").split()]
+    try:
+        end_orphans()
+        wait_until(lambda: not any(map(runs, pids)))
+    finally:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def runs(pid: int) -> bool:
+    """Whether it is there, and no zombie that waits for a parent to look."""
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    until = monotonic() + PATIENCE_S
+    while not done() and monotonic() < until:
+        sleep(0.01)
+    assert done()
