@@ -14,7 +14,7 @@ BARE := scripts/bare
 TOOLS := prometheus chromium-headless-shell
 CODE := fleet agents worktrees dashboards tests bench chaos evaluation examples scripts
 
-.PHONY: help setup demo demo-100 example-deployment example-research test kill soak soak-wide chaos chaos-mutants nodes cheats claude-code acp-agents ray container bench eval docs pictures lint format format-check types coverage check lock clean
+.PHONY: help setup demo demo-100 example-deployment example-research test kill soak soak-wide chaos chaos-mutants nodes cheats claude-code acp-agents collector ray container bench eval docs pictures lint format format-check types coverage check lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -95,6 +95,17 @@ acp-agents: $(READY) ## install Claude Code and OpenCode as ACP agents into .acp
 	@npm install --silent --no-save --no-audit --no-fund --prefix .claude-code @anthropic-ai/claude-code@$(CLAUDE_CODE)
 	@touch $@
 
+collector: $(READY) .collector/.ready ## a run that is killed sends its trace to a real collector of OpenTelemetry, whole, twice and in parts
+	@echo "collector: Rotel, a collector in a wheel; what it passes on is decoded with the official messages"
+	@$(BARE) $(BIN)/python -B -m chaos.otlp_collector --tools .collector
+
+.collector/.ready: $(READY) requirements/collector.txt
+	@echo "collector: installing it into .collector"
+	@rm -rf .collector
+	@$(BIN)/python -m pip --disable-pip-version-check --quiet --no-input install --require-hashes --target .collector \
+		-r requirements/collector.txt
+	@touch $@
+
 ray: .ray/.ready ## a Ray cluster of three on this machine, in an environment of its own: the contract of nodes, the demo; drained, its manager killed, one machine killed
 	@echo "ray: three Ray nodes with token authentication; docs/guides/nodes.md says how to use one"
 	@$(BARE) .ray/bin/python -B -m chaos.ray_cluster --subtasks $(or $(SUBTASKS),120)
@@ -168,9 +179,11 @@ lock: ## pin the newest packages that pyproject.toml allows, with hashes, in req
 		"$$folder/venv/bin/uv" pip compile pyproject.toml --group dev --generate-hashes --no-header --no-emit-index-url \
 			--no-emit-find-links --no-annotate -p 3.11 --universal -q -o requirements/dev.txt; \
 		"$$folder/venv/bin/uv" pip compile pyproject.toml --group dev --extra ray --generate-hashes --no-header --no-emit-index-url \
-			--no-emit-find-links --no-annotate -p 3.11 --universal -q -c requirements/dev.txt -o requirements/ray.txt
-	@echo "lock: requirements/dev.txt and ray.txt are written; make setup and make ray install them"
+			--no-emit-find-links --no-annotate -p 3.11 --universal -q -c requirements/dev.txt -o requirements/ray.txt; \
+		"$$folder/venv/bin/uv" pip compile requirements/collector.in --generate-hashes --no-header --no-emit-index-url \
+			--no-emit-find-links --no-annotate -p 3.11 --universal -q -o requirements/collector.txt
+	@echo "lock: requirements/dev.txt, ray.txt and collector.txt are written; make setup, make ray and make collector install them"
 
 clean: ## remove everything that make creates: .venv, caches, the demo's folder
-	rm -rf .venv .demo .claude-code .acp-agents .ray build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv .demo .claude-code .acp-agents .collector .ray build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -27,8 +27,8 @@ def project(root: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def pins(root: Path) -> list[str]:
-    """All that is ever installed: what tests need, and Ray with it."""
-    files = (root / "requirements" / f"{name}.txt" for name in ("dev", "ray"))
+    """All that is ever installed: what tests need, Ray, a collector."""
+    files = (root / "requirements" / f"{name}.txt" for name in ("dev", "ray", "collector"))
     return [line for file in files for line in file.read_text().splitlines()]
 
 
