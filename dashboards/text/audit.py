@@ -75,6 +75,10 @@ def _commit_lines(commit: CommitView) -> Iterator[str]:
         yield f"  subtask    {safe(subtask.id)}{split}{goal}"
     for attempt in commit.attempts or ():
         yield from _attempt_lines(attempt)
+    for found in commit.findings or ():
+        place = f"{safe(found.file, limit=TEXT)}:{found.line}"
+        what = f"attempt {found.attempt}, {found.became or 'open'}"
+        yield f"  finding    {place}: {safe(found.problem, limit=TEXT)} ({what})"
     if commit.landing is not None:
         yield from _landing_lines(commit.landing)
     yield from (f"  PROBLEM  {safe(problem, limit=TEXT)}" for problem in commit.problems)

@@ -32,6 +32,7 @@ from fleet.core.views.run import (
     nodes_view,
     question_view,
     request_view,
+    review_view,
     run_view,
     subtask_view,
 )
@@ -109,6 +110,7 @@ PARTS = (
     limits_view,
     nodes_view,
     request_view,
+    review_view,
     plan_views,
     estimate_view,
     finding,

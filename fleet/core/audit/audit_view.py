@@ -10,7 +10,8 @@ from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.plans.limits import Reviewing
 from fleet.core.plans.plan import Subtask
 from fleet.core.state.facts import CheckRun, Ending
-from fleet.core.state.state import Review
+from fleet.core.state.state import Review, RunState
+from fleet.core.views.run.review_view import FindingView, findings_of
 from fleet.core.views.run.subtask_view import AttemptView, attempt_view
 
 Tested = Literal["itself", "with what landed on it", "unknown"]
@@ -103,13 +104,15 @@ class CommitView:
     on_branch: bool
     """Whether it is on the result branch."""
     plan: tuple[VersionView, ...] | None
-    """The versions of the plan that concern it. This and the next four are null if the journal does not know it."""
+    """The versions of the plan that concern it. This and the next five are null if the journal does not know it."""
     approval: ApprovalView | None
     """Null if the journal has no start of the attempt."""
     subtask: AuditedSubtask | None
     """The subtask."""
     attempts: tuple[AttemptView, ...] | None
     """Every attempt at the subtask."""
+    findings: tuple[FindingView, ...] | None
+    """What models found in these attempts that they did not make, and what became of it."""
     landing: LandingRecord | None
     """How it landed."""
     problems: tuple[str, ...]
@@ -166,12 +169,12 @@ def audit_view(audit: Audit) -> AuditView:
         review=AppliedReview(by=state.policy.reviewing, rules=state.policy.rules.model_dump(mode="json")),
         holds=audit.holds,
         problems=tuple(audit.problems),
-        commits=tuple(map(_commit, audit.entries)),
+        commits=tuple(_commit(state, entry) for entry in audit.entries),
         not_published=tuple(chain.member.commit for chain in audit.unpublished),
     )
 
 
-def _commit(entry: Entry) -> CommitView:
+def _commit(state: RunState, entry: Entry) -> CommitView:
     commit, chain = entry.commit, entry.chain
     start = chain.start if chain is not None else None
     return CommitView(
@@ -183,6 +186,7 @@ def _commit(entry: Entry) -> CommitView:
         approval=_approval(start) if start is not None else None,
         subtask=_subtask(chain) if chain is not None else None,
         attempts=_attempts(chain) if chain is not None else None,
+        findings=findings_of(state, chain.member.subtask, chain.attempts) if chain is not None else None,
         landing=_landing(chain) if chain is not None else None,
         problems=tuple(entry.problems),
     )

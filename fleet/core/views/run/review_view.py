@@ -1,12 +1,13 @@
 """What reviews of changes found in a run, what became of it, and how often they were wrong."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.state.facts import Finding, FindingResult
 from fleet.core.state.state import RunState
+from fleet.core.state.subtask_state import Attempt
 
 LATEST = 50  # findings that are listed
 
@@ -18,8 +19,11 @@ class FindingView:
     subtask: SubtaskId
     attempt: int
     file: str
+    """The file that it is about."""
     line: int
+    """The line in that file."""
     problem: str
+    """What is wrong there."""
     became: FindingResult | None
     """`mended`: the work passed without the line; `ignored`: with it; `reverted`: with it, and the change of a later
     subtask removed it. Null: the subtask has not passed since."""
@@ -36,9 +40,11 @@ class ReviewsView:
     discarded: int
     """Findings that named no line of the change: they count for nothing."""
     mended: int
+    """Those whose line was gone when the work passed."""
     ignored: int
     """Those that were never mended; without the reverted ones."""
     reverted: int
+    """Those whose line a later subtask removed, after the work had passed with it."""
     false_alarm_rate: float | None
     """The share of `ignored` in all three; null until one of them is known."""
     pending: int
@@ -57,11 +63,7 @@ def reviews_view(state: RunState) -> ReviewsView | None:
     ]
     if not reviewed:
         return None
-    found = [
-        (id_, attempt.number, finding)
-        for id_, attempt in reviewed
-        for finding in dict.fromkeys(finding for vote in attempt.votes for finding in vote.findings)
-    ]
+    found = [(id_, attempt.number, finding) for id_, attempt in reviewed for finding in _findings(attempt)]
     became = Counter(state.settled.get(key) for key in found)
     settled = became["mended"] + became["ignored"] + became["reverted"]
     return ReviewsView(
@@ -77,8 +79,20 @@ def reviews_view(state: RunState) -> ReviewsView | None:
     )
 
 
+def findings_of(state: RunState, id_: SubtaskId, attempts: Sequence[Attempt]) -> tuple[FindingView, ...]:
+    """All findings about these attempts at a subtask."""
+    return tuple(_view(state, id_, each.number, finding) for each in attempts for finding in _findings(each))
+
+
+def _findings(attempt: Attempt) -> Iterable[Finding]:
+    """Each once, whoever found it."""
+    return dict.fromkeys(finding for vote in attempt.votes for finding in vote.findings)
+
+
 def _latest(state: RunState, found: Sequence[tuple[SubtaskId, int, Finding]]) -> tuple[FindingView, ...]:
-    return tuple(
-        FindingView(id_, number, finding.file, finding.line, finding.problem, state.settled.get((id_, number, finding)))
-        for id_, number, finding in found[-LATEST:]
-    )
+    return tuple(_view(state, *each) for each in found[-LATEST:])
+
+
+def _view(state: RunState, id_: SubtaskId, number: int, finding: Finding) -> FindingView:
+    became = state.settled.get((id_, number, finding))
+    return FindingView(id_, number, finding.file, finding.line, finding.problem, became)

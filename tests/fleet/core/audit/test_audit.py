@@ -294,3 +294,30 @@ def test_what_git_says_otherwise_is_seen(
 def test_a_landing_without_a_tested_tree_is_seen(story: Story) -> None:
     bare = changed(story.facts, f.BatchTested, checks=(), proofs=())
     assert any("has no check of the tree" in seen for seen in problems(audit(bare, A, B)))
+
+
+def test_findings_of_reviews_are_in_the_chain_with_what_became_of_them() -> None:
+    story = story_of()
+    first, second = (
+        f.Finding(file="a.py", line=line, sign="+", text="bad()", problem="is \x1b[2J bad") for line in (3, 9)
+    )
+    vote = f.Vote(criterion="look", looks_for="faults", vote=1, model="critic", findings=(first, second))
+    story.happens(landing(story, "a"), f.ReviewVoted(at=4.0, subtask="b", number=1, votes=(vote, vote)))
+    done(story, "b")
+    settled = f.FindingSettled(subtask="b", attempt=1, finding=first, result="mended")
+    story.happens(f.FindingsSettled(at=4.0, subtask="b", number=1, settled=(settled,)))
+    story.happens(landing(story, "b"))
+    story.is_published()
+    view = audit_view(audit(story.facts, A, B))
+    assert view.holds
+    assert view.commits[0].findings == ()
+    assert [(each.line, each.attempt, each.became) for each in view.commits[1].findings or ()] == [
+        (3, 1, "mended"),
+        (9, 1, None),
+    ]
+    lines = [line for line in audit_lines(view) if line.startswith("  finding")]
+    assert len(lines) == 2
+    assert lines[0].startswith("  finding    a.py:3: is ")
+    assert lines[0].endswith("(attempt 1, mended)")
+    assert lines[1].endswith("(attempt 1, open)")
+    assert "\x1b" not in "".join(lines)
