@@ -13,6 +13,7 @@ from pathlib import Path
 
 from chaos.nodes import Host
 from fleet.core.state.state import RunState
+from tests.e2e.node_folder import NodeFolder
 from tests.e2e.stage import Going, Stage, landed, program, subtask, wait_for
 from tests.worktrees.conftest import git, make_repository
 
@@ -32,11 +33,9 @@ STRUCK, WELL = "struck", "well"
 
 
 @dataclass(frozen=True)
-class NodeAt:
-    """A node with a folder of its own. Its workers wait until its gate is open."""
+class NodeAt(NodeFolder):
+    """A node that may be faulty. Its workers wait until its gate is open."""
 
-    name: str
-    home: Path
     lie: str = ""
     """Empty: it is honest."""
     host: Host | None = None
@@ -46,23 +45,9 @@ class NodeAt:
     program: tuple[str, ...] = ()
     """What stands for `fleet` on it; empty: the program itself."""
 
-    @property
-    def state(self) -> Path:
-        return self.home / "state"
-
-    @property
-    def pids(self) -> list[int]:
-        """Every process that it ran as, the first one first."""
-        file = self.home / "pids"
-        return [int(line) for line in file.read_text().split()] if file.exists() else []
-
-    @property
-    def reports(self) -> list[Path]:
-        return list(self.state.glob("node/orders/*/*/*.report"))
-
     def make(self, *, gate: str = "") -> None:
         """Write its configuration. Without a gate it has one of its own, which is closed."""
-        at = gate or str(self.home / "gate")
+        at = gate or str(self.gate)
         for folder in (Path(at), self.state, self.home / "temporary"):
             folder.mkdir(parents=True, exist_ok=True)
         (self.home / "node.toml").write_text(
@@ -76,7 +61,7 @@ class NodeAt:
         )
 
     def open_gate(self) -> None:
-        (self.home / "gate" / "open").touch()
+        (self.gate / "open").touch()
 
     def table(self, *, workers: int = 3, checks: int = 2) -> str:
         start = f"sh {self.home}/start"
@@ -96,7 +81,7 @@ class NodeAt:
         """
         wait_for(lambda: not any(map(program, self.pids)))
         yield from (f"{path} is left" for path in self.reports)
-        yield from (f"{path} is left" for path in self.state.glob("node/stores/*/slots/*") if path.is_dir())
+        yield from (f"{path} is left" for path in self.worktrees)
         yield from (f"{path} is left" for path in self.state.glob("node/stores/*/new-*"))
         yield from (f"{path} is left" for path in (self.home / "temporary").iterdir())
         yield from (f"{path} is left" for path in self.state.glob("node/temporary/*"))

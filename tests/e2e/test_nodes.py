@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from fleet.core.state.state import RunState
+from tests.e2e.node_folder import NodeFolder
 from tests.e2e.stage import Done, Stage, landed, program, subtask, untouched, wait_for
 from tests.worktrees.conftest import git
 
@@ -24,31 +25,11 @@ WRITES = 'printf \'%s\\n\' "$1" >"$1.txt"'
 
 
 @dataclass(frozen=True)
-class NodeAt:
-    """A node with a folder of its own, which `gate` of its worker is in."""
+class NodeAt(NodeFolder):
+    """A node behind a pipe, whose workers see its gate."""
 
-    name: str
-    home: Path
     ssh: str = ""
     """The command line that runs another one on it; empty: it is behind a pipe."""
-
-    @property
-    def state(self) -> Path:
-        return self.home / "state"
-
-    @property
-    def gate(self) -> Path:
-        return self.home / "gate"
-
-    @property
-    def pids(self) -> list[int]:
-        """Every process that it ran as, the first one first."""
-        file = self.home / "pids"
-        return [int(line) for line in file.read_text().split()] if file.exists() else []
-
-    @property
-    def reports(self) -> list[Path]:
-        return list(self.state.glob("node/orders/*/*/*.report"))
 
     def make(self, *, starts: int = 9) -> None:
         """Write its configuration: its boxes show the gate, and the path of it is in `GATE`."""
@@ -77,7 +58,7 @@ class NodeAt:
         """No process, no worktree, no report: only its cache."""
         wait_for(lambda: not any(map(program, self.pids)))
         assert self.reports == []
-        assert [path for path in self.state.glob("node/stores/*/slots/*") if path.is_dir()] == []
+        assert self.worktrees == []
 
 
 @pytest.fixture
