@@ -116,7 +116,7 @@ class Engine:
     def _is_stuck(self, lanes: Lanes) -> bool:
         """Whether errors of ours have left nothing to do and nothing to wait for, so that the run would not end."""
         state = self.state
-        if not self._bugs or state.ended or state.paused or state.draining or lanes or self._proposals:
+        if not self._bugs or state.ended or state.draining or lanes or self._proposals:
             return False
         waits = self._bugs.guard("checked whom to wait for", _waits_for_people, state)
         wake = self._bugs.guard("computed when to continue", next_wake, state, self._clock.now())
@@ -168,7 +168,7 @@ class Engine:
 
 def _waits_for_people(state: RunState) -> bool:
     is_reviewed = is_unreviewed(state) and state.policy.reviewing == "human"
-    return is_reviewed or any(not question.aside for question in state.open_questions())
+    return state.paused or is_reviewed or any(not question.aside for question in state.open_questions())
 
 
 def _answer(request: Request, now: float) -> Callable[[RunState], Sequence[Fact]]:

@@ -1,11 +1,13 @@
 """A real browser without a window, controlled over its own protocol: what a page looks like, fetches, and contains."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from anyio import fail_after, sleep
 
 from tests.tools import environment, tool
 
+ENDED_S = 2.0  # a zombie that nobody reaps is in its group for ever
 PATIENCE_S = 60.0
 OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0", "--hide-scrollbars")
 
@@ -98,12 +101,22 @@ def _started(home: Path) -> Iterator[str]:
             env=environment(home),
             stdout=subprocess.DEVNULL,
             stderr=file,
+            start_new_session=True,
         )
     try:
         yield _listening(log, process)
     finally:
-        process.kill()
-        process.wait(PATIENCE_S)
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End it with its helpers, which write into its profile as long as they are."""
+    until = time.monotonic() + ENDED_S
+    with suppress(ProcessLookupError):
+        while time.monotonic() < until:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.poll()
+            time.sleep(0.01)
 
 
 def _listening(log: Path, process: subprocess.Popen[bytes]) -> str:

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import shlex
+import shutil
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ from threading import Thread
 
 import pytest
 
-from tests.contract.conftest import stand_in
+from tests.contract.conftest import acp_command, stand_in
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import KEY, Stage, content, landed, script, solve, subtask
 from tests.e2e.test_interruptions import begin
@@ -54,6 +56,12 @@ def furnished(stage: Stage, claude: Path, *, workers: str) -> Stage:
     agent.parent.mkdir(parents=True)
     agent.write_text(AGENT)
     agent.chmod(0o755)
+    program = acp_command(stage.room, {"turns": [[{"shell": "echo opencode > opencode.txt"}, {"say": "Done."}]]})
+    opencode = stage.room / "home" / ".opencode" / "bin" / "opencode"
+    opencode.parent.mkdir(parents=True)
+    shutil.copy(program[2], opencode.parent)
+    opencode.write_text(f'#!/bin/sh\nexec {program[0]} -I "${{0%/*}}/agent.py" {shlex.quote(program[3])}\n')
+    opencode.chmod(0o755)
     return stage.with_(PATH=f"{claude.parent}:{os.environ['PATH']}", OPENAI_API_KEY="another-key-0123")
 
 
