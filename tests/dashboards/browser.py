@@ -22,6 +22,10 @@ PATIENCE_S = 60.0
 OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0", "--hide-scrollbars")
 
 
+class NavigatedError(Exception):
+    """The page was left while it was asked."""
+
+
 @dataclass
 class Page:
     """One tab."""
@@ -40,6 +44,8 @@ class Page:
             while True:
                 reply = await self.socket.receive_json()
                 if reply.get("id") == number:
+                    if "navigated" in reply.get("error", {}).get("message", ""):
+                        raise NavigatedError(method)
                     assert "error" not in reply, reply
                     answer: dict[str, Any] = reply["result"]
                     return answer
@@ -49,8 +55,15 @@ class Page:
         for domain in ("Page", "Network", "Log", "Runtime"):
             await self.call(f"{domain}.enable")
         await self.call("Page.navigate", url=url)
+        await self.until("document.readyState === 'complete'")
+
+    async def until(self, expression: str) -> None:
+        """Wait until an expression is true in the page, or in the one that follows it."""
         with fail_after(PATIENCE_S):
-            while await self.evaluate("document.readyState") != "complete":  # noqa: ASYNC110 - the page has no event for us
+            while True:
+                with suppress(NavigatedError):
+                    if await self.evaluate(expression):
+                        return
                 await sleep(0.02)
 
     async def evaluate(self, expression: str) -> Any:

@@ -4,15 +4,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import anyio
 from aiohttp import web
 
 from dashboards.web.server import WebServer
 from tests.dashboards.browser import Page, browser
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.web.site import site
-
-PATIENCE_S = 30.0
 
 
 @asynccontextmanager
@@ -21,12 +18,6 @@ async def signed_in(tmp_path: Path, *feeds: MemoryFeed) -> AsyncIterator[tuple[W
     async with site(tmp_path, *feeds) as server, browser(tmp_path) as page:
         await page.open(server.link("decide"))
         yield server, page, f"http://{server.address}"
-
-
-async def until(page: Page, expression: str) -> None:
-    with anyio.fail_after(PATIENCE_S):
-        while not await page.evaluate(expression):  # noqa: ASYNC110 - the page has no event for us
-            await anyio.sleep(0.05)
 
 
 @asynccontextmanager

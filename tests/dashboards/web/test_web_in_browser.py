@@ -6,7 +6,7 @@ from pathlib import Path
 from fleet.core.state import facts as f
 from tests.dashboards.browser import browser
 from tests.dashboards.feeds import MemoryFeed
-from tests.dashboards.web.browsing import signed_in, until
+from tests.dashboards.web.browsing import signed_in
 from tests.dashboards.web.site import PATCH, site, story, unapproved
 
 WIDTHS = (390, 1280, 2560)
@@ -57,13 +57,13 @@ async def test_an_answer_is_given_by_keyboard_alone(tmp_path: Path) -> None:
         await page.call("Input.dispatchKeyEvent", type="keyDown", key="Tab", code="Tab", windowsVirtualKeyCode=9)
         assert await page.evaluate("document.activeElement.innerText") == "Answer"
         await press("Enter", "\r")
-        await until(page, "[...document.querySelectorAll('output')].some(each => each.textContent.includes('Sent'))")
+        await page.until("[...document.querySelectorAll('output')].some(each => each.textContent.includes('Sent'))")
         (request,) = feed.requests
         assert isinstance(request, f.QuestionAnswered)
         assert request.answer == "größer, 🚀"
         await page.evaluate("document.activeElement.blur()")
         await press("0", "0")
-        await until(page, "location.pathname === '/'")
+        await page.until("location.pathname === '/'")
 
 
 async def test_a_replay_is_steered_by_keyboard_and_slider(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ async def test_a_replay_is_steered_by_keyboard_and_slider(tmp_path: Path) -> Non
                 )
 
         async def is_at(place: int) -> None:
-            await until(page, f"document.querySelector('#moment').innerText.startsWith('Fact {place} of')")
+            await page.until(f"document.querySelector('#moment').innerText.startsWith('Fact {place} of')")
             assert await page.evaluate("location.search") == f"?at={place}"
             assert await page.evaluate("document.querySelector('#at').value") == str(place)
 
@@ -91,8 +91,8 @@ async def test_a_replay_is_steered_by_keyboard_and_slider(tmp_path: Path) -> Non
         await is_at(len(feed.recorded))
         await page.evaluate("document.activeElement.blur()")
         await press(" ")
-        await until(page, "document.querySelector('#play').textContent === 'Pause'")
-        await until(page, "document.querySelector('#play').textContent === 'Play'")
+        await page.until("document.querySelector('#play').textContent === 'Pause'")
+        await page.until("document.querySelector('#play').textContent === 'Play'")
         await is_at(len(feed.recorded))
         await press("?")
         assert await page.evaluate("document.querySelector('#help').open")
@@ -120,9 +120,9 @@ async def test_a_page_follows_its_run_and_takes_nothing_from_who_is_writing(tmp_
         await page.evaluate("document.querySelector('#limit-budget').value = '7'")
         await page.evaluate("document.querySelector('#answer-r-q1').value = 'half an ans'")
         run.attempt_fails("cli")
-        await until(page, "document.querySelector('#events').innerText.includes('cli failed')")
-        await until(page, "document.querySelector('#map').innerHTML.includes('cli: escalated')")
-        await until(page, "document.querySelector('#waiting').textContent === '3'")
+        await page.until("document.querySelector('#events').innerText.includes('cli failed')")
+        await page.until("document.querySelector('#map').innerHTML.includes('cli: escalated')")
+        await page.until("document.querySelector('#waiting').textContent === '3'")
         assert (await page.evaluate("document.title")).startswith("(3) r: ")
         assert await page.evaluate("document.querySelector('#controls').open")
         assert await page.evaluate("document.querySelector('#answer-r-q1').value") == "half an ans"
@@ -131,7 +131,7 @@ async def test_a_page_follows_its_run_and_takes_nothing_from_who_is_writing(tmp_
             "document.querySelector('#limit-budget').value = ''; document.querySelector('#limit-budget').focus()"
         )
         await page.evaluate("document.activeElement.blur()")
-        await until(page, "document.querySelector('#head').innerText.includes('paused')")
+        await page.until("document.querySelector('#head').innerText.includes('paused')")
 
 
 async def test_a_page_catches_up_by_itself_when_the_server_was_away(tmp_path: Path) -> None:
@@ -141,9 +141,10 @@ async def test_a_page_catches_up_by_itself_when_the_server_was_away(tmp_path: Pa
         async with site(tmp_path, feed) as server:
             await page.open(server.link("decide"))
             await page.open(f"http://{server.address}/runs/r")
-            await until(page, "document.querySelector('#events').innerText.includes('docs failed')")
-        await until(page, "document.querySelector('#connection').innerText.includes('The server has stopped')")
+            run.happens(f.Paused(at=run.now, by="ada"))
+            await page.until("document.querySelector('#head').innerText.includes('paused')")
+        await page.until("document.querySelector('#connection').innerText.includes('The server has stopped')")
         run.attempt_fails("cli")
         async with site(tmp_path, feed, port=server.address.port):
-            await until(page, "document.querySelector('#events').innerText.includes('cli failed')")
-            await until(page, "document.querySelector('#connection').innerText === ''")
+            await page.until("document.querySelector('#events').innerText.includes('cli failed')")
+            await page.until("document.querySelector('#connection').innerText === ''")
