@@ -1,5 +1,6 @@
 """What the operator tells a worker while it works: the only words, besides its brief, that a worker is to obey."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -45,6 +46,39 @@ class Operator(Protocol):
     async def wait_interrupt(self) -> None:
         """Return once an instruction that was not read stops what runs."""
         ...
+
+
+class HeardOperator(ABC):
+    """What has not been read of instructions, for an operator who knows all of them and how many were read."""
+
+    __slots__ = ()
+    _read: int
+
+    @abstractmethod
+    def told(self, since: int = 0) -> Sequence[Instruction]: ...
+
+    @abstractmethod
+    async def wait_told(self, count: int) -> None: ...
+
+    @property
+    def unread(self) -> Sequence[Instruction]:
+        return self.told(self._read)
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self.unread)
+
+    @property
+    def interrupts(self) -> bool:
+        return any(each.interrupt for each in self.unread)
+
+    async def wait_news(self) -> None:
+        while not self.has_news:
+            await self.wait_told(len(self.told()))
+
+    async def wait_interrupt(self) -> None:
+        while not self.interrupts:
+            await self.wait_told(len(self.told()))
 
 
 class SilentOperator:

@@ -10,10 +10,11 @@ from fleet.core.base.ids import SubtaskId
 from fleet.core.state import facts as f
 from fleet.core.state.subtask_state import Instruction
 from fleet.ports.journal import Clock, Recorder
+from fleet.ports.operator import HeardOperator
 
 
 @dataclass(slots=True)
-class AttemptOperator:
+class AttemptOperator(HeardOperator):
     """Satisfies `Operator` for one life of an attempt."""
 
     engine: Recorder
@@ -22,10 +23,6 @@ class AttemptOperator:
     number: int
     _read: int = 0
     """How many of the subtask's instructions were read."""
-
-    @property
-    def _unread(self) -> tuple[Instruction, ...]:
-        return self.told(self._read)
 
     def told(self, since: int = 0) -> tuple[Instruction, ...]:
         return self.engine.state.subtasks[self.subtask].instructions[since:]
@@ -39,16 +36,8 @@ class AttemptOperator:
             self._read = count
             await self._record()
 
-    @property
-    def has_news(self) -> bool:
-        return bool(self._unread)
-
-    @property
-    def interrupts(self) -> bool:
-        return any(each.interrupt for each in self._unread)
-
     async def read(self) -> Sequence[Instruction]:
-        unread = self._unread
+        unread = self.unread
         if unread:
             self._read += len(unread)
             await self._record()
@@ -58,11 +47,3 @@ class AttemptOperator:
         at = self.clock.now()
         read = f.InstructionRead(at=at, subtask=self.subtask, number=self.number, count=self._read)
         await self.engine.record(read)
-
-    async def wait_news(self) -> None:
-        while not self.has_news:
-            await self.engine.wait_instructed()
-
-    async def wait_interrupt(self) -> None:
-        while not self.interrupts:
-            await self.engine.wait_instructed()

@@ -13,6 +13,7 @@ from anyio import CapacityLimiter, Event, to_thread
 from fleet.core.state.subtask_state import Instruction
 from fleet.nodes.frames import FrameError
 from fleet.ports.calls import LONGEST_ANSWER, MOST_CALLS, Asked, Dropped, InstructionsRead, Sign
+from fleet.ports.operator import HeardOperator
 
 MOST_INSTRUCTIONS = 1_000
 
@@ -53,7 +54,7 @@ class _Answer:
 
 
 @dataclass(slots=True)
-class Line:
+class Line(HeardOperator):
     """Satisfies `CallLine`, and `Operator` with what the manager passes on."""
 
     read_transcript: Callable[[int], bytes] = lambda _: b""
@@ -117,20 +118,8 @@ class Line:
             self._told.set()
             self._told = Event()
 
-    @property
-    def _unread(self) -> Sequence[Instruction]:
-        return self.instructions[self._read :]
-
-    @property
-    def has_news(self) -> bool:
-        return bool(self._unread)
-
-    @property
-    def interrupts(self) -> bool:
-        return any(each.interrupt for each in self._unread)
-
     async def read(self) -> Sequence[Instruction]:
-        unread = self._unread
+        unread = self.unread
         if unread:
             self._read = len(self.instructions)
             self.change()
@@ -144,12 +133,4 @@ class Line:
 
     async def wait_told(self, count: int) -> None:
         while len(self.instructions) <= count:
-            await self._told.wait()
-
-    async def wait_news(self) -> None:
-        while not self.has_news:
-            await self._told.wait()
-
-    async def wait_interrupt(self) -> None:
-        while not self.interrupts:
             await self._told.wait()
