@@ -12,6 +12,6 @@ def test_a_kill_at_any_named_point_changes_nothing_in_the_end() -> None:
 
 @pytest.mark.parametrize("scenarios", [("plain",), ("trouble", "clash")], ids=" ".join)
 def test_runs_that_are_killed_again_and_again_reach_their_end(scenarios: tuple[str, ...]) -> None:
-    """Fifty: most of them of the scenario that needs a third of the engines of the others."""
-    seeds = "30" if scenarios == ("plain",) else "20"
+    """Twenty: most of them of the scenario that needs a third of the engines of the others."""
+    seeds = "12" if scenarios == ("plain",) else "8"
     assert met_rows("chaos.kill", "seeds", *scenarios, "--seeds", seeds, "--jobs", "2") == len(scenarios)
