@@ -24,6 +24,8 @@ PROGRAMS = (
     "over_ssh",
     "forge",
     "claude_mcp",
+    "claude_skill",
+    "otlp_collector",
 )
 
 
