@@ -23,6 +23,7 @@ TUTORIAL = ROOT / "examples" / "tutorial"
 MODELS: Mapping[str, Path] = MappingProxyType(
     {
         "tutorial": TUTORIAL / "model.json",
+        "asking": Path(__file__).parent / "asking.json",
         "recovering": Path(__file__).parent / "recovering.json",
         "reviewing": Path(__file__).parent / "reviewing.json",
         "steering": Path(__file__).parent / "steering.json",
