@@ -63,7 +63,9 @@ class RelayReply(Protocol):
         """Whether the agent has hung up."""
         ...
 
-    async def begin(self, status: int, headers: Mapping[str, str]) -> None: ...
+    async def begin(self, status: int, headers: Mapping[str, str]) -> None:
+        """Raises `AgentGoneError`."""
+        ...
 
     async def write(self, chunk: bytes) -> None:
         """Raises `AgentGoneError`."""
@@ -283,10 +285,10 @@ class RelayedCall:
                 exchange.refuse(answer.status, json_object(self.refusal.body), answer.headers)
                 return
             self.begun = True
-            await self.reply.begin(_OK, only(RETURNED, answer.headers))
             document: bytearray | None = bytearray() if _is_document(answer) else None
             complete = False
             try:
+                await self.reply.begin(_OK, only(RETURNED, answer.headers))
                 async for chunk in answer.chunks:
                     if document is None:
                         exchange.feed(chunk)

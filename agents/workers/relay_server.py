@@ -33,7 +33,10 @@ class HttpReply:
 
     async def begin(self, status: int, headers: Mapping[str, str]) -> None:
         self.response = web.StreamResponse(status=status, headers=headers)
-        await self.response.prepare(self.request)
+        try:
+            await self.response.prepare(self.request)
+        except aiohttp.ClientError as error:
+            raise AgentGoneError from error
 
     async def write(self, chunk: bytes) -> None:
         try:

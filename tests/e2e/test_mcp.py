@@ -82,6 +82,7 @@ async def test_a_session_from_an_epic_to_its_report(stage: Stage, repository: Pa
             assert "no question 'q9'" in await call.refused("answer", run="r", question="q9", text="UTF-8")
             answered = await call("answer", run="r", question="Q1", text="UTF-8")
             assert answered["message"] == "q1 answered"
+            stage.wait("r", lambda state: state.commits == 1)  # the answer changes the plan
             stage.fleet("approve", "r", "--only", "two").ended(0)
             ended = await call("wait", run="r", seconds=300, until="end")
             assert (ended["state"], ended["landed"]["done"]) == ("landed", 2)
