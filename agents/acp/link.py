@@ -13,6 +13,7 @@ import anyio
 from anyio.abc import ByteStream
 
 from agents.acp.host import ASK, HEADER, LINE, NEWS, REPLY
+from fleet.core.base.json_text import parse_json
 
 LONGEST_FRAME = 16 * 1024 * 1024  # bytes: a file of 2 MiB, each byte of it escaped
 
@@ -88,8 +89,8 @@ class Link:
 
 def _document(payload: bytes) -> Mapping[str, Any]:
     try:
-        document = json.loads(payload)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(payload)
+    except ValueError as error:
         raise LinkError(f"no JSON: {error}") from error
     if not isinstance(document, dict):
         raise LinkError("no JSON object")

@@ -8,6 +8,8 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
+from fleet.core.base.json_text import parse_json
+
 MOST_GARBAGE = 200  # lines that are no message: some agents print there what belongs into a log
 MOST_MESSAGES = 200_000
 MOST_AT_ONCE = 64  # requests of the agent that wait for their answer
@@ -141,7 +143,7 @@ class Rpc:
 def _message(line: bytes) -> Mapping[str, Any]:
     """What a line says; empty if it is no JSON object."""
     try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
+        message = parse_json(line)
+    except ValueError:
         return {}
     return message if isinstance(message, dict) else {}

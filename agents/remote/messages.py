@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from agents.models.answer import Answer, Request, ToolCall
 from agents.models.cost.prices import ModelLimits
+from fleet.core.base.json_text import parse_json
 from fleet.core.base.usage import Usage
 from fleet.core.state.facts import Failure
 from fleet.ports.calls import CallRefusedError
@@ -155,7 +156,7 @@ def dump_request(request: Request, *, turn: int, left_s: float, warm: bool) -> b
 def load_asked(data: bytes) -> Ask | AskLimits | AskRelay:
     """What a node asks for. Raises `CallRefusedError`."""
     try:
-        document = json.loads(data)
+        document = parse_json(data)
         if not isinstance(document, dict):
             raise CallRefusedError("its request is not an object")
         kind: type[Ask | AskLimits | AskRelay] = Ask
@@ -166,13 +167,13 @@ def load_asked(data: bytes) -> Ask | AskLimits | AskRelay:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "request"
         raise CallRefusedError(f"its request has another shape: {where}: {first['msg']}"[:300]) from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise CallRefusedError("its request is not JSON") from None
 
 
 def load(kind: type[Parsed], data: bytes) -> Parsed:
     """What a manager answers. Raises `ValueError`."""
-    return kind.model_validate(json.loads(data))
+    return kind.model_validate(parse_json(data))
 
 
 def dump(document: BaseModel) -> bytes:

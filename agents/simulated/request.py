@@ -1,12 +1,12 @@
 """What a simulated model understands of a request: its role, its subtask, the state and what it did so far."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agents.simulated.body import Body
+from fleet.core.base.json_text import parse_json
 
 Role = Literal["planner", "worker", "reviewer", "other"]
 
@@ -126,7 +126,7 @@ def _block(text: str, name: str, *, last: bool = False) -> Mapping[str, Any]:
     if not blocks:
         return {}
     try:
-        data = json.loads(blocks[-1 if last else 0])
-    except (ValueError, RecursionError):
+        data = parse_json(blocks[-1 if last else 0])
+    except ValueError:
         return {}
     return data if isinstance(data, dict) else {}

@@ -3,7 +3,6 @@
 It runs in the box like every command; its brief lies in a folder beside the worktree, which the box shows.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from secrets import token_hex
@@ -17,6 +16,7 @@ from agents.tools.tool import ToolInputError
 from agents.workers.briefs import brief_files
 from agents.workers.command_line import MissingValueError, shell_line, values_of
 from agents.workers.program import EVIDENCE, run_program
+from fleet.core.base.json_text import parse_json
 from fleet.core.state.facts import Failure, Report
 from fleet.ports.agents import CommandResult, Meter, WorkerBrief, Workspace
 
@@ -101,7 +101,7 @@ def _read(text: str, exit_code: int, evidence: str) -> Report | Failure:
     """The report that the program wrote, unless its exit code contradicts it."""
     try:
         report = read_report(_parsed(text))
-    except (ValueError, RecursionError, ToolInputError) as error:
+    except (ValueError, ToolInputError) as error:
         why = f"{error}\n\n{capped(text, EVIDENCE)}"
         return Failure(kind="protocol", summary="the command's report is invalid", evidence=why)
     if exit_code != 0 and report.status == "done":
@@ -113,7 +113,7 @@ def _read(text: str, exit_code: int, evidence: str) -> Report | Failure:
 def _parsed(text: str) -> Mapping[str, Any]:
     if len(text.encode("utf-8", "replace")) > LONGEST_REPORT:
         raise ToolInputError(f"it is longer than {LONGEST_REPORT} bytes")
-    document = json.loads(text)
+    document = parse_json(text)
     if not isinstance(document, dict):
         raise ToolInputError("it is not a JSON object")
     return document

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from string import Template
 
 from dashboards.text.safe import safe
+from fleet.core.base.json_text import parse_json
 from fleet.core.views.dump import dump_view
 from fleet.core.views.machine.notification_view import CauseView, NotificationView
 from fleet.core.views.run.causes import Cause
@@ -57,7 +58,7 @@ def template_problem(template: str) -> str | None:
     """Why a template can't be used."""
     view = NotificationView('k"', "r", 't"', 'a\n"b', "", ())
     try:
-        json.loads(dump_body(view, template))
+        parse_json(dump_body(view, template))
     except KeyError as error:
         return f"there is no ${error.args[0]}; there are ${', $'.join(PLACEHOLDERS)}"
     except ValueError as error:

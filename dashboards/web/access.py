@@ -16,6 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal, get_args
 
+from fleet.core.base.json_text import parse_json
 from fleet.errors import FleetError
 
 Role = Literal["decide", "read", "scrape"]
@@ -136,7 +137,7 @@ def _digest(secret: str) -> str:
 
 def _read(file: Path) -> dict[str, Session]:
     try:
-        rows = json.loads(file.read_text(encoding="utf-8"))
+        rows = parse_json(file.read_text(encoding="utf-8"))
         sessions = [Session(str(r["id"]), r["role"], float(r["since"]), str(r["digest"])) for r in rows]
     except FileNotFoundError:
         return {}

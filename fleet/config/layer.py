@@ -4,7 +4,6 @@ Every layer is checked by itself, so that a message names the file, the line and
 are reported at once. Knows nothing of precedence, nor of which files there are (that is `load.py`).
 """
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from fleet.config.schema import Config
 from fleet.config.toml import key_lines, parse_toml, read_text, shown_key
+from fleet.core.base.json_text import parse_json
 from fleet.core.base.nearest import did_you_mean
 
 Key = tuple[str, ...]
@@ -235,8 +235,8 @@ def _from_text(text: str, expected: Any) -> object:
     if expected is bool:
         return _TRUTH.get(text.strip().lower(), text)
     try:
-        value: object = json.loads(text)
-    except (ValueError, RecursionError):
+        value: object = parse_json(text)
+    except ValueError:
         value = text
     if get_origin(expected) is tuple and not isinstance(value, list):
         return [part.strip() for part in text.split(",") if part.strip()]

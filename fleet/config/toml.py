@@ -8,12 +8,13 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
+from fleet.core.base.json_text import is_deep
 from fleet.errors import UsageError
 
 LARGEST_FILE = 16 * 1024 * 1024  # bytes; a plan of 500 long subtasks has two million
@@ -40,7 +41,7 @@ def parse_toml(text: str, *, name: str) -> dict[str, Any]:
         place = _LINE.search(message)
         where = f"{name}:{place[1] or len(text.splitlines())}" if place else name
         raise UsageError(f"{where}: is not valid TOML: {_LINE.sub('', message)}") from None
-    if _is_deep(data):  # dotted keys nest without recursion in the parser, and would not in its callers
+    if is_deep(data, DEEPEST):  # dotted keys nest without recursion in the parser, and would not in its callers
         raise UsageError(f"{name}: is nested too deeply")
     return data
 
@@ -90,19 +91,6 @@ def key_lines(text: str) -> dict[tuple[str, ...], int]:
 def shown_key(path: tuple[str, ...]) -> str:
     """A key as it is written in TOML, with dots."""
     return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else _quoted(part) for part in path)
-
-
-def _is_deep(data: object) -> bool:
-    level = [data]
-    for _ in range(DEEPEST):
-        level = [item for value in level for item in _items(value)]
-    return bool(level)
-
-
-def _items(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
 
 
 def _quoted(part: str) -> str:

@@ -8,6 +8,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from fleet.core.base.json_text import parse_json
+
 LENGTHS = 8
 LONGEST_HEADER = 64 * 1024
 LONGEST_BODY = 96 * 1024 * 1024
@@ -66,8 +68,8 @@ class Decoder:
 
 def _header(data: bytes) -> dict[str, object]:
     try:
-        header = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        header = parse_json(data)
+    except ValueError as error:
         raise FrameError("a header is not JSON") from error
     if not isinstance(header, dict):
         raise FrameError("a header is not a JSON object")

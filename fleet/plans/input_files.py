@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from fleet.config.toml import dump_toml, read_text, read_toml
+from fleet.core.base.json_text import parse_json
 from fleet.core.plans.parameters import Filled, fill, parameter_lines, read_parameters, value_text
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.plan_file import read_plan
@@ -182,8 +183,8 @@ def read_data(path: Path) -> Mapping[str, Any]:
     if path.suffix == ".toml":
         return read_toml(path, largest=LARGEST_PLAN)
     try:
-        data = json.loads(read_text(path, largest=LARGEST_PLAN))
-    except (json.JSONDecodeError, RecursionError) as error:
+        data = parse_json(read_text(path, largest=LARGEST_PLAN))
+    except ValueError as error:
         where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise UsageError(f"{path}{where}: is not JSON ({error})", hint="a TOML file ends in .toml") from error
     if not isinstance(data, dict):

@@ -3,7 +3,6 @@
 The contents are hostile: readers limit what they read, parsing never raises, and every value is checked.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from fleet.config.toml import parse_toml
+from fleet.core.base.json_text import parse_json
 from fleet.errors import UsageError
 
 DEEPEST = 6  # folders; tests and manifests of a project lie higher
@@ -93,8 +93,8 @@ class Tree:
     def json(self, name: str) -> dict[str, Any]:
         """The object in a JSON file; empty if there is none."""
         try:
-            data = json.loads(self.text(name) or "{}")
-        except (ValueError, RecursionError):
+            data = parse_json(self.text(name) or "{}")
+        except ValueError:
             return {}
         return data if isinstance(data, dict) else {}
 

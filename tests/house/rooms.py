@@ -65,7 +65,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.nodes.cluster": ("fleet.engine.errors", "fleet.nodes"),
     "fleet.plans": ("fleet.config", "fleet.core", "fleet.errors", "fleet.ports"),
     "fleet.ports": ("fleet.core",),
-    "fleet.recipes": ("fleet.config.toml", "fleet.errors", "fleet.recipes.kinds"),
+    "fleet.recipes": ("fleet.config.toml", "fleet.core.base", "fleet.errors", "fleet.recipes.kinds"),
     "fleet.recipes.kinds": ("fleet.recipes",),
     "fleet.runs": ("fleet.core", "fleet.errors"),
     "agents": ("agents", "fleet.core", "fleet.ports"),

@@ -17,6 +17,7 @@ from agents.models.answer import CallFault
 from agents.models.wire.access import Access
 from agents.models.wire.faults import one_line
 from agents.models.wire.platform import Platform
+from fleet.core.base.json_text import parse_json
 
 _TYPES = {
     "throttling": "rate_limit_error",
@@ -94,7 +95,7 @@ def fault_of(error: Exception) -> CallFault | None:
 
 def _object(data: bytes | str) -> dict[str, Any]:
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
+        value = parse_json(data)
+    except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

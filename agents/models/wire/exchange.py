@@ -3,7 +3,6 @@
 Knows no SDK and no HTTP library: the sender of the request feeds the bytes of the answer in.
 """
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ import anyio
 from agents.models.answer import Answer, CallFault, OnBegin
 from agents.models.wire.faults import fault_of, one_line, read_quotas
 from agents.models.wire.stream import MALFORMED, AnswerBuilder
+from fleet.core.base.json_text import parse_json
 
 LONGEST_LINE = 25_000_000  # bytes of one event: more than the longest answer
 
@@ -144,7 +144,7 @@ class Exchange:
 def json_object(data: bytes | bytearray | str) -> Mapping[str, Any]:
     """The JSON object in `data`, or an empty one."""
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
+        value = parse_json(data)
+    except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

@@ -10,12 +10,14 @@ from typing import Any
 
 from agents.base.text import well_formed
 from agents.models.answer import Answer, Block, CallFault, ToolCall
+from fleet.core.base.json_text import is_deep, parse_json
 from fleet.core.base.usage import Usage
 
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
 """What an event or a block raises that does not fit the protocol."""
 _LONGEST = 20_000_000  # characters of one answer
 _LONGEST_NAME = 200
+_DEEPEST_INPUT = 100  # levels of a tool's input, so that the request that holds it can be parsed by others
 _TEXTS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
 _COUNTS = {
     "input": "input_tokens",
@@ -111,7 +113,7 @@ class AnswerBuilder:
         try:
             blocks = tuple(_joined(partial, calls) for _, partial in sorted(self._partial.items()))
             json.dumps(blocks, ensure_ascii=False).encode("utf-8")
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             return CallFault("broken", f"a malformed content block: {error}")
         usage = self.usage or Usage()
         return Answer(
@@ -145,10 +147,12 @@ def _joined(partial: _PartialBlock, calls: list[ToolCall]) -> Block:
 
 def _tool_input(block: Block, text: str) -> tuple[dict[str, Any], str | None]:
     try:
-        value = json.loads(well_formed(text)) if text.strip() else block.get("input", {})
+        value = parse_json(well_formed(text)) if text.strip() else block.get("input", {})
         json.dumps(value, ensure_ascii=False).encode("utf-8")  # what can't be sent back can't be used
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return {}, f"its input is not valid JSON ({error})"
     if not isinstance(value, dict):
         return {}, "its input is not a JSON object"
+    if is_deep(value, _DEEPEST_INPUT):
+        return {}, f"its input is nested more than {_DEEPEST_INPUT} levels deep"
     return value, None

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from agents.simulated.rules.prompt import Piece
 from agents.simulated.rules.refusal import RequestError
+from fleet.core.base.json_text import parse_json
 
 Reason = Literal["model_binding_mismatch", "prefix_binding_mismatch"]
 _SECRET = b"the simulated service's own key"
@@ -83,7 +84,7 @@ def sign(model: str, binding: Binding, content: str) -> str:
 
 def signed_id(signature: str) -> str:
     """What a later block of thinking names as the one before it."""
-    return _seal(json.loads(b64decode(signature))[0])
+    return _seal(parse_json(b64decode(signature))[0])
 
 
 def _claims(piece: Piece) -> _Claims:
@@ -91,7 +92,7 @@ def _claims(piece: Piece) -> _Claims:
     redacted = piece.type == "redacted_thinking"
     signature = piece.block["data"] if redacted else piece.block["signature"]
     try:
-        claims, seal = json.loads(b64decode(signature, validate=True))
+        claims, seal = parse_json(b64decode(signature, validate=True))
         intact = seal == _seal(claims) and claims["content"] == _digest("" if redacted else piece.block["thinking"])
         if intact:
             return _Claims(**claims, id=seal)

@@ -13,6 +13,7 @@ from anyio import to_thread
 
 from agents.tools.explore.outliner import LANGUAGES
 from agents.tools.explore.outliner import SECONDS as PROCESS_SECONDS
+from fleet.core.base.json_text import parse_json
 from fleet.ports.agents import Repository, WorkspaceError
 
 PROGRAM = Path(__file__).with_name("outliner.py")
@@ -92,5 +93,5 @@ def _parse(sources: Mapping[str, str]) -> Outlines:
         except subprocess.TimeoutExpired:
             process.kill()
             output, _ = process.communicate()
-    lines = (json.loads(line) for line in output.splitlines(keepends=True) if line.endswith(b"\n"))
+    lines = (parse_json(line) for line in output.splitlines(keepends=True) if line.endswith(b"\n"))
     return {path: tuple(Definition(*each) for each in definitions) for path, definitions in lines}

@@ -1,12 +1,12 @@
 """Follows a conversation: reads what was appended to its file, and keeps its lines."""
 
-import json
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dashboards.terminal.widgets.lines import Line, Page, text_page
 from dashboards.text.transcript import transcript_lines
+from fleet.core.base.json_text import parse_json
 
 LINES = 20_000  # kept in memory
 BYTES = 1_000_000  # read at once
@@ -39,7 +39,7 @@ class TranscriptTail:
 
     def _take(self, line: bytes) -> None:
         try:
-            entry = json.loads(line)
+            entry = parse_json(line)
         except ValueError:  # a line that a kill cut off
             return
         if isinstance(entry, dict):

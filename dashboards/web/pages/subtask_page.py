@@ -1,6 +1,5 @@
 """One subtask: its attempts side by side, the conversation, the checks with their output, the diff with its lines."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from dashboards.web.diff_lines import diff_files
 from dashboards.web.pages.opening import opened_then
 from dashboards.web.pages.page import NoSuchPageError, Reader, Shown
 from fleet.core.base.ids import SubtaskId
+from fleet.core.base.json_text import parse_json
 from fleet.core.state.facts import CheckRun
 from fleet.core.state.state import RunState
 from fleet.core.state.subtask_state import Attempt
@@ -59,7 +59,7 @@ def _conversation(run: WatchedRun, id_: str, attempt: Attempt | None) -> Sequenc
     entries = []
     for line in _tail(run.feed.transcript(id_, attempt.number)).splitlines():
         try:
-            entry = json.loads(line)
+            entry = parse_json(line)
         except ValueError:  # the first line of a tail, or one that is being written
             continue
         if isinstance(entry, dict):

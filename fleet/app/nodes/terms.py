@@ -4,13 +4,12 @@ What a machine gives (its disk, its memory, its tool chains) is that machine's o
 the manager never travel.
 """
 
-import json
-
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fleet.app.wiring import Wiring
 from fleet.config.machines import stays_here
 from fleet.config.schema import Checks, Config, Price, WorkerKind, Worktrees
+from fleet.core.base.json_text import parse_json
 from fleet.errors import FleetError
 from fleet.ports.nodes import ChecksOrder, Order
 
@@ -81,8 +80,8 @@ def under_terms(own: Config, data: bytes) -> Config:
     if len(data) > LONGEST:
         raise FleetError(f"terms of {len(data)} bytes; at most {LONGEST} are taken")
     try:
-        terms = Terms.model_validate(json.loads(data))
-    except (ValueError, RecursionError, ValidationError) as error:
+        terms = Terms.model_validate(parse_json(data))
+    except (ValueError, ValidationError) as error:
         raise FleetError("the terms of the run can't be read; both sides have to be the same version") from error
     strict = {"sandbox": "bubblewrap"} if terms.sandboxed else {}
     limits = {"max_file_mb": terms.max_file_mb, "max_files": terms.max_files}

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dashboards.metrics.tally import Tally
+from fleet.core.base.json_text import parse_json
 from fleet.core.history.follower import Follower
 from fleet.errors import FleetError
 from fleet.runs.journal import Journal
@@ -62,7 +63,7 @@ def _mark(folder: RunFolder) -> str:
 def _read(state_dir: Path) -> tuple[Tally, frozenset[str]]:
     path = state_dir / FILE
     try:
-        document = json.loads(path.read_bytes())
+        document = parse_json(path.read_bytes())
         return Tally.loaded(document["tally"]), frozenset(document["counted"])
     except FileNotFoundError:
         return Tally(), frozenset()

@@ -3,11 +3,11 @@
 Read from the base of a change, and only as far as their text shows it without being run.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from posixpath import dirname
 
+from fleet.core.base.json_text import parse_json
 from fleet.core.verdicts.commands import (
     LONGEST,
     LONGEST_LOOP,
@@ -127,9 +127,9 @@ def _unrolled(match: re.Match[str]) -> str:
 
 def _package(text: str, folder: str, names: Sequence[str]) -> Reading:
     try:
-        scripts = json.loads(text).get("scripts", {})
+        scripts = parse_json(text).get("scripts", {})
         lines = [scripts[name] for name in names if isinstance(scripts.get(name), str)]
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, AttributeError):
         return Reading()
     return reading("\n".join(lines), folder)
 

@@ -4,11 +4,11 @@ A finding is known by its rule, its file and what it says, not by its line: line
 is a finding, too, because a worker could write the suppression.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from fleet.core.base.json_text import parse_json
 from fleet.core.state.facts import RanTests
 
 MOST, LONGEST = 100_000, 300
@@ -20,11 +20,11 @@ def sarif_findings(reports: Sequence[bytes]) -> RanTests | None:
     seen: Counter[str] = Counter()
     try:
         for report in reports:
-            for finding in _findings(json.loads(report)):
+            for finding in _findings(parse_json(report)):
                 seen[finding] += 1
                 if seen.total() > MOST:
                     return None
-    except (ValueError, TypeError, AttributeError, KeyError, IndexError, RecursionError):
+    except (ValueError, TypeError, AttributeError, KeyError, IndexError):
         return None
     named = (f"{finding} ({number})" if number else finding for finding, n in seen.items() for number in range(n))
     return RanTests(findings=frozenset(named)) if reports else None

@@ -16,6 +16,7 @@ from fleet.cli.check_logs import CHECK_LOGS, check_log, log_lines
 from fleet.cli.common import HERE, AsJson, AttemptNumber, Repo, RunName, SubtaskId
 from fleet.cli.reading import read_state
 from fleet.core.base.ids import SubtaskId as Id
+from fleet.core.base.json_text import parse_json
 from fleet.core.history.follower import Follower
 from fleet.core.state.state import RunState
 from fleet.errors import UsageError
@@ -104,7 +105,7 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
 def _entry(line: str) -> dict[str, Any] | None:
     """The entry of a line; None if it is none: a kill can cut off the last line."""
     try:
-        entry = json.loads(line)
+        entry = parse_json(line)
     except ValueError:
         return None
     return entry if isinstance(entry, dict) else None
