@@ -13,6 +13,13 @@ class FleetError(Exception):
         self.message, self.hint = message, hint
 
 
+def first_error(error: BaseException) -> BaseException:
+    """The first exception in a group, however deep; one that is no group as it is."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 class UsageError(FleetError):
     """The command, a file or a value is wrong, and not the environment."""
 

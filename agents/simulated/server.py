@@ -5,7 +5,6 @@ Listens on loopback by default, and labels every response, so that it can't be m
 
 import errno
 import itertools
-import json
 import re
 import signal
 import time
@@ -32,7 +31,8 @@ from agents.simulated.rules.catalogue import MODELS, dollars
 from agents.simulated.rules.refusal import RequestError
 from agents.simulated.script import Script
 from agents.simulated.thought import answer_with
-from fleet.errors import FleetError
+from fleet.core.base.json_text import parse_json
+from fleet.errors import FleetError, first_error
 
 LARGEST_BODY = 32 * 1024 * 1024
 LABEL = {"x-simulated-model": "fleet"}
@@ -286,8 +286,8 @@ def _rule(message: str) -> str:
 
 def _json(data: bytes) -> object:
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
+        return parse_json(data)
+    except ValueError:
         raise RequestError("The request body is not valid JSON") from None
 
 
@@ -363,5 +363,7 @@ def run_simulation(script: Script, host: str, port: int, announce: Callable[[str
 
     try:
         anyio.run(run)
-    except* FleetError as group:
-        raise group.exceptions[0] from None
+    except BaseExceptionGroup as group:
+        if (expected := group.subgroup(FleetError)) is None:
+            raise
+        raise first_error(expected) from None

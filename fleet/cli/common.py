@@ -25,7 +25,7 @@ from fleet.core.policy.requests import Request, request_problem
 from fleet.core.state.state import RunState
 from fleet.core.views.dump import View, dump_view
 from fleet.core.views.run.request_view import RequestView
-from fleet.errors import FleetError, UsageError
+from fleet.errors import FleetError, UsageError, first_error
 from fleet.ports.worktrees import EffectError
 from fleet.runs.journal import Journal
 from fleet.runs.repository import git_folder, root_of
@@ -289,11 +289,6 @@ def run_async(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     except BaseExceptionGroup as group:
         for kind in (FleetError, KeyboardInterrupt, EffectError):
             if (matching := group.subgroup(kind)) is not None:
-                first = _first_error(matching)
+                first = first_error(matching)
                 raise (FleetError(str(first)) if isinstance(first, EffectError) else first) from group
         raise
-
-
-def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error = group.exceptions[0]
-    return _first_error(error) if isinstance(error, BaseExceptionGroup) else error

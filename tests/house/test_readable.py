@@ -126,6 +126,20 @@ def test_a_broad_handler_would_be_seen() -> None:
     assert list(_broad_handlers(tree)) == [3, 7, 14]
 
 
+def test_nothing_is_raised_inside_except_star(python_files: Mapping[str, ast.Module]) -> None:
+    """Whether it arrives wrapped in a group depends on the version of Python."""
+    wrong = [f"{path}:{line}" for path, tree in python_files.items() for line in _raises_in_except_star(tree)]
+    assert wrong == []
+
+
+def test_a_raise_inside_except_star_would_be_seen() -> None:
+    tree = ast.parse(
+        "try:\n    raise A\nexcept* A as group:\n    if group:\n        raise group.exceptions[0] from None\n"
+        "else:\n    raise B\ntry:\n    a()\nexcept A:\n    raise\n"
+    )
+    assert list(_raises_in_except_star(tree)) == [5]
+
+
 def _too_long(lengths: Mapping[str, int], limit: int, exceptions: Mapping[str, int]) -> list[str]:
     return [f"{name} has {length} lines" for name, length in lengths.items() if length > exceptions.get(name, limit)]
 
@@ -154,6 +168,12 @@ def _broad_handlers(tree: ast.Module) -> Iterator[int]:
         elif isinstance(node, ast.Call) and "suppress" in _names(node.func) | _attributes(node.func):
             found += (node.lineno for argument in node.args if _names(argument) & _EVERYTHING)
     yield from sorted(found)
+
+
+def _raises_in_except_star(tree: ast.Module) -> Iterator[int]:
+    """By line."""
+    handlers = (handler for node in ast.walk(tree) if isinstance(node, ast.TryStar) for handler in node.handlers)
+    yield from (node.lineno for handler in handlers for node in ast.walk(handler) if isinstance(node, ast.Raise))
 
 
 def _attributes(node: ast.AST) -> set[str]:

@@ -17,7 +17,7 @@ from fleet.app.wiring import Wiring
 from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
 from fleet.core.views.machine.finding import Finding
-from fleet.errors import FleetError
+from fleet.errors import FleetError, first_error
 from fleet.nodes.connection import Connection
 from fleet.nodes.messages import PROTOCOL, Open
 from fleet.ports.nodes import ChecksDone, ChecksOrder, NotDone, UnknownOrderError
@@ -41,18 +41,13 @@ async def probe_finding(wiring: Wiring, name: str) -> Finding:
         with fail_after(PROBE_S):
             report = await _order(wiring, name)
     except* (*UNREACHED, FleetError, UnknownOrderError) as group:
-        error = _first(group)
+        error = first_error(group)
     if error is not None:
         return Finding(what, ok=False, says=str(error) or f"it took longer than {PROBE_S:g} s", fix=ON_IT)
     finding = _judged(what, report, current_time() - began)
     if finding.ok and wiring.config.worktrees.include:
         return replace(finding, says=f"{finding.says}; files of worktrees.include are not sent there")
     return finding
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _judged(what: str, report: object, seconds: float) -> Finding:

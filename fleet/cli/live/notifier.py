@@ -25,7 +25,7 @@ from fleet.config.schema import Config
 from fleet.core.history.follower import Follower
 from fleet.core.state.facts import WarningNoted
 from fleet.core.views.run.causes import Cause, causes
-from fleet.errors import FleetError
+from fleet.errors import FleetError, first_error
 from fleet.runs.journal import Journal
 from fleet.runs.outbox import Outbox, sending
 from fleet.runs.run_folder import RunFolder
@@ -137,7 +137,7 @@ def main() -> int:
     try:
         anyio.run(send_notifications, folder, config, current())
     except* FleetError as group:
-        sys.stderr.write(f"{group.exceptions[0]}\n")
+        sys.stderr.write(f"{first_error(group)}\n")
     return 0
 
 

@@ -65,7 +65,7 @@ class Bridge:
     async def serve(self, client: SocketStream) -> None:
         """Connect a client with the machine that it names, until one of them leaves."""
         async with client:
-            id_ = ""
+            id_ = problem = ""
             try:
                 stream = BufferedByteStream(client)
                 id_ = (await stream.receive_until(b"\n", LONGEST_NAME)).decode("ascii", "replace")
@@ -74,7 +74,9 @@ class Bridge:
             except* (EndOfStream, BrokenResourceError, ClosedResourceError):
                 pass
             except* ClusterError as errors:
-                await self.say(Said(host=id_, text=str(unwrapped(errors))))
+                problem = str(unwrapped(errors))
+            if problem:
+                await self.say(Said(host=id_, text=problem))
 
     async def _pass(self, actor: Actor, host: Host, client: BufferedByteStream) -> None:
         connection = token_hex(8)

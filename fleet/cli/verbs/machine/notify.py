@@ -23,7 +23,7 @@ from fleet.config.load import load_config
 from fleet.config.schema import Config
 from fleet.core.views.machine.notification_view import ChannelTestView, NotifiedRunsView, SentView
 from fleet.core.views.run.causes import Cause
-from fleet.errors import FleetError, UsageError
+from fleet.errors import FleetError, UsageError, first_error
 from fleet.runs.outbox import Outbox, has_outbox
 from fleet.runs.run_folder import RunFolder, all_runs
 
@@ -130,7 +130,7 @@ async def _watch(settings: Config, *, once: bool) -> tuple[str, ...]:
             try:
                 await send_notifications(folder, settings, environ, once=True)
             except* FleetError as group:
-                typer.echo(f"{folder.run}: {group.exceptions[0]}", err=True)
+                typer.echo(f"{folder.run}: {first_error(group)}", err=True)
         if once:
             return tuple(folder.run for folder in folders)
         await anyio.sleep(WATCH_S)
