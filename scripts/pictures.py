@@ -110,9 +110,9 @@ def main() -> int:
             if code := subprocess.run(command, check=False).returncode:
                 return code
         PICTURES.mkdir(exist_ok=True)
-        library = FolderLibrary(folder / "state", read_only)
-        feed = library.open(library.names()[0])
-        facts = [(seq, _anonymous(fact)) for seq, fact in feed.facts(0, -1)]
+        with FolderLibrary(folder / "state", read_only) as library:
+            feed = library.open(library.names()[0])
+            facts = [(seq, _anonymous(fact)) for seq, fact in feed.facts(0, -1)]
         for name, picture in TERMINAL.items():
             anyio.run(_capture, name, picture, feed, facts)
         _capture_report([fact for _, fact in facts], Path(scratch))

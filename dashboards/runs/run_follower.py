@@ -87,7 +87,11 @@ class OtherRuns:
         """Continue where the last look ended, for about `seconds`. `but` is the current run."""
         until = perf_counter() + seconds
         names = [name for name in self._library.names()[:RUNS] if name != but]
-        self._runs = {name: self._runs[name] if name in self._runs else self._open(name) for name in names}
+        runs = {name: self._runs[name] if name in self._runs else self._open(name) for name in names}
+        for name, run in self._runs.items():
+            if name not in runs and run is not None:
+                run.feed.close()
+        self._runs = runs
         for _ in names:
             name = names[self._turn % len(names)]
             self._read(name, until - perf_counter())
@@ -108,6 +112,7 @@ class OtherRuns:
                 run.look()
                 run.catch_up(seconds)
             except FleetError:
+                run.feed.close()
                 self._runs[name] = None
 
     def readable(self) -> list[FollowedRun]:

@@ -105,6 +105,10 @@ class FleetApp(SubtaskActions):
         clock = self.replay.now if self.replay is not None else self.clock
         return WatchedRun(self.library.open(run), clock, facts=self.replay)
 
+    def _rewatch(self, run: str) -> None:
+        before, self.watched = self.watched, self._watch(run)
+        before.feed.close()
+
     def all_runs(self) -> list[FollowedRun]:
         """The current run, and then the latest others."""
         return [self.watched, *self._others.readable()]
@@ -114,7 +118,7 @@ class FleetApp(SubtaskActions):
         if run != self.watched.feed.run:
             self.replay = None
             self.marked = frozenset()
-            self.watched = self._watch(run)
+            self._rewatch(run)
         self._look()
         self._load()
 
@@ -259,7 +263,7 @@ class FleetApp(SubtaskActions):
     def action_jump(self, seconds: float) -> None:
         self._steer(lambda replay: replay.jump(seconds))
         if self.replay is not None and seconds < 0:
-            self.watched = self._watch(self.watched.feed.run)  # reads the facts from the beginning again
+            self._rewatch(self.watched.feed.run)  # reads the facts from the beginning again
 
     def action_failure(self, by: int) -> None:
         """To the failure before, or the next one."""

@@ -45,6 +45,8 @@ class FollowedRuns:
             opened = WatchedRun(self._library.open(name), self.clock)
         except FleetError:
             return None
+        if run is not None:
+            run.feed.close()
         self._runs[name] = opened
         return opened
 
@@ -114,9 +116,10 @@ class FollowedRuns:
             run.look()
             return run.catch_up(seconds) or run.alive != was_alive
         except FleetError:
-            self._runs[name] = None
-            return True
+            pass
         except Exception as bug:  # noqa: BLE001 - one run that can't be followed takes no other with it
             note_bug(bug)
-            self._runs[name] = None
-            return True
+        run.feed.close()
+        self._runs[name] = None
+        self._pasts.pop(name, None)
+        return True

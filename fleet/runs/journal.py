@@ -74,7 +74,11 @@ def _advice(message: str) -> str:
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000)
-    connection.execute("pragma synchronous=full")
+    try:
+        connection.execute("pragma synchronous=full")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -98,8 +102,10 @@ class Journal:
         with _readable_errors(path):
             if not path.is_file():
                 raise JournalError(f"{path}: no such run", hint="`fleet runs` lists them")
-            self._db = _connect(path)
-            _check_schema(self._db, path)
+            with ExitStack() as undo:
+                self._db = undo.enter_context(closing(_connect(path)))
+                _check_schema(self._db, path)
+                undo.pop_all()
         self._version = -1
 
     @classmethod

@@ -8,7 +8,7 @@ import fcntl
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -75,10 +75,14 @@ class Outbox:
         if not (create or self.path.is_file()):
             raise FleetError(f"{folder.name} was started without [notify]: it has no notifications")
         try:
-            self._db = sqlite3.connect(self.path, isolation_level=None, timeout=BUSY_MS / 1000)
-            self.path.chmod(0o600)
-            self._db.execute("pragma synchronous=full")
-            self._db.execute(TABLE)
+            with ExitStack() as undo:
+                self._db = undo.enter_context(
+                    closing(sqlite3.connect(self.path, isolation_level=None, timeout=BUSY_MS / 1000))
+                )
+                self.path.chmod(0o600)
+                self._db.execute("pragma synchronous=full")
+                self._db.execute(TABLE)
+                undo.pop_all()
         except (sqlite3.Error, OSError) as error:
             raise FleetError(f"{self.path}: {error}") from error
 

@@ -25,6 +25,7 @@ class MemoryFeed:
     requests: list[Request] = field(default_factory=list)
     resume_count: int = 0
     read_count: int = 0
+    closed: bool = False
 
     def facts(self, after: int, limit: int) -> Sequence[tuple[int, Fact]]:
         self.read_count = len(self.recorded)
@@ -32,6 +33,9 @@ class MemoryFeed:
 
     def changed(self) -> bool:
         return self.read_count != len(self.recorded)
+
+    def close(self) -> None:
+        self.closed = True
 
     def ask(self, request: Request) -> None:
         self.requests.append(request)

@@ -140,7 +140,8 @@ def test_an_attempts_commit_can_be_inspected_in_a_copy(stage: Stage, order: tupl
     """Through the feed of the screen; a name from a journal can't reach files outside the run's folder."""
     stage.fleet(*order, "--yes").ended(0)
     folder = stage.folder(stage.run_name)
-    feed = FolderLibrary(stage.state, read_only).open(stage.run_name)
+    with FolderLibrary(stage.state, read_only) as library:
+        feed = library.open(stage.run_name)  # its files can be read when it is closed
     attempt = folder.state().subtasks["one"].attempts[-1]
     assert attempt.commit is not None
     commit, copy = attempt.commit, tmp_path / "copy"

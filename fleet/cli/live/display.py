@@ -146,16 +146,16 @@ def open_full_screen(
     """Show the terminal UI until the person leaves it."""
     from dashboards.terminal.app import FleetApp  # noqa: PLC0415 - Textual takes as long to import as all of fleet
 
-    library = library_of(folder.path.parent.parent, background=background, run=folder.run)
     collect_rarely()  # a look at all that it has read stops the screen for a quarter of a second
-    FleetApp(
-        library,
-        folder.run,
-        user=environment.user(),
-        editor_command=environment.editor(),
-        shell_command=environment.shell(),
-        fleet_command=(sys.executable, "-P", "-m", "fleet"),
-        colours="none" if not color.is_wanted() else "true" if environment.has_many_colours() else "16",
-        speed=speed,
-        light=light,
-    ).run()
+    with library_of(folder.path.parent.parent, background=background, run=folder.run) as library:
+        FleetApp(
+            library,
+            folder.run,
+            user=environment.user(),
+            editor_command=environment.editor(),
+            shell_command=environment.shell(),
+            fleet_command=(sys.executable, "-P", "-m", "fleet"),
+            colours="none" if not color.is_wanted() else "true" if environment.has_many_colours() else "16",
+            speed=speed,
+            light=light,
+        ).run()

@@ -87,11 +87,12 @@ async def serve(folder: RunFolder) -> None:
     from dashboards.web.server import serving  # noqa: PLC0415 - aiohttp and Jinja2 are slow to import
 
     state_dir = folder.path.parent.parent
-    library, access = library_of(state_dir), access_of(state_dir)
-    address, scrape = Address("127.0.0.1", 0), scrape_of(state_dir)
-    async with serving(library, access, address, time.time, user(), scrape=scrape) as server:
-        print(server.link("decide", f"/runs/{folder.run}"), flush=True)  # noqa: T201 - to the process that started this one
-        await wait_over(folder)
+    access, scrape = access_of(state_dir), scrape_of(state_dir)
+    with library_of(state_dir) as library:
+        async with serving(library, access, Address("127.0.0.1", 0), time.time, user(), scrape=scrape) as server:
+            link = server.link("decide", f"/runs/{folder.run}")
+            print(link, flush=True)  # noqa: T201 - to the process that started this one
+            await wait_over(folder)
 
 
 async def wait_over(folder: RunFolder) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Self
 
 from fleet.app.fleet import Fleet
 from fleet.app.reopen import withdraw_cancel
@@ -39,6 +40,17 @@ class FolderFeed:
         self._state_dir, self._folder, self._fleet = state_dir, folder, fleet
         self._background = background or Background(folder)
         self._journal = Journal(folder.journal)
+        self.closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._journal.close()
+        self.closed = True
 
     @property
     def run(self) -> str:
@@ -103,19 +115,32 @@ class FolderFeed:
 
 
 class FolderLibrary:
-    """All runs of a state directory; `background` is the engine that this process started for `run`."""
+    """All runs of a state directory; `background` is the engine that this process started for `run`.
+
+    A block: at its end every run that was opened is closed.
+    """
 
     def __init__(
         self, state_dir: Path, fleet: MakeFleet, *, background: Background | None = None, run: str = ""
     ) -> None:
         self._state_dir, self._fleet = state_dir, fleet
         self._backgrounds = {run: background}
+        self._opened: list[FolderFeed] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for feed in self._opened:
+            feed.close()
 
     def names(self) -> Sequence[str]:
         return [folder.run for folder in reversed(all_runs(self._state_dir))]
 
     def open(self, run: str) -> FolderFeed:
-        return FolderFeed(self._state_dir, find_run(self._state_dir, run), self._fleet, self._backgrounds.get(run))
+        feed = FolderFeed(self._state_dir, find_run(self._state_dir, run), self._fleet, self._backgrounds.get(run))
+        self._opened = [*(each for each in self._opened if not each.closed), feed]
+        return feed
 
 
 def library_of(state_dir: Path, *, background: Background | None = None, run: str = "") -> FolderLibrary:

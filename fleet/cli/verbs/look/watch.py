@@ -7,6 +7,7 @@ from typing import Annotated
 import anyio
 import typer
 
+from dashboards.runs.ports import FactFeed
 from dashboards.runs.replay import Replay
 from dashboards.text.event_text import event_lines
 from dashboards.text.summary import summary_lines
@@ -60,16 +61,18 @@ def watch(
 
 async def _print_events(folder: RunFolder, *, speed: float | None, as_json: bool) -> None:
     """Print all facts, and new ones as they come, until the run ends or no engine runs it."""
-    feed: FolderFeed | Replay = FolderFeed(folder.path.parent.parent, folder, read_only)
-    if speed is not None:
-        feed = Replay(feed, time.time, speed)
+    with FolderFeed(folder.path.parent.parent, folder, read_only) as feed:
+        await _print_feed(feed if speed is None else Replay(feed, time.time, speed), as_json=as_json)
+
+
+async def _print_feed(feed: FactFeed, *, as_json: bool) -> None:
     follower = Follower(_print_json if as_json else _print_event)
     while True:
         alive = feed.alive  # before reading, so that everything written until then is printed
         follower.catch_up(feed)
         sys.stdout.flush()
         state = follower.state
-        if not alive or (state is not None and state.ended and speed is None):
+        if not alive or (state is not None and state.ended and not isinstance(feed, Replay)):
             break
         await anyio.sleep(TICK_S)
     if state is not None and not as_json:

@@ -13,7 +13,7 @@ from dashboards.http.address import parse_address
 from fleet.cli import common
 from fleet.cli.common import AsJson
 from fleet.cli.live.pages import access_of, scrape_of
-from fleet.cli.live.terminal_data import library_of
+from fleet.cli.live.terminal_data import FolderLibrary, library_of
 from fleet.cli.verbosity import show_note
 from fleet.config import environment
 from fleet.core.views.machine.program_view import WebView
@@ -46,9 +46,9 @@ def web(
     from dashboards.web.server import serving  # noqa: PLC0415 - aiohttp and Jinja2 are slow to import
 
     address, state_dir = parse_address(listen), common.state_dir()
-    access, library = access_of(state_dir), library_of(state_dir)
+    access = access_of(state_dir)
 
-    async def serve() -> None:
+    async def serve(library: FolderLibrary) -> None:
         user, hosts, scrape = environment.user(), host or (), scrape_of(state_dir)
         pages = serving(library, access, address, time.time, user, hosts=hosts, read_only=read_only, scrape=scrape)
         async with pages as server:
@@ -66,4 +66,5 @@ def web(
                 async for _ in signals:
                     break
 
-    common.run_async(serve)
+    with library_of(state_dir) as library:
+        common.run_async(lambda: serve(library))
