@@ -1,6 +1,7 @@
 """`fleet logs --follow`: a conversation as it grows, attempt after attempt, and its end."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,8 @@ from tests.fleet.program import fleet, left_run
 class Growing:
     """A run whose engine works: facts and conversations come one by one."""
 
-    def __init__(self, folder: RunFolder, journal: Journal) -> None:
-        self.folder, self.journal = folder, journal
+    def __init__(self, folder: RunFolder, journal: Journal, client: Journal) -> None:
+        self.folder, self.journal, self._client = folder, journal, client
         self.story = Story(Policy(workers=2, max_attempts=3), plan_of("api", "docs"))
         folder.transcripts.mkdir()
         self.record()
@@ -25,16 +26,20 @@ class Growing:
     def record(self) -> None:
         self.journal.append(self.story.facts[self.journal.length :])
 
+    def followed(self, name: str, number: int | None) -> FollowedLog:
+        return FollowedLog(self.folder, self._client, name, number)
+
     def says(self, name: str, number: int, *lines: str) -> None:
         with (self.folder.transcripts / f"{name}.{number}.jsonl").open("a") as file:
             file.write("".join(lines))
 
 
 @pytest.fixture
-def growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Growing:
+def growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Growing]:
     folder = RunFolder(tmp_path / "runs" / "r")
     monkeypatch.setattr(RunFolder, "alive", True)
-    return Growing(folder, Journal.create(folder.journal))
+    with Journal.create(folder.journal) as journal, Journal(folder.journal) as client:
+        yield Growing(folder, journal, client)
 
 
 def line(text: str) -> str:
@@ -47,7 +52,7 @@ def texts(log: FollowedLog) -> tuple[list[str], bool]:
 
 
 def test_a_conversation_is_followed_line_by_line_through_all_attempts(growing: Growing) -> None:
-    log = FollowedLog(growing.folder, Journal(growing.folder.journal), "api", None)
+    log = growing.followed("api", None)
     assert texts(log) == ([], True), "nobody has begun"
     growing.says("api", 1, line("one"), line("two")[:9])
     growing.says("apiary", 1, line("another subtask"))
@@ -67,7 +72,7 @@ def test_a_conversation_is_followed_line_by_line_through_all_attempts(growing: G
 
 
 def test_an_attempt_that_is_named_is_followed_alone(growing: Growing) -> None:
-    log = FollowedLog(growing.folder, Journal(growing.folder.journal), "api", 1)
+    log = growing.followed("api", 1)
     growing.says("api", 1, line("one"))
     growing.says("api", 2, line("other"))
     assert texts(log) == (["one"], True)
@@ -75,11 +80,11 @@ def test_an_attempt_that_is_named_is_followed_alone(growing: Growing) -> None:
     growing.record()
     growing.says("api", 1, line("end"))
     assert texts(log) == (["end"], False)
-    assert texts(FollowedLog(growing.folder, Journal(growing.folder.journal), "api", 2)) == (["other"], True)
+    assert texts(growing.followed("api", 2)) == (["other"], True)
 
 
 def test_the_planner_is_followed_until_nothing_runs_the_run(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = FollowedLog(growing.folder, Journal(growing.folder.journal), "planner", None)
+    log = growing.followed("planner", None)
     growing.says("planner", 1, line("plan"))
     assert texts(log) == (["plan"], True)
     growing.says("planner", 2, line("again"))

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -22,10 +23,10 @@ class Terminal(io.StringIO):
 class Live:
     """A run on disk; each time that its watcher waits, the next step happens."""
 
-    def __init__(self, folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: RunFolder, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         self._story = Story(Policy(workers=2), plan_of(*(f"s{n}" for n in range(3))))
-        self._journal = Journal.create(folder.journal)
+        self._journal = journal
         self._monkeypatch = monkeypatch
         self._record()
         self._steps = [lambda: None, lambda: self._lands("s0"), self._dies]
@@ -48,8 +49,10 @@ class Live:
 
 
 @pytest.fixture
-def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Live:
-    return Live(RunFolder(tmp_path / "runs" / "r"), monkeypatch)
+def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
+    folder = RunFolder(tmp_path / "runs" / "r")
+    with Journal.create(folder.journal) as journal:
+        yield Live(folder, journal, monkeypatch)
 
 
 def test_a_pipe_gets_the_status_after_each_change_and_at_the_end(
