@@ -276,8 +276,8 @@ async def bridge(path: str) -> int:
     return port
 
 
-async def serve(order: Asked) -> int:
-    """Run the agent of this order, and print how it ended."""
+async def serve(order: Asked) -> tuple[int, bytes, str]:
+    """Run the agent of this order. Returns its exit code, the end of its errors, and the path of its report."""
     report = os.path.join(os.environ.get("TMPDIR") or "/tmp", "fleet-report.json")  # noqa: S108 - the box's own
     with suppress(FileNotFoundError):
         os.unlink(report)
@@ -312,8 +312,7 @@ async def serve(order: Asked) -> int:
         with suppress(ProcessLookupError):
             os.killpg(agent.pid, signal.SIGKILL)
     code = await agent.wait()
-    print_ending(errors, order["marker"], report)
-    return code if code >= 0 else 128 - code
+    return code if code >= 0 else 128 - code, bytes(errors), report
 
 
 async def end(to_agent: asyncio.StreamWriter, agent: asyncio.subprocess.Process) -> NoReturn:
@@ -331,13 +330,16 @@ async def listen(reader: asyncio.StreamReader, host: Host, agent: asyncio.subpro
         await host.send(NEWS, json.dumps({"ended": await agent.wait()}).encode())
 
 
-def print_ending(errors: bytearray, marker: str, report: str) -> None:
+def print_ending(errors: bytes, marker: str, report: str) -> None:
     out = sys.stdout.buffer
-    out.write(bytes(errors) + f"\n{marker}\n".encode())
+    out.write(errors + f"\n{marker}\n".encode())
     with suppress(OSError), open(os.open(report, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
         out.write(file.read(LONGEST_REPORT))
     out.flush()
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(serve(json.loads(sys.argv[1]))))
+    asked = json.loads(sys.argv[1])
+    exit_code, agent_errors, report_path = asyncio.run(serve(asked))
+    print_ending(agent_errors, asked["marker"], report_path)
+    os._exit(exit_code)  # a terminal that is left would complain of its closed loop, below the report
