@@ -14,11 +14,17 @@ BARE := scripts/bare
 TOOLS := prometheus chromium-headless-shell
 CODE := fleet agents worktrees dashboards tests bench chaos evaluation examples scripts
 
-.PHONY: help setup demo demo-100 example-deployment example-research test kill soak soak-wide chaos chaos-mutants nodes cheats claude-code acp-agents collector ray container bench eval docs pictures lint format format-check types coverage check lock clean
+.PHONY: help setup demo demo-100 example-deployment example-research test test-pythons kill soak soak-wide chaos chaos-mutants nodes cheats claude-code acp-agents collector ray container bench eval docs pictures lint format format-check types coverage check lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
 		printf '  make %-20s%s\n' "$$name" "$$text"; done
+
+ifneq ($(origin PYTHON),file) # another Python than before means another .venv
+ifneq ($(shell $(BIN)/python -V 2>&1),$(shell $(PYTHON) -V 2>&1))
+.PHONY: $(READY)
+endif
+endif
 
 setup: $(READY) ## build .venv from the pinned packages, with bubblewrap and what tests need where that is possible
 
@@ -48,6 +54,9 @@ example-research: $(READY) ## a planner and three workers do research: every rem
 test: $(READY) ## run the tests
 	@echo "test: pytest"
 	@$(BARE) $(BIN)/pytest $(AT_ONCE)
+
+test-pythons: $(READY) ## run the tests with each Python found on this machine, oldest first: 15 minutes each
+	@scripts/test-pythons
 
 kill: $(READY) ## kill runs at every point, damage their files, kill 100 boxes; resume and check the result: 30 minutes
 	@echo "kill: SIGKILL at each point, with real git and real boxes; docs/reliability.md says what must hold"
@@ -185,5 +194,5 @@ lock: ## pin the newest packages that pyproject.toml allows, with hashes, in req
 	@echo "lock: requirements/dev.txt, ray.txt and collector.txt are written; make setup, make ray and make collector install them"
 
 clean: ## remove everything that make creates: .venv, caches, the demo's folder
-	rm -rf .venv .demo .claude-code .acp-agents .collector .ray build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv .pythons .demo .claude-code .acp-agents .collector .ray build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

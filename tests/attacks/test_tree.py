@@ -230,7 +230,9 @@ done; echo x > file; cd /repo; mkdir -p closed/more; touch closed/more/file; chm
 async def test_39_folders_that_cannot_be_removed(open_bench: OpenBench, tmp_path: Path, kind: str) -> None:
     (tmp_path / "plain").mkdir()
     plain(tmp_path / "plain", DEEP.replace("/repo", '"$OLDPWD"').split('cd "$OLDPWD"')[0])
-    with pytest.raises(OSError, match="File name too long"):  # by name, as `remove_small` does; rmtree depends on Python
+    with pytest.raises(
+        OSError, match="File name too long"
+    ):  # by name, as `remove_small` does; rmtree depends on Python
         list(os.scandir(tmp_path.joinpath("plain", *["deep"] * 1200)))
     subprocess.run(["rm", "-rf", str(tmp_path / "plain")], check=True)  # noqa: ASYNC221
     async with open_bench(lease=kind) as bench:

@@ -125,3 +125,33 @@ def programs(folder: Path, bodies: dict[str, str | None]) -> None:
         else:
             (folder / name).write_text(f"#!/bin/sh\n{body}\n")
             (folder / name).chmod(0o755)
+
+
+def test_the_pythons_of_this_machine_are_listed_oldest_first_and_one_of_each_version(
+    root: Path, tmp_path: Path
+) -> None:
+    """Old ones, and those that cannot make virtual environments, are not listed."""
+    says = {
+        "first/python3": "echo 003.012.001 first",
+        "first/python3.9": "exit 0",
+        "second/python3.12": "echo 003.012.001 second",
+        "second/python3.11": "echo 003.011.002 second",
+        "home/.pyenv/versions/3.13.0/bin/python3": "echo 003.013.000 pyenv",
+        "second/python3.14": "exit 1",
+        "second/python3.11-config": "echo 003.015.000 config",
+    }
+    for path, body in says.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        programs((tmp_path / path).parent, {Path(path).name: body})
+    programs(tmp_path / "first", dict.fromkeys(("sh", "tr", "sort", "cut")))
+    path = f"{tmp_path}/first:{tmp_path}/second"
+    done = run("/bin/sh", str(root / "scripts/pythons"), cwd=tmp_path, PATH=path, HOME=str(tmp_path / "home"))
+    assert done.stdout.split() == ["second", "first", "pyenv"]
+
+
+def test_another_python_makes_another_environment(root: Path, tmp_path: Path) -> None:
+    programs(tmp_path, {"new": 'echo "$@" >>calls; echo Python 3.14.7'})
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    programs(tmp_path / "venv/bin", {"python": "echo Python 3.11.2"})
+    run(str(root / "scripts/venv"), str(tmp_path / "new"), "venv", "none.txt", cwd=tmp_path)
+    assert "-m venv --clear venv" in (tmp_path / "calls").read_text().splitlines()

@@ -51,6 +51,7 @@ from worktrees.sandbox.self_test import find_sandbox_problems
 from worktrees.target.customs import Customs, customs
 from worktrees.target.target import inspect
 
+TESTED_PYTHONS = ("3.11.2", "3.11.7", "3.12.1", "3.13.0", "3.14.7")
 OLDEST_GIT = (2, 39)
 LEAST_FREE_GB = 2.0
 ANY_RUN = "any-run"  # for its result branch, which nothing may be in the way of
@@ -117,7 +118,7 @@ def show_findings(findings: Sequence[Finding]) -> None:
 async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: Clock | None = None) -> list[Finding]:
     """Check everything that a run needs. Writes nothing but a probe file in the state directory."""
     return [
-        Finding("python", ok=True, says=f"{sys.version.split()[0]} at {sys.executable}"),
+        python_finding(platform.python_version(), sys.executable),
         await _git(),
         await _sandbox(fleet),
         await _model(fleet),
@@ -136,6 +137,11 @@ async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: 
         *notify_findings(fleet.config, fleet.environ, all_runs(fleet.state_dir)),
         *[finding async for finding in node_findings(fleet.wiring)],
     ]
+
+
+def python_finding(version: str, path: str) -> Finding:
+    untested = f"; fleet was tested with {', '.join(TESTED_PYTHONS)}, not with this version"
+    return Finding("python", ok=True, says=f"{version} at {path}{'' if version in TESTED_PYTHONS else untested}")
 
 
 async def _git() -> Finding:

@@ -14,7 +14,7 @@ from fleet.app.fleet import Fleet
 from fleet.app.wiring import Wiring
 from fleet.cli.entry import app
 from fleet.cli.verbs.machine.acp_findings import acp_findings
-from fleet.cli.verbs.machine.doctor import examine, worker_findings
+from fleet.cli.verbs.machine.doctor import examine, python_finding, worker_findings
 from fleet.cli.verbs.machine.mcp_findings import mcp_findings
 from fleet.config.load import Loaded, default_config, load_config
 from fleet.config.schema import McpServer
@@ -162,6 +162,14 @@ def test_a_branch_in_the_way_of_result_branches_is_found_before_a_run_is_refused
     found = examined(tmp_path, {})["repository"]
     assert not found.ok
     assert "git branch -m fleet" in found.fix
+
+
+def test_a_python_that_was_not_tested_is_named_with_those_that_were() -> None:
+    assert python_finding("3.11.2", "/usr/bin/python3") == Finding("python", ok=True, says="3.11.2 at /usr/bin/python3")
+    other = python_finding("3.11.99", "/usr/bin/python3")
+    assert other.ok
+    assert "tested with 3.11.2" in other.says
+    assert other.says.endswith("not with this version")
 
 
 @pytest.mark.parametrize("installed", [True, False])
