@@ -119,7 +119,7 @@ async def test_a_client_of_the_older_protocol_sees_the_same_tools_and_no_other_r
         assert all(tool.annotations is not None and tool.annotations.read_only_hint for tool in listed.tools)
         assert "has no runs yet" in await call.refused("status")
         left_of(stage, repository, "ours")
-        for name in ("theirs", "fleet/theirs", "../runs/theirs", str(other)):
+        for name in ("theirs", "fleet/theirs", "../runs/theirs", "../other"):
             assert f"has no run '{name.removeprefix('fleet/')}'" in await call.refused("status", run=name)
         assert "do not fit: repo: Extra inputs" in await call.refused("status", repo=str(other))
         assert "do not fit: run: " in await call.refused("status", run="--repo=/ x")
