@@ -31,6 +31,7 @@ from dashboards.web.pages.run_page import graph_part, is_wide, run_page, subtask
 from dashboards.web.pages.subtask_page import subtask_page
 from dashboards.web.rendering import environment, version_of
 from fleet.core.base.ids import SubtaskId
+from fleet.core.base.json_text import parse_json
 from fleet.core.state.state import RunState
 from fleet.core.state.status import statuses
 
@@ -268,7 +269,7 @@ def _match(path: str) -> tuple[Page, dict[str, str]] | None:
 async def _json(request: web.Request) -> dict[str, Any]:
     """What a browser sent; nothing, if it is no JSON object."""
     try:
-        given = await request.json()
+        given = await request.json(loads=parse_json)
     except ValueError:
         return {}
     return given if isinstance(given, dict) else {}
