@@ -11,6 +11,7 @@ AT_ONCE := -n 4 --dist loadfile --no-loadscope-reorder
 CLAUDE_CODE := 2.1.327
 ACP_AGENTS := @agentclientprotocol/claude-agent-acp@0.100.0 opencode-ai@1.18.33
 BARE := scripts/bare
+CONTAINED := $(BARE) scripts/contained
 TOOLS := prometheus chromium-headless-shell
 CODE := fleet agents worktrees dashboards tests bench chaos evaluation examples scripts
 
@@ -53,7 +54,7 @@ example-research: $(READY) ## a planner and three workers do research: every rem
 
 test: $(READY) ## run the tests
 	@echo "test: pytest"
-	@$(BARE) $(BIN)/pytest $(AT_ONCE)
+	@$(CONTAINED) $(BIN)/pytest $(AT_ONCE)
 
 test-pythons: $(READY) ## run the tests with each Python found on this machine, oldest first: 15 minutes each
 	@scripts/test-pythons
