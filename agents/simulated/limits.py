@@ -89,18 +89,23 @@ class FamilyLimits:
 
 
 class FaultSchedule:
-    """The fault windows of a script, counted from the first call: a share of the calls made within one fails."""
+    """The fault windows of a script, counted from the first call: a share of the calls within one fails."""
 
     def __init__(self, windows: Sequence[FaultWindow], seed: int) -> None:
         self._windows = windows
         self._chance = Random(seed)  # noqa: S311 - faults need no secret
         self._began: float | None = None
+        self._calls = 0
 
     def fault_at(self, now: float) -> FaultWindow | None:
         """The window whose fault hits a call made now, if one does."""
         self._began = now if self._began is None else self._began
-        passed = now - self._began
+        self._calls += 1
         for window in self._windows:
-            if window.from_s <= passed < window.to_s and self._chance.random() < window.share:
+            if self._is_within(window, now - self._began) and self._chance.random() < window.share:
                 return window
         return None
+
+    def _is_within(self, window: FaultWindow, passed: float) -> bool:
+        last = self._calls if window.last_call is None else window.last_call
+        return window.from_s <= passed < window.to_s and window.first_call <= self._calls <= last

@@ -3,6 +3,7 @@
 Knows nothing of HTTP, and nothing of how a behaviour is played.
 """
 
+import math
 from fnmatch import fnmatchcase
 from typing import Annotated
 
@@ -108,10 +109,12 @@ class Limits(ScriptShape):
 
 
 class FaultWindow(ScriptShape):
-    """A fault that a share of all calls meets within a window of time, counted from the first call."""
+    """A fault that a share of all calls meets within a window of time, or of calls, counted from the first call."""
 
     from_s: float = Field(default=0.0, ge=0)
-    to_s: float = Field(gt=0)
+    to_s: float = Field(default=math.inf, gt=0)
+    first_call: int = Field(default=1, ge=1)
+    last_call: int | None = Field(default=None, ge=1)
     status: int = Field(default=529, ge=400, le=599)
     share: float = Field(default=1.0, gt=0, le=1)
     retry_after: float | None = Field(default=None, ge=0)

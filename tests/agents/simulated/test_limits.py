@@ -37,3 +37,8 @@ def test_a_burst_is_bounded_and_headers_may_say_nothing() -> None:
     assert [gauge.admit(0.0, 1) is None for _ in range(12)] == [True] * 10 + [False] * 2
     assert gauge.admit(1.0, 1) is None
     assert gauge.headers(datetime.now(UTC)) == {}
+
+
+def test_a_window_of_calls_needs_no_clock() -> None:
+    weather = FaultSchedule([FaultWindow(first_call=2, last_call=3)], seed=1)
+    assert [weather.fault_at(float(now)) is not None for now in range(5)] == [False, True, True, False, False]
