@@ -43,6 +43,12 @@ class Caller:
         return await self._client.call_tool(tool, arguments)
 
 
+@pytest.fixture(autouse=True)
+def _patient_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK takes a server that does not start within ten seconds for one of the older protocol."""
+    monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", 300.0)
+
+
 def connected(wire: Wire, stage: Stage, *options: str, mode: Any = "auto") -> Client:
     command = [sys.executable, "-P", "-m", "fleet", "mcp", *options]
     return Client(on_wire(wire, command, cwd=stage.room, env=stage.environment), mode=mode, cache=None)

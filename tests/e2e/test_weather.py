@@ -21,9 +21,7 @@ def test_an_outage_is_waited_for_shown_and_costs_no_attempt(stage: Stage, reposi
     asked = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
     with stage.going(*asked) as going:
         state = stage.wait("r", lambda state: state.service, going)
-        view = status_view(
-            state, time.time(), alive=True
-        )  # of that moment: on a busy machine a verb would come too late
+        view = status_view(state, time.time(), alive=True)  # a verb would come too late on a busy machine
         (wait,) = view.service
         assert (wait.condition, wait.family) == ("down", None)
         shown = "\n".join(status_lines(view))
