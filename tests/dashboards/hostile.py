@@ -2,7 +2,7 @@
 
 import json
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +160,7 @@ def hostile_story() -> Iterator[tuple[RunState, Fact]]:
     """The same run with each text made hostile, each fact with the state after it."""
     state: RunState | None = None
     for fact in every_fact():
-        bad = _hostile_fact(fact)
+        bad = poisoned(fact)
         state = evolve(state, bad)
         yield state, bad
 
@@ -170,24 +170,29 @@ def hostile_run() -> RunState:
     return state
 
 
-def _hostile_fact(fact: Fact) -> Fact:
-    """The fact with poison at the end of each text, except where only known values are valid or a verdict changes."""
+def poisoned(fact: Fact, poison: str = HOSTILE, *, names: Collection[str] = ()) -> Fact:
+    """The fact with poison at the end of each text but these names, and but where only known values are valid or a
+    verdict would change."""
     data = json.loads(fact.model_dump_json())
-    for path in list(_texts(data)):
-        if path[-1] in {"kind", "excused"} or (fact.kind == "question_answered" and path == ("question",)):
+    for path, text in list(_texts(data)):
+        if (
+            text in names
+            or path[-1] in {"kind", "excused"}
+            or (fact.kind == "question_answered" and path == ("question",))
+        ):
             continue
-        poisoned = _with_poison(data, path)
+        changed = _with_poison(data, path, poison)
         try:
-            FACT.validate_python(poisoned)
+            FACT.validate_python(changed)
         except ValidationError:
             continue
-        data = poisoned
+        data = changed
     return FACT.validate_python(data)
 
 
-def _texts(data: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+def _texts(data: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
     if isinstance(data, str):
-        yield path
+        yield path, data
     elif isinstance(data, dict):
         for name, value in data.items():
             yield from _texts(value, (*path, name))
@@ -196,10 +201,10 @@ def _texts(data: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | 
             yield from _texts(value, (*path, index))
 
 
-def _with_poison(data: Any, path: tuple[str | int, ...]) -> Any:
+def _with_poison(data: Any, path: tuple[str | int, ...], poison: str) -> Any:
     copy = json.loads(json.dumps(data))
     here = copy
     for step in path[:-1]:
         here = here[step]
-    here[path[-1]] += HOSTILE
+    here[path[-1]] += poison
     return copy

@@ -1,0 +1,320 @@
+"""The stories of the runs that the corpus began with."""
+
+from collections.abc import Sequence
+
+from fleet.core.base.usage import Cost
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import PLANNER
+from fleet.core.plans.revision import Revision
+from fleet.core.plans.rungs import Ladder, Rung
+from fleet.core.state import facts as f
+from tests.dashboards.hostile import ASKED, FINDING, HOSTILE, VOTE, poisoned
+from tests.dashboards.terminal.test_snapshots import (
+    busy_story,
+    commit,
+    ended_story,
+    works,
+)
+from tests.fleet.core.pretend import Pretend
+from tests.fleet.core.story import WHO, Story, failure, plan_of
+
+STEPS = 4_000
+RED = f.CheckRun(
+    criterion="the gate", command="make test", passed=False, exit_code=2, output="1 failed\nboom", seconds=3
+)
+GREEN = f.CheckRun(criterion="it works", command="pytest", passed=True, output="7 passed", seconds=1.5, tests=7)
+
+
+def hostile(facts: Sequence[f.Fact], poison: str) -> list[f.Fact]:
+    """The facts with poison in every text; a subtask's id is checked where a plan comes in, so that it has none."""
+    plans = [fact.plan.ids for fact in facts if isinstance(fact, f.RunStarted) and fact.plan is not None]
+    added = [fact.revision for fact in facts if isinstance(fact, f.PlanRevised)]
+    new = [
+        each.id for revision in added for each in (*revision.add, *(s for split in revision.split for s in split.into))
+    ]
+    return [poisoned(fact, poison, names={*new, *(id_ for ids in plans for id_ in ids)}) for fact in facts]
+
+
+def pretended(seed: int, policy: Policy, *, trouble: float = 0.3, areas: float = 0.0) -> list[f.Fact]:
+    world = Pretend(seed=seed, policy=policy, trouble=trouble, areas=areas)
+    for _ in range(STEPS):
+        if world.state.ended:
+            break
+        world.step()
+    return world.facts
+
+
+# ---- what goes well -------------------------------------------------------------------------------------------------
+
+
+def wide_ended() -> Story:
+    story = Story(Policy(workers=100, batch=64), plan_of("base", *(f"part{n:03} needs base" for n in range(250))))
+    story.now = 4
+    story.landed("base")
+    while busy := [subtask.id for subtask, _ in story.state.underway()]:
+        story.now += 7
+        for number, id_ in enumerate(busy[::10]):
+            works(story, id_, 1 + number % 7, "bash pytest")
+        story.landed(*busy)
+    return story
+
+
+def areas_open() -> Story:
+    story = Story(Policy(workers=4, max_areas=4))
+    story.now = 2
+    plan = plan_of("core", "shop needs core", "docs")
+    area = plan.subtasks[1].model_copy(update={"worker": PLANNER})
+    story.planner_answers(add=(plan.subtasks[0], area, plan.subtasks[2]))
+    works(story, "core", 1, "bash make")
+    story.now = 9
+    story.landed("core")
+    if (call := next((c for c in story.facts_of(f.PlannerCalled) if c.area == "shop"), None)) is not None:
+        added = Revision.model_validate(
+            {"assessment": "two halves", "add": [s.model_dump() for s in plan_of("cart", "till needs cart").subtasks]}
+        )
+        story.happens(f.PlanRevised(at=story.now, call=call.call, by="planner", revision=added, area="shop"))
+    return story
+
+
+def rungs() -> Story:
+    ladder = (
+        Rung(model="small", effort="low", lands=0.6, dollars=0.01),
+        Rung(model="large", effort="low", lands=0.86, dollars=0.13),
+        Rung(model="large", effort="max", lands=0.8, dollars=0.9),
+    )
+    story = Story(Policy(rungs={"coder": Ladder(rungs=ladder)}), plan_of("api", "docs"))
+    for id_ in ("api", "docs", "api"):
+        story.now += 3
+        works(story, id_, 2, "edit a.py")
+        if id_ == "api" and story.current("api").number == 1:
+            story.attempt_fails("api")
+    story.landed("api", "docs")
+    return story
+
+
+def reviews() -> Story:
+    story = Story(Policy(workers=2), plan_of("schema", "api"))
+    story.now = 3
+    works(story, "schema", 2, "edit auth.py")
+    commit(story, "schema")
+    story.happens(
+        f.ReviewBatched(at=4, subtask="schema", number=1, asked=(ASKED,), cost=Cost(calls=1), batch="msgbatch_01"),
+        f.ReviewUnbatched(at=5, subtask="schema", number=1, why="the service takes no batches"),
+        f.ReviewVoted(at=6, subtask="schema", number=1, votes=(VOTE,)),
+    )
+    said = RED.model_copy(update={"criterion": "no secrets", "command": "", "review": True, "output": FINDING.problem})
+    story.happens(
+        f.AttemptFailed(at=7, subtask="schema", number=1, failure=failure("check", "a finding"), checks=(GREEN, said))
+    )
+    story.now = 8
+    story.planner_answers(retry=[{"id": "schema", "guidance": "log nothing"}])
+    story.now = 12
+    works(story, "schema", 2, "edit auth.py")
+    report = f.Report(status="done", summary="nothing is logged")
+    story.happens(
+        f.AttemptCommitted(at=13, subtask="schema", number=2, commit="2" * 40, paths=("auth.py",), report=report)
+    )
+    fine = VOTE.model_copy(update={"findings": (), "discarded": 0})
+    settled = f.FindingSettled(subtask="schema", attempt=1, finding=FINDING, result="mended")
+    story.happens(
+        f.ReviewVoted(at=14, subtask="schema", number=2, votes=(fine,)),
+        f.FindingsSettled(at=14, subtask="schema", number=2, settled=(settled,)),
+        f.AttemptVerified(at=14, subtask="schema", number=2, checks=(GREEN, said.model_copy(update={"passed": True}))),
+    )
+    return story
+
+
+def relanding() -> Story:
+    commits = {"api": "a" * 40, "docs": "d" * 40}
+    again = f.Relanding(run="before", branch="main", since="s" * 40, result="e" * 40, commits=commits)
+    story = Story(Policy(), plan_of("api", "docs"), relanding=again)
+    story.now = 5
+    story.work_is_done("api")
+    story.attempt_fails("docs", kind="conflict")
+    return story
+
+
+def rehearsal() -> list[f.Fact]:
+    story = Story(Policy(check_base=True), plan_of("one", "two"))
+    task = f.PastTask(subtask="one", commit="1" * 40, parent="0" * 40, tests=("tests/test_one.py",))
+    left_out = f.LeftOut(commit="9" * 40, title="bump", why="changes no code")
+    story.facts[0] = story.facts[0].model_copy(
+        update={"rehearsal": f.Rehearsal(for_real=True, head="1" * 40, tasks=(task,), left_out=(left_out,), seed=3)}
+    )
+    trials = (
+        f.GateTrial(passed=True, seconds=2, processor_s=1.5, peak_bytes=10**8),
+        f.GateTrial(passed=False, output="boom"),
+    )
+    story.happens(f.GateTried(at=1, command="make check", trials=trials, setup_s=4))
+    story.happens(f.BaseChecked(at=2, base="base", checks=(GREEN,)))
+    story.now = 4
+    story.happens(f.RehearsalNoted(at=4, what="by_hand", subtask="two", text="adds a submodule: vendor/x"))
+    works(story, "one", 3, "bash make check")
+    story.landed("one")
+    lost = ("tests/test_one.py::test_it",)
+    story.happens(f.ResultScored(at=9, subtask="one", commit="5" * 40, passed=False, checks=(RED,), lost=lost))
+    return story.facts
+
+
+def from_an_issue() -> list[f.Fact]:
+    story = ended_story()
+    issue = f.IssueSource(
+        reference="gh:acme/shop#12", url="https://forge.example/acme/shop/issues/12", title="VAT is wrong"
+    )
+    story.facts[0] = story.facts[0].model_copy(
+        update={"issue": issue, "values": {"version": "v2"}, "gate": "make test"}
+    )
+    return story.facts
+
+
+# ---- what waits, stops and fails ------------------------------------------------------------------------------------
+
+
+def approved_in_part() -> Story:
+    story = Story(
+        Policy(workers=2, review=True, reviewing="human"), plan_of("schema", "store needs schema", "docs", "ops")
+    )
+    story.now = 30
+    story.happens(f.PlanGraded(at=30, version=1, warnings=("app.py is contended by 8 subtasks",)))
+    story.happens(f.PlanApproved(at=31, version=1, by=WHO, subtasks=("schema",), left_out=("store", "docs", "ops")))
+    story.happens(f.PlanRejected(at=32, version=1, by=WHO, reason="too wide", subtasks=("ops",)))
+    works(story, "schema", 1, "bash ls")
+    return story
+
+
+def crashed() -> Story:
+    story = busy_story()
+    story.happens(f.CallsHeld(at=50, cost=Cost(calls=2, tokens=2000, dollars=0.2)))
+    story.happens(f.EngineStarted(at=90, epoch=2, pid=2, host="here", version="1"))
+    works(story, "money", 2, "bash pytest")
+    return story
+
+
+def refused() -> Story:
+    story = Story(Policy(check_base=True), plan_of("api", "docs"))
+    story.now = 6
+    story.happens(f.BaseChecked(at=6, base="base", checks=(RED,)))
+    story.happens(f.RunEnded(at=6, ending="failed", why="the base fails the gate"))
+    return story
+
+
+def base_is_red() -> Story:
+    story = Story(Policy(check_base=True, allow_red_base=True), plan_of("api", "docs"))
+    setup = f.SetupRun(
+        commit="base", check=RED.model_copy(update={"criterion": "the set-up", "command": "npm ci"}), network=True
+    )
+    story.happens(f.SetupRan(at=1, setup=setup), f.BaseChecked(at=2, base="base", checks=(RED,)))
+    story.now = 3
+    works(story, "api", 2, "edit api.py")
+    return story
+
+
+def cancelled() -> Story:
+    story = busy_story()
+    story.now = 60
+    story.happens(f.CancelRequested(at=60, by=WHO))
+    story.happens(f.RunEnded(at=61, ending="cancelled", why=f"cancelled by {WHO}"))
+    return story
+
+
+def paused() -> Story:
+    story = busy_story()
+    story.happens(f.Paused(at=50, by=WHO))
+    story.happens(f.LimitsChanged(at=52, by=WHO, workers=2, budget_dollars=9, budget_minutes=30))
+    return story
+
+
+def drained() -> Story:
+    story = busy_story()
+    story.happens(f.DrainRequested(at=50, by=WHO))
+    story.happens(f.EngineStopped(at=58, why=f"drained by {WHO}"))
+    return story
+
+
+def asked() -> Story:
+    story = Story(
+        Policy(workers=2, max_attempts=1),
+        plan_of("api", "docs", "site needs docs"),
+    )
+    story.now = 5
+    works(story, "docs", 2, "edit a.md")
+    story.attempt_fails("docs")
+    ask = {"question": "Which tax rate?", "options": ("7 %", "19 %"), "evidence": "E\nmore of it"}
+    story.happens(f.QuestionAsked.model_validate({"at": 7, "about": "docs", **ask}))
+    story.happens(f.QuestionAsked(at=8, about=None, question="Go on?", planner=True))
+    story.human_answers("q1", "19 %")
+    return story
+
+
+def service_is_limited() -> Story:
+    story = busy_story()
+    story.now = 50
+    limited = f.ServiceChanged(
+        at=50, scope="opus", condition="limited", why="HTTP 429 rate_limit_error: slow down", status=429
+    )
+    story.happens(limited, f.ServiceChanged(at=51, condition="limited", why="HTTP 529", status=529))
+    story.time_passes(1_000)
+    return story
+
+
+def budget_is_used_up() -> Story:
+    story = Story(Policy(workers=2, budget_dollars=0.1, budget_attempts=5), plan_of("api", "docs", "site needs docs"))
+    story.now = 4
+    works(story, "api", 1, "bash ls")
+    works(story, "docs", 1, "bash ls")
+    story.happens(f.CallRefused(at=5, why="the run's budget of $0.1 does not cover another call"))
+    story.happens(
+        f.CallLost(
+            at=6, role="worker", model="m", cost=Cost(calls=1, tokens=1000, dollars=0.1), subtask="api", attempt=1
+        )
+    )
+    story.landed("api")
+    return story
+
+
+def rolled_back() -> Story:
+    plan = plan_of("deploy", "check needs deploy").model_copy(update={"rollback_plan": "back"})
+    story = Story(Policy(max_attempts=1), plan, rollback=plan_of("undo"))
+    story.now = 3
+    story.landed("deploy")
+    story.now = 8
+    works(story, "check", 1, "bash curl")
+    story.attempt_fails("check")
+    return story
+
+
+def told_what_to_do() -> Story:
+    story = Story(Policy(workers=3), plan_of("api", "docs", "cli"))
+    story.now = 3
+    for id_ in ("api", "docs", "cli"):
+        works(story, id_, 1, "bash ls")
+    story.happens(f.InstructionGiven(at=4, subtask="api", text="use UTC", by=WHO, interrupt=True))
+    story.happens(f.InstructionGiven(at=5, subtask="docs", text="in French", by=WHO))
+    story.happens(f.InstructionRead(at=6, subtask="api", number=1, count=1))
+    report = f.Report(status="done", summary="it is there already")
+    story.happens(f.AttemptUnchanged(at=7, subtask="cli", number=1, report=report))
+    return story
+
+
+def work_is_lost() -> Story:
+    story = ended_story()
+    facts = [fact for fact in story.facts if not isinstance(fact, f.RunEnded)]
+    again = Story(Policy(workers=4, max_attempts=2), plan_of("french", "spanish needs french", "docs"))
+    again.now = facts[-1].at
+    again.landed("french", "docs")
+    again.happens(f.PublishFailed(at=again.now, tip="tip-1", why="fleet/r is checked out", not_before=again.now + 5))
+    again.happens(
+        f.WorkLost(
+            at=again.now + 1, tip="base", commits=("1" * 40,), again=("french",), anew=("docs",), unpublished=True
+        )
+    )
+    return again
+
+
+def empty() -> list[f.Fact]:
+    return Story(Policy()).facts[:1]
+
+
+def hostile_names() -> list[f.Fact]:
+    facts = hostile(busy_story().facts, HOSTILE)
+    return [facts[0].model_copy(update={"repository": f"/repo {HOSTILE}", "base_name": HOSTILE}), *facts[1:]]
