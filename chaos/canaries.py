@@ -287,7 +287,7 @@ class Called:
         return f"{self.done.command}: {self.done.code} {self.done.output.strip()[-200:]!r}"
 
 
-def call_verbs(folder: Path, template: Path, *, quick: bool = False) -> tuple[Cage, list[Called]]:
+def call_verbs(folder: Path, template: Path) -> tuple[Cage, list[Called]]:
     """Call every verb in a poisoned repository. Returns the marks, and how each call ended."""
     cage = open_cage(folder / "cage")
     repository = make_poisoned(folder, template, cage)
@@ -304,7 +304,7 @@ def call_verbs(folder: Path, template: Path, *, quick: bool = False) -> tuple[Ca
     )
     try:
         with ExitStack() as serving:
-            return cage, list(_called(stage, repository, serving, calls(quick=quick)))
+            return cage, list(_called(stage, repository, serving, calls()))
     finally:
         stage.kill_engines()
 

@@ -23,7 +23,7 @@ CALLS: Mapping[str, tuple[str, ...]] = {
         f"run --plan plan.toml --name x --review human --detach {WITHOUT_MODEL}",
         f"run --plan broken.toml --yes --name q {WITHOUT_MODEL}",
     ),
-    "rehearse": ("rehearse --last 2 --branch --name old", "rehearse --last 2 --with-faults --faults 0.5 --name faulty"),
+    "rehearse": ("rehearse --last 2 --branch --name old",),
     "resume": ("resume q", "resume w --detach"),
     "limits": ("limits r", "limits w --workers 2 --yes"),
     "pause": ("pause w --yes",),
@@ -81,16 +81,13 @@ REFUSED = frozenset({"merge r --yes", "plans edit plan.toml", "pr r --dry-run --
 remote of the repository is on a forge."""
 ORDER = ("simulate", "doctor", "init", "plan", "run", "pause", "limits", "tell", "approve", "reject", "answer", "retry")
 """What comes first, so that the others find runs, some of which wait for a person."""
-SLOW = frozenset({"rehearse --last 2 --with-faults --faults 0.5 --name faulty"})
-"""Calls that the tests leave out."""
 SERVING = {"metrics": "/metrics", "simulate": "/healthz", "web": ""}
 """Verbs that serve until they are stopped, each with a path that answers, unless it prints a link."""
 
 
-def calls(*, quick: bool = False) -> Iterator[tuple[str, ...]]:
+def calls() -> Iterator[tuple[str, ...]]:
     """Every verb of the command line's own table."""
     rest = [verb for verb in VERBS if verb not in ORDER and verb != "clean"]
     for verb in (*ORDER, *rest, "clean"):
         for line in CALLS.get(verb, (verb,)):
-            if not (quick and line in SLOW):
-                yield tuple(shlex.split(line))
+            yield tuple(shlex.split(line))

@@ -16,10 +16,13 @@ NOT_FOR_RESUME = {
     "--estimate": "it is about a run that has not begun; `fleet status` shows what this one was expected to cost",
 }
 """Options of `fleet run` that `fleet resume` can't have, and why."""
+CHAOS = "chaos injects faults, in a checkout of fleet: `make chaos SMALL=1` or `python -m chaos.rates`"
 REPLACED = {
+    **dict.fromkeys(("fleet rehearse --with-faults", "fleet rehearse --faults", "fleet rehearse --seed"), CHAOS),
     "--install-completion": "`fleet completion --install` does that",
     "--show-completion": "`fleet completion bash` prints the script, also for zsh and fish",
 }
+"""Options that were removed or never existed, of one verb or of any, and what replaces them."""
 
 
 def usage_error(error: TyperException) -> UsageError:
@@ -41,8 +44,8 @@ def missing_verb(path: str, verbs: list[str]) -> UsageError:
 
 def _unknown_option(path: str, option: str, options: list[str]) -> UsageError:
     message = f"`{path}` has no option {safe(option)}"
-    if option in REPLACED:
-        return UsageError(message, hint=REPLACED[option])
+    if hint := REPLACED.get(f"{path} {option}") or REPLACED.get(option):
+        return UsageError(message, hint=hint)
     if path == "fleet resume" and option in NOT_FOR_RESUME:
         return UsageError(message, hint=NOT_FOR_RESUME[option])
     near = did_you_mean(option, options).removeprefix("; ")

@@ -38,7 +38,7 @@ def test_55_plain_git_runs_the_programs_of_the_repository_s_settings(template: P
 
 
 def test_55_no_verb_runs_a_program_of_the_repository_s_settings(template: Path, folder: Path) -> None:
-    cage, ended = call_verbs(folder / "verbs", template, quick=True)
+    cage, ended = call_verbs(folder / "verbs", template)
     assert cage.ran == []
     assert {called.verb for called in ended} == VERBS.keys()
     assert [str(called) for called in ended if called.is_wrong] == []

@@ -178,7 +178,7 @@ def test_it_asks_before_it_pays(stage: Stage, past: Past, model: Serve) -> None:
         ((*gate, "--yes"), "give it a budget"),
         ((*budget, "--yes"), "needs a gate"),
         ((*gate, *budget, "--yes", "--sandbox", "none"), "could read the answer"),
-        ((*gate, *budget, "--yes", "--with-faults"), "takes no --with-faults"),
+        ((*gate, *budget, "--yes", "--branch"), "takes no --branch"),
         ((*gate, *budget, "--yes", "--worker", "codr"), "did you mean 'coder'"),
         ((*budget, "--yes", "--gate", "false"), "the gate is red on its parent"),
     ):

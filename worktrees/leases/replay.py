@@ -6,72 +6,51 @@ from no worker (a submodule, a name that is not UTF-8 …) or what comes out dif
 reported.
 """
 
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fleet.core.base.ids import RunId, Sha, SubtaskId, attempt_ref
 from fleet.core.plans.plan import Criterion
-from fleet.core.policy.replay_faults import CheckFault, WorkFault, check_fault, work_fault
-from fleet.core.state.facts import CheckRun, Failure, Member, Rehearsal, RehearsalNote, SetupRun
+from fleet.core.state.facts import CheckRun, Failure, Member, RehearsalNote, SetupRun
 from fleet.ports.agents import Workspace
 from fleet.ports.worktrees import Change, Integrator, Lease, Merged, Signature
 from worktrees.base.fs import as_text, printable
 from worktrees.git.commit_message import author_of, committer_of, compose
 from worktrees.git.repository import Repository
 from worktrees.git.trees.diff import Diff
-from worktrees.leases.leases import WorktreeLease
 from worktrees.leases.run_worktrees import RunWorktrees
 from worktrees.store.line import LineCommit
 
 LISTED = 20
 NOTED = 500  # characters of a red gate's output
 EXCUSED = "it is red in history, too"
-HANG_S = 1.0
 
 Note = Callable[[RehearsalNote, SubtaskId | None, str], Awaitable[None]]
 
 
-def note_key(what: RehearsalNote, subtask: SubtaskId | None, text: str) -> tuple[str, SubtaskId | None, str]:
-    """What makes two notes the same one."""
-    return what, subtask, text if what == "fault" else ""
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Replay:
     """What a rehearsal knows of history, and where it reports."""
 
-    rehearsal: Rehearsal
     worktrees: RunWorktrees
     commits: Mapping[SubtaskId, LineCommit]
     """The commit that each subtask replays."""
     base: Sha
     """The commit that the run starts from."""
     note: Note
-    _noted: set[tuple[str, SubtaskId | None, str]] = field(default_factory=set)
-    _checked: set[Sha] = field(default_factory=set)
+    noted: set[tuple[RehearsalNote, SubtaskId | None]]
+    """What was reported, also by earlier lives of the run."""
 
     @property
     def repository(self) -> Repository:
         return self.worktrees.store.repository
 
     async def report(self, what: RehearsalNote, subtask: SubtaskId | None, text: str) -> None:
-        """Report something once: a fault each time, anything else about a commit for the first time."""
-        key = note_key(what, subtask, text)
-        if key not in self._noted:
-            self._noted.add(key)
+        """Report something about a commit once."""
+        if (what, subtask) not in self.noted:
+            self.noted.add((what, subtask))
             await self.note(what, subtask, text)
-
-    def fault(self, subtask: SubtaskId, attempt: int) -> WorkFault | None:
-        return work_fault(self.rehearsal, subtask, attempt)
-
-    def next_check_fault(self, tree: Sha) -> CheckFault | None:
-        """What goes wrong with this check: only the first one of a tree meets a fault."""
-        if tree in self._checked:
-            return None
-        self._checked.add(tree)
-        return check_fault(self.rehearsal, tree)
 
     async def tree_of(self, commit: Sha) -> Sha:
         return (await self.repository.commit(commit)).tree
@@ -123,14 +102,11 @@ class ReplayLease:
     # ---- checks
 
     async def check(self, criterion: Criterion, *, lands: bool = False) -> CheckRun:
-        tree = await self.replay.tree_of(self.base)
-        is_past, subtask = await self.replay.place_of(tree)
-        fault = self.replay.next_check_fault(tree)
-        if fault is not None:
-            await self.replay.report("fault", subtask, f"check: {fault}")
-            return await self._faulty(criterion, fault)
         run = await self.lease.check(criterion, lands=lands)
-        if run.passed or not is_past:
+        if run.passed:
+            return run
+        is_past, subtask = await self.replay.place_of(await self.replay.tree_of(self.base))
+        if not is_past:
             return run
         async with self.replay.worktrees.lease(self.base) as fresh:
             again = await fresh.check(criterion, lands=lands)
@@ -141,29 +117,14 @@ class ReplayLease:
         await self.replay.report("red", subtask, failure or "\n".join(again.causes) or again.output[-NOTED:])
         return again.model_copy(update={"excused": EXCUSED})
 
-    async def _faulty(self, criterion: Criterion, fault: CheckFault) -> CheckRun:
-        """The check with a command that hangs or fails in its place."""
-        broken = {"run": "sleep 600", "timeout_s": HANG_S} if fault == "hangs" else {"run": "exit 1"}
-        run = await self.lease.check(criterion.model_copy(update=broken))
-        return run.model_copy(update={"command": criterion.run})
-
     # ---- commits
 
     async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | Failure:
         """The worker's change, which has to be history's."""
-        wanted = self.replay.commits[signature.subtask]
-        fault = self.replay.fault(signature.subtask, signature.attempt)
-        if signature.unfinished:
-            return await self.lease.commit(signature, touches)
-        if fault == "vanishes":
-            self._remove_worktree()
-        if fault == "stale":
-            diff = await self.replay.repository.diff(self.replay.base, wanted.id)
-            changed = [entry for entry in diff.entries if entry.path in set(wanted.paths)]
-            return await self._commit_exactly(signature, self.replay.base, Diff(tuple(changed)))
         change = await self.lease.commit(signature, touches)
-        if fault is not None:
+        if signature.unfinished:
             return change
+        wanted = self.replay.commits[signature.subtask]
         diff = await self.replay.repository.diff(wanted.parent, wanted.id)
         made = Diff()
         if isinstance(change, Change):
@@ -173,18 +134,13 @@ class ReplayLease:
         why = _reason(change, made, diff)
         trouble = signature.body.partition("; ")[2]
         await self.replay.report("by_hand", signature.subtask, f"{why}; {_short(trouble)}" if trouble else why)
-        return await self._commit_exactly(signature, self.base, diff)
+        return await self._commit_exactly(signature, diff)
 
-    def _remove_worktree(self) -> None:
-        """Delete it from outside, as a person might."""
-        if isinstance(self.lease, WorktreeLease):
-            shutil.rmtree(self.lease.workspace.place.own_folder, ignore_errors=True)
-
-    async def _commit_exactly(self, signature: Signature, onto: Sha, diff: Diff) -> Change:
+    async def _commit_exactly(self, signature: Signature, diff: Diff) -> Change:
         """Commit and pin these very entries."""
         settings, repository = self.replay.worktrees.box.settings, self.replay.repository
         commit = await repository.replay_commit(
-            onto,
+            self.base,
             diff,
             author=author_of(signature, settings.author, settings.email),
             committer=committer_of(settings.author, settings.email),

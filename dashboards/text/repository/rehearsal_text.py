@@ -28,8 +28,7 @@ def rehearsal_lines(view: RehearsalView) -> Iterator[str]:
     yield f"  commits    {view.landed} of {view.commits} landed, from {view.base[:12]} to {view.head[:12]}"
     yield f"  tree       {_tree(view)}"
     yield from _gate_lines(view.gate)
-    faults = f", {counted(view.faults, 'fault')} mixed in, {counted(view.engines, 'start')} of the engine"
-    yield f"  attempts   {view.attempts}{faults if view.faults else ''}"
+    yield f"  attempts   {view.attempts}"
     processor = f", {view.processor_s:g} s of processor" if view.processor_s is not None else ""
     yield f"  time       {duration(view.seconds)}{processor}: {view.landed_an_hour} commits an hour at this pace"
     yield f"  workers    this machine can run about {view.workers}, limited by its {view.limited_by}"

@@ -18,21 +18,19 @@ from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.plans.replay import REPLAYER, PastCommit, commit_of, replay_plan
-from fleet.core.policy.replay_faults import WORK_FAULTS, WorkFault
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.views.repository.rehearsal_view import Machine, Outcome
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.verdicts.checks import Gate
 from fleet.errors import UsageError
-from fleet.ports.agents import WorkerBrief
 from fleet.ports.journal import Recorder
 from fleet.ports.worktrees import EffectError
 from worktrees.base.fs import size_of
 from worktrees.base.settings import WorktreeSettings
 from worktrees.git.program import Git
 from worktrees.leases.leases import WorktreeLease
-from worktrees.leases.replay import Replay, ReplayIntegrator, ReplayWorktrees, note_key
+from worktrees.leases.replay import Replay, ReplayIntegrator, ReplayWorktrees
 from worktrees.leases.run_worktrees import RunWorktrees
 from worktrees.leases.trial_worktrees import open_trial_worktrees
 from worktrees.store.line import LineCommit, commits_of, last_commits, missing_objects
@@ -177,25 +175,16 @@ def _without_times(output: str) -> tuple[str, float]:
 async def rehearsing(engine: Recorder, adapters: Adapters, worktrees: RunWorktrees) -> Adapters:
     """The adapters of a run that replays history."""
     state = engine.state
-    rehearsal = state.rehearsal or f.Rehearsal()
 
     async def note(what: f.RehearsalNote, subtask: SubtaskId | None, text: str) -> None:
-        known = {note_key(each.what, each.subtask, each.text) for each in engine.state.rehearsed}
-        if note_key(what, subtask, text) not in known:
-            await engine.record(f.RehearsalNoted(at=adapters.clock.now(), what=what, subtask=subtask, text=text))
+        await engine.record(f.RehearsalNoted(at=adapters.clock.now(), what=what, subtask=subtask, text=text))
 
     worktrees.setup.must_pass = False
-    replay = Replay(rehearsal, worktrees, await _commits(worktrees.store, state.plan), state.base, note)
-
-    async def fault_of(brief: WorkerBrief) -> WorkFault | None:
-        fault = replay.fault(brief.subtask.id, brief.attempt)
-        if fault is not None:
-            await replay.report("fault", brief.subtask.id, f"attempt {brief.attempt}: {WORK_FAULTS[fault]}")
-        return fault
-
+    noted = {(each.what, each.subtask) for each in state.rehearsed}
+    replay = Replay(worktrees, await _commits(worktrees.store, state.plan), state.base, note, noted)
     return replace(
         adapters,
-        workers={**adapters.workers, REPLAYER: ReplayWorker(fault_of)},
+        workers={**adapters.workers, REPLAYER: ReplayWorker()},
         worktrees=ReplayWorktrees(replay),
         integrator=ReplayIntegrator(replay, adapters.integrator),
     )
@@ -204,12 +193,7 @@ async def rehearsing(engine: Recorder, adapters: Adapters, worktrees: RunWorktre
 async def _commits(store: Store, plan: Plan) -> Mapping[SubtaskId, LineCommit]:
     wanted = {subtask.id: commit for subtask in plan.subtasks if (commit := commit_of(subtask)) is not None}
     commits = await commits_of(store.repository, wanted.values())
-    with_paths = {}
-    for id_, commit in wanted.items():
-        found = commits[commit]
-        diff = await store.repository.diff(found.parent, found.id)
-        with_paths[id_] = replace(found, paths=diff.paths)
-    return with_paths
+    return {id_: commits[commit] for id_, commit in wanted.items()}
 
 
 # ---- after the run ---------------------------------------------------------------------------------------------------

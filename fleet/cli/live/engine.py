@@ -148,19 +148,6 @@ class Background:
     def at_work(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def kill(self) -> None:
-        """End the process at once, as a crash would."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-
-    def stop(self) -> None:
-        """Ask the process to stop, and wait until it has."""
-        if self._process is not None:
-            self._process.terminate()
-            self._process.terminate()  # the first one only drains the run
-            self._process.wait()
-
     def wait_started(self) -> None:
         """Wait until the engine has recorded its start; raises `FleetError` with its error if it fails before."""
         until = time.monotonic() + START_S

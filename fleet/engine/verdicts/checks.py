@@ -173,8 +173,6 @@ class Checks:
                     text = f"flaky: {second.criterion} ({run}) failed on {commit[:12]}, then passed on the same commit"
                     await self.engine.record(f.WarningNoted(at=self.clock.now(), text=text))
                     answers[run] = answers[run].model_copy(update={"flaky": True})
-                elif second.excused:
-                    answers[run] = second
             answers |= await self._confirmed(commit, [asked[run] for run in words], answers, run_once)
         for run, answer in answers.items():
             answers[run] = self._remember(answer.model_copy(update={"tree": tree}), sure=trust == "sure")

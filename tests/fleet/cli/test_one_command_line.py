@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import typer.main
+from typer.exceptions import TyperException
 
 from fleet.cli.entry import app
 from fleet.cli.root_help import VERBS
+from fleet.cli.usage_errors import CHAOS, usage_error
 from tests.fleet.cli.grammar import PAGE, Known, inconsistencies, known_verbs
 
 
@@ -30,6 +32,13 @@ def test_there_are_no_inconsistencies(verbs: list[Known], page: str) -> None:
 
 def test_every_verb_that_takes_something_in_common_is_counted(verbs: list[Known]) -> None:
     assert sum(len(verb.takes) for verb in verbs) > 2 * len(verbs)
+
+
+@pytest.mark.parametrize("option", ["--with-faults", "--faults", "--seed"])
+def test_an_option_that_was_removed_comes_with_its_replacement(option: str) -> None:
+    with pytest.raises(TyperException) as refused:
+        app(["rehearse", option], prog_name="fleet", standalone_mode=False)
+    assert usage_error(refused.value).hint == CHAOS
 
 
 def _without(verbs: list[Known], name: str, option: str) -> list[Known]:

@@ -74,6 +74,16 @@ def test_fields_that_came_later_have_a_default() -> None:
         assert FACT.validate_python({**json.loads(bare), "kind": fact.kind}) == fact
 
 
+def test_a_rehearsal_that_had_faults_still_loads() -> None:
+    began = next(line for line in lines("v1.jsonl") if json.loads(line)["kind"] == "run_started")
+    rehearsed = json.dumps(json.loads(began) | {"rehearsal": {"faults": 0.4, "seed": 3}})
+    noted = '{"kind": "rehearsal_noted", "at": 1, "what": "fault", "subtask": "api", "text": "check: hangs"}'
+    state = evolve(None, FACT.validate_json(rehearsed))
+    state = evolve(state, FACT.validate_json(noted))
+    assert state.rehearsal is not None
+    assert [(note.what, note.text) for note in state.rehearsed] == [("fault", "check: hangs")]
+
+
 def test_the_old_run_is_where_it_was(old: RunState) -> None:
     assert statuses(old, T + 2010) == {
         "schema": "merged",

@@ -25,7 +25,6 @@ from fleet.plans.input_files import dump_plan
 from fleet.runs.repository import root_of
 from fleet.runs.run_folder import RunFolder
 
-SHARE = 0.2
 MOST = 500
 
 LAST, LAST_FOR_REAL = 100, 20
@@ -46,11 +45,6 @@ Worker = Annotated[str, typer.Option("--worker", metavar="NAME", help="With --fo
 Gate = Annotated[
     str | None, typer.Option("--gate", metavar="COMMAND", help="The gate instead of checks.gate; empty: none.")
 ]
-Faults = Annotated[bool, typer.Option("--with-faults", help="Mix faults in: dead agents, lost worktrees, kills …")]
-Share = Annotated[
-    float, typer.Option("--faults", metavar="N", min=0.0, max=1.0, help="The share of attempts that get a fault.")
-]
-Seed = Annotated[int, typer.Option("--seed", metavar="N", help="The random seed of the faults.")]
 Tries = Annotated[
     int, typer.Option("--tries", metavar="N", min=1, max=20, help="How often the gate runs on the newest commit.")
 ]
@@ -76,9 +70,6 @@ def rehearse(
     base_url: BaseUrl = None,
     gate: Gate = None,
     tries: Tries = live.TRIES,
-    with_faults: Faults = False,
-    share: Share = SHARE,
-    seed: Seed = 1,
     write: Write = False,
     branch: Branch = False,
     force: Force = False,
@@ -103,15 +94,14 @@ def rehearse(
     Examples:
       fleet rehearse                            the last 100 commits
       fleet rehearse --last 20 --gate "make test" --write
-      fleet rehearse --with-faults              agents die, worktrees vanish, the engine is killed
       fleet rehearse -o plan.toml && $EDITOR plan.toml && fleet rehearse --plan plan.toml
       fleet rehearse --for-real --last 10 --budget 5
     """
     options = flags(limits_of(workers=workers, budget=budget), sandbox=sandbox, gate=gate, base_url=base_url)
     loaded = common.configuration(repo, config, options)
     if for_real:
-        replaying = {"--plan": plan_file, "-o": output, "--with-faults": with_faults}
-        _refuse({**replaying, "--write": write, "--branch": branch}, "--for-real replays nothing")
+        replaying = {"--plan": plan_file, "-o": output, "--write": write, "--branch": branch}
+        _refuse(replaying, "--for-real replays nothing")
         redoing = past_tasks.Redoing(repo, last or LAST_FOR_REAL, worker, name, yes)
         raise typer.Exit(past_tasks.begin_and_show(Fleet(loaded, current()), redoing, as_json=as_json))
     _refuse({"--budget": budget, "--yes": yes, "--base-url": base_url}, "a rehearsal costs nothing without --for-real")
@@ -121,9 +111,7 @@ def rehearse(
     line = _line(fleet, repo, plan_file, last=last or LAST)
     if output is not None:
         return _write_plan(line, output, force=force)
-    rehearsal = Rehearsal(faults=share if with_faults else 0.0, seed=seed)
-    name = name or live.rehearsal_name(fleet, line.head)
-    folder = _create(fleet, repo, line, name, rehearsal, publishes=branch)
+    folder = _create(fleet, repo, line, name or live.rehearsal_name(fleet, line.head), publishes=branch)
     view = live.rehearse(fleet, folder, tries=tries, quiet=as_json)
     if view is None:
         raise typer.Exit(EXIT[None])
@@ -139,14 +127,14 @@ def _write_plan(line: Line, output: Path, *, force: bool) -> None:
     typer.echo(f"wrote {output}: {plan_line(line.plan)}")
 
 
-def _create(fleet: Fleet, repo: Path, line: Line, name: str, rehearsal: Rehearsal, *, publishes: bool) -> RunFolder:
+def _create(fleet: Fleet, repo: Path, line: Line, name: str, *, publishes: bool) -> RunFolder:
     order = Order(
         goal=line.plan.goal,
         repository=repo,
         base=line.base,
         name=name,
         plan=line.plan,
-        rehearsal=rehearsal,
+        rehearsal=Rehearsal(),
         publishes=publishes,
     )
     return common.run_async(lambda: fleet.create(order))

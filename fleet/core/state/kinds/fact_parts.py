@@ -58,7 +58,7 @@ RehearsalNote = Literal[
     "by_hand",  # no worker may make this change, or it would come out different: the rehearsal made it itself
     "red",  # the gate fails on the commit as it is in history
     "flaky",  # the gate failed on a commit, then passed on it
-    "fault",  # a fault that the rehearsal was asked to mix in
+    "fault",  # a fault that was mixed in; not written any more, kept so that old journals load
 ]
 
 
@@ -86,9 +86,10 @@ class Rehearsal(Shape):
     """How a rehearsal replays history."""
 
     faults: float = Field(default=0.0, ge=0, le=1)
-    """The share of attempts in which something is made to go wrong."""
+    """The share of attempts in which something was made to go wrong. Not written any more, kept so that old journals
+    load."""
     seed: int = 0
-    """What decides which, and how."""
+    """What decided which, and how. Kept for the same reason."""
     for_real: bool = False
     """Whether planner and workers do the commits again from their messages."""
     head: Sha = ""

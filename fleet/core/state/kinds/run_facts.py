@@ -204,7 +204,7 @@ class RehearsalNoted(Happened):
 
     kind: Literal["rehearsal_noted"] = "rehearsal_noted"
     what: RehearsalNote
-    """Whether no worker may make the change, the gate is red or flaky on it, or a fault was mixed in."""
+    """Whether no worker may make the change, or the gate is red or flaky on it. Old journals: also a fault mixed in."""
     subtask: SubtaskId | None = None
     """The subtask that replays the commit; None: the base."""
     text: str = ""

@@ -124,15 +124,13 @@ class RehearsalView:
     """Commits whose gate fails in any case."""
     flaky: tuple[PastCommitNote, ...]
     """Commits on which the gate failed and then passed."""
-    faults: int
-    """Faults that were mixed in."""
     attempts: int
     """Attempts that were started."""
     engines: int
-    """Starts of an engine: one more than there were kills."""
+    """Starts of an engine: more than one after a resume."""
     seconds: float
     processor_s: float | None
-    """What fleet and its boxes used; null if an engine ran in another process: after a resume, or with faults."""
+    """What fleet and its boxes used; null after a resume: other processes used some of it."""
     landed_an_hour: float
     """At the pace of this rehearsal."""
     gate: GateView | None
@@ -181,7 +179,6 @@ def rehearsal_view(
         by_hand=_notes(state, "by_hand"),
         red_in_history=_notes(state, "red"),
         flaky=_notes(state, "flaky"),
-        faults=len(_notes(state, "fault")),
         attempts=state.attempts,
         engines=state.epoch,
         seconds=round(seconds, 1),

@@ -23,7 +23,6 @@ VIEW = RehearsalView(
     by_hand=(),
     red_in_history=(),
     flaky=(),
-    faults=0,
     attempts=7,
     engines=1,
     seconds=1.0,

@@ -52,21 +52,6 @@ async def test_a_check_that_passes_the_second_time_is_flaky_and_no_success() -> 
     assert [note for note in book.state.warnings if "flaky: it works (test)" in note]
 
 
-async def test_a_failure_that_is_excused_when_it_is_seen_again_blocks_nothing() -> None:
-    """A rehearsal: the first run was made to fail, and the second one met what was red in history."""
-    hands = Excusing(passes=lambda *_: False)
-    asked = checks(hands)
-    [run] = await asked.on("base", [TEST])
-    assert (run.passed, run.flaky, run.excused, run.fine) == (False, False, "it was so before", True)
-    assert await asked.on("base", [TEST]) == (run,)
-
-
-class Excusing(PaperHands):
-    def ask(self, tree: str, criterion: Criterion) -> f.CheckRun:
-        run = super().ask(tree, criterion)
-        return run if len(self.ran) == 1 else run.model_copy(update={"excused": "it was so before"})
-
-
 async def test_where_nothing_is_run_again_red_is_red() -> None:
     hands = PaperHands(passes=red_first)
     [run] = await checks(hands, reruns=0).on("base", [TEST])
