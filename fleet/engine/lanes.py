@@ -11,7 +11,6 @@ from fleet.core.state.state import RunState
 from fleet.core.state.subtask_state import SubtaskState
 from fleet.core.state.subtasks import Subtasks
 from fleet.engine.errors.bugs import Bugs
-from fleet.engine.errors.internal_errors import unwrapped
 from fleet.errors import FleetError
 
 Perform = Callable[[Command], Awaitable[None]]
@@ -93,9 +92,9 @@ class Lanes:
         try:
             with self._running[command]:
                 await self._perform(command)
-        except Exception as error:
-            if isinstance(unwrapped(error), FleetError):  # nothing can be written any more
-                raise
+        except FleetError:  # nothing can be written any more
+            raise
+        except Exception as error:  # noqa: BLE001 - the loop outlives any one command
             self._bugs.stopped(command, error)
         finally:
             del self._running[command]

@@ -4,6 +4,7 @@ Every command can be carried out twice, because a crash may come between its eff
 pinned ref, the integration branch) show what the earlier life achieved.
 """
 
+from collections.abc import Awaitable
 from functools import partial
 from typing import assert_never
 
@@ -20,13 +21,12 @@ from fleet.engine.commands.budget import RunBudget
 from fleet.engine.commands.landing import Lander
 from fleet.engine.commands.planner_calls import PlannerCalls
 from fleet.engine.commands.reviews import Reviews
-from fleet.engine.errors.internal_errors import Advice, DiskFullError, failure_of, persist, unwrapped
+from fleet.engine.errors.internal_errors import Advice, DiskFullError, failure_of, persist, tries_after
 from fleet.engine.verdicts.checks import Checks
 from fleet.engine.verdicts.node_record import NodeRecord
 from fleet.engine.work.local_node import LocalNode
 from fleet.ports.agents import DrainingError
 from fleet.ports.journal import Recorder
-from fleet.ports.nodes import NodeFailedError
 
 STEPS: dict[type[Command], str] = {
     CheckBase: "checked the base",
@@ -65,21 +65,32 @@ class Performer:
         self._lander = Lander(engine, adapters.integrator, self._checks, adapters.clock)
 
     async def __call__(self, command: Command) -> None:
-        step = STEPS[type(command)]
+        """Carry out a command. What it raises in the end becomes a fact here, and nowhere else."""
+        step, failure = STEPS[type(command)], None
+        perform, tries = partial(self._perform, command), partial(self._tries, command)
         try:
-            try:
-                await self._persist(command, step)
-            finally:
-                await self._advice.take("the record of set-ups", self._record_setups, without=None)
-        except Exception as error:  # the fleet survives any one effect; the fact keeps the trace
-            if isinstance(unwrapped(error), DrainingError):
-                return  # nothing to record: the command is carried out when the run is resumed
-            if isinstance(unwrapped(error), DiskFullError):
-                raise
+            await persist(perform, step, tries=tries, check=self._raise_if_disk_full)
+        except DrainingError:
+            pass  # nothing to record: the command is carried out when the run is resumed
+        except DiskFullError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the fleet survives any one effect; the fact keeps the trace
             failure = failure_of(error, step)
-            if not isinstance(unwrapped(error), NodeFailedError):
-                self._raise_if_disk_full(failure)
+        finally:
+            await self._advice.take("the record of set-ups", self._record_setups, without=None)
+        if failure is not None:
             await self._record_failure(command, failure)
+
+    def _tries(self, command: Command, failure: f.Failure) -> int:
+        """How often a command is tried that failed so. What calls a model: only until something was paid for."""
+        match command:
+            case RunAttempt():
+                may_repeat = self._attempts.may_repeat(command)
+            case CallPlanner():
+                may_repeat = self._planner_calls.may_repeat(command)
+            case _:
+                return tries_after(failure)
+        return tries_after(failure) if may_repeat and failure.kind == "internal" else 1
 
     async def _record_setups(self) -> None:
         """Record the set-ups that the command needed, with the output of those that failed."""
@@ -97,39 +108,20 @@ class Performer:
             if advice is not None:
                 raise DiskFullError(f"{advice}, then `fleet resume {self._engine.state.run}`; nothing is lost")
 
-    async def _persist(self, command: Command, step: str) -> None:
-        """Carry out a command. What calls no model is tried again; what does only as long as nothing was paid for."""
-        perform = partial(self._perform, command)
-        if not isinstance(command, RunAttempt | CallPlanner):
-            await persist(perform, step, check=self._raise_if_disk_full)
-            return
-        try:
-            await perform()
-        except Exception as error:
-            is_bug = failure_of(error, step).kind == "internal" and not isinstance(unwrapped(error), DrainingError)
-            if not is_bug or not self._may_repeat(command):
-                raise
-            await perform()
-
-    def _may_repeat(self, command: RunAttempt | CallPlanner) -> bool:
-        if isinstance(command, RunAttempt):
-            return self._attempts.may_repeat(command)
-        return self._planner_calls.may_repeat(command)
-
-    async def _perform(self, command: Command) -> None:
+    def _perform(self, command: Command) -> Awaitable[None]:
         match command:
             case CheckBase(base=base):
-                await self._check_base(base)
+                return self._check_base(base)
             case CallPlanner():
-                await self._call_planner(command)
+                return self._call_planner(command)
             case RunAttempt():
-                await self._attempts.run(command)
+                return self._attempts.run(command)
             case VerifyAttempt():
-                await self._attempts.verify(command)
+                return self._attempts.verify(command)
             case TestBatch(number=number):
-                await self._lander.test_batch(number)
+                return self._lander.test_batch(number)
             case Publish(tip=tip):
-                await self._publish(tip)
+                return self._publish(tip)
             case _:
                 assert_never(command)
 

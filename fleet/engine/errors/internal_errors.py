@@ -43,14 +43,27 @@ def unwrapped(error: Exception) -> Exception:
 
 def failure_of(error: Exception, step: str) -> f.Failure:
     """A failed effect, a machine out of resources, or a bug of ours in a step such as `checked the base`."""
-    trace = "".join(traceback.format_exception(error))[-TRACE:]
+    trace, shown = _trace(error), _shown(error)
     error = unwrapped(error)
     if isinstance(error, EffectError):
         return error.failure
-    shown = f"{type(error).__name__}: {error}"
     if is_scarce(error) or isinstance(error, FleetError):
         return f.Failure(kind="infrastructure", summary=shown, evidence=trace)
     return internal_failure(step, shown, trace)
+
+
+def warning_about(error: Exception, what: str, now: float) -> f.WarningNoted:
+    """What the operator is told of an error, with its trace."""
+    return f.WarningNoted(at=now, text=f"{what}: {_shown(error)}", evidence=_trace(error))
+
+
+def _shown(error: Exception) -> str:
+    error = unwrapped(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _trace(error: Exception) -> str:
+    return "".join(traceback.format_exception(error))[-TRACE:]
 
 
 def is_scarce(error: Exception) -> bool:
@@ -60,10 +73,19 @@ def is_scarce(error: Exception) -> bool:
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and str(error) == NO_THREAD)
 
 
+def tries_after(failure: f.Failure) -> int:
+    """How often in all a step is tried that calls no model: once more after a bug, more if the machine is to blame."""
+    return {"infrastructure": TRIES, "internal": TRIES_AFTER_BUG}.get(failure.kind, 1)
+
+
 async def persist(
-    step: Callable[[], Awaitable[Result]], name: str, *, check: Callable[[f.Failure], None] = lambda _: None
+    step: Callable[[], Awaitable[Result]],
+    name: str,
+    *,
+    tries: Callable[[f.Failure], int] = tries_after,
+    check: Callable[[f.Failure], None] = lambda _: None,
 ) -> Result:
-    """Carry out a step that calls no model: once more after a bug, some more times if the machine is to blame.
+    """Carry out a step, again where that may help. Raises what it raised last.
 
     `check` raises if a failure of this machine makes another try useless.
     """
@@ -72,12 +94,14 @@ async def persist(
         try:
             return await step()
         except Exception as error:
+            cause = unwrapped(error)
+            if isinstance(cause, DrainingError | DiskFullError):
+                raise cause from None
             failure = failure_of(error, name)
-            limit = {"infrastructure": TRIES, "internal": TRIES_AFTER_BUG}.get(failure.kind, 1)
-            if number >= limit or isinstance(unwrapped(error), DrainingError | DiskFullError):
-                raise
-            if not isinstance(unwrapped(error), NodeFailedError):
+            if not isinstance(cause, NodeFailedError):
                 check(failure)
+            if number >= tries(failure):
+                raise
         await sleep(TRY_AGAIN_S * 2**number if failure.kind == "infrastructure" else 0)
         number += 1
 
@@ -108,10 +132,7 @@ class Advice:
 
     def leave_out(self, what: str, error: Exception) -> None:
         """Warn the operator, with the trace, that something was left out."""
-        text = f"left out because of an error: {what}: {type(unwrapped(error)).__name__}: {unwrapped(error)}"
         key = (what, type(unwrapped(error)))  # its text may differ each time
-        if key in self._reported:
-            return
-        self._reported.add(key)
-        trace = "".join(traceback.format_exception(error))[-TRACE:]
-        self.engine.note(f.WarningNoted(at=self.clock.now(), text=text, evidence=trace))
+        if key not in self._reported:
+            self._reported.add(key)
+            self.engine.note(warning_about(error, f"left out because of an error: {what}", self.clock.now()))
