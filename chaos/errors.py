@@ -7,8 +7,7 @@
 The places are found by watching runs without exceptions: each function of the engine, of the core and of the adapters
 that was called is one. The adapters are in memory, so that a run takes milliseconds. It counts the attempts used up,
 work paid for twice, finished commits lost, runs that did not end by themselves, runs that advice kept from landing, and
-subtasks that policy kept from landing because it can't decide about another one; the exit code is 1 if any of these is
-not 0.
+subtasks that a step for another one kept from landing; the exit code is 1 if any of these is not 0.
 """
 
 from collections import Counter
@@ -91,7 +90,7 @@ class Cost:
     spoiled: bool = False
     """It was advice, and the run did not land."""
     kept: int = 0
-    """Subtasks that did not land because policy can't decide about another one, which they do not need."""
+    """Subtasks that did not land because of a step for another one, which they do not need."""
 
     @property
     def is_free(self) -> bool:
@@ -137,7 +136,7 @@ def cost(place: Place, run: str, mode: Mode) -> Cost:
         lost=sum(commit not in pinned for commit in finished),
         hung=ended not in {"landed", "partial", "failed"},
         spoiled=place.is_advice and ended != "landed",
-        kept=_kept(state, ABOUT[run]) if mode == "about" and place.is_policy else 0,
+        kept=_kept(state, ABOUT[run]) if mode == "about" and place.is_step else 0,
     )
 
 
@@ -203,9 +202,9 @@ def main() -> int:
         ("finished commits lost", sum(each.lost for each in kept)),
         ("runs that did not end by themselves", sum(each.hung for each in kept)),
         ("runs that advice kept from landing", sum(each.spoiled for each in kept)),
-        ("subtasks that policy kept from landing", sum(each.kept for each in kept)),
+        ("subtasks that another one kept from landing", sum(each.kept for each in kept)),
     ):
-        say(f"{measure:<40} {figure:>4}  (wanted: 0)")
+        say(f"{measure:<44} {figure:>4}  (wanted: 0)")
     return MET if all(each.is_free for each in played) else MISSED
 
 

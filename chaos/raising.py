@@ -62,8 +62,9 @@ class Place:
     """Whether it is called for advice only: what may be left out."""
 
     @property
-    def is_policy(self) -> bool:
-        return self.function.__module__.startswith("fleet.core.policy.")
+    def is_step(self) -> bool:
+        """Whether it is of the engine or of an adapter, and not a pure function of the core."""
+        return not self.function.__module__.startswith("fleet.core.")
 
 
 def called(make: Callable[[], FakeFleet]) -> list[Place]:

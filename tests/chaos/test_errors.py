@@ -7,6 +7,8 @@ import pytest
 from chaos import errors
 from chaos.errors import RUNS, cost, costs
 from chaos.raising import Place, called
+from fleet.core.state import facts as f
+from fleet.engine.commands.landing import Lander
 from fleet.engine.errors import internal_errors
 from fleet.engine.errors.internal_errors import Advice
 
@@ -58,9 +60,16 @@ def test_a_run_that_does_not_end_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
     assert cost(place, "given", "always").hung
 
 
-def test_what_policy_keeps_from_landing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Were a rule that raises about one subtask given up, it would decide about no other."""
-    place = next(place for place in places("given", advice=False) if place.name == "landing.member_of")
+def test_what_one_subtask_keeps_from_landing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were a batch that can't be landed sent back as a whole, those beside the one that raises would not land."""
+    place = next(place for place in places("given", advice=False) if place.name == "landing._tested")
     assert cost(place, "given", "about").is_free
-    monkeypatch.setattr("fleet.engine.errors.broken_rules.BrokenRule.decide", lambda _: None)
+
+    async def give_up(self: Lander, number: int, failure: f.Failure) -> None:
+        batch = self.engine.state.landing.open_batch(number)
+        members = batch.members if batch is not None else ()
+        ejected = (f.Ejected(subtask=each.subtask, attempt=each.attempt, failure=failure) for each in members)
+        await self._record(number, ejected=tuple(ejected))
+
+    monkeypatch.setattr(Lander, "give_up", give_up)
     assert cost(place, "given", "about").kept > 0

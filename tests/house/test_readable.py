@@ -18,7 +18,6 @@ BROAD_EXCEPTS: dict[str, int] = {
     "fleet/cli/entry.py": 1,  # the last one who can tell of a bug, also in JSON
     # the fleet outlives any one effect, and advice can't fail what it is about; the fact keeps the trace
     "fleet/engine/work/local_node.py": 3,
-    "fleet/engine/errors/broken_rules.py": 1,
     "fleet/engine/errors/bugs.py": 2,
     "fleet/engine/errors/internal_errors.py": 3,
     "fleet/engine/commands/landing.py": 1,

@@ -111,7 +111,7 @@ def status_counts(state: RunState, now: float) -> dict[Status, int]:
 
 def _is_aside(state: RunState, subtask: SubtaskState) -> bool:
     """Whether an error of ours stopped it: no planner can fix that."""
-    if subtask.question is not None and state.questions[subtask.question].aside:
+    if subtask.question is not None and state.questions[subtask.question].aside:  # in older journals without a failure
         return True
     return subtask.failure is not None and subtask.failure.kind == "internal"
 

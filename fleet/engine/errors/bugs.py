@@ -1,11 +1,9 @@
 """Errors of ours in the loop itself: in a rule of policy, in what should be running, in a command that fails silently.
 
-What raises is left out and reported to the operator once; everything else continues. A rule is asked once more, then
-without the subtasks that it raises about; if that does not help, when the state has changed. A command is set aside. If
-nothing is left to do or to wait for, the run ends.
+What raises is left out and reported to the operator once; everything else continues. A rule is skipped until the state
+changes, which the report already does. A command is set aside. If nothing is left to do or to wait for, the run ends.
 """
 
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -14,10 +12,9 @@ from typing import ParamSpec, TypeVar
 from fleet.core.history.evolve import evolve
 from fleet.core.policy.decide import RULES, Rule
 from fleet.core.policy.effects import Command
-from fleet.core.state.facts import Fact, QuestionAsked, RunEnded, WarningNoted
+from fleet.core.state.facts import Fact, RunEnded
 from fleet.core.state.state import RunState
-from fleet.engine.errors.broken_rules import BrokenRule, Decided
-from fleet.engine.errors.internal_errors import TRACE, failure_of, unwrapped
+from fleet.engine.errors.internal_errors import unwrapped, warning_about
 from fleet.ports.journal import Clock
 
 Given = ParamSpec("Given")
@@ -31,22 +28,22 @@ class Bugs:
     clock: Clock
     _aside: set[Command] = field(default_factory=set)
     """Commands that ended without a fact that says how it went, after all the tries that they have."""
-    _broken: dict[str, RunState] = field(default_factory=dict)
+    _broken: dict[Rule, RunState] = field(default_factory=dict)
     """The rules that raised, each with the state in which it did so last."""
     _unreported: list[Fact] = field(default_factory=list)
     _reported: dict[tuple[str, type[Exception]], str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self._reported)
+        """Whether there are any, all of them recorded: a record is a new state, in which skipped rules run again."""
+        return bool(self._reported) and not self._unreported
 
     def report(self, step: str, error: Exception) -> None:
         """Warn the operator, with the trace, of what was interrupted."""
-        text = f"an error of fleet while it {step}: {type(unwrapped(error)).__name__}: {unwrapped(error)}"
         key = (step, type(unwrapped(error)))  # its text may differ each time: an address, a time
         if key not in self._reported:
-            self._reported[key] = text
-            trace = "".join(traceback.format_exception(error))[-TRACE:]
-            self._unreported.append(WarningNoted(at=self.clock.now(), text=text, evidence=trace))
+            warning = warning_about(error, f"an error of fleet while it {step}", self.clock.now())
+            self._reported[key] = warning.text
+            self._unreported.append(warning)
 
     def taken(self) -> Sequence[Fact]:
         """The warnings that were not recorded yet."""
@@ -82,27 +79,16 @@ class Bugs:
             new += facts
         return new, state
 
-    def _ask(self, rule: Rule, state: RunState, now: float) -> Decided | None:
-        if self._broken.get(_name(rule)) is state:  # it would raise again
+    def _ask(self, rule: Rule, state: RunState, now: float) -> tuple[tuple[Fact, ...], RunState] | None:
+        if self._broken.get(rule) is state:  # it would raise again
             return None
         try:
             facts = tuple(rule(state, now))
             return (facts, reduce(evolve, facts, state)) if facts else None
         except Exception as error:  # noqa: BLE001 - the other rules still decide
-            return self._ask_again(rule, state, now, error)
-
-    def _ask_again(self, rule: Rule, state: RunState, now: float, error: Exception) -> Decided | None:
-        """What a rule that raised decides in the end, with its subtasks set aside or not."""
-        name = _name(rule)
-        step = f"decided ({name})"
-        failure, decided = failure_of(error, step), None
-        if failure.kind == "internal":  # not for want of memory
-            decided = self.guard(step, BrokenRule(rule, state, now, failure).decide)
-        if decided is None or not any(isinstance(fact, QuestionAsked) and fact.aside for fact in decided[0]):
-            self.report(step, error)
-        if decided is None:
-            self._broken[name] = state
-        return decided if decided and decided[0] else None
+            self._broken[rule] = state
+            self.report(f"decided ({rule.__name__.strip('_')})", error)
+            return None
 
     def ending(self, state: RunState) -> Fact:
         """The end of a run in which errors of ours have left nothing to do."""
@@ -111,7 +97,3 @@ class Bugs:
     def why(self, state: RunState) -> str:
         what = "; ".join(self._reported.values())
         return f"{what}. Nothing else is left to do; report it, and continue with `fleet resume {state.run}`"
-
-
-def _name(rule: Rule) -> str:
-    return rule.__name__.strip("_")

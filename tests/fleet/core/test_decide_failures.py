@@ -6,6 +6,7 @@ from fleet.core.plans.limits import Policy
 from fleet.core.plans.revision import Revision
 from fleet.core.policy.remedies import LADDER
 from fleet.core.state import facts as f
+from fleet.core.state.status import for_revision
 from fleet.core.views.run.run_view import run_word
 from tests.fleet.core.pretend import KINDS, subtask
 from tests.fleet.core.story import Story, failure, plan_of
@@ -44,6 +45,12 @@ def test_an_error_of_ours_sets_the_subtask_aside_and_the_rest_goes_on_to_its_end
         "partial",
         "set aside because of an error of fleet: api",
     )
+
+
+def test_no_planner_takes_up_what_an_older_fleet_set_aside_before_it_was_started() -> None:
+    story = planned("docs", "api needs docs")
+    story.happens(f.QuestionAsked(at=story.now, about="api", question="api is set aside", options=(), aside=True))
+    assert (story.status("api"), for_revision(story.state).failed) == ("escalated", frozenset())
 
 
 @pytest.mark.parametrize("how", ["retry", "answer"])
