@@ -16,9 +16,7 @@ import anyio
 
 from bench.caching import caching_figures
 from bench.conversations import conversation_figures
-from bench.estimate import estimate_figures
 from bench.hundred import hundred_figures
-from bench.ladder import ladder_figures
 from bench.landing import landing_figures
 from bench.landing_load import load_figures
 from bench.landing_policy import policy_figures
@@ -50,8 +48,6 @@ GROUPS: dict[str, Group] = {
     "startup": startup_figures,
     "policy": policy_figures,
     "load": load_figures,
-    "ladder": ladder_figures,
-    "estimate": estimate_figures,
     "scrape": scrape_figures,
     "resume": resume_figures,
     "caching": caching_figures,

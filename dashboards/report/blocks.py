@@ -128,25 +128,6 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Dot:
-    label: str
-    dollars: float
-    share: float
-    chosen: bool
-    on_frontier: bool
-    """Whether no other dot is cheaper and has a larger share."""
-
-
-@dataclass(frozen=True, slots=True)
-class Dots:
-    """Shares over dollars, with the frontier as a line."""
-
-    title: str
-    summary: str
-    dots: Sequence[Dot]
-
-
-@dataclass(frozen=True, slots=True)
 class Commands:
     """Commands to type, each with what it does."""
 
@@ -161,7 +142,7 @@ class Log:
     lines: Sequence[str]
 
 
-Block = Paragraph | Numbers | Table | Chart | Bars | Lanes | Graph | Dots | Commands | Log
+Block = Paragraph | Numbers | Table | Chart | Bars | Lanes | Graph | Commands | Log
 
 
 @dataclass(frozen=True, slots=True)

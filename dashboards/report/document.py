@@ -9,9 +9,8 @@ from dashboards.report.pictures import plan_graph
 from dashboards.report.proof import proof_blocks
 from dashboards.report.report_data import LandedSubtask, ReportData
 from dashboards.report.reviews import review_blocks
-from dashboards.report.rungs import rung_blocks
 from dashboards.report.said import talk_blocks
-from dashboards.text.forecast_text import outcome_lines
+from dashboards.text.estimate_text import estimate_rows
 from dashboards.text.formats import count, counted, duration, money, rate, untested
 from dashboards.text.incident_text import STRATEGIES, headline, story_lines
 from dashboards.text.question_text import ends_text, needs_text, question_lines
@@ -319,12 +318,11 @@ def _cost(data: ReportData) -> Iterator[Block]:
     ]
     head = ("role", "calls", "tokens read", "of these from cache", "tokens written", "cost")
     yield Table("By role", head, rows, frozenset({1, 2, 3, 4, 5}))
-    yield from rung_blocks(data.rungs)
     each = f", {money(data.dollars_a_landed)} per commit" if data.commits else ""
     simulated = " These are scripted prices: the model was simulated." if data.simulated else ""
     yield Paragraph(f"{money(data.dollars)} in total{each}.{simulated}")
-    if data.forecast is not None:
-        yield Paragraph(f"Forecast before anything began: {'. '.join(outcome_lines(data.forecast))}.")
+    if data.estimates:
+        yield Paragraph(f"Estimate for what is open: {'. '.join(estimate_rows(data.estimates))}.")
 
 
 def _most(data: ReportData) -> str:

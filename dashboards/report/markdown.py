@@ -61,7 +61,7 @@ def _block(block: blocks.Block) -> Iterator[str]:
                 f"{safe(name):<{width}}  {sparkline(columns(points, block.seconds, CHART_WIDTH))}"
                 for name, points in block.lines.items()
             )
-        case blocks.Bars() | blocks.Lanes() | blocks.Graph() | blocks.Dots():
+        case blocks.Bars() | blocks.Lanes() | blocks.Graph():
             yield f"**{_text(block.title)}.** {_text(block.summary)}"
         case blocks.Commands(commands=commands):
             yield from (f"- {_code(command)}: {_text(what)}" for command, what in commands)

@@ -11,7 +11,7 @@ from typing import assert_never
 from dashboards.report import blocks
 from dashboards.report.graph import graph
 from dashboards.report.style import STYLE
-from dashboards.report.svg import bars, chart, dots, lanes
+from dashboards.report.svg import bars, chart, lanes
 from dashboards.text.safe import safe, safe_block
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -75,8 +75,6 @@ def _block(block: blocks.Block, numbers: Iterator[int]) -> str:
             return lanes(block, next(numbers))
         case blocks.Graph():
             return graph(block, next(numbers))
-        case blocks.Dots():
-            return dots(block, next(numbers))
         case blocks.Commands(commands=commands):
             items = (f"<dt><code>{_text(command)}</code></dt><dd>{_text(what)}</dd>" for command, what in commands)
             return f'<dl class="commands">{"".join(items)}</dl>'

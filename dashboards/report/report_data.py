@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from dashboards.report.pictures import PlanNode, SubtaskSpans, attempt_spans, plan_waves
 from dashboards.report.proof import Proof, proof_of
-from dashboards.report.rungs import RungReport, rung_reports
 from dashboards.report.said import Talk, Talks
 from dashboards.report.timeline import Timeline
 from fleet.core.base.ids import Sha, SubtaskId
@@ -23,7 +22,7 @@ from fleet.core.state.incidents import STRATEGIES, Incident
 from fleet.core.state.state import Review, RunState
 from fleet.core.state.status import OVER, Progress, Status, progress, statuses
 from fleet.core.views.run.base_view import BaseView, base_view
-from fleet.core.views.run.forecast_view import ForecastView, forecast_view
+from fleet.core.views.run.estimate_view import run_estimates
 from fleet.core.views.run.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views, rate_of
 from fleet.core.views.run.instruction_view import InstructionView, instruction_views
 from fleet.core.views.run.needs import Needed, needed
@@ -183,13 +182,12 @@ class ReportData:
     tried: Sequence[StrategyCounts]
     kinds: Sequence[ClassCounts]
     spending: Sequence[Spending]
-    rungs: Sequence[RungReport]
     incidents: Sequence[IncidentSpan]
     stories: Sequence[IncidentView]
     """The same incidents, each from its first failure to its end."""
     timeline: Timeline
-    forecast: ForecastView | None
-    """What the run was expected to cost and to take, and how far off that was."""
+    estimates: Sequence[f.SubtaskEstimate]
+    """What comparable subtasks cost and took, for those that are open."""
     reviews: ReviewsView | None
     """What models found in changes that they did not make."""
     talks: Sequence[Talk]
@@ -258,11 +256,10 @@ def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportDa
         tried=_tried(state, counts),
         kinds=[ClassCounts(kind, row.opened, row.recovered, row.unrecovered) for kind, row in counts.by_class.items()],
         spending=[_spending(role, spend) for role, spend in spend_by_role(state).items()],
-        rungs=rung_reports(state),
         incidents=[_span(incident, clock) for incident in state.incidents],
         stories=incident_views(state, now),
         timeline=timeline,
-        forecast=forecast_view(state, now, alive=alive),
+        estimates=run_estimates(state),
         reviews=reviews_view(state),
         talks=talks.talks(),
         talks_left_out=len(talks.left_out),

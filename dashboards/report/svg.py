@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Literal
 
-from dashboards.report.blocks import Bar, Bars, Chart, Dot, Dots, Graph, Lanes, Point
+from dashboards.report.blocks import Bar, Bars, Chart, Graph, Lanes, Point
 from dashboards.text.formats import duration, money
 from dashboards.text.safe import safe
 
@@ -83,34 +83,6 @@ def _lane_bar(bar: Bar, y: int, scale: float, seconds: float) -> str:
     )
 
 
-def dots(it: Dots, number: int) -> str:
-    """Shares over dollars: what was chosen is filled, and a line joins the frontier."""
-    right = _axis_end(max(dot.dollars for dot in it.dots)) * 1.25  # room for the labels
-    scale_x, scale_y = (WIDTH - LEFT - RIGHT) / right, HEIGHT - TOP - BOTTOM
-    places = {dot: (LEFT + dot.dollars * scale_x, HEIGHT - BOTTOM - dot.share * scale_y) for dot in it.dots}
-    parts = []
-    for share in (0.0, 0.5, 1.0):
-        y = HEIGHT - BOTTOM - share * scale_y
-        parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{share:.0%}</text>')
-    for step in range(5):
-        label, x = escape(money(right * step / 5)), LEFT + right * step / 5 * scale_x
-        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - 6}" text-anchor="middle">{label}</text>')
-    frontier = sorted(places[dot] for dot in it.dots if dot.on_frontier)
-    if frontier:
-        parts.append(f'<path class="line l0" d="M{"L".join(f"{x:.1f} {y:.1f}" for x, y in frontier)}"/>')
-    parts += [_dot(dot, *places[dot]) for dot in it.dots]
-    return figure(it, number, (WIDTH, HEIGHT), parts)
-
-
-def _dot(dot: Dot, x: float, y: float) -> str:
-    name = "good" if dot.chosen else "rest"
-    label = escape(safe(dot.label, limit=40)) + (" ✔" if dot.chosen else "")
-    return (
-        f'<circle class="{name}" cx="{x:.1f}" cy="{y:.1f}" r="5"/><text x="{x + 9:.1f}" y="{y + 4:.1f}">{label}</text>'
-    )
-
-
 def _bar(bar: Bar, row: int, scale: float, seconds: float) -> str:
     y = TOP + ROW * row
     to = bar.to_s if bar.to_s is not None else seconds
@@ -183,7 +155,7 @@ def _legend(names: Iterable[str]) -> str:
 
 
 def figure(
-    it: Chart | Bars | Lanes | Graph | Dots,
+    it: Chart | Bars | Lanes | Graph,
     number: int,
     size: tuple[int, int],
     parts: Sequence[str],

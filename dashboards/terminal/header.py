@@ -11,8 +11,8 @@ from dashboards.text.formats import money, rate, sparkline
 from dashboards.text.safe import safe, safe_goal
 from fleet.core.state.state import RunState
 from fleet.core.state.status import progress
+from fleet.core.views.run.estimate_view import remaining_view
 from fleet.core.views.run.incident_view import rate_of
-from fleet.core.views.run.remaining_view import remaining_view
 from fleet.core.views.run.run_view import run_word
 
 BINS = 16

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import assert_never
 
-from dashboards.text.forecast_text import forecast_line
+from dashboards.text.estimate_text import estimate_rows
 from dashboards.text.formats import clock_in, counted, duration, listed, untested
 from dashboards.text.incident_text import STRATEGIES
 from dashboards.text.plans.plan_review import note_lines
@@ -108,7 +108,7 @@ def _of_plan(state: RunState, fact: f.PlanFact) -> str | None:
         case f.PlanGraded():
             return "\n".join(note_lines(fact.warnings)) or None
         case f.PlanForecast():
-            return forecast_line(fact.forecast)
+            return None  # of an early version
         case f.PlanRevised():
             return _revision(state, fact)
         case f.PlanApproved() | f.PlanRejected():
@@ -194,11 +194,11 @@ def _started(fact: f.RunStarted) -> str:
     return f"run {safe(fact.run)} started on {safe(fact.base_name)} {safe(fact.base[:7])}{model}"
 
 
-def _evidence(state: RunState, fact: f.EvidenceRead) -> str | None:
-    earlier = counted(fact.runs, "earlier run")
+def _evidence(state: RunState, fact: f.EvidenceRead) -> str:
+    lines = [f"estimate: {row}" for row in estimate_rows(fact.estimates)]
     if any(ladder.first is None for ladder in state.policy.rungs.values()):
-        return f"first rungs are chosen by what {earlier} landed and cost"
-    return f"the forecast rests on {earlier}" if fact.runs else None
+        lines.append(f"first rungs are chosen by what {counted(fact.runs, 'past run')} landed and cost")
+    return "\n".join(lines)
 
 
 def _rehearsal(fact: f.GateTried | f.RehearsalNoted | f.ResultScored) -> str | None:

@@ -16,9 +16,9 @@ from dashboards.text.safe import safe
 from fleet.core.policy.outages import outage_text
 from fleet.core.state.state import RunState
 from fleet.core.state.status import phase, progress
+from fleet.core.views.run.estimate_view import remaining_view
 from fleet.core.views.run.incident_view import rate_of
 from fleet.core.views.run.question_view import reply_command
-from fleet.core.views.run.remaining_view import remaining_view
 from fleet.core.views.run.run_view import run_word
 
 AGENTS = 8  # rows of agents; the others are counted

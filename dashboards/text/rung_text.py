@@ -1,4 +1,4 @@
-"""Rungs as plain text: the ladders of workers with what is expected of each rung, and why an attempt took its own."""
+"""Rungs as plain text: the ladders of workers with what each rung cost, and why an attempt took its own."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,10 @@ from fleet.core.state.facts import RungChoice, RungOption, RungReason
 from fleet.core.views.policy_document import RungView
 
 NAME = 60
-_HEAD = ("WORKER", "SIZE", "RUNG", "LANDED", "EXPECTED TO LAND", "COST PER ATTEMPT", "COST PER LANDED SUBTASK", "")
+_HEAD = ("WORKER", "SIZE", "RUNG", "LANDED", "COST PER ATTEMPT", "COST PER LANDED SUBTASK", "")
 _WHY: dict[RungReason, str] = {
     "evidence": "chosen: fewest dollars per landed subtask",
+    "order": "the first in order, as too few attempts were observed",
     "explored": "explored: it may land subtasks for fewer dollars, and little is known of it",
     "named": "named by first_rung",
     "unpriced": "the first one: a price on the ladder is unknown",
@@ -27,26 +28,24 @@ def rung_rows(views: Sequence[RungView]) -> list[tuple[str, ...]]:
 
 
 def _row(view: RungView) -> tuple[str, ...]:
-    option = view.rung
     mark = "first, as named" if view.named else "first" if view.chosen else ""
     return (
         safe(view.worker, limit=NAME),
         view.size,
-        safe(rung_name(option), limit=NAME),
-        landed(option),
-        f"{option.lands:.0%} ({option.low:.0%} to {option.high:.0%})",
-        money(option.dollars),
-        money(option.per_landed),
+        safe(" ".join(filter(None, (view.model, view.effort))), limit=NAME),
+        _landed(view),
+        _cost(view.dollars),
+        _cost(view.per_landed),
         mark,
     )
 
 
-def rung_name(option: RungOption) -> str:
-    return " ".join(filter(None, (option.model, option.effort)))
+def _landed(seen: RungView | RungOption) -> str:
+    return f"{seen.landed} of {seen.tried}" if seen.tried else "untried"
 
 
-def landed(option: RungOption) -> str:
-    return f"{option.landed} of {option.tried}" if option.tried else "untried"
+def _cost(dollars: float | None) -> str:
+    return "-" if dollars is None else money(dollars)
 
 
 def choice_text(choice: RungChoice) -> str:
@@ -55,4 +54,5 @@ def choice_text(choice: RungChoice) -> str:
     if choice.rung >= len(choice.options):
         return text
     option = choice.options[choice.rung]
-    return f"{text} ({money(option.per_landed)} expected; {landed(option)} attempts landed before)"
+    cost = "" if option.per_landed is None else f"; {money(option.per_landed)} per landed subtask"
+    return f"{text} ({_landed(option)} attempts landed before{cost})"

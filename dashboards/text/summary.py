@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from dashboards.text.forecast_text import outcome_lines
 from dashboards.text.formats import counted, duration, kind_mark, money, rate, tokens, untested
 from dashboards.text.incident_text import outcome
 from dashboards.text.repository.cause_text import base_lines, refusal_commands
@@ -14,7 +13,6 @@ from fleet.core.state.facts import Role
 from fleet.core.state.incidents import Incident
 from fleet.core.state.state import RunState
 from fleet.core.views.run.base_view import base_view
-from fleet.core.views.run.forecast_view import forecast_view
 from fleet.core.views.run.incident_view import rate_of
 from fleet.core.views.run.question_view import reply_command
 from fleet.core.views.run.review_view import reviews_view
@@ -94,10 +92,6 @@ def total_lines(state: RunState, now: float) -> Iterator[str]:
         yield f"  {ROLES[role]:<26} {tokens(spend)}, {money(spend.dollars)}"
     yield f"  cost                       {_cost(state)}"
     yield f"  time                       {duration(state.seconds(now))}"
-    if (view := forecast_view(state, now, alive=False)) is not None:
-        first, *others = outcome_lines(view)
-        yield f"  forecast                   {first}"
-        yield from (f"{'':<29}{line}" for line in others)
     if state.red_base and landed:
         gate = ", ".join(safe(check.command, limit=70) for check in state.red_base)
         yield f"  gate                       NEVER GREEN: {gate}; red on the base and on everything that landed"

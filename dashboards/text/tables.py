@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 
+from dashboards.text.estimate_text import estimate_rows
 from dashboards.text.event_text import waiting_line
-from dashboards.text.forecast_text import outcome_lines
 from dashboards.text.formats import count, counted, duration, kind_mark, listed, moment, money, untested
 from dashboards.text.incident_text import rates_lines, story_lines
 from dashboards.text.question_text import ends_text, needs_text, question_lines
@@ -16,7 +16,6 @@ from fleet.core.audit.attribution import CommitsView
 from fleet.core.state.facts import CheckRun
 from fleet.core.state.landing import TestedBatch
 from fleet.core.views.policy_document import PolicyView
-from fleet.core.views.run.forecast_view import ForecastView
 from fleet.core.views.run.instruction_view import InstructionView
 from fleet.core.views.run.limits_view import LimitsView
 from fleet.core.views.run.nodes_view import NodeUseView
@@ -69,7 +68,7 @@ def status_lines(status: StatusView) -> list[str]:
         *rates_lines(status.incidents),
         f"  cost       {money(status.cost_dollars)}{_in_all(status)}",
         f"  time       {duration(status.seconds)}{_left(status)}",
-        *_forecast_lines(status.forecast),
+        *_estimate_lines(status),
         f"  branch     {safe(status.result_branch or 'nothing landed yet')}",
     ]
     if status.landing.queued:
@@ -125,13 +124,12 @@ def node_cells(node: NodeUseView) -> tuple[str, ...]:
 
 
 def _in_all(status: StatusView) -> str:
-    amount = status.forecast.dollars if status.forecast is not None else None
-    return f", about {money(amount.likely)} in all" if amount is not None and amount.likely is not None else ""
+    dollars = status.remaining.dollars if status.remaining is not None else None
+    return f", about {money(dollars)} in all" if dollars is not None else ""
 
 
 def _left(status: StatusView) -> str:
-    likely = status.forecast.minutes.likely if status.forecast is not None else None
-    return f", about {duration(max(0.0, likely * 60 - status.seconds))} left" if likely is not None else ""
+    return f", about {duration(status.remaining.seconds)} left" if status.remaining is not None else ""
 
 
 def _needs_lines(status: StatusView) -> Iterator[str]:
@@ -141,9 +139,9 @@ def _needs_lines(status: StatusView) -> Iterator[str]:
         yield f"  NEEDS YOU  {needs_text(status.needs)}{ends}{how}"
 
 
-def _forecast_lines(forecast: ForecastView | None) -> Iterator[str]:
-    first = "forecast"
-    for line in outcome_lines(forecast) if forecast is not None else ():
+def _estimate_lines(status: StatusView) -> Iterator[str]:
+    first = "estimate"
+    for line in estimate_rows(status.estimates) if status.estimates else ():
         yield f"  {first:<10} {line}"
         first = ""
 

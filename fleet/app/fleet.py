@@ -19,11 +19,11 @@ from agents.factory import open_agents
 from agents.models.wire.client import is_simulated
 from fleet import __version__
 from fleet.app.capacity import capacity, workers_or_refuse
-from fleet.app.evidence import past_evidence
 from fleet.app.garbage import collect_rarely
 from fleet.app.merging.relanding import candidates
 from fleet.app.needed import open_workers, workers_of
 from fleet.app.nodes.manager_side import Here, open_nodes
+from fleet.app.past_runs import past_evidence
 from fleet.app.rehearsals.past_tasks import for_real_policy, redoing
 from fleet.app.rehearsals.rehearse import for_rehearsal, rehearsal_policy, rehearsing
 from fleet.app.result_branch import refuse_branch
@@ -143,8 +143,7 @@ class Fleet:
         if order.plan is not None and is_new and (graded := self.wiring.grade(order.plan).all):
             notes.append(f.PlanGraded(at=started.at, version=order.plan.version, warnings=graded))
         if is_new or any(ladder.first is None for ladder in started.policy.rungs.values()):
-            assumed = self.wiring.assumed if is_new else None
-            notes.append(past_evidence(self.state_dir, target.root, simulated=simulated, assumed=assumed))
+            notes.append(past_evidence(self.state_dir, target.root, simulated=simulated))
         try:
             with Journal.create(folder.journal) as journal:
                 journal.append([started, *notes, *order.begun])

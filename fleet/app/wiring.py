@@ -18,7 +18,6 @@ from agents.models.cost.prices import Price
 from agents.models.throttle.service import RetryPolicy
 from agents.models.wire.access import Access, missing_extra
 from agents.models.wire.exchange import Timeouts
-from agents.rung_priors import assumed_calls, assumed_rung
 from fleet.app.mcp_servers import servers_of
 from fleet.app.tool_chains import shown_by
 from fleet.config.gate import GATE, gate_of
@@ -28,9 +27,8 @@ from fleet.config.schema import Config, WorkerKind, as_policy
 from fleet.core.plans.limits import Machines, Policy
 from fleet.core.plans.lint import Grade, grade_plan
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.rungs import Ladder, parse_rung
+from fleet.core.plans.rungs import Ladder, Rung, parse_rung
 from fleet.core.plans.validate import Known
-from fleet.core.state.facts import Assumed
 from fleet.core.state.state import RunState
 from fleet.core.verdicts.reviews import NO_REVIEWS, ReviewRules
 from fleet.engine.verdicts.checks import Gate
@@ -137,7 +135,7 @@ class Wiring:
 
     @cached_property
     def policy(self) -> Policy:
-        """The limits and choices of a run, with what is assumed of rungs."""
+        """The limits and choices of a run, with the ladders of its workers."""
         return as_policy(self.config).model_copy(update={"rungs": self.ladders, "machines": self.machines})
 
     @cached_property
@@ -146,26 +144,10 @@ class Wiring:
         ladders = {name: self._ladder(f"workers.{name}", worker) for name, worker in self.config.workers.items()}
         return {name: ladder for name, ladder in ladders.items() if ladder is not None}
 
-    @cached_property
-    def usual_ladders(self) -> dict[str, Ladder]:
-        """A ladder for every worker with a model: its rungs, or else its models or the usual one, from the first."""
-        usual = {}
-        for name, worker in self.config.workers.items():
-            models = _models(worker) or (self.config.models.worker,)
-            if worker.calls_models:
-                usual[name] = Ladder(rungs=tuple(assumed_rung(model, None, self.prices) for model in models), first=0)
-        return {**usual, **self.ladders}
-
-    @cached_property
-    def assumed(self) -> Assumed:
-        """What a run with this configuration is assumed to cost and to take, for its forecast."""
-        ladders = {name: ladder for name, ladder in self.usual_ladders.items() if name not in self.ladders}
-        return Assumed(ladders=ladders, planner=assumed_calls(self.config.planner.model, self.prices))
-
     def _ladder(self, key: str, worker: WorkerKind) -> Ladder | None:
         if not worker.rungs and not worker.first_rung:
             return None
-        rungs = tuple(assumed_rung(*parse_rung(rung), self.prices) for rung in worker.rungs)
+        rungs = tuple(Rung(model=model, effort=effort) for model, effort in map(parse_rung, worker.rungs))
         names = [rung.name for rung in rungs]
         if worker.models or worker.model:
             raise UsageError(f"{key}.rungs: the worker has a model, too", hint="name its models in the rungs alone")

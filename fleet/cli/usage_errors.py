@@ -13,7 +13,7 @@ KEPT = "a run keeps the {} that it was started with; start another run to change
 NOT_FOR_RESUME = {
     **{option: KEPT.format(option) for option in ("--base", "--name", "--plan", "--set", "--flat", "--review")},
     "--plan-only": "it plans without a run, so there is none to resume",
-    "--estimate": "it is about a run that has not begun; `fleet status` shows what this one was expected to cost",
+    "--estimate": "it is about a run that has not begun; `fleet status` shows the estimates of this one",
 }
 """Options of `fleet run` that `fleet resume` can't have, and why."""
 CHAOS = "chaos injects faults, in a checkout of fleet: `make chaos SMALL=1` or `python -m chaos.rates`"

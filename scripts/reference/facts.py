@@ -20,6 +20,8 @@ PARTS: tuple[type[BaseModel], ...] = (
     facts.SetupRun,
     facts.Member,
     facts.Ejected,
+    facts.SubtaskEstimate,
+    facts.Spread,
     facts.Forecast,
     facts.Expectation,
     facts.Assumed,

@@ -6,13 +6,13 @@ from dataclasses import fields, is_dataclass
 from fleet.core.audit import attribution, audit_view
 from fleet.core.base.usage import Cost
 from fleet.core.policy.remedies import Rung
-from fleet.core.state.facts import CheckRun, Expectation, Failure, Forecast, Report, SetupRun
+from fleet.core.state.facts import CheckRun, Failure, Report, SetupRun, Spread, SubtaskEstimate
 from fleet.core.state.landing import TestedBatch
 from fleet.core.state.state import Review
 from fleet.core.state.status import Progress
 from fleet.core.views import policy_document
 from fleet.core.views.machine import clean_view, finding, node_view, notification_view, program_view
-from fleet.core.views.planning import estimate_view, plan_views
+from fleet.core.views.planning import plan_views
 from fleet.core.views.repository import (
     config_view,
     init_view,
@@ -26,7 +26,7 @@ from fleet.core.views.repository import (
 )
 from fleet.core.views.run import (
     base_view,
-    forecast_view,
+    estimate_view,
     incident_view,
     limits_view,
     nodes_view,
@@ -91,7 +91,6 @@ VERBS: Mapping[type, str] = {
 }
 PARTS = (
     run_view,
-    forecast_view,
     incident_view,
     question_view,
     subtask_view,
@@ -118,10 +117,12 @@ PARTS = (
     program_view,
     past_tasks_view,
 )
-FROM_FACTS = (CheckRun, SetupRun, Failure, Report, Cost, Forecast, Expectation)
+FROM_FACTS = (CheckRun, SetupRun, Failure, Report, Cost, SubtaskEstimate, Spread)
 FROM_STATE = (Progress, Review, TestedBatch, Rung)
 PART_NAMES = frozenset(module.__name__ for module in PARTS)
-NOT_VIEWS = frozenset({attribution.Attributed, attribution.Revert, attribution.FleetCommits})
+NOT_VIEWS = frozenset(
+    {estimate_view.LandedSubtask, attribution.Attributed, attribution.Revert, attribution.FleetCommits}
+)
 ERRORS = frozenset({request_view.ErrorView, request_view.FailedView})
 """The page describes them at its beginning."""
 MEASURED = frozenset({rehearsal_view.Machine, rehearsal_view.Outcome})

@@ -50,6 +50,8 @@ from fleet.core.state.facts import (
     ServiceChanged,
     SetupRan,
     SetupRun,
+    Spread,
+    SubtaskEstimate,
     Vote,
     WorkLost,
 )
@@ -80,6 +82,16 @@ LATER: tuple[Fact, ...] = (
         at=0,
         runs=3,
         tallies=(RungTally(worker="coder", model="m", effort="low", size="small", landed=2, priced=2, dollars=0.1),),
+        estimates=(
+            SubtaskEstimate(
+                worker="coder",
+                size="medium",
+                model="m",
+                landed=5,
+                dollars=Spread(median=0.2, low=0.1, high=0.3),
+                seconds=Spread(median=60, low=50, high=70),
+            ),
+        ),
     ),
     SetupRan(
         at=0,

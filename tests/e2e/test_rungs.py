@@ -27,20 +27,19 @@ def test_a_failure_climbs_to_the_next_rung_and_later_runs_choose_by_what_was_see
     assert [fact.runs for fact in facts if isinstance(fact, f.EvidenceRead)] == [0]
     attempts = climbing.fleet("show", "hard", "--run", "r", "--json").ended(0).json["attempts"]
     assert [(each["model"], each["effort"], each["choice"]["why"]) for each in attempts] == [
-        ("claude-haiku-5-5", "low", "evidence"),
+        ("claude-haiku-5-5", "low", "order"),
         ("claude-sonnet-5-5", "medium", "climbed"),
     ]
     climbing.fleet("show", "hard", "--run", "r").ended(0).says(
-        "coder (claude-haiku-5-5 low)", "rung      1 of 3; chosen: fewest dollars per landed subtask"
+        "coder (claude-haiku-5-5 low)", "rung      1 of 3; the first in order, as too few attempts were observed"
     )
 
     asked = ("explain-policy", "--repo", str(repository))
     with_service = climbing.with_(FLEET_MODELS_BASE_URL=url)
     rows = with_service.fleet(*asked, "--json").ended(0).json["rungs"]
-    medium = [row["rung"] for row in rows if row["size"] == "medium"]
-    medium = [row["rung"] for row in rows if row["size"] == "medium"]
+    medium = [row for row in rows if row["size"] == "medium"]
     seen = {rung["model"]: (rung["tried"], rung["landed"]) for rung in medium}
     assert seen == {"claude-haiku-5-5": (2, 1), "claude-sonnet-5-5": (1, 1), "claude-opus-5-5": (0, 0)}
     with_service.fleet(*asked).ended(0).says("claude-haiku-5-5 low", "1 of 2", "untried", "PER LANDED SUBTASK")
     unseen = climbing.fleet(*asked, "--json").ended(0).json["rungs"]
-    assert {row["rung"]["tried"] for row in unseen} == {0}, "what the simulated model does says nothing of a real one"
+    assert {row["tried"] for row in unseen} == {0}, "what the simulated model does says nothing of a real one"

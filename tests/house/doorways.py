@@ -30,7 +30,6 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "textual": ("dashboards/terminal/*",),
     "tomli_w": ("fleet/config/toml.py",),
     "tomllib": (
-        "agents/rung_priors.py",
         "fleet/config/toml.py",
         "fleet/cli/completion.py",
         "agents/models/cost/prices.py",

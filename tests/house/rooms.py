@@ -31,14 +31,11 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.core.state": ("fleet.core.base", "fleet.core.plans", "fleet.core.state.kinds"),
     "fleet.core.state.kinds": ("fleet.core.base", "fleet.core.plans"),
     "fleet.core.history": ("fleet.core.base", "fleet.core.plans", "fleet.core.state"),
-    "fleet.core.forecast": (),
-    "fleet.core.policy": ("fleet.core.base", "fleet.core.forecast", "fleet.core.plans", "fleet.core.state"),
+    "fleet.core.policy": ("fleet.core.base", "fleet.core.plans", "fleet.core.state"),
     "fleet.core.verdicts": ("fleet.core.base", "fleet.core.plans", "fleet.core.state"),
     "fleet.core.views": ("fleet.core.plans", "fleet.core.policy", "fleet.core.state"),
     "fleet.core.views.machine": (),
-    "fleet.core.views.planning": (
-        *("fleet.core.base", "fleet.core.forecast", "fleet.core.plans", "fleet.core.state", "fleet.core.policy"),
-    ),
+    "fleet.core.views.planning": ("fleet.core.base", "fleet.core.plans", "fleet.core.state", "fleet.core.policy"),
     "fleet.core.views.repository": ("fleet.core.base", "fleet.core.plans", "fleet.core.state"),
     "fleet.core.views.run": (
         *("fleet.core.base", "fleet.core.plans", "fleet.core.state", "fleet.core.policy"),

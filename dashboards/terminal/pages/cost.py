@@ -20,6 +20,7 @@ from dashboards.terminal.widgets.lines import (
     table_head,
     table_row,
 )
+from dashboards.text.estimate_text import estimate_rows
 from dashboards.text.formats import count, counted, money
 from dashboards.text.safe import safe
 from dashboards.text.summary import ROLES
@@ -28,7 +29,7 @@ from fleet.core.policy.budget import run_budgets
 from fleet.core.state.state import RunState
 from fleet.core.state.subtask_state import SubtaskState
 from fleet.core.state.subtasks import Subtasks
-from fleet.core.views.run.remaining_view import remaining_view
+from fleet.core.views.run.estimate_view import remaining_view, run_estimates
 from fleet.core.views.run.run_view import spend_by_role
 
 COLUMNS = (
@@ -128,6 +129,8 @@ def _totals(run: WatchedRun, state: RunState, costs: CostBook) -> list[Line]:
     if state.doubt.calls:
         text = f"up to {money(state.doubt.dollars)} more for {counted(state.doubt.calls, 'interrupted call')}"
         lines.append((("in doubt   ", "dim"), (text, "")))
+    if estimates := run_estimates(state):
+        lines += [(("estimate   ", "dim"), (row, "")) for row in estimate_rows(estimates)]
     if state.simulated:
         lines.append((("simulated model: priced as if it were real", "dim"),))
     return lines

@@ -6,7 +6,7 @@ In the middle of a run that is only what is pending, and how it differs from wha
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
-from dashboards.text.forecast_text import forecast_lines
+from dashboards.text.estimate_text import comparable_lines
 from dashboards.text.formats import counted, listed
 from dashboards.text.safe import safe, safe_goal
 from fleet.core.plans.estimates import plan_estimate
@@ -15,6 +15,7 @@ from fleet.core.plans.plan import PLANNER, Plan, Subtask
 from fleet.core.policy.approval import is_unreviewed, objections, waiting_for_approval
 from fleet.core.state.state import Review, RunState, Version
 from fleet.core.views.planning.plan_diff import plan_diff, spec_diff
+from fleet.core.views.run.estimate_view import plan_estimates
 
 TITLE = 70
 NOTES = 12  # notes on a plan
@@ -38,10 +39,9 @@ def review_lines(state: RunState, only: Collection[str] | None = None) -> list[s
         *note_lines(state.plan_warnings),
         *estimate_lines(state.plan.model_copy(update={"subtasks": tuple(specs)})),
     ]
-    if state.forecast is not None and state.forecast.version == state.plan.version:
-        lines += forecast_lines(state.forecast.forecast)
     if state.rollback is not None:
         lines += [f"  {safe(step.id):<20} {safe(step.title, limit=TITLE)}" for step in state.rollback.subtasks]
+    lines += comparable_lines(plan_estimates(specs, state.past_estimates))
     if len(specs) < len(pending):
         scope = f"Selected: {len(specs)} of {len(pending)} pending subtasks; the others stay pending."
     else:

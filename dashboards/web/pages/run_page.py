@@ -13,6 +13,7 @@ from dashboards.report.graph import graph
 from dashboards.report.pictures import DRAWN, PlanNode, plan_graph, wave_graph, wave_parts
 from dashboards.runs.run_follower import WatchedRun
 from dashboards.runs.subtask_map import State, state_sets, subtask_map
+from dashboards.text.estimate_text import estimate_rows
 from dashboards.web.pages.inbox import items_of
 from dashboards.web.pages.opening import opened, opened_then
 from dashboards.web.pages.page import Reader, Shown, repository_name
@@ -24,7 +25,6 @@ from fleet.core.state.status import Phase, Status, phase, statuses
 from fleet.core.state.subtask_state import Attempt, SubtaskState
 from fleet.core.state.subtasks import union
 from fleet.core.views.run.incident_view import incident_view
-from fleet.core.views.run.remaining_view import remaining_view
 from fleet.core.views.run.run_view import StatusView, status_view
 
 MOST_CELLS = 400  # of the map, each a link; of a larger run it shows signs
@@ -78,9 +78,9 @@ def run_parts(reader: Reader, run: WatchedRun, state: RunState, view: StatusView
     where = {} if is_wide(state) else statuses(state, run.now)
     yield "head", reader.part("run_head", view=view, repository=repository_name(run), state=state, loaded=run.loaded)
     yield "needs", reader.part("needs", items=items_of(run), with_run=False, empty="")
-    bars, left = _bars(run.landings(BINS)), remaining_view(state, run.now, alive=run.alive)
-    numbers = {"view": view, "state": state, "left": left, "an_hour": run.commits_an_hour(), "landings": bars}
-    yield "numbers", reader.part("numbers", **numbers)
+    numbers = {"view": view, "an_hour": run.commits_an_hour(), "landings": _bars(run.landings(BINS))}
+    estimates = estimate_rows(view.estimates) if view.estimates else []
+    yield "numbers", reader.part("numbers", **numbers, estimates=estimates)
     yield "map", _map(reader, run, state, where, view.subtasks)
     yield "graph", graph_part(reader, run, state, where)
     yield "agents", reader.part("agents", agents=_at_work(run, state), more=max(0, run.working - AGENTS), run=name)

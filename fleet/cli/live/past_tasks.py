@@ -4,24 +4,27 @@ Continues one that stopped. Verdicts are recorded one by one.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
+from dashboards.text.estimate_text import comparable_lines
 from dashboards.text.formats import counted
 from dashboards.text.repository.rehearsal_text import past_tasks_lines
 from dashboards.text.safe import safe
 from fleet.app.fleet import Fleet, Order
+from fleet.app.past_runs import read_evidence
 from fleet.app.rehearsals.past_tasks import PastTasks, read_tasks, score, unscored
 from fleet.cli.common import has_terminal, read_answer, run_async, show_view
 from fleet.cli.live.rehearsal import rehearsal_name, work
-from fleet.cli.live.task_estimate import TaskEstimate, task_estimate
 from fleet.cli.verbosity import show_note
 from fleet.core.base.nearest import did_you_mean
 from fleet.core.state import facts as f
+from fleet.core.state.facts import SubtaskEstimate
 from fleet.core.views.repository.past_tasks_view import PastTasksView, past_tasks_view
+from fleet.core.views.run.estimate_view import plan_estimates
 from fleet.engine.clock import SystemClock
 from fleet.errors import UsageError
 from fleet.runs.journal import Journal, held
@@ -84,8 +87,8 @@ def _begin(fleet: Fleet, asked: Redoing) -> RunFolder:
             say=lambda text: typer.echo(f"  {safe(text)}", err=True),
         )
     )
-    estimate = task_estimate(fleet.state_dir, wiring.agents(Path()), asked.worker)
-    _confirm(fleet, asked, found, estimate)
+    past = run_async(lambda: read_evidence(fleet.config, asked.repository))
+    _confirm(fleet, asked, found, plan_estimates(found.plan.subtasks, past.estimates))
     order = Order(
         goal=found.plan.goal,
         repository=asked.repository,
@@ -123,17 +126,13 @@ def _require_box(fleet: Fleet) -> None:
         raise UsageError("--for-real needs the sandbox: without it, workers could read the answer in the repository")
 
 
-def _confirm(fleet: Fleet, asked: Redoing, found: PastTasks, estimate: TaskEstimate) -> None:
+def _confirm(fleet: Fleet, asked: Redoing, found: PastTasks, estimates: Sequence[SubtaskEstimate]) -> None:
     tasks, budget = len(found.rehearsal.tasks), fleet.config.run.budget_dollars or 0.0
     with_tests = sum(bool(task.tests) for task in found.rehearsal.tasks)
-    model = f" with {estimate.model}" if estimate.model is not None else ""
-    each = "unknown" if estimate.dollars is None else f"about ${estimate.dollars:.2f} for one attempt at a commit"
-    all_ = "" if estimate.dollars is None else f", ${estimate.dollars * tasks:.2f} for all"
-    typer.echo(
-        f"{counted(tasks, 'commit')} to do again, {with_tests} with tests of their own, by {asked.worker}{model}\n"
-        f"cost: {each}{all_} ({estimate.because}), and the planner where one fails; never more than ${budget:.2f}",
-        err=True,
-    )
+    by = f"{asked.worker}{_with_model(fleet, asked.worker)}"
+    head = f"{counted(tasks, 'commit')} to do again, {with_tests} with tests of their own, by {by}"
+    limit = f"Budget: never more than ${budget:.2f}, including the planner where one fails"
+    typer.echo("\n".join([head, *comparable_lines(estimates), limit]), err=True)
     if asked.yes:
         return
     if not has_terminal():
@@ -141,6 +140,12 @@ def _confirm(fleet: Fleet, asked: Redoing, found: PastTasks, estimate: TaskEstim
     typer.echo(f"Spend up to ${budget:.2f}? [y/N] ", nl=False, err=True)
     if read_answer().strip().lower() not in {"y", "yes"}:
         raise UsageError("nothing was started")
+
+
+def _with_model(fleet: Fleet, worker: str) -> str:
+    settings = fleet.wiring.agents(Path())
+    kind = settings.workers[worker]
+    return "" if kind.kind == "command" else f" with {kind.models[0] if kind.models else settings.worker_model}"
 
 
 def _redo(fleet: Fleet, folder: RunFolder, *, quiet: bool, reopen: bool) -> PastTasksView | None:

@@ -198,7 +198,6 @@ def _tallied(state: RunState, key: RungKey, attempts: Iterable[Attempt]) -> f.Ru
     worker, model, effort, size = key
     tally = state.tallies.get(key) or f.RungTally(worker=worker, model=model, effort=effort, size=size)
     landed, failed, priced, dollars = tally.landed, dict(tally.failed), tally.priced, tally.dollars
-    timed, seconds = tally.timed, tally.seconds
     for attempt in attempts:
         if attempt.failure is None:
             landed += 1
@@ -206,18 +205,7 @@ def _tallied(state: RunState, key: RungKey, attempts: Iterable[Attempt]) -> f.Ru
             failed[attempt.failure.kind] = failed.get(attempt.failure.kind, 0) + 1
         if attempt.spend.calls and attempt.spend.dollars is not None:
             priced, dollars = priced + 1, dollars + attempt.spend.dollars
-        if (took := _seconds(state, attempt)) is not None:
-            timed, seconds = timed + 1, seconds + took
-    counted = {"landed": landed, "failed": failed, "priced": priced, "dollars": dollars}
-    return tally.model_copy(update={**counted, "timed": timed, "seconds": seconds})
-
-
-def _seconds(state: RunState, attempt: Attempt) -> float | None:
-    """What an attempt took until its own checks had passed or it failed; None if another engine did a part of it."""
-    end = attempt.verified_at if attempt.verified_at is not None else attempt.ended_at
-    if end is None or state.engine_since is None or attempt.started_at < state.engine_since:
-        return None
-    return max(0.0, end - attempt.started_at)
+    return tally.model_copy(update={"landed": landed, "failed": failed, "priced": priced, "dollars": dollars})
 
 
 def stop_attempts(state: RunState, at: float) -> RunState:

@@ -62,7 +62,7 @@ def after(state: RunState, fact: f.RunFact) -> RunState:  # noqa: C901, PLR0912 
         case f.WarningNoted():
             return replace(state, warnings=(*state.warnings, fact.text))
         case f.EvidenceRead():
-            return replace(state, past=fact.tallies, past_calls=fact.calls, assumed=fact.assumed)
+            return replace(state, past=fact.tallies, past_estimates=fact.estimates)
         case f.ModelCalled():
             return _model_called(state, fact)
         case f.CallsHeld():
@@ -135,8 +135,6 @@ def _model_called(state: RunState, fact: f.ModelCalled) -> RunState:
     spend = {**state.spend, fact.role: state.spend.get(fact.role, NOTHING).plus(fact.usage, fact.dollars)}
     if (id_ := fact.subtask) is None:
         planning = planning_of(state, fact.area)
-        if fact.role == "planner":
-            state = replace(state, calls=_call_counted(state.calls, fact, new=planning.turn == 0))
         planning = replace(planning, turn=fact.turn, doing=fact.doing, said=fact.said or planning.said)
         state = planner_history.put_planning(state, fact.area, planning)
         if (id_ := fact.area) is None:
@@ -158,22 +156,6 @@ def _counted(attempt: Attempt, fact: f.ModelCalled) -> Attempt:
     if fact.role == "reviewer":  # about the attempt, and not by its worker
         return replace(attempt, spend=spend)
     return replace(attempt, spend=spend, turn=fact.turn, doing=fact.doing, said=said, model=fact.model)
-
-
-def _call_counted(tallies: tuple[f.CallTally, ...], fact: f.ModelCalled, *, new: bool) -> tuple[f.CallTally, ...]:
-    """The tallies of the planner's calls with one more answer of its model: the first one of a call, or another."""
-    key = (fact.model, fact.call == 1)
-    before = next((tally for tally in tallies if (tally.model, tally.first) == key), None)
-    tally = before or f.CallTally(model=fact.model, first=fact.call == 1)
-    unknown = tally.dollars is None or fact.dollars is None
-    counted = f.CallTally(
-        model=tally.model,
-        first=tally.first,
-        calls=tally.calls + new,
-        seconds=tally.seconds + fact.seconds,
-        dollars=None if unknown else (tally.dollars or 0.0) + (fact.dollars or 0.0),
-    )
-    return (*(each for each in tallies if each is not before), counted)
 
 
 def _rollback_started(state: RunState, fact: f.RollbackStarted) -> RunState:

@@ -1,4 +1,4 @@
-"""Rungs: a worker's model and its effort, and the ladder that they make. What is assumed of a rung comes with it.
+"""Rungs: a worker's model and its effort, and the ladder that they make.
 
 A size is what an estimate says about a subtask: how a rung does depends on it.
 """
@@ -12,22 +12,20 @@ from fleet.core.plans.plan import Effort, Estimate, Shape
 Size = Literal["small", "medium", "large"]
 SIZES: tuple[Size, ...] = get_args(Size)
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
+ENOUGH = 5  # subtasks or attempts observed; fewer say nothing about the next one
 SMALL_LINES, SMALL_MINUTES = 40, 5.0
 LARGE_LINES, LARGE_MINUTES = 200, 20.0
 
 
 class Rung(Shape):
-    """One rung of a ladder, and what is assumed of an attempt at a medium subtask until something was tried."""
+    """One rung of a ladder. Its last three fields are kept so that old journals load: nothing writes them any more."""
 
     model: str
     effort: Effort | None = None
     """None: as the model tries by default."""
-    lands: float = Field(default=0.7, gt=0, lt=1)
-    """The share of attempts that land."""
-    dollars: float | None = Field(default=None, ge=0)
-    """What an attempt costs; None if the model's price is unknown."""
-    seconds: float = Field(default=300.0, gt=0)
-    """What an attempt takes."""
+    lands: float | None = None
+    dollars: float | None = None
+    seconds: float | None = None
 
     @property
     def name(self) -> str:
@@ -40,7 +38,7 @@ class Ladder(Shape):
 
     rungs: tuple[Rung, ...] = Field(min_length=1)
     first: int | None = Field(default=None, ge=0)
-    """The rung on which every subtask begins; None: evidence chooses it."""
+    """The rung on which every subtask begins; None: the cheapest by observed cost per landed subtask."""
 
 
 def parse_rung(text: str) -> tuple[str, Effort | None]:

@@ -14,7 +14,6 @@ from fleet.core.policy.budget import budget_wakes, low_budget, over_budget
 from fleet.core.policy.conflict_attribution import send_back
 from fleet.core.policy.effects import base_unknown
 from fleet.core.policy.endings import end_run, is_published, waits_until
-from fleet.core.policy.forecast import run_forecast
 from fleet.core.policy.ladder import take_rung
 from fleet.core.policy.landing import is_full, member_of, next_batches
 from fleet.core.policy.planner_policy import (
@@ -100,17 +99,6 @@ def _end_on_bad_base(state: RunState, now: float) -> Iterator[f.Fact]:
         red = ", ".join(f"{check.command} ({how(check)})" for check in state.red_base)
         why = f"the gate is red on {where} before anything was done: {red}. Fix it, or continue with --allow-red-base"
         yield f.RunEnded(at=now, ending="failed", why=why)
-
-
-def _forecast_plan(state: RunState, now: float) -> Iterator[f.Fact]:
-    """Before anything of a version of the plan begins: what the run is expected to cost and to take."""
-    if state.attempts or not state.plan.subtasks or base_unknown(state):
-        return
-    version = state.plan.version
-    if state.forecast is not None and state.forecast.version == version:
-        return
-    if (expected := run_forecast(state, now)) is not None:
-        yield f.PlanForecast(at=now, version=version, forecast=expected)
 
 
 def _ask_about_configuration(state: RunState, now: float) -> Iterator[f.Fact]:
@@ -290,7 +278,6 @@ Rule = Callable[[RunState, float], Iterator[f.Fact]]
 RULES: tuple[Rule, ...] = (
     _end_cancelled,
     _end_on_bad_base,
-    _forecast_plan,
     _approve_by_rules,
     _ask_about_configuration,
     _ask_about_service,

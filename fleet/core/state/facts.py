@@ -18,6 +18,7 @@ from fleet.core.state.kinds.attempt_facts import (
     RemedyChosen,
     WorkerStarted,
 )
+from fleet.core.state.kinds.estimate_parts import Assumed, CallTally, Expectation, Forecast, Spread, SubtaskEstimate
 from fleet.core.state.kinds.fact_parts import (
     FREE,
     CheckRun,
@@ -47,7 +48,6 @@ from fleet.core.state.kinds.fact_parts import (
     SetupRun,
     Strategy,
 )
-from fleet.core.state.kinds.forecast_parts import Assumed, CallTally, Expectation, Forecast
 from fleet.core.state.kinds.landing_facts import (
     BatchFormed,
     BatchTested,

@@ -17,8 +17,6 @@ from fleet.core.plans.limits import Choices, Policy
 from fleet.core.plans.plan import Effort, Plan, Subtask
 from fleet.core.plans.rungs import Size
 from fleet.core.state.facts import (
-    Assumed,
-    CallTally,
     CheckRun,
     Ending,
     Failure,
@@ -26,7 +24,6 @@ from fleet.core.state.facts import (
     FindingResult,
     GateTried,
     IssueSource,
-    PlanForecast,
     Rehearsal,
     RehearsalNoted,
     Relanding,
@@ -35,6 +32,7 @@ from fleet.core.state.facts import (
     RungTally,
     ServiceCondition,
     SetupRun,
+    SubtaskEstimate,
 )
 from fleet.core.state.incidents import Incident
 from fleet.core.state.landing import Landing
@@ -247,14 +245,8 @@ class RunState:
     """What attempts of earlier runs led to."""
     tallies: Mapping[RungKey, RungTally] = field(default_factory=dict)
     """What attempts of this run led to."""
-    past_calls: tuple[CallTally, ...] = ()
-    """What the planners of earlier runs took and cost."""
-    calls: tuple[CallTally, ...] = ()
-    """What the planner of this run took and cost."""
-    assumed: Assumed | None = None
-    """What is assumed besides, for the forecast; None: there is none."""
-    forecast: PlanForecast | None = None
-    """What the run was expected to cost and to take, before anything of its plan was begun."""
+    past_estimates: tuple[SubtaskEstimate, ...] = ()
+    """What landed subtasks of earlier runs cost and took."""
     troubled: Mapping[SubtaskId, int] = field(default_factory=dict)
     """The subtasks with an open incident, and its index."""
     spend: Mapping[Role, Spend] = field(default_factory=dict)

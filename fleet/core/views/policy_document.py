@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fleet.core.plans.limits import Policy
-from fleet.core.plans.plan import FailureAction
+from fleet.core.plans.plan import Effort, FailureAction
 from fleet.core.plans.rungs import SIZES, Size
-from fleet.core.policy.ladder import cheapest, evidence, rung_options
+from fleet.core.policy.ladder import cheapest, in_order, rung_options
 from fleet.core.policy.remedies import LADDER, Rung
-from fleet.core.state.facts import RungOption, RungTally
+from fleet.core.state.facts import RungTally
 
 ACTIONS: Mapping[FailureAction, str] = {
     "replan": "the planner decides, with the evidence: an alternative, a split, a question, or drop it",
@@ -47,8 +47,17 @@ class RungView:
     """Whether subtasks of this size begin on it."""
     named: bool
     """Whether that is because the configuration names it."""
-    rung: RungOption
-    """What was seen of it, and what is expected."""
+    model: str
+    effort: Effort | None
+    """How hard the model tries; null: as it does by default."""
+    tried: int
+    """Attempts with it that say something about it, in past runs of this repository."""
+    landed: int
+    """How many of these landed."""
+    dollars: float | None
+    """The average cost of an attempt; null if nothing was seen, or the price is unknown."""
+    per_landed: float | None
+    """What all attempts cost for each one that landed; null if none landed, or the price is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,7 @@ class PolicyView:
 
 
 def policy_view(policy: Policy, tallies: Sequence[RungTally] = ()) -> PolicyView:
-    """`tallies` are what attempts of earlier runs led to."""
+    """`tallies` are what attempts of past runs led to."""
     return PolicyView(
         rungs=tuple(rung_views(policy, tallies)),
         ladder=tuple(LADDER.values()),
@@ -77,12 +86,13 @@ def policy_view(policy: Policy, tallies: Sequence[RungTally] = ()) -> PolicyView
 
 def rung_views(policy: Policy, tallies: Sequence[RungTally]) -> Iterator[RungView]:
     for worker, ladder in policy.rungs.items():
-        seen = evidence(tallies, worker)
         for size in SIZES:
-            options = rung_options(ladder, seen, size, attempts=policy.max_attempts)
-            chosen = ladder.first if ladder.first is not None else cheapest(options) or 0
-            for index, option in enumerate(options):
-                yield RungView(worker, size, index == chosen, index == ladder.first, option)
+            options = rung_options(ladder, tallies, worker, size)
+            best = ladder.first if ladder.first is not None else cheapest(options)
+            chosen = in_order(options) if best is None else best
+            for index, each in enumerate(options):
+                seen = (each.tried, each.landed, each.dollars, each.per_landed)
+                yield RungView(worker, size, index == chosen, index == ladder.first, each.model, each.effort, *seen)
 
 
 def _limits(policy: Policy) -> tuple[LimitView, ...]:

@@ -17,7 +17,6 @@ from dashboards.report.report_data import ReportData, report_data
 from dashboards.report.svg import MOST_POINTS, bars, chart, columns, thinned
 from dashboards.text.formats import sparkline
 from fleet.core.plans.limits import Policy
-from fleet.core.plans.rungs import Ladder, Rung
 from fleet.core.state import facts as f
 from tests.dashboards.hostile import HOSTILE
 from tests.fleet.core.pretend import Pretend
@@ -235,49 +234,6 @@ MARKUP = (
     "# x",
     "```",
 )
-
-
-def climbing(model: str = "small") -> Story:
-    """A subtask fails on the first of three rungs and lands on the second; another one lands at once."""
-    rungs = (
-        Rung(model=model, effort="low", lands=0.6, dollars=0.01),
-        Rung(model="large", effort="low", lands=0.86, dollars=0.13),
-        Rung(model="large", effort="max", lands=0.8, dollars=0.9),
-    )
-    story = Story(Policy(rungs={"coder": Ladder(rungs=rungs)}), plan_of("api", "docs"))
-    for id_ in ("api", "docs", "api"):
-        story.happens(f.WorkerStarted(at=story.now, subtask=id_, number=story.current(id_).number))
-        if id_ == "api" and story.current("api").number == 1:
-            story.attempt_fails("api")
-    story.landed("api", "docs")
-    return story
-
-
-def test_rungs_are_shown_chosen_and_not_chosen_with_the_frontier() -> None:
-    data = report_of(climbing())
-    rows = [(each.option.model, each.option.effort, each.began, each.on_frontier) for each in data.rungs]
-    assert rows == [("small", "low", 2, True), ("large", "low", 0, True), ("large", "max", 0, False)]
-    html, plain = page(document(data)), markdown(document(data))
-    assert html.count("<circle") == 3
-    assert html.count('<circle class="good"') == 1
-    assert "small low ✔" in html
-    for text in (html, plain):
-        assert "2 medium subtasks of coder; most began with small low" in text
-        assert "Rungs, by all that was seen" in text
-
-
-def test_without_rungs_a_report_says_nothing_of_them(story: Story) -> None:
-    assert report_of(story).rungs == []
-    assert "Rungs" not in page(document(report_of(story)))
-
-
-@pytest.mark.parametrize("text", ELEMENTS)
-def test_the_name_of_a_model_makes_no_element(text: str) -> None:
-    reader, plain = Reader(), Reader()
-    reader.feed(page(document(report_of(climbing(text)))))
-    plain.feed(page(document(report_of(climbing()))))
-    assert reader.tags == plain.tags
-    assert reader.open == reader.handlers == []
 
 
 @pytest.mark.parametrize("text", ELEMENTS)

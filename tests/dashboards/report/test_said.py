@@ -8,7 +8,6 @@ from dashboards.report.said import LAST, MOST_AGENTS, TEXT
 from fleet.core.base.usage import Usage
 from fleet.core.state import facts as f
 from tests.dashboards.hostile import HOSTILE, problems
-from tests.dashboards.text.test_forecast_text import MADE
 from tests.fleet.core.story import Story, plan_of
 
 
@@ -77,13 +76,3 @@ def test_where_no_one_said_anything_there_is_no_such_part() -> None:
     story = Story(plan=plan_of("a"))
     story.model_is_called("a")
     assert "What agents said" not in markdown(document(report_of(story)))
-
-
-def test_the_report_says_how_far_off_the_forecast_was() -> None:
-    story = Story(plan=plan_of("a"))
-    story.happens(f.PlanForecast(at=0.0, version=1, forecast=MADE))
-    story.model_is_called("a", dollars=3.0)
-    story.landed("a")
-    text = markdown(document(report_of(story)))
-    assert "Forecast before anything began" in text
-    assert "2.0 times as much" in text.replace("\\", "")

@@ -26,6 +26,7 @@ SILENT = {
     "call_lost",
     "worker_started",
     "attempt_verified",
+    "plan_forecast",  # of an early version
     "batch_formed",
     "published",
 }
@@ -45,8 +46,7 @@ def event_texts() -> list[tuple[str, str | None]]:
     [
         ("run_started", ["shop-1a2b", "main", "bbbbbbb", "simulated"]),
         ("base_checked", ["RED", "make test", "1 failed"]),
-        ("evidence_read", ["the forecast rests on 3 earlier runs"]),
-        ("plan_forecast", ["$1.50 expected", "at most $2.25", "10 min", "at most 20 min"]),
+        ("evidence_read", ["estimate: medium subtasks of coder with m: $0.2000 ($0.1000 to $0.3000)", "5 landed"]),
         ("setup_ran", ["npm ci", "with the network", "FAILED: exit code 1", "EAI_AGAIN"]),
         ("service_changed", ["WAITING", "for opus", "because of a limit (HTTP 429", "no work is lost"]),
         ("attempt_unchanged", ["schema", "no file changed"]),

@@ -78,7 +78,7 @@ def policy_of(**flags: object) -> Policy:
     return Wiring(load_config(environ={}, user_file=None, flags=dotted).config, {}).policy
 
 
-def test_rungs_are_a_ladder_of_models_and_efforts_with_what_is_assumed_of_them() -> None:
+def test_rungs_are_a_ladder_of_models_and_efforts() -> None:
     given = {
         "coder__rungs": ["claude-haiku-5-5", " claude-opus-5-5   low "],
         "coder__first_rung": "claude-opus-5-5 low",
@@ -89,7 +89,6 @@ def test_rungs_are_a_ladder_of_models_and_efforts_with_what_is_assumed_of_them()
         ("claude-opus-5-5", "low"),
     ]
     assert ladder.first == 1
-    assert all(rung.dollars for rung in ladder.rungs)
     coder = workers({}, **given)["coder"]
     assert coder.models == ("claude-haiku-5-5", "claude-opus-5-5")
     assert describe({"coder": coder})["coder"].endswith(

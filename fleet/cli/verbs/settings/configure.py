@@ -3,14 +3,12 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from agents.models.wire.client import is_simulated
 from dashboards.text.tables import policy_lines
-from fleet.app.evidence import past_evidence
+from fleet.app.past_runs import read_evidence
 from fleet.app.wiring import Wiring
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, ConfigFile, Repo
@@ -101,8 +99,8 @@ def _tables(data: Mapping[str, object], above: str = "") -> Iterator[str]:
 def explain_policy(repo: Repo = HERE, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show how each kind of failure is handled.
 
-    The ladder of remedies, with the limits that apply here. For workers with rungs: what each rung is expected to cost
-    per landed subtask, from what earlier runs of this repository cost and landed, and which one subtasks begin on.
+    The ladder of remedies, with the limits that apply here. For workers with rungs: what each rung cost per landed
+    subtask in past runs of this repository, and the rung on which subtasks begin.
 
     \b
     Examples:
@@ -113,8 +111,7 @@ def explain_policy(repo: Repo = HERE, config: ConfigFile = None, as_json: AsJson
     policy = Wiring(loaded.config, current()).policy
     tallies: tuple[RungTally, ...] = ()
     if policy.rungs:
-        simulated = common.run_async(lambda: is_simulated(loaded.config.models.base_url))
-        tallies = past_evidence(Path(loaded.config.state.dir), repo, simulated=simulated).tallies
+        tallies = common.run_async(lambda: read_evidence(loaded.config, repo)).tallies
     common.show_view(policy_view(policy, tallies), policy_lines, as_json=as_json)
 
 

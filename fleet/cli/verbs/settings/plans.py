@@ -6,14 +6,15 @@ from typing import Annotated
 
 import typer
 
+from dashboards.text.estimate_text import comparable_lines
 from dashboards.text.formats import counted
 from dashboards.text.plans.plan_graph import FORMATS, graph_lines
 from dashboards.text.plans.plan_review import estimate_lines, note_lines, plan_lines, value_lines
 from dashboards.text.safe import safe
+from fleet.app.past_runs import read_evidence
 from fleet.app.wiring import Wiring
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Force, Repo
-from fleet.cli.estimate import cost_lines
 from fleet.cli.plan_editor import edit_file, edit_run, read_template
 from fleet.cli.plan_sources import Sets, find_plan, load_plan_argument, parse_settings, plan_library
 from fleet.cli.root_help import VERBS
@@ -33,6 +34,7 @@ from fleet.core.views.planning.plan_views import (
     parameter_view,
 )
 from fleet.core.views.planning.saved_plan import saved_plan
+from fleet.core.views.run.estimate_view import plan_estimates
 from fleet.errors import UsageError
 from fleet.plans.input_files import GivenPlan, dump_plan, find_rollback, read_data
 from fleet.plans.library import Entry
@@ -56,9 +58,10 @@ def show_plan(plan: PlanName, sets: Sets = None, repo: Repo = HERE, as_json: AsJ
     if as_json:
         typer.echo(dump_plan(loaded.plan, toml=False), nl=False)
     else:
+        past = common.run_async(lambda: read_evidence(common.configuration(repo).config, repo))
         size = [
             *estimate_lines(loaded.plan),
-            *cost_lines(loaded.plan, Wiring(common.configuration(repo).config, current()), repo),
+            *comparable_lines(plan_estimates(loaded.plan.subtasks, past.estimates)),
             *value_lines(loaded.values),
         ]
         common.show([*plan_lines(loaded.plan, _warnings(loaded, repo)), *size])

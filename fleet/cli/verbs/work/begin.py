@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from dashboards.text.forecast_text import estimate_lines
+from dashboards.text.estimate_text import comparable_lines, estimate_lines
 from dashboards.text.plans.plan_review import plan_lines
 from fleet.app.fleet import Fleet, Order
 from fleet.app.forges.issue_epic import GivenEpic, read_issue_epic
+from fleet.app.past_runs import read_evidence
 from fleet.cli import common
 from fleet.cli.clock import Clock, run_with_clock
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Force, Repo, Sandbox, SetupNetwork, Yes
-from fleet.cli.estimate import cost_lines, estimate
 from fleet.cli.live.display import Detach, Display, NoTui, Plain, Web, work_and_show
 from fleet.cli.options import flags, limits_of
 from fleet.cli.plan_sources import Sets, load_plan_argument
@@ -21,8 +21,10 @@ from fleet.cli.verbosity import show_note
 from fleet.cli.verbs.work.limits import Attempts, Budget, Minutes, NotBetween, Tokens, Workers
 from fleet.config.environment import current
 from fleet.config.load import Loaded
+from fleet.core.plans.flat import flat_plan
 from fleet.core.plans.limits import Reviewing
 from fleet.core.state.facts import Ending
+from fleet.core.views.run.estimate_view import EstimateView, estimate_view, plan_estimates
 from fleet.errors import UsageError
 from fleet.forge.place import issue_reference
 from fleet.plans.input_files import GivenPlan, dump_plan, read_epic
@@ -41,7 +43,7 @@ REVIEWERS = "human (default on a terminal), auto (the [review] rules; default el
 Review = Annotated[str | None, typer.Option(metavar="human|auto|none", help=f"Who approves the plan: {REVIEWERS}.")]
 RedBase = Annotated[bool, typer.Option("--allow-red-base", help="Continue even if the gate fails on the base.")]
 OnlyEstimate = Annotated[
-    bool, typer.Option("--estimate", help="Only say what it will cost and take; nothing is called or started.")
+    bool, typer.Option("--estimate", help="Only print what comparable subtasks cost and took; start nothing.")
 ]
 EXIT = {"landed": 0, "partial": 1, "cancelled": 1, "aborted": 1, "failed": 3, "budget": 4, None: 130}
 
@@ -87,7 +89,8 @@ def _write_plan(loaded: Loaded, order: Order, output: Path | None, *, as_json: b
     if as_json:
         typer.echo(dump_plan(plan, toml=False), nl=False)
         return
-    costs = cost_lines(plan, fleet.wiring, order.repository)
+    past = common.run_async(lambda: read_evidence(loaded.config, order.repository))
+    costs = comparable_lines(plan_estimates(plan.subtasks, past.estimates))
     common.show([*plan_lines(plan, fleet.wiring.grade(plan).all), *costs])
     keep = "-o plan.toml keeps it; fleet run --plan plan.toml runs it"
     show_note(f"\n{f'fleet run --plan {output}' if output else keep}")
@@ -135,8 +138,8 @@ def run(
 
     The result is the branch fleet/RUN. Your checkout is not touched.
 
-    --estimate runs nothing and calls no model: it prints what the plan is expected to cost and take, or, of an epic,
-    what earlier ones of this repository came to.
+    --estimate runs nothing and calls no model: it prints the median and the range of what comparable subtasks cost and
+    took that landed in past runs of this repository. With fewer than five, it prints no number.
 
     On a terminal a full screen opens; when you leave it (q), the run continues. Otherwise Ctrl-C lets agents finish, a
     second one stops at once; `fleet resume` continues.
@@ -165,11 +168,16 @@ def run(
     if plan_file is not None:
         order = _with_plan(order, load_plan_argument(fleet.wiring.known, plan_file, sets, repo), plan_file)
     if only_estimate:
-        return common.show_view(estimate(order.plan, fleet.wiring, repo), estimate_lines, as_json=as_json)
+        return common.show_view(_estimate(loaded, order), estimate_lines, as_json=as_json)
     if plan_only:
         return _write_plan(loaded, order, None, as_json=as_json)
     folder = common.run_async(lambda: fleet.create(order))
     raise typer.Exit(exit_code(work_and_show(fleet, folder, display)))
+
+
+def _estimate(loaded: Loaded, order: Order) -> EstimateView:
+    plan = flat_plan(order.plan) if order.plan is not None and loaded.config.run.flat else order.plan
+    return estimate_view(plan, common.run_async(lambda: read_evidence(loaded.config, order.repository)).estimates)
 
 
 def _read_epic(epic: str | None) -> GivenEpic:

@@ -34,10 +34,11 @@ FREE: frozenset[FailureKind] = frozenset({"transient", "infrastructure", "intern
 Strategy = Literal["first", "retry", "resolve", "alternative", "split", "human"]
 Remedy = Literal["retry", "resolve", "planner", "skip"]
 RungReason = Literal[
-    "evidence",  # it lands work for the fewest dollars
-    "explored",  # it may land work for fewer, and too little is known of it
+    "evidence",  # it landed subtasks for the fewest dollars
+    "order",  # too little was seen of it, so the configured order decides
     "named",  # the configuration names it
-    "unpriced",  # a price on the ladder is unknown, so its first rung is taken
+    "explored",  # in old journals: it may land work for fewer, and too little is known of it
+    "unpriced",  # in old journals: a price on the ladder is unknown, so its first rung is taken
     "climbed",  # the rung below failed
     "again",  # the attempt before failed for a reason that no other rung mends
 ]
@@ -266,13 +267,13 @@ class RungTally(Shape):
     dollars: float = 0.0
     """What these cost together."""
     timed: int = 0
-    """How many of all have a known time. Those of early versions have none."""
+    """Kept so that old journals load: how many have a known time."""
     seconds: float = 0.0
-    """What these took together, until their own checks had passed or they failed."""
+    """Kept so that old journals load: what these took together."""
 
 
 class RungOption(Shape):
-    """A rung as the first one for a subtask: what was seen of it, and what was expected."""
+    """A rung as the first one for a subtask: what was seen of it."""
 
     model: str
     effort: Effort | None
@@ -280,20 +281,16 @@ class RungOption(Shape):
     """Attempts with it at subtasks of this size that say something about it."""
     landed: int
     """How many of these landed."""
-    lands: float
-    """The share of attempts that is expected to land."""
-    low: float
-    """The share is between this..."""
-    high: float
-    """...and this in four of five cases."""
     dollars: float | None
-    """What an attempt is expected to cost; none if the model's price is unknown."""
+    """The average cost of an attempt; none if nothing was seen, or the model's price is unknown."""
     per_landed: float | None
-    """Dollars for each landed subtask that begins here and climbs after failures; none if a price is unknown."""
-    least_per_landed: float | None
-    """The same, if the share is `high`."""
-    most_per_landed: float | None
-    """The same, if the share is `low`."""
+    """What all attempts cost for each one that landed; none if none landed, or the price is unknown."""
+    lands: float | None = None
+    """Kept so that old journals load, as are all after it."""
+    low: float | None = None
+    high: float | None = None
+    least_per_landed: float | None = None
+    most_per_landed: float | None = None
 
 
 class RungChoice(Shape):
@@ -302,9 +299,9 @@ class RungChoice(Shape):
     rung: int
     """Its place on the ladder, from 0."""
     why: RungReason
-    """`evidence`, `explored`, `named`, `unpriced`, `climbed` or `again`."""
+    """`evidence`, `order`, `named`, `climbed` or `again`; in old journals also `explored` or `unpriced`."""
     options: tuple[RungOption, ...] = ()
-    """All rungs of the ladder, where evidence chose."""
+    """All rungs of the ladder, where they were compared."""
 
 
 class Happened(Shape):

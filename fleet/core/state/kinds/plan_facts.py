@@ -4,8 +4,8 @@ from typing import Literal
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.revision import Revision
+from fleet.core.state.kinds.estimate_parts import Forecast
 from fleet.core.state.kinds.fact_parts import Failure, Happened
-from fleet.core.state.kinds.forecast_parts import Forecast
 
 
 class PlannerCalled(Happened):
@@ -39,7 +39,7 @@ class PlanGraded(Happened):
 
 
 class PlanForecast(Happened):
-    """Before anything of the plan was begun: what the run is expected to cost and to take."""
+    """Before anything of the plan was begun: what an early version expected. Kept so that old journals load."""
 
     kind: Literal["plan_forecast"] = "plan_forecast"
     version: int

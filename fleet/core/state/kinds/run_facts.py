@@ -8,6 +8,7 @@ from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.base.usage import Cost, Usage
 from fleet.core.plans.limits import Choices, Policy
 from fleet.core.plans.plan import Plan
+from fleet.core.state.kinds.estimate_parts import Assumed, CallTally, SubtaskEstimate
 from fleet.core.state.kinds.fact_parts import (
     CheckRun,
     Ending,
@@ -23,7 +24,6 @@ from fleet.core.state.kinds.fact_parts import (
     ServiceCondition,
     SetupRun,
 )
-from fleet.core.state.kinds.forecast_parts import Assumed, CallTally
 
 
 class RunStarted(Happened):
@@ -92,17 +92,19 @@ class BaseChecked(Happened):
 
 
 class EvidenceRead(Happened):
-    """What earlier runs of this repository say about rungs and planners, for first rungs and the forecast."""
+    """What past runs of this repository say about rungs and about subtasks, for first rungs and estimates."""
 
     kind: Literal["evidence_read"] = "evidence_read"
     runs: int
     """How many runs were read."""
     tallies: tuple[RungTally, ...] = ()
     """What their attempts led to."""
+    estimates: tuple[SubtaskEstimate, ...] = ()
+    """What their landed subtasks cost and took, wherever at least five are comparable."""
     calls: tuple[CallTally, ...] = ()
-    """What the calls of their planners took and cost."""
+    """Kept so that old journals load: what calls of their planners took and cost."""
     assumed: Assumed | None = None
-    """What is assumed besides, for the forecast; none in runs that have none."""
+    """Kept so that old journals load: what was assumed besides."""
 
 
 class SetupRan(Happened):

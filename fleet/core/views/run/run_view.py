@@ -11,12 +11,12 @@ from fleet.core.policy.budget import over_budget, run_budgets
 from fleet.core.policy.landing import is_full
 from fleet.core.policy.outages import outage_text
 from fleet.core.policy.planner_policy import is_idle, planner_is_lost
-from fleet.core.state.facts import Role, ServiceCondition
+from fleet.core.state.facts import Role, ServiceCondition, SubtaskEstimate
 from fleet.core.state.state import Outage, Review, RunState
 from fleet.core.state.status import Progress, Status, is_refused, progress, status_counts
 from fleet.core.views.planning.planner_view import ROUNDED
 from fleet.core.views.run.base_view import BaseView, base_view
-from fleet.core.views.run.forecast_view import ForecastView, forecast_view
+from fleet.core.views.run.estimate_view import RemainingView, remaining_view, run_estimates
 from fleet.core.views.run.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views
 from fleet.core.views.run.needs import Needed, needed
 from fleet.core.views.run.nodes_view import NodeUseView, node_views, waiting_for_machines
@@ -188,9 +188,11 @@ class StatusView:
     waiting_for_machines: Mapping[SubtaskId, str]
     """The first of the subtasks that could start, but for a machine with the labels that they ask for; and why."""
     planner: PlannerHealth
-    forecast: ForecastView | None
-    """What it was expected to cost and to take, and will as it goes; null until the plan is made, and for a replay of
-    history."""
+    estimates: tuple[SubtaskEstimate, ...]
+    """What comparable subtasks cost and took that landed, for each worker and size of its open subtasks."""
+    remaining: RemainingView | None
+    """What is left of it, if it continues as it did so far; null where that says nothing: fewer than five subtasks have
+    landed, the run waits for a person, no process works on it, or it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +299,8 @@ def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
         nodes=node_views(state, alive=alive),
         waiting_for_machines=waiting_for_machines(state, now),
         planner=_planner_health(state, now),
-        forecast=forecast_view(state, now, alive=alive),
+        estimates=run_estimates(state),
+        remaining=remaining_view(state, now, alive=alive),
     )
 
 

@@ -34,6 +34,7 @@ def test_a_first_plan_is_shown_whole_with_what_it_may_do_and_what_it_may_cost() 
         "Risk: 2 low",
         "Time: 20 minutes of work, 20 on the critical path",
         "Cost: $1.00",
+        "Estimate: not enough past runs of this repository to estimate",
         "Waiting for approval: 2 of 2 subtasks; nothing starts until then.",
     ]
 
@@ -69,9 +70,10 @@ def test_a_part_is_shown_alone_and_what_undoes_the_plan_is_shown_with_it() -> No
     story = Story(Policy(review=True, reviewing="human"), plan, rollback=plan_of("undo"))
     lines = review_lines(story.state, ["b"])
     assert not any("Build a" in line for line in lines)
-    assert lines[-3:] == [
+    assert lines[-4:] == [
         "Rollback: back",
         "  undo                 Build undo",
+        "Estimate: not enough past runs of this repository to estimate",
         "Selected: 1 of 2 pending subtasks; the others stay pending.",
     ]
 

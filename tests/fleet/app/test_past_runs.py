@@ -1,11 +1,11 @@
-"""What earlier runs say about rungs: of the same repository and the same kind, however many there are."""
+"""What past runs say about rungs and subtasks: of the same repository and the same kind, however many there are."""
 
 from pathlib import Path
 
 import pytest
 
-from fleet.app import evidence
-from fleet.app.evidence import evidence_of, past_evidence, past_runs
+from fleet.app import past_runs
+from fleet.app.past_runs import past_evidence
 from fleet.core.state import facts as f
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
@@ -65,10 +65,10 @@ def test_only_as_much_is_read_as_takes_a_moment(
 ) -> None:
     for name in ("one", "two", "three"):
         write_run(tmp_path, name, repository)
-    monkeypatch.setattr(evidence, "MOST_FACTS", 5)
+    monkeypatch.setattr(past_runs, "MOST_FACTS", 5)
     assert past_evidence(tmp_path, repository, simulated=False).runs == 0
     monkeypatch.undo()
-    monkeypatch.setattr(evidence, "MOST_RUNS", 2)
+    monkeypatch.setattr(past_runs, "MOST_RUNS", 2)
     assert past_evidence(tmp_path, repository, simulated=False).runs == 2
 
 
@@ -76,38 +76,35 @@ def test_what_an_ended_run_says_is_read_from_its_journal_once(
     tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_run(tmp_path, "one", repository)
-    first = past_runs(tmp_path, repository, simulated=False)
-    monkeypatch.setattr(evidence, "MOST_FACTS", 0)
-    assert past_runs(tmp_path, repository, simulated=False) == first
-    kept = tmp_path / "runs" / "one" / evidence.KEPT
+    first = past_evidence(tmp_path, repository, simulated=False).tallies
+    monkeypatch.setattr(past_runs, "MOST_FACTS", 0)
+    assert past_evidence(tmp_path, repository, simulated=False).tallies == first
+    kept = tmp_path / "runs" / "one" / past_runs.KEPT
     kept.write_text("{")
-    assert past_runs(tmp_path, repository, simulated=False) == [], "what is damaged counts as missing"
+    assert past_evidence(tmp_path, repository, simulated=False).runs == 0, "what is damaged counts as missing"
     monkeypatch.undo()
-    assert past_runs(tmp_path, repository, simulated=False) == first
+    assert past_evidence(tmp_path, repository, simulated=False).tallies == first
 
 
-def test_what_was_kept_of_a_run_that_went_on_is_read_again(tmp_path: Path, repository: Path) -> None:
+def test_what_was_kept_of_a_run_that_went_on_is_read_again(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_run(tmp_path, "one", repository)
-    past_runs(tmp_path, repository, simulated=False)
+    past_evidence(tmp_path, repository, simulated=False)
     with Journal(RunFolder(tmp_path / "runs" / "one").journal) as journal:
         journal.append([f.RunReopened(at=1000.0, by="ada")])
-    [again] = past_runs(tmp_path, repository, simulated=False)
-    assert not again.ended
+    monkeypatch.setattr(past_runs, "MOST_FACTS", 0)
+    assert past_evidence(tmp_path, repository, simulated=False).runs == 0
 
 
-def test_a_past_run_has_its_size_its_cost_and_its_time(tmp_path: Path, repository: Path) -> None:
-    write_run(tmp_path, "one", repository)
-    [run] = past_runs(tmp_path, repository, simulated=False)
-    assert (run.ended, run.given, run.subtasks, run.commits, run.dollars) == (True, True, 1, 1, 1.0)
-    assert run.minutes > 0
-
-
-def test_what_the_planner_took_is_evidence(tmp_path: Path, repository: Path) -> None:
-    seen = f.CallTally(model="m", first=False, calls=3, seconds=90.0, dollars=0.3)
-    write_run(tmp_path, "one", repository)
-    [run] = past_runs(tmp_path, repository, simulated=False)
-    found = evidence_of([run.model_copy(update={"calls": (seen,)}), run], f.Assumed(gate_s=1.0))
-    assert (found.runs, found.calls, found.assumed) == (2, (seen,), f.Assumed(gate_s=1.0))
+def test_landed_subtasks_of_all_runs_are_compared_with_each_other(tmp_path: Path, repository: Path) -> None:
+    for number in range(4):
+        write_run(tmp_path, f"run{number}", repository)
+    assert past_evidence(tmp_path, repository, simulated=False).estimates == ()
+    write_run(tmp_path, "last", repository)
+    [estimate] = past_evidence(tmp_path, repository, simulated=False).estimates
+    assert (estimate.worker, estimate.size, estimate.landed) == ("coder", "medium", 5)
+    assert estimate.dollars == f.Spread(median=1.0, low=1.0, high=1.0), "both attempts of each are in it"
 
 
 def test_without_runs_there_is_no_evidence(tmp_path: Path, repository: Path) -> None:

@@ -1,18 +1,21 @@
-"""What earlier runs of a repository say about rungs and planners, and what whole runs cost and took.
+"""What past runs of a repository say about rungs, and what their landed subtasks cost and took.
 
 What an ended run says is kept beside its journal, so that each journal is replayed for this once.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from agents.models.wire.client import is_simulated
+from fleet.config.schema import Config
 from fleet.core.state import facts as f
-from fleet.core.state.state import RungKey, RunState
+from fleet.core.state.state import RungKey
+from fleet.core.views.run.estimate_view import LandedSubtask, estimates_of, landed_subtasks
 from fleet.errors import FleetError
 from fleet.runs.journal import Journal
 from fleet.runs.repository import git_folder
@@ -24,70 +27,36 @@ KEPT = "evidence.json"
 
 
 class PastRun(BaseModel):
-    """What one earlier run says."""
+    """What one past run says."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     facts: int
     """The length of its journal when this was read."""
-    ended: bool
-    commits: int
-    """How many commits landed."""
-    given: bool
-    """Whether it started with a plan."""
-    subtasks: int
-    dollars: float | None
-    minutes: float
-    gate_s: float | None
-    """What its gate took on its base; None if there was none."""
     tallies: tuple[f.RungTally, ...]
-    calls: tuple[f.CallTally, ...]
+    landed: tuple[LandedSubtask, ...]
 
 
-def past_runs(state_dir: Path, repository: Path, *, simulated: bool) -> list[PastRun]:
-    """The latest runs of the same kind, the last one first."""
-    return list(_past_runs(state_dir, repository, simulated=simulated))
+async def read_evidence(config: Config, repository: Path) -> f.EvidenceRead:
+    """What past runs of a repository say for the next one with this configuration."""
+    simulated = await is_simulated(config.models.base_url)
+    return past_evidence(Path(config.state.dir), repository, simulated=simulated)
 
 
-def past_evidence(
-    state_dir: Path, repository: Path, *, simulated: bool, assumed: f.Assumed | None = None
-) -> f.EvidenceRead:
-    """What the latest runs of the same kind say, with what is assumed besides."""
-    return evidence_of(past_runs(state_dir, repository, simulated=simulated), assumed)
-
-
-def evidence_of(runs: Iterable[PastRun], assumed: f.Assumed | None = None) -> f.EvidenceRead:
-    """What these runs say, added up."""
-    telling = [run for run in runs if run.tallies or run.calls]
+def past_evidence(state_dir: Path, repository: Path, *, simulated: bool) -> f.EvidenceRead:
+    """What the latest runs of the same kind say, added up."""
+    runs = [run for run in _past_runs(state_dir, repository, simulated=simulated) if run.tallies or run.landed]
     tallies: dict[RungKey, f.RungTally] = {}
-    for tally in (tally for run in telling for tally in run.tallies):
+    for tally in (tally for run in runs for tally in run.tallies):
         key = (tally.worker, tally.model, tally.effort, tally.size)
         tallies[key] = _sum(tallies[key], tally) if key in tallies else tally
-    calls = tuple(tally for run in telling for tally in run.calls)
-    return f.EvidenceRead(
-        at=time.time(), runs=len(telling), tallies=tuple(tallies.values()), calls=calls, assumed=assumed
-    )
-
-
-def past_run(state: RunState, facts: int) -> PastRun:
-    """What a run says, whose journal has so many facts."""
-    return PastRun(
-        facts=facts,
-        ended=state.ended,
-        commits=state.commits,
-        given=state.given,
-        subtasks=len(state.plan.subtasks),
-        dollars=state.spent.dollars,
-        minutes=state.seconds(state.last_at) / 60,
-        gate_s=sum(state.gate.values()) if state.gate else None,
-        tallies=tuple(state.tallies.values()),
-        calls=state.calls,
-    )
+    estimates = estimates_of(each for run in runs for each in run.landed)
+    return f.EvidenceRead(at=time.time(), runs=len(runs), tallies=tuple(tallies.values()), estimates=estimates)
 
 
 def _past_runs(state_dir: Path, repository: Path, *, simulated: bool) -> Iterator[PastRun]:
-    """As many as may be read. A broken journal says nothing."""
+    """The last one first, as many as may be read. A broken journal says nothing."""
     here, left = git_folder(repository), MOST_FACTS
     alike = [
         run
@@ -108,8 +77,9 @@ def _past_runs(state_dir: Path, repository: Path, *, simulated: bool) -> Iterato
             left -= facts
             if left < 0:
                 return
-            found = past_run(run.folder.state(), facts)
-            if found.ended:
+            state = run.folder.state()
+            found = PastRun(facts=facts, tallies=tuple(state.tallies.values()), landed=tuple(landed_subtasks(state)))
+            if state.ended:
                 _keep(run.folder, found)
             yield found
 
@@ -135,7 +105,5 @@ def _sum(one: f.RungTally, other: f.RungTally) -> f.RungTally:
         "failed": failed,
         "priced": one.priced + other.priced,
         "dollars": one.dollars + other.dollars,
-        "timed": one.timed + other.timed,
-        "seconds": one.seconds + other.seconds,
     }
     return one.model_copy(update=added)

@@ -1,9 +1,39 @@
-"""What facts say about costs and times: what is assumed of a run, what was seen of its planner, what is forecast."""
+"""What facts say about the cost and the time of subtasks to come, and the parts of forecasts in early journals."""
 
 from pydantic import Field
 
 from fleet.core.plans.plan import Shape
-from fleet.core.plans.rungs import Ladder
+from fleet.core.plans.rungs import Ladder, Size
+
+
+class Spread(Shape):
+    """The median of some amounts, the lowest and the highest."""
+
+    median: float
+    """Half of them are at most this."""
+    low: float
+    """The lowest."""
+    high: float
+    """The highest."""
+
+
+class SubtaskEstimate(Shape):
+    """What comparable subtasks cost and took until they landed, all attempts of each included."""
+
+    worker: str
+    size: Size
+    """By the estimate in the plan."""
+    model: str | None = None
+    """The model that landed them; none: a program did."""
+    landed: int = 0
+    """How many landed subtasks it is based on; 0: fewer than five, so there are no figures."""
+    dollars: Spread | None = None
+    """None if the price of a model is unknown, and for programs."""
+    seconds: Spread | None = None
+    """Seconds of work. None if fewer than five of them landed in runs without interruption."""
+
+
+# ---- kept so that old journals load: nothing writes these any more --------------------------------------------------
 
 
 class CallTally(Shape):
@@ -19,7 +49,7 @@ class CallTally(Shape):
 
 
 class Assumed(Shape):
-    """What a run is assumed to cost and to take until something is seen."""
+    """What an early version assumed that a run costs and takes until something is seen."""
 
     ladders: dict[str, Ladder] = Field(default={})
     """A ladder for every worker that calls a model, also for those without rungs: their models."""
@@ -41,7 +71,7 @@ class Expectation(Shape):
 
 
 class Forecast(Shape):
-    """What a run is expected to cost and to take from its beginning to its end, before anything was done."""
+    """What an early version expected a run to cost and to take, before anything was done."""
 
     dollars: Expectation | None
     """Of workers and planner together; none if no price is known."""
