@@ -22,7 +22,7 @@ from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 from scripts.frame import Figure
 
-HELP_AT_MOST, FIRST_AGENT_AT_MOST = 5.0, 25.0
+HELP_AT_MOST, FIRST_AGENT_AT_MOST = 8.0, 25.0
 
 
 async def startup_figures(extent: Extent) -> list[Figure]:

@@ -23,7 +23,7 @@ from urllib.request import HTTPCookieProcessor, build_opener
 
 from chaos.canary_calls import REFUSED, SERVING, calls
 from chaos.canary_keys import KEYS, Key
-from fleet.cli.root_help import VERBS
+from fleet.cli.verb_table import VERBS
 from scripts.frame import MET, MISSED, add_names, command_line, exit_with, machine, progress, say, temporary_folder
 from tests.e2e.stage import Done, Going, Stage, script, subtask, wait_for
 from tests.worktrees.conftest import git, make_repository

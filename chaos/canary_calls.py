@@ -6,7 +6,7 @@
 import shlex
 from collections.abc import Iterator, Mapping
 
-from fleet.cli.root_help import VERBS
+from fleet.cli.verb_table import VERBS
 
 WITHOUT_MODEL = "--base-url http://127.0.0.1:9"
 CALLS: Mapping[str, tuple[str, ...]] = {

@@ -14,6 +14,7 @@ import typer
 from dashboards.text.color import painted
 from dashboards.text.safe import safe
 from fleet.cli import color
+from fleet.cli.completion import run_names, subtask_ids
 from fleet.cli.live.hard_stop import after_the_first
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
@@ -37,12 +38,16 @@ AnyView = TypeVar("AnyView", bound=View)
 NAMED_SUBTASKS = 12  # a plan with no more of them is listed in a message
 
 RunName = Annotated[
-    str | None, typer.Option("--run", metavar="RUN", help="The run; default: the latest of this repository.")
+    str | None,
+    typer.Option(
+        "--run", metavar="RUN", help="The run; default: the latest of this repository.", autocompletion=run_names
+    ),
 ]
 RunArgument = Annotated[
-    str | None, typer.Argument(metavar="RUN", help="The run; default: the latest of this repository.")
+    str | None,
+    typer.Argument(metavar="RUN", help="The run; default: the latest of this repository.", autocompletion=run_names),
 ]
-SubtaskId = Annotated[str, typer.Argument(metavar="SUBTASK", help="The id of a subtask.")]
+SubtaskId = Annotated[str, typer.Argument(metavar="SUBTASK", help="The id of a subtask.", autocompletion=subtask_ids)]
 AttemptNumber = Annotated[
     int | None, typer.Option("--attempt", "-n", metavar="N", help="The attempt; default: the last one.")
 ]

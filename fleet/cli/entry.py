@@ -11,19 +11,25 @@ from typing import Annotated, Any, cast
 import typer
 import typer.core
 import typer.main
+from typer.completion import completion_init  # type: ignore[attr-defined] # Typer exports it to no type checker
+from typer.core import CompletionItem  # type: ignore[attr-defined]
 from typer.exceptions import TyperException
 
 from fleet import __version__
 from fleet.cli import color, verbosity
-from fleet.cli.root_help import VERBS, root_help
 from fleet.cli.usage_errors import missing_verb, usage_error
+from fleet.cli.verb_table import GROUPS, VERBS
 from fleet.config.environment import set_default
 from fleet.core.base.nearest import did_you_mean
-from fleet.core.views.dump import dump_view
-from fleet.core.views.run.request_view import ErrorView, FailedView
 from fleet.errors import FleetError, UsageError
 
 BUG = 70  # EX_SOFTWARE of sysexits.h
+EPILOG = """\
+`fleet help VERB` shows a verb's options and examples. All verbs have --json, --color, -q (quiet) and -v (verbose);
+those about a run take RUN or --run, and -C DIR for another repository.
+"""
+
+completion_init()
 
 
 class InterruptedByUserError(FleetError):
@@ -125,13 +131,22 @@ def _add_common(commands: Iterable[Any]) -> None:
 
 
 class VerbGroup(typer.core.TyperGroup):
+    """The verbs of the table. Their names and summaries come from there, so that help and completion import none."""
+
     def __init__(self, **attrs: Any) -> None:
         super().__init__(**attrs)
         self.commands = cast("Any", LazyCommands())
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         del ctx
-        formatter.write(root_help(bold=color.is_wanted()))
+        for title, verbs in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, verb.summary) for name, verb in verbs.items()])
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(name, help=VERBS[name].summary) for name in VERBS if name.startswith(incomplete)]
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -157,7 +172,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(epilog=EPILOG)
 def options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
@@ -165,7 +180,19 @@ def options(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Options before a verb."""
+    """Plan an epic, run a hundred workers in worktrees, land what is green.
+
+    Your repository is only read. The result is one new branch, fleet/RUN.
+
+    \b
+    Examples:
+      fleet doctor                         check this machine and show fixes
+      fleet run "Add a health endpoint"    plan it, build it, land it
+      fleet run epic.md --workers 100 --budget 20
+      fleet watch                          follow the run on the screen
+      fleet status                         how the latest run is doing
+      fleet merge                          take the result
+    """
 
 
 def run_program() -> None:
@@ -213,6 +240,9 @@ def _usage_error(error: TyperException) -> FleetError:
 def _report(error: FleetError, *, as_json: bool) -> int:
     """Print an error; returns the exit code."""
     if as_json:
+        from fleet.core.views.dump import dump_view  # noqa: PLC0415 - pydantic costs help a third of its time
+        from fleet.core.views.run.request_view import ErrorView, FailedView  # noqa: PLC0415
+
         view = FailedView(ErrorView(error.code, error.message, error.hint, error.exit_code))
         sys.stdout.write(json.dumps(dump_view(view), indent=2, ensure_ascii=False) + "\n")
     name = "\x1b[1;31mfleet:\x1b[0m" if color.is_wanted(sys.stderr) else "fleet:"

@@ -1,13 +1,15 @@
 """Finds the plan that an argument names: a file, a plan of the library, or a run."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fleet.cli.common import state_dir
+from fleet.cli.completion import repository_of, run_names
 from fleet.core.plans.validate import Known
-from fleet.errors import UsageError
+from fleet.errors import FleetError, UsageError
 from fleet.plans.input_files import PLAN_FILES, GivenPlan, read_given_plan
 from fleet.plans.library import Library, looks_like_a_file
 from fleet.runs.repository import root_of
@@ -35,6 +37,14 @@ def parse_settings(sets: list[str] | None) -> dict[str, str]:
 
 def plan_library(repo: Path) -> Library:
     return Library(root_of(repo))
+
+
+def plan_names(context: typer.Context) -> list[str]:
+    """For completion: the plans of the library, and the runs, which stand for theirs."""
+    names = list[str]()
+    with suppress(FleetError, OSError):
+        names += plan_library(repository_of(context)).names
+    return list(dict.fromkeys([*names, *run_names(context)]))
 
 
 def load_plan_argument(known: Known, name: str, sets: list[str] | None, repo: Path) -> GivenPlan:

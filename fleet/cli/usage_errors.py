@@ -5,7 +5,7 @@ from typing import Any
 from typer.exceptions import TyperException
 
 from dashboards.text.safe import safe
-from fleet.cli.root_help import VERBS
+from fleet.cli.verb_table import VERBS
 from fleet.core.base.nearest import did_you_mean
 from fleet.errors import UsageError
 

@@ -57,6 +57,10 @@ class Library:
             for path in _plan_files(folder):
                 yield _entry(where, path)
 
+    @property
+    def names(self) -> list[str]:
+        return sorted({path.stem for path in self._files()})
+
     def _files(self) -> list[Path]:
         return [path for folder in self.folders for path in _plan_files(folder)]
 
@@ -81,8 +85,7 @@ class Library:
 
     def unknown(self, name: str) -> str:
         """A message for a name that no plan has."""
-        names = sorted({path.stem for path in self._files()})
-        return f"no plan of the library is called {name!r}{did_you_mean(name, names)}"
+        return f"no plan of the library is called {name!r}{did_you_mean(name, self.names)}"
 
     def save(self, text: str, name: str, suffix: str, *, where: Where, force: bool) -> Path:
         """Save the document of a plan under a name. Another plan of this name is replaced only with `force`."""

@@ -144,6 +144,12 @@ class Journal:
             yield from new
             seq = new[-1][0]
 
+    def facts_of(self, *kinds: str) -> list[Fact]:
+        """The facts of these kinds. Those of other kinds are not parsed, so a shell can wait for it at each key."""
+        marks = ", ".join("?" * len(kinds))
+        rows = self._query(f"select seq, body from facts where kind in ({marks}) order by seq", *kinds)  # noqa: S608
+        return [self._parsed(FACT, f"fact {seq}", body) for seq, body in rows]
+
     @property
     def last(self) -> int:
         """The number of the last fact; 0 if there is none."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from scripts.reference import commands, completions, configuration, facts, json_views, metrics, plan_file
+from scripts.reference import commands, configuration, facts, json_views, metrics, plan_file
 from scripts.reference.page import replace_marked
 
 ROOT = Path(__file__).parents[2]
@@ -15,8 +15,6 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/metrics.md": metrics.content,
     "docs/reference/plan-file.md": plan_file.content,
 }
-COMPLETIONS = "fleet/cli/completions.json"
-"""All of this file is made; the program reads it."""
 
 
 def main() -> None:
@@ -26,8 +24,6 @@ def main() -> None:
         after = replace_marked(before, content())
         path.write_text(after, encoding="utf-8")
         print(f"docs: {name} {'is unchanged' if after == before else 'has been written'}")
-    (ROOT / COMPLETIONS).write_text(completions.content(), encoding="utf-8")
-    print(f"docs: {COMPLETIONS} has been written")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 from chaos.canaries import Called, call_verbs, is_run_by_git, make_template, why_no_control
 from chaos.canary_calls import REFUSED
 from chaos.canary_keys import KEYS
-from fleet.cli.root_help import VERBS
+from fleet.cli.verb_table import VERBS
 from scripts.frame import temporary_folder
 from tests.e2e.stage import Done
 

@@ -23,17 +23,10 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("dashboards/metrics/collector.py",),
     "ray": ("fleet/nodes/cluster/ray_door.py",),  # which no process of a run imports
     "rich": ("dashboards/*", "fleet/cli/*"),
-    "sqlite3": (
-        *("fleet/runs/journal.py", "fleet/runs/outbox.py"),
-        "fleet/runs/quick_look.py",  # without parsing, for completion
-    ),
+    "sqlite3": ("fleet/runs/journal.py", "fleet/runs/outbox.py"),
     "textual": ("dashboards/terminal/*",),
     "tomli_w": ("fleet/config/toml.py",),
-    "tomllib": (
-        "fleet/config/toml.py",
-        "fleet/cli/completion.py",
-        "agents/models/cost/prices.py",
-    ),  # agents may not know fleet's
+    "tomllib": ("fleet/config/toml.py", "agents/models/cost/prices.py"),  # agents may not know fleet's
     "tree_sitter": ("agents/tools/explore/outliner.py",),
     "typer": ("fleet/cli/*",),
 }

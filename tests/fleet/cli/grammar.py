@@ -10,7 +10,7 @@ from typing import Any
 import typer.main
 
 from fleet.cli.entry import app
-from fleet.cli.root_help import VERBS, Verb
+from fleet.cli.verb_table import VERBS, Verb
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "command-line.md"
 COMMON = ("RUN", "--run", "--repo", "--json", "--output", "--force", "--yes")
@@ -18,7 +18,9 @@ KINDS = frozenset(
     "RUN SUBTASK QUESTION PLAN FILE DIR URL N N..M USD MINUTES SECONDS GB COMMIT BRANCH NAME NAME=VALUE TEXT EPIC PR "
     "TIME HOURS STATE WHEN HOST HOST:PORT PORT SHELL VERB COMMAND KEY".split(),
 )
-"""What a value can be, as its metavar says. The completion offers values by it."""
+"""What a value can be, as its metavar says."""
+COMPLETED = frozenset("RUN SUBTASK QUESTION PLAN VERB SHELL KEY".split())
+"""Those whose values completion offers."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ def _problems(known: Known) -> Iterator[str]:
         is_flag = getattr(parameter, "is_flag", False)
         if not is_flag and parameter.metavar not in KINDS and "|" not in str(parameter.metavar):
             yield f"{parameter.name} has the metavar {parameter.metavar}, which is no kind of value"
+        if (parameter.metavar in COMPLETED) != (vars(parameter)["_custom_shell_complete"] is not None):
+            yield f"{parameter.name} is a {parameter.metavar}, and completion does not offer what it should"
         if not parameter.help:
             yield f"{parameter.name} has no help"
     if known.name.count(" ") == 0 and any(argument.required for argument in known.arguments) and "RUN" in takes:

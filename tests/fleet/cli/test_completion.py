@@ -1,5 +1,6 @@
-"""Completion: the right names at each place, within a keystroke, and nothing that a shell would act on."""
+"""Completion: the right names at each place, and nothing that a shell would act on."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,21 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from fleet.cli.completion import FILES, FOLDERS, TABLE, candidates, state_folder
-from fleet.cli.completion_scripts import SCRIPTS, SHELLS
-from fleet.cli.root_help import VERBS
-from fleet.config.load import load_config
+from fleet.cli.completion import PLACES, VARIABLE, script
+from fleet.cli.entry import app
+from fleet.cli.verb_table import VERBS
 from fleet.core.base.ids import is_slug
+from fleet.core.history.evolve import evolve
 from fleet.core.state import facts as f
-from fleet.errors import UsageError
+from fleet.core.state.state import RunState
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
-from scripts.reference.completions import content
 from tests.fleet.core.story import Story, plan_of
 from tests.fleet.processes import LIMIT_S, clean_environment
 from tests.worktrees.conftest import git
 
-HEAVY = {"typer", "pydantic", "anyio", "rich", "textual", "anthropic", "git", "aiohttp", "platformdirs", "tomli_w"}
+OLD_JOURNALS = Path(__file__).parents[1] / "core" / "journals"
 HOSTILE = (
     "$(touch hacked)",
     "`touch hacked`",
@@ -64,35 +64,43 @@ def _write_run(state_dir: Path, name: str, repository: Path, at: int) -> None:
     story = Story(plan=plan_of("api", "docs", failure_action="ask"))
     story.attempt_fails("api")
     story.landed("docs")
-    changed = story.facts[0].model_copy(update={"run": name, "repository": str(repository)})
+    changed = story.facts[0].model_copy(update={"run": name, "repository": str(repository), "at": 1000 + at})
     with Journal.create(folder.journal) as journal:
         journal.append([f.FACT.validate_python(changed.model_dump()), *story.facts[1:]])
-    os.utime(folder.journal, (1000 + at, 1000 + at))
 
 
-def complete(*words: str) -> list[str]:
-    """The candidates for the last word, without their descriptions."""
-    *before, current = words
-    return [candidate.partition("\t")[0] for candidate in candidates(before, current)]
+Complete = Callable[..., list[str]]
+
+
+@pytest.fixture
+def complete(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Complete:
+    """What is offered for the last word, as the script for bash asks for it."""
+
+    def offered(*words: str) -> list[str]:
+        monkeypatch.setenv(VARIABLE, "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", "\n".join(("fleet", *words)))
+        monkeypatch.setenv("COMP_CWORD", str(len(words)))
+        with pytest.raises(SystemExit) as ended:
+            app(prog_name="fleet")
+        printed = capsys.readouterr()
+        assert (ended.value.code, printed.err) == (0, "")
+        return printed.out.split("\n")[:-1] if printed.out.strip() else []
+
+    return offered
 
 
 # ---- what is offered ------------------------------------------------------------------------------------------------
-
-
-def test_what_completion_knows_is_what_the_program_has() -> None:
-    assert TABLE.read_text(encoding="utf-8") == content(), "make docs writes it"
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         (("st",), ["status"]),
-        (("plans", ""), ["check", "diff", "edit", "graph", "list", "save", "show"]),
+        (("plans", ""), ["show", "check", "diff", "graph", "list", "save", "edit"]),
         (("status", ""), ["shop-1", "old"]),
         (("status", "s"), ["shop-1"]),
         (("status", "shop-1", ""), []),
         (("logs", "api", "--run", ""), ["shop-1", "old"]),
-        (("logs", "--run=o"), ["--run=old"]),
         (("logs", ""), ["api", "docs"]),
         (("logs", "--run", "old", "a"), ["api"]),
         (("retry", "-C", "../other", ""), ["api", "docs"]),
@@ -100,42 +108,46 @@ def test_what_completion_knows_is_what_the_program_has() -> None:
         (("answer", ""), ["q1"]),
         (("answer", "q1", ""), []),
         (("approve", "--only", "d"), ["docs"]),
-        (("run", "--plan", ""), ["deploy", "shrink", "shop-1", "old", FILES]),
-        (("plans", "diff", "deploy", "sh"), ["shrink", "shop-1", FILES]),
-        (("run", ""), [FILES]),
-        (("report", "-o", ""), [FILES]),
-        (("doctor", "--repo", ""), [FOLDERS]),
-        (("run", "--review", ""), ["human", "auto", "none"]),
-        (("status", "--color", "a"), ["auto", "always"]),
+        (("run", "--plan", ""), ["deploy", "shrink", "shop-1", "old"]),
+        (("plans", "diff", "deploy", "sh"), ["shrink", "shop-1"]),
+        (("run", ""), []),
+        (("config", "get", "run.budget_d"), ["run.budget_dollars"]),
         (("cancel", "--y"), ["--yes"]),
         (("help", "com"), ["commits", "completion"]),
-        (("completion", ""), list(SHELLS)),
-        (("nonsense", ""), []),
+        (("completion", ""), list(PLACES)),
         (("status", "--nonsense", "s"), ["shop-1"]),
         (("retry", "api", "--", ""), []),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_what_may_stand_at_a_place(here: Path, words: tuple[str, ...], expected: list[str]) -> None:
+def test_what_may_stand_at_a_place(here: Path, complete: Complete, words: tuple[str, ...], expected: list[str]) -> None:
     assert here.is_dir()
     assert complete(*words) == expected
 
 
-def test_every_verb_is_offered_with_what_it_does(here: Path) -> None:
+def test_every_verb_is_offered_with_what_it_does(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert here.is_dir()
-    assert [line.split("\t") for line in candidates([], "")] == [[name, verb.summary] for name, verb in VERBS.items()]
+    monkeypatch.setenv(VARIABLE, "complete_fish")
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "fleet ")
+    with pytest.raises(SystemExit):
+        app(prog_name="fleet")
+    offered = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert offered == [[name, verb.summary] for name, verb in VERBS.items()]
 
 
-def test_nothing_is_offered_that_a_shell_would_act_on(here: Path) -> None:
-    """Names of folders and files that anyone may have chosen, as a repository's author its plans."""
-    assert here.is_dir()
+def test_nothing_is_offered_that_a_shell_would_act_on(here: Path, complete: Complete) -> None:
+    """Names of folders, files and keys that anyone may have chosen, as a repository's author its plans."""
+    (here / "fleet.toml").write_text('[workers."$(touch hacked)"]\nkind = "coder"\n', encoding="utf-8")
     for words in (("status", ""), ("run", "--plan", ""), ("plans", "show", ""), ("logs", "--run", "")):
-        found = [name for name in complete(*words) if name != FILES]
-        assert found
+        assert (found := complete(*words))
         assert [name for name in found if not is_slug(name)] == []
+    assert [name for name in complete("config", "get", "") if not is_slug(name)] == []
 
 
-def test_a_run_that_is_damaged_is_passed_over(here: Path, tmp_path: Path) -> None:
+def test_a_run_that_is_damaged_is_passed_over(here: Path, complete: Complete, tmp_path: Path) -> None:
     (tmp_path / "state" / "runs" / "shop-1" / "journal.db").write_bytes(b"garbage" * 1000)
     assert here.is_dir()
     assert complete("status", "") == ["old"]
@@ -143,57 +155,36 @@ def test_a_run_that_is_damaged_is_passed_over(here: Path, tmp_path: Path) -> Non
     assert complete("logs", "--run", "../../x", "") == []
 
 
-@pytest.mark.parametrize("source", ["variable", "file", "default", "broken file"])
-def test_the_state_directory_is_the_one_of_the_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+@pytest.mark.parametrize("name", ["v1.jsonl", "reviews.jsonl"])
+def test_the_few_facts_that_are_read_name_all_subtasks_and_open_questions(
+    here: Path, complete: Complete, tmp_path: Path, name: str
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("FLEET_STATE_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    user_file = tmp_path / ".config" / "fleet" / "config.toml"
-    user_file.parent.mkdir(parents=True)
-    if source == "variable":
-        monkeypatch.setenv("FLEET_STATE_DIR", "~/mine")
-    elif source == "file":
-        user_file.write_text('[state]\ndir = "~/there"\n', encoding="utf-8")
-    elif source == "broken file":
-        user_file.write_text("state = [", encoding="utf-8")
-        with pytest.raises(UsageError):
-            load_config(environ=dict(os.environ))
-        assert state_folder() == tmp_path / ".local" / "state" / "fleet"
-        return
-    assert str(state_folder()) == load_config(environ=dict(os.environ)).config.state.dir
+    assert here.is_dir()
+    facts = [f.FACT.validate_json(line) for line in (OLD_JOURNALS / name).read_text(encoding="utf-8").splitlines()]
+    with Journal.create(tmp_path / "state" / "runs" / "long" / "journal.db") as journal:
+        journal.append(facts)
+    state: RunState | None = None
+    for number, fact in enumerate(facts):
+        state = evolve(state, fact)
+        if isinstance(fact, f.RunStarted | f.PlanRevised | f.QuestionAsked | f.QuestionAnswered):
+            with Journal.create(tmp_path / "state" / "runs" / f"until-{number}" / "journal.db") as journal:
+                journal.append(facts[: number + 1])
+            assert complete("logs", "--run", f"until-{number}", "") == list(state.plan.ids)
+            open_ones = {question.id for question in state.open_questions()}
+            assert open_ones <= set(complete("answer", "--run", f"until-{number}", ""))
+
+
+def test_every_key_can_be_completed(here: Path, complete: Complete, capsys: pytest.CaptureFixture[str]) -> None:
+    assert here.is_dir()
+    app(["config", "show", "--json"], prog_name="fleet", standalone_mode=False)
+    document = json.loads(capsys.readouterr().out)
+    offered = set(complete("config", "get", ""))
+    for section in ("run", "checks", "box", "git", "worktrees"):
+        keys = {f"{section}.{key}" for key, value in document[section].items() if not isinstance(value, dict)}
+        assert keys <= offered
 
 
 # ---- as a program ---------------------------------------------------------------------------------------------------
-
-_LOADED = """
-import sys
-from fleet.cli import main
-sys.argv = ["fleet", "--complete", *sys.argv[1:]]
-main()
-print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
-"""
-
-
-def test_it_loads_nothing_heavy(here: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _LOADED, "2", "fleet", "status", ""],
-        cwd=here,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split() == ["shop-1", "old"]
-    assert set(done.stderr.split()) & HEAVY == set()
-
-
-@pytest.mark.parametrize("arguments", [(), ("x",), ("-1",), ("99", "fleet"), ("0",), ("2", "fleet", "logs")], ids=str)
-def test_whatever_a_shell_asks_there_is_no_error(here: Path, arguments: tuple[str, ...]) -> None:
-    command = [sys.executable, "-m", "fleet", "--complete", *arguments]
-    done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-
 
 Press = Callable[[str], list[str]]
 
@@ -201,8 +192,8 @@ Press = Callable[[str], list[str]]
 @pytest.fixture
 def press(here: Path, tmp_path: Path) -> Iterator[Press]:
     """Tab in a real bash, at the end of a line: what it would put there."""
-    script = tmp_path / "completion.bash"
-    script.write_text(SCRIPTS["bash"], encoding="utf-8")
+    loaded = tmp_path / "completion.bash"
+    loaded.write_text(script("bash"), encoding="utf-8")
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "fleet").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fleet "$@"\n', encoding="utf-8")
@@ -210,13 +201,13 @@ def press(here: Path, tmp_path: Path) -> Iterator[Press]:
 
     def tab(line: str) -> list[str]:
         words = line.replace("=", " = ").split(" ") if "=" in line else line.split(" ")
-        at_the_cursor = f"COMP_CWORD={len(words) - 1}; _fleet_completion"
+        at_the_cursor = f"COMP_CWORD={len(words) - 1}; _fleet_completion fleet"
         asked = f'source "$0"; COMP_WORDS=("$@"); {at_the_cursor}; printf "%s\\n" "${{COMPREPLY[@]}}"'
         environment = clean_environment(
             PATH=f"{programs}:{os.environ['PATH']}", FLEET_STATE_DIR=os.environ["FLEET_STATE_DIR"], HOME=str(tmp_path)
         )
         done = subprocess.run(
-            ["bash", "--norc", "-c", asked, str(script), *words],
+            ["bash", "--norc", "-c", asked, str(loaded), *words],
             cwd=here,
             env=environment,
             capture_output=True,
@@ -235,6 +226,8 @@ def test_bash_puts_in_what_is_offered(press: Press, here: Path) -> None:
         (here / name).touch()
     assert press("fleet sta") == ["status"]
     assert press("fleet status ") == ["shop-1", "old"]
-    assert press("fleet status --run=s") == ["shop-1"]
-    assert press("fleet doctor --repo .f") == [".fleet"]
-    assert "$(touch hacked)" in press("fleet report -o "), "readline quotes the names of files"
+    assert press("fleet logs --run ") == ["shop-1", "old"]
+    assert press("fleet run --plan ") == ["deploy", "shrink", "shop-1", "old"]
+    for name in HOSTILE:  # `press` looks for what a shell would have done
+        press(f"fleet logs {name} --run s")
+        press(f"fleet logs --run {name}")

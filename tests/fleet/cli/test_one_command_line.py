@@ -10,8 +10,8 @@ import typer.main
 from typer.exceptions import TyperException
 
 from fleet.cli.entry import app
-from fleet.cli.root_help import VERBS
 from fleet.cli.usage_errors import CHAOS, usage_error
+from fleet.cli.verb_table import VERBS
 from tests.fleet.cli.grammar import PAGE, Known, inconsistencies, known_verbs
 
 

@@ -7,6 +7,7 @@ import typer
 
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName, Yes
+from fleet.cli.completion import question_ids, subtask_ids
 from fleet.config.environment import user
 from fleet.core.state.facts import CancelRequested, InstructionGiven, Paused, QuestionAnswered, RetryRequested
 from fleet.core.views.run.instruction_view import when_read
@@ -45,7 +46,9 @@ def cancel(
 
 
 def retry(
-    subtask: Annotated[str, typer.Argument(metavar="SUBTASK", help="The id of a subtask that failed.")],
+    subtask: Annotated[
+        str, typer.Argument(metavar="SUBTASK", help="The id of a subtask that failed.", autocompletion=subtask_ids)
+    ],
     guidance: Annotated[str, typer.Option("--guidance", "-g", metavar="TEXT", help="What to do differently.")] = "",
     named: RunName = None,
     repo: Repo = HERE,
@@ -92,7 +95,9 @@ def tell(
 
 
 def answer(
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The id of a question, such as q1.")],
+    question: Annotated[
+        str, typer.Argument(metavar="QUESTION", help="The id of a question, such as q1.", autocompletion=question_ids)
+    ],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Your answer, for the planner.")],
     named: RunName = None,
     repo: Repo = HERE,

@@ -10,8 +10,9 @@ import typer
 from dashboards.text.plans.plan_review import review_lines
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName, Yes
+from fleet.cli.completion import subtask_ids
 from fleet.cli.plan_editor import edit_plan, revision_from
-from fleet.cli.plan_sources import Sets, parse_settings, plan_library
+from fleet.cli.plan_sources import Sets, parse_settings, plan_library, plan_names
 from fleet.config.environment import user
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.lint import grade_plan
@@ -24,7 +25,8 @@ from fleet.errors import UsageError
 from fleet.runs.run_folder import RunFolder
 
 Only = Annotated[
-    list[str] | None, typer.Option("--only", metavar="SUBTASK", help="Only this subtask; may be repeated.")
+    list[str] | None,
+    typer.Option("--only", metavar="SUBTASK", help="Only this subtask; may be repeated.", autocompletion=subtask_ids),
 ]
 NOT_APPROVED = 1  # the exit code where a person was asked and did not say yes
 
@@ -33,7 +35,12 @@ def approve(
     run: RunArgument = None,
     plan: Annotated[
         str | None,
-        typer.Option("--plan", metavar="PLAN", help="Approve this plan instead: a file, or a name of the library."),
+        typer.Option(
+            "--plan",
+            metavar="PLAN",
+            help="Approve this plan instead: a file, or a name of the library.",
+            autocompletion=plan_names,
+        ),
     ] = None,
     sets: Sets = None,
     edit: Annotated[bool, typer.Option("--edit", "-e", help="Edit the plan in $EDITOR first.")] = False,

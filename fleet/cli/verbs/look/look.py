@@ -18,6 +18,7 @@ from dashboards.text.safe import safe_block
 from dashboards.text.tables import runs_lines, status_lines, subtask_lines
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, AttemptNumber, Repo, RunArgument, RunName, SubtaskId
+from fleet.cli.completion import subtask_ids
 from fleet.cli.reading import read_state
 from fleet.cli.verbs.look.watched_status import watch_status
 from fleet.core.state.state import RunState
@@ -100,7 +101,10 @@ def status(
 
 def show_subtask(
     subtask: Annotated[
-        str | None, typer.Argument(metavar="SUBTASK", help="The id of a subtask, or the name of a run.")
+        str | None,
+        typer.Argument(
+            metavar="SUBTASK", help="The id of a subtask, or the name of a run.", autocompletion=subtask_ids
+        ),
     ] = None,
     named: RunName = None,
     repo: Repo = HERE,

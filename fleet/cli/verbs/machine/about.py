@@ -8,9 +8,9 @@ import typer
 from fleet import __version__
 from fleet.cli import common
 from fleet.cli.common import AsJson, Force
-from fleet.cli.completion_scripts import MARK, PLACES, SCRIPTS, SHELLS, Shell
-from fleet.cli.root_help import VERBS
+from fleet.cli.completion import PLACES, VARIABLE, script
 from fleet.cli.usage_errors import unknown_verb
+from fleet.cli.verb_table import VERBS
 from fleet.config import environment
 from fleet.core.base.nearest import did_you_mean
 from fleet.core.views.machine.program_view import CompletionView, ProgramView, VerbsView, VerbView
@@ -20,7 +20,8 @@ from fleet.errors import FleetError, UsageError
 def help_(
     context: typer.Context,
     verb: Annotated[
-        list[str] | None, typer.Argument(metavar="VERB", help="A verb, such as run or plans check.")
+        list[str] | None,
+        typer.Argument(metavar="VERB", help="A verb, such as run or plans check.", autocompletion=lambda: [*VERBS]),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -68,7 +69,10 @@ def version(as_json: AsJson = False) -> None:
 
 def completion(
     shell: Annotated[
-        str | None, typer.Argument(metavar="SHELL", help="bash, zsh or fish; default: the one you use.")
+        str | None,
+        typer.Argument(
+            metavar="SHELL", help="bash, zsh or fish; default: the one you use.", autocompletion=lambda: [*PLACES]
+        ),
     ] = None,
     install: Annotated[bool, typer.Option("--install", help="Write it to the place where the shell looks.")] = False,
     output: Annotated[
@@ -91,28 +95,27 @@ def completion(
     path = Path(place).expanduser() if install and output is None else output
     if path is None:
         if as_json:
-            common.show_json(CompletionView(name, script=SCRIPTS[name], file=""))
+            common.show_json(CompletionView(name, script=script(name), file=""))
         else:
-            typer.echo(SCRIPTS[name], nl=False)
+            typer.echo(script(name), nl=False)
         return
     if install:
         _make_folder(path.parent)
     common.check_output(path, force=force or (install and _is_ours(path)))
-    common.write_file(path, SCRIPTS[name])
+    common.write_file(path, script(name))
     if as_json:
         common.show_json(CompletionView(name, script="", file=str(path)))
     else:
         typer.echo(f"wrote {path}; {then}")
 
 
-def _shell(given: str | None) -> Shell:
+def _shell(given: str | None) -> str:
     """The shell that is named, or the person's own."""
     name = given or Path(environment.shell()[0]).name
-    for shell in SHELLS:
-        if shell == name:
-            return shell
-    near = did_you_mean(name, SHELLS)
-    raise UsageError(f"there is no completion for {name}{near}", hint=f"name one of {', '.join(SHELLS)}")
+    if name not in PLACES:
+        near = did_you_mean(name, PLACES)
+        raise UsageError(f"there is no completion for {name}{near}", hint=f"name one of {', '.join(PLACES)}")
+    return name
 
 
 def _make_folder(path: Path) -> None:
@@ -125,6 +128,6 @@ def _make_folder(path: Path) -> None:
 def _is_ours(path: Path) -> bool:
     """Whether a file is a script that we wrote before."""
     try:
-        return MARK in path.read_text(encoding="utf-8", errors="replace")[:200]
+        return VARIABLE in path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False

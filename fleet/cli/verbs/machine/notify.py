@@ -17,7 +17,7 @@ from fleet.app.notifications import routes_of
 from fleet.cli import common
 from fleet.cli.common import AsJson, ConfigFile
 from fleet.cli.live.notifier import send_notifications
-from fleet.cli.root_help import VERBS
+from fleet.cli.verb_table import VERBS
 from fleet.config.environment import current
 from fleet.config.load import load_config
 from fleet.config.schema import Config

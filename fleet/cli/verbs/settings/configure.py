@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -12,14 +13,16 @@ from fleet.app.past_runs import read_evidence
 from fleet.app.wiring import Wiring
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, ConfigFile, Repo
-from fleet.cli.root_help import VERBS
+from fleet.cli.completion import repository_of
+from fleet.cli.verb_table import VERBS
 from fleet.config.environment import current
 from fleet.config.toml import dump_toml
+from fleet.core.base.ids import is_slug
 from fleet.core.base.nearest import did_you_mean
 from fleet.core.state.facts import RungTally
 from fleet.core.views.policy_document import policy_view
 from fleet.core.views.repository.config_view import ConfigValueView
-from fleet.errors import UsageError
+from fleet.errors import FleetError, UsageError
 
 
 def config_show(
@@ -46,8 +49,20 @@ def config_show(
         typer.echo(dump_toml(loaded.config.model_dump(mode="json", exclude_none=True)), nl=False)
 
 
+def _key_names(context: typer.Context) -> list[str]:
+    """For completion. A table in a repository's file may have any name."""
+    with suppress(FleetError, OSError):
+        return [key for key in common.configuration(repository_of(context)).origin if is_slug(key)]
+    return []
+
+
 def config_get(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="A key such as run.workers, or a table such as run.")],
+    key: Annotated[
+        str,
+        typer.Argument(
+            metavar="KEY", help="A key such as run.workers, or a table such as run.", autocompletion=_key_names
+        ),
+    ],
     repo: Repo = HERE,
     config: ConfigFile = None,
     as_json: AsJson = False,

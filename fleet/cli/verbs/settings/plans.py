@@ -16,8 +16,8 @@ from fleet.app.wiring import Wiring
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Force, Repo
 from fleet.cli.plan_editor import edit_file, edit_run, read_template
-from fleet.cli.plan_sources import Sets, find_plan, load_plan_argument, parse_settings, plan_library
-from fleet.cli.root_help import VERBS
+from fleet.cli.plan_sources import Sets, find_plan, load_plan_argument, parse_settings, plan_library, plan_names
+from fleet.cli.verb_table import VERBS
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
 from fleet.config.toml import read_text
@@ -40,7 +40,10 @@ from fleet.plans.input_files import GivenPlan, dump_plan, find_rollback, read_da
 from fleet.plans.library import Entry
 from fleet.runs.run_folder import RunFolder
 
-PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="A plan file, a name of the library, or a run.")]
+PlanName = Annotated[
+    str,
+    typer.Argument(metavar="PLAN", help="A plan file, a name of the library, or a run.", autocompletion=plan_names),
+]
 
 
 def show_plan(plan: PlanName, sets: Sets = None, repo: Repo = HERE, as_json: AsJson = False) -> None:
@@ -85,7 +88,7 @@ def check(plan: PlanName, sets: Sets = None, repo: Repo = HERE, as_json: AsJson 
 
 def diff(
     old: PlanName,
-    new: Annotated[str, typer.Argument(metavar="PLAN", help="The plan to compare it with.")],
+    new: Annotated[str, typer.Argument(metavar="PLAN", help="The plan to compare it with.", autocompletion=plan_names)],
     sets: Sets = None,
     repo: Repo = HERE,
     as_json: AsJson = False,

@@ -16,7 +16,7 @@ from fleet.cli.clock import Clock, run_with_clock
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Force, Repo, Sandbox, SetupNetwork, Yes
 from fleet.cli.live.display import Detach, Display, NoTui, Plain, Web, work_and_show
 from fleet.cli.options import flags, limits_of
-from fleet.cli.plan_sources import Sets, load_plan_argument
+from fleet.cli.plan_sources import Sets, load_plan_argument, plan_names
 from fleet.cli.verbosity import show_note
 from fleet.cli.verbs.work.limits import Attempts, Budget, Minutes, NotBetween, Tokens, Workers
 from fleet.config.environment import current
@@ -37,7 +37,13 @@ Base = Annotated[
     str | None, typer.Option(metavar="COMMIT", help="Start from this commit, branch or tag; default: HEAD.")
 ]
 PlanFile = Annotated[
-    str | None, typer.Option("--plan", metavar="PLAN", help="Run this plan: a file, or a name of the library.")
+    str | None,
+    typer.Option(
+        "--plan",
+        metavar="PLAN",
+        help="Run this plan: a file, or a name of the library.",
+        autocompletion=plan_names,
+    ),
 ]
 REVIEWERS = "human (default on a terminal), auto (the [review] rules; default elsewhere), none"
 Review = Annotated[str | None, typer.Option(metavar="human|auto|none", help=f"Who approves the plan: {REVIEWERS}.")]

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from fleet.cli.completion import candidates
 from fleet.cli.entry import app
 from fleet.errors import UsageError
 
@@ -53,12 +52,3 @@ def test_a_key_that_is_none_is_refused_with_the_nearest_one() -> None:
     assert str(refused.value) == (
         "there is no key 'run.worker'; did you mean 'run.workers'?; `fleet config show` has all keys"
     )
-
-
-def test_every_key_can_be_completed(capsys: pytest.CaptureFixture[str]) -> None:
-    fleet("config", "show", "--json")
-    document = json.loads(capsys.readouterr().out)
-    offered = set(candidates(["config", "get"], ""))
-    for section in ("run", "checks", "box", "git", "worktrees"):
-        keys = {f"{section}.{key}" for key, value in document[section].items() if not isinstance(value, dict)}
-        assert keys <= offered

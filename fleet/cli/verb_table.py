@@ -1,4 +1,4 @@
-"""The text of `fleet --help`, and what each verb is about. It is literal, so that no verb has to be imported."""
+"""The verbs in the groups of `fleet --help`, and what each is about. Literal, so that no verb has to be imported."""
 
 from typing import Literal, NamedTuple
 
@@ -91,41 +91,3 @@ GROUPS: dict[str, dict[str, Verb]] = {
 }
 
 VERBS: dict[str, Verb] = {name: verb for verbs in GROUPS.values() for name, verb in verbs.items()}
-
-BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
-
-_ABOVE = """\
-Usage: fleet [OPTIONS] COMMAND [ARGS]...
-
-  Plan an epic, run a hundred workers in worktrees, land what is green.
-
-  Your repository is only read. The result is one new branch, fleet/RUN.
-
-Examples:
-  fleet doctor                         check this machine and show fixes
-  fleet run "Add a health endpoint"    plan it, build it, land it
-  fleet run epic.md --workers 100 --budget 20
-  fleet watch                          follow the run on the screen
-  fleet status                         how the latest run is doing
-  fleet merge                          take the result
-"""
-
-_BELOW = """
-Options:
-  --version      Print the version.
-  -h, --help     Show this message and exit.
-
-`fleet help VERB` shows a verb's options and examples. All verbs have --json,
---color, -q (quiet) and -v (verbose); those about a run take RUN or --run, and
--C DIR for another repository.
-"""
-
-
-def root_help(*, bold: bool = False) -> str:
-    """The help; the titles of its parts are bold on a terminal."""
-    width = max(map(len, VERBS))
-    text = _ABOVE
-    for title, verbs in GROUPS.items():
-        text += f"\n{title}:\n" + "".join(f"  {name:<{width}}  {verb.summary}\n" for name, verb in verbs.items())
-    lines = (text + _BELOW).splitlines()
-    return "".join(f"{BOLD}{line}{PLAIN}\n" if bold and line.endswith(":") else f"{line}\n" for line in lines)
