@@ -113,7 +113,7 @@ def test_a_replay_as_text_tells_the_same(run: RunFolder, tmp_path: Path) -> None
 
 
 def test_the_verbs_tested_here_are_all_there_are(tmp_path: Path) -> None:
-    listed = fleet("--help", cwd=tmp_path).stdout.partition("\nWork:\n")[2].partition("\nOptions:\n")[0]
+    listed = fleet("--help", cwd=tmp_path).stdout.partition("\nWork:\n")[2].partition("\n\n  `fleet help VERB`")[0]
     assert set(re.findall(r"^  ([\w-]+)", listed, re.MULTILINE)) == {verb[0] for verb in VERBS}
 
 
