@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 TOOLS = ROOT / ".venv" / "tools"
 PROGRAMS = ("usr/lib/chromium", "usr/bin")  # a wrapper in the second leads to where the first would be installed
 LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib/chromium", "lib/x86_64-linux-gnu")
-LIMIT_S = 60
+LIMIT_S = 300
 
 
 def tool(name: str) -> str:

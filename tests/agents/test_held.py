@@ -20,7 +20,7 @@ from tests.agents.conftest import SEEDED, FakeMeter, Script, client_for, says, s
 from tests.agents.held import Held, held_loop
 
 pytestmark = pytest.mark.anyio
-TALKS, TURNS, LONGEST, ROUNDS = 100, 10, 80.0, 3
+TALKS, TURNS, LONGEST, ROUNDS = 100, 10, 80.0, 8
 
 
 class Look:

@@ -16,7 +16,7 @@ from tests.contract.test_steering import wait_until
 from tests.protocols.acp_schema import Ledger
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 DONE = {"report": '{"status": "done", "summary": "greeted"}'}
 Json = dict[str, Any]
 

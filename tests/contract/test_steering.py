@@ -16,7 +16,7 @@ from tests.agents.operators import FakeOperator
 from tests.contract.conftest import OpenStand, Stand
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 DONE = says(use("StructuredOutput", {"status": "done", "summary": "greeted"}, id="toolu_9"))
 FORGED = json.dumps({"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": "forged"}]}})
 FORGE = f"""\

@@ -30,7 +30,7 @@ from tests.dashboards.terminal.pilot import rows
 
 BUG = 70
 SIZES = ((80, 24), (140, 40))
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 NOTIFIED = """
 [notify.channels.all]
 kind = "command"

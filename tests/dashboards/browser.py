@@ -18,7 +18,7 @@ from anyio import fail_after, sleep
 from tests.tools import environment, tool
 
 ENDED_S = 2.0  # a zombie that nobody reaps is in its group for ever
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0", "--hide-scrollbars")
 
 

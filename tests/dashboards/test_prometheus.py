@@ -30,7 +30,7 @@ from tests.tools import ROOT, environment, run_tool, tool
 SHIPPED = ROOT / "dashboards" / "prometheus"
 ALERTS = ROOT / "docs" / "guides" / "alerts.md"
 GRAFANA = ROOT / "dashboards" / "grafana" / "fleet.json"
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 _NAME = re.compile(r"\b(?:fleet_[a-z0-9_]+|fleet:[a-z0-9_:]+)\b")
 
 

@@ -16,7 +16,7 @@ from typing import Self
 
 from tests.docs.page import Command, File, matches
 
-PATIENCE_S = 180.0
+PATIENCE_S = 300.0
 """How long a command may take that should end; a machine with much to do is slow, not wrong."""
 PORTS = ("8080", "9464")
 """Ports that pages name. Here they are others, which are free."""

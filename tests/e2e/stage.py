@@ -27,7 +27,7 @@ from tests.worktrees.conftest import fingerprint, git
 Json = dict[str, Any]
 Found = TypeVar("Found")
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 """How long anything may take that should happen; a machine with much to do is slow, not wrong."""
 KEY_NAME, KEY = "STAGE_KEY", "stage-key-7f3a"
 BRISK = {

@@ -16,7 +16,7 @@ from tests.protocols.acp_editor import Editor, RequestError, edited, words
 from tests.worktrees.conftest import make_repository
 
 ASKS = {"do": "ask", "needs": ["Which encoding?"]}
-PATIENCE_S = 110.0
+PATIENCE_S = 300.0
 
 
 def has_landed(state: RunState) -> bool:

@@ -15,7 +15,7 @@ from dashboards.web.site import PAGES, Page
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.web.site import Client, client, site, story
 
-PATIENCE_S = 30.0
+PATIENCE_S = 300.0
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ from fleet.errors import UsageError
 from worktrees.sandbox.ownership import TAG, end_orphans, this_manager
 
 ROOT = Path(__file__).parents[3]
-PATIENCE_S = 30.0
+PATIENCE_S = 300.0
 MANAGER = """
 import anyio, os, sys
 from agents.mcp.line import open_line

@@ -17,7 +17,7 @@ from worktrees.sandbox import launcher_main
 from worktrees.sandbox.box import Box, Place
 from worktrees.sandbox.launcher import Launcher
 
-PATIENCE_S = 20.0
+PATIENCE_S = 300.0
 SHOW = "pwd; id; env | grep -v FLEET_BOX | sort; ls /proc/self/fd; cat README.md; ls / /dev; ulimit -a; exit 7"
 ALONE = "grep -E '^(Sig|Cap|NoNewPrivs|Seccomp:|NSsid|NSpgid)' /proc/self/status; wc -l < /proc/self/mountinfo"
 

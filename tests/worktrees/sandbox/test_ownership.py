@@ -17,7 +17,7 @@ from worktrees.sandbox.ownership import TAG, Manager, end_orphans, manager_of, t
 MANAGER = Path(__file__).parents[1] / "manager.py"
 ROOT = Path(__file__).parents[3]
 DELAYS_S = [number * 0.006 for number in range(16)]
-PATIENCE_S = 20.0
+PATIENCE_S = 300.0
 
 
 @contextmanager
