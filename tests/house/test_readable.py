@@ -7,7 +7,7 @@ import tokenize
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-LONGEST_MODULE, LONGEST_FUNCTION, FULLEST_FOLDER = 400, 70, 15
+LONGEST_MODULE, LONGEST_FUNCTION, FULLEST_FOLDER = 700, 70, 25
 
 LONGER_MODULES: dict[str, int] = {}
 LONGER_FUNCTIONS: dict[str, int] = {}
