@@ -18,11 +18,10 @@ from agents.models.cost.cache_warmup import CacheWarmup
 from agents.models.wire.client import open_client
 from agents.planner import ClaudePlanner
 from agents.remote.attempt_calls import calls_of, no_calls
-from agents.remote.line_calls import LineCalls
-from agents.remote.line_relay import LineRelay
+from agents.remote.line_calls import LineCalls, LineRelay
 from agents.reviewer import ClaudeReviewer
 from agents.workers.acp_extra import has_acp
-from agents.workers.program import program_of
+from agents.workers.command_line import program_of
 from agents.workers.registry import WorkerContext, describe, make_worker, make_workers
 from agents.workers.relay import Relay
 from fleet.ports.agents import CallGauges, Planner, Worker

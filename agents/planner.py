@@ -9,8 +9,7 @@ from agents.conversation.guards import Guards
 from agents.conversation.loop import Conversation, ConversationSpec
 from agents.conversation.settings import AgentSettings
 from agents.models.calls import Caller
-from agents.tools.find_subtasks import FindSubtasks
-from agents.tools.read_report import ReadReport
+from agents.tools.read_report import FindSubtasks, ReadReport
 from agents.tools.registry import PLANNER_TOOLS
 from agents.tools.submit_revision import Submit, SubmitRevision
 from fleet.core.state.facts import Failure

@@ -118,7 +118,7 @@ async def call_as_fleet(url: str, conversations: int, turns: int) -> dict[str, f
     from agents.models.wire.exchange import Timeouts  # noqa: PLC0415
     from agents.tools.tool import ToolResult  # noqa: PLC0415
     from bench.meters import UnlimitedMeter  # noqa: PLC0415
-    from fleet.app.garbage import collect_rarely  # noqa: PLC0415
+    from fleet.app.capacity import collect_rarely  # noqa: PLC0415
 
     class Look:
         """A tool that always returns the same text."""

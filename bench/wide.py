@@ -23,7 +23,7 @@ from bench.side_by_side import Cost, Extent, Stopwatch, Variant, interleave, typ
 from bench.terminal import busy_figures
 from bench.wide_run import RUN, Width, model_call, subtask_id, wide_facts, write_journal
 from dashboards.http.address import Address
-from fleet.app.garbage import collect_rarely
+from fleet.app.capacity import collect_rarely
 from fleet.cli.live.exporter import exporting
 from fleet.core.base.ids import Sha
 from fleet.core.history.evolve import evolve

@@ -23,7 +23,7 @@ from fleet.engine.work.local_node import LocalNode
 from fleet.nodes import messages
 from fleet.nodes.calling.line import Line
 from fleet.nodes.host import OrderHost
-from fleet.nodes.payloads import LONGEST_TRANSCRIPT, dump_event
+from fleet.nodes.messages import LONGEST_TRANSCRIPT, dump_event
 from fleet.nodes.streams import Link
 from fleet.ports.nodes import AttemptDone, AttemptOrder, AttemptResult, Began, ChecksDone, ChecksOrder, OrderReport
 from scripts.frame import MET

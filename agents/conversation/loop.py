@@ -16,7 +16,7 @@ from agents.conversation.compaction import PromptLimits
 from agents.conversation.guards import Conduct, Guards, Mistake
 from agents.conversation.history import History, text_block
 from agents.models.answer import Answer, Block, Request, ToolCall, size
-from agents.models.callers import Calls
+from agents.models.calls import Calls
 from agents.tools.tool import Finished, Tool, ToolInputError, ToolResult
 from fleet.core.base.nearest import did_you_mean
 from fleet.core.state.facts import Failure, FailureKind

@@ -1,5 +1,6 @@
 """The servers of a run: each is started when a worker first needs it, shared by all, and started again if it ended."""
 
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -9,9 +10,53 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from agents.base.text import redacted
-from agents.mcp.answers import ServerAnswer, read_answer
-from agents.mcp.catalog import Listing, ServerTool
+from agents.mcp.catalog import Listing, ServerTool, plain
 from agents.mcp.settings import ServerSettings
+
+# ---- answers ---------------------------------------------------------------------------------------------------------
+# What a server answers to a call, as text for a model. Pure: pictures, sound and files become a line about them.
+
+
+LONGEST = 1_000_000  # characters of one text that are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAnswer:
+    """The result of a call, or why there is none."""
+
+    text: str
+    is_error: bool = False
+
+
+def read_answer(result: Mapping[str, Any]) -> ServerAnswer:
+    """The answer in a result that has the protocol's shape."""
+    if result.get("resultType", "complete") != "complete":
+        return ServerAnswer("The server asks for input of a person or of a model, which it does not get here.", True)
+    parts = [_part(block) for block in result.get("content") or () if isinstance(block, dict)]
+    text = "\n".join(part for part in parts if part)
+    if not text and (structured := result.get("structuredContent")) is not None:
+        text = json.dumps(structured, ensure_ascii=False)[:LONGEST]
+    return ServerAnswer(text or "(nothing)", bool(result.get("isError")))
+
+
+def _part(block: Mapping[str, Any]) -> str:
+    match block.get("type"):
+        case "text":
+            return str(block.get("text", ""))[:LONGEST]
+        case "image" | "audio" as kind:
+            return f"[{kind}, {len(str(block.get('data', '')))} characters, not shown]"
+        case "resource_link":
+            return f"[a resource: {plain(str(block.get('uri', ''))[:500])}]"
+        case "resource":
+            resource = block.get("resource")
+            text = resource.get("text") if isinstance(resource, dict) else None
+            return str(text)[:LONGEST] if text is not None else "[a resource, not text, not shown]"
+        case _:
+            return "[something that is not text, not shown]"
+
+
+# ---- servers ---------------------------------------------------------------------------------------------------------
+
 
 MOST_STARTS = 5  # of one server in one run
 MOST_SILENT = 2  # calls in a row without an answer, after which it is started again

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
+from typing import Protocol
 
 import anyio
 
@@ -24,9 +25,8 @@ from agents.models.answer import (
     estimated_tokens,
     lacks_nothing,
 )
-from agents.models.cost.lengths import AnswerLengths
 from agents.models.cost.lifetimes import LIFETIMES, Lifetimes, cache_rates, touches_that_pay
-from agents.models.cost.prices import ModelLimits, Price, dollars, limits_of
+from agents.models.cost.prices import AnswerLengths, ModelLimits, Price, dollars, limits_of
 from agents.models.throttle.rate_limiter import Permit
 from agents.models.throttle.service import CONDITIONS, LAST_WAIT_S, SLICE_S, RetryPolicy, Service
 from agents.models.wire.faults import one_line
@@ -294,3 +294,33 @@ def _subject(arguments: Mapping[str, object]) -> str:
     """The path a call names, else its command: the editor's `command` is only a verb."""
     texts = (str(arguments[name]) for name in _SUBJECTS if isinstance(arguments.get(name), str))
     return " ".join(next(texts, "").split())[:_SHOWN]
+
+
+# ---- callers ---------------------------------------------------------------------------------------------------------
+# What a conversation needs of those who make its calls, whether they are in this process or not.
+
+
+class Calls(Protocol):
+    """Makes the calls of conversations. `Caller` makes them itself."""
+
+    times: Lifetimes
+
+    def available(self, model: str) -> str:
+        """The model to begin a conversation with: `model`, or its fallback if the service no longer has it."""
+        ...
+
+    async def limits(self, model: str) -> ModelLimits: ...
+
+    def touches(self, model: str) -> int:
+        """How often the prompt of a conversation may be read, only to keep it in the cache."""
+        ...
+
+    async def call(
+        self, request: Request, meter: Meter, transcript: Transcript, *, turn: int, clock: Clock = None
+    ) -> Answer | Failure:
+        """One answer. Raises `DrainingError` if the call would have to wait and the run is draining."""
+        ...
+
+    async def keep_warm(self, request: Request, meter: Meter, transcript: Transcript, *, turn: int) -> bool:
+        """Read the prompt from the cache, so that it is kept for longer. Whether that was possible."""
+        ...

@@ -8,7 +8,7 @@ import anyio
 
 from agents.models.answer import Answer, CallFault, Quotas, Request
 from agents.models.wire.client import Client
-from agents.models.wire.lacking import refused_capability
+from agents.models.wire.faults import refused_capability
 from agents.probes.outcome import Missing
 from agents.probes.spending import Spending
 from fleet.core.base.capabilities import Capability

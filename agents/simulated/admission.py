@@ -13,9 +13,8 @@ from agents.simulated.rules.diagnostics import Fingerprints
 from agents.simulated.rules.lacking import check_lacking
 from agents.simulated.rules.prompt import Piece, pieces_of
 from agents.simulated.rules.refusal import RequestError
-from agents.simulated.rules.shape import BINDING_BETA, check_shape
+from agents.simulated.rules.shape import BINDING_BETA, check_shape, check_turns
 from agents.simulated.rules.thinking import Binding, check_thinking
-from agents.simulated.rules.turns import check_turns
 from agents.simulated.script import Script
 
 

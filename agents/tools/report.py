@@ -8,8 +8,7 @@ from pydantic import Field, JsonValue
 
 from agents.base.text import capped
 from agents.models.answer import Block
-from agents.tools.schema import strict_schema
-from agents.tools.tool import Arguments, Finished, misfit, parse_arguments
+from agents.tools.tool import Arguments, Finished, misfit, parse_arguments, strict_schema
 from fleet.core.state.facts import Report
 
 _LONGEST_TEXT = 8_000  # characters of one text in a report; it is read by the planner, among many

@@ -11,8 +11,7 @@ from agents.base.text import capped, well_formed
 from agents.mcp.catalog import ServerTool
 from agents.mcp.servers import McpServers
 from agents.models.answer import Block
-from agents.tools.schema import plain_schema
-from agents.tools.tool import Arguments, ToolResult, misfit, parse_arguments
+from agents.tools.tool import Arguments, ToolResult, misfit, parse_arguments, plain_schema
 
 MOST_DECLARED = 20
 """More tools than these are searched for: each declared one is part of every prompt."""

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from agents.models.answer import Block
-from agents.tools.schema import plain_schema
-from agents.tools.tool import Arguments, Finished, ToolResult, parse_arguments, strict_declaration
+from agents.tools.tool import Arguments, Finished, ToolResult, parse_arguments, plain_schema, strict_declaration
 from fleet.core.state.facts import Failure, Finding
 from fleet.core.verdicts.patches import Patch
 

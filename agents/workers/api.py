@@ -10,7 +10,7 @@ from agents.conversation.loop import Conversation, ConversationSpec
 from agents.conversation.settings import AgentSettings, WorkerSettings
 from agents.mcp.catalog import Listing
 from agents.mcp.servers import NO_SERVERS, McpServers
-from agents.models.callers import Calls
+from agents.models.calls import Calls
 from agents.tools.registry import WORKER_TOOLS
 from agents.tools.servers import tools_of_servers
 from agents.tools.tool import Tool, ToolOptions

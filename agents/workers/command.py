@@ -14,8 +14,7 @@ from agents.conversation.settings import WorkerSettings
 from agents.tools.report import read_report
 from agents.tools.tool import ToolInputError
 from agents.workers.briefs import brief_files
-from agents.workers.command_line import MissingValueError, shell_line, values_of
-from agents.workers.program import EVIDENCE, run_program
+from agents.workers.command_line import EVIDENCE, MissingValueError, run_program, shell_line, values_of
 from fleet.core.base.json_text import parse_json
 from fleet.core.state.facts import Failure, Report
 from fleet.ports.agents import CommandResult, Meter, WorkerBrief, Workspace

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from agents.base.transcripts import Transcripts
 from agents.conversation.settings import AgentSettings, WorkerSettings
 from agents.mcp.servers import NO_SERVERS, McpServers
-from agents.models.callers import Calls
+from agents.models.calls import Calls
 from agents.tools.hosts import host_problem
 from agents.tools.registry import WORKER_TOOLS
 from agents.workers.acp_extra import ACP_EXTRA, has_acp

@@ -8,15 +8,17 @@ from dashboards.report.blocks import Block, Cell, Code, Document, Paragraph, Sec
 from dashboards.report.pictures import plan_graph
 from dashboards.report.proof import proof_blocks
 from dashboards.report.report_data import LandedSubtask, ReportData
-from dashboards.report.reviews import review_blocks
 from dashboards.report.said import talk_blocks
 from dashboards.text.estimate_text import estimate_rows
 from dashboards.text.formats import count, counted, duration, money, rate, untested
 from dashboards.text.incident_text import STRATEGIES, headline, story_lines
 from dashboards.text.question_text import ends_text, needs_text, question_lines
 from dashboards.text.repository.cause_text import base_lines, refusal_commands
+from dashboards.text.review_text import PROBLEM, reviews_line
+from dashboards.text.safe import safe
 from fleet.core.plans.limits import Reviewing
 from fleet.core.views.run.nodes_view import NodeUseView
+from fleet.core.views.run.review_view import ReviewsView
 
 SHORT = 10  # characters of a commit
 MOST_BARS = 40
@@ -356,3 +358,30 @@ def _undo(data: ReportData) -> Iterator[Block]:
     ]
     head = ("subtask", "command, on a branch that contains it", "subtasks that build on it")
     yield Table("Each part alone, the latest first", head, rows)
+
+
+# ---- reviews ---------------------------------------------------------------------------------------------------------
+# Reviews in a report: what models found in changes that they did not make, and what became of it.
+
+
+HEAD = ("subtask", "attempt", "place", "finding", "what became of it")
+
+
+def review_blocks(view: ReviewsView | None) -> Iterator[Block]:
+    if view is None:
+        return
+    yield Paragraph(f"Reviews: {reviews_line(view)}. A false alarm is a finding whose line landed and stayed.")
+    rows: list[list[Cell]] = [
+        [
+            Code(each.subtask),
+            str(each.attempt),
+            Code(f"{safe(each.file, limit=PROBLEM)}:{each.line}"),
+            safe(each.problem, limit=PROBLEM),
+            each.became or "not settled",
+        ]
+        for each in view.latest
+    ]
+    if rows:
+        yield Table("Findings", HEAD, rows, frozenset({1}))
+    if (more := view.findings - len(rows)) > 0:
+        yield Paragraph(f"{counted(more, 'more finding')}; `fleet show SUBTASK` prints those of a subtask.")

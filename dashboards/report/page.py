@@ -10,7 +10,6 @@ from typing import assert_never
 
 from dashboards.report import blocks
 from dashboards.report.graph import graph
-from dashboards.report.style import STYLE
 from dashboards.report.svg import bars, chart, lanes
 from dashboards.text.safe import safe, safe_block
 
@@ -131,3 +130,63 @@ def _text(untrusted: str) -> str:
 
 def _lines(untrusted: str) -> str:
     return "<br>".join(escape(line) for line in safe_block(untrusted, lines=LINES).splitlines())
+
+
+# ---- style -----------------------------------------------------------------------------------------------------------
+# The style of the page: system fonts, the reader's choice of light or dark, and black on white on paper.
+
+
+STYLE = """
+:root { color-scheme: light dark; --paper: #fff; --ink: #1c2128; --dim: #57606a; --rule: #d0d7de; --soft: #f4f6f8;
+  --c0: #0a5dc2; --c1: #0f7b46; --c2: #9a5b00; --c3: #8a2c8f; --c4: #b3261e; --good: #0f7b46; --bad: #b3261e;
+  --open: #9a5b00; }
+@media screen and (prefers-color-scheme: dark) { :root { --paper: #12161c; --ink: #e6edf3; --dim: #9aa5b1;
+  --rule: #30363d; --soft: #1b2129; --c0: #6cb0ff; --c1: #5fd39a; --c2: #f0b35a; --c3: #dc9be3; --c4: #ff8f85;
+  --good: #5fd39a; --bad: #ff8f85; --open: #f0b35a; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1.5rem; max-width: 62rem; background: var(--paper); color: var(--ink);
+  font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.8rem; margin: 0 0 .5rem; } h2 { font-size: 1.3rem; margin: 2.2rem 0 .6rem; }
+header p { margin: .2rem 0; color: var(--dim); }
+nav ul, .legend { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; }
+a { color: var(--c0); } a:focus-visible, .wide:focus-visible { outline: 2px solid var(--c0); outline-offset: 2px; }
+.verdict { margin: .6rem 0; padding: .7rem 1rem; border-radius: .5rem; background: var(--soft); color: var(--ink);
+  border-left: .4rem solid var(--open); } .verdict b { font-size: 1.25rem; margin-right: .6rem; }
+.verdict.good { border-color: var(--good); } .verdict.bad { border-color: var(--bad); }
+.verdict.good b { color: var(--good); } .verdict.bad b { color: var(--bad); } .verdict.open b { color: var(--open); }
+.verdict.busy { border-color: var(--c0); } .verdict.busy b { color: var(--c0); }
+nav { position: sticky; top: 0; background: var(--paper); border-bottom: 1px solid var(--rule); z-index: 1; }
+section { scroll-margin-top: 4rem; }
+blockquote { margin: .8rem 0; padding: .6rem 1rem; background: var(--soft); border-left: 3px solid var(--rule); }
+.numbers { display: grid; grid-template-columns: repeat(auto-fit, minmax(15rem, 1fr)); gap: .8rem; margin: 1rem 0; }
+.numbers div { background: var(--soft); padding: .7rem 1rem; border-radius: .5rem; }
+.numbers dt, small, figure p { color: var(--dim); font-size: .85rem; } .numbers dd { margin: 0; }
+.numbers b { font-size: 1.35rem; display: block; }
+.commands dt { margin-top: .6rem; } .commands dd { margin: 0 0 0 1rem; color: var(--dim); }
+code { font: .9em ui-monospace, monospace; background: var(--soft); padding: .1em .3em; border-radius: .25em; }
+.wide { overflow-x: auto; margin: 1rem 0; }
+table { border-collapse: collapse; width: 100%; font-size: .92rem; overflow-wrap: normal; }
+caption, figcaption { text-align: left; font-weight: 600; padding: .3rem 0; }
+th, td { text-align: left; vertical-align: top; padding: .35rem .7rem .35rem 0; border-bottom: 1px solid var(--rule); }
+tbody th { font-weight: 400; } .number { text-align: right; font-variant-numeric: tabular-nums; }
+details { margin: .5rem 0; } summary { cursor: pointer; } summary:focus-visible { outline: 2px solid var(--c0); }
+pre { margin: .4rem 0; padding: .7rem 1rem; background: var(--soft); overflow-x: auto; white-space: pre-wrap;
+  font: .85rem/1.45 ui-monospace, monospace; }
+figure { margin: 1.2rem 0; } figure .wide { margin: 0; }
+figure .wide > svg { width: 100%; min-width: 40rem; height: auto; display: block; } figure p { margin: .2rem 0; }
+svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
+.grid, .axis { stroke: var(--rule); fill: none; } .mark { stroke: var(--dim); stroke-dasharray: 2 4; fill: none; }
+.line { fill: none; stroke-width: 2; } .l0 { stroke: var(--c0); } .l1 { stroke: var(--c1); stroke-dasharray: 7 2; }
+.l2 { stroke: var(--c2); stroke-dasharray: 2 2; } .l3 { stroke: var(--c3); stroke-dasharray: 9 3 2 3; }
+.l4 { stroke: var(--c4); stroke-dasharray: 4 4; }
+.good { fill: var(--good); } .bad { fill: var(--bad); } .open { fill: var(--open); }
+.rest { fill: var(--paper); stroke: var(--dim); } .busy { fill: var(--c0); } .box { fill: var(--soft); }
+.edge { stroke: var(--dim); fill: none; opacity: .6; } svg text.in { fill: var(--ink); }
+@media (max-width: 40rem) { body { padding: .8rem; } h1 { font-size: 1.4rem; } nav { position: static; }
+  .numbers { grid-template-columns: repeat(2, 1fr); gap: .5rem; }
+  table { width: max-content; min-width: 100%; } th, td { max-width: 75vw; } }
+@media print { :root { color-scheme: light; --ink: #000; --dim: #333; --rule: #999; --soft: #fff; }
+  body { max-width: none; padding: 0; font-size: 11pt; } nav { display: none; } .wide { overflow: visible; }
+  figure .wide > svg { min-width: 0; }
+  figure, tr, blockquote, .numbers div { break-inside: avoid; } h2 { break-after: avoid; } }
+"""

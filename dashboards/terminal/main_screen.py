@@ -14,9 +14,8 @@ from dashboards.terminal.pages.cost import cost_page
 from dashboards.terminal.pages.incidents import incidents_page
 from dashboards.terminal.pages.landing import landing_page
 from dashboards.terminal.pages.nodes import nodes_page
-from dashboards.terminal.pages.overview import events_page, overview_page
+from dashboards.terminal.pages.overview import events_page, overview_page, runs_page
 from dashboards.terminal.pages.plan import plan_page
-from dashboards.terminal.pages.runs import runs_page
 from dashboards.terminal.widgets.banner import Button
 from dashboards.terminal.widgets.lines import Page, PageOptions
 from dashboards.terminal.widgets.listing import Listing

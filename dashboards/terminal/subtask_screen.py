@@ -10,8 +10,7 @@ from textual.binding import Binding, BindingType
 
 from dashboards.runs.run_follower import WatchedRun
 from dashboards.terminal.base_screen import END, BaseScreen
-from dashboards.terminal.pages.story import check_lines, planner_lines, story_lines
-from dashboards.terminal.pages.transcript_tail import TranscriptTail
+from dashboards.terminal.pages.story import TranscriptTail, check_lines, planner_lines, story_lines
 from dashboards.terminal.widgets.banner import Button
 from dashboards.terminal.widgets.lines import Page, PageOptions, text_page
 from dashboards.terminal.widgets.patch import patch_page

@@ -17,9 +17,8 @@ from fleet.core.state.facts import CheckRun
 from fleet.core.state.landing import TestedBatch
 from fleet.core.views.policy_document import PolicyView
 from fleet.core.views.run.instruction_view import InstructionView
-from fleet.core.views.run.limits_view import LimitsView
 from fleet.core.views.run.nodes_view import NodeUseView
-from fleet.core.views.run.run_view import StatusView
+from fleet.core.views.run.run_view import LimitsView, StatusView
 from fleet.core.views.run.subtask_view import AttemptView, SubtaskView
 
 NAMES = 8  # subtasks in a line

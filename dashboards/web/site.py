@@ -22,12 +22,10 @@ from dashboards.web.access import Access
 from dashboards.web.followed import FollowedRuns
 from dashboards.web.guard import MARK, METRICS, REPORT_POLICY, SESSION, SIGN_IN, Guard, refusal
 from dashboards.web.live import MOST_STREAMS, Live
-from dashboards.web.pages.board import board_page
-from dashboards.web.pages.inbox import inbox_page
+from dashboards.web.pages.inbox import board_page, inbox_page
 from dashboards.web.pages.opening import opened
 from dashboards.web.pages.page import NoSuchPageError, Reader, Shown
-from dashboards.web.pages.replay_page import replay_page
-from dashboards.web.pages.run_page import graph_part, is_wide, run_page, subtasks_page
+from dashboards.web.pages.run_page import graph_part, is_wide, replay_page, run_page, subtasks_page
 from dashboards.web.pages.subtask_page import subtask_page
 from dashboards.web.rendering import environment, version_of
 from fleet.core.base.ids import SubtaskId

@@ -18,8 +18,7 @@ from pydantic import JsonValue
 from agents.factory import open_agents
 from agents.models.wire.client import is_simulated
 from fleet import __version__
-from fleet.app.capacity import capacity, workers_or_refuse
-from fleet.app.garbage import collect_rarely
+from fleet.app.capacity import capacity, collect_rarely, workers_or_refuse
 from fleet.app.merging.relanding import candidates
 from fleet.app.needed import open_workers, workers_of
 from fleet.app.nodes.manager_side import Here, open_nodes

@@ -20,10 +20,9 @@ from agents.models.wire.access import Access, missing_extra
 from agents.models.wire.exchange import Timeouts
 from fleet.app.mcp_servers import servers_of
 from fleet.app.tool_chains import shown_by
-from fleet.config.gate import GATE, gate_of
 from fleet.config.load import default_config, user_file_path
 from fleet.config.machines import machines_of
-from fleet.config.schema import Config, WorkerKind, as_policy
+from fleet.config.schema import GATE, Config, WorkerKind, as_policy, gate_of
 from fleet.core.plans.limits import Machines, Policy
 from fleet.core.plans.lint import Grade, grade_plan
 from fleet.core.plans.plan import Plan

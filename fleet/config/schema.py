@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from fleet.core.base.capabilities import Capability
 from fleet.core.base.ids import is_slug
 from fleet.core.plans.limits import Policy, ReviewRules
-from fleet.core.plans.plan import MOST_VOTES, PLANNER, Effort, Label, ResultsFile, Risk
+from fleet.core.plans.plan import MOST_VOTES, PLANNER, Criterion, Effort, Label, ResultsFile, Risk
 from fleet.core.plans.rungs import parse_rung
 
 
@@ -386,3 +386,22 @@ def as_policy(config: Config) -> Policy:
 
 def _of_kind(config: Config, kind: str) -> tuple[str, ...]:
     return tuple(name for name, worker in config.workers.items() if worker.kind == kind)
+
+
+# ---- gate ------------------------------------------------------------------------------------------------------------
+# The project's gate as a criterion.
+
+
+GATE = "gate"
+"""What `[checks.tests]` calls it."""
+
+
+def gate_of(checks: Checks) -> Criterion:
+    """Its command may be empty: then there is none."""
+    return Criterion(
+        criterion="the project's gate",
+        run=checks.gate,
+        timeout_s=checks.gate_timeout_s,
+        fails_before=False,
+        tests=checks.tests.get(GATE),
+    )

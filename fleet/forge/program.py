@@ -16,7 +16,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from fleet.forge.errors import ForgeError, NotFoundError, NotLoggedInError, ProgramMissingError, RateLimitedError
 from fleet.forge.place import Place
-from fleet.forge.secrets import redact
 from worktrees.base.process import Finished, Launch, run
 
 TIMEOUT_S = 120.0  # of one call; a log of a hundred megabytes takes a while
@@ -121,3 +120,20 @@ def _shown(output: str) -> str:
     """The last lines of a program's error on one line, without control characters."""
     line = " ".join("".join(c if c.isprintable() else " " for c in output).split())
     return line if len(line) <= SHOWN else f"…{line[-SHOWN:]}"
+
+
+# ---- secrets ---------------------------------------------------------------------------------------------------------
+# Tokens taken out of what is shown or kept: in addresses, and by the shapes that forges give their tokens.
+
+
+HIDDEN = "***"
+_IN_ADDRESS = re.compile(r"\b([a-z][a-z0-9+.-]*://)[^/\s'\"]+@", re.IGNORECASE)
+_TOKEN = re.compile(
+    r"\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|gl[a-z]{2,8}-[A-Za-z0-9_.-]{16,})"
+    r"|(?i:\b(?:authorization|private-token|job-token)\b\s*[:=]\s*)\S+(?:[ \t]+\S+)?"
+)
+
+
+def redact(text: str) -> str:
+    """The text without accounts and tokens in addresses, and without anything shaped like a token."""
+    return _TOKEN.sub(HIDDEN, _IN_ADDRESS.sub(rf"\1{HIDDEN}@", text))

@@ -26,9 +26,10 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from fleet.core.base.ids import Sha
 from fleet.core.state.subtask_state import Instruction
-from fleet.nodes.calling.deltas import Restored
+from fleet.nodes.calling.line import Restored
 from fleet.nodes.frames import Frame, FrameError
 from fleet.nodes.messages import (
+    LONGEST_TRANSCRIPT,
     Acknowledge,
     Answer,
     Beat,
@@ -50,10 +51,12 @@ from fleet.nodes.messages import (
     Start,
     Stored,
     Unknown,
+    dump_instruction,
+    dump_order,
     from_node,
+    load_event,
 )
 from fleet.nodes.messages import Event as EventMessage
-from fleet.nodes.payloads import LONGEST_TRANSCRIPT, dump_instruction, dump_order, load_event
 from fleet.nodes.reports import Reports
 from fleet.nodes.streams import Link, LinkLostError
 from fleet.ports.calls import Asked, Dropped, InstructionsRead, Sign

@@ -18,10 +18,9 @@ from fleet.core.state.subtask_state import Instruction
 from fleet.engine.errors.internal_errors import failure_of, unwrapped
 from fleet.nodes.calling.line import Line
 from fleet.nodes.frames import FrameError
+from fleet.nodes.messages import LONGEST_LOG, LONGEST_LOGS, MOST_SETUPS, dump_event, load_event, to_frame
 from fleet.nodes.messages import Event as EventMessage
-from fleet.nodes.messages import to_frame
-from fleet.nodes.payloads import LONGEST_LOG, LONGEST_LOGS, MOST_SETUPS, dump_event, load_event
-from fleet.nodes.spool import Spool
+from fleet.nodes.reports import Spool
 from fleet.ports.calls import Asked, Dropped, InstructionsRead
 from fleet.ports.nodes import (
     AttemptDone,

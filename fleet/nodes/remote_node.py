@@ -17,8 +17,7 @@ from fleet.core.base.ids import Sha
 from fleet.core.state.facts import CheckRun, Failure, NodeConnected, NodeLost, SetupRan, WarningNoted
 from fleet.core.state.nodes import NOT_CONNECTED
 from fleet.engine.errors.internal_errors import failure_of, unwrapped
-from fleet.nodes.calling.desk import Desk
-from fleet.nodes.calling.patience import Patience
+from fleet.nodes.calling.desk import Desk, Patience
 from fleet.nodes.connection import Connection, NodeRefusedError
 from fleet.nodes.frames import FrameError
 from fleet.nodes.reports import answers, error_of, greeted, kept

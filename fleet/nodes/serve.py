@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 
 from fleet.core.base.ids import Sha
 from fleet.errors import FleetError
-from fleet.nodes.calling.deltas import Shortened
+from fleet.nodes.calling.line import Shortened
 from fleet.nodes.frames import Frame, FrameError
 from fleet.nodes.handover import Arrived, hand_over, taking_over
 from fleet.nodes.host import OrderHost, Records, Workshop
@@ -47,10 +47,12 @@ from fleet.nodes.messages import (
     Start,
     Stored,
     Unknown,
+    dump_event,
     from_manager,
+    load_instruction,
+    load_order,
 )
-from fleet.nodes.payloads import dump_event, load_instruction, load_order
-from fleet.nodes.spool import Spool
+from fleet.nodes.reports import Spool
 from fleet.nodes.stdio import FdStream
 from fleet.nodes.streams import Link, LinkLostError
 from fleet.ports.calls import Asked, Dropped, InstructionsRead

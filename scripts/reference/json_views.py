@@ -11,12 +11,10 @@ from fleet.core.state.landing import TestedBatch
 from fleet.core.state.state import Review
 from fleet.core.state.status import Progress
 from fleet.core.views import policy_document
-from fleet.core.views.machine import clean_view, finding, node_view, notification_view, program_view
+from fleet.core.views.machine import finding, node_view, notification_view, program_view
 from fleet.core.views.planning import plan_views
 from fleet.core.views.repository import (
-    config_view,
     init_view,
-    log_view,
     merge_view,
     past_tasks_view,
     pulls_view,
@@ -28,7 +26,6 @@ from fleet.core.views.run import (
     base_view,
     estimate_view,
     incident_view,
-    limits_view,
     nodes_view,
     question_view,
     request_view,
@@ -49,15 +46,15 @@ VERBS: Mapping[type, str] = {
     attribution.CommitsView: "`fleet commits --json`",
     trial_view.TrialView: "`fleet try --json`",
     init_view.InitView: "`fleet init --json`",
-    config_view.ConfigValueView: "`fleet config get --json`",
-    log_view.LogView: "`fleet logs gate --json`, `fleet logs setup --json`",
+    init_view.ConfigValueView: "`fleet config get --json`",
+    init_view.LogView: "`fleet logs gate --json`, `fleet logs setup --json`",
     rehearsal_view.RehearsalView: "`fleet rehearse --json`",
     tend_view.TendView: "`fleet tend --json`",
     merge_view.MergeView: "`fleet merge --json`",
     pulls_view.PullsView: "`fleet pr --json`",
     past_tasks_view.PastTasksView: "`fleet rehearse --for-real --json`",
     policy_document.PolicyView: "`fleet explain-policy --json`",
-    limits_view.LimitsView: "`fleet limits --json`",
+    run_view.LimitsView: "`fleet limits --json`",
     request_view.RequestView: (
         "`fleet pause`, `cancel`, `tell`, `retry`, `answer`, `plans edit RUN`, `nodes add`, `nodes drain`, "
         "`nodes undrain`, with `--json`"
@@ -74,7 +71,7 @@ VERBS: Mapping[type, str] = {
     plan_views.SavedPlanView: "`fleet plans save --json`",
     plan_views.EditedPlanView: "`fleet plans edit --json`",
     finding.Finding: "`fleet doctor --json`, `fleet nodes check NAME --json`: a list of them",
-    clean_view.CleanView: "`fleet clean --json`",
+    program_view.CleanView: "`fleet clean --json`",
     node_view.GreetingView: "`fleet node --json`",
     node_view.NodeView: "`fleet nodes --json`: a list of them",
     node_view.CleanedNodeView: "`fleet nodes clean NAME --json`",
@@ -99,21 +96,17 @@ PARTS = (
     policy_document,
     trial_view,
     base_view,
-    log_view,
     init_view,
-    config_view,
     rehearsal_view,
     merge_view,
     tend_view,
     pulls_view,
-    limits_view,
     nodes_view,
     request_view,
     review_view,
     plan_views,
     estimate_view,
     finding,
-    clean_view,
     program_view,
     past_tasks_view,
 )

@@ -15,7 +15,7 @@ from agents.conversation.guards import Guards
 from agents.conversation.loop import Conversation, ConversationSpec
 from agents.models.calls import Caller
 from agents.tools.tool import Finished, ToolResult
-from fleet.app.garbage import collect_rarely
+from fleet.app.capacity import collect_rarely
 from tests.agents.conftest import SEEDED, FakeMeter, Script, client_for, says, settings_for, text, use
 from tests.agents.held import Held, held_loop
 

@@ -14,11 +14,11 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "botocore": ("agents/models/wire/bedrock.py",),
     "git": ("worktrees/git/reader.py",),
     "google": ("agents/models/wire/vertex.py",),
-    "httpx2": ("agents/models/wire/claude.py", "agents/models/wire/bounded.py"),
+    "httpx2": ("agents/models/wire/claude.py", "agents/models/wire/claude.py"),
     "jinja2": ("dashboards/web/*",),
     "markupsafe": ("dashboards/web/*",),
-    "mcp": ("fleet/cli/mcp/server.py", "agents/mcp/connection.py", "agents/mcp/line.py"),  # slow to import
-    "mcp_types": ("fleet/cli/mcp/server.py", "agents/mcp/connection.py", "agents/mcp/line.py"),
+    "mcp": ("fleet/cli/mcp/server.py", "agents/mcp/connection.py", "agents/mcp/connection.py"),  # slow to import
+    "mcp_types": ("fleet/cli/mcp/server.py", "agents/mcp/connection.py", "agents/mcp/connection.py"),
     "platformdirs": ("fleet/config/load.py",),
     "prometheus_client": ("dashboards/metrics/collector.py",),
     "ray": ("fleet/nodes/cluster/ray_door.py",),  # which no process of a run imports

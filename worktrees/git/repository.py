@@ -20,8 +20,7 @@ from worktrees.git.object_format import Commit, signed_now
 from worktrees.git.objects import Objects
 from worktrees.git.program import Git, text
 from worktrees.git.refs import Refs
-from worktrees.git.trees.check_out import check_out_by_git, check_out_in_process
-from worktrees.git.trees.colliding_names import colliding_names
+from worktrees.git.trees.check_out import check_out_by_git, check_out_in_process, colliding_names
 from worktrees.git.trees.diff import (
     ENTRIES,
     PATCH,

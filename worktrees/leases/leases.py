@@ -2,22 +2,23 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from anyio import CancelScope, CapacityLimiter, move_on_after
+from anyio import CancelScope, CapacityLimiter, Lock, move_on_after
 
 from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, Failure, SetupRun
 from fleet.ports.worktrees import Change, Lease, Signature
 from worktrees.base.errors import os_errors
+from worktrees.base.fs import make_folder
 from worktrees.base.settings import WorktreeSettings
 from worktrees.base.tasks import background
+from worktrees.git.program import Git
 from worktrees.git.trees.write_tree import PathChange
 from worktrees.leases.commit import commit_changes, find_overlay_changes, find_slot_changes
-from worktrees.leases.past_objects import PastObjects
 from worktrees.overlay.leases import Overlays
 from worktrees.overlay.probe import choose_kind
 from worktrees.pool.leases import Pool, remove_slots
@@ -28,8 +29,47 @@ from worktrees.sandbox.launcher import Launcher
 from worktrees.sandbox.workspace import BoxWorkspace
 from worktrees.setup.include import Included
 from worktrees.setup.setup import Setup
-from worktrees.store.loose_objects import keep_packed
+from worktrees.store.packs import keep_packed
 from worktrees.store.store import Store, slots_dir
+
+# ---- past objects ----------------------------------------------------------------------------------------------------
+# The objects that a box may see where history holds the answer: those of a commit and of all that is behind it.
+#
+# The store of a target holds every commit up to the newest. So its objects are not shown: the history of one commit,
+# the root, is packed once, and of every other commit what it has beyond that.
+
+
+@dataclass(slots=True)
+class PastObjects:
+    """The folders of objects of one run, made when they are first asked for."""
+
+    git: Git
+    folder: Path
+    root: Sha
+    """The commit whose history most others have behind them."""
+    _packed: dict[Sha, Path] = field(default_factory=dict)
+    _turn: Lock = field(default_factory=Lock)
+
+    async def objects(self, commit: Sha) -> tuple[Path, ...]:
+        """The folders that hold a commit, what is behind it, and at most the root's history besides."""
+        async with self._turn:
+            if self.root not in self._packed:
+                self._packed[self.root] = await self._pack(self.root)
+            if commit not in self._packed:
+                self._packed[commit] = await self._pack(commit, without=self.root)
+            return tuple(dict.fromkeys((self._packed[self.root], self._packed[commit])))
+
+    async def _pack(self, commit: Sha, *, without: Sha | None = None) -> Path:
+        objects = self.folder / commit / "objects"
+        make_folder(objects / "pack")
+        asked = f"{commit}\n" if without is None else f"{commit}\n^{without}\n"
+        pack = ("pack-objects", "-q", "--revs", "--delta-base-offset", "--missing=allow-any", "--threads=1")
+        await self.git(*pack, str(objects / "pack" / "pack"), data=asked.encode())
+        return objects
+
+
+# ---- leases ----------------------------------------------------------------------------------------------------------
+
 
 CLEANUP_S = 30.0  # how long removing a run's worktrees may take when the run stops
 

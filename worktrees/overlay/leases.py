@@ -1,26 +1,29 @@
 """Leases that cost next to nothing: two folders of the tenant's own above files that all leases share."""
 
 import heapq
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from anyio import CancelScope, move_on_after
+from anyio import CancelScope, Lock, move_on_after, to_thread
 
 from fleet.core.base.ids import RunId, Sha
+from fleet.core.base.paths import folders_above
 from fleet.ports.worktrees import EffectError
 from fleet.runs.crash_points import reached
 from worktrees.base.errors import os_errors
 from worktrees.base.fs import make_folder, remove_small, wipe
 from worktrees.base.settings import WorktreeSettings
-from worktrees.changes.ignored import BaseFiles
+from worktrees.changes.ignored import BaseFiles, ignored
+from worktrees.changes.union_view import OPAQUE, is_opaque, is_whiteout
+from worktrees.git.program import Git
 from worktrees.overlay.base_layers import Base, BaseLayers
-from worktrees.overlay.setup_layers import SetupLayers
 from worktrees.sandbox.box import Place
 from worktrees.sandbox.environment import port_environment
-from worktrees.sandbox.overlay_mount import VIEW, Overlay
+from worktrees.sandbox.overlay_mount import UPPER, VIEW, Overlay
 from worktrees.setup.setup import Setup
 from worktrees.store.store import Store, slots_dir
 
@@ -82,3 +85,102 @@ async def _remove(folder: Path) -> None:
     if not remove_small(folder, max_entries=SMALL):
         with CancelScope(shield=True), move_on_after(CLEANUP_S), suppress(EffectError):
             await wipe(folder)
+
+
+# ---- setup layers ----------------------------------------------------------------------------------------------------
+# The files of the set-up as layers that all overlays share: made once for a fingerprint, read-only afterwards.
+#
+# Only files that git ignores are kept. A tenant that changes them changes its own upper folder.
+
+
+@dataclass(frozen=True, slots=True)
+class SetupLayer:
+    folder: str
+    roots: tuple[str, ...]
+    """The paths in the tree below which its files lie."""
+
+
+@dataclass(slots=True)
+class SetupLayers:
+    """The set-up layers of one run."""
+
+    home: Path
+    git: Git
+    setup: Setup
+    base_layers: BaseLayers
+    _layers: dict[str, SetupLayer] = field(default_factory=dict)
+    """By fingerprint."""
+    _fits: dict[tuple[Sha, str], bool] = field(default_factory=dict)
+    _making: Lock = field(default_factory=Lock)
+
+    async def layers(self, below: BaseFiles, lowers: tuple[str, ...], name: str) -> tuple[str, ...]:
+        """The layers to put above `lowers`. Raises `EffectError`."""
+        if not self.setup.is_needed:
+            return ()
+        async with self._making:
+            fingerprint = await self.setup.fingerprint(below.commit)
+            if fingerprint not in self._layers:
+                self._layers[fingerprint] = await self._make_on_origin(below, lowers, name)
+            if not await self._layer_fits(self._layers[fingerprint], below.commit):
+                fingerprint = f"{fingerprint}-{below.commit}"
+                if fingerprint not in self._layers:
+                    self._layers[fingerprint] = await self._make(below, lowers, name)
+            return (self._layers[fingerprint].folder,)
+
+    async def _make_on_origin(self, below: BaseFiles, lowers: tuple[str, ...], name: str) -> SetupLayer:
+        """Make a layer on the commit that the set-up has to run on, which may be another one."""
+        origin = await self.setup.origin(below.commit)
+        if origin == below.commit:
+            return await self._make(below, lowers, name)
+        base = await self.base_layers.take(origin)
+        try:
+            return await self._make(base.below, base.lowers, name)
+        finally:
+            self.base_layers.leave(base)
+
+    async def _layer_fits(self, layer: SetupLayer, commit: Sha) -> bool:
+        """Whether no file of a commit lies where the layer has files, which would hide it."""
+        if (commit, layer.folder) not in self._fits:
+            listing = ("ls-tree", "-r", "-z", "--name-only", commit, "--", *layer.roots)
+            self._fits[commit, layer.folder] = not (layer.roots and await self.git(*listing))
+        return self._fits[commit, layer.folder]
+
+    async def _make(self, below: BaseFiles, lowers: tuple[str, ...], name: str) -> SetupLayer:
+        overlay = Overlay(self.home, lowers, f"setups/{len(self._layers) + 1}")
+        await wipe(overlay.upper.parent)  # of an attempt to make it that failed
+        overlay.make()
+        await to_thread.run_sync(self.setup.included.copy_into, below.view, overlay.upper)
+        await self.setup.run(Place(overlay.view, overlay.upper.with_name("scratch"), name, overlay), below.commit)
+        files = await to_thread.run_sync(lambda: list(_plain_files(overlay.upper)))
+        ignored_files = await ignored(self.git, below.view, files) if files else frozenset()
+        await to_thread.run_sync(_remove_others, overlay.upper, files, ignored_files)
+        roots = {self._root(below, path) for path in ignored_files}
+        return SetupLayer(f"{overlay.folder}/{UPPER}", tuple(sorted(roots)))
+
+    def _root(self, below: BaseFiles, path: str) -> str:
+        return next((above for above in folders_above(path) if not below.view.is_folder(above)), path)
+
+
+def _plain_files(upper: Path) -> Iterator[str]:
+    """Everything that is not a folder. Whiteouts and opaque marks are removed: what git knows shows as it is."""
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        at = upper / folder
+        at.chmod(at.stat().st_mode | 0o700)
+        if is_opaque(os.fspath(at)):
+            os.removexattr(at, OPAQUE)
+        with os.scandir(at) as entries:
+            for entry in entries:
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(path)
+                elif is_whiteout(entry.stat(follow_symlinks=False)):
+                    Path(entry.path).unlink()
+                else:
+                    yield path
+
+
+def _remove_others(upper: Path, files: list[str], ignored_files: frozenset[str]) -> None:
+    for path in set(files) - ignored_files:
+        (upper / path).unlink()

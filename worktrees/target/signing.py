@@ -12,7 +12,7 @@ from fleet.core.base.ids import Sha
 from fleet.errors import UsageError
 from worktrees.git.commit_message import Person
 from worktrees.git.object_format import Commit
-from worktrees.git.program import Git, signing_environment, user_setting
+from worktrees.git.program import Git, signing_environment, text, user_setting
 
 Format = Literal["", "openpgp", "ssh", "x509"]
 PERSON = re.compile(r"([^<>\n]+?) *<([^<>\s]+@[^<>\s]+)>")
@@ -79,3 +79,44 @@ def signed_off(message: str, person: Person) -> str:
         return message
     has_trailers = "\n\n" in body and all(TRAILER.fullmatch(each) for each in last)
     return f"{body}\n{line}\n" if has_trailers else f"{body}\n\n{line}\n"
+
+
+# ---- customs ---------------------------------------------------------------------------------------------------------
+# How a repository's own commits are made: whether they are signed, and signed off. A hint at what it demands.
+
+
+LATEST = 20  # commits that are looked at
+FEWEST = 3  # of fewer, nothing can be said
+MOSTLY = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Customs:
+    """What the latest commits of a repository have in common."""
+
+    commits: int = 0
+    signed: int = 0
+    signed_off: int = 0
+
+    @property
+    def signs(self) -> bool:
+        return self._is_usual(self.signed)
+
+    @property
+    def signs_off(self) -> bool:
+        return self._is_usual(self.signed_off)
+
+    def _is_usual(self, number: int) -> bool:
+        return self.commits >= FEWEST and number >= MOSTLY * self.commits
+
+
+async def customs(git: Git, tip: Sha) -> Customs:
+    """The customs of a branch, from the raw text of its latest commits. No signature is verified, no program runs."""
+    shas = text(await git("rev-list", f"--max-count={LATEST}", "--no-merges", tip)).split()
+    raw = [text(await git("cat-file", "commit", sha)) for sha in shas]
+    parts = [commit.partition("\n\n") for commit in raw]
+    return Customs(
+        commits=len(parts),
+        signed=sum("\ngpgsig" in head for head, _, _ in parts),
+        signed_off=sum("\nSigned-off-by: " in body for _, _, body in parts),
+    )

@@ -14,8 +14,7 @@ from agents.models.answer import Answer, CallFault, OnBegin, Request
 from agents.models.cost.prices import ModelLimits
 from agents.models.wire.access import Access, missing_extra
 from agents.models.wire.exchange import Exchange, Response, Timeouts, WireError, json_object
-from agents.models.wire.faults import one_line
-from agents.models.wire.lacking import refused_capability
+from agents.models.wire.faults import one_line, refused_capability
 from agents.models.wire.parameters import parameters_of
 from fleet.core.base.capabilities import USES, Capability
 from fleet.errors import UsageError

@@ -3,6 +3,7 @@
 Knows no SDK and no HTTP library: the sender of the request feeds the bytes of the answer in.
 """
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -10,10 +11,165 @@ from typing import Any
 
 import anyio
 
-from agents.models.answer import Answer, CallFault, OnBegin
+from agents.base.text import well_formed
+from agents.models.answer import Answer, Block, CallFault, OnBegin, ToolCall
 from agents.models.wire.faults import fault_of, one_line, read_quotas
-from agents.models.wire.stream import MALFORMED, AnswerBuilder
-from fleet.core.base.json_text import parse_json
+from fleet.core.base.json_text import is_deep, parse_json
+from fleet.core.base.usage import Usage
+
+# ---- stream ----------------------------------------------------------------------------------------------------------
+# Assembles the events of a stream into one answer, in time linear in its length.
+#
+# Trusts neither the order nor the shape of events: a malformed event makes the whole answer a fault. Knows no SDK.
+
+
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
+"""What an event or a block raises that does not fit the protocol."""
+_LONGEST = 20_000_000  # characters of one answer
+_LONGEST_NAME = 200
+_DEEPEST_INPUT = 100  # levels of a tool's input, so that the request that holds it can be parsed by others
+_TEXTS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+_COUNTS = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cache_read": "cache_read_input_tokens",
+    "cache_write": "cache_creation_input_tokens",
+    "cache_write_1h": "ephemeral_1h_input_tokens",
+}
+
+
+@dataclass(slots=True)
+class _PartialBlock:
+    """A content block while it grows. Its deltas are joined once, at the end."""
+
+    block: Block
+    texts: dict[str, list[str]] = field(default_factory=dict)
+    json: list[str] = field(default_factory=list)
+    closed: bool = False
+
+
+@dataclass(slots=True)
+class AnswerBuilder:
+    """Takes events one by one. `finished` after the event that ends the message."""
+
+    model: str = ""
+    id: str | None = None
+    cache_miss: str | None = None
+    stop_reason: str | None = None
+    finished: bool = False
+    _partial: dict[int, _PartialBlock] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
+    _size: int = 0
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the call has used so far; None before the answer has begun."""
+        return Usage(**{name: self._counts.get(key, 0) for name, key in _COUNTS.items()}) if self._counts else None
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Raises one of `MALFORMED`. Events of unknown types are skipped, as the protocol asks."""
+        match event["type"]:
+            case "message_start":
+                message = event["message"]
+                self.model = str(message["model"])[:_LONGEST_NAME]
+                self.id = str(message["id"])[:_LONGEST_NAME] if message.get("id") else None
+                self.cache_miss = _miss(message.get("diagnostics"))
+                self._count(message.get("usage") or {})
+                for index, block in enumerate(message.get("content") or ()):
+                    self._partial[index] = _PartialBlock(dict(block), closed=True)
+            case "content_block_start":
+                self._partial[int(event["index"])] = _PartialBlock(dict(event["content_block"]))
+            case "content_block_delta":
+                self._grow(self._partial[int(event["index"])], event["delta"])
+            case "content_block_stop":
+                self._partial[int(event["index"])].closed = True
+            case "message_delta":
+                self.stop_reason = event["delta"].get("stop_reason")
+                self.cache_miss = _miss(event.get("diagnostics")) or self.cache_miss
+                self._count(event.get("usage") or {})
+            case "message_stop":
+                self.finished = True
+            case _:
+                pass
+
+    def _grow(self, partial: _PartialBlock, delta: Mapping[str, Any]) -> None:
+        kind = delta["type"]
+        text = ""
+        if kind == "input_json_delta":
+            text = delta["partial_json"]
+            partial.json.append(text)
+        elif kind in _TEXTS:
+            text = delta[_TEXTS[kind]]
+            partial.texts.setdefault(_TEXTS[kind], []).append(text)
+        elif kind == "citations_delta":
+            partial.block["citations"] = [*(partial.block.get("citations") or ()), delta["citation"]]
+        self._size += len(text)
+        if self._size > _LONGEST:
+            raise ValueError(f"the answer is longer than {_LONGEST} characters")
+
+    def _count(self, usage: Mapping[str, Any]) -> None:
+        """Counts in a stream are totals: the last one holds."""
+        usage = {**(usage.get("cache_creation") or {}), **usage}
+        for key in _COUNTS.values():
+            count = usage.get(key)
+            if isinstance(count, int) and count >= 0:
+                self._counts[key] = count
+
+    def answer(self, *, request_id: str | None, seconds: float) -> Answer | CallFault:
+        """The complete answer, or a fault without anything that could be acted upon."""
+        if not self.finished or not all(partial.closed for partial in self._partial.values()):
+            return CallFault("outage", "the stream broke off before its end")
+        calls: list[ToolCall] = []
+        try:
+            blocks = tuple(_joined(partial, calls) for _, partial in sorted(self._partial.items()))
+            json.dumps(blocks, ensure_ascii=False).encode("utf-8")
+        except (KeyError, TypeError, ValueError) as error:
+            return CallFault("broken", f"a malformed content block: {error}")
+        usage = self.usage or Usage()
+        return Answer(
+            blocks, self.stop_reason, usage, self.model, request_id, seconds, tuple(calls), self.id, self.cache_miss
+        )
+
+
+def _miss(diagnostics: object) -> str | None:
+    """The type of the reason for which a prompt missed the cache, if the service names one."""
+    reason = diagnostics.get("cache_miss_reason") if isinstance(diagnostics, Mapping) else None
+    kind = reason.get("type") if isinstance(reason, Mapping) else None
+    return kind[:_LONGEST_NAME] if isinstance(kind, str) else None
+
+
+def _joined(partial: _PartialBlock, calls: list[ToolCall]) -> Block:
+    """The whole block; a tool call is added to `calls`."""
+    block = partial.block
+    for name, texts in partial.texts.items():
+        block[name] = well_formed("".join([block.get(name) or "", *texts]))
+    if block["type"] == "text" and not isinstance(block.get("text"), str):
+        raise TypeError("text")
+    if block["type"] != "tool_use":
+        return block
+    for name in ("id", "name"):
+        if not isinstance(block[name], str):
+            raise TypeError(name)
+    value, problem = _tool_input(block, "".join(partial.json))
+    calls.append(ToolCall(block["id"], block["name"], value, problem))
+    return {**block, "input": value}
+
+
+def _tool_input(block: Block, text: str) -> tuple[dict[str, Any], str | None]:
+    try:
+        value = parse_json(well_formed(text)) if text.strip() else block.get("input", {})
+        json.dumps(value, ensure_ascii=False).encode("utf-8")  # what can't be sent back can't be used
+    except ValueError as error:
+        return {}, f"its input is not valid JSON ({error})"
+    if not isinstance(value, dict):
+        return {}, "its input is not a JSON object"
+    if is_deep(value, _DEEPEST_INPUT):
+        return {}, f"its input is nested more than {_DEEPEST_INPUT} levels deep"
+    return value, None
+
+
+# ---- exchange --------------------------------------------------------------------------------------------------------
+
 
 LONGEST_LINE = 25_000_000  # bytes of one event: more than the longest answer
 

@@ -1,15 +1,17 @@
 """The overview: what needs you, the agents, the merge queue, the latest events. And the page of all events."""
 
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
+from pathlib import PurePath
 
 from dashboards.runs.needs import needs
-from dashboards.runs.run_follower import Event, WatchedRun
+from dashboards.runs.run_follower import Event, FollowedRun, WatchedRun
+from dashboards.runs.status_marks import MARKS, Span, age, marked
+from dashboards.runs.subtask_map import SubtaskMap, subtask_map
 from dashboards.terminal.pages.agents import agent_cells, agent_key, agents, columns_of
-from dashboards.terminal.pages.ending import ending_rows
-from dashboards.terminal.pages.subtasks import map_rows
 from dashboards.terminal.widgets.lines import (
     BLANK,
+    Column,
     Line,
     Page,
     PageOptions,
@@ -20,13 +22,19 @@ from dashboards.terminal.widgets.lines import (
     matches,
     page_of,
     table_head,
+    table_page,
     table_row,
+    wrapped,
 )
-from dashboards.text.formats import clock_in, counted
-from dashboards.text.safe import safe
+from dashboards.text.formats import clock_in, count, counted, money
+from dashboards.text.safe import safe, safe_goal
+from dashboards.text.summary import next_commands, total_lines
 from fleet.core.policy.landing import is_full
 from fleet.core.state.state import RunState
+from fleet.core.state.status import is_refused, progress
+from fleet.core.views.run.base_view import base_view
 from fleet.core.views.run.nodes_view import waiting_for_machines
+from fleet.core.views.run.run_view import run_word
 
 LEAST = 3  # agents, and events
 WIDE = 150  # cells: from this width on, agents and events are side by side
@@ -128,4 +136,106 @@ def events_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page:
         draw=lambda index, _: event_line(state, events[index]),
         empty=options.no_rows("No events yet."),
         tail=True,
+    )
+
+
+# ---- ending ----------------------------------------------------------------------------------------------------------
+# The overview of a run that has ended: how, its figures, and how to take the result.
+
+
+def ending_rows(state: RunState, now: float, width: int) -> Rows:
+    is_good, word = state.ending == "landed", "refused" if is_refused(state) else state.ending
+    rows: list[tuple[str, Line]] = [
+        ("take", ((f"ENDED {'✔' if is_good else '✘'} {word}", "good" if is_good else "bad"),))
+    ]
+    rows += [("", ((line, ""),)) for line in wrapped(f"  {safe(state.ending_why, limit=600)}", width - 4)]
+    if is_refused(state):
+        base = base_view(state)
+        lines = [*(f"  | {safe(line, limit=200)}" for line in base.causes), *(f"  → {line}" for line in base.advice)]
+        return rows + [("", ((part, ""),)) for line in lines for part in wrapped(safe(line, limit=600), width - 4)]
+    commands = next_commands(state)
+    longest = max(len(command) for command, _ in commands)
+    take = " (m does it)" if state.published else ""
+    rows += [BLANK, ("", heading("NEXT STEPS", f"take the result{take}" if take else ""))]
+    rows += [("", ((f"  {command:<{longest}}  ", "bold"), (purpose, "dim"))) for command, purpose in commands]
+    rows += [BLANK, ("", heading("TOTALS", "7 shows the costs, 5 the failures"))]
+    return rows + [("", ((line, ""),)) for line in total_lines(state, now)]
+
+
+# ---- subtasks --------------------------------------------------------------------------------------------------------
+# The map of all subtasks: one sign each, or one for several where there are too many.
+
+
+LOW = 12  # rows: below this height there is no room for it
+HIGH = 34  # rows: from this height on, the map may take more lines
+LINES, MORE_LINES = 2, 5
+WORDS = {"asks": "waiting for you", "gone": "split or dropped"}
+
+
+def map_rows(run: WatchedRun, state: RunState, options: PageOptions) -> Rows:
+    if not state.subtasks or options.height < LOW:
+        return ()
+    width = max(20, options.width - 2)
+    room = width * (MORE_LINES if options.height >= HIGH else LINES)
+    shown = subtask_map(state, room, alive=run.alive)
+    each = f"  (each sign: {counted(shown.each, 'subtask')}, the most urgent state)" if shown.each > 1 else ""
+    title: Line = (("SUBTASKS", "head"), (" ", ""), (count(len(state.subtasks)), "bold"), (each, "dim"))
+    rows = [("", line) for line in flowed([title, *_legend(shown)], options.width, "  ")]
+    for first in range(0, len(shown.cells), width):
+        line = [(" ", "")]
+        for name, cells in groupby(shown.cells[first : first + width]):
+            sign, tone = MARKS[name]
+            line.append((sign * len(list(cells)), tone))
+        rows.append(("", tuple(line)))
+    return rows
+
+
+def _legend(shown: SubtaskMap) -> Iterator[Line]:
+    for name, number in shown.counts.items():
+        sign, tone = MARKS[name]
+        yield ((f"{sign} ", tone), (f"{count(number)} {WORDS.get(name, name)}", ""))
+
+
+# ---- runs ------------------------------------------------------------------------------------------------------------
+# All runs: the state of each, and how many things it needs from a person.
+
+
+COLUMNS = (
+    Column("run", 22, grows=2),
+    Column("state", 12, grows=1),
+    Column("needs", 6, spare=1),
+    Column("landed", 8, to_right=True),
+    Column("agents", 7, spare=2, to_right=True),
+    Column("cost", 8, spare=3, to_right=True),
+    Column("time", 6, spare=4, to_right=True),
+    Column("repository", 12, spare=5),
+    Column("goal", 10, spare=6, grows=4),
+)
+
+
+def runs_page(runs: Sequence[FollowedRun], options: PageOptions) -> Page:
+    runs = [run for run in runs if matches(options.needle, run.feed.run, run.state.goal if run.state else "")]
+    return table_page(
+        COLUMNS,
+        [f"run:{run.feed.run}" for run in runs],
+        lambda index: _cells(runs[index]),
+        empty=options.no_rows("No runs."),
+    )
+
+
+def _cells(run: FollowedRun) -> Sequence[Span]:
+    state = run.state
+    if state is None or not run.loaded:
+        return ((safe(run.feed.run), ""), ("loading…", "dim"), *((("", ""),) * (len(COLUMNS) - 2)))
+    count, landed = len(needs(run)), progress(state)
+    return (
+        (safe(state.run), ""),
+        ("rehearsal", "bold") if state.rehearsal is not None else marked(run_word(state, run.now, alive=run.alive)),
+        (f"! {count}" if count else "", "attention"),
+        (f"{landed.done}/{landed.total}", ""),
+        (str(run.working) if run.alive else "", ""),
+        (money(state.spent.dollars), "dim"),
+        (age(state.seconds(run.now)), "dim"),
+        (safe(PurePath(state.repository).name), "dim"),
+        (safe_goal(state.goal, limit=300), "dim"),
     )

@@ -1,13 +1,13 @@
 """The plan as a graph: each subtask below a dependency, with its status; and the versions with their reasons."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
 
 from rich.cells import cell_len
 
 from dashboards.runs.run_follower import WatchedRun
 from dashboards.runs.status_marks import Span, marked
-from dashboards.runs.waiting import Waiting, waiting
 from dashboards.terminal.widgets.lines import (
     BLANK,
     Column,
@@ -21,11 +21,60 @@ from dashboards.terminal.widgets.lines import (
 )
 from dashboards.text.formats import clock_in, counted
 from dashboards.text.safe import safe
+from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.plan import Plan, Subtask
 from fleet.core.policy.approval import unapproved
 from fleet.core.state.state import RunState, Version
 from fleet.core.state.status import Status, status_of
 from fleet.core.state.subtasks import Mark
+
+# ---- waiting ---------------------------------------------------------------------------------------------------------
+# What waits for each open subtask, and the longest chain of open subtasks: the run takes at least as long as that.
+
+
+SHORTEST_CHAIN = 2  # one subtask is no chain
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How the open subtasks of a plan wait for each other."""
+
+    counts: Mapping[SubtaskId, int]
+    """How many wait for it, through others or not."""
+    chain: frozenset[SubtaskId]
+    """The longest chain, which is the critical path where all take the same time."""
+
+
+def waiting(plan: Plan, open_: Collection[SubtaskId]) -> Waiting:
+    needs = {spec.id: [need for need in spec.depends_on if need in open_] for spec in plan.subtasks if spec.id in open_}
+    behind: dict[SubtaskId, list[SubtaskId]] = {id_: [] for id_ in needs}
+    for id_, each in needs.items():
+        for need in each:
+            behind[need].append(id_)
+    bits = {id_: 1 << place for place, id_ in enumerate(needs)}
+    sets, lengths = dict[SubtaskId, int](), dict[SubtaskId, int]()
+    for id_ in reversed(tuple(TopologicalSorter(needs).static_order())):
+        sets[id_], lengths[id_] = 0, 1
+        for other in behind[id_]:
+            sets[id_] |= sets[other] | bits[other]
+            lengths[id_] = max(lengths[id_], lengths[other] + 1)
+    counts = {id_: members.bit_count() for id_, members in sets.items()}
+    return Waiting(counts, frozenset(_longest(behind, lengths)))
+
+
+def _longest(behind: Mapping[SubtaskId, Sequence[SubtaskId]], lengths: Mapping[SubtaskId, int]) -> list[SubtaskId]:
+    here = max(lengths, key=lengths.__getitem__, default=None)
+    if here is None or lengths[here] < SHORTEST_CHAIN:
+        return []
+    chain = [here]
+    while behind[here]:
+        here = max(behind[here], key=lengths.__getitem__)
+        chain.append(here)
+    return chain
+
+
+# ---- plan ------------------------------------------------------------------------------------------------------------
+
 
 TITLE, LONGEST = "subtask", 0.4  # of the width, for the names of subtasks with the strokes before them
 COLUMNS = (

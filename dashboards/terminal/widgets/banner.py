@@ -9,7 +9,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from dashboards.terminal.widgets.lines import Line, line_width
-from dashboards.terminal.widgets.palette import Painted
+from dashboards.terminal.widgets.themes import Painted
 
 
 class Banner(Painted):

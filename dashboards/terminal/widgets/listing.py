@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from dashboards.terminal.widgets.lines import Line, Page, column_at, matches, page_of
-from dashboards.terminal.widgets.palette import Painted
+from dashboards.terminal.widgets.themes import Painted
 
 GUTTER = 2
 MARK = "◆"  # of a row that is marked

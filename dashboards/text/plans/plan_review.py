@@ -14,7 +14,7 @@ from fleet.core.plans.parameters import value_text
 from fleet.core.plans.plan import PLANNER, Plan, Subtask
 from fleet.core.policy.approval import is_unreviewed, objections, waiting_for_approval
 from fleet.core.state.state import Review, RunState, Version
-from fleet.core.views.planning.plan_diff import plan_diff, spec_diff
+from fleet.core.views.planning.plan_views import plan_diff, spec_diff
 from fleet.core.views.run.estimate_view import plan_estimates
 
 TITLE = 70

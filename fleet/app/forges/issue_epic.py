@@ -14,7 +14,7 @@ from fleet.core.state.facts import IssueSource
 from fleet.forge.forge import Comment, Issue
 from fleet.forge.open import open_forge
 from fleet.forge.place import Reference
-from fleet.forge.secrets import redact
+from fleet.forge.program import redact
 
 TITLE = 120  # characters
 BODY = 40_000  # characters

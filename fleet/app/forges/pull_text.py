@@ -16,8 +16,8 @@ from dashboards.text.safe import safe
 from fleet.core.base.ids import SubtaskId
 from fleet.core.state.facts import IssueSource
 from fleet.forge.place import Place, issue_reference
-from fleet.forge.secrets import redact
-from worktrees.git.closing_words import without_closing_words
+from fleet.forge.program import redact
+from worktrees.git.commit_message import without_closing_words
 
 TITLE = 120  # characters
 LONGEST = 60_000  # characters; GitHub takes 65,536

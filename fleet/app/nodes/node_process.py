@@ -2,20 +2,22 @@
 
 import os
 import platform
+import shutil
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from tempfile import TemporaryDirectory
 from typing import IO
+
+from anyio import to_thread
 
 from agents.conversation.settings import AgentSettings
 from agents.factory import worker_on_node, workers_lacking
 from fleet import __version__
-from fleet.app.nodes.node_caches import ORDERS, NodeCaches
-from fleet.app.nodes.own_disk import OwnDisk
 from fleet.app.nodes.scratch import scratch_folder
 from fleet.app.nodes.terms import under_terms
 from fleet.app.wiring import Wiring
@@ -26,23 +28,65 @@ from fleet.core.state.facts import CheckRun, Failure
 from fleet.engine.work.local_node import LocalNode
 from fleet.errors import FleetError
 from fleet.nodes.calling.line import Line
-from fleet.nodes.host import Records
-from fleet.nodes.messages import PROTOCOL, Greeting, Open
-from fleet.nodes.payloads import LONGEST_TRANSCRIPT
+from fleet.nodes.host import Records, Workshop
+from fleet.nodes.messages import LONGEST_TRANSCRIPT, PROTOCOL, Cleaned, Greeting, Inspected, Open
+from fleet.nodes.reports import Spool
 from fleet.nodes.serve import serve
-from fleet.nodes.spool import Spool
 from fleet.nodes.stdio import standard_streams
 from fleet.nodes.streams import Link
 from fleet.ports.agents import ModelUse, ServiceGate, ServiceNotice, WaitRules
 from fleet.ports.nodes import AttemptOrder, AttemptResult, ChecksOrder, Tell
 from fleet.ports.worktrees import EffectError, Leasing
 from fleet.runs.run_folder import make_state_dir
-from worktrees.leases.node_worktrees import open_node_worktrees
+from worktrees.leases.node_worktrees import in_use, open_node_worktrees
 from worktrees.sandbox.checks import take_log
+from worktrees.sandbox.resource_monitor import least_free
 from worktrees.sandbox.self_test import find_sandbox_problems
-from worktrees.store.node_store import drop_pins, open_node_store
-from worktrees.store.packs import cached_commits, take_pack, thin_pack
+from worktrees.store.node_store import caches_dir, drop_pins, open_node_store
+from worktrees.store.packs import cached_commits, cached_count, take_pack, thin_pack
 from worktrees.store.store import Store
+
+# ---- own disk --------------------------------------------------------------------------------------------------------
+# A node whose disk is full blames no work: what failed meanwhile is done elsewhere, and uses up no attempt.
+
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class OwnDisk:
+    """Satisfies `Workshop` with another one. Raises `EffectError` for what failed while the disk was full."""
+
+    workshop: Workshop
+    folder: Path
+    free_bytes: int
+    """What has to be free."""
+
+    async def attempt(self, order: AttemptOrder, line: Line, tell: Tell) -> AttemptResult:
+        result = await self.workshop.attempt(order, line, tell)
+        if not result.finished or isinstance(result.committed, Failure):
+            self._require_room()
+        return result
+
+    async def check(self, order: ChecksOrder) -> tuple[CheckRun, ...]:
+        runs = await self.workshop.check(order)
+        if not all(run.fine for run in runs):
+            self._require_room()
+        return runs
+
+    def _require_room(self) -> None:
+        try:
+            status = os.statvfs(self.folder)
+        except OSError as error:
+            raise EffectError(Failure(kind="infrastructure", summary=f"its disk can't be used: {error}")) from error
+        free, least = status.f_bavail * status.f_frsize, least_free(status, self.free_bytes)
+        if free < least:
+            why = f"its disk is full: {free // MIB} MiB are left, and {least // MIB} are needed"
+            raise EffectError(Failure(kind="infrastructure", summary=why))
+
+
+# ---- node process ----------------------------------------------------------------------------------------------------
+
 
 NO_MODELS = Failure(kind="configuration", summary="models can't be called from a node")
 
@@ -202,3 +246,95 @@ async def _problems(config: Config, environ: Mapping[str, str]) -> list[str]:
     except (FleetError, EffectError, OSError) as error:
         return [f"it can't be tested: {error}"[:2_000]]
     return [f"the sandbox does not hold: {problem}"[:2_000] for problem in problems]
+
+
+# ---- node caches -----------------------------------------------------------------------------------------------------
+# What a node holds for all runs of all managers: caches of repositories, and reports that wait to be fetched.
+
+
+ORDERS = "node/orders"
+_TRASH = ".deleted-"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCaches:
+    """Satisfies `Caches`."""
+
+    state_dir: Path
+
+    async def inspect(self) -> Inspected:
+        homes = await to_thread.run_sync(self._homes)
+        commits = [await _commits(home) for home in homes]
+        at_work = await to_thread.run_sync(lambda: [key for spool in self._spools() for key in _working(spool)])
+        attempts = sum("/attempt/" in key for key in at_work)
+        return Inspected(
+            attempts=attempts,
+            checks=len(at_work) - attempts,
+            reports=await to_thread.run_sync(lambda: sum(len(spool.reports()) for spool in self._spools())),
+            repositories=len(homes),
+            commits=sum(commits),
+            bytes=await to_thread.run_sync(self._bytes),
+        )
+
+    async def clean(self, repository: str = "") -> Cleaned:
+        """Delete what no run uses: caches, and reports whose manager never came back for them."""
+        before, kept = await to_thread.run_sync(self._bytes), 0
+        for home in await to_thread.run_sync(self._homes):
+            if repository in {"", home.name}:
+                kept += not await self._delete(home)
+        return Cleaned(bytes=max(0, before - await to_thread.run_sync(self._bytes)), in_use=kept)
+
+    async def _delete(self, home: Path) -> bool:
+        """Delete the cache of a repository and the reports about it. Whoever opens it meanwhile makes a new one."""
+        store = Store(home)
+        try:
+            async with store.administration():
+                if await to_thread.run_sync(in_use, store):
+                    return False
+                aside = home.with_name(f"{_TRASH}{token_hex(4)}")
+                await to_thread.run_sync(home.rename, aside)
+        finally:
+            await store.close()
+        await to_thread.run_sync(lambda: shutil.rmtree(aside, ignore_errors=True))
+        orders = self.state_dir / ORDERS / home.name
+        await to_thread.run_sync(lambda: shutil.rmtree(orders, ignore_errors=True))
+        return True
+
+    def _homes(self) -> list[Path]:
+        """The caches; what a clean-up that was killed left behind is deleted."""
+        folder = caches_dir(self.state_dir)
+        homes = sorted(folder.iterdir()) if folder.is_dir() else []
+        for home in homes:
+            if home.name.startswith(_TRASH):
+                shutil.rmtree(home, ignore_errors=True)
+        return [home for home in homes if home.is_dir() and not home.name.startswith(".")]
+
+    def _spools(self) -> Iterator[Spool]:
+        yield from (Spool(folder) for folder in sorted((self.state_dir / ORDERS).glob("*/*")) if folder.is_dir())
+
+    def _bytes(self) -> int:
+        return sum(_size(folder) for folder in (caches_dir(self.state_dir), self.state_dir / ORDERS))
+
+
+def _working(spool: Spool) -> list[str]:
+    return [key for key in spool.keys() if spool.is_locked(key)]  # noqa: SIM118 - not a dictionary
+
+
+async def _commits(home: Path) -> int:
+    store = Store(home)
+    try:
+        return await cached_count(store)
+    finally:
+        await store.close()
+
+
+def _size(folder: Path) -> int:
+    """The bytes of a folder on the disk. What vanishes meanwhile counts nothing."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(place, name)).st_blocks * 512  # noqa: PTH118 - a path each would cost half
+            except OSError:
+                continue
+    return total

@@ -15,8 +15,8 @@ from fleet.core.base.ids import Sha
 from fleet.core.base.paths import matches, path_problem
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
-from fleet.core.plans.past_tasks import Described, past_subtask_id, task_plan
 from fleet.core.plans.plan import Plan
+from fleet.core.plans.replay import Described, past_subtask_id, task_plan
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.verdicts.tests import is_test

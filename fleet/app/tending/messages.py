@@ -12,7 +12,7 @@ from dashboards.text.safe import safe, safe_block
 from fleet.app.tending.matters import CheckMatter, ThreadMatter
 from fleet.core.plans.plan import WORKER_SUCCEEDED, Criterion, Plan, Subtask
 from fleet.forge.forge import Pull
-from fleet.forge.secrets import redact
+from fleet.forge.program import redact
 
 SAID, LOG = 8_000, 12_000  # characters that a worker is given
 SUMMARY = 1_500  # characters of a worker's summary in an answer

@@ -4,7 +4,8 @@ Every step begins with the forge, the branch and the record, and none remembers 
 costs nothing but time: what was done is seen there, and is not done a second time.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,18 +24,19 @@ from fleet.app.tending.matters import (
     open_threads,
     why_stopped,
 )
-from fleet.app.tending.messages import gave_up, place_of, round_plan
+from fleet.app.tending.messages import answer_done, answer_not_done, answer_unchanged, gave_up, place_of, round_plan
 from fleet.app.tending.record import AskedThread, Record, RecordFile, Round
-from fleet.app.tending.results import answers, dollars_of
 from fleet.config.schema import Tend
 from fleet.core.base.ids import RunId, Sha
 from fleet.core.plans.plan import Plan
+from fleet.core.state.subtask_state import SubtaskState
 from fleet.core.views.repository.tend_view import TendRound, TendStatus, TendView
 from fleet.errors import FleetError, UsageError
+from fleet.forge.errors import ForgeError, NotFoundError, NotLoggedInError, ProgramMissingError, RateLimitedError
 from fleet.forge.forge import Check, Comment, Forge, Pull, Thread
 from fleet.runs.crash_points import reached
-from fleet.runs.run_folder import RunFolder, runs_dir
-from worktrees.target.remote import RemoteMovedError
+from fleet.runs.run_folder import RunFolder, runs_by_start, runs_dir
+from worktrees.target.remote import RemoteError, RemoteMovedError
 
 PUSHES = 3  # times that a round is put on top of what others push while that goes on
 LONGEST_STEM = 40  # characters of a run's name in that of its rounds
@@ -335,3 +337,104 @@ class Tending:
             ),
             cost_dollars=self._spent(record),
         )
+
+
+# ---- results ---------------------------------------------------------------------------------------------------------
+# What came of a round, read from its run and from the commits that were pushed.
+
+
+async def answers(found: Round, folder: RunFolder, branch: PullBranch) -> Mapping[str, str]:
+    """The answer to each thread of a round, by its key."""
+    state = folder.state()
+    commits: dict[str, Sha] = {}
+    if found.pushed is not None and found.onto is not None:
+        runs = frozenset({found.run, *_relandings(folder)})
+        commits = await branch.landed(found.pushed, found.onto, runs)
+    return {
+        asked.key: _answer(state.subtasks.get(asked.subtask), commits.get(asked.subtask), found.unfit)
+        for asked in found.threads
+    }
+
+
+def dollars_of(state_dir: Path, run: RunId) -> float:
+    """What a run and those that landed its result again have cost; 0 if it is gone."""
+    folder = RunFolder(runs_dir(state_dir) / run)
+    if not folder.journal.is_file():
+        return 0.0
+    return sum(_dollars(runs_dir(state_dir) / each) for each in (run, *_relandings(folder)))
+
+
+def _dollars(path: Path) -> float:
+    try:
+        return RunFolder(path).state().spent.priced_dollars or 0.0
+    except FleetError:
+        return 0.0
+
+
+def _relandings(folder: RunFolder) -> list[RunId]:
+    """The runs that landed the result of this one again."""
+    return [
+        each.folder.run
+        for each in runs_by_start(folder.path.parents[1])
+        if each.state is not None and each.state.relanding is not None and each.state.relanding.run == folder.run
+    ]
+
+
+def _answer(subtask: SubtaskState | None, commit: Sha | None, unfit: str | None) -> str:
+    last = subtask.last if subtask is not None else None
+    summary = last.report.summary if last is not None and last.report is not None else ""
+    if commit is not None:
+        return answer_done(commit, summary)
+    if subtask is not None and subtask.unchanged:
+        return answer_unchanged(summary)
+    if unfit is not None and subtask is not None and subtask.landed is not None:
+        return answer_not_done(f"It was done, but does not fit on what was pushed meanwhile: {unfit}")
+    failure = last.failure.summary if last is not None and last.failure is not None else "it was not tried"
+    return answer_not_done(summary or failure)
+
+
+# ---- watch -----------------------------------------------------------------------------------------------------------
+# Looks at a pull request again and again, until nothing more can be done about it.
+
+
+OVER: frozenset[TendStatus] = frozenset({"merged", "closed", "stopped", "gave_up", "interrupted"})
+FIRST_S, LONGEST_S = 15.0, 900.0  # pauses after errors that may pass
+FOR_GOOD = (NotFoundError, NotLoggedInError, ProgramMissingError)  # what only a person can change
+
+
+def pause_after(error: FleetError, failures: int, now: float) -> float:
+    """Seconds until another try after so many failures in a row, or until a rate limit ends."""
+    usual = min(LONGEST_S, FIRST_S * 2.0 ** min(failures - 1, 10))
+    if isinstance(error, RateLimitedError) and error.retry_at is not None:
+        return min(3600.0, max(1.0, error.retry_at - now))
+    return usual
+
+
+async def watch(
+    step: Callable[[], Awaitable[TendView]],
+    *,
+    poll_s: float,
+    report: Callable[[TendView], None],
+    note: Callable[[str], None],
+    pause: Callable[[float], Awaitable[None]] = sleep,
+) -> TendView:
+    """Take steps until it is over. Raises what only a person can change."""
+    failures, last = 0, None
+    while True:
+        try:
+            view = await step()
+        except (ForgeError, RemoteError) as error:
+            if isinstance(error, FOR_GOOD):
+                raise
+            failures += 1
+            wait = pause_after(error, failures, time.time())
+            note(f"{error}; trying again in {wait:.0f} s")
+            await pause(wait)
+            continue
+        failures = 0
+        if view != last:
+            report(view)
+        last = view
+        if view.status in OVER:
+            return view
+        await pause(0 if view.status == "working" else poll_s)

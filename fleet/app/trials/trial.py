@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from fleet.app.wiring import Wiring
-from fleet.config.gate import gate_of
-from fleet.config.schema import Config
+from fleet.config.schema import Config, gate_of
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, Failure, SetupRun
 from fleet.core.verdicts.findings import NO_RESULTS, is_analysis

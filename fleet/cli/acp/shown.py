@@ -19,7 +19,6 @@ from dashboards.text.plans.plan_review import review_lines
 from dashboards.text.safe import safe, safe_block
 from dashboards.text.summary import summary_lines
 from fleet.cli.acp.commands import COMMANDS
-from fleet.cli.acp.text import as_code
 from fleet.core.base.ids import SubtaskId
 from fleet.core.state.state import Question, RunState
 from fleet.core.state.status import Status, statuses
@@ -106,3 +105,22 @@ def epic_text(prompt: Sequence[Block]) -> str:
         else:
             raise UsageError("an epic is text", hint="describe the picture or the sound in words")
     return "\n\n".join(parts)
+
+
+# ---- text ------------------------------------------------------------------------------------------------------------
+# Text as an editor shows it: Markdown, in which texts of others stay what they are.
+
+
+LINES = 400
+
+
+def as_code(text: str) -> str:
+    """A block that nothing inside can close."""
+    shown = safe_block(text, lines=LINES)
+    longest = max((len(run) for run in _runs_of_ticks(shown)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{shown}\n{fence}"
+
+
+def _runs_of_ticks(text: str) -> list[str]:
+    return "".join(char if char == "`" else " " for char in text).split()

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from dashboards.text.summary import refusal_lines, summary_lines
+from fleet.app.capacity import collect_rarely
 from fleet.app.fleet import Fleet
-from fleet.app.garbage import collect_rarely
 from fleet.cli import color
 from fleet.cli.common import has_terminal, run_async, show, show_json
 from fleet.cli.live.engine import Background, open_exporter, refuse_unstarted, run_engine

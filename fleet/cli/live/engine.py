@@ -7,12 +7,14 @@ Errors of the other process go to `engine.log` in the run's folder; facts go to 
 
 from __future__ import annotations
 
+import math
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,21 +27,24 @@ from dashboards.http.address import parse_address
 from fleet.app.fleet import Fleet
 from fleet.cli.common import run_async, send_requests
 from fleet.cli.live.hard_stop import hard_stop
-from fleet.cli.live.hours import keep_hours
 from fleet.cli.live.notifier import keep_notifier
-from fleet.cli.live.traces import tracing
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current, user
 from fleet.config.load import Loaded
 from fleet.config.schema import Config
+from fleet.core.base.hours import BY_HOURS, Hours, read_hours
+from fleet.core.history.follower import Follower
 from fleet.core.plans.limits import Choices
-from fleet.core.state.facts import DrainRequested, EngineStarted, RunEnded
+from fleet.core.policy.requests import Request
+from fleet.core.state.facts import DrainRequested, EngineStarted, Fact, Paused, RunEnded, Unpaused
+from fleet.core.state.state import RunState
 from fleet.errors import FleetError
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from fleet.cli.live.exporter import Exporter
+
 
 LOG = "engine.log"
 TAIL = 2_000  # characters of the log
@@ -184,6 +189,85 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     return 0
+
+
+# ---- hours -----------------------------------------------------------------------------------------------------------
+# Pauses a run in the hours of the day in which it is to start nothing, and lets it continue afterwards.
+#
+# A pause is a request like a person's, in the journal with its reason. Who unpauses the run in these hours has the
+# last word, until they begin again.
+
+
+LOOK_S = 5.0
+Clock = Callable[[], datetime]
+
+
+async def keep_hours(not_between: str, folder: RunFolder, clock: Clock = datetime.now) -> None:
+    """Do so as long as the engine runs, if there are such hours or it rests since an earlier engine."""
+    hours = read_hours(not_between)
+    if hours is None and not folder.state().rests:
+        return
+    unpaused_at = -math.inf
+
+    def note(_: RunState | None, fact: Fact, __: RunState) -> None:
+        nonlocal unpaused_at
+        if isinstance(fact, Unpaused) and fact.by != BY_HOURS:
+            unpaused_at = fact.at
+
+    follower = Follower(note)
+    with Journal(folder.journal) as journal:
+        while True:
+            follower.catch_up(journal)
+            is_asked = any(isinstance(request, Paused | Unpaused) for _, request in journal.requests())
+            if follower.state is not None and not is_asked:
+                request = due(follower.state, hours, clock(), unpaused_at)
+                if request is not None:
+                    send_requests(folder, request)
+            await anyio.sleep(LOOK_S)
+
+
+def due(state: RunState, hours: Hours | None, now: datetime, unpaused_at: float) -> Request | None:
+    """What is to be requested: a pause in these hours, its end outside of them."""
+    since = hours.since(now) if hours is not None else None
+    if since is None:
+        return Unpaused(at=time.time(), by=BY_HOURS) if state.rests else None
+    if state.paused or unpaused_at >= since.timestamp():
+        return None
+    return Paused(at=time.time(), by=BY_HOURS)
+
+
+# ---- traces ----------------------------------------------------------------------------------------------------------
+# The traces of a run at work, sent to the collector that is configured.
+
+
+LAST_S = 10.0  # so long the end of a run may take to arrive
+
+
+@asynccontextmanager
+async def tracing(otlp: str, folder: RunFolder) -> AsyncIterator[None]:
+    """Send what is over while the block lasts, and the rest after it. A collector that is down stops no run."""
+    if not otlp:
+        yield
+        return
+    from dashboards.traces.otlp import (  # noqa: PLC0415 - few runs have one
+        POSITION,
+        TraceExporter,
+        collector_address,
+    )
+
+    def complain(text: str) -> None:
+        typer.echo(f"{folder.run}: {text}", err=True)
+
+    url = collector_address(otlp)
+    with Journal(folder.journal) as journal:
+        exporter = TraceExporter(url, folder.run, journal, folder.path / POSITION, complain)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(exporter.watch)
+            yield
+            tasks.cancel_scope.cancel()
+        with anyio.move_on_after(LAST_S):
+            if not await exporter.flush():
+                complain(f"not all traces have arrived; `fleet trace {folder.run} --otlp {url}` sends them")
 
 
 if __name__ == "__main__":

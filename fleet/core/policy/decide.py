@@ -11,11 +11,10 @@ from fleet.core.plans.rungs import size_of
 from fleet.core.policy import outages
 from fleet.core.policy.approval import approved_by_rules, awaits_approval, is_unreviewed, unapproved
 from fleet.core.policy.budget import budget_wakes, low_budget, over_budget
-from fleet.core.policy.conflict_attribution import send_back
 from fleet.core.policy.effects import base_unknown
 from fleet.core.policy.endings import end_run, is_published, waits_until
 from fleet.core.policy.ladder import take_rung
-from fleet.core.policy.landing import is_full, member_of, next_batches
+from fleet.core.policy.landing import is_full, member_of, next_batches, send_back
 from fleet.core.policy.planner_policy import (
     IDLE_CALLS,
     area_is_idle,

@@ -15,8 +15,14 @@ from fleet.core.state.kinds.attempt_facts import (
     AttemptStarted,
     AttemptUnchanged,
     AttemptVerified,
+    BatchFormed,
+    BatchTested,
+    LandingFact,
+    Published,
+    PublishFailed,
     RemedyChosen,
     WorkerStarted,
+    WorkLost,
 )
 from fleet.core.state.kinds.estimate_parts import Assumed, CallTally, Expectation, Forecast, Spread, SubtaskEstimate
 from fleet.core.state.kinds.fact_parts import (
@@ -48,23 +54,7 @@ from fleet.core.state.kinds.fact_parts import (
     SetupRun,
     Strategy,
 )
-from fleet.core.state.kinds.landing_facts import (
-    BatchFormed,
-    BatchTested,
-    LandingFact,
-    Published,
-    PublishFailed,
-    WorkLost,
-)
-from fleet.core.state.kinds.node_facts import (
-    NodeAddRequested,
-    NodeConnected,
-    NodeDrained,
-    NodeFact,
-    NodeLost,
-    NodeUndrained,
-)
-from fleet.core.state.kinds.people_facts import (
+from fleet.core.state.kinds.plan_facts import (
     CancelRequested,
     DrainRequested,
     InstructionGiven,
@@ -72,12 +62,6 @@ from fleet.core.state.kinds.people_facts import (
     LimitsChanged,
     Paused,
     PeopleFact,
-    QuestionAnswered,
-    QuestionAsked,
-    RetryRequested,
-    Unpaused,
-)
-from fleet.core.state.kinds.plan_facts import (
     PlanApproved,
     PlanFact,
     PlanForecast,
@@ -86,6 +70,10 @@ from fleet.core.state.kinds.plan_facts import (
     PlannerFailed,
     PlanRejected,
     PlanRevised,
+    QuestionAnswered,
+    QuestionAsked,
+    RetryRequested,
+    Unpaused,
 )
 from fleet.core.state.kinds.review_facts import (
     AskedVote,
@@ -110,6 +98,12 @@ from fleet.core.state.kinds.run_facts import (
     EvidenceRead,
     GateTried,
     ModelCalled,
+    NodeAddRequested,
+    NodeConnected,
+    NodeDrained,
+    NodeFact,
+    NodeLost,
+    NodeUndrained,
     RehearsalNoted,
     ResultScored,
     RollbackStarted,

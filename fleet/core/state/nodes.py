@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fleet.core.state.kinds.node_facts import NodeConnected
+from fleet.core.state.kinds.run_facts import NodeConnected
 
 NOT_CONNECTED = "not connected yet"
 

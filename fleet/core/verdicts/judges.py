@@ -12,8 +12,43 @@ from dataclasses import dataclass
 from fleet.core.base.paths import folders_above, matches
 from fleet.core.plans.plan import Criterion
 from fleet.core.verdicts.commands import Reading
-from fleet.core.verdicts.module_names import RUNNERS, STANDARD_LIBRARY
 from fleet.core.verdicts.tests import FOLDERS, PATH_WORD, borrowed_tests, is_named, is_test
+
+# ---- module names ----------------------------------------------------------------------------------------------------
+# Names that Python and the runners of its tests import: a new module of such a name would be loaded instead.
+#
+# A list and not `sys.stdlib_module_names`: the Python that matters runs in the box, and is another one.
+
+
+STANDARD_LIBRARY = frozenset(
+    (
+        "abc aifc antigravity argparse array ast asynchat asyncio asyncore atexit audioop base64 bdb binascii "
+        "bisect builtins bz2 cProfile calendar cgi cgitb chunk cmath cmd code codecs codeop collections "
+        "colorsys compileall concurrent configparser contextlib contextvars copy copyreg crypt csv ctypes "
+        "curses dataclasses datetime dbm decimal difflib dis distutils doctest email encodings ensurepip enum "
+        "errno faulthandler fcntl filecmp fileinput fnmatch fractions ftplib functools gc genericpath getopt "
+        "getpass gettext glob graphlib grp gzip hashlib heapq hmac html http idlelib imaplib imghdr imp "
+        "importlib inspect io ipaddress itertools json keyword lib2to3 linecache locale logging lzma mailbox "
+        "mailcap marshal math mimetypes mmap modulefinder msilib msvcrt multiprocessing netrc nis nntplib nt "
+        "ntpath nturl2path numbers opcode operator optparse os ossaudiodev pathlib pdb pickle pickletools "
+        "pipes pkgutil platform plistlib poplib posix posixpath pprint profile pstats pty pwd py_compile "
+        "pyclbr pydoc pydoc_data pyexpat queue quopri random re readline reprlib resource rlcompleter runpy "
+        "sched secrets select selectors shelve shlex shutil signal site smtpd smtplib sndhdr socket "
+        "socketserver spwd sqlite3 sre_compile sre_constants sre_parse ssl stat statistics string stringprep "
+        "struct subprocess sunau symtable sys sysconfig syslog tabnanny tarfile telnetlib tempfile termios "
+        "textwrap this threading time timeit tkinter token tokenize tomllib trace traceback tracemalloc tty "
+        "turtle turtledemo types typing unicodedata unittest urllib uu uuid venv warnings wave weakref "
+        "webbrowser winreg winsound wsgiref xdrlib xml xmlrpc zipapp zipfile zipimport zlib zoneinfo"
+    ).split()
+)
+RUNNERS = frozenset(
+    "pytest _pytest py pluggy iniconfig nose nose2 tox nox coverage xdist pytest_cov hypothesis mock tap ward behave "
+    "ruff mypy flake8 pylint black isort pyright bandit pycodestyle pyflakes setuptools pip pkg_resources".split()
+)
+
+
+# ---- judges ----------------------------------------------------------------------------------------------------------
+
 
 CODE = re.compile(
     r".*\.(?:pyi?|pyx|[cm]?jsx?|[cm]?tsx?|vue|go|rs|rb|php|pl|lua|sh|bash|java|kt|cs|swift|exs?|c|cc|cpp|h)"

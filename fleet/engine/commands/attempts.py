@@ -3,6 +3,7 @@
 Only the work itself calls a model. Everything before it may be done again; what comes after it is repeated without it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never
@@ -13,17 +14,17 @@ from fleet.core.policy.effects import RunAttempt, VerifyAttempt
 from fleet.core.state import facts as f
 from fleet.core.state.failures import reported_failure
 from fleet.core.state.machines import wanted_labels
-from fleet.core.state.subtask_state import Attempt
+from fleet.core.state.subtask_state import Attempt, Instruction
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.briefs import WorkerBriefs
 from fleet.engine.commands.budget import CallMeter, Purpose, RunBudget
-from fleet.engine.commands.instructions import AttemptOperator
 from fleet.engine.commands.reviews import Reviews
 from fleet.engine.errors.internal_errors import Advice, persist
 from fleet.engine.verdicts.change_review import review
 from fleet.engine.verdicts.checks import Checks
-from fleet.ports.journal import Recorder
+from fleet.ports.journal import Clock, Recorder
 from fleet.ports.nodes import AttemptOrder, AttemptResult, Began, Node, Progress, Worked
+from fleet.ports.operator import HeardOperator
 from fleet.ports.worktrees import Change
 
 
@@ -164,3 +165,45 @@ class Attempts:
 
     def _now(self) -> float:
         return self.adapters.clock.now()
+
+
+# ---- instructions ----------------------------------------------------------------------------------------------------
+# What the operator tells one attempt.
+#
+# An attempt that was interrupted by a crash starts over with a conversation of its own, so it reads everything again.
+
+
+@dataclass(slots=True)
+class AttemptOperator(HeardOperator):
+    """Satisfies `Operator` for one life of an attempt."""
+
+    engine: Recorder
+    clock: Clock
+    subtask: SubtaskId
+    number: int
+    _read: int = 0
+    """How many of the subtask's instructions were read."""
+
+    def told(self, since: int = 0) -> tuple[Instruction, ...]:
+        return self.engine.state.subtasks[self.subtask].instructions[since:]
+
+    async def wait_told(self, count: int) -> None:
+        while not self.told(count):
+            await self.engine.wait_instructed()
+
+    async def mark_read(self, count: int) -> None:
+        if self._read < count <= len(self.told()):
+            self._read = count
+            await self._record()
+
+    async def read(self) -> Sequence[Instruction]:
+        unread = self.unread
+        if unread:
+            self._read += len(unread)
+            await self._record()
+        return unread
+
+    async def _record(self) -> None:
+        at = self.clock.now()
+        read = f.InstructionRead(at=at, subtask=self.subtask, number=self.number, count=self._read)
+        await self.engine.record(read)

@@ -12,8 +12,7 @@ from functools import partial
 from anyio import CapacityLimiter, Lock
 
 from fleet.core.base.ids import Sha, SubtaskId
-from fleet.core.policy.conflict_attribution import send_back
-from fleet.core.policy.landing import every_tree
+from fleet.core.policy.landing import every_tree, send_back
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.engine.errors.internal_errors import failure_of

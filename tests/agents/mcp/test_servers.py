@@ -12,9 +12,8 @@ from typing import Any
 import anyio
 import pytest
 
-from agents.mcp.answers import ServerAnswer, read_answer
 from agents.mcp.catalog import ServerTool, read_listing
-from agents.mcp.servers import MOST_STARTS, McpServer, open_servers
+from agents.mcp.servers import MOST_STARTS, McpServer, ServerAnswer, open_servers, read_answer
 from agents.mcp.settings import ServerSettings
 from agents.tools.servers import tools_of_servers
 from agents.tools.tool import ToolInputError

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from dashboards.terminal.app import FleetApp
-from dashboards.terminal.keys import ACTIONS, GROUPS, help_text
+from dashboards.terminal.app import ACTIONS, GROUPS, FleetApp, help_text
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "terminal.md"
 

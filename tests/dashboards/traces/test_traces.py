@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from dashboards.traces.exporter import TraceExporter
-from dashboards.traces.otlp import collector_address
+from dashboards.traces.otlp import TraceExporter, collector_address
 from dashboards.traces.spans import LONGEST, Span, Spans
 from fleet.core.base.usage import Usage
 from fleet.core.state import facts as f

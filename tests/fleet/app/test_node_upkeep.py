@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.nodes.own_disk import OwnDisk
+from fleet.app.nodes.node_process import OwnDisk
 from fleet.app.nodes.scratch import FOLDERS, LOCK, run_folder_of_nodes, scratch_folder
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, Failure, Report

@@ -9,8 +9,7 @@ import pytest
 import typer.main
 from typer.exceptions import TyperException
 
-from fleet.cli.entry import app
-from fleet.cli.usage_errors import CHAOS, usage_error
+from fleet.cli.entry import CHAOS, app, usage_error
 from fleet.cli.verb_table import VERBS
 from tests.fleet.cli.grammar import PAGE, Known, inconsistencies, known_verbs
 

@@ -4,8 +4,8 @@ import pytest
 
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
-from fleet.core.policy.conflict_attribution import integration_failure
 from fleet.core.policy.decide import decide
+from fleet.core.policy.landing import integration_failure
 from fleet.core.policy.remedies import RESOLVE_GUIDANCE
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState

@@ -27,8 +27,8 @@ from fleet.nodes.cluster.news import SOCKET, Host, Hosts, load_news
 from fleet.nodes.connection import Connection, greet
 from fleet.nodes.host import OrderHost, Records
 from fleet.nodes.messages import Greeting, Open
+from fleet.nodes.reports import Spool
 from fleet.nodes.serve import serve
-from fleet.nodes.spool import Spool
 from fleet.nodes.stdio import FdStream
 from fleet.nodes.streams import ByteStream, Link
 from fleet.nodes.transport import open_command

@@ -8,12 +8,12 @@ import pytest
 from anyio import create_task_group
 
 from fleet.app.nodes.care import Caretaker
-from fleet.app.nodes.node_caches import ORDERS, NodeCaches
+from fleet.app.nodes.node_process import ORDERS, NodeCaches
 from fleet.nodes.connection import NodeRefusedError, read_greeting
 from fleet.nodes.frames import Frame, encode
 from fleet.nodes.messages import Clean, Event, Follow, Inspect, Open, to_frame
+from fleet.nodes.reports import Spool
 from fleet.nodes.serve import serve
-from fleet.nodes.spool import Spool
 from fleet.nodes.streams import Link
 from tests.fleet.nodes.conftest import GREETING, ScriptedNode, ScriptedSite, connected, wire
 from worktrees.leases.trial_worktrees import taken_name

@@ -9,9 +9,8 @@ from anyio import Event, create_task_group, fail_after, sleep
 
 from fleet.core.state.facts import Failure, Report
 from fleet.core.state.subtask_state import Instruction
-from fleet.nodes.calling.deltas import Restored, Shortened
 from fleet.nodes.calling.desk import Desk
-from fleet.nodes.calling.line import Line
+from fleet.nodes.calling.line import Line, Restored, Shortened
 from fleet.nodes.connection import greet
 from fleet.nodes.frames import FrameError, encode
 from fleet.nodes.messages import Call, Drop, Opened, Read, to_frame

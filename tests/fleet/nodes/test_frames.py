@@ -32,11 +32,14 @@ from fleet.nodes.messages import (
     Start,
     Stored,
     Unknown,
+    dump_event,
+    dump_order,
     from_manager,
     from_node,
+    load_event,
+    load_order,
     to_frame,
 )
-from fleet.nodes.payloads import dump_event, dump_order, load_event, load_order
 from fleet.ports.agents import WorkerBrief
 from fleet.ports.nodes import (
     AttemptDone,

@@ -9,8 +9,7 @@ from anyio import Event, create_task_group, current_time, sleep
 from fleet.app.nodes.terms import ROOM_S, patience_s
 from fleet.config.load import default_config
 from fleet.core.plans.plan import Criterion
-from fleet.nodes.calling.desk import Desk
-from fleet.nodes.calling.patience import Patience
+from fleet.nodes.calling.desk import Desk, Patience
 from fleet.ports.calls import Asked
 from fleet.ports.nodes import ChecksOrder, NodeLostError
 from fleet.ports.operator import SILENT

@@ -11,7 +11,7 @@ from anyio.lowlevel import checkpoint
 
 from fleet.nodes.placement import Placement
 from fleet.nodes.remote_node import RemoteNode
-from fleet.nodes.spool import Spool
+from fleet.nodes.reports import Spool
 from fleet.ports.nodes import AttemptOrder, AttemptResult
 from fleet.ports.worktrees import EffectError
 from tests.fleet.fakes import wait_until

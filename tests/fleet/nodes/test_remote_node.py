@@ -11,7 +11,7 @@ from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, Failure, NodeConnected, NodeLost, SetupRan, SetupRun, WarningNoted
 from fleet.nodes import remote_node
 from fleet.nodes.host import Records
-from fleet.nodes.payloads import LONGEST_LOG, LONGEST_LOGS
+from fleet.nodes.messages import LONGEST_LOG, LONGEST_LOGS
 from fleet.nodes.remote_node import RemoteNode
 from fleet.ports.nodes import AttemptMeter, AttemptResult, ChecksOrder, NodeFailedError, NodeLostError, Progress
 from fleet.ports.worktrees import Change, EffectError, SetupFailedError

@@ -13,8 +13,7 @@ from worktrees.changes.ignored import BaseFiles
 from worktrees.changes.union_view import View
 from worktrees.git.trees.diff import Diff
 from worktrees.overlay import base_layers
-from worktrees.overlay.base_layers import MAX_LAYERS, Base, BaseLayers, Checkout, foundation
-from worktrees.overlay.diff_layer import make_diff_layer
+from worktrees.overlay.base_layers import MAX_LAYERS, Base, BaseLayers, Checkout, foundation, make_diff_layer
 from worktrees.store.store import Store
 
 MANY = 40

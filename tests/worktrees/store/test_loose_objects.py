@@ -15,7 +15,7 @@ from fleet.core.base.ids import tip_ref
 from fleet.runs.crash_points import listening
 from tests.worktrees.conftest import RUN, Bench, git
 from worktrees.git.objects import Objects
-from worktrees.store.loose_objects import keep_packed, pack_loose_objects
+from worktrees.store.packs import keep_packed, pack_loose_objects
 from worktrees.store.store import Store, try_lock
 
 
@@ -142,7 +142,7 @@ async def test_where_git_cannot_run_nothing_is_removed(
     bench: Bench, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = await work(bench)
-    monkeypatch.setattr("worktrees.store.loose_objects.QUIETLY", ("a-program-that-nobody-has",))
+    monkeypatch.setattr("worktrees.store.packs.QUIETLY", ("a-program-that-nobody-has",))
     assert await pack_loose_objects(store) == 0
     assert loose(store) == made
 

@@ -8,14 +8,19 @@ distinguishes a run that finished from one that was broken off with success.
 
 import os
 import stat
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
+from xml.parsers import expat
 
 from anyio import wait_readable
 
+from fleet.core.base.json_text import parse_json
+from fleet.core.state.facts import RanTests
 from worktrees.base.errors import os_errors
 from worktrees.base.fs import make_folder
 from worktrees.base.tasks import background
@@ -82,3 +87,101 @@ async def report_channel(folder: Path) -> AsyncIterator[ReportChannel]:
     finally:
         os.close(fd)
         path.unlink(missing_ok=True)
+
+
+# ---- junit -----------------------------------------------------------------------------------------------------------
+# The tests in reports of JUnit's form, which nearly every runner can write. Their content is hostile.
+
+
+NOT_RUN, NOT_PASSED, FAILED = {"skipped", "error"}, {"skipped", "error", "failure"}, {"error", "failure"}
+
+
+def junit_tests(reports: Sequence[bytes]) -> RanTests | None:
+    """The tests in all reports; None without a report, or where one can't be parsed."""
+    if not reports:
+        return None
+    ran, passed, failed = set[str](), set[str](), set[str]()
+    try:
+        for report in reports:
+            _parse(report, ran, passed, failed)
+    except (expat.ExpatError, ValueError):
+        return None
+    return RanTests(ran=frozenset(ran), passed=frozenset(passed), failed=len(failed))
+
+
+def _parse(report: bytes, ran: set[str], passed: set[str], failed: set[str]) -> None:
+    """Add the tests of one report by file, class and name, all the parameters of a function as one."""
+    test, tags = "", set[str]()
+
+    def begin(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal test
+        if tag == "testcase":
+            tags.clear()
+            full_name = "::".join(attributes.get(key, "") for key in ("file", "classname", "name"))
+            test = full_name.partition("[")[0]
+        tags.add(tag)
+
+    def end(tag: str) -> None:
+        if tag == "testcase":
+            if not tags & NOT_RUN:
+                ran.add(test)
+            if not tags & NOT_PASSED:
+                passed.add(test)
+            if tags & FAILED:
+                failed.add(test)
+
+    def refuse(*_: object) -> None:
+        raise ValueError("a report declares nothing")
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler, parser.EndElementHandler = begin, end
+    parser.EntityDeclHandler = parser.StartDoctypeDeclHandler = refuse
+    parser.Parse(report, True)
+
+
+# ---- sarif -----------------------------------------------------------------------------------------------------------
+# The findings in reports of the form SARIF 2.1, which most analysers can write. Their content is hostile.
+#
+# A finding is known by its rule, its file and what it says, not by its line: lines move. What the code itself
+# suppresses is a finding, too, because a worker could write the suppression.
+
+
+MOST, LONGEST = 100_000, 300
+"""Findings that are compared, and characters of each."""
+
+
+def sarif_findings(reports: Sequence[bytes]) -> RanTests | None:
+    """The findings in all reports; None without a report, where one can't be read, or where there are too many."""
+    seen: Counter[str] = Counter()
+    try:
+        for report in reports:
+            for finding in _findings(parse_json(report)):
+                seen[finding] += 1
+                if seen.total() > MOST:
+                    return None
+    except (ValueError, TypeError, AttributeError, KeyError, IndexError):
+        return None
+    named = (f"{finding} ({number})" if number else finding for finding, n in seen.items() for number in range(n))
+    return RanTests(findings=frozenset(named)) if reports else None
+
+
+def _findings(document: Any) -> Iterator[str]:
+    for run in document["runs"]:
+        for result in run.get("results") or ():
+            if result.get("kind", "fail") == "fail" and result.get("baselineState") != "absent":
+                yield " ".join(f"{_file(result)}: {_rule(result)}: {_text(result)}".split())[:LONGEST]
+
+
+def _file(result: Any) -> str:
+    locations: Any = result.get("locations")
+    place = locations[0]["physicalLocation"]["artifactLocation"] if locations else {}
+    return str(place.get("uri", ""))
+
+
+def _rule(result: Any) -> str:
+    return str(result.get("ruleId") or result.get("rule", {}).get("id", ""))
+
+
+def _text(result: Any) -> str:
+    message = result["message"]
+    return str(message.get("text") or message.get("id", ""))

@@ -10,18 +10,22 @@ from typing import Annotated, Any
 import anyio
 import typer
 
+from dashboards.text.formats import counted
+from dashboards.text.safe import safe, safe_block
 from dashboards.text.transcript import transcript_lines
 from fleet.cli import common
-from fleet.cli.check_logs import CHECK_LOGS, check_log, log_lines
 from fleet.cli.common import HERE, AsJson, AttemptNumber, Repo, RunName, SubtaskId
 from fleet.cli.reading import read_state
 from fleet.core.base.ids import SubtaskId as Id
 from fleet.core.base.json_text import parse_json
 from fleet.core.history.follower import Follower
 from fleet.core.state.state import RunState
-from fleet.errors import UsageError
+from fleet.core.views.repository.init_view import LogView
+from fleet.errors import FleetError, UsageError
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
+from worktrees.sandbox.checks import log_stem
+from worktrees.setup.setup import LOG
 
 PLANNER = "planner"
 TICK_S = 0.25
@@ -179,3 +183,41 @@ async def _follow(log: FollowedLog, *, as_json: bool) -> None:
         sys.stdout.flush()
         if will_grow:
             await anyio.sleep(TICK_S)
+
+
+# ---- check logs ------------------------------------------------------------------------------------------------------
+# The logs of set-up and gate, as `fleet logs gate` and `fleet logs setup` print them.
+
+
+CHECK_LOGS = frozenset({"gate", "setup"})
+"""What `fleet logs` takes in place of a subtask."""
+LINES = 20_000  # of a log on a terminal; the middle is left out
+
+
+def check_log(folder: RunFolder, state: RunState, of: str) -> LogView:
+    """The last log of the gate or the set-up command. Raises `UsageError` where there is none."""
+    paths = _logs_of_setup(folder) if of == "setup" else _logs_of_gate(folder, state)
+    if not paths:
+        why = "no set-up command ran in it" if of == "setup" else "its gate did not run"
+        raise UsageError(f"{folder.run} has no log of the {of}: {why}", hint=f"`fleet show {folder.run}` says more")
+    *earlier, last = map(str, sorted(paths, key=lambda path: path.stat().st_mtime_ns))
+    try:
+        text = Path(last).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise FleetError(f"{last} can't be read: {error.strerror}") from error
+    return LogView(of, last, text, tuple(earlier))
+
+
+def _logs_of_setup(folder: RunFolder) -> list[Path]:
+    return list(folder.checks.glob(f"{LOG}-*.log"))
+
+
+def _logs_of_gate(folder: RunFolder, state: RunState) -> list[Path]:
+    commands = {state.gate_command or "", *(check.command for check in state.base_checks), *state.gate} - {""}
+    return [path for command in commands for path in folder.checks.glob(f"{log_stem('*', command)}-*.log")]
+
+
+def log_lines(view: LogView) -> Iterator[str]:
+    yield safe_block(view.text, lines=LINES)
+    more = f"; {counted(len(view.earlier), 'earlier log')} beside it" if view.earlier else ""
+    yield f"({safe(view.log)}{more})"

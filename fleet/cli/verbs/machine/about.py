@@ -9,7 +9,7 @@ from fleet import __version__
 from fleet.cli import common
 from fleet.cli.common import AsJson, Force
 from fleet.cli.completion import PLACES, VARIABLE, script
-from fleet.cli.usage_errors import unknown_verb
+from fleet.cli.entry import unknown_verb
 from fleet.cli.verb_table import VERBS
 from fleet.config import environment
 from fleet.core.base.nearest import did_you_mean

@@ -14,7 +14,7 @@ import anyio
 import typer
 
 from agents.conversation.settings import WorkerSettings
-from agents.workers.program import program_name, program_of
+from agents.workers.command_line import program_name, program_of
 from agents.workers.registry import problems_of
 from dashboards.text.formats import counted, duration
 from dashboards.text.safe import safe
@@ -28,11 +28,13 @@ from fleet.cli import common
 from fleet.cli.clock import Clock, run_with_clock
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox
 from fleet.cli.options import flags
-from fleet.cli.verbs.machine.acp_findings import acp_findings
-from fleet.cli.verbs.machine.forge_findings import forge_findings
-from fleet.cli.verbs.machine.live_findings import live_findings
-from fleet.cli.verbs.machine.mcp_findings import mcp_findings
-from fleet.cli.verbs.machine.notify_findings import notify_findings
+from fleet.cli.verbs.machine.findings import (
+    acp_findings,
+    forge_findings,
+    live_findings,
+    mcp_findings,
+    notify_findings,
+)
 from fleet.config.environment import current
 from fleet.config.schema import as_policy
 from fleet.core.base.ids import result_branch
@@ -48,7 +50,7 @@ from worktrees.overlay.probe import choose_kind
 from worktrees.sandbox.environment import SYSTEM_PATH
 from worktrees.sandbox.seccomp import filter_program
 from worktrees.sandbox.self_test import find_sandbox_problems
-from worktrees.target.customs import Customs, customs
+from worktrees.target.signing import Customs, customs
 from worktrees.target.target import inspect
 
 TESTED_PYTHONS = ("3.11.2", "3.11.7", "3.12.1", "3.13.0", "3.14.7")

@@ -13,8 +13,7 @@ from fleet.app.fleet import Fleet
 from fleet.app.tending.branch import PullBranch
 from fleet.app.tending.opened import find_opened
 from fleet.app.tending.record import RecordFile
-from fleet.app.tending.tending import Tending
-from fleet.app.tending.watch import watch
+from fleet.app.tending.tending import Tending, watch
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox
 from fleet.cli.live.relanding import work

@@ -21,7 +21,7 @@ from fleet.core.base.ids import is_slug
 from fleet.core.base.nearest import did_you_mean
 from fleet.core.state.facts import RungTally
 from fleet.core.views.policy_document import policy_view
-from fleet.core.views.repository.config_view import ConfigValueView
+from fleet.core.views.repository.init_view import ConfigValueView
 from fleet.errors import FleetError, UsageError
 
 

@@ -1,5 +1,7 @@
 """`fleet init`: finds how a repository is tested, tries it in the box, and writes what was green into fleet.toml."""
 
+import shutil
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,19 +12,18 @@ import typer
 
 from dashboards.text.formats import duration
 from dashboards.text.safe import safe
-from fleet.app.trials.project import read_project
-from fleet.app.trials.recipe_trials import Permission, Settled, Trials, TrialSettings, Tried, chain_of
+from fleet.app.trials.recipe_trials import Permission, Settled, Trials, TrialSettings, Tried, chain_of, read_project
 from fleet.app.wiring import Wiring
 from fleet.cli import common
 from fleet.cli.clock import Clock, run_with_clock
 from fleet.cli.common import HERE, AsJson, ConfigFile, Force, Repo, Sandbox, Yes
 from fleet.cli.options import flags
-from fleet.cli.verbs.settings.timer import timer_units
 from fleet.config.environment import current
 from fleet.config.layer import Key
 from fleet.config.load import REPOSITORY_FILE, load_config, user_file_path
 from fleet.config.schema import Config
 from fleet.config.user_file import set_in_file
+from fleet.core.base.ids import slug
 from fleet.core.views.repository.init_view import InitView, TriedView, YourKey
 from fleet.errors import UsageError
 from fleet.recipes.document import fleet_toml
@@ -325,3 +326,52 @@ def result_lines(view: InitView) -> Iterator[str]:
     if view.gate and view.tried and view.tried[-1].verdict == "no tests":
         yield "note: the gate passes, but reports that it ran no tests; in a run, only subtasks' checks would count"
     yield 'next: fleet doctor, then fleet run "…"' if view.green else "next: fleet try tries it"
+
+
+# ---- timer -----------------------------------------------------------------------------------------------------------
+# `fleet init --timer`: units for systemd that continue the latest run every evening. Nothing is installed.
+
+
+AT = "22:00"
+UNITS = """\
+# ~/.config/systemd/user/{name}.service
+[Unit]
+Description=fleet in {repository}
+
+[Service]
+Type=exec
+WorkingDirectory={repository}
+# the latest run of the repository; for new work: {fleet} run --plan PLAN --plain --yes
+ExecStart={fleet} resume --plain --yes
+# holds {key}=...; only you may read it
+EnvironmentFile=-%h/.config/fleet/environment
+# the first signal lets agents finish (limits.drain_minutes)
+KillMode=mixed
+TimeoutStopSec={stop_s}
+# 1: something did not land; 2 where nothing was left to do
+SuccessExitStatus=1 2
+
+# ~/.config/systemd/user/{name}.timer
+[Unit]
+Description=fleet in {repository}, every evening
+
+[Timer]
+OnCalendar=*-*-* {at}:00
+Persistent=true
+
+[Install]
+WantedBy=timers.target
+
+# then: systemctl --user daemon-reload && systemctl --user enable --now {name}.timer
+# and, for a machine where you are not logged in at that time: loginctl enable-linger"""
+
+
+def timer_units(root: Path, *, key: str, drain_minutes: float) -> str:
+    """The units as one text. Raises `UsageError` for a path that they can't hold."""
+    repository = str(root)
+    program = shutil.which("fleet") or f"{Path(sys.executable).parent / 'fleet'}"
+    for path in (repository, program):
+        if not path.isprintable() or any(mark in path for mark in "\"'\\ "):
+            raise UsageError(f"{path}: its spaces or quotes have no place in a unit of systemd; use another path to it")
+    values = {"repository": repository.replace("%", "%%"), "fleet": program.replace("%", "%%")}
+    return UNITS.format(name=f"fleet-{slug(root.name)}", key=key, stop_s=int(drain_minutes * 60) + 60, at=AT, **values)

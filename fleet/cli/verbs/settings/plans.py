@@ -24,7 +24,6 @@ from fleet.config.toml import read_text
 from fleet.core.base.nearest import did_you_mean
 from fleet.core.plans.parameters import parameter_lines, read_parameters
 from fleet.core.state.status import split_or_dropped
-from fleet.core.views.planning.plan_diff import plan_diff
 from fleet.core.views.planning.plan_views import (
     LibraryPlanView,
     PlanChangesView,
@@ -32,6 +31,7 @@ from fleet.core.views.planning.plan_views import (
     SavedPlanView,
     graph_view,
     parameter_view,
+    plan_diff,
 )
 from fleet.core.views.planning.saved_plan import saved_plan
 from fleet.core.views.run.estimate_view import plan_estimates

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from agents.models.answer import Answer
-from agents.models.wire import bounded, client
+from agents.models.wire import claude, client
 from agents.models.wire.client import is_simulated
 from agents.models.wire.exchange import WireError
 from tests.agents.conftest import Reply, Script, client_for, events, text
@@ -43,7 +43,7 @@ def peak() -> int:
 async def test_an_answer_that_unpacks_to_too_much_is_a_fault_in_bounded_memory(
     model: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded, "LONGEST", 8 * MIB)
+    monkeypatch.setattr(claude, "LONGEST", 8 * MIB)
     reply = bomb(status=200, kind="text/event-stream")
     before = peak()
     result = await fault(model, reply, silence_s=60, call_s=60)
@@ -61,8 +61,8 @@ async def test_the_body_of_an_error_is_cut_and_its_status_counts(model: Script) 
 
 
 async def test_limits_on_time_hold_while_an_answer_is_unpacked(model: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded, "LONGEST", 10**15)
-    monkeypatch.setattr(bounded, "PIECE", 512)
+    monkeypatch.setattr(claude, "LONGEST", 10**15)
+    monkeypatch.setattr(claude, "PIECE", 512)
     monkeypatch.setattr("agents.models.wire.exchange.LONGEST_LINE", 10**15)
     result = await fault(
         model, bomb(status=200, kind="text/event-stream", unpacked=100 * MIB), silence_s=0.3, call_s=60

@@ -13,7 +13,7 @@ from agents.models.answer import Answer, CallFault, Request
 from agents.models.wire.access import Access
 from agents.models.wire.client import Client, open_client
 from agents.models.wire.exchange import Timeouts
-from agents.models.wire.lacking import refused_capability
+from agents.models.wire.faults import refused_capability
 from agents.models.wire.parameters import parameters_of
 from agents.simulated.script import parse_script
 from agents.simulated.server import SimulatedService, serve

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agents.simulated.rules.refusal import RequestError
-from agents.simulated.rules.turns import check_turns
+from agents.simulated.rules.shape import check_turns
 
 
 def user(*blocks: Any) -> dict[str, Any]:

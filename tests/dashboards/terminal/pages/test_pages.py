@@ -8,15 +8,14 @@ from rich.cells import cell_len
 from dashboards.runs.needs import needs
 from dashboards.runs.replay import Replay
 from dashboards.runs.run_follower import WatchedRun
-from dashboards.terminal.header import header_lines
+from dashboards.terminal.base_screen import header_lines
 from dashboards.terminal.pages.agents import agents_page
 from dashboards.terminal.pages.cost import cost_page
 from dashboards.terminal.pages.incidents import incidents_page
 from dashboards.terminal.pages.landing import landing_page
 from dashboards.terminal.pages.nodes import nodes_page
-from dashboards.terminal.pages.overview import events_page, overview_page
+from dashboards.terminal.pages.overview import events_page, overview_page, runs_page
 from dashboards.terminal.pages.plan import changes, graph, plan_page
-from dashboards.terminal.pages.runs import runs_page
 from dashboards.terminal.pages.story import check_lines, planner_lines, story_lines
 from dashboards.terminal.widgets.lines import Line, Page, PageOptions, bar, fit, matches
 from dashboards.text.formats import sparkline

@@ -5,8 +5,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from dashboards.terminal.widgets.lines import Line
-from dashboards.terminal.widgets.palette import Palette
-from dashboards.terminal.widgets.themes import DARK, PLAIN, Look
+from dashboards.terminal.widgets.themes import DARK, PLAIN, Look, Palette
 
 BASE = Style.parse("white on black")
 LINES: list[Line] = [

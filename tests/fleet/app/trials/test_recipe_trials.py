@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.trials.project import read_project
-from fleet.app.trials.recipe_trials import Permission, Settled, Trials, TrialSettings, Tried, chain_of, config_with
+from fleet.app.trials.recipe_trials import (
+    Permission,
+    Settled,
+    Trials,
+    TrialSettings,
+    Tried,
+    chain_of,
+    config_with,
+    read_project,
+)
 from fleet.config.load import load_config
 from fleet.recipes.find import find_recipes
 from fleet.recipes.recipe import Recipe

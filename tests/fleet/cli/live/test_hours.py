@@ -6,8 +6,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from fleet.cli.live import hours
-from fleet.cli.live.hours import due, keep_hours
+from fleet.cli.live import engine
+from fleet.cli.live.engine import due, keep_hours
 from fleet.core.base.hours import BY_HOURS, Hours, read_hours
 from fleet.core.state.facts import Paused, Unpaused
 from fleet.runs.journal import Journal
@@ -56,7 +56,7 @@ def test_a_run_is_paused_in_the_hours_and_only_then_and_a_person_has_the_last_wo
 
 
 async def test_the_requests_go_to_the_run_as_the_clock_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hours, "LOOK_S", 0.01)
+    monkeypatch.setattr(engine, "LOOK_S", 0.01)
     folder = RunFolder(tmp_path / "runs" / "r")
     with Journal.create(folder.journal) as journal:
         journal.append(Story(plan=plan_of("one")).facts)

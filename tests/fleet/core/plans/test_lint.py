@@ -2,8 +2,7 @@
 
 import pytest
 
-from fleet.core.plans.command_lines import always_passes, check_problem
-from fleet.core.plans.lint import Grade, grade, grade_plan, grade_revision
+from fleet.core.plans.lint import Grade, always_passes, check_problem, grade, grade_plan, grade_revision
 from fleet.core.plans.plan import PLANNER, Criterion, Estimate, Plan, Subtask
 from fleet.core.plans.revision import Revision, Split, apply
 from tests.fleet.core.pretend import subtask

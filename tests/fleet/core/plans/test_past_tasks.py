@@ -1,7 +1,7 @@
 """Commits of history as subtasks: the message is data, and nothing builds on anything."""
 
-from fleet.core.plans.past_tasks import Described, past_subtask_id, task_plan
 from fleet.core.plans.plan import Criterion, Plan
+from fleet.core.plans.replay import Described, past_subtask_id, task_plan
 
 GATE = Criterion(criterion="the project's gate", run="make check", fails_before=False)
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.core.plans.limits import Policy
-from fleet.core.policy.conflict_attribution import send_back
+from fleet.core.policy.landing import send_back
 from fleet.core.state import facts as f
 from tests.fleet.core.story import Story, plan_of
 

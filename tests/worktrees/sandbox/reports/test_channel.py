@@ -8,8 +8,7 @@ from anyio import fail_after, to_thread
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import RanTests
 from tests.worktrees.conftest import OpenBench
-from worktrees.sandbox.reports.channel import CAP, report_channel
-from worktrees.sandbox.reports.junit import junit_tests
+from worktrees.sandbox.reports.channel import CAP, junit_tests, report_channel
 
 HEAD = "<?xml version='1.0'?>"
 REPORT = f"""{HEAD}<testsuites><testsuite>

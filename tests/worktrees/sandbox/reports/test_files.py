@@ -8,8 +8,7 @@ import pytest
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, RanTests
 from tests.worktrees.conftest import OpenBench
-from worktrees.sandbox.reports.junit import junit_tests
-from worktrees.sandbox.reports.sarif import LONGEST, MOST, sarif_findings
+from worktrees.sandbox.reports.channel import LONGEST, MOST, junit_tests, sarif_findings
 
 CASE = "<testsuites><testcase classname='pkg.Sums' name='{}'/></testsuites>"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from fleet.cli.verbs.look.watched_status import CLEAR, watch_status
+from fleet.cli.verbs.look.look import CLEAR, watch_status
 from fleet.core.plans.limits import Policy
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
@@ -31,7 +31,7 @@ class Live:
         self._record()
         self._steps = [lambda: None, lambda: self._lands("s0"), self._dies]
         monkeypatch.setattr(RunFolder, "alive", True)
-        monkeypatch.setattr("fleet.cli.verbs.look.watched_status.anyio.sleep", self._sleep)
+        monkeypatch.setattr("fleet.cli.verbs.look.look.anyio.sleep", self._sleep)
 
     def _record(self) -> None:
         self._journal.append(self._story.facts[self._journal.length :])

@@ -11,8 +11,7 @@ import typer.main
 from typer.exceptions import TyperException
 
 from fleet.app.fleet import Fleet
-from fleet.cli.entry import app
-from fleet.cli.usage_errors import NOT_FOR_RESUME, usage_error
+from fleet.cli.entry import NOT_FOR_RESUME, app, usage_error
 from fleet.cli.verbs.work import begin, resume
 from fleet.core.state.state import RunState
 from fleet.errors import UsageError
