@@ -9,6 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 LONGEST_MODULE, LONGEST_FUNCTION, FULLEST_FOLDER = 700, 70, 25
 
+SMALL, FEWEST = 60, 4
+MOST_SMALL, MOST_NEARLY_EMPTY, MOST_COMMON_NAMES = 16, 26, 58
+"""Modules under `SMALL` lines with one importer, folders with fewer than `FEWEST` modules, names of more than one file.
+These figures only go down: decision 0109 has what they shall become."""
+
 LONGER_MODULES: dict[str, int] = {}
 LONGER_FUNCTIONS: dict[str, int] = {}
 
@@ -55,6 +60,23 @@ def test_a_full_folder_would_be_seen() -> None:
     modules = [f"fleet/app/module_{number}.py" for number in range(16)]
     assert _too_full([*modules[:15], "fleet/app/__init__.py"], 15) == []
     assert _too_full(modules, 15) == ["fleet/app has 16 modules"]
+
+
+def test_no_more_modules_are_too_small_than_there_were(
+    files: Mapping[str, str], imports: Mapping[str, frozenset[str]]
+) -> None:
+    importers = Counter(path for names in imports.values() for path in {_path_of(name, imports) for name in names})
+    small = [path for path in imports if _is_module(path) and len(files[path].splitlines()) < SMALL]
+    alone = [path for path in small if importers[path] == 1]
+    assert len(alone) == MOST_SMALL, f"merge one into its importer, or lower the ceiling: {alone}"
+
+
+def test_no_more_folders_are_nearly_empty_and_names_common_than_there_were(product: Mapping[str, ast.Module]) -> None:
+    modules = [path for path in product if _is_module(path)]
+    folders = Counter(path.rpartition("/")[0] for path in modules)
+    names = Counter(path.rpartition("/")[2] for path in modules)
+    assert sum(number < FEWEST for number in folders.values()) == MOST_NEARLY_EMPTY
+    assert sum(number > 1 for number in names.values()) == MOST_COMMON_NAMES
 
 
 def test_functions_fit_a_screen(python_files: Mapping[str, ast.Module]) -> None:
@@ -137,6 +159,18 @@ def test_a_raise_inside_except_star_would_be_seen() -> None:
         "else:\n    raise B\ntry:\n    a()\nexcept A:\n    raise\n"
     )
     assert list(_raises_in_except_star(tree)) == [5]
+
+
+def _is_module(path: str) -> bool:
+    return not path.endswith(("/__init__.py", "/__main__.py"))
+
+
+def _path_of(name: str, paths: Mapping[str, object]) -> str:
+    """The file that an imported name is, or is in."""
+    module = name.replace(".", "/")
+    owner = module.rpartition("/")[0]
+    candidates = (f"{module}.py", f"{module}/__init__.py", f"{owner}.py", f"{owner}/__init__.py")
+    return next((path for path in candidates if path in paths), "")
 
 
 def _too_long(lengths: Mapping[str, int], limit: int, exceptions: Mapping[str, int]) -> list[str]:
