@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
 from bench.side_by_side import Cost, Extent, Stopwatch, interleave, typical
-from dashboards.http.address import Address
+from dashboards.address import Address
 from dashboards.metrics.collector import Exposition
 from dashboards.metrics.server import serving
 from fleet.cli.live.exporter import exporting

@@ -22,7 +22,7 @@ from bench.long_run import fetch
 from bench.side_by_side import Cost, Extent, Stopwatch, Variant, interleave, typical
 from bench.terminal import busy_figures
 from bench.wide_run import RUN, Width, model_call, subtask_id, wide_facts, write_journal
-from dashboards.http.address import Address
+from dashboards.address import Address
 from fleet.app.capacity import collect_rarely
 from fleet.cli.live.exporter import exporting
 from fleet.core.base.ids import Sha

@@ -12,9 +12,9 @@ from typing import Any
 
 import anyio
 
-from dashboards.http.address import Address
+from dashboards.address import Address
 from dashboards.web.access import Access
-from dashboards.web.server import serving
+from dashboards.web.site import serving
 from fleet.core.state.facts import Fact
 from tests.dashboards.browser import Page, browser
 

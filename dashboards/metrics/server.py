@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import BoundedSemaphore, Thread
 from typing import Any
 
-from dashboards.http.address import Address, AllowedHosts
+from dashboards.address import Address, AllowedHosts
 from dashboards.metrics.collector import Exposition
 from fleet import __version__
 from fleet.errors import FleetError

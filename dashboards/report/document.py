@@ -6,14 +6,11 @@ from datetime import UTC, datetime
 from dashboards.report import blocks
 from dashboards.report.blocks import Block, Cell, Code, Document, Paragraph, Section, Table
 from dashboards.report.pictures import plan_graph
-from dashboards.report.proof import proof_blocks
-from dashboards.report.report_data import LandedSubtask, ReportData
-from dashboards.report.said import talk_blocks
-from dashboards.text.estimate_text import estimate_rows
+from dashboards.report.report_data import LandedSubtask, ReportData, proof_blocks, talk_blocks
 from dashboards.text.formats import count, counted, duration, money, rate, untested
-from dashboards.text.incident_text import STRATEGIES, headline, story_lines
+from dashboards.text.incident_text import STRATEGIES, base_lines, headline, refusal_commands, story_lines
+from dashboards.text.plan_review import estimate_rows
 from dashboards.text.question_text import ends_text, needs_text, question_lines
-from dashboards.text.repository.cause_text import base_lines, refusal_commands
 from dashboards.text.review_text import PROBLEM, reviews_line
 from dashboards.text.safe import safe
 from fleet.core.plans.limits import Reviewing

@@ -4,14 +4,14 @@ Times are seconds at work: hours without an engine do not count, so a resumed ru
 """
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, deque
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from dashboards.report.blocks import Block, Cell, Code, Log, Paragraph, Point, Table
 from dashboards.report.pictures import PlanNode, SubtaskSpans, attempt_spans, plan_waves
-from dashboards.report.proof import Proof, proof_of
-from dashboards.report.said import Talk, Talks
-from dashboards.report.timeline import Timeline
+from dashboards.text.formats import counted, duration, untested
+from dashboards.text.safe import safe
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.base.usage import Spend
 from fleet.core.history.evolve import evolve
@@ -31,7 +31,218 @@ from fleet.core.views.run.question_view import QuestionView, ends_in, question_v
 from fleet.core.views.run.review_view import ReviewsView, reviews_view
 from fleet.core.views.run.run_view import commits_tested, run_word, spend_by_role
 
-Point = tuple[float, float]
+# ---- proof -----------------------------------------------------------------------------------------------------------
+# How what landed was proven: the gate, and each subtask's criteria, which ran again on the merged tree.
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """A criterion of a subtask that landed."""
+
+    subtask: SubtaskId
+    criterion: str
+    """What is true when it passes, in words."""
+    command: str | None
+    """What was run, or what a review looked for; None: a check that the configuration names."""
+    failed_before: bool
+    """Whether it failed before the work was done; else it is a guard, which passed before, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What verdicts of the run rest on."""
+
+    gate: str | None
+    """The project's command; empty: there is none; None: not recorded."""
+    criteria: Sequence[Proven]
+
+
+def proof_of(state: RunState) -> Proof:
+    criteria = [
+        Proven(spec.id, check.criterion, check.shown if check.run or check.review else None, check.fails_before)
+        for spec in state.plan.subtasks
+        if state.subtasks[spec.id].landed is not None
+        for check in spec.acceptance
+    ]
+    return Proof(state.gate_command, criteria)
+
+
+def proof_blocks(proof: Proof, *, batches: int, red: int, commits: int, tested: int) -> Iterator[Block]:
+    if not commits and not proof.criteria:
+        return
+    gate = f"the project's gate ({proof.gate}) and " if proof.gate else ""
+    none = "" if proof.gate else " There is no gate: nothing but these criteria was run."
+    yield Paragraph(
+        f"Before a commit landed, {gate}its criteria ran on a clean checkout of the merged tree, in "
+        f"{counted(batches, 'batch')}, "
+        f"{red} of them red and sent back. {counted(commits, 'commit')}{untested(commits, tested)}.{none}"
+    )
+    rows: list[list[Cell]] = [
+        [
+            Code(each.subtask),
+            each.criterion,
+            Code(each.command) if each.command is not None else "a check of the configuration",
+            "failed" if each.failed_before else "passed: a guard",
+        ]
+        for each in proof.criteria
+    ]
+    if rows:
+        yield Table(
+            "Criteria, all of them green when their commit landed", ("subtask", "criterion", "command", "before"), rows
+        )
+
+
+# ---- report data -----------------------------------------------------------------------------------------------------
+
+
+# ---- said ------------------------------------------------------------------------------------------------------------
+# What agents said while they worked, in a report: the last summaries of each one's thinking. They are models' text.
+
+
+MOST_AGENTS = 200  # conversations in a report
+LAST = 6  # sayings of each that are kept
+TEXT = 300  # characters of one
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """What an agent said, and when."""
+
+    at_s: float
+    turn: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """The last sayings of one agent: an attempt at a subtask, or a call of a planner."""
+
+    subtask: SubtaskId | None
+    """Its subtask, or the area whose planner it is; None: the run's own planner."""
+    number: int
+    """Of the attempt, or of the planner's call."""
+    role: f.Role
+    model: str
+    sayings: Sequence[Saying]
+    earlier: int
+    """How many more it said before."""
+
+
+@dataclass(slots=True)
+class _Heard:
+    model: str
+    count: int = 0
+    sayings: deque[Saying] = field(default_factory=lambda: deque(maxlen=LAST))
+
+
+@dataclass(slots=True)
+class Talks:
+    """Collects what is said. Of very many agents, the first ones are kept."""
+
+    _heard: dict[tuple[f.Role, SubtaskId | None, int], _Heard] = field(default_factory=dict)
+    left_out: set[tuple[f.Role, SubtaskId | None, int]] = field(default_factory=set)
+
+    def take(self, fact: f.Fact, state: RunState) -> None:
+        if not isinstance(fact, f.ModelCalled) or not fact.said.strip():
+            return
+        key = (fact.role, fact.subtask or fact.area, fact.attempt or fact.call or 0)
+        if key not in self._heard:
+            if len(self._heard) >= MOST_AGENTS:
+                self.left_out.add(key)
+                return
+            self._heard[key] = _Heard(fact.model)
+        heard = self._heard[key]
+        if heard.sayings and heard.sayings[-1].text == fact.said:
+            return
+        heard.count += 1
+        heard.sayings.append(Saying(state.seconds(fact.at), fact.turn, fact.said))
+
+    def talks(self) -> list[Talk]:
+        return [
+            Talk(subtask, number, role, heard.model, tuple(heard.sayings), heard.count - len(heard.sayings))
+            for (role, subtask, number), heard in self._heard.items()
+        ]
+
+
+def talk_blocks(talks: Sequence[Talk], left_out: int) -> Iterator[Block]:
+    if not talks:
+        return
+    yield Paragraph(
+        "The last summaries of what each agent was thinking, in its model's own words; no verdict rests on them."
+    )
+    for talk in talks:
+        yield Log(_title(talk), [*_earlier(talk), *map(_line, talk.sayings)])
+    if left_out:
+        yield Paragraph(
+            f"{counted(left_out, 'more agent')} said something; `fleet logs SUBTASK` prints a conversation."
+        )
+
+
+def _title(talk: Talk) -> str:
+    name = safe(talk.subtask) if talk.subtask is not None else "the run"
+    attempt = f"attempt {talk.number}"
+    what = {"worker": attempt, "resolver": attempt, "reviewer": f"review of {attempt}"}.get(
+        talk.role, f"planner, call {talk.number}"
+    )
+    return f"{name}: {what}, {safe(talk.model, limit=80)}"
+
+
+def _earlier(talk: Talk) -> Iterator[str]:
+    if talk.earlier:
+        yield f"… {talk.earlier} before"
+
+
+def _line(saying: Saying) -> str:
+    return f"{duration(saying.at_s):>12}  {safe(saying.text, limit=TEXT)}"
+
+
+# ---- report data -----------------------------------------------------------------------------------------------------
+
+
+# ---- timeline --------------------------------------------------------------------------------------------------------
+# The lines of a report over the time at work: agents, landed work, cost.
+
+
+STEPS = (
+    *(f.WorkerStarted, f.AttemptCommitted, f.AttemptFailed, f.BatchTested, f.ModelCalled, f.PlanRevised, f.RunStarted),
+    *(f.EngineStarted, f.EngineStopped, f.CancelRequested, f.RunEnded),
+)
+"""The facts that may change a line of the timeline."""
+
+
+@dataclass
+class Timeline:
+    """Lines over the time at work."""
+
+    agents: list[Point] = field(default_factory=list)
+    landed: list[Point] = field(default_factory=list)
+    planned: list[Point] = field(default_factory=list)
+    cost: dict[str, list[Point]] = field(default_factory=dict)
+    """Dollars so far, by role."""
+    resumed: list[float] = field(default_factory=list)
+
+    def take(self, fact: f.Fact, state: RunState) -> None:
+        if not isinstance(fact, STEPS):
+            return
+        at = state.seconds(fact.at)
+        if isinstance(fact, f.EngineStarted) and fact.epoch > 1:
+            self.resumed.append(at)
+        if isinstance(fact, f.ModelCalled):
+            line = self.cost.setdefault(fact.role, [(0.0, 0.0)])
+            line.append((at, line[-1][1] + (fact.dollars or 0.0)))
+            return
+        landed = progress(state)
+        _step(self.agents, at, 0 if state.engine_since is None else state.working())
+        _step(self.landed, at, landed.done)
+        _step(self.planned, at, landed.total)
+
+
+def _step(line: list[Point], at: float, value: float) -> None:
+    if not line or line[-1][1] != value:
+        line.append((at, float(value)))
+
+
+# ---- report data -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,14 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from dashboards.runs.needs import needs
-from dashboards.runs.ports import Library
 from dashboards.runs.replay import Replay
-from dashboards.runs.run_follower import FollowedRun, OtherRuns, WatchedRun
-from dashboards.terminal.actions import SubtaskActions
+from dashboards.runs.run_follower import FollowedRun, Library, OtherRuns, WatchedRun
+from dashboards.terminal.actions import SubtaskActions, TextDialog, text_width
 from dashboards.terminal.base_screen import BaseScreen
 from dashboards.terminal.main_screen import OVERVIEW, RUNS, TITLES, MainScreen
-from dashboards.terminal.pages.incidents import story_text
+from dashboards.terminal.pages.landing import story_text
 from dashboards.terminal.subtask_screen import SubtaskScreen
-from dashboards.terminal.widgets.dialogs import TextDialog, text_width
-from dashboards.terminal.widgets.themes import DARK, DARK_16, LIGHT, LIGHT_16, LOOKS, PLAIN, Painted, Palette
+from dashboards.terminal.themes import DARK, DARK_16, LIGHT, LIGHT_16, LOOKS, PLAIN, Painted, Palette
 
 # ---- keys ------------------------------------------------------------------------------------------------------------
 # Every key, in one place: the help, the command palette and docs/terminal.md show these tables.

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.geometry import Region
+from textual.message import Message
 from textual.screen import Screen
+from textual.strip import Strip
 from textual.widgets import Input
 
 from dashboards.runs.needs import Need, needs
 from dashboards.runs.replay import Replay
 from dashboards.runs.run_follower import WatchedRun
-from dashboards.runs.status_marks import Span, age, marked
-from dashboards.terminal.widgets.banner import Banner, Button, Buttons, Header
-from dashboards.terminal.widgets.lines import Line, Page, PageOptions, bar, clipped, fit, joined, line_width
-from dashboards.terminal.widgets.listing import Listing
-from dashboards.terminal.widgets.themes import Painted
+from dashboards.runs.subtask_map import Span, age, marked
+from dashboards.terminal.lines import Line, Page, PageOptions, bar, clipped, fit, joined, line_width
+from dashboards.terminal.listing import Listing
+from dashboards.terminal.themes import Painted
 from dashboards.text.formats import money, rate, sparkline
 from dashboards.text.safe import safe, safe_goal
 from fleet.core.base.ids import SubtaskId
@@ -385,3 +389,86 @@ def _with_others(line: Line, others: Sequence[str], width: int) -> Line:
     right: Line = ((f"  {text}", "attention"), ("  → 0", "bold"))
     room = width - line_width(right)
     return (*clipped(line, room), *right) if room > LEAST else line
+
+
+# ---- banner ----------------------------------------------------------------------------------------------------------
+# A few lines that stay in place: the header, the tabs, the keys. Only changed lines are repainted.
+
+
+class Banner(Painted):
+    """Lines of text."""
+
+    DEFAULT_CSS = "Banner { width: 1fr; padding: 0 1; }"
+
+    def __init__(self, height: int, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self.styles.height = height
+        self._lines: list[Line] = []
+
+    def show(self, lines: Sequence[Line]) -> None:
+        before, self._lines = self._lines, list(lines)
+        for y in range(max(len(before), len(self._lines))):
+            if before[y : y + 1] != self._lines[y : y + 1]:
+                self.refresh(Region(0, y, self.outer_size.width, 1))
+
+    def render_line(self, y: int) -> Strip:
+        line = self._lines[y] if y < len(self._lines) else ()
+        return self.palette.strip(line, self.size.width, self.rich_style)
+
+
+class Header(Banner):
+    """Lines that say where they were clicked."""
+
+    @dataclass
+    class Pressed(Message):
+        """A line was clicked."""
+
+        y: int
+        share: float
+        """How far to the right, from 0 to 1."""
+
+    def on_click(self, event: events.Click) -> None:
+        self.post_message(self.Pressed(event.y, (event.x - 1) / max(1, self.size.width)))
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """A label that can be clicked, and the key that does the same, which is shown before it."""
+
+    key: str
+    label: str
+    tone: str = ""
+
+
+class Buttons(Banner):
+    """One line of labels that can be clicked instead of pressing their keys."""
+
+    @dataclass
+    class Pressed(Message):
+        """A label was clicked."""
+
+        key: str
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(1, id=id)
+        self._places: list[tuple[int, int, str]] = []
+
+    def show_buttons(self, buttons: Sequence[Button]) -> None:
+        """Show as many as there is room for, the first ones first."""
+        line: list[tuple[str, str]] = []
+        self._places, at = [], 0
+        for button in buttons:
+            label: Line = ((button.key, "accent"), (f" {button.label}", button.tone))
+            size = line_width(label)
+            if at + size > max(1, self.size.width):
+                break
+            line += [("  " if at else "", ""), *label]
+            self._places.append((at, at + size, button.key))
+            at += size + 2
+        self.show([tuple(line)])
+
+    def on_click(self, event: events.Click) -> None:
+        at = event.x - 1
+        for first, last, key in self._places:
+            if first <= at <= last:
+                self.post_message(self.Pressed(key))

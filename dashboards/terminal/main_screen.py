@@ -8,17 +8,14 @@ from textual.binding import Binding, BindingType
 
 from dashboards.runs.needs import needs
 from dashboards.runs.run_follower import WatchedRun
-from dashboards.terminal.base_screen import END, BaseScreen
-from dashboards.terminal.pages.agents import ORDERS, agents_page
+from dashboards.terminal.base_screen import END, BaseScreen, Button
+from dashboards.terminal.lines import Page, PageOptions
+from dashboards.terminal.listing import Listing
+from dashboards.terminal.pages.agents import ORDERS, agents_page, nodes_page
 from dashboards.terminal.pages.cost import cost_page
-from dashboards.terminal.pages.incidents import incidents_page
-from dashboards.terminal.pages.landing import landing_page
-from dashboards.terminal.pages.nodes import nodes_page
+from dashboards.terminal.pages.landing import incidents_page, landing_page
 from dashboards.terminal.pages.overview import events_page, overview_page, runs_page
 from dashboards.terminal.pages.plan import plan_page
-from dashboards.terminal.widgets.banner import Button
-from dashboards.terminal.widgets.lines import Page, PageOptions
-from dashboards.terminal.widgets.listing import Listing
 from fleet.core.state.nodes import listed
 from fleet.core.state.state import RunState
 

@@ -9,11 +9,10 @@ from textual import work
 from textual.binding import Binding, BindingType
 
 from dashboards.runs.run_follower import WatchedRun
-from dashboards.terminal.base_screen import END, BaseScreen
+from dashboards.terminal.base_screen import END, BaseScreen, Button
+from dashboards.terminal.lines import Page, PageOptions, text_page
 from dashboards.terminal.pages.story import TranscriptTail, check_lines, planner_lines, story_lines
-from dashboards.terminal.widgets.banner import Button
-from dashboards.terminal.widgets.lines import Page, PageOptions, text_page
-from dashboards.terminal.widgets.patch import patch_page
+from dashboards.terminal.patch import patch_page
 from dashboards.text.safe import safe
 from fleet.core.state.state import RunState
 from fleet.core.state.status import phase

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import assert_never
 
-from dashboards.text.estimate_text import estimate_rows
 from dashboards.text.formats import clock_in, counted, duration, listed, untested
 from dashboards.text.incident_text import STRATEGIES
-from dashboards.text.plans.plan_review import note_lines
+from dashboards.text.plan_review import estimate_rows, note_lines
 from dashboards.text.review_text import review_text
 from dashboards.text.safe import safe
 from fleet.core.plans.flat import is_flat

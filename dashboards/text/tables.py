@@ -4,18 +4,17 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 
-from dashboards.text.estimate_text import estimate_rows
 from dashboards.text.event_text import waiting_line
 from dashboards.text.formats import count, counted, duration, kind_mark, listed, moment, money, untested
 from dashboards.text.incident_text import rates_lines, story_lines
+from dashboards.text.plan_review import estimate_rows
 from dashboards.text.question_text import ends_text, needs_text, question_lines
 from dashboards.text.review_text import reviews_line
-from dashboards.text.rung_text import choice_text, rung_rows
 from dashboards.text.safe import safe, safe_block, safe_goal
 from fleet.core.audit.attribution import CommitsView
-from fleet.core.state.facts import CheckRun
+from fleet.core.state.facts import CheckRun, RungChoice, RungOption, RungReason
 from fleet.core.state.landing import TestedBatch
-from fleet.core.views.policy_document import PolicyView
+from fleet.core.views.policy_document import PolicyView, RungView
 from fleet.core.views.run.instruction_view import InstructionView
 from fleet.core.views.run.nodes_view import NodeUseView
 from fleet.core.views.run.run_view import LimitsView, StatusView
@@ -279,3 +278,58 @@ def commits_lines(view: CommitsView) -> list[str]:
 
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.0%} ({part} of {whole})" if part else "0"
+
+
+# ---- rung text -------------------------------------------------------------------------------------------------------
+# Rungs as plain text: the ladders of workers with what each rung cost, and why an attempt took its own.
+
+
+RUNG_TEXT_NAME = 60
+_HEAD = ("WORKER", "SIZE", "RUNG", "LANDED", "COST PER ATTEMPT", "COST PER LANDED SUBTASK", "")
+_WHY: dict[RungReason, str] = {
+    "evidence": "chosen: fewest dollars per landed subtask",
+    "order": "the first in order, as too few attempts were observed",
+    "explored": "explored: it may land subtasks for fewer dollars, and little is known of it",
+    "named": "named by first_rung",
+    "unpriced": "the first one: a price on the ladder is unknown",
+    "climbed": "the next one, as the rung below failed",
+    "again": "as in the attempt before, whose failure is no reason to climb",
+}
+
+
+def rung_rows(views: Sequence[RungView]) -> list[tuple[str, ...]]:
+    """A table of the ladders, with its head; empty without any."""
+    if not views:
+        return []
+    return [_HEAD, *(_row(view) for view in views)]
+
+
+def _row(view: RungView) -> tuple[str, ...]:
+    mark = "first, as named" if view.named else "first" if view.chosen else ""
+    return (
+        safe(view.worker, limit=RUNG_TEXT_NAME),
+        view.size,
+        safe(" ".join(filter(None, (view.model, view.effort))), limit=RUNG_TEXT_NAME),
+        _landed(view),
+        _cost(view.dollars),
+        _cost(view.per_landed),
+        mark,
+    )
+
+
+def _landed(seen: RungView | RungOption) -> str:
+    return f"{seen.landed} of {seen.tried}" if seen.tried else "untried"
+
+
+def _cost(dollars: float | None) -> str:
+    return "-" if dollars is None else money(dollars)
+
+
+def choice_text(choice: RungChoice) -> str:
+    """Why an attempt took its rung, with what was expected of it."""
+    text = f"{choice.rung + 1}{f' of {len(choice.options)}' if choice.options else ''}; {_WHY[choice.why]}"
+    if choice.rung >= len(choice.options):
+        return text
+    option = choice.options[choice.rung]
+    cost = "" if option.per_landed is None else f"; {money(option.per_landed)} per landed subtask"
+    return f"{text} ({_landed(option)} attempts landed before{cost})"

@@ -5,10 +5,9 @@ from time import perf_counter
 
 from anyio import lowlevel
 
-from dashboards.runs.past import Past
-from dashboards.runs.ports import Library
-from dashboards.runs.run_follower import FollowedRun, WatchedRun
-from dashboards.web.guard import note_bug
+from dashboards.runs.replay import Past
+from dashboards.runs.run_follower import FollowedRun, Library, WatchedRun
+from dashboards.web.access import note_bug
 from fleet.errors import FleetError
 
 LATEST = 30  # runs on the board; older ones have their pages all the same

@@ -1,7 +1,11 @@
 """What the server answers: pages and their events, decisions, and who may look."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from html import escape
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -11,27 +15,35 @@ from aiohttp import web
 from anyio import to_thread
 from markupsafe import Markup
 
-from dashboards.http.address import AllowedHosts
+from dashboards.address import Address, AllowedHosts
 from dashboards.report.document import document
 from dashboards.report.page import page as report_page
 from dashboards.report.report_data import report_data
-from dashboards.runs.ports import Library
-from dashboards.runs.run_follower import WatchedRun
+from dashboards.runs.run_follower import Library, WatchedRun
 from dashboards.web import decisions
-from dashboards.web.access import Access
+from dashboards.web.access import (
+    HEADERS,
+    MARK,
+    METRICS,
+    REPORT_POLICY,
+    SESSION,
+    SIGN_IN,
+    Access,
+    Guard,
+    Role,
+    note_bug,
+    refusal,
+)
 from dashboards.web.followed import FollowedRuns
-from dashboards.web.guard import MARK, METRICS, REPORT_POLICY, SESSION, SIGN_IN, Guard, refusal
-from dashboards.web.live import MOST_STREAMS, Live
-from dashboards.web.pages.inbox import board_page, inbox_page
-from dashboards.web.pages.opening import opened
-from dashboards.web.pages.page import NoSuchPageError, Reader, Shown
-from dashboards.web.pages.run_page import graph_part, is_wide, replay_page, run_page, subtasks_page
-from dashboards.web.pages.subtask_page import subtask_page
-from dashboards.web.rendering import environment, version_of
+from dashboards.web.inbox import board_page, inbox_page
+from dashboards.web.rendering import NoSuchPageError, Reader, Shown, environment, opened, version_of
+from dashboards.web.run_page import graph_part, is_wide, replay_page, run_page, subtasks_page
+from dashboards.web.subtask_page import subtask_page
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.json_text import parse_json
 from fleet.core.state.state import RunState
 from fleet.core.state.status import statuses
+from fleet.errors import FleetError
 
 LARGEST_BODY = 4 * 1024 * 1024  # a plan of 10,000 subtasks fits
 STATIC = Path(__file__).parent / "static"
@@ -277,3 +289,179 @@ def _result(problem: str | None) -> web.Response:
     if problem is None:
         return web.json_response({"ok": True, "message": "Sent. The run acts on it."})
     return web.json_response({"ok": False, "message": problem}, status=409)
+
+
+# ---- server ----------------------------------------------------------------------------------------------------------
+# The server for pages, and where it listens.
+#
+# It reads journals and puts requests into inboxes, as every other client does. When it ends, no run notices.
+
+
+STOP_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WebServer:
+    """A server that listens."""
+
+    address: Address
+    access: Access
+
+    def link(self, role: Role, page: str = "/") -> str:
+        """A link that signs one browser in, and leads to a page."""
+        host = "127.0.0.1" if self.address.host in {"0.0.0.0", "::"} else self.address.host  # noqa: S104 - compared, not bound
+        return f"http://{Address(host, self.address.port)}{SIGN_IN}?token={self.access.new_link(role, page)}"
+
+
+@asynccontextmanager
+async def serving(
+    library: Library,
+    access: Access,
+    address: Address,
+    clock: Callable[[], float],
+    user: str,
+    *,
+    hosts: Collection[str] = (),
+    read_only: bool = False,
+    scrape: Scrape | None = None,
+) -> AsyncIterator[WebServer]:
+    """Serve the pages, and metrics if there is a `scrape`, while the block lasts; port 0 chooses a free one.
+
+    Raises `FleetError`.
+    """
+    site = Site(library, access, AllowedHosts(address, hosts), clock, user, read_only=read_only, scrape=scrape)
+    runner = web.AppRunner(site.app(), access_log=None, shutdown_timeout=STOP_S)
+    await runner.setup()
+    try:
+        tcp = web.TCPSite(runner, address.host, address.port)
+        try:
+            await tcp.start()
+        except OSError as error:
+            raise FleetError(
+                f"can't serve pages on {address}: {error.strerror}", hint="choose another port, or 0 for a free one"
+            ) from error
+        port = runner.addresses[0][1]
+        site.guard.cookie = f"fleet-{port}"
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(site.live.keep_up)
+            yield WebServer(Address(address.host, port), access)
+            site.live.end()
+            tasks.cancel_scope.cancel()
+    finally:
+        await runner.cleanup()
+
+
+# ---- live ------------------------------------------------------------------------------------------------------------
+# Keeps open pages up to date: reads journals a few times a second, and sends the parts of a page that changed.
+#
+# A page is drawn once for all browsers that show it. A browser that was away gets every part whose version it lacks.
+
+
+Draw = Callable[[], Awaitable[Shown]]
+TICK_S = 0.25
+READ_S = 0.1  # of each tick at most goes into reading
+AGES_S = 1.0  # how often a page is drawn without news: ages grow
+PING_TICKS = 60
+MOST_STREAMS = 64  # in all
+
+
+@dataclass(slots=True)
+class OpenPage:
+    """A page that at least one browser shows."""
+
+    draw: Draw
+    count: Callable[[], int]
+    readers: int = 0
+    parts: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """The version and the text of each part, as last drawn."""
+    title: str = ""
+    waiting: int = 0
+    """How many things wait for a person, in all runs."""
+    drawn_at: float = 0.0
+    missing: bool = False
+
+
+class Live:
+    """The pages that are open."""
+
+    def __init__(self, runs: FollowedRuns) -> None:
+        self._runs = runs
+        self._pages: dict[str, OpenPage] = {}
+        self._drawn = anyio.Event()
+        self._is_over = False
+
+    @property
+    def streams(self) -> int:
+        return sum(page.readers for page in self._pages.values())
+
+    async def keep_up(self) -> None:
+        """Follow the runs while the server works."""
+        while True:
+            news = bool(self._runs.look(READ_S))
+            now = anyio.current_time()
+            for page in list(self._pages.values()):
+                if news or now - page.drawn_at >= AGES_S:
+                    await self._draw(page, now)
+            drawn, self._drawn = self._drawn, anyio.Event()
+            drawn.set()
+            await anyio.sleep(TICK_S)
+
+    def end(self) -> None:
+        """Take leave of the browsers, since the server stops."""
+        self._is_over = True
+        self._drawn.set()
+
+    async def stream(
+        self, request: web.Request, key: str, draw: Draw, count: Callable[[], int], may_go_on: Callable[[], bool]
+    ) -> web.StreamResponse:
+        """Send the parts of a page as they change, until the browser or its session is gone."""
+        page = self._pages.setdefault(key, OpenPage(draw, count))
+        page.readers += 1
+        try:
+            return await self._send(request, page, may_go_on)
+        finally:
+            page.readers -= 1
+            if not page.readers:
+                self._pages.pop(key, None)
+
+    async def _send(self, request: web.Request, page: OpenPage, may_go_on: Callable[[], bool]) -> web.StreamResponse:
+        answer = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
+        if not page.parts:
+            await self._draw(page, anyio.current_time())
+        sent: dict[str, str] = {}
+        waiting = -1
+        with suppress(ConnectionError):
+            await answer.prepare(request)
+            for tick in count(1):
+                if self._is_over:
+                    await answer.write(b"event: over\ndata: {}\n\n")
+                if self._is_over or not may_go_on() or page.missing:
+                    break
+                changed = [
+                    (id_, version, text) for id_, (version, text) in page.parts.items() if sent.get(id_) != version
+                ]
+                if changed or waiting != page.waiting:
+                    waiting = page.waiting
+                    news = {"title": page.title, "waiting": waiting, "parts": changed}
+                    event = json.dumps(news, ensure_ascii=False)
+                    await answer.write(f"data: {event}\n\n".encode("utf-8", "replace"))
+                    sent |= {id_: version for id_, version, _ in changed}
+                elif tick % PING_TICKS == 0:
+                    await answer.write(b": still here\n\n")
+                await self._drawn.wait()
+        return answer
+
+    async def _draw(self, page: OpenPage, now: float) -> None:
+        page.drawn_at = now
+        try:
+            shown = await page.draw()
+            page.waiting = page.count()
+        except NoSuchPageError:  # the run was cleaned away
+            page.missing = True
+            return
+        except Exception as bug:  # noqa: BLE001 - a page that can't be drawn ends alone: other pages, and the server, continue
+            note_bug(bug)
+            page.missing = True
+            return
+        page.title = shown.title
+        page.parts = {id_: (version_of(text), str(text)) for id_, text in shown.parts.items()}

@@ -5,9 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from urllib.parse import urlsplit
 
-from dashboards.notify.body import template_problem
-from dashboards.notify.channel import Channel, Command, Desktop, Webhook, split_words
-from dashboards.notify.courier import Courier, Route
+from dashboards.notify import Channel, Command, Courier, Desktop, Route, Webhook, split_words, template_problem
 from fleet.config.schema import Config, NotifyChannel
 from fleet.core.base.hours import read_hours
 from fleet.errors import UsageError

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import anyio
 import typer
 
-from dashboards.text.color import painted
+from dashboards.text.formats import painted
 from dashboards.text.safe import safe
 from fleet.cli import color
 from fleet.cli.completion import run_names, subtask_ids

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import typer
 
-from dashboards.text.plans.plan_review import note_lines
+from dashboards.text.plan_review import note_lines
 from dashboards.text.safe import safe, safe_block
 from fleet.app.wiring import Wiring
 from fleet.cli.common import check_request, configuration_of, has_terminal, make_request, show, show_json

@@ -8,7 +8,7 @@ import pytest
 
 from agents.planner import epic_text
 from dashboards.report.blocks import Block, Document, Paragraph, Section, Table
-from dashboards.report.markdown import markdown
+from dashboards.report.page import markdown
 from fleet.app.forges.issue_epic import epic_of
 from fleet.app.forges.pull_requests import BRANCH
 from fleet.errors import UsageError

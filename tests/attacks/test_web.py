@@ -11,10 +11,10 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 
-from dashboards.http.address import AllowedHosts, parse_address
-from dashboards.web import decisions, guard, rendering
+from dashboards.address import AllowedHosts, parse_address
+from dashboards.web import access, decisions, rendering
 from dashboards.web.access import Access, Session
-from dashboards.web.server import WebServer
+from dashboards.web.site import WebServer
 from fleet.cli.verbs.look.web import web
 from fleet.core.state import facts as f
 from tests.dashboards.feeds import MemoryFeed
@@ -107,7 +107,7 @@ async def test_62_a_request_that_another_page_could_send_with_the_cookie(
         return paused(feed)
 
     with monkeypatch.context() as undefended:
-        undefended.setattr(guard, "_refused_change", lambda *_: None)
+        undefended.setattr(access, "_refused_change", lambda *_: None)
         assert await attack("without")
     assert not await attack("with")
 
@@ -167,14 +167,14 @@ async def test_66_the_token_of_a_scraper_opens_pages(tmp_path: Path, monkeypatch
             return [(await ask(server, "GET", "/runs/r", **headers))[0] == 200 for headers in asked]
 
     with monkeypatch.context() as undefended:
-        undefended.setattr(guard.Guard, "_secret", _any_secret)
+        undefended.setattr(access.Guard, "_secret", _any_secret)
         real = Access.session
         undefended.setattr(Access, "session", lambda *given: ROOT if real(*given) else None)
         assert await attack("without") == [True, True]
     assert await attack("with") == [False, False]
 
 
-def _any_secret(_: guard.Guard, request: Any) -> str:
+def _any_secret(_: access.Guard, request: Any) -> str:
     secrets = [*request.cookies.values(), request.headers.get("Authorization", "").removeprefix("Bearer ")]
     return next(str(secret) for secret in secrets if secret)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from dashboards.web import guard, live, rendering, site
-from dashboards.web.guard import HEADERS
+from dashboards.web import access, rendering, site
+from dashboards.web.access import HEADERS
 from fleet.core.plans.limits import Policy
 from tests.dashboards.browser import Page, browser
 from tests.dashboards.feeds import MemoryFeed
@@ -54,7 +54,7 @@ async def test_62_a_page_on_another_port_or_of_another_name_sends_what_it_can(
     async with signed_in(tmp_path, feed) as (_, page, base), another_page() as port:
         assert await tried(page, base, f"http://{host}:{port}/") == ["refused"] * 5
         assert feed.requests == []
-        monkeypatch.setattr(guard, "_refused_change", lambda *_: None)
+        monkeypatch.setattr(access, "_refused_change", lambda *_: None)
         await tried(page, base, f"http://{host}:{port}/")
         wanted = ["paused"] if host == "127.0.0.1" else []  # another site does not get the cookie either
         assert [request.kind for request in feed.requests] == wanted
@@ -84,7 +84,7 @@ async def test_71_the_token_leaves_the_address_bar(tmp_path: Path, monkeypatch: 
     async with browser(tmp_path) as page:
         assert await attack(page, "with") == [False, False]
         monkeypatch.setattr(web.Response, "set_cookie", careless)
-        monkeypatch.setattr(guard, "HEADERS", {**lax("Referrer-Policy"), "Referrer-Policy": "unsafe-url"})
+        monkeypatch.setattr(access, "HEADERS", {**lax("Referrer-Policy"), "Referrer-Policy": "unsafe-url"})
         assert await attack(page, "without") == [True, True]
 
 
@@ -113,7 +113,7 @@ async def test_72_text_of_a_model_brings_markup_and_a_script(tmp_path: Path, mon
         assert not await taken(page, "with")
         monkeypatch.setattr(site, "environment", believing)
         assert not await taken(page, "without escaping")
-        for module in (guard, live):
+        for module in (access, site):
             monkeypatch.setattr(module, "HEADERS", lax("Content-Security-Policy"))
         assert await taken(page, "without both")
 
@@ -134,5 +134,5 @@ async def test_73_a_page_is_shown_in_a_frame_under_somebody_elses_buttons(
 
         assert not (await framed()).startswith(base)
         weak = HEADERS["Content-Security-Policy"].replace("frame-ancestors 'none'", "")
-        monkeypatch.setattr(guard, "HEADERS", {**lax("Cross-Origin-Resource-Policy"), "Content-Security-Policy": weak})
+        monkeypatch.setattr(access, "HEADERS", {**lax("Cross-Origin-Resource-Policy"), "Content-Security-Policy": weak})
         assert await framed() == f"{base}/runs/r"

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dashboards.report.document import document
-from dashboards.report.markdown import markdown
+from dashboards.report.page import markdown
 from dashboards.report.report_data import report_data
 from dashboards.runs.run_follower import WatchedRun
+from dashboards.terminal.lines import PageOptions
 from dashboards.terminal.pages.landing import landing_page
-from dashboards.terminal.widgets.lines import PageOptions
 from dashboards.text import event_text
 from dashboards.text.formats import count, duration, money, rate
 from dashboards.text.summary import summary_lines

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pytest
 
-from dashboards.http.address import Address
+from dashboards.address import Address
 from dashboards.metrics.catalog import METRICS
 from fleet.cli.live.exporter import exporting
 from fleet.core.base.usage import Usage

@@ -5,7 +5,7 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "acp": ("agents/acp/schema.py", "fleet/cli/acp/*"),
     "aiohttp": (
         *("agents/simulated/*", "agents/workers/relay_server.py", "agents/tools/fetch.py"),
-        *("dashboards/notify/channel.py", "dashboards/traces/otlp.py", "dashboards/web/*"),
+        *("dashboards/notify.py", "dashboards/traces.py", "dashboards/web/*"),
     ),
     "anthropic": (
         *("agents/models/wire/claude.py", "agents/models/wire/bedrock.py", "agents/models/wire/vertex.py"),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 LONGEST_MODULE, LONGEST_FUNCTION, FULLEST_FOLDER = 700, 70, 25
 
 SMALL, FEWEST = 60, 4
-MOST_SMALL, MOST_NEARLY_EMPTY, MOST_COMMON_NAMES = 16, 26, 58
+MOST_SMALL, MOST_NEARLY_EMPTY, MOST_COMMON_NAMES = 13, 22, 53
 """Modules under `SMALL` lines with one importer, folders with fewer than `FEWEST` modules, names of more than one file.
 These figures only go down: decision 0109 has what they shall become."""
 
@@ -31,8 +31,8 @@ BROAD_EXCEPTS: dict[str, int] = {
     "fleet/engine/loop.py": 1,
     "fleet/engine/commands/perform.py": 1,
     # one request, one page or one run that breaks takes no other with it; the server says what it was
-    "dashboards/web/guard.py": 1,
-    "dashboards/web/live.py": 1,
+    "dashboards/web/access.py": 1,
+    "dashboards/web/site.py": 1,
     "dashboards/web/followed.py": 1,
     "chaos/errors.py": 1,
 }

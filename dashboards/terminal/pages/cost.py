@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 
 from dashboards.runs.run_follower import WatchedRun
-from dashboards.runs.status_marks import model_name
-from dashboards.terminal.widgets.lines import (
+from dashboards.runs.subtask_map import model_name
+from dashboards.terminal.lines import (
     BLANK,
     Column,
     Line,
@@ -20,8 +20,8 @@ from dashboards.terminal.widgets.lines import (
     table_head,
     table_row,
 )
-from dashboards.text.estimate_text import estimate_rows
 from dashboards.text.formats import count, counted, money
+from dashboards.text.plan_review import estimate_rows
 from dashboards.text.safe import safe
 from dashboards.text.summary import ROLES
 from fleet.core.base.usage import Spend

@@ -6,10 +6,8 @@ from pathlib import PurePath
 
 from dashboards.runs.needs import needs
 from dashboards.runs.run_follower import Event, FollowedRun, WatchedRun
-from dashboards.runs.status_marks import MARKS, Span, age, marked
-from dashboards.runs.subtask_map import SubtaskMap, subtask_map
-from dashboards.terminal.pages.agents import agent_cells, agent_key, agents, columns_of
-from dashboards.terminal.widgets.lines import (
+from dashboards.runs.subtask_map import MARKS, Span, SubtaskMap, age, marked, subtask_map
+from dashboards.terminal.lines import (
     BLANK,
     Column,
     Line,
@@ -26,6 +24,7 @@ from dashboards.terminal.widgets.lines import (
     table_row,
     wrapped,
 )
+from dashboards.terminal.pages.agents import agent_cells, agent_key, agents, columns_of
 from dashboards.text.formats import clock_in, count, counted, money
 from dashboards.text.safe import safe, safe_goal
 from dashboards.text.summary import next_commands, total_lines

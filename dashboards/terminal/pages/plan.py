@@ -7,8 +7,8 @@ from graphlib import TopologicalSorter
 from rich.cells import cell_len
 
 from dashboards.runs.run_follower import WatchedRun
-from dashboards.runs.status_marks import Span, marked
-from dashboards.terminal.widgets.lines import (
+from dashboards.runs.subtask_map import Span, marked
+from dashboards.terminal.lines import (
     BLANK,
     Column,
     Line,

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dashboards.runs.run_follower import WatchedRun
-from dashboards.runs.status_marks import marked
+from dashboards.runs.subtask_map import marked
+from dashboards.terminal.lines import Line, Page, heading, text_page
 from dashboards.terminal.pages.overview import event_line
-from dashboards.terminal.widgets.lines import Line, Page, heading, text_page
 from dashboards.text.formats import clock_in, counted
 from dashboards.text.safe import safe, safe_block
 from dashboards.text.tables import subtask_lines

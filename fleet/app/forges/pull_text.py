@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from dashboards.report.blocks import Block, Document, Paragraph, Section
 from dashboards.report.document import document
-from dashboards.report.markdown import markdown
+from dashboards.report.page import markdown
 from dashboards.report.report_data import LandedSubtask, ReportData
 from dashboards.text.formats import listed
 from dashboards.text.safe import safe

@@ -15,7 +15,7 @@ from acp.schema import (
     UnstructuredCommandInput,
 )
 
-from dashboards.text.plans.plan_review import review_lines
+from dashboards.text.plan_review import review_lines
 from dashboards.text.safe import safe, safe_block
 from dashboards.text.summary import summary_lines
 from fleet.cli.acp.commands import COMMANDS

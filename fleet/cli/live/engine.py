@@ -23,7 +23,7 @@ import typer
 from anyio import CancelScope, create_task_group
 from pydantic import BaseModel
 
-from dashboards.http.address import parse_address
+from dashboards.address import parse_address
 from fleet.app.fleet import Fleet
 from fleet.cli.common import run_async, send_requests
 from fleet.cli.live.hard_stop import hard_stop
@@ -249,7 +249,7 @@ async def tracing(otlp: str, folder: RunFolder) -> AsyncIterator[None]:
     if not otlp:
         yield
         return
-    from dashboards.traces.otlp import (  # noqa: PLC0415 - few runs have one
+    from dashboards.traces import (  # noqa: PLC0415 - few runs have one
         POSITION,
         TraceExporter,
         collector_address,

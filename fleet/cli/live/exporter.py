@@ -8,7 +8,7 @@ from threading import Event, Thread
 
 import anyio
 
-from dashboards.http.address import Address
+from dashboards.address import Address
 from dashboards.metrics.collector import Exposition
 from dashboards.metrics.gauges import OpenRun, RunsSnapshot
 from dashboards.metrics.server import serving

@@ -11,7 +11,7 @@ import typer
 
 from dashboards.text.event_text import event_lines
 from dashboards.text.formats import clock_in
-from dashboards.text.plans.plan_review import review_lines, waits_line
+from dashboards.text.plan_review import review_lines, waits_line
 from fleet.cli import color
 from fleet.cli.verbosity import is_quiet, show_note
 from fleet.config.environment import user
@@ -49,7 +49,7 @@ def open_screen(*, live: bool, as_json: bool) -> Iterator[Screen]:
     elif live:
         from rich.console import Console  # noqa: PLC0415 - only for a terminal
 
-        from dashboards.text.live import LiveScreen  # noqa: PLC0415
+        from dashboards.text.summary import LiveScreen  # noqa: PLC0415
 
         with LiveScreen(Console(highlight=False, no_color=not color.is_wanted())) as screen:
             yield Screen(screen.event, screen.event, screen.show, screen.still)

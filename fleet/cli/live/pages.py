@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import anyio
 import typer
 
-from dashboards.http.address import Address
+from dashboards.address import Address
 from fleet.cli.common import run_async
 from fleet.cli.live.terminal_data import library_of
 from fleet.config.environment import user
@@ -84,7 +84,7 @@ def start_pages(folder: RunFolder) -> None:
 
 
 async def serve(folder: RunFolder) -> None:
-    from dashboards.web.server import serving  # noqa: PLC0415 - aiohttp and Jinja2 are slow to import
+    from dashboards.web.site import serving  # noqa: PLC0415 - aiohttp and Jinja2 are slow to import
 
     state_dir = folder.path.parent.parent
     access, scrape = access_of(state_dir), scrape_of(state_dir)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import typer
 
-from dashboards.text.estimate_text import comparable_lines
 from dashboards.text.formats import counted
-from dashboards.text.repository.rehearsal_text import past_tasks_lines
+from dashboards.text.plan_review import comparable_lines
+from dashboards.text.rehearsal_text import past_tasks_lines
 from dashboards.text.safe import safe
 from fleet.app.fleet import Fleet, Order
 from fleet.app.past_runs import read_evidence

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.http.address import Address, parse_address
+from dashboards.address import Address, parse_address
 from dashboards.metrics.collector import Exposition
 from dashboards.metrics.gauges import RunsSnapshot
 from dashboards.metrics.server import MOST_CONNECTIONS, serving

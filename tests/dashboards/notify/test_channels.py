@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from dashboards.notify.body import dump_body, harmless, notification, template_problem
-from dashboards.notify.channel import Command, Desktop, Outgoing, Webhook
+from dashboards.notify import Command, Desktop, Outgoing, Webhook, dump_body, harmless, notification, template_problem
 from fleet.core.views.run.causes import Cause
 from tests.dashboards.notify.receiver import receiving
 

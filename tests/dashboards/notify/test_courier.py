@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from dashboards.notify.channel import Webhook
-from dashboards.notify.courier import Courier, Route
+from dashboards.notify import Courier, Route, Webhook
 from fleet.core.base.hours import read_hours
 from fleet.core.views.run.causes import EVENTS, Cause
 from fleet.runs.crash_points import listening

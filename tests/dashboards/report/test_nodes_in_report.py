@@ -1,7 +1,7 @@
 """The machines of a run in its report."""
 
 from dashboards.report.document import document
-from dashboards.report.markdown import markdown
+from dashboards.report.page import markdown
 from fleet.core.state import facts as f
 from tests.dashboards.report.test_report import report_of
 from tests.fleet.core.story import Story, plan_of

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from dashboards.report.blocks import Bar, Bars, Chart, Code, Document, Section, Table
 from dashboards.report.document import document
-from dashboards.report.markdown import markdown
-from dashboards.report.page import FOLDED, OPEN, SHOWN, page
+from dashboards.report.page import FOLDED, OPEN, SHOWN, markdown, page
+from dashboards.report.pictures import MOST_POINTS, bars, chart, columns, thinned
 from dashboards.report.report_data import ReportData, report_data
-from dashboards.report.svg import MOST_POINTS, bars, chart, columns, thinned
 from dashboards.text.formats import sparkline
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f

@@ -1,10 +1,8 @@
 """What agents said is in the report: the last of it, in few words, and as text whatever it is."""
 
 from dashboards.report.document import document
-from dashboards.report.markdown import markdown
-from dashboards.report.page import page
-from dashboards.report.report_data import ReportData, report_data
-from dashboards.report.said import LAST, MOST_AGENTS, TEXT
+from dashboards.report.page import markdown, page
+from dashboards.report.report_data import LAST, MOST_AGENTS, TEXT, ReportData, report_data
 from fleet.core.base.usage import Usage
 from fleet.core.state import facts as f
 from tests.dashboards.hostile import HOSTILE, problems

@@ -6,11 +6,8 @@ import pytest
 
 from dashboards.report.blocks import Chart
 from dashboards.report.document import document
-from dashboards.report.graph import graph
-from dashboards.report.markdown import markdown
-from dashboards.report.page import page
-from dashboards.report.pictures import PlanNode, plan_graph
-from dashboards.report.svg import chart
+from dashboards.report.page import markdown, page
+from dashboards.report.pictures import PlanNode, chart, graph, plan_graph
 from fleet.core.base.usage import Usage
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dashboards.runs import past
-from dashboards.runs.past import Past
+from dashboards.runs import replay
+from dashboards.runs.replay import Past
 from dashboards.runs.run_follower import WatchedRun
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
@@ -32,7 +32,7 @@ def read(feed: MemoryFeed) -> Past:
 def test_every_moment_is_what_was_then_forwards_and_backwards(
     feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(past, "APART", 7)
+    monkeypatch.setattr(replay, "APART", 7)
     monkeypatch.setattr("fleet.core.history.follower.SLICE", 5)
     made = read(feed)
     assert len(made) == len(feed.recorded)

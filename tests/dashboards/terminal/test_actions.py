@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.terminal.widgets.dialogs import ChoiceDialog
-from dashboards.terminal.widgets.listing import Listing
+from dashboards.terminal.actions import ChoiceDialog
+from dashboards.terminal.listing import Listing
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from tests.dashboards.feeds import MemoryFeed

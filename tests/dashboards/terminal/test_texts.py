@@ -8,7 +8,7 @@ import pytest
 from textual.geometry import Offset
 
 from dashboards.terminal.app import attention_signs
-from dashboards.terminal.widgets.listing import Listing
+from dashboards.terminal.listing import Listing
 from fleet.core.state import facts as f
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.terminal.pilot import app_of, rows, screen, story

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dashboards.text.color import BOLD, CYAN, GREEN, RED, RESET, YELLOW, painted, painted_diff
+from dashboards.text.formats import BOLD, CYAN, GREEN, RED, RESET, YELLOW, painted, painted_diff
 
 SGR = re.compile(r"\x1b\[\d+m")
 

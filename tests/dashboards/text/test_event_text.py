@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboards.text.event_text import event_lines, event_text
-from dashboards.text.plans.plan_review import plan_lines
+from dashboards.text.plan_review import plan_lines
 from dashboards.text.summary import summary_lines
 from dashboards.text.tables import status_lines
 from fleet.core.history.evolve import evolve

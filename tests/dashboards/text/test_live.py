@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from rich.console import Console
 
-from dashboards.text.live import AGENTS, LiveScreen
+from dashboards.text.summary import AGENTS, LiveScreen
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState

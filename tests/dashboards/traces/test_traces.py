@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from dashboards.traces.otlp import TraceExporter, collector_address
-from dashboards.traces.spans import LONGEST, Span, Spans
+from dashboards.traces import LONGEST, Span, Spans, TraceExporter, collector_address
 from fleet.core.base.usage import Usage
 from fleet.core.state import facts as f
 from fleet.errors import UsageError

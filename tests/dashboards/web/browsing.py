@@ -6,7 +6,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from dashboards.web.server import WebServer
+from dashboards.web.site import WebServer
 from tests.dashboards.browser import Page, browser
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.web.site import site

@@ -9,9 +9,9 @@ from typing import Any
 
 import aiohttp
 
-from dashboards.http.address import Address
+from dashboards.address import Address
 from dashboards.web.access import Access, Role
-from dashboards.web.server import WebServer, serving
+from dashboards.web.site import WebServer, serving
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from tests.dashboards.feeds import MemoryFeed, MemoryLibrary

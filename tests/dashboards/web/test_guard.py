@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.web.guard import HEADERS
+from dashboards.web.access import HEADERS
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.web.site import DECIDES, client, site, story
 

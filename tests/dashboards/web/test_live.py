@@ -9,9 +9,8 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from dashboards.web import live
-from dashboards.web.pages.page import Shown
-from dashboards.web.site import PAGES, Page
+from dashboards.web.rendering import Shown
+from dashboards.web.site import AGES_S, PAGES, TICK_S, Page
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.web.site import Client, client, site, story
 
@@ -100,7 +99,7 @@ async def test_only_pages_have_events(tmp_path: Path, page: str) -> None:
 
 
 def test_a_page_is_drawn_at_least_as_often_as_ages_grow() -> None:
-    assert live.TICK_S <= live.AGES_S
+    assert TICK_S <= AGES_S
 
 
 async def test_a_page_that_can_not_be_drawn_ends_alone(

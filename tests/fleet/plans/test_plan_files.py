@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dashboards.text.plans.plan_graph import dot, graph_lines, mermaid
+from dashboards.text.plan_review import dot, graph_lines, mermaid
 from fleet.cli.entry import app
 from fleet.errors import UsageError
 from fleet.plans.input_files import dump_plan

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dashboards.text.plans.plan_review import review_lines
+from dashboards.text.plan_review import review_lines
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName, Yes
 from fleet.cli.completion import subtask_ids

@@ -14,10 +14,9 @@ from typing import Annotated
 import anyio
 import typer
 
-from dashboards.text.color import painted_diff
-from dashboards.text.formats import counted
+from dashboards.text.formats import counted, painted_diff
 from dashboards.text.incident_text import run_lines, story_lines
-from dashboards.text.plans.plan_review import version_lines
+from dashboards.text.plan_review import version_lines
 from dashboards.text.safe import safe_block
 from dashboards.text.tables import runs_lines, status_lines, subtask_lines
 from fleet.cli import common

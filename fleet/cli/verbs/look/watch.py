@@ -7,8 +7,8 @@ from typing import Annotated
 import anyio
 import typer
 
-from dashboards.runs.ports import FactFeed
 from dashboards.runs.replay import Replay
+from dashboards.runs.run_follower import FactFeed
 from dashboards.text.event_text import event_lines
 from dashboards.text.summary import summary_lines
 from dashboards.text.tables import status_lines

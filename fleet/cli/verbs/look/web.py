@@ -9,7 +9,7 @@ from typing import Annotated
 import anyio
 import typer
 
-from dashboards.http.address import parse_address
+from dashboards.address import parse_address
 from fleet.cli import common
 from fleet.cli.common import AsJson
 from fleet.cli.live.pages import access_of, scrape_of
@@ -43,7 +43,7 @@ def web(
       fleet web --read-only
       fleet web --listen 0.0.0.0:8080 --allow-host fleet.example
     """
-    from dashboards.web.server import serving  # noqa: PLC0415 - aiohttp and Jinja2 are slow to import
+    from dashboards.web.site import serving  # noqa: PLC0415 - aiohttp and Jinja2 are slow to import
 
     address, state_dir = parse_address(listen), common.state_dir()
     access = access_of(state_dir)

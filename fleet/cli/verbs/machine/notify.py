@@ -8,8 +8,7 @@ from uuid import uuid4
 import anyio
 import typer
 
-from dashboards.notify.body import dump_body, notification
-from dashboards.notify.channel import Outgoing
+from dashboards.notify import Outgoing, dump_body, notification
 from dashboards.text.formats import counted, moment
 from dashboards.text.safe import safe
 from dashboards.text.tables import columns

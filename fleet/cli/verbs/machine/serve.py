@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dashboards.http.address import parse_address
+from dashboards.address import parse_address
 from fleet.cli import common
 from fleet.cli.common import AsJson, ConfigFile
 from fleet.cli.verbosity import show_note

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from dashboards.report.document import document
-from dashboards.report.markdown import markdown as as_markdown
+from dashboards.report.page import markdown as as_markdown
 from dashboards.report.page import page
 from dashboards.report.report_data import ReportData, report_data
 from dashboards.text.audit import audit_lines

@@ -4,8 +4,7 @@ import json
 
 import typer
 
-from dashboards.traces.otlp import as_document, collector_address, send
-from dashboards.traces.spans import Span, Spans, trace_lines
+from dashboards.traces import Span, Spans, as_document, collector_address, send, trace_lines
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Otlp, Repo, RunArgument, RunName
 from fleet.cli.reading import reading

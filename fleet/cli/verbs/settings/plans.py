@@ -6,10 +6,16 @@ from typing import Annotated
 
 import typer
 
-from dashboards.text.estimate_text import comparable_lines
 from dashboards.text.formats import counted
-from dashboards.text.plans.plan_graph import FORMATS, graph_lines
-from dashboards.text.plans.plan_review import estimate_lines, note_lines, plan_lines, value_lines
+from dashboards.text.plan_review import (
+    FORMATS,
+    comparable_lines,
+    estimate_lines,
+    graph_lines,
+    note_lines,
+    plan_lines,
+    value_lines,
+)
 from dashboards.text.safe import safe
 from fleet.app.past_runs import read_evidence
 from fleet.app.wiring import Wiring

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dashboards.text.formats import duration
-from dashboards.text.repository.cause_text import advice_lines, cause_lines, check_lines
+from dashboards.text.incident_text import advice_lines, cause_lines, check_lines
 from dashboards.text.safe import safe
 from fleet.app.trials.trial import TrialOrder, try_out
 from fleet.cli import common

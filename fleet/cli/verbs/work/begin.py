@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dashboards.text.estimate_text import comparable_lines, estimate_lines
-from dashboards.text.plans.plan_review import plan_lines
+from dashboards.text.plan_review import comparable_lines, plan_lines, run_estimate_lines
 from fleet.app.fleet import Fleet, Order
 from fleet.app.forges.issue_epic import GivenEpic, read_issue_epic
 from fleet.app.past_runs import read_evidence
@@ -174,7 +173,7 @@ def run(
     if plan_file is not None:
         order = _with_plan(order, load_plan_argument(fleet.wiring.known, plan_file, sets, repo), plan_file)
     if only_estimate:
-        return common.show_view(_estimate(loaded, order), estimate_lines, as_json=as_json)
+        return common.show_view(_estimate(loaded, order), run_estimate_lines, as_json=as_json)
     if plan_only:
         return _write_plan(loaded, order, None, as_json=as_json)
     folder = common.run_async(lambda: fleet.create(order))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dashboards.text.repository.rehearsal_text import plan_line, rehearsal_lines
+from dashboards.text.rehearsal_text import plan_line, rehearsal_lines
 from fleet.app.fleet import Fleet, Order
 from fleet.app.rehearsals.advice import write_advice
 from fleet.app.rehearsals.rehearse import Line, for_rehearsal, read_line, with_given_plan

@@ -4,7 +4,7 @@ import time
 
 import typer
 
-from dashboards.text.repository.rehearsal_text import rehearsal_lines
+from dashboards.text.rehearsal_text import rehearsal_lines
 from fleet.app.fleet import Fleet
 from fleet.app.needed import open_workers
 from fleet.app.reopen import withdraw_cancel

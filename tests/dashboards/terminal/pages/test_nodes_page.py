@@ -3,10 +3,9 @@
 import pytest
 from rich.cells import cell_len
 
-from dashboards.terminal.pages.agents import agents_page
-from dashboards.terminal.pages.nodes import nodes_page
+from dashboards.terminal.lines import PageOptions
+from dashboards.terminal.pages.agents import agents_page, nodes_page
 from dashboards.terminal.pages.overview import overview_page
-from dashboards.terminal.widgets.lines import PageOptions
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from tests.dashboards.terminal.pages.test_pages import SIZES, drawn, watch
 from tests.dashboards.terminal.test_snapshots import nodes_story

@@ -9,15 +9,13 @@ from dashboards.runs.needs import needs
 from dashboards.runs.replay import Replay
 from dashboards.runs.run_follower import WatchedRun
 from dashboards.terminal.base_screen import header_lines
-from dashboards.terminal.pages.agents import agents_page
+from dashboards.terminal.lines import Line, Page, PageOptions, bar, fit, matches
+from dashboards.terminal.pages.agents import agents_page, nodes_page
 from dashboards.terminal.pages.cost import cost_page
-from dashboards.terminal.pages.incidents import incidents_page
-from dashboards.terminal.pages.landing import landing_page
-from dashboards.terminal.pages.nodes import nodes_page
+from dashboards.terminal.pages.landing import incidents_page, landing_page
 from dashboards.terminal.pages.overview import events_page, overview_page, runs_page
 from dashboards.terminal.pages.plan import changes, graph, plan_page
 from dashboards.terminal.pages.story import check_lines, planner_lines, story_lines
-from dashboards.terminal.widgets.lines import Line, Page, PageOptions, bar, fit, matches
 from dashboards.text.formats import sparkline
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.revision import Revision

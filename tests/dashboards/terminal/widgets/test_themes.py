@@ -6,8 +6,8 @@ import pytest
 from rich.color import Color
 from rich.style import Style
 
-from dashboards.runs.status_marks import MARKS
-from dashboards.terminal.widgets.themes import DARK, DARK_16, LIGHT, LIGHT_16, LOOKS, PLAIN, Look
+from dashboards.runs.subtask_map import MARKS
+from dashboards.terminal.themes import DARK, DARK_16, LIGHT, LIGHT_16, LOOKS, PLAIN, Look
 
 AA = 4.5
 Rgb = tuple[int, int, int]

@@ -1,6 +1,6 @@
 """What a person is shown before a yes or a no: all of a first plan, later only what waits and what changed of it."""
 
-from dashboards.text.plans.plan_review import review_lines, waits_line
+from dashboards.text.plan_review import review_lines, waits_line
 from fleet.core.plans.limits import Policy, Reviewing
 from fleet.core.plans.plan import Estimate
 from fleet.core.state import facts as f

@@ -3,10 +3,9 @@
 import pytest
 
 from dashboards.report.document import document
-from dashboards.report.markdown import markdown
+from dashboards.report.page import markdown
 from dashboards.report.report_data import report_data
-from dashboards.text.estimate_text import UNKNOWN, comparable_lines
-from dashboards.text.plans.plan_review import review_lines
+from dashboards.text.plan_review import UNKNOWN, comparable_lines, review_lines
 from dashboards.text.tables import status_lines
 from fleet.core.base.usage import Usage
 from fleet.core.plans.limits import Policy

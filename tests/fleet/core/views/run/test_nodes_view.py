@@ -1,6 +1,6 @@
 """What a run says of its nodes, and of the subtasks that wait for one."""
 
-from dashboards.text.plans.plan_review import plan_lines
+from dashboards.text.plan_review import plan_lines
 from dashboards.text.tables import MOST_NODES, status_lines, subtask_lines
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.core.plans.plan import Plan

@@ -6,7 +6,7 @@ from typing import Literal
 
 from dashboards.runs.needs import Need, needs
 from dashboards.runs.run_follower import FollowedRun
-from dashboards.web.pages.page import Reader, Shown, repository_name
+from dashboards.web.rendering import Reader, Shown, repository_name
 from fleet.core.plans.plan import Subtask
 from fleet.core.policy.approval import objections, waiting_for_approval
 from fleet.core.state.state import RunState

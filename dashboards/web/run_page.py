@@ -9,15 +9,13 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from dashboards.report.graph import graph
-from dashboards.report.pictures import DRAWN, PlanNode, plan_graph, wave_graph, wave_parts
-from dashboards.runs.past import Past
+from dashboards.report.pictures import DRAWN, PlanNode, graph, plan_graph, wave_graph, wave_parts
+from dashboards.runs.replay import Past
 from dashboards.runs.run_follower import WatchedRun
 from dashboards.runs.subtask_map import State, state_sets, subtask_map
-from dashboards.text.estimate_text import estimate_rows
-from dashboards.web.pages.inbox import items_of
-from dashboards.web.pages.opening import opened, opened_then, place, read_past
-from dashboards.web.pages.page import Reader, Shown, repository_name
+from dashboards.text.plan_review import estimate_rows
+from dashboards.web.inbox import items_of
+from dashboards.web.rendering import Reader, Shown, opened, opened_then, place, read_past, repository_name
 from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.dependencies import waves
 from fleet.core.state.incidents import Incident

@@ -10,7 +10,7 @@ from operator import itemgetter
 from rich.style import Style
 from rich.syntax import Syntax, SyntaxTheme
 
-from dashboards.terminal.widgets.lines import Line, Page, clipped
+from dashboards.terminal.lines import Line, Page, clipped
 from dashboards.text.safe import safe_block
 
 LONGEST = 400  # characters of a line that are coloured; the rest stays plain

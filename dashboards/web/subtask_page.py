@@ -10,8 +10,7 @@ from markupsafe import Markup
 
 from dashboards.runs.run_follower import WatchedRun
 from dashboards.text.transcript import transcript_lines
-from dashboards.web.pages.opening import opened_then
-from dashboards.web.pages.page import NoSuchPageError, Reader, Shown
+from dashboards.web.rendering import NoSuchPageError, Reader, Shown, opened_then
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.json_text import parse_json
 from fleet.core.state.facts import CheckRun

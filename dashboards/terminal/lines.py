@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from rich.cells import cell_len, set_cell_size
 
-from dashboards.runs.status_marks import Span
+from dashboards.runs.subtask_map import Span
 
 Line = tuple[Span, ...]
 Rows = Sequence[tuple[str, Line]]

@@ -3,19 +3,20 @@
 In the middle of a run that is only what is pending, and how it differs from what was approved or rejected before.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
-from dashboards.text.estimate_text import comparable_lines
-from dashboards.text.formats import counted, listed
+from dashboards.text.formats import counted, duration, listed, money
 from dashboards.text.safe import safe, safe_goal
+from fleet.core.plans.dependencies import waves
 from fleet.core.plans.estimates import plan_estimate
 from fleet.core.plans.parameters import value_text
 from fleet.core.plans.plan import PLANNER, Plan, Subtask
 from fleet.core.policy.approval import is_unreviewed, objections, waiting_for_approval
+from fleet.core.state.facts import Spread, SubtaskEstimate
 from fleet.core.state.state import Review, RunState, Version
 from fleet.core.views.planning.plan_views import plan_diff, spec_diff
-from fleet.core.views.run.estimate_view import plan_estimates
+from fleet.core.views.run.estimate_view import EstimateView, plan_estimates
 
 TITLE = 70
 NOTES = 12  # notes on a plan
@@ -169,3 +170,94 @@ def version_lines(version: Version, changes: Sequence[str]) -> list[str]:
     author = f"{version.by} of {version.area}" if version.area is not None else version.by
     head = f"version {version.plan.version}, by {safe(author)}: {safe(version.why, limit=400)}"
     return [head, *(f"  {safe(line, limit=300)}" for line in changes or ("(only the worker)",))]
+
+
+# ---- plan graph ------------------------------------------------------------------------------------------------------
+# The dependencies of a plan: as lines for a terminal, as Mermaid and DOT for files. A plan is untrusted text.
+
+
+PLAN_GRAPH_TITLE = 40
+
+
+def graph_lines(plan: Plan) -> list[str]:
+    """The subtasks in waves: a subtask depends only on those of earlier waves."""
+    lines = []
+    for number, wave in enumerate(waves(plan), start=1):
+        lines.append(f"wave {number}")
+        for id_ in wave:
+            spec = plan.subtask(id_)
+            needs = f"  ← {', '.join(map(safe, spec.depends_on))}" if spec and spec.depends_on else ""
+            lines.append(f"  {safe(id_):<20} {safe(spec.title if spec else '', limit=PLAN_GRAPH_TITLE)}{needs}")
+    return lines
+
+
+def mermaid(plan: Plan) -> str:
+    nodes = [f'  {name}["{_escaped(label, "#{};")}"]' for name, label in _nodes(plan)]
+    edges = [f"  {need} --> {name}" for need, name in _edges(plan)]
+    return "\n".join(["graph LR", *nodes, *edges]) + "\n"
+
+
+def dot(plan: Plan) -> str:
+    nodes = [f'  {name} [label="{_escaped(label, "&#{};")}"];' for name, label in _nodes(plan)]
+    edges = [f"  {need} -> {name};" for need, name in _edges(plan)]
+    return "\n".join(["digraph plan {", "  rankdir=LR;", "  node [shape=box];", *nodes, *edges, "}"]) + "\n"
+
+
+FORMATS: Mapping[str, Callable[[Plan], str]] = {".mmd": mermaid, ".dot": dot, ".gv": dot}
+"""The formats of a graph by the suffix of its file."""
+
+
+def _nodes(plan: Plan) -> list[tuple[str, str]]:
+    return [
+        (f"n{number}", f"{s.id}: {safe(s.title, limit=PLAN_GRAPH_TITLE)}") for number, s in enumerate(plan.subtasks)
+    ]
+
+
+def _edges(plan: Plan) -> list[tuple[str, str]]:
+    names = {id_: f"n{number}" for number, id_ in enumerate(plan.ids)}
+    return [(names[need], names[spec.id]) for spec in plan.subtasks for need in spec.depends_on]
+
+
+def _escaped(label: str, code: str) -> str:
+    """Replaces what could be markup by character codes."""
+    return "".join(char if char.isalnum() or char in " .,:-_/" else code.format(ord(char)) for char in label)
+
+
+# ---- estimate text ---------------------------------------------------------------------------------------------------
+# Estimates as plain text: the median and the range of comparable landed subtasks, or why there is no number.
+
+
+UNKNOWN = "not enough past runs of this repository to estimate"
+HEAD = "Estimate: "
+NAME = 60
+
+
+def estimate_rows(estimates: Sequence[SubtaskEstimate]) -> list[str]:
+    """A line for each worker, size and model; one sentence if nothing is known of any."""
+    return [_estimate_text_row(each) for each in estimates] if any(each.landed for each in estimates) else [UNKNOWN]
+
+
+def comparable_lines(estimates: Sequence[SubtaskEstimate]) -> list[str]:
+    """The same below a heading, as `fleet plan` and the review of a plan end."""
+    first, *others = estimate_rows(estimates)
+    return [f"{HEAD}{first}", *(f"{'':<{len(HEAD)}}{line}" for line in others)]
+
+
+def run_estimate_lines(view: EstimateView) -> list[str]:
+    """The output of `fleet run --estimate`."""
+    return comparable_lines(view.estimates)
+
+
+def _estimate_text_row(estimate: SubtaskEstimate) -> str:
+    kind = f"{estimate.size} subtasks of {safe(estimate.worker, limit=NAME)}"
+    if not estimate.landed:
+        return f"{kind}: {UNKNOWN}"
+    model = f" with {safe(estimate.model, limit=NAME)}" if estimate.model is not None else ""
+    amounts = [_estimate_text_amount(estimate.dollars, money)] if estimate.dollars is not None else []
+    amounts += [_estimate_text_amount(estimate.seconds, duration)] if estimate.seconds is not None else []
+    each = ", ".join(amounts) or "cost and time unknown"
+    return f"{kind}{model}: {each} each (median and range of {counted(estimate.landed, 'landed subtask')})"
+
+
+def _estimate_text_amount(spread: Spread, shown: Callable[[float], str]) -> str:
+    return f"{shown(spread.median)} ({shown(spread.low)} to {shown(spread.high)})"

@@ -13,7 +13,7 @@ from textual.strip import Strip
 from textual.theme import BUILTIN_THEMES, Theme
 from textual.widget import Widget
 
-from dashboards.terminal.widgets.lines import Line, clipped, line_width, split_at
+from dashboards.terminal.lines import Line, clipped, line_width, split_at
 
 Tone = str
 """What a piece of text is about: `busy`, `good`, `attention`; never a colour."""

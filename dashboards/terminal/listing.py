@@ -12,8 +12,8 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 
-from dashboards.terminal.widgets.lines import Line, Page, column_at, matches, page_of
-from dashboards.terminal.widgets.themes import Painted
+from dashboards.terminal.lines import Line, Page, column_at, matches, page_of
+from dashboards.terminal.themes import Painted
 
 GUTTER = 2
 MARK = "◆"  # of a row that is marked

@@ -1,1 +1,0 @@
-"""The widgets of the terminal UI: lists, banners, dialogs, and the colours they are drawn in."""

@@ -1,1 +1,0 @@
-"""Plans as text: for their reviewer, and as graphs."""

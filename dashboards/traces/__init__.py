@@ -1,1 +1,0 @@
-"""Runs as traces: spans from the journal, sent to a collector in OpenTelemetry's form."""
