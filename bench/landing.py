@@ -34,7 +34,7 @@ from bench.side_by_side import (
 )
 from fleet.core.state.facts import Member
 from scripts.frame import Figure, progress
-from worktrees.git.trees.write_tree import changes_in
+from worktrees.git.write_tree import changes_in
 from worktrees.leases.commit import commit_changes
 from worktrees.leases.run_worktrees import RunWorktrees
 

@@ -29,7 +29,7 @@ from fleet.runs.crash_points import listening
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 from tests.worktrees.conftest import fingerprint, git, make_repository
-from worktrees.sandbox.ownership import manager_of
+from worktrees.sandbox.overlay_mount import manager_of
 from worktrees.store.store import home_of
 from worktrees.target.target import inspect
 

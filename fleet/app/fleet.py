@@ -58,8 +58,7 @@ from worktrees.leases.gc import clean_run
 from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees
 from worktrees.sandbox.box import require_bubblewrap
 from worktrees.store.replay import RelandingIntegrator
-from worktrees.store.snapshot import Snapshot
-from worktrees.store.store import open_store
+from worktrees.store.store import Snapshot, open_store
 from worktrees.target.target import Target, inspect
 
 

@@ -8,7 +8,7 @@ from agents.mcp.settings import ServerSettings
 from fleet.config.schema import Config, McpServer
 from fleet.core.base.nearest import did_you_mean
 from fleet.errors import UsageError
-from worktrees.sandbox.ownership import TAG, this_manager
+from worktrees.sandbox.overlay_mount import TAG, this_manager
 
 INSTALL = "pip install 'worktree-fleet[mcp]'"
 TIMEOUT_S = 60.0

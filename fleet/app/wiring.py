@@ -34,7 +34,7 @@ from fleet.engine.verdicts.checks import Gate
 from fleet.errors import FleetError, UsageError
 from fleet.ports.agents import Extras
 from worktrees.base.settings import MIB, BoxLimits, WorktreeSettings
-from worktrees.sandbox.environment import has_program
+from worktrees.sandbox.box import has_program
 from worktrees.target.signing import Signing
 
 NO_KEY = "no-key-is-needed"

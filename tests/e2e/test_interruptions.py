@@ -14,7 +14,7 @@ from fleet.core.state.state import RunState
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Json, Stage, landed, marked, program, script, solve, subtask, untouched, wait_for
 from tests.worktrees.conftest import git
-from worktrees.base.descendants import descendants
+from worktrees.base.process import descendants
 
 NAMES = ("one", "two", "three", "four")
 SLOW = script(

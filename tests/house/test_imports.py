@@ -229,7 +229,7 @@ def test_a_wrong_import_would_be_seen() -> None:
     assert not _may_import("fleet.engine", "worktrees.git.program.Git")
     assert not _may_import("fleet.engine", "fleet.config.load.load_config")
     assert not _may_import("agents.workers", "worktrees.sandbox.box")
-    assert not _may_import("worktrees.pool", "fleet.app.fleet")
+    assert not _may_import("worktrees.git", "fleet.app.fleet")
     assert not _may_import("fleet.config", "fleet.cli.entry")
     assert _may_import("fleet.app", "worktrees.leases.run_worktrees.open_worktrees")
     assert _may_import("agents.workers", "fleet.ports.agents.WorkerBrief")

@@ -18,10 +18,10 @@ from fleet.config.load import default_config
 from fleet.core.state.facts import Failure, Member
 from fleet.ports.worktrees import Change, Lease, Signature
 from worktrees.base.settings import LeaseKind, WorktreeSettings
-from worktrees.changes.scan import scan_tree
 from worktrees.leases.commit import commit_changes, find_slot_changes
+from worktrees.leases.pool import Slot
 from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees
-from worktrees.pool.leases import Slot
+from worktrees.leases.scan import scan_tree
 from worktrees.target.target import Target, inspect
 
 RUN = "r1"

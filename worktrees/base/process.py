@@ -11,7 +11,8 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,8 +26,7 @@ from anyio.lowlevel import RunVar
 from fleet.ports.agents import Dialogue
 from fleet.runs.crash_points import reached
 from worktrees.base.errors import effect_error
-from worktrees.base.tasks import loop_limiter
-from worktrees.base.turns import Turn
+from worktrees.base.turns import Turn, loop_limiter
 
 SPAWNS = 3  # a thousand tasks that spawn at once delay the loop by 870 ms, three at a time by 2
 CHUNK = 64 * 1024
@@ -346,3 +346,60 @@ def memory_file(content: bytes) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+# ---- descendants -----------------------------------------------------------------------------------------------------
+# The processes that this one started, and those that they started: for when they must not outlive a wait.
+
+
+PROC = Path("/proc")
+POLL_S = 0.01
+
+
+def descendants(of: int | None = None) -> frozenset[int]:
+    """The children of a process, by default of this one, and theirs."""
+    first = of or os.getpid()
+    parents = {int(folder.name): _parent(folder) for folder in PROC.iterdir() if folder.name.isdigit()}
+    found = {first}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return frozenset(found - {first})
+
+
+def kill_descendants(*, marked: bytes = b"") -> bool:
+    """Kill them, also those that are stopped; only those whose environment holds `marked`. Whether there were any."""
+    pids = [pid for pid in descendants() if not marked or marked in _environment(pid)]
+    _send(pids, signal.SIGKILL)
+    return bool(pids)
+
+
+def end_descendants(grace_s: float) -> None:
+    """Ask them to end, also those that are stopped: git removes its locks. Kill what is left after the grace."""
+    _send(descendants(), signal.SIGTERM, signal.SIGCONT)
+    until = time.monotonic() + grace_s
+    while descendants() and time.monotonic() < until:
+        time.sleep(POLL_S)
+    kill_descendants()
+
+
+def _send(pids: Iterable[int], *signals: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            for each in signals:
+                os.kill(pid, each)
+
+
+def _parent(folder: Path) -> int:
+    try:
+        text = (folder / "stat").read_bytes()
+    except OSError:  # it has ended meanwhile
+        return 0
+    status, parent = text.rpartition(b")")[2].split()[:2]  # the name before them may hold anything
+    return 0 if status == b"Z" else int(parent)  # a dead one has no children, and only waits to be reaped
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        return (PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return b""

@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 
 from fleet.core.base.ids import Sha
 from fleet.core.base.paths import folders_above
+from worktrees.git.diff import Diff, DiffEntry
 from worktrees.git.object_format import ATTRIBUTES, EXECUTABLE, FILE, LINK, is_folder
 from worktrees.git.objects import Objects
 from worktrees.git.program import fields
 from worktrees.git.repository import Repository
-from worktrees.git.trees.diff import Diff, DiffEntry
 
 RULE = b"filter=lfs"
 POINTER = b"version https://git-lfs.github.com/spec/"

@@ -28,7 +28,6 @@ from fleet.core.base.ids import Sha
 from fleet.runs.crash_points import reached
 from worktrees.base.errors import effect_error
 from worktrees.git.commit_message import Person
-from worktrees.git.coprocess import Coprocess, CoprocessError
 from worktrees.git.object_format import (
     EMPTY,
     ID,
@@ -45,6 +44,7 @@ from worktrees.git.object_format import (
     parse_tree,
     signed_now,
 )
+from worktrees.git.program import Coprocess, CoprocessError
 
 SHA256 = re.compile(rb"(?im)^\s*objectformat\s*=\s*sha256\s*$")
 AT_ONCE = 2  # threads; more only take turns at the interpreter

@@ -14,9 +14,8 @@ from fleet.core.base.ids import Sha
 from fleet.ports.worktrees import EffectError
 from fleet.runs.crash_points import reached
 from worktrees.base.errors import effect_error
-from worktrees.git.coprocess import Coprocess, CoprocessError
 from worktrees.git.object_format import ID, REF
-from worktrees.git.program import Git, text
+from worktrees.git.program import Coprocess, CoprocessError, Git, text
 
 LOOSE = 200
 """Refs that are set until all are packed into one file: each takes a file and a folder, and whatever lists refs reads

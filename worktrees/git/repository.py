@@ -14,14 +14,9 @@ from typing import TypeVar
 
 from fleet.core.base.ids import Sha
 from fleet.ports.worktrees import EffectError
+from worktrees.git.check_out import check_out_by_git, check_out_in_process, colliding_names
 from worktrees.git.commit_message import Person
-from worktrees.git.coprocess import CoprocessError
-from worktrees.git.object_format import Commit, signed_now
-from worktrees.git.objects import Objects
-from worktrees.git.program import Git, text
-from worktrees.git.refs import Refs
-from worktrees.git.trees.check_out import check_out_by_git, check_out_in_process, colliding_names
-from worktrees.git.trees.diff import (
+from worktrees.git.diff import (
     ENTRIES,
     PATCH,
     Diff,
@@ -31,8 +26,12 @@ from worktrees.git.trees.diff import (
     diff_in_process,
     parse_entries,
 )
-from worktrees.git.trees.merge import MergeConflict, is_on_line, merge_in_process, merge_trees
-from worktrees.git.trees.write_tree import (
+from worktrees.git.merge import MergeConflict, is_on_line, merge_in_process, merge_trees
+from worktrees.git.object_format import Commit, signed_now
+from worktrees.git.objects import Objects
+from worktrees.git.program import CoprocessError, Git, text
+from worktrees.git.refs import Refs
+from worktrees.git.write_tree import (
     NeedsGit,
     PathChange,
     replayed_tree,

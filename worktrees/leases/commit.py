@@ -17,17 +17,16 @@ from fleet.core.state.facts import Failure
 from fleet.ports.worktrees import Change, Signature
 from worktrees.base.fs import as_text, printable
 from worktrees.base.settings import WorktreeSettings
-from worktrees.changes.ignored import BaseFiles, select
-from worktrees.changes.overlay_changes import OverlayChange, read_changes
-from worktrees.changes.scan import Finding, may_hold_secret, scan_changed, scan_tree, secrets_in
-from worktrees.changes.union_view import View
 from worktrees.git.commit_message import author_of, committer_of, compose
+from worktrees.git.diff import Diff
 from worktrees.git.large_files import raw_large_files
 from worktrees.git.program import Git
 from worktrees.git.repository import Repository
-from worktrees.git.trees.diff import Diff
-from worktrees.git.trees.write_tree import PathChange, changes_in, source_content
-from worktrees.pool.leases import Slot
+from worktrees.git.write_tree import PathChange, changes_in, source_content
+from worktrees.leases.ignored import BaseFiles, select
+from worktrees.leases.pool import Slot
+from worktrees.leases.scan import Finding, may_hold_secret, scan_changed, scan_tree, secrets_in
+from worktrees.leases.union_view import OverlayChange, View, read_changes
 from worktrees.sandbox.overlay_mount import Overlay
 from worktrees.store.store import Store
 

@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 
 from fleet.core.base.ids import RunId, Sha, attempt_ref, base_ref, kept_ref, run_refs, taken_refs, tip_ref
 from worktrees.base.fs import make_folder, size_of, wipe
+from worktrees.git.diff import PATCH
 from worktrees.git.program import Git, text
-from worktrees.git.trees.diff import PATCH
-from worktrees.overlay.leases import FOLDER
-from worktrees.pool.leases import remove_slots
+from worktrees.leases.overlay import FOLDER
+from worktrees.leases.pool import remove_slots
 from worktrees.store.integrator import landed_since
 from worktrees.store.store import Store, lost_repository, slots_dir, stores_dir, try_lock
 from worktrees.target.publish import published_ref

@@ -23,12 +23,11 @@ from fleet.ports.worktrees import Change, Signature
 from fleet.runs.crash_points import reached
 from worktrees.base.fs import as_text, printable
 from worktrees.base.settings import WorktreeSettings
-from worktrees.changes.scan import is_git_name, may_hold_secret
-from worktrees.git.object_format import is_folder, parse_commit, parse_tree
-from worktrees.git.pack_format import PackError, PackLimits, check_pack
+from worktrees.git.diff import Diff, DiffEntry
+from worktrees.git.object_format import PackError, PackLimits, check_pack, is_folder, parse_commit, parse_tree
 from worktrees.git.program import text
-from worktrees.git.trees.diff import Diff, DiffEntry
 from worktrees.leases.commit import commit_tree
+from worktrees.leases.scan import is_git_name, may_hold_secret
 from worktrees.store.store import Store, new_prefix
 
 LONGEST_COMMIT = 64 * 1024

@@ -15,20 +15,19 @@ from fleet.ports.worktrees import Change, Lease, Signature
 from worktrees.base.errors import os_errors
 from worktrees.base.fs import make_folder
 from worktrees.base.settings import WorktreeSettings
-from worktrees.base.tasks import background
+from worktrees.base.turns import background
 from worktrees.git.program import Git
-from worktrees.git.trees.write_tree import PathChange
+from worktrees.git.write_tree import PathChange
+from worktrees.leases.base_layers import choose_kind
 from worktrees.leases.commit import commit_changes, find_overlay_changes, find_slot_changes
-from worktrees.overlay.leases import Overlays
-from worktrees.overlay.probe import choose_kind
-from worktrees.pool.leases import Pool, remove_slots
+from worktrees.leases.overlay import Overlays
+from worktrees.leases.pool import Pool, remove_slots
+from worktrees.leases.setup import Included, Setup
 from worktrees.sandbox.box import Box, Place
 from worktrees.sandbox.checks import Checker
 from worktrees.sandbox.decoy import Decoys
 from worktrees.sandbox.launcher import Launcher
 from worktrees.sandbox.workspace import BoxWorkspace
-from worktrees.setup.include import Included
-from worktrees.setup.setup import Setup
 from worktrees.store.packs import keep_packed
 from worktrees.store.store import Store, slots_dir
 

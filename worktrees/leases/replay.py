@@ -17,10 +17,10 @@ from fleet.ports.agents import Workspace
 from fleet.ports.worktrees import Change, Integrator, Lease, Merged, Signature
 from worktrees.base.fs import as_text, printable
 from worktrees.git.commit_message import author_of, committer_of, compose
+from worktrees.git.diff import Diff
 from worktrees.git.repository import Repository
-from worktrees.git.trees.diff import Diff
 from worktrees.leases.run_worktrees import RunWorktrees
-from worktrees.store.line import LineCommit
+from worktrees.store.integrator import LineCommit
 
 LISTED = 20
 NOTED = 500  # characters of a red gate's output

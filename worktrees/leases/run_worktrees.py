@@ -15,14 +15,13 @@ from worktrees.base.settings import WorktreeSettings
 from worktrees.git.commit_message import committer_of
 from worktrees.leases.gc import DIFF_CAP
 from worktrees.leases.leases import Leases, open_leases
-from worktrees.pool.leases import remove_slots
-from worktrees.sandbox.ownership import end_orphans
-from worktrees.setup.include import gather_included
+from worktrees.leases.pool import remove_slots
+from worktrees.leases.setup import gather_included
+from worktrees.sandbox.overlay_mount import end_orphans
 from worktrees.store.integrator import StoreIntegrator
 from worktrees.store.locks import remove_stale_locks
 from worktrees.store.repair import repair_store
-from worktrees.store.snapshot import Snapshot
-from worktrees.store.store import Store, begin_run, open_store, pinned_change, slots_dir, try_lock, unusable
+from worktrees.store.store import Snapshot, Store, begin_run, open_store, pinned_change, slots_dir, try_lock, unusable
 from worktrees.target.publish import Publisher
 from worktrees.target.target import Target
 

@@ -7,12 +7,17 @@ from secrets import token_hex
 
 from anyio import CancelScope, to_thread
 
+from fleet.core.base.ids import Sha
+from fleet.ports.worktrees import EffectError
 from worktrees.base.fs import make_folder
 from worktrees.base.settings import WorktreeSettings
+from worktrees.leases.leases import Leases, open_leases
+from worktrees.leases.pool import remove_slots
 from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees
-from worktrees.pool.leases import remove_slots
+from worktrees.leases.setup import Included
+from worktrees.sandbox.overlay_mount import end_orphans
 from worktrees.store.locks import remove_stale_locks
-from worktrees.store.store import Store, home_of, try_lock, unusable
+from worktrees.store.store import Store, home_of, slots_dir, try_lock, unusable
 from worktrees.target.target import Target
 
 PREFIX = "try-"  # of the names that their folders have
@@ -76,3 +81,32 @@ def remove_lock(store: Store, name: str) -> None:
 
 def _lock_of(store: Store, name: str) -> Path:
     return store.home / "slots" / f"{name}.lock"
+
+
+# ---- node worktrees --------------------------------------------------------------------------------------------------
+# Worktrees on a node: leases of a cached repository, for a manager on another machine.
+
+
+NODE_PREFIX = "node-"  # of the names that their folders have
+
+
+@asynccontextmanager
+async def open_node_worktrees(store: Store, settings: WorktreeSettings, base: Sha) -> AsyncIterator[Leases]:
+    """Leases for one connection. Several may be open at once: each has a name of its own. Raises `FleetError`."""
+    await to_thread.run_sync(end_orphans)
+    await remove_unused(store, NODE_PREFIX)
+    name = f"{NODE_PREFIX}{token_hex(4)}"
+    with taken_name(store, name):
+        try:
+            included = Included(slots_dir(store, name) / "included")
+            async with open_leases(store, settings, name, base, included) as leases:
+                yield leases
+        finally:
+            await to_thread.run_sync(remove_lock, store, name)
+            with CancelScope(shield=True), suppress(EffectError):  # what stays is removed by the next connection
+                await remove_unused(store, NODE_PREFIX)
+
+
+def in_use(store: Store) -> bool:
+    """Whether a connection has worktrees of this store."""
+    return is_taken(store, NODE_PREFIX)

@@ -24,7 +24,7 @@ from worktrees.base.process import Finished
 from worktrees.base.settings import MIB
 from worktrees.base.turns import Turn, Turns
 from worktrees.sandbox.box import Box, Place
-from worktrees.sandbox.reports.channel import junit_tests, report_channel, sarif_findings
+from worktrees.sandbox.channel import junit_tests, report_channel, sarif_findings
 
 TAIL = 4_000  # characters kept of a check's output in the journal
 MORE_BOXES = 10  # made ready or taken apart at one time; with 2 slots and quick checks that is half of the time

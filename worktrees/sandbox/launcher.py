@@ -17,8 +17,7 @@ from anyio import CancelScope, Lock, move_on_after, wait_readable, wait_writable
 
 from worktrees.base.process import Launch, memory_file
 from worktrees.sandbox import launcher_main
-from worktrees.sandbox.overlay_mount import VIEW
-from worktrees.sandbox.ownership import TAG, this_manager
+from worktrees.sandbox.overlay_mount import TAG, VIEW, this_manager
 
 ANSWER_S = 10.0  # how long a fork may take, on a machine that is starved
 STARTS = 3  # of the process: after that, commands start without it

@@ -18,7 +18,7 @@ from anyio import CapacityLimiter, sleep, to_thread
 from anyio.lowlevel import RunVar
 
 from worktrees.base.settings import MIB, BoxLimits
-from worktrees.base.tasks import loop_limiter
+from worktrees.base.turns import loop_limiter
 
 TICK_S = 0.2
 SMALL_DISK, SMALL_PART = 2048 * MIB, 10  # of a smaller disk, one part in so many stays free

@@ -9,23 +9,29 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from errno import ENOSPC
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 
 from anyio import CancelScope, Lock, sleep, to_thread
 
-from fleet.core.base.ids import RunId, Sha, base_ref, tip_ref
+from fleet.core.base.ids import RunId, Sha, base_ref, result_branch, taken_refs, tip_ref
+from fleet.core.base.paths import matches, path_problem
 from fleet.errors import FleetError
+from fleet.ports.agents import WorkspaceError
 from fleet.ports.worktrees import Change
 from fleet.runs.crash_points import reached
 from worktrees.base.fs import as_text
-from worktrees.git.program import Git, GitError, remote_command
+from worktrees.git import reader
+from worktrees.git.program import Git, GitError, fields, remote_command, text
 from worktrees.git.repository import Repository
-from worktrees.target.target import Target
+from worktrees.target.checkout import find_checkout
+from worktrees.target.target import Target, inspect
 
 POLL_S = 0.02
 NEW = "new-"  # begins the name of a folder that is being filled; then comes the process that does
@@ -284,3 +290,142 @@ def _absolute(lines: bytes, objects: Path) -> bytes:
     """Folders of borrowed objects: a relative one is meant from the folder that names it."""
     named = (os.fsdecode(line) for line in lines.splitlines() if line and not line.startswith(b"#"))
     return b"".join(os.fsencode(objects / name) + b"\n" for name in named)
+
+
+# ---- branches --------------------------------------------------------------------------------------------------------
+# Result branches in the user's repository that are no longer needed: what they hold is on a branch of the user's.
+#
+# Merged means that the branch's commit is below another branch that is not ours, or that its copy is, which `fleet
+# merge` pinned when it had passed there. Nothing else counts: no guess by messages or by similar patches.
+
+
+HEADS = "refs/heads/"
+OURS = result_branch("")
+
+
+@dataclass(frozen=True, slots=True)
+class ResultBranch:
+    """A result branch, and whether it can go."""
+
+    target: Target
+    name: str
+    commit: Sha
+    kept: str = ""
+    """Why it can't go; empty if it can."""
+
+
+async def result_branches(repository: Path, state_dir: Path, busy: Collection[RunId]) -> list[ResultBranch]:
+    """The result branches of a repository; none where it is gone. `busy`: the runs that may still move theirs."""
+    try:
+        target = await inspect(repository)
+    except FleetError:
+        return []
+    heads = await target.git.refs(HEADS)
+    found = {ref.removeprefix(HEADS): commit for ref, commit in heads.items() if ref.startswith(HEADS + OURS)}
+    theirs = [commit for ref, commit in heads.items() if not ref.startswith(HEADS + OURS)]
+    store = Store(home_of(state_dir, target))
+    branches = []
+    for name, commit in sorted(found.items()):
+        kept = "its run has not ended" if name.removeprefix(OURS) in busy else ""
+        kept = kept or await _why_kept(target, store, name, commit, theirs)
+        branches.append(ResultBranch(target, name, commit, kept))
+    return branches
+
+
+async def _why_kept(target: Target, store: Store, name: str, commit: Sha, theirs: Collection[Sha]) -> str:
+    if await find_checkout(target, name) is not None:
+        return "it is checked out"
+    run, copies = name.removeprefix(OURS), list[Sha]()
+    if store.git_dir.is_dir():
+        copies = list((await store.git.refs(taken_refs(run, commit))).values())
+    for each in (commit, *copies):
+        if await _is_below(target.git, each, theirs):
+            return ""
+    return "it is not merged into another branch"
+
+
+async def _is_below(git: Git, commit: Sha, tips: Collection[Sha]) -> bool:
+    for tip in tips:
+        if await git.is_ancestor(commit, tip):
+            return True
+    return False
+
+
+async def delete_branch(branch: ResultBranch) -> None:
+    """Delete a branch, unless it has moved since it was looked at."""
+    await branch.target.git.ask("update-ref", "-d", f"{HEADS}{branch.name}", branch.commit)
+
+
+# ---- snapshot --------------------------------------------------------------------------------------------------------
+# One commit for the planner to read: listings, files, a search and the history, from the store alone.
+#
+# Everything it returns is untrusted text from the repository. There is no worktree, so there is no link to follow.
+
+
+READ_CAP = 256 * 1024
+SEARCH_CAP = 64 * 1024
+SEARCH_LINES = 200
+LINE_WIDTH = 300
+CHURN_COMMITS = 300
+CHURN_CAP = 4 * 1024 * 1024
+CHURN_PATHS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One commit of the store."""
+
+    git: Git
+    commit: Sha
+
+    async def list_files(self, pattern: str | None = None) -> Sequence[str]:
+        names = fields(await self.git("ls-tree", "-r", "-z", "--name-only", "--full-tree", self.commit))
+        return [name for name in names if _is_wanted(name, pattern)]
+
+    async def read_file(self, path: str) -> str:
+        """Raises `WorkspaceError` where there is no such file."""
+        name = path.removeprefix("./")
+        problem = path_problem(name)
+        if problem:
+            raise WorkspaceError(problem)
+        question = partial(reader.file_at, commit=self.commit, path=name, most=READ_CAP)
+        entry = await reader.read(self.git, question)
+        if not isinstance(entry, tuple):
+            raise WorkspaceError(f"{path} is a folder" if entry == "tree" else f"{path} does not exist")
+        content, size = entry
+        return text(content) + (f"\n[... {size - len(content)} bytes left out]\n" if size > len(content) else "")
+
+    async def search(self, text: str, pattern: str | None = None) -> str:
+        """Lines that contain `text`, as `path:line: content`."""
+        if not text.strip() or "\0" in text:
+            raise WorkspaceError("the text to search for is empty")
+        query = ("grep", "-n", "-I", "-z", "--no-color", "--fixed-strings", "-e", text, self.commit)
+        raw = await self.git(*query, also_ok=(1,), cap=64 * SEARCH_CAP)
+        hits = [hit for hit in map(self._hit, raw.split(b"\n")) if hit]
+        lines = [f"{path}:{number}: {content}" for path, number, content in hits if _is_wanted(path, pattern)]
+        more = [f"... and {len(lines) - SEARCH_LINES} more"] if len(lines) > SEARCH_LINES else []
+        return "\n".join((*lines[:SEARCH_LINES], *more))[:SEARCH_CAP] or "nothing found"
+
+    async def history(self, path: str | None = None, limit: int = 20) -> str:
+        if path is not None and (problem := path_problem(path)):
+            raise WorkspaceError(problem)
+        question = partial(reader.history, commit=self.commit, path=path, limit=max(1, min(limit, 200)))
+        commits = await reader.read(self.git, question)
+        return commits if path is not None else f"{commits}\n\n{await self._churn()}"
+
+    async def _churn(self) -> str:
+        """The paths that most of the latest commits changed: where tasks are likely to meet."""
+        query = ("log", "-z", "--format=", "--name-only", "--no-renames", f"-{CHURN_COMMITS}", self.commit)
+        changed = Counter(name for name in fields(await self.git(*query, cap=CHURN_CAP)) if name.strip())
+        lines = [f"{count:5} {name}" for name, count in changed.most_common(CHURN_PATHS)]
+        return "\n".join((f"changed most often in the last {CHURN_COMMITS} commits:", *lines))
+
+    def _hit(self, raw: bytes) -> tuple[str, str, str] | None:
+        place, _, rest = raw.partition(b"\0")
+        number, _, content = rest.partition(b"\0")
+        name = text(place).removeprefix(f"{self.commit}:")
+        return (name, text(number), text(content)[:LINE_WIDTH]) if number.isdigit() else None
+
+
+def _is_wanted(path: str, pattern: str | None) -> bool:
+    return pattern is None or matches(path, (pattern,))

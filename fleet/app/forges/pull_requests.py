@@ -30,8 +30,7 @@ from worktrees.git.commit_message import committer_of
 from worktrees.store.integrator import StoreIntegrator, landed_since
 from worktrees.store.replay import Replay, commits_above
 from worktrees.store.store import Store, open_store
-from worktrees.target.publish import commit_of
-from worktrees.target.remote import Remote, RemoteMovedError, remote_of, remote_urls
+from worktrees.target.publish import Remote, RemoteMovedError, commit_of, remote_of, remote_urls
 from worktrees.target.target import Target, inspect
 
 # ---- stack -----------------------------------------------------------------------------------------------------------

@@ -40,8 +40,8 @@ from fleet.ports.worktrees import Change, EffectError
 from worktrees.base.settings import WorktreeSettings
 from worktrees.leases.intake import Arrival, IntakeError, take_in
 from worktrees.leases.run_worktrees import RunWorktrees
+from worktrees.leases.setup import LOG
 from worktrees.sandbox.checks import write_log
-from worktrees.setup.setup import LOG
 from worktrees.store.packs import pack_parts
 from worktrees.store.store import Store
 

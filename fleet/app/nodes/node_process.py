@@ -38,12 +38,19 @@ from fleet.ports.agents import ModelUse, ServiceGate, ServiceNotice, WaitRules
 from fleet.ports.nodes import AttemptOrder, AttemptResult, ChecksOrder, Tell
 from fleet.ports.worktrees import EffectError, Leasing
 from fleet.runs.run_folder import make_state_dir
-from worktrees.leases.node_worktrees import in_use, open_node_worktrees
+from worktrees.leases.trial_worktrees import in_use, open_node_worktrees
 from worktrees.sandbox.checks import take_log
 from worktrees.sandbox.resource_monitor import least_free
 from worktrees.sandbox.self_test import find_sandbox_problems
-from worktrees.store.node_store import caches_dir, drop_pins, open_node_store
-from worktrees.store.packs import cached_commits, cached_count, take_pack, thin_pack
+from worktrees.store.packs import (
+    cached_commits,
+    cached_count,
+    caches_dir,
+    drop_pins,
+    open_node_store,
+    take_pack,
+    thin_pack,
+)
 from worktrees.store.store import Store
 
 # ---- own disk --------------------------------------------------------------------------------------------------------

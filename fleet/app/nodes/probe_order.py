@@ -21,8 +21,7 @@ from fleet.errors import FleetError, first_error
 from fleet.nodes.connection import Connection
 from fleet.nodes.messages import PROTOCOL, Open
 from fleet.ports.nodes import ChecksDone, ChecksOrder, NotDone, UnknownOrderError
-from worktrees.store.node_store import open_node_store
-from worktrees.store.packs import pack_parts
+from worktrees.store.packs import open_node_store, pack_parts
 from worktrees.store.store import Store
 
 REPOSITORY = "fleet-probe"

@@ -27,12 +27,12 @@ from fleet.errors import UsageError
 from fleet.ports.journal import Clock
 from fleet.ports.worktrees import EffectError
 from worktrees.base.settings import WorktreeSettings
+from worktrees.git.diff import Diff
 from worktrees.git.repository import Repository
-from worktrees.git.trees.diff import Diff
 from worktrees.leases.past_work import PastWork
 from worktrees.leases.run_worktrees import RunWorktrees
 from worktrees.leases.trial_worktrees import open_trial_worktrees
-from worktrees.store.line import LineCommit, last_commits, merged_messages
+from worktrees.store.integrator import LineCommit, last_commits, merged_messages
 from worktrees.store.store import open_store
 from worktrees.target.target import Target, inspect
 

@@ -18,8 +18,7 @@ from fleet.runs.run_folder import RunFolder
 from worktrees.git.commit_message import RUN, TASK, parse_trailers
 from worktrees.git.program import text
 from worktrees.store.store import Store
-from worktrees.target.publish import push
-from worktrees.target.remote import Remote
+from worktrees.target.publish import Remote, push
 from worktrees.target.target import Target
 
 Work = Callable[[RunFolder], Awaitable[None]]

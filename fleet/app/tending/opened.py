@@ -13,7 +13,7 @@ from fleet.forge.forge import Forge, Pull
 from fleet.forge.open import open_forge
 from fleet.forge.place import Place, place_of_remote, pull_reference
 from fleet.runs.run_folder import FirstFact, RunFolder, runs_by_start
-from worktrees.target.remote import remote_urls
+from worktrees.target.publish import remote_urls
 from worktrees.target.target import Target
 
 BRANCHES = "fleet/"

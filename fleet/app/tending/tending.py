@@ -36,7 +36,7 @@ from fleet.forge.errors import ForgeError, NotFoundError, NotLoggedInError, Prog
 from fleet.forge.forge import Check, Comment, Forge, Pull, Thread
 from fleet.runs.crash_points import reached
 from fleet.runs.run_folder import RunFolder, runs_by_start, runs_dir
-from worktrees.target.remote import RemoteError, RemoteMovedError
+from worktrees.target.publish import RemoteError, RemoteMovedError
 
 PUSHES = 3  # times that a round is put on top of what others push while that goes on
 LONGEST_STEM = 40  # characters of a run's name in that of its rounds

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from worktrees.base.descendants import end_descendants
+from worktrees.base.process import end_descendants
 
 GRACE_S = 0.7  # for a stop in good order
 HELPERS_S = 0.2  # for git to remove its locks

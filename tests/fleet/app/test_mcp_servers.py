@@ -18,7 +18,7 @@ from fleet.app.mcp_servers import servers_of
 from fleet.config.load import load_config
 from fleet.config.schema import Config
 from fleet.errors import UsageError
-from worktrees.sandbox.ownership import TAG, end_orphans, this_manager
+from worktrees.sandbox.overlay_mount import TAG, end_orphans, this_manager
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 300.0

@@ -14,8 +14,7 @@ from fleet.ports.nodes import AttemptOrder, AttemptResult, ChecksOrder, Progress
 from fleet.ports.worktrees import Change, EffectError
 from tests.fleet.nodes.conftest import MADE, SHA, attempt
 from tests.worktrees.conftest import git
-from worktrees.store.node_store import drop_pins, open_node_store
-from worktrees.store.packs import CACHE
+from worktrees.store.packs import CACHE, drop_pins, open_node_store
 
 ENDLESS = 2**60  # bytes: no disk has that much left
 

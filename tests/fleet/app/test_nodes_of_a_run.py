@@ -21,7 +21,7 @@ from fleet.engine.work.local_node import LocalNode
 from tests.fleet.core.story import WHO, Story, plan_of
 from tests.fleet.fakes import wait_until
 from tests.fleet.hands import PaperHands
-from worktrees.store.node_store import open_node_store
+from worktrees.store.packs import open_node_store
 
 
 class Engine:

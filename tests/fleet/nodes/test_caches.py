@@ -17,7 +17,7 @@ from fleet.nodes.serve import serve
 from fleet.nodes.streams import Link
 from tests.fleet.nodes.conftest import GREETING, ScriptedNode, ScriptedSite, connected, wire
 from worktrees.leases.trial_worktrees import taken_name
-from worktrees.store.node_store import open_node_store
+from worktrees.store.packs import open_node_store
 from worktrees.store.store import Store
 
 

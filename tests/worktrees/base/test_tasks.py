@@ -4,7 +4,7 @@ import pytest
 from anyio import sleep_forever
 
 from fleet.errors import FleetError
-from worktrees.base.tasks import background
+from worktrees.base.turns import background
 
 
 async def test_a_task_ends_with_the_block() -> None:

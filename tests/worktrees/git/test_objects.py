@@ -104,8 +104,8 @@ def test_a_reader_that_falls_silent_is_given_up(objects: Objects, monkeypatch: p
     readers = {each for each in forest.children() if b"cat-file" in Path(f"/proc/{each}/cmdline").read_bytes()}
     for reader in readers:
         os.kill(reader, signal.SIGSTOP)
-    monkeypatch.setattr("worktrees.git.coprocess.ANSWER_S", 1.0)  # the new one needs some of it on a busy machine
-    monkeypatch.setattr("worktrees.git.coprocess.END_S", 0.05)
+    monkeypatch.setattr("worktrees.git.program.ANSWER_S", 1.0)  # the new one needs some of it on a busy machine
+    monkeypatch.setattr("worktrees.git.program.END_S", 0.05)
     assert objects.find(tree) is not None, "a new one answered"
     assert readers
     assert not readers & forest.children()

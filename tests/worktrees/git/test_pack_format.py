@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.worktrees.conftest import git, make_repository
-from worktrees.git.pack_format import PackError, PackLimits, check_pack
+from worktrees.git.object_format import PackError, PackLimits, check_pack
 
 ROOM = PackLimits(packed_bytes=100_000, objects=100, bytes=1_000_000)
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.worktrees import forest
 from tests.worktrees.forest import Files
+from worktrees.git.diff import diff_by_program, diff_in_process
+from worktrees.git.merge import MergeConflict
 from worktrees.git.object_format import FILE
 from worktrees.git.repository import Repository
-from worktrees.git.trees.diff import diff_by_program, diff_in_process
-from worktrees.git.trees.merge import MergeConflict
 
 NAMES = (b"a", b"b", b"c", b"a.b", "é".encode())
 Steps = list[tuple[str, bytes, bytes, str, bytes]]

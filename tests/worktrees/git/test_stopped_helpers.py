@@ -16,20 +16,19 @@ import pytest
 from fleet.ports.worktrees import EffectError
 from tests.worktrees import forest
 from tests.worktrees.conftest import git
-from worktrees.base.descendants import descendants, kill_descendants
-from worktrees.git import coprocess, program, reader
-from worktrees.git.coprocess import Coprocess, CoprocessError
+from worktrees.base.process import descendants, kill_descendants
+from worktrees.git import program, reader
+from worktrees.git.diff import PATCH, DiffProgram
 from worktrees.git.object_format import FILE
 from worktrees.git.objects import Objects
-from worktrees.git.program import Git
+from worktrees.git.program import Coprocess, CoprocessError, Git
 from worktrees.git.refs import Refs
-from worktrees.git.trees.diff import PATCH, DiffProgram
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(coprocess, "ANSWER_S", 1.0)  # the new one needs some of it on a busy machine
-    monkeypatch.setattr(coprocess, "END_S", 0.1)
+    monkeypatch.setattr(program, "ANSWER_S", 1.0)  # the new one needs some of it on a busy machine
+    monkeypatch.setattr(program, "END_S", 0.1)
     before = descendants()
     yield forest.new_repository(tmp_path / "store.git")
     assert not descendants() - before
@@ -115,7 +114,7 @@ def test_one_that_reads_nothing_can_not_hold_who_asks(store: Path) -> None:
 
 
 async def test_closing_ends_a_conversation_with_a_stopped_helper(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coprocess, "ANSWER_S", 3600.0)
+    monkeypatch.setattr(program, "ANSWER_S", 3600.0)
     helper = Coprocess(store, "cat-file", "--batch-command", "--buffer")
     asked, ended = anyio.Event(), list[CoprocessError]()
 
@@ -192,7 +191,7 @@ def test_helpers_may_clean_up_before_they_are_killed(tmp_path: Path) -> None:
     tidy = f"trap 'touch {tmp_path}/tidied; exit 0' TERM; touch {tmp_path}/$$; while :; do sleep 0.01; done"
     deaf = f"trap '' TERM; touch {tmp_path}/$$; while :; do sleep 0.01; done"
     asks = (
-        "from worktrees.base.descendants import *; import subprocess, sys, time, os, pathlib\n"
+        "from worktrees.base.process import *; import subprocess, sys, time, os, pathlib\n"
         "started = [subprocess.Popen(['sh', '-c', line]) for line in sys.argv[2:]]\n"
         "while not all((pathlib.Path(sys.argv[1]) / str(each.pid)).exists() for each in started): time.sleep(0.01)\n"
         "os.kill(started[0].pid, 19)\n"

@@ -12,7 +12,7 @@ from fleet.core.state.facts import Failure
 from fleet.ports.worktrees import Change
 from fleet.runs.crash_points import listening
 from tests.worktrees.conftest import Bench, OpenBench, git, sign
-from worktrees.git.pack_format import PackLimits
+from worktrees.git.object_format import PackLimits
 from worktrees.leases.intake import Arrival, IntakeError, take_in
 
 Make = Callable[[Path], None]

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.worktrees.conftest import git, product_settings
-from worktrees.leases.node_worktrees import PREFIX, open_node_worktrees
-from worktrees.leases.trial_worktrees import taken_name
+from worktrees.leases.trial_worktrees import NODE_PREFIX, open_node_worktrees, taken_name
 from worktrees.store.store import Store, open_store
 from worktrees.target.target import inspect
 
@@ -14,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 def leave(store: Store, name: str) -> Path:
-    folder = store.home / "slots" / f"{PREFIX}{name}" / "1"
+    folder = store.home / "slots" / f"{NODE_PREFIX}{name}" / "1"
     folder.mkdir(parents=True)
     (folder / "left.txt").write_text("left\n")
     return folder.parent

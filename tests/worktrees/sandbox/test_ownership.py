@@ -12,7 +12,7 @@ from time import monotonic, sleep
 import pytest
 
 from tests.worktrees.conftest import OpenBench, product_settings
-from worktrees.sandbox.ownership import TAG, Manager, end_orphans, manager_of, this_manager
+from worktrees.sandbox.overlay_mount import TAG, Manager, end_orphans, manager_of, this_manager
 
 MANAGER = Path(__file__).parents[1] / "manager.py"
 ROOT = Path(__file__).parents[3]

@@ -6,7 +6,7 @@ from fleet.core.base.ids import aside_ref, attempt_ref, tip_ref
 from fleet.core.state.facts import Member
 from fleet.ports.worktrees import Change
 from tests.worktrees.conftest import RUN, Bench, git, sign
-from worktrees.git.trees.conflict import EVIDENCE
+from worktrees.git.merge import EVIDENCE
 
 
 async def test_a_conflict_is_left_out_with_its_paths_and_the_others_go_on(bench: Bench) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from worktrees.git.program import GitError
-from worktrees.store.node_store import open_node_store
-from worktrees.store.packs import LOOSE_BYTES, cached_commits, pack_parts, take_pack
+from worktrees.store.packs import LOOSE_BYTES, cached_commits, open_node_store, pack_parts, take_pack
 from worktrees.store.store import Store
 
 

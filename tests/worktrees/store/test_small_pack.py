@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.worktrees.conftest import git, make_repository
+from worktrees.git.object_format import PackLimits, check_pack
 from worktrees.git.objects import Objects
-from worktrees.git.pack_format import PackLimits, check_pack
 from worktrees.store.packs import MOST_COMMITS, MOST_OBJECTS, MOST_PACKED, small_pack
 
 FILES = {"README.md": "hello\n", "src/one.py": "ONE = 1\n", "src/deep/two.py": "TWO = 2\n", "other/x.txt": "x\n"}

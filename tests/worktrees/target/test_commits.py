@@ -13,7 +13,7 @@ from fleet.errors import UsageError
 from fleet.ports.worktrees import Signature
 from tests.worktrees.conftest import git, make_repository
 from worktrees.git.commit_message import author_of, compose
-from worktrees.target.commits import read_attribution
+from worktrees.target.target import read_attribution
 
 DAY = 86_400
 MONDAY = 1_793_577_600  # 2026-11-02, in the 45th week

@@ -8,7 +8,7 @@ import pytest
 from fleet.errors import UsageError
 from tests.worktrees.conftest import git, make_repository
 from worktrees.store.store import Store, open_store
-from worktrees.target.remote import Remote, RemoteError, RemoteMovedError, remote_of, remote_urls
+from worktrees.target.publish import Remote, RemoteError, RemoteMovedError, remote_of, remote_urls
 from worktrees.target.target import Target, inspect
 
 REF = "refs/fleet/r1/pull/1"

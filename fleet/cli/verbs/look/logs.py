@@ -24,8 +24,8 @@ from fleet.core.views.repository.init_view import LogView
 from fleet.errors import FleetError, UsageError
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
+from worktrees.leases.setup import LOG
 from worktrees.sandbox.checks import log_stem
-from worktrees.setup.setup import LOG
 
 PLANNER = "planner"
 TICK_S = 0.25

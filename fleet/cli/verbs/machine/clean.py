@@ -24,7 +24,7 @@ from fleet.runs.repository import root_of
 from fleet.runs.run_folder import RunFolder, all_runs
 from worktrees.base.fs import size_of
 from worktrees.leases.gc import Leftovers, Part, StoreUse, clean_run, remove_lost_store, remove_store, stores
-from worktrees.store.branches import delete_branch, result_branches
+from worktrees.store.store import delete_branch, result_branches
 
 
 def clean(

@@ -46,8 +46,8 @@ from fleet.errors import FleetError
 from fleet.ports.worktrees import EffectError
 from fleet.runs.run_folder import all_runs, make_state_dir
 from worktrees.git.program import ask_git, text
-from worktrees.overlay.probe import choose_kind
-from worktrees.sandbox.environment import SYSTEM_PATH
+from worktrees.leases.base_layers import choose_kind
+from worktrees.sandbox.box import SYSTEM_PATH
 from worktrees.sandbox.seccomp import filter_program
 from worktrees.sandbox.self_test import find_sandbox_problems
 from worktrees.target.signing import Customs, customs

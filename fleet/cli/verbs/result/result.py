@@ -27,7 +27,7 @@ from fleet.core.views.dump import dump_view
 from fleet.errors import FleetError, UsageError
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
-from worktrees.target.commits import read_attribution, read_result_branch
+from worktrees.target.target import read_attribution, read_result_branch
 
 PERIODS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 FORMATS = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json"}

@@ -23,7 +23,7 @@ from fleet.config.environment import current
 from fleet.core.views.repository.tend_view import TendStatus, TendView
 from fleet.forge.open import open_forge
 from worktrees.store.store import open_store
-from worktrees.target.remote import remote_of
+from worktrees.target.publish import remote_of
 from worktrees.target.target import inspect
 
 EXITS: dict[TendStatus, int] = {"gave_up": 1, "interrupted": 130}

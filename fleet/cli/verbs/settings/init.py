@@ -32,7 +32,7 @@ from fleet.recipes.recipe import Recipe, together
 from fleet.recipes.remedies import private_files
 from fleet.recipes.tree import Tree
 from fleet.runs.repository import root_of
-from worktrees.sandbox.environment import has_program
+from worktrees.sandbox.box import has_program
 
 GATE_S = 900.0  # a try may take that long
 LINE = 160  # characters of a command

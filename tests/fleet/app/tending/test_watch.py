@@ -8,7 +8,7 @@ from fleet.app.tending.tending import pause_after, watch
 from fleet.core.views.repository.tend_view import TendStatus, TendView
 from fleet.errors import FleetError
 from fleet.forge.errors import ForgeError, NotLoggedInError, RateLimitedError
-from worktrees.target.remote import RemoteError
+from worktrees.target.publish import RemoteError
 
 
 def view(status: TendStatus, threads: int = 0) -> TendView:

@@ -23,8 +23,7 @@ from fleet.runs.run_folder import runs_dir
 from tests.fleet.processes import LIMIT_S, clean_environment
 from tests.worktrees.conftest import git, make_repository
 from worktrees.leases.gc import IDLE_S, remove_store
-from worktrees.store.branches import delete_branch, result_branches
-from worktrees.store.store import Store, begin_run, fetch, open_store, try_lock
+from worktrees.store.store import Store, begin_run, delete_branch, fetch, open_store, result_branches, try_lock
 from worktrees.target.publish import published_ref
 from worktrees.target.target import inspect
 

@@ -1,0 +1,142 @@
+"""The differences of two trees: their entries, compared in process or by git, and patches, made by git.
+
+The program echoes a line that names no object, which shows where an answer ends. The line is random, so no path and no
+line of a patch reads like it.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from secrets import token_hex
+
+from fleet.core.base.ids import Sha
+from worktrees.base.errors import effect_error
+from worktrees.git.object_format import ABSENT, ATTRIBUTES, GITLINK, Node, Tree, is_folder
+from worktrees.git.objects import Objects
+from worktrees.git.program import Coprocess, CoprocessError, Git, fields
+
+ENTRIES = ("diff-tree", "-r", "-z", "--raw")
+PATCH = ("diff-tree", "-p", "-r", "--no-renames", "--no-ext-diff", "--no-textconv")
+
+
+@dataclass(frozen=True, slots=True)
+class DiffEntry:
+    """A path that is not the same in two trees: a file, a link or a submodule, never a folder."""
+
+    path: str
+    mode: str
+    """The mode in the new tree, as git writes it."""
+    id: Sha
+    """Zeros where the path is removed."""
+    renamed_from: str = ""
+
+    @property
+    def is_removed(self) -> bool:
+        return self.mode == ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """The paths that differ from one tree to another, in git's order."""
+
+    entries: tuple[DiffEntry, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(entry.path for entry in self.entries)
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        return tuple(entry.path for entry in self.entries if entry.is_removed)
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        return tuple(entry.path for entry in self.entries if not entry.is_removed)
+
+    @property
+    def files(self) -> tuple[DiffEntry, ...]:
+        """The files and links that are new or changed."""
+        return tuple(entry for entry in self.entries if entry.mode not in {ABSENT, GITLINK})
+
+    @property
+    def gitlinks(self) -> frozenset[str]:
+        return frozenset(entry.path for entry in self.entries if entry.mode == GITLINK)
+
+    @property
+    def changes_attributes(self) -> bool:
+        """Whether files may look different although they are the same to git."""
+        return any(entry.path.endswith(ATTRIBUTES) for entry in self.entries)
+
+
+class DiffProgram:
+    """One `git diff-tree` that stays open. Blocks."""
+
+    def __init__(self, git: Git, *options: str) -> None:
+        self._program = Coprocess(git.git_dir, *options, "--stdin")
+        self._end = f"end {token_hex(8)}\n".encode()
+
+    def close(self) -> None:
+        self._program.close()
+
+    def ask(self, old: Sha, new: Sha, *, cap: int | None = None) -> bytes:
+        """The difference of two trees. Raises `CoprocessError`, also where the answer is longer than `cap`."""
+        question = f"{old} {new}\n".encode()
+
+        def is_complete(answer: bytearray) -> bool:
+            if cap is not None and len(answer) > len(question) + cap + len(self._end):
+                raise CoprocessError("diff-tree", "its answer is too long")
+            return answer.endswith(self._end)
+
+        with self._program.conversation() as program:
+            program.send(question + self._end)
+            answer = program.read_until(is_complete)
+        if not answer.startswith(question):
+            raise effect_error(f"the store has no tree {old}, or no {new}")
+        return answer[len(question) : -len(self._end)]
+
+
+def diff_by_program(program: DiffProgram, old: Sha, new: Sha) -> Diff:
+    """The difference of two trees, by a program with `ENTRIES`."""
+    try:
+        return parse_entries(program.ask(old, new))
+    except CoprocessError:  # killed while it idled, or in the middle
+        return parse_entries(program.ask(old, new))
+
+
+def parse_entries(answer: bytes) -> Diff:
+    """The answer of `--raw -z`: modes, ids and a letter, then the path, or two of them where it was renamed."""
+    parts, entries = iter(fields(answer)), list[DiffEntry]()
+    for raw in parts:
+        _, mode, _, id_, letter = raw.split(" ")
+        first = next(parts)
+        path, renamed_from = (next(parts), first) if letter.startswith("R") else (first, "")
+        entries.append(DiffEntry(path, mode, id_, renamed_from))
+    return Diff(tuple(entries))
+
+
+def diff_in_process(objects: Objects, old: Sha, new: Sha) -> Diff:
+    """The difference of two trees, folder by folder. Blocks."""
+    compared = sorted(_compare(objects, objects.tree(old), objects.tree(new)))
+    return Diff(tuple(_entry(path, node, len(old)) for path, node in compared))
+
+
+def _entry(path: bytes, node: Node | None, digits: int) -> DiffEntry:
+    mode, id_ = (node[0].decode(), node[1].hex()) if node is not None else (ABSENT, "0" * digits)
+    return DiffEntry(os.fsdecode(path), mode, id_)
+
+
+def _compare(objects: Objects, old: Tree, new: Tree, folder: bytes = b"") -> Iterator[tuple[bytes, Node | None]]:
+    """The paths that differ, with their new files."""
+    for name in differing_names(old, new):
+        path, before, after = folder + name, old.get(name), new.get(name)
+        old_file, new_file = (None if is_folder(node) else node for node in (before, after))
+        if old_file is not None or new_file is not None:
+            yield path, new_file
+        if is_folder(before) or is_folder(after):
+            yield from _compare(objects, objects.tree_at(before), objects.tree_at(after), path + b"/")
+
+
+def differing_names(before: Tree, after: Tree) -> list[bytes]:
+    """The names that only one of two folders has, or that are different things in them."""
+    names = [name for name, node in after.items() if before.get(name) != node]
+    return names + [name for name in before if name not in after]

@@ -1,0 +1,200 @@
+"""Three-way merges of trees: in process where the two changes do not meet, else by `git merge-tree`.
+
+The merge in process takes each side's changed paths and writes only the trees on the way to them, so it costs what the
+two sides changed, whatever the size of the repository. It refuses wherever git would have to think: a path that both
+sides changed (also where they changed it alike), a file where the other side has a folder, work in a folder that the
+other side removed. Every rename that could matter shows as one of these: a file renamed on one side and edited on the
+other is a path that both changed, and a folder that git would take for renamed is removed on that side, so a file that
+the other side put into it is refused. A property test holds the two ways to the same trees.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fleet.core.base.ids import Sha
+from fleet.core.state.facts import Failure
+from worktrees.base.errors import effect_error
+from worktrees.base.fs import printable
+from worktrees.git.commit_message import one_line
+from worktrees.git.diff import differing_names
+from worktrees.git.object_format import DEEPEST, Node, Tree, folder_node, is_folder
+from worktrees.git.objects import Objects
+from worktrees.git.program import Git, text
+
+LONGEST_LINE = 20_000  # commits between a candidate's base and the tip
+CONFLICT = 1  # merge-tree's exit code for one
+ABORTED = -signal.SIGABRT  # git 2.39 fails an assertion on some renames into folders that became files
+
+
+class _BothChanged(Exception):  # noqa: N818 - it is an answer
+    """Both sides changed something here."""
+
+
+def merge_in_process(objects: Objects, base: Sha, ours: Sha, theirs: Sha) -> Sha | None:
+    """The tree that merges two trees; None where git has to decide."""
+    if base == theirs:
+        return ours
+    if base == ours:
+        return theirs
+    try:
+        return objects.put_tree(_merge(objects, objects.tree(base), objects.tree(ours), objects.tree(theirs), 0))
+    except _BothChanged:
+        return None
+
+
+def _merge(objects: Objects, base: Tree, ours: Tree, theirs: Tree, depth: int) -> Tree:
+    """Our tree, with what they changed. Raises `_BothChanged`."""
+    if depth > DEEPEST:
+        raise _BothChanged
+    merged = dict(ours)
+    for name in differing_names(base, theirs):
+        nodes = base.get(name), ours.get(name), theirs.get(name)
+        before, our_node, their_node = nodes
+        merged.pop(name, None)
+        node: Node | None = their_node
+        if before != our_node:
+            both_folders = is_folder(our_node) and is_folder(their_node) and (before is None or is_folder(before))
+            if our_node == their_node or not both_folders:
+                raise _BothChanged
+            below = [objects.tree_at(each) for each in nodes]
+            entries = _merge(objects, below[0], below[1], below[2], depth + 1)
+            node = folder_node(objects.put_tree(entries)) if entries else None
+        if node is not None:
+            merged[name] = node
+    return merged
+
+
+def is_on_line(objects: Objects, tip: Sha, *, base: Sha, unless: Sha) -> bool:
+    """Whether `base` is reached from the tip by single parents, without meeting `unless`.
+
+    Then `base` is the one merge base of the tip and of `unless`, if that has `base` for its only parent.
+    """
+    commit = tip
+    for _ in range(LONGEST_LINE):
+        if commit == base:
+            return True
+        parents = objects.commit(commit).parents
+        if commit == unless or len(parents) != 1:
+            return False
+        commit = parents[0]
+    return False
+
+
+# ---- by git ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MergeConflict:
+    """Why two commits don't merge."""
+
+    paths: tuple[str, ...]
+    messages: str
+    tree: Sha
+    """The merge as far as it goes, with marks where the texts meet; empty where git gave up."""
+
+
+async def merge_trees(git: Git, ours: Sha, theirs: Sha) -> Sha | MergeConflict:
+    """The tree of a three-way merge of two commits, or why there is none."""
+    answer = await git.ask("merge-tree", "--write-tree", "-z", "--name-only", "--messages", ours, theirs)
+    if answer.exit_code == ABORTED:  # the candidate is to blame, not the machine: others can land
+        return MergeConflict((), f"git gave up on this merge: {text(answer.stderr).strip()}", "")
+    if answer.exit_code not in {0, CONFLICT}:
+        raise effect_error("git merge-tree failed", text(answer.stderr))
+    tree, _, rest = answer.stdout.partition(b"\0")
+    if answer.exit_code == 0:
+        return text(tree).strip()
+    names, _, messages = rest.partition(b"\0\0")
+    paths = tuple(dict.fromkeys(os.fsdecode(name) for name in names.split(b"\0") if name))
+    return MergeConflict(paths, _parse_messages(messages), text(tree).strip())
+
+
+def _parse_messages(raw: bytes) -> str:
+    """Git's messages come as count, paths, kind, message; a person reads only the last."""
+    parts, lines, at = raw.split(b"\0"), list[str](), 0
+    while at < len(parts) and parts[at].isdigit():
+        at += int(parts[at]) + 2
+        if at < len(parts):
+            lines.append(text(parts[at]).strip())
+        at += 1
+    return "\n".join(line for line in lines if line.startswith("CONFLICT")) or "\n".join(lines)
+
+
+# ---- conflict --------------------------------------------------------------------------------------------------------
+# The failure of a candidate that does not merge, with enough evidence for a worker to do the work again.
+#
+# The evidence holds both sides' intent: the paths, the places where the texts meet, and who changed these paths
+# meanwhile. Names and texts come from workers; names are made safe to print, and every part has its limit.
+
+
+EVIDENCE = 8_000  # characters in all
+MOST_PATHS = 20
+MOST_FILES = 5  # whose hunks are shown
+MOST_LANDED = 10
+MESSAGES = 1_500  # characters of git's own messages
+HUNK_LINES = 40
+FILE_CAP = 256 * 1024
+OURS, BETWEEN, THEIRS = "<<<<<<< ", "=======", ">>>>>>> "
+
+
+async def conflict_failure(git: Git, conflict: MergeConflict, *, base: Sha, tip: Sha) -> Failure:
+    """The failure of a candidate made on `base` that does not merge with `tip`."""
+    listed = "\n".join(map(printable, conflict.paths[:MOST_PATHS]))
+    more = f"\n... and {len(conflict.paths) - MOST_PATHS} more" if len(conflict.paths) > MOST_PATHS else ""
+    parts = [f"{listed}{more}", conflict.messages[:MESSAGES], await _landed_commits(git, conflict, base, tip)]
+    parts += [await _hunks(git, conflict.tree, path) for path in conflict.paths[:MOST_FILES]]
+    named = ", ".join(map(printable, conflict.paths[:5])) or "git gave up"
+    return Failure(
+        kind="conflict",
+        summary=f"does not merge with what landed: {named}",
+        evidence="\n\n".join(part for part in parts if part)[:EVIDENCE],
+    )
+
+
+async def _landed_commits(git: Git, conflict: MergeConflict, base: Sha, tip: Sha) -> str:
+    """Who changed these paths since the candidate's base: subjects and trailers, newest first."""
+    if not conflict.paths:
+        return ""
+    form = "--format=%s%n%(trailers:only,unfold)"
+    query = ("log", "-z", f"--max-count={MOST_LANDED}", "--no-show-signature", form, f"{base}..{tip}", "--")
+    answer = await git.ask(*query, *conflict.paths[:MOST_PATHS])
+    lines: list[str] = []
+    for entry in text(answer.stdout).split("\0"):
+        subject, *rest = entry.strip().splitlines() or [""]
+        lines += [f"- {one_line(subject)}"] if subject else []
+        lines += [f"  {one_line(line)}" for line in rest if line.startswith("Fleet-")]
+    return "\n".join(("landed since this attempt's base, on these paths:", *lines)) if lines else ""
+
+
+async def _hunks(git: Git, tree: Sha, path: str) -> str:
+    """The places of a file where the texts of both sides meet; empty for a binary file."""
+    answer = await git.ask("cat-file", "blob", f"{tree}:{path}", cap=FILE_CAP)
+    if answer.exit_code != 0 or b"\0" in answer.stdout:
+        return ""
+    hunks = ["\n".join(hunk) for hunk in _marked_hunks(text(answer.stdout).splitlines())]
+    return "\n".join((f"{printable(path)}:", *hunks)) if hunks else ""
+
+
+def _marked_hunks(lines: list[str]) -> Iterator[list[str]]:
+    """The parts of a file between the marks of a conflict, each cut to a readable length."""
+    hunk: list[str] | None = None
+    for line in lines:
+        if line.startswith(OURS):
+            hunk = [f"{OURS}landed"]
+        elif hunk is not None and line.startswith(THEIRS):
+            yield [*_shortened(hunk), f"{THEIRS}this attempt"]
+            hunk = None
+        elif hunk is not None:
+            hunk.append(line)
+
+
+def _shortened(hunk: list[str]) -> list[str]:
+    """Both sides, each without its tail where it is long."""
+    middle = hunk.index(BETWEEN) if BETWEEN in hunk else len(hunk)
+    lines: list[str] = []
+    for side in (hunk[:middle], hunk[middle:]):
+        lines += side[:HUNK_LINES]
+        if len(side) > HUNK_LINES:
+            lines.append(f"... {len(side) - HUNK_LINES} more lines")
+    return lines

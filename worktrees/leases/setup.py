@@ -1,0 +1,236 @@
+"""What a worktree needs before work can begin, besides its files: what the set-up command makes, and included files.
+
+Made once for each fingerprint of the command, the lock files at the commit, and the included files. This module knows
+what to run and when to run it again; each kind of lease keeps the result in its own way.
+"""
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from anyio import to_thread
+
+from fleet.core.base.ids import Sha
+from fleet.core.base.paths import folders_above
+from fleet.core.state.facts import Failure, SetupRun
+from fleet.errors import FleetError
+from fleet.ports.agents import Extras
+from fleet.ports.worktrees import EffectError, SetupFailedError
+from worktrees.base.fs import make_folder
+from worktrees.base.settings import MIB
+from worktrees.git.program import Git, GitError, fields
+from worktrees.leases.scan import is_git_name
+from worktrees.leases.union_view import View
+from worktrees.sandbox.box import Box, Place
+from worktrees.sandbox.checks import logged, result_of
+from worktrees.target.target import Target
+
+# ---- include ---------------------------------------------------------------------------------------------------------
+# Included files: files that git ignores and workers need, named by `.worktreeinclude` and the configuration.
+#
+# They are copied from the user's worktree once, when a run opens its worktrees, and from there into each worktree.
+# Only files that git ignores are copied: others would look like a worker's change.
+
+
+NAMED_BY = ".worktreeinclude"
+MAX_BYTES = 64 * MIB
+MAX_FILES = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Included:
+    """The copy of the files."""
+
+    folder: Path
+    paths: tuple[str, ...] = ()
+    digest: str = ""
+
+    def copy_into(self, view: View, folder: Path) -> None:
+        """Copy them to a folder, except where `view` has a file at or above their path: never through a link."""
+        for path in self.paths:
+            if view.find(path) is None and not any(view.is_file(above) for above in folders_above(path)):
+                source = self.folder / path
+                _write(folder / path, source.read_bytes(), source.stat().st_mode)
+
+
+async def gather_included(target: Target, patterns: Sequence[str], folder: Path) -> Included:
+    """Copy the files out of the user's worktree. Raises `FleetError` when they are too many."""
+    rules = await to_thread.run_sync(_rules, target.root, tuple(patterns))
+    if target.bare or not rules:
+        return Included(folder)
+    with TemporaryDirectory(prefix="fleet-include-") as temporary:
+        file = Path(temporary, "rules")
+        await to_thread.run_sync(file.write_bytes, rules)
+        named = await _ask(target, "ls-files", "-z", "--others", "--ignored", f"--exclude-from={file}")
+    if not named:
+        return Included(folder)
+    data = b"".join(b"./" + os.fsencode(path) + b"\0" for path in named)
+    ignored = await _ask(target, "check-ignore", "-z", "--stdin", data=data)
+    paths = sorted(path.removeprefix("./") for path in ignored)
+    return await to_thread.run_sync(_copy, target.root, paths, folder)
+
+
+def _rules(root: Path, patterns: Sequence[str]) -> bytes:
+    """The rules of `.worktreeinclude` and of the configuration."""
+    file = root / NAMED_BY
+    rules = file.read_bytes() if file.is_file() and not file.is_symlink() else b""
+    return b"\n".join(part for part in (rules, "\n".join(patterns).encode()) if part.strip())
+
+
+async def _ask(target: Target, *args: str, data: bytes = b"") -> list[str]:
+    env = {"GIT_LITERAL_PATHSPECS": "0"}
+    answer = await target.checkout.ask(*args, env=env, data=data)
+    if answer.exit_code not in {0, 1}:
+        raise GitError(args, answer)
+    return fields(answer.stdout)
+
+
+def _copy(root: Path, paths: Sequence[str], folder: Path) -> Included:
+    digest, copied, bytes_left = hashlib.sha256(), list[str](), MAX_BYTES
+    for path in paths:
+        if any(is_git_name(part) for part in path.split("/")):
+            continue
+        try:
+            fd = os.open(root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:  # a link, or removed since it was listed
+            continue
+        with os.fdopen(fd, "rb") as source:
+            status = os.fstat(source.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                continue
+            bytes_left -= status.st_size
+            if bytes_left < 0 or len(copied) >= MAX_FILES:
+                raise FleetError(
+                    f"{NAMED_BY} and [worktrees] include name more than {MAX_FILES} files or {MAX_BYTES // MIB} "
+                    "megabytes; name fewer files, or show folders to workers with [box] read_only"
+                )
+            content = source.read()
+        _write(folder / path, content, status.st_mode)
+        copied.append(path)
+        digest.update(repr((path, status.st_mode & 0o777, hashlib.sha256(content).hexdigest())).encode())
+    return Included(folder, tuple(copied), digest.hexdigest() if copied else "")
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    make_folder(path.parent)
+    path.write_bytes(content)
+    path.chmod(mode & 0o777)
+
+
+# ---- setup -----------------------------------------------------------------------------------------------------------
+
+
+NAME = "the set-up"
+LOG = "setup"
+SHOWN = 4_000  # characters of a failed set-up's output
+CAP = 2 * MIB  # of its output; the middle is left out
+
+
+@dataclass(slots=True)
+class Setup:
+    """The set-up of one run."""
+
+    box: Box
+    git: Git
+    included: Included
+    base: Sha
+    """The commit that the run started from: files of its operator's, not of a worker's."""
+    from_base: bool = False
+    """Whether a commit that the set-up can't tell from the base gets what was made on the base."""
+    must_pass: bool = True
+    """Whether a worktree is refused where the set-up command failed. A rehearsal works on with what there is."""
+    finished: list[SetupRun] = field(default_factory=list)
+    """The runs of the set-up command that were not reported yet."""
+    _fingerprints: dict[Sha, str] = field(default_factory=dict)
+    _failures: dict[str, str] = field(default_factory=dict)
+    """How the set-up command failed, by fingerprint."""
+
+    @property
+    def is_needed(self) -> bool:
+        return bool(self.box.settings.setup.strip()) or bool(self.included.paths)
+
+    async def fingerprint(self, commit: Sha) -> str:
+        """A digest of everything that the set-up of a commit depends on."""
+        if commit not in self._fingerprints:
+            names = self.box.settings.lock_files
+            locks = await self.git("ls-tree", "-z", commit, "--", *names) if names else b""
+            parts = [self.box.settings.setup, self.included.digest, hashlib.sha256(locks).hexdigest()]
+            self._fingerprints[commit] = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        return self._fingerprints[commit]
+
+    def has_network(self, commit: Sha) -> bool:
+        """Whether the set-up command has the network on this commit, besides what the box allows to all commands."""
+        allowed = self.box.settings.setup_network
+        return allowed == "all" or (allowed == "base" and commit == self.base)
+
+    async def origin(self, commit: Sha) -> Sha:
+        """The commit to run the set-up of `commit` on.
+
+        With the network only on the base, or where that is asked for, it is the base where the two differ in nothing
+        that the set-up depends on.
+        """
+        if self.box.settings.setup_network != "base" and not self.from_base:
+            return commit
+        return self.base if await self.fingerprint(commit) == await self.fingerprint(self.base) else commit
+
+    async def failure(self, commit: Sha) -> str | None:
+        """How the set-up of a commit failed, if it did."""
+        return self._failures.get(await self.fingerprint(commit))
+
+    async def run(self, place: Place, commit: Sha) -> None:
+        """Run the set-up command on a commit, if there is one, in the box. Raises `EffectError` when it fails."""
+        settings, command = self.box.settings, self.box.settings.setup
+        if not command.strip():
+            return
+        if settings.on_setup is not None:
+            settings.on_setup(command)
+        has_network = self.has_network(commit)
+        box = self.box.extended(Extras(network=True)) if has_network else self.box
+        done = await box.run(place, box.shell(command), timeout_s=settings.setup_s, cap=CAP)
+        check = await logged(await result_of(NAME, command, done), settings.check_logs, LOG, done.stdout)
+        self.finished.append(SetupRun(commit=commit, check=check, network=has_network or settings.network))
+        if not check.passed:
+            how = (
+                f"took longer than {settings.setup_s:g} s"
+                if check.timed_out
+                else f"failed with exit code {check.exit_code}"
+            )
+            summary = f"the set-up command {how}"
+            self._failures[await self.fingerprint(commit)] = summary
+            if self.must_pass:
+                evidence = "\n".join(dict.fromkeys((*check.causes, *check.output[-SHOWN:].splitlines())))
+                failure = Failure(kind="configuration", summary=summary, evidence=evidence)
+                if await self.fingerprint(commit) != await self.fingerprint(self.base):
+                    raise SetupFailedError(failure, check)
+                raise EffectError(failure)
+
+
+def state_of(root: Path, paths: Iterable[str]) -> tuple[str, int]:
+    """A digest of everything below `root` at some paths, and the number of entries, without reading a file.
+
+    The kernel sets the time of change, and no worker can set it back: every change is noticed.
+    """
+    digest, entries = hashlib.sha256(), 0
+    pending = sorted(paths, reverse=True)
+    while pending:
+        path = pending.pop()
+        try:
+            status = (root / path).lstat()
+        except OSError:
+            digest.update(f"{path}\0-".encode("utf-8", "surrogateescape"))
+            continue
+        entries += 1
+        fields = (status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        digest.update(repr((path, *fields)).encode("utf-8", "surrogateescape"))
+        if stat.S_ISDIR(status.st_mode):
+            try:
+                names = sorted(os.listdir(root / path), reverse=True)  # noqa: PTH208 - names only, and many
+            except OSError:
+                continue
+            pending += [f"{path}/{name}" for name in names]
+    return digest.hexdigest(), entries
