@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random, SystemRandom
 
-from agents.base.transcripts import Transcripts
 from agents.conversation.settings import AgentSettings, WorkerSettings
-from agents.mcp.servers import open_servers
 from agents.models.batches import Batches
+from agents.models.cache_warmup import CacheWarmup
 from agents.models.calls import Caller
-from agents.models.cost.cache_warmup import CacheWarmup
-from agents.models.wire.client import open_client
+from agents.models.client import open_client
+from agents.models.transcripts import Transcripts
 from agents.planner import ClaudePlanner
-from agents.remote.attempt_calls import calls_of, no_calls
-from agents.remote.line_calls import LineCalls, LineRelay
+from agents.remote import LineCalls, LineRelay, calls_of, no_calls
 from agents.reviewer import ClaudeReviewer
-from agents.workers.acp_extra import has_acp
-from agents.workers.command_line import program_of
+from agents.tools.servers import open_servers
+from agents.workers.command import has_acp, program_of
 from agents.workers.registry import WorkerContext, describe, make_worker, make_workers
 from agents.workers.relay import Relay
 from fleet.ports.agents import CallGauges, Planner, Worker

@@ -3,15 +3,15 @@
 import re
 from dataclasses import dataclass
 
-from agents.base.text import fenced, render
-from agents.base.transcripts import Transcripts
 from agents.conversation.guards import Guards
 from agents.conversation.loop import Conversation, ConversationSpec
 from agents.conversation.settings import AgentSettings
 from agents.models.calls import Caller
-from agents.tools.read_report import FindSubtasks, ReadReport
+from agents.models.text import fenced, render
+from agents.models.transcripts import Transcripts
 from agents.tools.registry import PLANNER_TOOLS
-from agents.tools.submit_revision import Submit, SubmitRevision
+from agents.tools.report import FindSubtasks, ReadReport
+from agents.tools.submit_review import Submit, SubmitRevision
 from fleet.core.state.facts import Failure
 from fleet.ports.agents import Meter, PlannerBrief, Repository
 

@@ -7,8 +7,6 @@ enough, and a batch of them can wait for half of the price.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.base.text import fenced, render
-from agents.base.transcripts import Transcripts
 from agents.conversation.guards import Guards
 from agents.conversation.history import text_block
 from agents.conversation.loop import Conversation, ConversationSpec
@@ -16,7 +14,9 @@ from agents.conversation.settings import AgentSettings
 from agents.models.answer import Answer, Block, CallFault, Message, Request, ToolCall, estimated_tokens
 from agents.models.batches import Batches, BatchStatus
 from agents.models.calls import Caller, as_failure, describe_calls
-from agents.models.cost.prices import dollars
+from agents.models.prices import dollars
+from agents.models.text import fenced, render
+from agents.models.transcripts import Transcripts
 from agents.tools.submit_review import ReadChange, SubmitReview, Submitted, submitted
 from agents.tools.tool import Tool, ToolInputError
 from fleet.core.base.usage import Cost, Usage

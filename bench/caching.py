@@ -15,11 +15,11 @@ from random import Random
 
 import anyio
 
-from agents.base.transcripts import Transcripts
 from agents.models.answer import Model
+from agents.models.cache_warmup import CacheWarmup
 from agents.models.calls import Caller
-from agents.models.cost.cache_warmup import CacheWarmup
-from agents.models.wire.client import open_client
+from agents.models.client import open_client
+from agents.models.transcripts import Transcripts
 from agents.simulated.script import parse_script
 from agents.simulated.server import serve
 from agents.workers.registry import WorkerContext, make_workers

@@ -108,14 +108,14 @@ def resident_bytes() -> int:
 
 
 async def call_as_fleet(url: str, conversations: int, turns: int) -> dict[str, float]:
-    from agents.base.transcripts import Transcripts  # noqa: PLC0415
     from agents.conversation.guards import Guards  # noqa: PLC0415 - only this process needs it
     from agents.conversation.loop import Conversation, ConversationSpec  # noqa: PLC0415
+    from agents.models.access import Access  # noqa: PLC0415
     from agents.models.calls import Caller  # noqa: PLC0415
-    from agents.models.throttle.service import RetryPolicy  # noqa: PLC0415
-    from agents.models.wire.access import Access  # noqa: PLC0415
-    from agents.models.wire.client import open_client  # noqa: PLC0415
-    from agents.models.wire.exchange import Timeouts  # noqa: PLC0415
+    from agents.models.client import open_client  # noqa: PLC0415
+    from agents.models.exchange import Timeouts  # noqa: PLC0415
+    from agents.models.service import RetryPolicy  # noqa: PLC0415
+    from agents.models.transcripts import Transcripts  # noqa: PLC0415
     from agents.tools.tool import ToolResult  # noqa: PLC0415
     from bench.meters import UnlimitedMeter  # noqa: PLC0415
     from fleet.app.capacity import collect_rarely  # noqa: PLC0415
@@ -235,10 +235,13 @@ class CannedServer(asyncio.Protocol):
 
 def canned_response() -> bytes:
     """One tool call as server-sent events, labelled as the simulated model labels its answers."""
-    from agents.simulated.encoding import Envelope, events  # noqa: PLC0415
+    from agents.simulated.cache import PromptTokens  # noqa: PLC0415 - only this process needs it
+    from agents.simulated.encoding import (  # noqa: PLC0415
+        Answer,
+        Envelope,
+        events,
+    )
     from agents.simulated.replies import Message, Text, ToolUse  # noqa: PLC0415
-    from agents.simulated.rules.cache import PromptTokens  # noqa: PLC0415 - only this process needs it
-    from agents.simulated.thought import Answer  # noqa: PLC0415
 
     text = Text("I look at the next file, and continue from there. " * 4)
     call = ToolUse("toolu_1", "look", {"path": "src/part0/folder1/module2.py", "lines": "1-200"})

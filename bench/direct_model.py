@@ -12,16 +12,15 @@ import anyio
 from anyio import to_thread
 
 from agents.models.answer import Answer, CallFault, OnBegin, Request
-from agents.models.wire.exchange import Exchange, Timeouts
-from agents.models.wire.parameters import parameters_of
+from agents.models.claude import parameters_of
+from agents.models.exchange import Exchange, Timeouts
 from agents.simulated.admission import Rulebook
-from agents.simulated.encoding import Envelope, error_body, events, usage_of
+from agents.simulated.catalogue import dollars
+from agents.simulated.encoding import Envelope, answer_with, error_body, events, usage_of
 from agents.simulated.model import SimulatedModel
+from agents.simulated.prompt import RequestError
 from agents.simulated.request import read_request
-from agents.simulated.rules.catalogue import dollars
-from agents.simulated.rules.refusal import RequestError
 from agents.simulated.script import parse_script
-from agents.simulated.thought import answer_with
 from tests.agents.timeless import TimelessLoop
 
 Result = TypeVar("Result")

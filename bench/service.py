@@ -12,12 +12,12 @@ from typing import Any
 
 import anyio
 
-from agents.base.transcripts import Transcripts
 from agents.conversation.settings import AgentSettings
 from agents.models.answer import Answer, CallFault, Model, OnBegin, Request
+from agents.models.cache_warmup import CacheWarmup
 from agents.models.calls import Caller
-from agents.models.cost.cache_warmup import CacheWarmup
-from agents.models.wire.client import Client, open_client
+from agents.models.client import Client, open_client
+from agents.models.transcripts import Transcripts
 from agents.planner import ClaudePlanner
 from agents.workers.registry import WorkerContext, make_workers
 from agents.workers.relay import Relay

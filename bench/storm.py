@@ -17,13 +17,13 @@ from statistics import median
 
 import anyio
 
-from agents.base.transcripts import Transcript
+from agents.models.access import Access
 from agents.models.answer import Answer, CallFault, Model, Request
 from agents.models.calls import Caller
-from agents.models.throttle.service import RetryPolicy
-from agents.models.wire.access import Access
-from agents.models.wire.client import open_client
-from agents.models.wire.exchange import Timeouts
+from agents.models.client import open_client
+from agents.models.exchange import Timeouts
+from agents.models.service import RetryPolicy
+from agents.models.transcripts import Transcript
 from bench.meters import UnlimitedMeter
 from bench.side_by_side import Extent
 from scripts.frame import Figure, temporary_folder

@@ -15,12 +15,11 @@ from anyio.abc import ByteStream
 from pydantic import ValidationError
 
 from agents.acp import schema
-from agents.acp.client import Client, Notes
-from agents.acp.link import Link, LinkError
+from agents.acp.client import Client, Link, LinkError, Notes
 from agents.acp.rpc import EndError, Rpc, RpcError
 from agents.acp.schema import PromptResponse
-from agents.base.instructions import operator_text
 from agents.conversation.guards import AttemptBudget
+from agents.models.text import operator_text
 from fleet import __version__
 from fleet.core.base.usage import Usage
 from fleet.core.state.facts import Failure, FailureKind

@@ -7,9 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.base.text import well_formed
-from agents.base.transcripts import Transcript
-from agents.conversation.compaction import PromptLimits, compact
 from agents.models.answer import (
     CHARACTERS_PER_TOKEN,
     Answer,
@@ -21,6 +18,136 @@ from agents.models.answer import (
     size,
     without_thinking,
 )
+from agents.models.prices import ModelLimits, Price, price_band
+from agents.models.text import capped, is_operator_text, well_formed, without_operator_tags
+from agents.models.transcripts import Transcript
+
+# ---- compaction ------------------------------------------------------------------------------------------------------
+# Compacts a long conversation without a model: old results lose their middle, old turns become a list.
+#
+# The model's texts and calls are never rewritten: a turn stays, or goes as a whole with the results of its calls, so
+# that every remaining call has its result. The first message always stays, and so do the operator's instructions.
+# Thinking goes from every turn that stays: it is signed over everything before it, and that has changed.
+
+
+_RECENT = (8, 4, 2, 1, 0)  # how many turns stay untouched: fewer if that is not enough
+_RESULT = 600  # characters kept of an old result
+_TEXT, _CALL = 240, 160  # characters kept of an old turn's text, and of each call and result
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLimits:
+    """How long a prompt may become before it is compacted, and how long it should be afterwards, in tokens."""
+
+    maximum: int
+    target: int
+
+
+def prompt_limits(
+    model: str, accepts: ModelLimits, max_tokens: int, prices: Mapping[str, Price], *, at: float, to: float
+) -> PromptLimits:
+    """Shares of what the model accepts, or of the length above which prompts cost a multiple."""
+    whole = max(1, accepts.context_tokens - max_tokens)
+    limit = min(whole, price_band(model, prices) or whole)
+    return PromptLimits(maximum=int(limit * at), target=int(limit * to))
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """A compacted conversation, and how it was compacted."""
+
+    messages: list[Message]
+    how: str
+
+
+def compact(messages: Sequence[Message], characters: int, *, before_last: bool) -> Compacted | None:
+    """The conversation in about `characters`, or as near as possible; None if nothing can be left out.
+
+    `before_last`: the last text of the first message must stay the last text from us.
+    """
+    before, messages = messages, without_thinking(messages)
+    shortest: Compacted | None = None
+    for recent in _RECENT:
+        for candidate in (_with_short_results(messages, recent), _listed(messages, recent, before_last=before_last)):
+            if candidate is None or size(candidate.messages) >= size(shortest.messages if shortest else before):
+                continue
+            shortest = candidate
+            if size(candidate.messages) <= characters:
+                return candidate
+    return shortest
+
+
+def _with_short_results(messages: Sequence[Message], recent: int) -> Compacted | None:
+    """Results before the last turns lose their middle."""
+    end = _tail_start(messages, recent)
+    made = [_shortened(message) if 0 < index < end else message for index, message in enumerate(messages)]
+    changed = made != list(messages)
+    return Compacted(made, f"results before the last {recent} turns lost their middle") if changed else None
+
+
+def _shortened(message: Message) -> Message:
+    if message["role"] != "user":
+        return message
+    return {**message, "content": [_short_result(block) for block in message["content"]]}
+
+
+def _short_result(block: Block) -> Block:
+    if block["type"] != "tool_result" or len(block["content"]) <= 2 * _RESULT:
+        return block
+    return {**block, "content": capped(block["content"], _RESULT)}
+
+
+def _listed(messages: Sequence[Message], recent: int, *, before_last: bool) -> Compacted | None:
+    """The turns before the last ones become a list in the first message."""
+    first, start = messages[0], _tail_start(messages, max(1, recent))
+    left_out = [(message["role"], block) for message in messages[1:start] for block in message["content"]]
+    instructions = [
+        block
+        for role, block in left_out
+        if role == "user" and block["type"] == "text" and is_operator_text(block["text"])
+    ]
+    lines = [line for _, block in left_out if block not in instructions and (line := _line(block))]
+    if not lines:
+        return None
+    heading = "A summary of what you did so far; the full text was left out because the conversation grew long:\n"
+    block: Block = {"type": "text", "text": heading + "\n".join(lines)}
+    content = list(first["content"])
+    at = len(content) - 1 if before_last else len(content)
+    content[at:at] = [block, *instructions]
+    rest = map(_shortened, messages[start:])
+    return Compacted([{**first, "content": content}, *rest], f"turns before the last {recent} are a list")
+
+
+def _tail_start(messages: Sequence[Message], recent: int) -> int:
+    """Where the last turns begin: at an answer of the model."""
+    if not recent:
+        return len(messages)
+    turns = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+    return turns[-recent] if len(turns) >= recent else (turns[0] if turns else len(messages))
+
+
+def _line(block: Mapping[str, Any]) -> str:
+    match block["type"]:
+        case "text":
+            return f"- {_ends(block['text'], _TEXT)}"
+        case "tool_use":
+            arguments = ", ".join(f"{name}={_ends(str(value), _CALL)}" for name, value in block["input"].items())
+            return f"- {block['name']}({arguments})"
+        case "tool_result":
+            failed = "failed: " if block.get("is_error") else ""
+            return f"  → {failed}{_ends(str(block['content']), _CALL)}"
+        case _:
+            return ""
+
+
+def _ends(text: str, limit: int) -> str:
+    """The beginning and the end, on one line."""
+    flat = without_operator_tags(" ".join(text.split()))
+    half = limit // 2
+    return flat if len(flat) <= limit else f"{flat[:half]} … {flat[-half:]}"
+
+
+# ---- history ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

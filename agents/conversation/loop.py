@@ -9,14 +9,12 @@ from typing import Generic, TypeVar
 
 import anyio
 
-from agents.base.instructions import operator_text
-from agents.base.text import capped, well_formed
-from agents.base.transcripts import Transcript
-from agents.conversation.compaction import PromptLimits
 from agents.conversation.guards import Conduct, Guards, Mistake
-from agents.conversation.history import History, text_block
+from agents.conversation.history import History, PromptLimits, text_block
 from agents.models.answer import Answer, Block, Request, ToolCall, size
 from agents.models.calls import Calls
+from agents.models.text import capped, operator_text, well_formed
+from agents.models.transcripts import Transcript
 from agents.tools.tool import Finished, Tool, ToolInputError, ToolResult
 from fleet.core.base.nearest import did_you_mean
 from fleet.core.state.facts import Failure, FailureKind

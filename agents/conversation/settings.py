@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agents.conversation.compaction import PromptLimits, prompt_limits
-from agents.mcp.settings import ServerSettings
-from agents.models.cost.prices import ModelLimits, Price
-from agents.models.throttle.service import RetryPolicy
-from agents.models.wire.access import Access
-from agents.models.wire.exchange import Timeouts
+from agents.conversation.history import PromptLimits, prompt_limits
+from agents.models.access import Access
+from agents.models.exchange import Timeouts
+from agents.models.prices import ModelLimits, Price
+from agents.models.service import RetryPolicy
+from agents.tools.mcp_catalog import ServerSettings
 from fleet.core.plans.plan import Effort
 from fleet.ports.agents import Extras
 

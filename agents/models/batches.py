@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agents.models.answer import Answer, CallFault, Request
-from agents.models.wire.client import Client
+from agents.models.client import Client
 
 SKEW_S = 300.0  # how far the service's clock may differ from ours
 

@@ -13,7 +13,6 @@ from typing import Protocol
 
 import anyio
 
-from agents.base.transcripts import Transcript
 from agents.models.answer import (
     Answer,
     CallFault,
@@ -25,11 +24,20 @@ from agents.models.answer import (
     estimated_tokens,
     lacks_nothing,
 )
-from agents.models.cost.lifetimes import LIFETIMES, Lifetimes, cache_rates, touches_that_pay
-from agents.models.cost.prices import AnswerLengths, ModelLimits, Price, dollars, limits_of
-from agents.models.throttle.rate_limiter import Permit
-from agents.models.throttle.service import CONDITIONS, LAST_WAIT_S, SLICE_S, RetryPolicy, Service
-from agents.models.wire.faults import one_line
+from agents.models.faults import one_line
+from agents.models.prices import (
+    LIFETIMES,
+    AnswerLengths,
+    Lifetimes,
+    ModelLimits,
+    Price,
+    cache_rates,
+    dollars,
+    limits_of,
+    touches_that_pay,
+)
+from agents.models.service import CONDITIONS, LAST_WAIT_S, SLICE_S, Permit, RetryPolicy, Service
+from agents.models.transcripts import Transcript
 from fleet.core.base.usage import Cost, Usage
 from fleet.core.state.facts import Failure, FailureKind
 from fleet.ports.agents import DrainingError, Meter, ModelUse

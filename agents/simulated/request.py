@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from agents.simulated.body import Body
+from agents.simulated.prompt import Body
 from fleet.core.base.json_text import parse_json
 
 Role = Literal["planner", "worker", "reviewer", "other"]

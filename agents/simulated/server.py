@@ -22,17 +22,15 @@ import anyio
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from agents.simulated.admission import Admitted, Rulebook
+from agents.simulated.admission import Admitted, FaultSchedule, Rulebook
 from agents.simulated.behaviours import BreakStream, Hang, Http
-from agents.simulated.encoding import Envelope, error_body, event, events, halves, message_body, usage_of
-from agents.simulated.limits import FaultSchedule
+from agents.simulated.catalogue import MODELS, dollars
+from agents.simulated.encoding import Envelope, answer_with, error_body, event, events, halves, message_body, usage_of
 from agents.simulated.model import SimulatedModel
+from agents.simulated.prompt import RequestError
 from agents.simulated.replies import Turn
 from agents.simulated.request import read_request
-from agents.simulated.rules.catalogue import MODELS, dollars
-from agents.simulated.rules.refusal import RequestError
 from agents.simulated.script import Script
-from agents.simulated.thought import answer_with
 from fleet.core.base.json_text import parse_json
 from fleet.errors import FleetError, first_error
 

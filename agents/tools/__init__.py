@@ -1,1 +1,1 @@
-"""What a model may do: one file per tool of the workers, `submit_revision`, and the registry of all tools."""
+"""What a model may do: the tools of workers and planners and their registry, and tools of MCP servers."""

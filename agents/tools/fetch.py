@@ -17,8 +17,8 @@ from aiohttp.abc import ResolveResult
 from aiohttp.resolver import ThreadedResolver
 from pydantic import Field
 
-from agents.base.text import capped, well_formed
 from agents.models.answer import Block
+from agents.models.text import capped, well_formed
 from agents.tools.hosts import PORTS, Host, read_host
 from agents.tools.tool import Arguments, ToolResult, WorkerTool, parse_arguments, strict_declaration
 

@@ -3,12 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from agents.base.text import capped
 from agents.models.answer import Block
-from agents.tools.bash import Bash
-from agents.tools.edit import EditTool
-from agents.tools.explore.reading import History, ListFiles, ReadFile, Search
-from agents.tools.explore.repo_map import RepoMap
+from agents.models.text import capped
+from agents.tools.edit import Bash, EditTool
+from agents.tools.reading import History, ListFiles, ReadFile, RepoMap, Search
 from agents.tools.report import ReportTool
 from agents.tools.tool import (
     Arguments,

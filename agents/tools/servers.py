@@ -1,17 +1,210 @@
 """The tools of servers: each as a tool of its own while they are few, else two tools that find and call them."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
 from pydantic import Field
 
-from agents.base.text import capped, well_formed
-from agents.mcp.catalog import ServerTool
-from agents.mcp.servers import McpServers
 from agents.models.answer import Block
+from agents.models.text import capped, redacted, well_formed
+from agents.tools.mcp_catalog import Listing, ServerSettings, ServerTool, plain
 from agents.tools.tool import Arguments, ToolResult, misfit, parse_arguments, plain_schema
+
+# ---- servers ---------------------------------------------------------------------------------------------------------
+# The servers of a run: each is started when a worker first needs it, shared by all, and started again if it ended.
+
+
+# ---- answers ---------------------------------------------------------------------------------------------------------
+# What a server answers to a call, as text for a model. Pure: pictures, sound and files become a line about them.
+
+
+LONGEST = 1_000_000  # characters of one text that are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAnswer:
+    """The result of a call, or why there is none."""
+
+    text: str
+    is_error: bool = False
+
+
+def read_answer(result: Mapping[str, Any]) -> ServerAnswer:
+    """The answer in a result that has the protocol's shape."""
+    if result.get("resultType", "complete") != "complete":
+        return ServerAnswer("The server asks for input of a person or of a model, which it does not get here.", True)
+    parts = [_part(block) for block in result.get("content") or () if isinstance(block, dict)]
+    text = "\n".join(part for part in parts if part)
+    if not text and (structured := result.get("structuredContent")) is not None:
+        text = json.dumps(structured, ensure_ascii=False)[:LONGEST]
+    return ServerAnswer(text or "(nothing)", bool(result.get("isError")))
+
+
+def _part(block: Mapping[str, Any]) -> str:
+    match block.get("type"):
+        case "text":
+            return str(block.get("text", ""))[:LONGEST]
+        case "image" | "audio" as kind:
+            return f"[{kind}, {len(str(block.get('data', '')))} characters, not shown]"
+        case "resource_link":
+            return f"[a resource: {plain(str(block.get('uri', ''))[:500])}]"
+        case "resource":
+            resource = block.get("resource")
+            text = resource.get("text") if isinstance(resource, dict) else None
+            return str(text)[:LONGEST] if text is not None else "[a resource, not text, not shown]"
+        case _:
+            return "[something that is not text, not shown]"
+
+
+# ---- servers ---------------------------------------------------------------------------------------------------------
+
+
+MOST_STARTS = 5  # of one server in one run
+MOST_SILENT = 2  # calls in a row without an answer, after which it is started again
+
+
+class _Connection(Protocol):
+    listing: Listing
+
+    @property
+    def alive(self) -> bool: ...
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]: ...
+
+
+@dataclass(slots=True)
+class McpServer:
+    """One server, over all its lives."""
+
+    settings: ServerSettings
+    tasks: TaskGroup
+    problem: str = ""
+    """Why it can't be used now."""
+    listing: Listing | None = None
+    """What it offered first: workers see the same tools for the whole run, whatever it says later."""
+    starts: int = 0
+    silent: int = 0
+    _connection: _Connection | None = None
+    _life: anyio.CancelScope | None = None
+    _lock: anyio.Lock = field(default_factory=anyio.Lock)
+
+    async def tools(self) -> Listing:
+        """What it offers; nothing if it can't be started, with the reason."""
+        if self.listing is None and await self._connect() is None:
+            return Listing(problems=(self.problem,))
+        return self.listing or Listing()
+
+    async def call(self, tool: ServerTool, arguments: Mapping[str, Any]) -> ServerAnswer:
+        """The answer of a tool. Whatever the server does, it is a text."""
+        connection = await self._connect()
+        if connection is None:
+            return ServerAnswer(f"The server {self.settings.name} is not available: {self.problem}", is_error=True)
+        now = connection.listing.by_name.get(tool.name)
+        if now is None or now.fingerprint != tool.fingerprint:
+            return ServerAnswer(
+                f"{tool.called} is not what it was when this run began; it is not called.", is_error=True
+            )
+        return await self._call(connection, tool, arguments)
+
+    async def _call(self, connection: _Connection, tool: ServerTool, arguments: Mapping[str, Any]) -> ServerAnswer:
+        from agents.tools.mcp_connection import ServerError  # noqa: PLC0415 - the SDK is slow to import
+
+        try:
+            with anyio.fail_after(self.settings.timeout_s):
+                result = await connection.call(tool.name, arguments)
+        except ServerError as error:
+            return ServerAnswer(f"The server {self.settings.name} did not answer: {error}", is_error=True)
+        except TimeoutError:
+            self.silent += 1
+            if self.silent >= MOST_SILENT and self._connection is connection and self._life is not None:
+                self.silent, self._connection = 0, None
+                self._life.cancel()
+            after = f"{self.settings.timeout_s:g} s"
+            return ServerAnswer(f"No answer after {after}; whether anything was done is not known.", is_error=True)
+        self.silent = 0
+        answer = read_answer(result)
+        return ServerAnswer(redacted(answer.text, self.settings.secrets), answer.is_error)
+
+    async def _connect(self) -> _Connection | None:
+        """The server, started if it is not running; None with a problem."""
+        async with self._lock:
+            if self._connection is not None and self._connection.alive:
+                return self._connection
+            if self.starts >= MOST_STARTS:
+                self.problem = f"it was started {self.starts} times in this run and did not last"
+                return None
+            self.starts += 1
+            self._connection = await self.tasks.start(self._live)
+            if self._connection is not None and self.listing is None:
+                self.listing = self._connection.listing
+            return self._connection
+
+    async def _live(self, *, task_status: TaskStatus[_Connection | None]) -> None:
+        """One life of it. What goes wrong in it ends it, and nothing else."""
+        from agents.tools.mcp_connection import connected  # noqa: PLC0415 - the SDK is slow to import
+
+        mine: _Connection | None = None
+        try:
+            with anyio.CancelScope() as self._life:
+                async with connected(self.settings) as mine:
+                    task_status.started(mine)
+                    await anyio.sleep_forever()
+        except Exception as error:  # noqa: BLE001 - a hostile program must not end the run: whatever it provokes ends here
+            self.problem = _words(error)
+        if mine is None:
+            task_status.started(None)
+        elif self._connection is mine:
+            self._connection = None
+
+
+def _words(error: BaseException) -> str:
+    """What went wrong, as a server's end is explained."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return "it did not begin to speak the protocol in time" if isinstance(error, TimeoutError) else str(error)[:400]
+
+
+@dataclass(frozen=True, slots=True)
+class McpServers:
+    """All servers of a run, by name."""
+
+    by_name: Mapping[str, McpServer] = field(default_factory=dict)
+
+    async def listed(self, names: Sequence[str]) -> dict[str, Listing]:
+        """What servers offer; they are started at the same time."""
+        listings: dict[str, Listing] = {}
+
+        async def ask(name: str) -> None:
+            listings[name] = await self.by_name[name].tools()
+
+        async with anyio.create_task_group() as tasks:
+            for name in names:
+                if name in self.by_name:
+                    tasks.start_soon(ask, name)
+        return {name: listings[name] for name in names if name in listings}
+
+
+NO_SERVERS = McpServers()
+
+
+@asynccontextmanager
+async def open_servers(settings: Mapping[str, ServerSettings]) -> AsyncIterator[McpServers]:
+    """The servers, none of which outlives the block."""
+    if not settings:
+        yield NO_SERVERS
+        return
+    async with anyio.create_task_group() as tasks:
+        yield McpServers({name: McpServer(each, tasks) for name, each in settings.items()})
+        tasks.cancel_scope.cancel()
+
+
+# ---- servers ---------------------------------------------------------------------------------------------------------
+
 
 MOST_DECLARED = 20
 """More tools than these are searched for: each declared one is part of every prompt."""

@@ -7,8 +7,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from agents.base.text import capped
 from agents.models.answer import Block
+from agents.models.text import capped
 from fleet.core.plans.plan import Written
 from fleet.core.plans.plan_file import parse
 from fleet.ports.agents import NO_EXTRAS, Extras, Repository, Workspace

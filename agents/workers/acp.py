@@ -18,13 +18,20 @@ from secrets import token_hex
 from agents.acp import host
 from agents.acp.client import Notes
 from agents.acp.session import Claims, Session
-from agents.base.text import capped, redacted, render, well_formed
-from agents.base.transcripts import Transcript, Transcripts
 from agents.conversation.guards import AttemptBudget
 from agents.conversation.settings import AgentSettings, WorkerSettings
+from agents.models.text import capped, redacted, render, well_formed
+from agents.models.transcripts import Transcript, Transcripts
 from agents.workers.briefs import BriefFiles, brief_files
-from agents.workers.command import outcome
-from agents.workers.command_line import EVIDENCE, MODEL_VARIABLES, MissingValueError, run_program, shell_line, values_of
+from agents.workers.command import (
+    EVIDENCE,
+    MODEL_VARIABLES,
+    MissingValueError,
+    outcome,
+    run_program,
+    shell_line,
+    values_of,
+)
 from agents.workers.relay import AgentRelay, OpenRelay
 from agents.workers.relay_server import listening, socket_in
 from fleet.core.state.facts import Failure, Report

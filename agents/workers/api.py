@@ -3,16 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from agents.base.text import render
-from agents.base.transcripts import Transcripts
 from agents.conversation.guards import AttemptBudget, Guards
 from agents.conversation.loop import Conversation, ConversationSpec
 from agents.conversation.settings import AgentSettings, WorkerSettings
-from agents.mcp.catalog import Listing
-from agents.mcp.servers import NO_SERVERS, McpServers
 from agents.models.calls import Calls
+from agents.models.text import render
+from agents.models.transcripts import Transcripts
+from agents.tools.mcp_catalog import Listing
 from agents.tools.registry import WORKER_TOOLS
-from agents.tools.servers import tools_of_servers
+from agents.tools.servers import NO_SERVERS, McpServers, tools_of_servers
 from agents.tools.tool import Tool, ToolOptions
 from agents.workers.briefs import background, first_message, shared_blocks
 from fleet.core.state.facts import Failure, Report

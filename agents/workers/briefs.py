@@ -11,8 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from agents.base.instructions import operator_text
-from agents.base.text import capped, fenced, well_formed
+from agents.models.text import capped, fenced, operator_text, well_formed
 from fleet.core.state.facts import Report
 from fleet.core.state.subtask_state import Instruction
 from fleet.ports.agents import WorkerBrief

@@ -15,16 +15,15 @@ from typing import Any
 import anyio
 from anyio.abc import ByteStream
 
-from agents.base.instructions import operator_text
-from agents.base.text import capped, redacted, render, well_formed
-from agents.base.transcripts import Transcript, Transcripts
 from agents.conversation.guards import AttemptBudget
 from agents.conversation.settings import AgentSettings, WorkerSettings
-from agents.models.wire.exchange import json_object
+from agents.models.exchange import json_object
+from agents.models.text import capped, operator_text, redacted, render, well_formed
+from agents.models.transcripts import Transcript, Transcripts
 from agents.tools.report import ReportArguments, read_report
 from agents.tools.tool import ToolInputError, plain_schema
 from agents.workers.briefs import brief_files
-from agents.workers.command_line import EVIDENCE, MODEL_VARIABLES, program_name, program_of, run_program
+from agents.workers.command import EVIDENCE, MODEL_VARIABLES, program_name, program_of, run_program
 from agents.workers.relay import CALL, AgentRelay, OpenRelay, RelayReply, RelayRequest
 from agents.workers.relay_server import listening, socket_in
 from fleet.core.plans.plan import Effort

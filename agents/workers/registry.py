@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from agents.base.transcripts import Transcripts
 from agents.conversation.settings import AgentSettings, WorkerSettings
-from agents.mcp.servers import NO_SERVERS, McpServers
 from agents.models.calls import Calls
+from agents.models.transcripts import Transcripts
 from agents.tools.hosts import host_problem
 from agents.tools.registry import WORKER_TOOLS
-from agents.workers.acp_extra import ACP_EXTRA, has_acp
-from agents.workers.command_line import line_problem, parameters_of
+from agents.tools.servers import NO_SERVERS, McpServers
+from agents.workers.command import ACP_EXTRA, has_acp, line_problem, parameters_of
 from agents.workers.relay import OpenRelay
 from fleet.core.base.nearest import did_you_mean
 from fleet.errors import UsageError

@@ -12,12 +12,12 @@ from typing import Protocol
 
 import anyio
 
-from agents.base.transcripts import Transcript
 from agents.conversation.settings import AgentSettings
 from agents.models.answer import CHARACTERS_PER_TOKEN, Answer, CallFault, OnBegin
 from agents.models.calls import Caller, PaidCall, as_failure
-from agents.models.wire.client import Client
-from agents.models.wire.exchange import Exchange, Response, WireError, json_object
+from agents.models.client import Client
+from agents.models.exchange import Exchange, Response, WireError, json_object
+from agents.models.transcripts import Transcript
 from fleet.core.base.usage import Usage
 from fleet.core.state.facts import Failure
 from fleet.ports.agents import DrainingError, Meter

@@ -16,7 +16,7 @@ from anyio import CancelScope
 from pydantic import JsonValue
 
 from agents.factory import open_agents
-from agents.models.wire.client import is_simulated
+from agents.models.client import is_simulated
 from fleet import __version__
 from fleet.app.capacity import capacity, collect_rarely, workers_or_refuse
 from fleet.app.merging.relanding import candidates

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping
 from importlib.util import find_spec
 
-from agents.mcp.settings import ServerSettings
+from agents.tools.mcp_catalog import ServerSettings
 from fleet.config.schema import Config, McpServer
 from fleet.core.base.nearest import did_you_mean
 from fleet.errors import UsageError

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agents.models.wire.client import is_simulated
+from agents.models.client import is_simulated
 from fleet.config.schema import Config
 from fleet.core.state import facts as f
 from fleet.core.state.state import RungKey

@@ -13,11 +13,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from agents.conversation.settings import AgentSettings, WorkerSettings
-from agents.mcp.settings import ServerSettings
-from agents.models.cost.prices import Price
-from agents.models.throttle.service import RetryPolicy
-from agents.models.wire.access import Access, missing_extra
-from agents.models.wire.exchange import Timeouts
+from agents.models.access import Access, missing_extra
+from agents.models.exchange import Timeouts
+from agents.models.prices import Price
+from agents.models.service import RetryPolicy
+from agents.tools.mcp_catalog import ServerSettings
 from fleet.app.mcp_servers import servers_of
 from fleet.app.tool_chains import shown_by
 from fleet.config.load import default_config, user_file_path

@@ -16,12 +16,12 @@ from aiohttp import web
 
 from agents.conversation.settings import AgentSettings, WorkerSettings
 from agents.factory import Agents, open_agents
+from agents.models.access import Access
 from agents.models.answer import Answer, CallFault, OnBegin, Quotas, Request
 from agents.models.calls import Caller
-from agents.models.throttle.service import RetryPolicy
-from agents.models.wire.access import Access
-from agents.models.wire.client import Client, open_client
-from agents.models.wire.exchange import Timeouts
+from agents.models.client import Client, open_client
+from agents.models.exchange import Timeouts
+from agents.models.service import RetryPolicy
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.core.base.capabilities import Capability

@@ -10,10 +10,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from agents.base.transcripts import Transcripts
 from agents.conversation.guards import Guards
 from agents.conversation.loop import Conversation, ConversationSpec
 from agents.models.calls import Caller
+from agents.models.transcripts import Transcripts
 from agents.tools.tool import Finished, ToolResult
 from fleet.app.capacity import collect_rarely
 from tests.agents.conftest import SEEDED, FakeMeter, Script, client_for, says, settings_for, text, use

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.base.text import render
+from agents.models.text import render
 from agents.workers.api import system_prompt
 from tests.agents.conftest import worker_settings
 

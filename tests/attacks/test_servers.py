@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from mcp import Client, StdioServerParameters
 
-from agents.mcp.servers import McpServer, open_servers
 from agents.tools.registry import WORKER_TOOLS
-from agents.tools.servers import ServerToolCall, tools_of_servers
+from agents.tools.servers import McpServer, ServerToolCall, open_servers, tools_of_servers
 from fleet.config.load import load_config
 from fleet.errors import UsageError
 from tests.agents.mcp.test_servers import Room, all_gone, settings

@@ -22,7 +22,7 @@ def test_a_program_has_the_prompts_of_its_version_and_all_else_of_this_tree(tmp_
     (tmp_path / "prompts" / "planner.md").write_text("Plan less than $horizon.", encoding="utf-8")
     program = program_with(read_version(str(tmp_path / "prompts")), tmp_path / "program")
     show = (
-        "import agents.base.text as text, fleet.app.wiring\n"
+        "import agents.models.text as text, fleet.app.wiring\n"
         "print(text.render('planner', horizon=3), '|', text.render('reporting')[:11])"
     )
     environment = {"PYTHONPATH": str(program), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -8,17 +8,17 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
         *("dashboards/notify.py", "dashboards/traces.py", "dashboards/web/*"),
     ),
     "anthropic": (
-        *("agents/models/wire/claude.py", "agents/models/wire/bedrock.py", "agents/models/wire/vertex.py"),
-        "agents/simulated/rules/shape.py",
+        *("agents/models/bedrock.py", "agents/models/claude.py", "agents/models/vertex.py"),
+        "agents/simulated/rules.py",
     ),
-    "botocore": ("agents/models/wire/bedrock.py",),
+    "botocore": ("agents/models/bedrock.py",),
     "git": ("worktrees/git/reader.py",),
-    "google": ("agents/models/wire/vertex.py",),
-    "httpx2": ("agents/models/wire/claude.py", "agents/models/wire/claude.py"),
+    "google": ("agents/models/vertex.py",),
+    "httpx2": ("agents/models/claude.py",),
     "jinja2": ("dashboards/web/*",),
     "markupsafe": ("dashboards/web/*",),
-    "mcp": ("fleet/cli/mcp/server.py", "agents/mcp/connection.py", "agents/mcp/connection.py"),  # slow to import
-    "mcp_types": ("fleet/cli/mcp/server.py", "agents/mcp/connection.py", "agents/mcp/connection.py"),
+    "mcp": ("fleet/cli/mcp/server.py", "agents/tools/mcp_connection.py"),  # slow to import
+    "mcp_types": ("fleet/cli/mcp/server.py", "agents/tools/mcp_connection.py"),
     "platformdirs": ("fleet/config/load.py",),
     "prometheus_client": ("dashboards/metrics/collector.py",),
     "ray": ("fleet/nodes/cluster/ray_door.py",),  # which no process of a run imports
@@ -26,8 +26,8 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "sqlite3": ("fleet/runs/journal.py", "fleet/runs/outbox.py"),
     "textual": ("dashboards/terminal/*",),
     "tomli_w": ("fleet/config/toml.py",),
-    "tomllib": ("fleet/config/toml.py", "agents/models/cost/prices.py"),  # agents may not know fleet's
-    "tree_sitter": ("agents/tools/explore/outliner.py",),
+    "tomllib": ("fleet/config/toml.py", "agents/models/prices.py"),  # agents may not know fleet's
+    "tree_sitter": ("agents/tools/outliner.py",),
     "typer": ("fleet/cli/*",),
 }
 

@@ -56,7 +56,7 @@ def test_a_circle_of_rooms_would_be_seen() -> None:
         list(TopologicalSorter({"agents.tools": {"agents.models"}, "agents.models": {"agents.tools"}}).static_order())
     rooms = {"agents", "agents.models", "fleet.core.state"}
     assert _room_of("fleet.core.state.kinds.fact_parts.Report", rooms) == "fleet.core.state"
-    assert _room_of("agents.models.wire.claude.Claude", rooms) == "agents.models"
+    assert _room_of("agents.models.claude.Claude", rooms) == "agents.models"
     assert _room_of("agents.factory.open_agents", rooms) == "agents"
 
 

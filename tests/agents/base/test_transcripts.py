@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.base.transcripts import Transcript, Transcripts
+from agents.models.transcripts import Transcript, Transcripts
 
 SECRET = 'sk-"quoted"-0123'
 

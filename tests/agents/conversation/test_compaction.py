@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from agents.conversation.compaction import PromptLimits, compact, prompt_limits
+from agents.conversation.history import PromptLimits, compact, prompt_limits
 from agents.models.answer import Message, size, without_thinking
-from agents.models.cost.prices import ModelLimits, Price
+from agents.models.prices import ModelLimits, Price
 from fleet.core.state.facts import Failure, Report
 from fleet.ports.agents import WorkerBrief
 from tests.agents.conftest import FakeMeter, FolderWorkspace, Script, agents_for, fails, says, text, use

@@ -10,12 +10,12 @@ from typing import Any
 import anyio
 import pytest
 
-from agents.base.transcripts import Transcripts
 from agents.conversation.guards import Guards
 from agents.conversation.loop import Conversation, ConversationSpec
 from agents.models.answer import Answer, CallFault, OnBegin, Request, ToolCall
 from agents.models.calls import Caller
-from agents.models.throttle.service import RetryPolicy
+from agents.models.service import RetryPolicy
+from agents.models.transcripts import Transcripts
 from agents.tools.tool import Finished, ToolResult
 from fleet.core.base.usage import Usage
 from tests.agents.conftest import FakeMeter

@@ -9,8 +9,8 @@ import anyio
 import pytest
 from aiohttp import web
 
-from agents.base.instructions import operator_text
-from agents.conversation.compaction import compact
+from agents.conversation.history import compact
+from agents.models.text import operator_text
 from fleet.core.state.facts import Failure, Report
 from fleet.core.state.subtask_state import Instruction
 from fleet.ports.agents import WorkerBrief

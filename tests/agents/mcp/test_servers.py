@@ -12,10 +12,8 @@ from typing import Any
 import anyio
 import pytest
 
-from agents.mcp.catalog import ServerTool, read_listing
-from agents.mcp.servers import MOST_STARTS, McpServer, ServerAnswer, open_servers, read_answer
-from agents.mcp.settings import ServerSettings
-from agents.tools.servers import tools_of_servers
+from agents.tools.mcp_catalog import ServerSettings, ServerTool, read_listing
+from agents.tools.servers import MOST_STARTS, McpServer, ServerAnswer, open_servers, read_answer, tools_of_servers
 from agents.tools.tool import ToolInputError
 
 SERVER = Path(__file__).parents[1] / "mcp_server.py"

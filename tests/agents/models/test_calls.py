@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 
-from agents.base.transcripts import Transcript
 from agents.models.answer import Answer, CallFault, OnBegin, Request
 from agents.models.calls import Caller, backoff_s
-from agents.models.throttle.service import RetryPolicy
+from agents.models.service import RetryPolicy
+from agents.models.transcripts import Transcript
 from fleet.core.base.usage import Usage
 from fleet.core.state.facts import Failure
 from tests.agents.conftest import SEEDED, FakeMeter

@@ -8,12 +8,11 @@ import anyio
 import pytest
 from aiohttp import web
 
-from agents.models.cost.prices import Price
-from agents.models.wire.access import Access
-from agents.models.wire.client import open_client
-from agents.models.wire.exchange import Timeouts
-from agents.probes.outcome import Outcome, Verdict
-from agents.probes.walk import Probes, Subject
+from agents.models.access import Access
+from agents.models.client import open_client
+from agents.models.exchange import Timeouts
+from agents.models.prices import Price
+from agents.probe import Outcome, Probes, Subject, Verdict
 from agents.simulated.script import parse_script
 from agents.simulated.server import SimulatedService, serve
 from fleet.core.base.capabilities import CAPABILITIES, Capability

@@ -11,10 +11,18 @@ import anyio
 import pytest
 
 from agents.models.answer import Answer, Request, ToolCall
-from agents.models.cost.prices import ModelLimits
-from agents.remote.attempt_calls import LONGEST_TRANSCRIPT, MOST_LIMITS, ConversationCalls, NoCalls
-from agents.remote.line_calls import LineCalls
-from agents.remote.messages import Outcome, dump, dump_request, load_asked
+from agents.models.prices import ModelLimits
+from agents.remote import (
+    LONGEST_TRANSCRIPT,
+    MOST_LIMITS,
+    ConversationCalls,
+    LineCalls,
+    NoCalls,
+    Outcome,
+    dump,
+    dump_request,
+    load_asked,
+)
 from fleet.core.base.usage import Usage
 from fleet.core.state.facts import Failure
 from fleet.ports.agents import DrainingError

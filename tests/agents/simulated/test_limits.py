@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import anthropic
 import pytest
 
-from agents.simulated.limits import FaultSchedule, Limiter
+from agents.simulated.admission import FaultSchedule, Limiter
 from agents.simulated.script import FaultWindow, Limits
 from tests.agents.simulated.conftest import WORKER_TOOLS, Connect, worker_messages
 

@@ -5,7 +5,7 @@ from typing import Any
 import anthropic
 import pytest
 
-from agents.simulated.rules.shape import BINDING_BETA
+from agents.simulated.rules import BINDING_BETA
 from tests.agents.simulated.conftest import (
     WORKER_TOOLS,
     Client,

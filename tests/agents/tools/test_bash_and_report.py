@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agents.tools.bash import Bash
+from agents.tools.edit import Bash
 from agents.tools.report import ReportTool
 from agents.tools.tool import Finished, ToolInputError, ToolOptions, ToolResult
 from tests.agents.conftest import FolderWorkspace

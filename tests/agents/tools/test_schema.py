@@ -7,7 +7,7 @@ import pytest
 
 from agents.tools.registry import PLANNER_TOOLS
 from agents.tools.report import ReportTool
-from agents.tools.submit_revision import SubmitRevision
+from agents.tools.submit_review import SubmitRevision
 from agents.tools.tool import strict_schema
 from fleet.core.plans.revision import Revision
 from tests.agents.conftest import Files

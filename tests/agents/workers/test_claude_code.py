@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.base.transcripts import Transcripts
+from agents.models.transcripts import Transcripts
 from agents.workers.claude_code import ClaudeCodeWorker
 from agents.workers.relay import Relay
 from fleet.core.state.facts import Failure, Report

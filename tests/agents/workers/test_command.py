@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.base.transcripts import Transcripts
+from agents.models.transcripts import Transcripts
 from agents.workers.command import CommandWorker
 from fleet.core.state.facts import Failure, Report
 from fleet.ports.agents import Extras, WorkerBrief

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.workers.command_line import MissingValueError, line_problem, shell_line, values_of
+from agents.workers.command import MissingValueError, line_problem, shell_line, values_of
 from fleet.ports.agents import WorkerBrief
 
 

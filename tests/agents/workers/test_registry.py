@@ -7,7 +7,7 @@ import pytest
 
 from agents.conversation.settings import WorkerSettings
 from agents.factory import open_agents, workers_lacking
-from agents.models.wire.access import Access
+from agents.models.access import Access
 from agents.workers.registry import WORKERS, describe, problems_of
 from fleet.core.state.facts import Failure, Report
 from fleet.errors import UsageError
@@ -155,7 +155,7 @@ async def test_an_agent_needs_its_extra_and_on_a_node_a_model_of_ours(
     installed: bool, model: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What an agent with an access of its own uses can't be counted from a node."""
-    monkeypatch.setattr("agents.workers.acp_extra.find_spec", lambda _name: object() if installed else None)
+    monkeypatch.setattr("agents.workers.command.find_spec", lambda _name: object() if installed else None)
     workers = {
         "ours": worker_settings(kind="acp", command=("agent",), models=("claude-haiku-5-5",)),
         "own": worker_settings(kind="acp", command=("agent",)),

@@ -11,10 +11,10 @@ import aiohttp
 import anyio
 import pytest
 
-from agents.base.transcripts import Transcripts
 from agents.conversation.guards import AttemptBudget
 from agents.models.calls import Caller
-from agents.models.wire.client import open_client
+from agents.models.client import open_client
+from agents.models.transcripts import Transcripts
 from agents.workers.relay import Relay
 from agents.workers.relay_server import listening
 from fleet.ports.agents import Meter

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.base.transcripts import Transcript
+from agents.models.transcripts import Transcript
 from agents.workers.claude_code import LONGEST_LINE, Session
 from tests.agents.operators import FakeOperator
 from tests.agents.workers.dialogues import converse

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 PATIENCE_S = 300.0
 MANAGER = """
 import anyio, os, sys
-from agents.mcp.connection import open_line
+from agents.tools.mcp_connection import open_line
 from fleet.app.mcp_servers import server_settings
 from fleet.config.schema import McpServer
 

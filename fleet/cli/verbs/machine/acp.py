@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from agents.workers.acp_extra import ACP_EXTRA, has_acp
+from agents.workers.command import ACP_EXTRA, has_acp
 from fleet.cli import common
 from fleet.cli.acp.commands import COMMANDS
 from fleet.cli.common import AsJson, BaseUrl, ConfigFile, Sandbox

@@ -14,7 +14,7 @@ import anyio
 import typer
 
 from agents.conversation.settings import WorkerSettings
-from agents.workers.command_line import program_name, program_of
+from agents.workers.command import program_name, program_of
 from agents.workers.registry import problems_of
 from dashboards.text.formats import counted, duration
 from dashboards.text.safe import safe

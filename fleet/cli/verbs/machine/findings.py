@@ -5,16 +5,13 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 
 from anyio import create_task_group
 
-from agents.mcp.catalog import Listing
-from agents.mcp.servers import NO_SERVERS, open_servers
-from agents.mcp.settings import ServerSettings
 from agents.models.answer import CHARACTERS_PER_TOKEN
-from agents.models.wire.client import open_client
-from agents.models.wire.exchange import Timeouts
-from agents.probes.outcome import Outcome
-from agents.probes.walk import Probes, Subject
-from agents.tools.servers import MOST_DECLARED, tools_of_servers
-from agents.workers.acp_extra import ACP_EXTRA, has_acp
+from agents.models.client import open_client
+from agents.models.exchange import Timeouts
+from agents.probe import Outcome, Probes, Subject
+from agents.tools.mcp_catalog import Listing, ServerSettings
+from agents.tools.servers import MOST_DECLARED, NO_SERVERS, open_servers, tools_of_servers
+from agents.workers.command import ACP_EXTRA, has_acp
 from dashboards.text.formats import counted
 from dashboards.text.safe import safe
 from fleet.app.fleet import Fleet

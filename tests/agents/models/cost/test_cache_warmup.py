@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from agents.models.answer import Answer, CallFault, OnBegin, Request
-from agents.models.cost.cache_warmup import CacheWarmup
+from agents.models.cache_warmup import CacheWarmup
 from fleet.core.base.usage import Usage
 from tests.agents.conftest import ignore
 

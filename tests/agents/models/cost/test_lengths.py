@@ -1,6 +1,6 @@
 """What is reserved for an answer: what answers usually take, never below the floor."""
 
-from agents.models.cost.prices import ENOUGH, FLOOR, AnswerLengths, usual_length
+from agents.models.prices import ENOUGH, FLOOR, AnswerLengths, usual_length
 
 
 def test_before_enough_answers_were_seen_the_floor_counts() -> None:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from agents.models.cost.lifetimes import UNKNOWN_GAPS, CacheRates, cache_rates, ending_pays, hour_pays, touches_that_pay
-from agents.models.cost.prices import Price
+from agents.models.prices import UNKNOWN_GAPS, CacheRates, Price, cache_rates, ending_pays, hour_pays, touches_that_pay
 
 OPUS, HAIKU = "claude-opus-5-5", "claude-haiku-5-5"
 MINUTE = 60.0

@@ -2,9 +2,9 @@
 
 import pytest
 
-from agents.models.cost.prices import Price, dollars, limits_of, reported_limits
-from agents.simulated.rules.catalogue import MODELS
-from agents.simulated.rules.catalogue import dollars as charged
+from agents.models.prices import Price, dollars, limits_of, reported_limits
+from agents.simulated.catalogue import MODELS
+from agents.simulated.catalogue import dollars as charged
 from fleet.core.base.usage import Usage
 
 MILLION = 1_000_000

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from agents.models.answer import CallFault
-from agents.models.throttle.service import RetryPolicy, Service
+from agents.models.service import RetryPolicy, Service
 from tests.agents.conftest import FakeMeter
 from tests.agents.timeless import TIMELESS
 

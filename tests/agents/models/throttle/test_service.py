@@ -7,11 +7,10 @@ from random import Random
 import anyio
 import pytest
 
-from agents.base.transcripts import Transcript
 from agents.models.answer import Answer, CallFault, OnBegin, Quota, Quotas, Request
 from agents.models.calls import Caller
-from agents.models.throttle.rate_limiter import family
-from agents.models.throttle.service import LAST_WAIT_S, RetryPolicy
+from agents.models.service import LAST_WAIT_S, RetryPolicy, family
+from agents.models.transcripts import Transcript
 from fleet.core.base.usage import Usage
 from fleet.core.state.facts import Failure
 from fleet.ports.agents import DrainingError

@@ -12,10 +12,10 @@ import anyio
 import pytest
 from aiohttp import web
 
+from agents.models import claude, client
 from agents.models.answer import Answer
-from agents.models.wire import claude, client
-from agents.models.wire.client import is_simulated
-from agents.models.wire.exchange import WireError
+from agents.models.client import is_simulated
+from agents.models.exchange import WireError
 from tests.agents.conftest import Reply, Script, client_for, events, text
 from tests.agents.models.wire.test_client import ask, fault
 
@@ -63,7 +63,7 @@ async def test_the_body_of_an_error_is_cut_and_its_status_counts(model: Script) 
 async def test_limits_on_time_hold_while_an_answer_is_unpacked(model: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claude, "LONGEST", 10**15)
     monkeypatch.setattr(claude, "PIECE", 512)
-    monkeypatch.setattr("agents.models.wire.exchange.LONGEST_LINE", 10**15)
+    monkeypatch.setattr("agents.models.exchange.LONGEST_LINE", 10**15)
     result = await fault(
         model, bomb(status=200, kind="text/event-stream", unpacked=100 * MIB), silence_s=0.3, call_s=60
     )

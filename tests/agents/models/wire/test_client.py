@@ -7,10 +7,10 @@ import anyio
 import pytest
 from aiohttp import web
 
+from agents.models.access import Access
 from agents.models.answer import Answer, CallFault, Quota, Quotas, Request
-from agents.models.wire.access import Access
-from agents.models.wire.client import open_client
-from agents.models.wire.exchange import Timeouts
+from agents.models.client import open_client
+from agents.models.exchange import Timeouts
 from fleet.core.base.usage import Usage
 from tests.agents.conftest import KEY, Body, Reply, Script, client_for, events, fails, ignore, raw, says, sse, text, use
 

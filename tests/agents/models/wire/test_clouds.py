@@ -13,11 +13,11 @@ from anthropic.lib.aws._auth import _get_session
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from agents.models import access as access_module
+from agents.models.access import Access
 from agents.models.answer import Answer, CallFault, Request
-from agents.models.wire import access as access_module
-from agents.models.wire.access import Access
-from agents.models.wire.client import Client, open_client
-from agents.models.wire.exchange import Timeouts
+from agents.models.client import Client, open_client
+from agents.models.exchange import Timeouts
 from fleet.errors import UsageError
 from tests.agents.conftest import ignore
 from tests.agents.models.wire.clouds import (
@@ -237,7 +237,7 @@ async def test_a_stream_of_bedrock_that_never_ends_is_given_up(cloud: Cloud) -> 
 
 @pytest.mark.usefixtures("aws")
 async def test_an_event_of_bedrock_may_arrive_byte_by_byte() -> None:
-    from agents.models.wire.bedrock import EventStream  # noqa: PLC0415 - as the product imports it
+    from agents.models.bedrock import EventStream  # noqa: PLC0415 - as the product imports it
 
     stream, lines = EventStream(), list[bytes]()
     for byte in chunk(START) + chunk(b'{"type": "ping"}'):

@@ -9,16 +9,15 @@ from typing import Any
 import anyio
 import pytest
 
+from agents.models.access import Access
 from agents.models.answer import Answer, CallFault, Request
-from agents.models.wire.access import Access
-from agents.models.wire.client import Client, open_client
-from agents.models.wire.exchange import Timeouts
-from agents.models.wire.faults import refused_capability
-from agents.models.wire.parameters import parameters_of
+from agents.models.claude import parameters_of
+from agents.models.client import Client, open_client
+from agents.models.exchange import Timeouts
+from agents.models.faults import refused_capability
 from agents.simulated.script import parse_script
 from agents.simulated.server import SimulatedService, serve
-from agents.tools.bash import Bash
-from agents.tools.edit import EditTool
+from agents.tools.edit import Bash, EditTool
 from fleet.core.base.capabilities import CAPABILITIES, USES, Capability
 from tests.agents.conftest import KEY, ignore
 

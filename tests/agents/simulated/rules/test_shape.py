@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from agents.simulated.rules.refusal import RequestError
-from agents.simulated.rules.shape import BINDING_BETA, check_shape
+from agents.simulated.prompt import RequestError
+from agents.simulated.rules import BINDING_BETA, check_shape
 
 DROP = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 

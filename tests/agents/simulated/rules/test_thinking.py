@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from agents.simulated.rules.prompt import pieces_of
-from agents.simulated.rules.refusal import RequestError
-from agents.simulated.rules.thinking import Binding, check_thinking, sign, signed_id
+from agents.simulated.prompt import RequestError, pieces_of
+from agents.simulated.rules import Binding, check_thinking, sign, signed_id
 
 OPUS, HAIKU = "claude-opus-5-5", "claude-haiku-5-5"
 Blocks = list[dict[str, Any]]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from agents.simulated.rules.refusal import RequestError
-from agents.simulated.rules.shape import check_turns
+from agents.simulated.prompt import RequestError
+from agents.simulated.rules import check_turns
 
 
 def user(*blocks: Any) -> dict[str, Any]:

@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.base.text import capped, fenced, numbered
-from agents.tools.explore.outlines import parse_sources
-from agents.tools.explore.reading import ReadFile, Search
-from agents.tools.explore.repo_map import RepoMap, outline
+from agents.models.text import capped, fenced, numbered
+from agents.tools.reading import ReadFile, RepoMap, Search, outline, parse_sources
 from agents.tools.tool import ToolInputError
 from tests.agents.conftest import Files
 
@@ -91,7 +89,7 @@ async def test_a_source_that_kills_the_parser_is_left_out(tmp_path: Path, monkey
         "for path, text in json.load(sys.stdin).items():\n"
         "    os.abort() if 'die' in text else print(json.dumps([path, [[text, '', 1, -1]]]), flush=True)\n"
     )
-    monkeypatch.setattr("agents.tools.explore.outlines.PROGRAM", dying)
+    monkeypatch.setattr("agents.tools.reading.PROGRAM", dying)
     assert set(await parse_sources({"a.py": "a", "b.py": "die", "c.py": "c", "d.py": "die", "e.py": "e"})) == {
         *("a.py", "c.py", "e.py")
     }

@@ -1,0 +1,152 @@
+"""Writes a prefix that many conversations share to the cache once: the first call leads, the others follow.
+
+A cache entry can be read as soon as the answer that writes it has begun. A hundred calls at once would each miss it and
+each pay for writing it; here one does, and the others wait a second or two until its answer begins.
+"""
+
+import json
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+
+import anyio
+
+from agents.models.answer import (
+    Answer,
+    CallFault,
+    Lacks,
+    Model,
+    OnBegin,
+    Quotas,
+    Request,
+    estimated_tokens,
+    lacks_nothing,
+)
+from agents.models.prices import (
+    LIFETIMES,
+    UNKNOWN_GAPS,
+    Lifetimes,
+    Price,
+    cache_rates,
+    ending_pays,
+    hour_pays,
+    limits_of,
+)
+
+_GAPS = 16
+"""How many of the latest gaps between conversations count."""
+_SECOND = 3
+"""The messages of a conversation's second request."""
+
+PATIENCE_S = 20.0
+"""After this wait a follower calls anyway, so that a silent leader delays nothing for long."""
+
+
+@dataclass(slots=True)
+class _Prefix:
+    """The state of one shared prefix."""
+
+    warm_until: float = float("-inf")
+    leader: anyio.Event | None = None
+    """Set when the leader's answer has begun, or its call has failed."""
+
+
+@dataclass(slots=True)
+class _Uses:
+    """When conversations with one system prompt, model and effort began: the gaps in which nothing of them was used."""
+
+    last: float | None = None
+    gaps: deque[float] = field(default_factory=lambda: deque(maxlen=_GAPS))
+    begun: int = 0
+    continued: int = 0
+    """How many of them went on after the first answer."""
+
+    def begin(self, now: float, first_gaps: tuple[float, ...]) -> None:
+        if self.last is None:
+            self.gaps.extend(first_gaps)
+        else:
+            self.gaps.append(now - self.last)
+        self.last = now
+        self.begun += 1
+
+    def goes_on(self, now: float, messages: int) -> None:
+        self.last = now
+        self.continued += messages == _SECOND
+
+
+@dataclass(slots=True)
+class CacheWarmup:
+    """A model whose callers don't write the same prefix side by side."""
+
+    model: Model
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    now: Callable[[], float] = anyio.current_time
+    patience_s: float = PATIENCE_S
+    times: Lifetimes = LIFETIMES
+    lacks: Lacks = lacks_nothing
+    _prefixes: dict[bytes, _Prefix] = field(default_factory=dict)
+    _uses: dict[tuple[str, str, str | None], _Uses] = field(default_factory=dict)
+
+    async def ask(self, request: Request, on_begin: OnBegin) -> Answer | CallFault:
+        if self.lacks(request.model, "cache"):
+            return await self.model.ask(request, on_begin)
+        request = self._kept(request)
+        key = _shared_prefix(request)
+        if key is None:
+            return await self.model.ask(request, on_begin)
+        prefix = self._prefixes.setdefault(key, _Prefix())
+        while prefix.warm_until <= self.now():
+            if prefix.leader is None:
+                return await self._lead(request, on_begin, prefix)
+            with anyio.move_on_after(self.patience_s) as waiting:
+                await prefix.leader.wait()
+            if waiting.cancelled_caught:
+                break
+        prefix.warm_until = self.now() + self._lives_s(request)  # reading keeps it alive
+        return await self.model.ask(request, on_begin)
+
+    def _kept(self, request: Request) -> Request:
+        """The request, with what it shares kept for an hour where the gaps between such calls make that pay."""
+        uses = self._uses.setdefault((request.model, request.system, request.effort), _Uses())
+        rates = cache_rates(request.model, self.prices)
+        # a worker's conversation continues after its first answer; how many of a planner's do has to be seen
+        ends = not request.recurs or ending_pays(uses.continued, uses.begun, rates)
+        if len(request.messages) == 1 and request.max_tokens:
+            uses.begin(self.now(), first_gaps=UNKNOWN_GAPS if request.recurs else ())
+        else:
+            uses.goes_on(self.now(), len(request.messages) if request.max_tokens else 0)
+        pays = hour_pays(tuple(uses.gaps), rates, self.times)
+        return replace(request, kept_s=self.times.hour_s if pays else self.times.short_s, ends_in_cache=ends)
+
+    def _lives_s(self, request: Request) -> float:
+        return request.kept_s - self.times.margin_s
+
+    async def _lead(self, request: Request, on_begin: OnBegin, prefix: _Prefix) -> Answer | CallFault:
+        leader, started = anyio.Event(), self.now()
+        prefix.leader = leader
+
+        def release_followers(quotas: Quotas) -> None:
+            prefix.warm_until = started + self._lives_s(request)
+            leader.set()
+            on_begin(quotas)
+
+        try:
+            return await self.model.ask(request, release_followers)
+        finally:
+            prefix.leader = None
+            leader.set()
+
+
+def _shared_prefix(request: Request) -> bytes | None:
+    """A digest of what a first turn shares with other conversations; None if that is too short to be cached."""
+    if len(request.messages) > 1:
+        return None
+    first = request.messages[0]["content"][: request.shared] if request.shared else []
+    common = replace(request, messages=({"role": "user", "content": first},), length=None)
+    if estimated_tokens(common) < limits_of(request.model).cache_minimum_tokens:
+        return None
+    digest = blake2b(digest_size=16)
+    for part in (request.model, request.effort, request.system, request.tools, first):
+        digest.update(json.dumps(part, ensure_ascii=True).encode() + b"\0")
+    return digest.digest()

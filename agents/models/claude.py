@@ -1,0 +1,422 @@
+"""Requests by the `anthropic` SDK; nothing of the SDK gets out.
+
+Never retries and never waits for a permit: `calls.py` does that. Import this file late; the SDK takes a second.
+"""
+
+import json
+import zlib
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import anthropic
+import anyio
+import httpx2
+from anyio.lowlevel import checkpoint
+
+from agents.models.access import Access, Platform, as_it_is
+from agents.models.answer import Block, CallFault, Message, Request, without_thinking
+from agents.models.exchange import Exchange, Response, Timeouts, WireError, json_object
+from agents.models.faults import fault_of, one_line
+from agents.models.prices import ModelLimits, reported_limits
+from fleet.core.base.capabilities import Capability
+
+Reported = TypeVar("Reported")
+_CONNECTIONS = 2000
+_CLOSE_S = 5.0
+_ASK_S = 5.0
+_TOKENS = 8
+_TOKEN_HEADERS = ("authorization", "x-amz-security-token")
+
+
+class SentTokens:
+    """The latest tokens that a cloud's libraries put into requests: some services repeat what they were sent."""
+
+    def __init__(self) -> None:
+        self.latest: deque[str] = deque(maxlen=_TOKENS)
+
+    async def note(self, request: httpx2.Request) -> None:
+        for name in _TOKEN_HEADERS:
+            token = request.headers.get(name, "").removeprefix("Bearer ")
+            if token and not token.startswith("AWS4-") and token not in self.latest:  # a signature is of one request
+                self.latest.append(token)
+
+
+@asynccontextmanager
+async def open_claude(access: Access, timeouts: Timeouts) -> AsyncIterator["Claude"]:
+    """A connection to a service that ignores environment variables, profiles and proxies."""
+    timeout = httpx2.Timeout(timeouts.call_s, connect=timeouts.connect_s)  # `Exchange` watches for silence
+    sent = SentTokens()
+    async with anthropic.DefaultAioHttpClient(
+        trust_env=False,
+        limits=httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
+        timeout=timeout,
+        follow_redirects=False,
+        headers={"accept-encoding": "identity"},
+        event_hooks={"request": [sent.note], "response": [bound]},
+    ) as http:
+        options: dict[str, Any] = {
+            "max_retries": 0,
+            "timeout": timeout,
+            "http_client": http,
+            "open_telemetry": False,
+        }
+        yield Claude(_platform(access, options), http, access, sent)
+
+
+def _platform(access: Access, options: dict[str, Any]) -> Platform:
+    """The client of a kind of service. Raises `WireError` for one that can't be made."""
+    try:
+        match access.kind:
+            case "api":
+                headers: dict[str, Any] = {**access.headers, **access.authorization}
+                if not access.bearer:  # the SDK sends a key as a bearer token, too
+                    headers["authorization"] = anthropic.omit
+                return Platform(
+                    anthropic.AsyncAnthropic(
+                        api_key=access.api_key, base_url=access.base_url, default_headers=headers, **options
+                    )
+                )
+            case "bedrock":
+                from agents.models.bedrock import bedrock  # noqa: PLC0415 - its packages may not be there
+
+                return bedrock(access, **options)
+            case "vertex":
+                from agents.models.vertex import vertex  # noqa: PLC0415 - its packages may not be there
+
+                return vertex(access, **options)
+    except ValueError as error:
+        raise WireError(CallFault("configuration", one_line(f"models.region is missing: {error}"))) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Claude:
+    """Sends requests to the Messages API."""
+
+    _platform: Platform
+    _http: httpx2.AsyncClient
+    _access: Access
+    sent: "SentTokens"
+
+    @property
+    def _sdk(self) -> Any:
+        return self._platform.sdk
+
+    async def send(self, request: Request, exchange: Exchange, *, without: frozenset[Capability]) -> None:
+        """Feed the raw answer to `exchange`; the SDK's own events lack unknown fields. Raises `WireError`."""
+        parameters = parameters_of(request, without)
+        with self._wire_errors():
+            try:
+                if not request.max_tokens or "streaming" in without:  # the first only keeps the cache warm
+                    raw = await self._sdk.messages.with_raw_response.create(**parameters)
+                    exchange.headers = raw.headers
+                    exchange.feed_document(await raw.read())
+                    return
+                stream = await self._sdk.messages.create(**parameters, stream=True)
+            except anthropic.APIStatusError as error:
+                headers = error.response.headers
+                document = self._platform.error_document(error.body, headers)
+                exchange.refuse(error.status_code, document, headers, default=error.message)
+                return
+            exchange.headers, decode = stream.response.headers, self._platform.decoder()
+            try:
+                async for chunk in stream.response.aiter_bytes():
+                    for line in decode(chunk):
+                        exchange.feed(line)
+                    if exchange.is_over:
+                        return
+            finally:
+                with anyio.move_on_after(_CLOSE_S, shield=True):
+                    await stream.close()
+
+    async def limits(self, model: str) -> ModelLimits | CallFault:
+        """What the service reports about a model."""
+        return await self._asked(self._limits(model))
+
+    async def _limits(self, model: str) -> ModelLimits | None:
+        reported = await self._sdk.models.retrieve(model)
+        return reported_limits(model, reported.max_input_tokens, reported.max_tokens)
+
+    async def count(self, request: Request, without: frozenset[Capability]) -> int | CallFault:
+        """The tokens of a prompt, as the service counts them."""
+        return await self._asked(self._count(request, without))
+
+    async def _count(self, request: Request, without: frozenset[Capability]) -> int | None:
+        parameters = parameters_of(request, without)
+        counted = {name: parameters[name] for name in ("model", "system", "tools", "messages")}
+        tokens: object = (await self._sdk.messages.count_tokens(**counted)).input_tokens
+        return tokens if isinstance(tokens, int) and tokens > 0 else None
+
+    async def about_batches(self, method: str, path: str, body: Mapping[str, Any] | None, limit_s: float) -> bytes:
+        """One request about batches. Raises `WireError`."""
+        if self._access.kind != "api":
+            raise WireError(CallFault("other", f"the service ({self._access.kind}) takes no batches", status=404))
+        send = self._sdk.post if method == "POST" else self._sdk.get
+        options = {"cast_to": httpx2.Response, **({"body": body} if body is not None else {})}
+        return bytes(await self._within(limit_s, send(f"/v1/messages/batches{path}", **options)))
+
+    async def batch_results(self, batch: str, limit_s: float) -> list[bytes]:
+        """The lines of a batch's results. Never from the address that the service names: our key goes to ours only."""
+        return (await self.about_batches("GET", f"/{quote(batch, safe='')}/results", None, limit_s)).splitlines()
+
+    async def _within(self, limit_s: float, request: Awaitable[httpx2.Response]) -> bytes:
+        with self._wire_errors():
+            with anyio.move_on_after(limit_s):
+                return (await request).content
+            raise WireError(CallFault("outage", f"not finished after {limit_s:g} s"))
+
+    @asynccontextmanager
+    async def forward(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[Response]:
+        """Send a request unchanged but for the key. Raises `WireError`."""
+        headers = {**headers, "accept-encoding": "identity"}
+        with self._wire_errors():
+            if self._access.kind != "api":
+                async with self._forward_translated(path, body, headers) as response:
+                    yield response
+                return
+            headers |= {**self._access.headers, **self._access.authorization}
+            async with self._http.stream(
+                "POST", self._access.base_url.rstrip("/") + path, content=body, headers=headers
+            ) as response:
+                yield Response(response.status_code, response.headers, response.aiter_raw())
+
+    @asynccontextmanager
+    async def _forward_translated(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[Response]:
+        """The same for a cloud: the SDK knows its paths and signs; its answer comes back as the Messages API's."""
+        document = dict(json_object(body))
+        kept = {"headers": {name: value for name, value in headers.items() if name.startswith("anthropic-")}}
+        try:
+            if not document.get("stream"):
+                whole = await self._sdk.post(path, cast_to=httpx2.Response, body=document, options=kept)
+                yield Response(whole.status_code, whole.headers, whole.aiter_bytes())
+                return
+            stream_cls = anthropic.AsyncStream[object]
+            stream = await self._sdk.post(
+                path, cast_to=object, body=document, options=kept, stream=True, stream_cls=stream_cls
+            )
+        except anthropic.APIStatusError as error:
+            described = self._platform.error_document(error.body, error.response.headers)
+            yield Response(error.status_code, _plain_headers(error.response.headers), _once(described))
+            return
+        try:
+            sent = {**_plain_headers(stream.response.headers), "content-type": "text/event-stream"}
+            yield Response(stream.response.status_code, sent, self._events(stream.response))
+        finally:
+            with anyio.move_on_after(_CLOSE_S, shield=True):
+                await stream.close()
+
+    async def _events(self, response: httpx2.Response) -> AsyncIterator[bytes]:
+        """The events of a stream as the Messages API sends them."""
+        decode = self._platform.decoder()
+        async for chunk in response.aiter_bytes():
+            for line in decode(chunk):
+                yield line if decode is as_it_is else _named_event(line)
+
+    @contextmanager
+    def _wire_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except anthropic.APIStatusError as error:
+            headers, now = error.response.headers, datetime.now(UTC)
+            document = self._platform.error_document(error.body, headers)
+            raise WireError(fault_of(error.status_code, document, headers, default=error.message, now=now)) from error
+        except self._platform.errors as error:
+            fault = self._platform.fault_of(error)
+            if fault is None:
+                raise
+            raise WireError(fault) from error
+        except (anthropic.APIError, httpx2.HTTPError, httpx2.StreamError) as error:
+            cause = error.__cause__ or error
+            message = one_line(f"{type(cause).__name__}: {cause}".rstrip(": "))
+            fault = CallFault("configuration" if "CERTIFICATE_VERIFY_FAILED" in message else "outage", message)
+            raise WireError(fault) from error
+
+    async def _asked(self, question: Awaitable[Reported | None]) -> Reported | CallFault:
+        """What the service reports; a fault if it does not, or if that makes no sense."""
+        try:
+            with anyio.fail_after(_ASK_S), self._wire_errors():
+                reported = await question
+        except WireError as error:
+            return error.fault
+        except (anthropic.AnthropicError, ValueError, AttributeError, TypeError, TimeoutError) as error:
+            return CallFault("other", one_line(f"{type(error).__name__}: {error}".rstrip(": ")))
+        return CallFault("other", "the answer makes no sense") if reported is None else reported
+
+
+def _named_event(line: bytes) -> bytes:
+    """A line of data as a whole event, with its name before it."""
+    name = str(json_object(line.removeprefix(b"data:")).get("type", ""))
+    return f"event: {name}\n".encode() + line + b"\n" if name.isidentifier() else line + b"\n"
+
+
+def _plain_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() != "content-type"} | {
+        "content-type": "application/json"
+    }
+
+
+async def _once(document: object) -> AsyncIterator[bytes]:
+    yield json.dumps(document, default=str).encode()
+
+
+# ---- bounded ---------------------------------------------------------------------------------------------------------
+# The bodies of a service's answers, counted after they are unpacked: a small one may unpack to more than the memory.
+#
+# A hook of the HTTP client. It unpacks itself, a piece at a time, so that no more than a piece is in memory and every
+# limit on time is looked at in between.
+
+
+LONGEST = 100_000_000  # bytes of an answer: several times what the longest one takes with an event for each word
+LONGEST_ERROR = 1_000_000  # bytes of the body of an error; the rest is left out
+PIECE = 64 * 1024
+_EITHER = 32 + zlib.MAX_WBITS  # zlib looks which of the two it is
+UNPACKED = {"gzip": _EITHER, "x-gzip": _EITHER, "deflate": _EITHER}
+"""The encodings that are understood; others are refused."""
+
+
+async def bound(response: httpx2.Response) -> None:
+    """Have the body of a response counted as it is read."""
+    encoding = response.headers.pop("content-encoding", "identity").strip().lower()
+    response.headers.pop("content-length", None)
+    stream = response.stream
+    if not isinstance(stream, httpx2.AsyncByteStream):
+        raise httpx2.StreamError("the answer can't be read as a stream")
+    response.stream = BoundedStream(stream, encoding, is_error=not response.is_success)
+
+
+class BoundedStream(httpx2.AsyncByteStream):
+    """The unpacked body. Raises `httpx2.DecodingError` where it is too long, or packed in a way that is not known."""
+
+    def __init__(self, packed: httpx2.AsyncByteStream, encoding: str, *, is_error: bool) -> None:
+        self._packed = packed
+        self._encoding = encoding
+        self._is_error = is_error
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size, limit = 0, LONGEST_ERROR if self._is_error else LONGEST
+        async for piece in self._unpacked():
+            size += len(piece)
+            if size > limit and self._is_error:
+                return
+            if size > limit:
+                raise httpx2.DecodingError(f"the answer is longer than {limit} bytes")
+            yield piece
+
+    async def _unpacked(self) -> AsyncIterator[bytes]:
+        if self._encoding in {"", "identity"}:
+            async for chunk in self._packed:
+                yield chunk
+            return
+        if self._encoding not in UNPACKED:
+            raise httpx2.DecodingError(f"the answer is packed with {self._encoding!r}, which was not asked for")
+        unpack = zlib.decompressobj(UNPACKED[self._encoding])
+        async for chunk in self._packed:
+            rest = chunk
+            while rest:
+                try:
+                    piece = unpack.decompress(rest, PIECE)
+                except zlib.error as error:
+                    raise httpx2.DecodingError(f"the answer can't be unpacked: {error}") from error
+                await checkpoint()  # limits on time hold while a small answer becomes a long one
+                if piece:
+                    yield piece
+                rest = unpack.unconsumed_tail
+
+    async def aclose(self) -> None:
+        await self._packed.aclose()
+
+
+# ---- parameters ------------------------------------------------------------------------------------------------------
+# A request as the parameters of the Messages API, with its cache marks, and without what a service lacks.
+
+
+_SHORT: Block = {"type": "ephemeral"}
+_HOUR: Block = {"type": "ephemeral", "ttl": "1h"}
+_SHORT_S = 300.0
+
+_TEXT, _NUMBER = {"type": "string"}, {"type": "integer"}
+_DESCRIBED: Mapping[str, Block] = {
+    "bash_20250124": {
+        "description": "Runs a command in a shell and returns its output.",
+        "input_schema": {"type": "object", "properties": {"command": _TEXT}, "required": ["command"]},
+    },
+    "text_editor_20250728": {
+        "description": (
+            "Views and edits files. `view` shows a file or folder (`view_range`: its first and last line), `create` "
+            "writes `file_text`, `str_replace` replaces the only `old_str` by `new_str`, `insert` "
+            "adds `insert_text` after a line."
+        ),
+        "input_schema": {
+            "type": "object",
+            "properties": {
+                "command": {"type": "string", "enum": ["view", "create", "str_replace", "insert"]},
+                "path": _TEXT,
+                "view_range": {"type": "array", "items": _NUMBER},
+                **dict.fromkeys(("file_text", "old_str", "new_str", "insert_text"), _TEXT),
+                "insert_line": _NUMBER,
+            },
+            "required": ["command", "path"],
+        },
+    },
+}
+"""The service's own tools, for one that does not know them."""
+
+
+def parameters_of(request: Request, without: frozenset[Capability]) -> dict[str, Any]:
+    """Everything but how the answer is sent."""
+    hour = request.kept_s > _SHORT_S and "cache_hour" not in without
+    system: Block = {"type": "text", "text": request.system}
+    messages = list(request.messages)
+    if "thinking_history" in without:
+        messages = without_thinking(messages)
+    if "cache" not in without:
+        system["cache_control"] = _HOUR if hour else _SHORT
+        messages = _with_marks(request, messages, hour=hour)
+    parameters: dict[str, Any] = {
+        "model": request.model,
+        "max_tokens": request.max_tokens,
+        "system": [system],
+        "tools": [_plain(tool, without) for tool in request.tools],
+        "messages": messages,
+    }
+    if "thinking" not in without:
+        parameters["thinking"] = {"type": "adaptive", "display": "summarized"}
+    if request.effort is not None and "effort" not in without:
+        parameters["output_config"] = {"effort": request.effort}
+    if "diagnostics" not in without:
+        parameters["diagnostics"] = {"previous_message_id": request.previous}
+    return parameters
+
+
+def _with_marks(request: Request, messages: list[Message], *, hour: bool) -> list[Message]:
+    """The messages with cache marks; the service allows three besides the one on the system prompt.
+
+    One ends what other conversations share, which may be kept for longer. One marks where the last call ended, which
+    the service would not find after a turn of many blocks. One is at the end.
+    """
+    messages = list(messages)
+    ours = [index for index, message in enumerate(messages) if message["role"] == "user"]
+    for index in ours[-2:] if request.ends_in_cache or len(ours) > 1 else ():
+        messages[index] = _marked(messages[index], -1, _SHORT)
+    if request.shared:
+        messages[0] = _marked(messages[0], request.shared - 1, _HOUR if hour else _SHORT)
+    return messages
+
+
+def _marked(message: Message, at: int, mark: Block) -> Message:
+    content = list(message["content"])
+    content[at] = {**content[at], "cache_control": mark}
+    return {**message, "content": content}
+
+
+def _plain(tool: Block, without: frozenset[Capability]) -> Block:
+    """A tool as the service takes it."""
+    if "strict_tools" in without:
+        tool = {key: value for key, value in tool.items() if key != "strict"}
+    if "built_in_tools" in without and (described := _DESCRIBED.get(tool.get("type", ""))) is not None:
+        return {"name": tool["name"], **described}
+    return tool

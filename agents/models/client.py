@@ -1,0 +1,240 @@
+"""The client of the models' service. It loads the SDK at its first call, which a run of commands never makes."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+import anyio
+
+from agents.models.access import Access, missing_extra
+from agents.models.answer import Answer, CallFault, OnBegin, Request
+from agents.models.claude import parameters_of
+from agents.models.exchange import Exchange, Response, Timeouts, WireError, json_object
+from agents.models.faults import one_line, refused_capability
+from agents.models.prices import ModelLimits
+from fleet.core.base.capabilities import USES, Capability
+from fleet.errors import UsageError
+
+if TYPE_CHECKING:
+    from agents.models.claude import Claude
+
+Reported = TypeVar("Reported")
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_PROBE_S = 5.0
+_LONGEST_HEAD = 16_384
+_LABEL = b"x-simulated-model"
+
+
+class Client:
+    """Answers requests over the Messages API, and forwards the requests of others."""
+
+    def __init__(self, stack: AsyncExitStack, access: Access, timeouts: Timeouts) -> None:
+        self._stack, self._access, self._timeouts = stack, access, timeouts
+        self._lock = anyio.Lock()
+        self._claude: Claude | None = None
+        self._refused: frozenset[Capability] = frozenset()
+        self._warnings: list[str] = []
+
+    async def ask(self, request: Request, on_begin: OnBegin) -> Answer | CallFault:
+        """One call. Every way it can go wrong is a `CallFault`."""
+        while True:
+            without = self._lacking(request.model)
+            result = await self.ask_without(request, on_begin, without)
+            refused = refused_capability(result, without) if isinstance(result, CallFault) else None
+            if isinstance(result, CallFault) and not request.max_tokens and _refuses_no_answer(result):
+                self._leave_out("keep_alive")
+            if refused is None:
+                return result
+            self._leave_out(refused)  # nothing depends on it: the tools' own parsers check their input anyway
+
+    def _leave_out(self, capability: Capability) -> None:
+        if capability not in self._refused:
+            self._refused |= {capability}
+            self._warnings.append(
+                f"the models' service refuses {USES[capability]}; requests do without it from now on "
+                f'(models.without = ["{capability}"] says so beforehand)'
+            )
+
+    def take_warnings(self) -> list[str]:
+        """What a person should know about the service, once."""
+        warnings, self._warnings = self._warnings, []
+        return warnings
+
+    async def ask_without(
+        self, request: Request, on_begin: OnBegin, without: frozenset[Capability]
+    ) -> Answer | CallFault:
+        """One request that asks for everything but this."""
+        timeouts = self._timeouts
+        try:
+            claude = await self._opened()
+        except WireError as error:
+            return error.fault
+        if "streaming" in without:  # nothing is heard before it is complete
+            timeouts = replace(timeouts, silence_s=timeouts.call_s)
+        exchange = Exchange(timeouts, on_begin, self.redact)
+        return await exchange.run(partial(claude.send, request, exchange, without=without))
+
+    def lacks(self, model: str, capability: Capability) -> bool:
+        """Whether the service does without this: it is configured so, or was refused."""
+        return capability in self._lacking(model)
+
+    def _lacking(self, model: str) -> frozenset[Capability]:
+        return self._access.lacking(model) | self._refused
+
+    async def limits(self, model: str) -> ModelLimits | None:
+        """What the service reports about a model, if anything."""
+        reported = None if self.lacks(model, "models") else await self.reported_limits(model)
+        return reported if isinstance(reported, ModelLimits) else None
+
+    async def reported_limits(self, model: str) -> ModelLimits | CallFault:
+        """What the service reports about a model, or why it does not."""
+        try:
+            return self._redacted(await (await self._opened()).limits(model))
+        except WireError as error:
+            return error.fault
+
+    async def count(self, request: Request, without: frozenset[Capability]) -> int | CallFault:
+        """The tokens of a prompt, as the service counts them."""
+        return self._redacted(await (await self._opened()).count(request, without))
+
+    # ---- batches
+
+    async def send_batch(self, requests: Mapping[str, Request]) -> Mapping[str, Any] | CallFault:
+        """Send requests, by their ids, that may wait."""
+        if any(self.lacks(request.model, "batches") for request in requests.values()):
+            return CallFault("other", "the service takes no batches (models.without)", status=404)
+        sent = [{"custom_id": id_, "params": parameters_of(each, self._alone(each))} for id_, each in requests.items()]
+        return await self._about_batches("POST", "", {"requests": sent})
+
+    def _alone(self, request: Request) -> frozenset[Capability]:
+        """What a request does without that no other one follows: its prompt is written to no cache."""
+        alone: frozenset[Capability] = frozenset({"cache", "diagnostics"})
+        return self._lacking(request.model) | alone
+
+    async def batch(self, batch: str) -> Mapping[str, Any] | CallFault:
+        """How far the service has come with a batch."""
+        return await self._about_batches("GET", f"/{quote(batch, safe='')}")
+
+    async def latest_batches(self) -> list[Mapping[str, Any]] | CallFault:
+        """The latest hundred batches, the latest first."""
+        listed = await self._about_batches("GET", "?limit=100")
+        if isinstance(listed, CallFault):
+            return listed
+        data = listed.get("data")
+        return [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []
+
+    async def batch_results(self, batch: str) -> dict[str, Answer | CallFault] | CallFault:
+        """The answers of a batch that has ended, by the ids of their requests."""
+        try:
+            lines = await (await self._opened()).batch_results(batch, self._timeouts.call_s)
+        except WireError as error:
+            return replace(error.fault, message=self.redact(error.fault.message))
+        return {str(line.get("custom_id", "")): self._answer_in(line) for line in map(json_object, lines)}
+
+    def _answer_in(self, line: Mapping[str, Any]) -> Answer | CallFault:
+        """The answer in one line of a batch's results."""
+        result = line.get("result")
+        if not isinstance(result, dict) or result.get("type") != "succeeded":
+            what = str(result.get("type")) if isinstance(result, dict) else "nothing"
+            return CallFault("other", one_line(f"the batch brought no answer: {what}"))
+        exchange = Exchange(self._timeouts, lambda _: None, self.redact)
+        exchange.feed_document(json.dumps(result.get("message")).encode())
+        return exchange.result()
+
+    async def _about_batches(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> Mapping[str, Any] | CallFault:
+        try:
+            claude = await self._opened()
+            return json_object(await claude.about_batches(method, path, body, self._timeouts.call_s))
+        except WireError as error:
+            return replace(error.fault, message=self.redact(error.fault.message))
+
+    def _redacted(self, reported: Reported) -> Reported | CallFault:
+        if isinstance(reported, CallFault):
+            return replace(reported, message=self.redact(reported.message))
+        return reported
+
+    @asynccontextmanager
+    async def forward(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[Response]:
+        """Send a request unchanged but for the key. Raises `WireError`, also where the whole takes too long."""
+        claude, limit_s = await self._opened(), self._timeouts.call_s
+        with anyio.move_on_after(limit_s) as limit:
+            async with claude.forward(path, body, headers) as response:
+                yield response
+        if limit.cancelled_caught:
+            raise WireError(CallFault("outage", f"not finished after {limit_s:g} s"))
+
+    def redact(self, text: str) -> str:
+        """`text` without our key and what else is secret."""
+        for secret in (*self._access.secrets, *(self._claude.sent.latest if self._claude else ())):
+            text = text.replace(secret, "[key]")
+        return text
+
+    async def _opened(self) -> "Claude":
+        async with self._lock:
+            if self._claude is None:
+                from agents.models.claude import open_claude  # noqa: PLC0415 - the SDK takes a second to import
+
+                claude = open_claude(self._access, self._timeouts)
+                self._claude = await self._stack.enter_async_context(claude)
+            return self._claude
+
+
+@asynccontextmanager
+async def open_client(access: Access, timeouts: Timeouts) -> AsyncIterator[Client]:
+    """A client for a service, while the block lasts. Raises `UsageError` for an address that can't be used."""
+    if problem := missing_extra(access.kind):
+        raise UsageError(problem)
+    if not _is_usable(access.base_url) and (access.base_url or access.kind == "api"):
+        raise UsageError(f"models.base_url {access.base_url!r} can't be used: write it like https://api.anthropic.com")
+    async with AsyncExitStack() as stack:
+        yield Client(stack, access, timeouts)
+
+
+def _refuses_no_answer(fault: CallFault) -> bool:
+    """Whether a request for nothing but the cache was refused because of that."""
+    return fault.kind == "configuration" and "max_tokens" in fault.message
+
+
+def _is_usable(base_url: str) -> bool:
+    try:
+        url = urlsplit(base_url)
+        host = (url.hostname or "").encode("idna")
+        return bool(host) and base_url.isprintable() and url.scheme in {"http", "https"} and url.port != 0
+    except ValueError:  # a malformed host or port
+        return False
+
+
+async def is_simulated(base_url: str) -> bool:
+    """Whether a service on this machine declares its answers simulated. No other host is asked."""
+    if urlsplit(base_url).hostname not in _LOOPBACK:
+        return False
+    with anyio.move_on_after(_PROBE_S):  # for all of it: some services answer a byte a second
+        try:
+            return _LABEL in await _headers(base_url)
+        except (OSError, ValueError, anyio.EndOfStream, anyio.BrokenResourceError):
+            return False
+    return False
+
+
+async def _headers(base_url: str) -> set[bytes]:
+    """The names of the headers of `/healthz`, in lower case. Asks without the SDK, because every run asks."""
+    url = urlsplit(base_url)
+    is_tls = url.scheme == "https"
+    port = url.port or (443 if is_tls else 80)
+    stream = await anyio.connect_tcp(url.hostname or "", port, tls=True) if is_tls else None
+    async with stream or await anyio.connect_tcp(url.hostname or "", port) as connection:
+        path = quote(f"{url.path.rstrip('/')}/healthz")
+        await connection.send(
+            f"GET {path} HTTP/1.1\r\nHost: {url.netloc.rpartition('@')[2]}\r\nConnection: close\r\n\r\n".encode()
+        )
+        head = b""
+        while b"\r\n\r\n" not in head and len(head) < _LONGEST_HEAD:
+            head += await connection.receive()
+    lines = head.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]
+    return {line.partition(b":")[0].strip().lower() for line in lines}

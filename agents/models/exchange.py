@@ -1,0 +1,306 @@
+"""One call on the wire, for our own client and for the relay alike: its time limits, its answer or its fault.
+
+Knows no SDK and no HTTP library: the sender of the request feeds the bytes of the answer in.
+"""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import anyio
+
+from agents.models.answer import Answer, Block, CallFault, OnBegin, ToolCall
+from agents.models.faults import fault_of, one_line, read_quotas
+from agents.models.text import well_formed
+from fleet.core.base.json_text import is_deep, parse_json
+from fleet.core.base.usage import Usage
+
+# ---- stream ----------------------------------------------------------------------------------------------------------
+# Assembles the events of a stream into one answer, in time linear in its length.
+#
+# Trusts neither the order nor the shape of events: a malformed event makes the whole answer a fault. Knows no SDK.
+
+
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
+"""What an event or a block raises that does not fit the protocol."""
+_LONGEST = 20_000_000  # characters of one answer
+_LONGEST_NAME = 200
+_DEEPEST_INPUT = 100  # levels of a tool's input, so that the request that holds it can be parsed by others
+_TEXTS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+_COUNTS = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cache_read": "cache_read_input_tokens",
+    "cache_write": "cache_creation_input_tokens",
+    "cache_write_1h": "ephemeral_1h_input_tokens",
+}
+
+
+@dataclass(slots=True)
+class _PartialBlock:
+    """A content block while it grows. Its deltas are joined once, at the end."""
+
+    block: Block
+    texts: dict[str, list[str]] = field(default_factory=dict)
+    json: list[str] = field(default_factory=list)
+    closed: bool = False
+
+
+@dataclass(slots=True)
+class AnswerBuilder:
+    """Takes events one by one. `finished` after the event that ends the message."""
+
+    model: str = ""
+    id: str | None = None
+    cache_miss: str | None = None
+    stop_reason: str | None = None
+    finished: bool = False
+    _partial: dict[int, _PartialBlock] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
+    _size: int = 0
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the call has used so far; None before the answer has begun."""
+        return Usage(**{name: self._counts.get(key, 0) for name, key in _COUNTS.items()}) if self._counts else None
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Raises one of `MALFORMED`. Events of unknown types are skipped, as the protocol asks."""
+        match event["type"]:
+            case "message_start":
+                message = event["message"]
+                self.model = str(message["model"])[:_LONGEST_NAME]
+                self.id = str(message["id"])[:_LONGEST_NAME] if message.get("id") else None
+                self.cache_miss = _miss(message.get("diagnostics"))
+                self._count(message.get("usage") or {})
+                for index, block in enumerate(message.get("content") or ()):
+                    self._partial[index] = _PartialBlock(dict(block), closed=True)
+            case "content_block_start":
+                self._partial[int(event["index"])] = _PartialBlock(dict(event["content_block"]))
+            case "content_block_delta":
+                self._grow(self._partial[int(event["index"])], event["delta"])
+            case "content_block_stop":
+                self._partial[int(event["index"])].closed = True
+            case "message_delta":
+                self.stop_reason = event["delta"].get("stop_reason")
+                self.cache_miss = _miss(event.get("diagnostics")) or self.cache_miss
+                self._count(event.get("usage") or {})
+            case "message_stop":
+                self.finished = True
+            case _:
+                pass
+
+    def _grow(self, partial: _PartialBlock, delta: Mapping[str, Any]) -> None:
+        kind = delta["type"]
+        text = ""
+        if kind == "input_json_delta":
+            text = delta["partial_json"]
+            partial.json.append(text)
+        elif kind in _TEXTS:
+            text = delta[_TEXTS[kind]]
+            partial.texts.setdefault(_TEXTS[kind], []).append(text)
+        elif kind == "citations_delta":
+            partial.block["citations"] = [*(partial.block.get("citations") or ()), delta["citation"]]
+        self._size += len(text)
+        if self._size > _LONGEST:
+            raise ValueError(f"the answer is longer than {_LONGEST} characters")
+
+    def _count(self, usage: Mapping[str, Any]) -> None:
+        """Counts in a stream are totals: the last one holds."""
+        usage = {**(usage.get("cache_creation") or {}), **usage}
+        for key in _COUNTS.values():
+            count = usage.get(key)
+            if isinstance(count, int) and count >= 0:
+                self._counts[key] = count
+
+    def answer(self, *, request_id: str | None, seconds: float) -> Answer | CallFault:
+        """The complete answer, or a fault without anything that could be acted upon."""
+        if not self.finished or not all(partial.closed for partial in self._partial.values()):
+            return CallFault("outage", "the stream broke off before its end")
+        calls: list[ToolCall] = []
+        try:
+            blocks = tuple(_joined(partial, calls) for _, partial in sorted(self._partial.items()))
+            json.dumps(blocks, ensure_ascii=False).encode("utf-8")
+        except (KeyError, TypeError, ValueError) as error:
+            return CallFault("broken", f"a malformed content block: {error}")
+        usage = self.usage or Usage()
+        return Answer(
+            blocks, self.stop_reason, usage, self.model, request_id, seconds, tuple(calls), self.id, self.cache_miss
+        )
+
+
+def _miss(diagnostics: object) -> str | None:
+    """The type of the reason for which a prompt missed the cache, if the service names one."""
+    reason = diagnostics.get("cache_miss_reason") if isinstance(diagnostics, Mapping) else None
+    kind = reason.get("type") if isinstance(reason, Mapping) else None
+    return kind[:_LONGEST_NAME] if isinstance(kind, str) else None
+
+
+def _joined(partial: _PartialBlock, calls: list[ToolCall]) -> Block:
+    """The whole block; a tool call is added to `calls`."""
+    block = partial.block
+    for name, texts in partial.texts.items():
+        block[name] = well_formed("".join([block.get(name) or "", *texts]))
+    if block["type"] == "text" and not isinstance(block.get("text"), str):
+        raise TypeError("text")
+    if block["type"] != "tool_use":
+        return block
+    for name in ("id", "name"):
+        if not isinstance(block[name], str):
+            raise TypeError(name)
+    value, problem = _tool_input(block, "".join(partial.json))
+    calls.append(ToolCall(block["id"], block["name"], value, problem))
+    return {**block, "input": value}
+
+
+def _tool_input(block: Block, text: str) -> tuple[dict[str, Any], str | None]:
+    try:
+        value = parse_json(well_formed(text)) if text.strip() else block.get("input", {})
+        json.dumps(value, ensure_ascii=False).encode("utf-8")  # what can't be sent back can't be used
+    except ValueError as error:
+        return {}, f"its input is not valid JSON ({error})"
+    if not isinstance(value, dict):
+        return {}, "its input is not a JSON object"
+    if is_deep(value, _DEEPEST_INPUT):
+        return {}, f"its input is nested more than {_DEEPEST_INPUT} levels deep"
+    return value, None
+
+
+# ---- exchange --------------------------------------------------------------------------------------------------------
+
+
+LONGEST_LINE = 25_000_000  # bytes of one event: more than the longest answer
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long a call may take to connect, go without content (pings don't count), and take in all."""
+
+    silence_s: float
+    call_s: float
+    connect_s: float = 15.0
+
+
+class WireError(Exception):
+    """The connection failed."""
+
+    def __init__(self, fault: CallFault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The head of a response and its body as it arrives. Reading the body raises `WireError`."""
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: AsyncIterator[bytes]
+
+
+@dataclass(slots=True)
+class Exchange:
+    """Assembles the answer of one call and watches the time it takes."""
+
+    timeouts: Timeouts
+    on_begin: OnBegin
+    redact: Callable[[str], str]
+    """Removes our key from a fault, which goes into the journal."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """The headers of the response."""
+    _builder: AnswerBuilder = field(default_factory=AnswerBuilder)
+    _fault: CallFault | None = None
+    _rest: bytes = b""
+    """The beginning of a line whose end has not arrived."""
+    _silence: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    _began: float = field(default_factory=anyio.current_time)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the service has begun to answer, and to charge."""
+        return self._builder.usage is not None
+
+    @property
+    def is_over(self) -> bool:
+        return self._builder.finished or self._fault is not None
+
+    async def run(self, receive: Callable[[], Awaitable[None]]) -> Answer | CallFault:
+        """The answer that `receive` feeds in. Every way a call can go wrong is a `CallFault`."""
+        with (
+            anyio.move_on_after(self.timeouts.call_s) as total,
+            anyio.move_on_after(self.timeouts.silence_s) as self._silence,
+        ):
+            try:
+                await receive()
+            except WireError as error:
+                self._fault = error.fault
+        if self._silence.cancelled_caught:
+            self._fault = CallFault("outage", f"no content for {self.timeouts.silence_s:g} s")
+        elif total.cancelled_caught:
+            self._fault = CallFault("outage", f"not finished after {self.timeouts.call_s:g} s")
+        return self.result()
+
+    def result(self) -> Answer | CallFault:
+        """What has been fed in so far, as an answer or a fault."""
+        seconds, request_id = anyio.current_time() - self._began, self.headers.get("request-id")
+        result = self._fault or self._builder.answer(request_id=request_id, seconds=seconds)
+        if isinstance(result, Answer):
+            return result
+        if result.kind == "outage" and result.status is None and self.has_begun:
+            result = replace(result, kind="broken")  # the service works; this one answer broke off
+        return replace(
+            result,
+            message=self.redact(result.message),
+            usage=self._builder.usage,
+            request_id=result.request_id or request_id,
+            seconds=seconds,
+        )
+
+    def feed(self, chunk: bytes) -> None:
+        """The next bytes of a streamed answer. A bad event makes it a fault; later ones may still name its usage."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        if len(self._rest) > LONGEST_LINE:
+            self._fault = self._fault or CallFault("outage", f"a line is longer than {LONGEST_LINE} bytes")
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._take(json_object(line.removeprefix(b"data:")))
+
+    def feed_document(self, document: bytes | bytearray) -> None:
+        """An answer that was not streamed."""
+        message = json_object(document)
+        self._take({"type": "message_start", "message": message})
+        self._take({"type": "message_delta", "delta": message})
+        self._take({"type": "message_stop"})
+
+    def refuse(self, status: int, document: object, headers: Mapping[str, str], *, default: str = "no message") -> None:
+        """The service answered with an error. `default` is its message if the document has none."""
+        fault = fault_of(status, document, headers, default=default, now=datetime.now(UTC))
+        self._fault = self._fault or fault
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        kind = event.get("type")
+        if kind == "ping":
+            return
+        if kind == "error":
+            self.refuse(200, event, self.headers)
+            return
+        try:
+            self._builder.take(event)
+        except MALFORMED as error:
+            message = one_line(f"the stream is malformed at an event of type {kind!r}: {error!r}")
+            self._fault = self._fault or CallFault("outage", message)
+            return
+        if kind == "message_start":
+            self.on_begin(read_quotas(self.headers))
+        self._silence.deadline = anyio.current_time() + self.timeouts.silence_s
+
+
+def json_object(data: bytes | bytearray | str) -> Mapping[str, Any]:
+    """The JSON object in `data`, or an empty one."""
+    try:
+        value = parse_json(data)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

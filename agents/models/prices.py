@@ -1,0 +1,212 @@
+"""Prices and limits of models, from a dated table that settings can override. An unknown price is None, never 0."""
+
+import math
+import re
+import tomllib
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from fleet.core.base.usage import Usage
+
+_FILE = Path(__file__).with_name("prices.toml")
+_DATED = re.compile(r"-\d{8}$")  # a snapshot costs what its model costs
+_MILLION = 1_000_000
+_HOUR_FACTOR = 2.0  # of the input price: what the cache costs for an hour
+
+
+class Price(BaseModel):
+    """Dollars per million tokens of one model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    cache_write: float | None = Field(default=None, ge=0)
+    """Kept for five minutes."""
+    cache_write_1h: float | None = Field(default=None, ge=0)
+    """Kept for an hour. None: twice the price of any other input."""
+    cache_read: float | None = Field(default=None, ge=0)
+    """None: the price of any other input."""
+    long_prompt_tokens: int | None = Field(default=None, gt=0)
+    """A prompt above this many tokens costs `long_prompt_factor` times as much, answer included."""
+    long_prompt_factor: float = Field(default=1.0, ge=1)
+
+
+class ModelLimits(BaseModel):
+    """What a model accepts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    context_tokens: int = Field(gt=0)
+    """Prompt and answer together."""
+    output_tokens: int = Field(gt=0)
+    """Of one answer at most, thinking included."""
+    cache_minimum_tokens: int = Field(ge=0)
+    """A shorter prefix is not cached."""
+
+
+class _Table(BaseModel):
+    """The built-in prices and limits."""
+
+    models: dict[str, Price]
+    limits: dict[str, ModelLimits]
+
+
+@cache
+def _built_in() -> _Table:
+    return _Table.model_validate(tomllib.loads(_FILE.read_text(encoding="utf-8")))
+
+
+def dollars(model: str, usage: Usage, overrides: Mapping[str, Price]) -> float | None:
+    """What `usage` costs on `model`; None if its price is unknown."""
+    price = price_of(model, overrides)
+    if price is None:
+        return None
+    long = price.long_prompt_tokens is not None and usage.prompt > price.long_prompt_tokens
+    writing = price.input if price.cache_write is None else price.cache_write
+    writing_1h = _HOUR_FACTOR * price.input if price.cache_write_1h is None else price.cache_write_1h
+    reading = price.input if price.cache_read is None else price.cache_read
+    written = (usage.cache_write - usage.cache_write_1h) * writing + usage.cache_write_1h * writing_1h
+    prompt_price = usage.input * price.input + written + usage.cache_read * reading
+    tokens = prompt_price + usage.output * price.output
+    return tokens * (price.long_prompt_factor if long else 1.0) / _MILLION
+
+
+def reported_limits(model: str, context_tokens: object, output_tokens: object) -> ModelLimits | None:
+    """The limits that a service reports, if they make sense; what it does not report comes from the table."""
+    known = limits_of(model)
+    numbers = [number for number in (context_tokens, output_tokens) if number is not None]
+    if not numbers or not all(isinstance(number, int) and number > 0 for number in numbers):
+        return None
+    reported = {"context_tokens": context_tokens, "output_tokens": output_tokens}
+    return known.model_copy(update={name: number for name, number in reported.items() if number is not None})
+
+
+def limits_of(model: str) -> ModelLimits:
+    """From the table."""
+    limits = _built_in().limits
+    return limits.get(model) or limits.get(_DATED.sub("", model)) or limits["other"]
+
+
+def price_band(model: str, overrides: Mapping[str, Price]) -> int | None:
+    """The length of a prompt, in tokens, above which every token costs more."""
+    price = price_of(model, overrides)
+    return None if price is None or price.long_prompt_factor == 1 else price.long_prompt_tokens
+
+
+def price_of(model: str, overrides: Mapping[str, Price]) -> Price | None:
+    prices = {**_built_in().models, **overrides}
+    return prices.get(model) or prices.get(_DATED.sub("", model))
+
+
+# ---- lengths ---------------------------------------------------------------------------------------------------------
+# How long answers usually are: what a budget reserves for the next one, instead of the most that it may take.
+
+
+FLOOR = 8_000  # tokens that are always reserved
+ENOUGH = 20  # answers before what was seen counts
+REMEMBERED = 500  # answers of each model
+PERCENTILE = 0.99
+MARGIN = 1.25
+
+
+@dataclass(slots=True)
+class AnswerLengths:
+    """The latest answers of each model, by their tokens, thinking included."""
+
+    _seen: dict[str, deque[int]] = field(default_factory=dict)
+
+    def saw(self, model: str, tokens: int) -> None:
+        self._seen.setdefault(model, deque(maxlen=REMEMBERED)).append(tokens)
+
+    def usual(self, model: str, most: int) -> int:
+        """What an answer that may take `most` tokens hardly ever exceeds."""
+        return min(most, usual_length(self._seen.get(model, ())))
+
+
+def usual_length(seen: "deque[int] | tuple[int, ...]") -> int:
+    """A high percentile of what was seen and a margin; never below the floor."""
+    if len(seen) < ENOUGH:
+        return FLOOR
+    ordered = sorted(seen)
+    return max(FLOOR, math.ceil(MARGIN * ordered[min(len(ordered) - 1, int(PERCENTILE * len(ordered)))]))
+
+
+# ---- lifetimes -------------------------------------------------------------------------------------------------------
+# How long the cache keeps a prompt, and what is worth paying to have it kept for longer. Pure.
+
+
+SHORT_S, HOUR_S = 300.0, 3600.0
+_LIFETIMES_HOUR_FACTOR = 2.0
+_ROUNDING = 1e-9
+_FEW = 3  # conversations before it counts how many went on
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """The times of one service. An entry lives from the start of the request that wrote or read it."""
+
+    short_s: float = SHORT_S
+    hour_s: float = HOUR_S
+    margin_s: float = 30.0
+    """How long before the end of its life an entry is read again."""
+
+    @property
+    def touch_s(self) -> float:
+        """How long after the start of a request its prompt has to be read again."""
+        return self.short_s - self.margin_s
+
+
+LIFETIMES = Lifetimes()
+UNKNOWN_GAPS = (600.0, 600.0)
+"""What a planner's calls are expected to be apart before any were seen: minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRates:
+    """What a token costs: new, written to the cache for five minutes, for an hour, or read from it."""
+
+    new: float
+    written: float
+    written_for_an_hour: float
+    read: float
+
+
+def cache_rates(model: str, prices: Mapping[str, Price]) -> CacheRates | None:
+    """None if a price is unknown, or caching costs as much as not caching."""
+    price = price_of(model, prices)
+    if price is None or price.cache_write is None or price.cache_read is None or not price.cache_read:
+        return None
+    hour = price.cache_write_1h if price.cache_write_1h is not None else _LIFETIMES_HOUR_FACTOR * price.input
+    return CacheRates(price.input, price.cache_write, hour, price.cache_read)
+
+
+def touches_that_pay(rates: CacheRates | None) -> int:
+    """How often a prompt may be read, only to keep it, before writing it again would have cost less."""
+    return 0 if rates is None else int((rates.written - rates.read) / rates.read + _ROUNDING)
+
+
+def ending_pays(continued: int, begun: int, rates: CacheRates | None) -> bool:
+    """Whether first messages should be written to the cache to their end: enough conversations go on after them."""
+    if rates is None or begun < _FEW:
+        return True
+    return continued * (rates.new - rates.read) > begun * (rates.written - rates.new)
+
+
+def hour_pays(gaps: Sequence[float], rates: CacheRates | None, times: Lifetimes = LIFETIMES) -> bool:
+    """Whether a prompt that is used again after these gaps costs less if it is written for an hour."""
+    if rates is None:
+        return False
+    return _cost(gaps, rates.written_for_an_hour, rates.read, times.hour_s) < _cost(
+        gaps, rates.written, rates.read, times.short_s
+    )
+
+
+def _cost(gaps: Sequence[float], written: float, read: float, lifetime_s: float) -> float:
+    """What one token of the prompt costs over all of its uses."""
+    return written + sum(read if gap <= lifetime_s else written for gap in gaps)

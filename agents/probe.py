@@ -1,0 +1,540 @@
+"""The probes, one after another: each model with its efforts, then what the cheapest one can do."""
+
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from secrets import token_hex
+from typing import Literal
+
+import anyio
+
+from agents.conversation.history import compact
+from agents.models.access import Access
+from agents.models.answer import Answer, Block, CallFault, Message, Quotas, Request, estimated_tokens, size
+from agents.models.client import Client
+from agents.models.faults import refused_capability
+from agents.models.prices import Price, dollars, limits_of, price_of
+from agents.tools.edit import Bash, EditTool
+from agents.tools.report import ReportTool
+from agents.tools.submit_review import SubmitRevision
+from fleet.core.base.capabilities import USES, Capability
+from fleet.core.base.usage import Usage
+from fleet.core.plans.plan import Effort
+
+# ---- outcome ---------------------------------------------------------------------------------------------------------
+# What was tried at a service, and what came back.
+
+
+Verdict = Literal["works", "fails", "not tried"]
+SETTINGS_BELOW = "see the settings below"
+_FIXES = {
+    "refused": "check the key, its permissions and models.api_key_env",
+    "gone": "name a model that the service has: models.worker, planner.model, rungs or models.fallbacks",
+    "limit": "the service limits calls now; try again later",
+    "outage": "check the network and models.base_url",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """What came back."""
+
+    verdict: Verdict
+    text: str
+    fix: str = ""
+    """What to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of one probe, in plain words."""
+
+    about: str
+    """A model and its effort, or what else was tried."""
+    tried: str
+    came: Came
+    dollars: float = 0.0
+    """What it cost, by the table of prices."""
+
+
+def faulty(fault: CallFault) -> Came:
+    """What a fault means, and what to do about it."""
+    return Came(
+        "fails", fault.message, _FIXES.get(fault.kind, "the service refuses this request; its message says why")
+    )
+
+
+def with_or_without(text: str, lacking: Collection[Capability]) -> Came:
+    """An answer, perhaps only because something was left out."""
+    if not lacking:
+        return Came("works", text)
+    named = ", ".join(f"{name}: {USES[name]}" for name in sorted(lacking))
+    return Came("fails", f"{text}, but only without {named}", SETTINGS_BELOW)
+
+
+LEFT_OUT = Came("not tried", "the service lacks what it needs")
+
+
+@dataclass(slots=True)
+class Missing:
+    """What the service was found to lack, by model."""
+
+    configured: dict[str, frozenset[Capability]]
+    """What each model is configured to lack."""
+    found: dict[str, set[Capability]] = field(default_factory=dict)
+    had: dict[str, set[Capability]] = field(default_factory=dict)
+    """What each model was asked for, and answered."""
+
+    def of(self, model: str) -> frozenset[Capability]:
+        """What to leave out of a request to a model."""
+        return self.configured.get(model, frozenset()) | frozenset(self.found.get(model, ()))
+
+    def lacks(self, model: str, *capabilities: Capability) -> None:
+        self.found.setdefault(model, set()).update(capabilities)
+
+    def has(self, model: str, *capabilities: Capability) -> None:
+        self.had.setdefault(model, set()).update(capabilities)
+
+    def settings(self) -> str:
+        """The keys of `[models]` that say so, with what is configured already; empty if there is nothing to add."""
+        if not any(self.found.values()):
+            return ""
+        found = set[Capability]().union(*self.found.values())
+        nowhere = {name for name in found if not any(name in had for had in self.had.values())}
+        usual = frozenset.intersection(*self.configured.values()) | nowhere
+        single = {model: sorted(self.of(model) - usual) for model in self.configured}
+        lines = [f"without = {_listed(sorted(usual))}"] if usual else []
+        if tables := [f'"{model}" = {_listed(names)}' for model, names in single.items() if names]:
+            lines.append(f"model_without = {{ {', '.join(tables)} }}")
+        return "; ".join(lines)
+
+
+def _listed(names: Collection[str]) -> str:
+    quoted = (f'"{name}"' for name in names)
+    return f"[{', '.join(quoted)}]"
+
+
+# ---- spending --------------------------------------------------------------------------------------------------------
+# What the probes may spend: a call that could exceed it is not made.
+
+
+MOST_DOLLARS = 0.01
+_FIRST_ERROR = 400
+_UNSEEN = 60
+"""Tokens of a prompt that the service adds."""
+_UNSEEN_OF_TOOLS = 800
+"""The same, where tools are offered."""
+
+
+@dataclass(slots=True)
+class Spending:
+    """What was spent so far, by the table of prices."""
+
+    prices: Mapping[str, Price]
+    most: float = MOST_DOLLARS
+    spent: float = 0.0
+    calls: int = 0
+
+    def problem(self, request: Request) -> str:
+        """Why a call may not be made; empty if it may."""
+        cost = self.bound(request)
+        if cost is None:
+            return f"the price of {request.model} is unknown, so what it costs can't be limited"
+        if self.spent + cost <= self.most:
+            return ""
+        return f"it could cost ${cost:.4f}, and ${self.most - self.spent:.4f} of ${self.most:.2f} are left"
+
+    def fix(self, model: str) -> str:
+        """What makes such a call possible."""
+        return f'set [models.prices."{model}"]' if price_of(model, self.prices) is None else ""
+
+    def bound(self, request: Request) -> float | None:
+        """What a call costs at most: a prompt that is written to the cache as a whole, and the longest answer."""
+        unseen = _UNSEEN_OF_TOOLS if request.tools else _UNSEEN
+        prompt = estimated_tokens(request) + unseen
+        hour = prompt if request.kept_s > 300 else 0  # noqa: PLR2004 - five minutes
+        usage = Usage(cache_write=prompt, cache_write_1h=hour, output=request.max_tokens)
+        return dollars(request.model, usage, self.prices)
+
+    def pay(self, request: Request, result: Answer | CallFault) -> float:
+        """Count a call. A refusal costs nothing; what names no usage is taken for the dearest."""
+        self.calls += 1
+        if isinstance(result, CallFault) and (result.status or 0) >= _FIRST_ERROR:
+            return 0.0
+        usage = result.usage if result.usage is not None and result.usage.total else None
+        cost = dollars(request.model, usage, self.prices) if usage is not None else self.bound(request)
+        self.spent += cost or 0.0
+        return cost or 0.0
+
+    def rank(self, model: str) -> float:
+        """How dear a model is; one without a price comes last."""
+        price = price_of(model, self.prices)
+        return float("inf") if price is None else price.input + price.output
+
+
+# ---- asking ----------------------------------------------------------------------------------------------------------
+# One call of a probe: within the money that is left, and again without what the service refuses.
+
+
+_REFUSED = frozenset({"configuration", "conversation"})
+
+
+class NotTriedError(Exception):
+    """A call that is not made."""
+
+    def __init__(self, why: str, fix: str = "") -> None:
+        super().__init__(why)
+        self.fix = fix
+
+
+@dataclass(slots=True)
+class Asking:
+    """Makes the calls, and finds out which part of a request a service refuses."""
+
+    client: Client
+    spending: Spending
+    missing: Missing
+    until: float = math.inf
+    """When no further call is made, by anyio's clock."""
+    fault: CallFault | None = None
+    """A fault that concerns every call: no further one is made."""
+    cost: float = 0.0
+    """Of the calls since it was last taken."""
+    _begun: Callable[[Quotas], None] = field(default=lambda _: None)
+
+    def take_cost(self) -> float:
+        cost, self.cost = self.cost, 0.0
+        return cost
+
+    def require_time(self) -> None:
+        """Raises `NotTriedError` if the time is up."""
+        if anyio.current_time() >= self.until:
+            raise NotTriedError("the time is up")
+
+    async def ask(self, request: Request, *asks_for: Capability) -> Answer | CallFault:
+        """The answer, without what was found to be refused of `asks_for`. Raises `NotTriedError`."""
+        model = request.model
+        wanted = tuple(each for each in asks_for if each not in self.missing.of(model))
+        result = await self._once(request, self.missing.of(model))
+        if isinstance(result, CallFault) and result.kind in _REFUSED and wanted:
+            result = await self._without_some(request, result, wanted)
+        if isinstance(result, Answer):
+            self.missing.has(model, *(each for each in wanted if each not in self.missing.of(model)))
+        return result
+
+    async def _without_some(
+        self, request: Request, refusal: CallFault, wanted: tuple[Capability, ...]
+    ) -> Answer | CallFault:
+        """Leave out what the refusal names; where it names nothing, whatever lets the request pass."""
+        usual, found = self.missing.of(request.model), frozenset[Capability]()
+        result: Answer | CallFault = refusal
+        while isinstance(result, CallFault):
+            named = refused_capability(result, usual | found)
+            if named not in wanted:
+                break
+            found |= {named}
+            result = await self._once(request, usual | found)
+        if isinstance(result, CallFault) and result.kind in _REFUSED:
+            for left_out in _sets(wanted):
+                result = await self._once(request, usual | left_out)
+                if isinstance(result, Answer):
+                    found = left_out
+                    break
+            else:
+                return refusal
+        if isinstance(result, Answer) and found:
+            found, result = await self._fewest(request, found, result)
+            self.missing.lacks(request.model, *found)
+        return result
+
+    async def _fewest(
+        self, request: Request, found: frozenset[Capability], answer: Answer
+    ) -> tuple[frozenset[Capability], Answer]:
+        """What need not be left out after all is asked for again."""
+        for each in sorted(found) if len(found) > 1 else ():
+            fewer = found - {each}
+            result = await self._once(request, self.missing.of(request.model) | fewer)
+            if isinstance(result, Answer):
+                found, answer = fewer, result
+        return found, answer
+
+    async def _once(self, request: Request, without: frozenset[Capability]) -> Answer | CallFault:
+        self.require_time()
+        if self.fault is not None:
+            raise NotTriedError(f"the service did not answer before: {self.fault.message}")
+        if problem := self.spending.problem(request):
+            raise NotTriedError(problem, self.spending.fix(request.model))
+        result = await self.client.ask_without(request, self._begun, without)
+        self.cost += self.spending.pay(request, result)
+        if isinstance(result, CallFault) and result.kind in {"refused", "outage", "limit"}:
+            self.fault = result
+        return result
+
+
+def _sets(wanted: tuple[Capability, ...]) -> Iterator[frozenset[Capability]]:
+    """Each alone, then all of them."""
+    yield from (frozenset({each}) for each in wanted)
+    if len(wanted) > 1:
+        yield frozenset(wanted)
+
+
+# ---- walk ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model as it is configured, and who uses it."""
+
+    model: str
+    effort: Effort | None
+    users: str
+
+    @property
+    def name(self) -> str:
+        return self.model if self.effort is None else f"{self.model} {self.effort}"
+
+
+@dataclass(slots=True)
+class Probes:
+    """Tries one service."""
+
+    client: Client
+    access: Access
+    subjects: Sequence[Subject]
+    prices: Mapping[str, Price]
+    most: float = MOST_DOLLARS
+    limit_s: float = 300.0
+    """How long after its beginning no further call is made."""
+    spending: Spending = field(init=False)
+    missing: Missing = field(init=False)
+    _asking: Asking = field(init=False)
+    _answered: list[str] = field(default_factory=list)
+    """The models that answered, the cheapest first."""
+
+    def __post_init__(self) -> None:
+        self.spending = Spending(self.prices, self.most)
+        self.missing = Missing({each.model: self.access.lacking(each.model) for each in self.subjects})
+        self._asking = Asking(self.client, self.spending, self.missing)
+
+    async def run(self) -> AsyncIterator[Outcome]:
+        """Each outcome as soon as it is there."""
+        self._asking.until = anyio.current_time() + self.limit_s
+        for subject in sorted(self.subjects, key=lambda each: (self.spending.rank(each.model), each.name)):
+            came = await _tried(self._one_word(subject))
+            yield Outcome(subject.name, f"a word, asked as {subject.users} would ask", came, self._asking.take_cost())
+        for model in self._answered:
+            yield Outcome("models", f"GET /v1/models/{model}", await _tried(self._limits(model)))
+        if self._answered:
+            cheapest = self._answered[0]
+            yield Outcome("count_tokens", "the length of a prompt", await _tried(self._count(cheapest)))
+            yield Outcome("batches", "GET /v1/messages/batches", await _tried(self._batches(cheapest)))
+            async for outcome in Turns(cheapest, self._asking).run():
+                yield outcome
+
+    async def _one_word(self, subject: Subject) -> Came:
+        model, before = subject.model, self.missing.of(subject.model)
+        efforts: tuple[Capability, ...] = ("effort",) if subject.effort is not None else ()
+        result = await self._asking.ask(replace(one_word(model), effort=subject.effort), *USUAL, *efforts)
+        if isinstance(result, CallFault):
+            return faulty(result)
+        if model not in self._answered:
+            self._answered.append(model)
+        tokens = f"{result.usage.prompt} tokens of prompt, {result.usage.output} of answer"
+        return with_or_without(f"answered in {result.seconds:.1f} s, {tokens}", self.missing.of(model) - before)
+
+    async def _limits(self, model: str) -> Came:
+        if "models" in self.missing.of(model):
+            return LEFT_OUT
+        self._asking.require_time()
+        reported = await self.client.reported_limits(model)
+        if isinstance(reported, CallFault):
+            self.missing.lacks(model, "models")
+            return Came("fails", f"{reported.message}: limits come from the built-in table", SETTINGS_BELOW)
+        self.missing.has(model, "models")
+        longest = f"{reported.context_tokens:,} tokens of prompt and answer, {reported.output_tokens:,} of one answer"
+        return Came("works", longest)
+
+    async def _count(self, model: str) -> Came:
+        if "count_tokens" in self.missing.of(model):
+            return LEFT_OUT
+        self._asking.require_time()
+        result = await self.client.count(one_word(model), self.missing.of(model))
+        if isinstance(result, CallFault):
+            self.missing.lacks(model, "count_tokens")
+            return Came("fails", f"{result.message}: only Claude Code counts tokens", SETTINGS_BELOW)
+        return Came("works", f"{result} tokens")
+
+    async def _batches(self, model: str) -> Came:
+        """Asks for the list of batches, which costs nothing."""
+        if "batches" in self.missing.of(model):
+            return LEFT_OUT
+        self._asking.require_time()
+        listed = await self.client.latest_batches()
+        if isinstance(listed, CallFault):
+            for each in self._answered:
+                self.missing.lacks(each, "batches")
+            return Came("fails", f"{listed.message}: no review can wait for half the price", SETTINGS_BELOW)
+        return Came("works", "requests that may wait cost half")
+
+
+async def _tried(probe: Awaitable[Came]) -> Came:
+    """What came of a probe, or why it was not tried."""
+    try:
+        return await probe
+    except NotTriedError as why:
+        return Came("not tried", str(why), why.fix)
+
+
+# ---- turns -----------------------------------------------------------------------------------------------------------
+# What one model can do beyond a word: a worker's first turns and a planner's call, as the product would make them.
+
+
+SHORT = 32  # tokens of an answer that says one word
+LONG, LESS_LONG = 1024, 256  # tokens of an answer that thinks and calls a tool; the second of a dear model
+_SHARE = 0.2  # of the money, for one such answer
+HOUR_S = 3600.0
+USUAL: tuple[Capability, ...] = ("thinking", "diagnostics", "cache", "streaming")
+"""What every request asks for."""
+_TOOLS: tuple[Block, ...] = (Bash.declaration, EditTool.declaration, ReportTool.declaration)
+_CHARACTERS = 5  # of English text, at most, for each token that has to be there
+_SENTENCE = "This sentence is here so that the prompt is long enough for the cache. "
+_LINES = 500  # of a tool's result: enough to be shortened
+
+
+def one_word(model: str) -> Request:
+    """The shortest request."""
+    return Request(model, SHORT, "Answer in one word.", (), (_says("Say the word ok."),))
+
+
+@dataclass(slots=True)
+class Turns:
+    """The probes of one model that build on each other."""
+
+    model: str
+    asking: Asking
+    _base: Request = field(init=False)
+    _messages: list[Message] = field(init=False)
+    _first: Answer | None = None
+    _second: Answer | None = None
+
+    def __post_init__(self) -> None:
+        self._base = replace(one_word(self.model), max_tokens=LONG, system=_padding(self.model), tools=_TOOLS)
+        if (self.asking.spending.bound(self._base) or 0.0) > _SHARE * self.asking.spending.most:
+            self._base = replace(self._base, max_tokens=LESS_LONG)
+        self._messages = [_says("Call the tool report with status done and summary ok.")]
+
+    async def run(self) -> AsyncIterator[Outcome]:
+        """Each outcome as soon as it is there. What needs an answer that never came is left out."""
+        probes: tuple[tuple[str, str, Callable[[], Awaitable[Came | None]]], ...] = (
+            ("tools", "a coder's tools, strict and built in, with the request to call one", self._call_tools),
+            ("thinking back", "the next turn, with the thinking of the first", self._continue),
+            ("cache", "the same beginning in both turns", self._compare),
+            ("compaction", "the conversation, shortened as long ones are", self._compact),
+            ("keep_alive", "the first prompt again, for nothing but the cache", self._keep),
+            ("cache_hour", "a prompt written to the cache for an hour", self._keep_for_an_hour),
+            ("planner", "the planner's strict schema of a revision", self._plan),
+        )
+        for about, tried, probe in probes:
+            try:
+                came = await probe()
+            except NotTriedError as why:
+                came = Came("not tried", str(why), why.fix)
+            if came is not None:
+                yield Outcome(about, tried, came, self.asking.take_cost())
+
+    async def _call_tools(self) -> Came:
+        result = await self.asking.ask(self._request(), *USUAL, "built_in_tools", "strict_tools")
+        if isinstance(result, CallFault):
+            return faulty(result)
+        self._first = result
+        text = f"it called {result.calls[0].name}" if result.calls else "it answered without calling one"
+        return with_or_without(text, self._found("built_in_tools", "strict_tools"))
+
+    async def _continue(self) -> Came | None:
+        if self._first is None:
+            return None
+        content = [block for block in self._first.blocks if block["type"] != "text" or block["text"].strip()]
+        results: list[Block] = [
+            {"type": "tool_result", "tool_use_id": call.id, "content": "ok\n" * _LINES} for call in self._first.calls
+        ]
+        if content:
+            self._messages.append({"role": "assistant", "content": content})
+            self._messages.append({"role": "user", "content": results or _says("Go on.")["content"]})
+        result = await self.asking.ask(replace(self._request(), previous=self._first.id), "thinking_history")
+        if isinstance(result, CallFault):
+            return faulty(result)
+        self._second = result
+        return with_or_without("accepted", self._found("thinking_history"))
+
+    async def _compare(self) -> Came | None:
+        """What the first turn wrote to the cache, and the second read."""
+        if self._first is None or self._second is None:
+            return None
+        if "cache" in self._lacking:
+            return LEFT_OUT
+        wrote, read = self._first.usage.cache_write, self._second.usage.cache_read
+        text = f"the first wrote {wrote:,} tokens to the cache, the second read {read:,} from it"
+        if wrote and read:
+            return Came("works", text)
+        self.asking.missing.lacks(self.model, "cache")
+        return Came("fails", f"{text}: prompts cost their full price", SETTINGS_BELOW)
+
+    async def _compact(self) -> Came | None:
+        shorter = compact(self._messages, size(self._messages) // 2, before_last=False)
+        if self._second is None or shorter is None:
+            return None
+        result = await self.asking.ask(self._request(shorter.messages))
+        return faulty(result) if isinstance(result, CallFault) else Came("works", "accepted")
+
+    async def _keep(self) -> Came:
+        if self._lacking & {"cache", "keep_alive"}:
+            return LEFT_OUT
+        result = await self.asking.ask(replace(self._request(self._messages[:1]), max_tokens=0))
+        if isinstance(result, Answer) and result.usage.cache_read:
+            self.asking.missing.has(self.model, "keep_alive")
+            return Came("works", f"it read {result.usage.cache_read:,} tokens")
+        self.asking.missing.lacks(self.model, "keep_alive")
+        text = result.message if isinstance(result, CallFault) else "nothing was read from the cache"
+        return Came("fails", text, SETTINGS_BELOW)
+
+    async def _keep_for_an_hour(self) -> Came:
+        if self._lacking & {"cache", "cache_hour"}:
+            return LEFT_OUT
+        request = replace(one_word(self.model), system=_padding(self.model), kept_s=HOUR_S, ends_in_cache=False)
+        result = await self.asking.ask(request, "cache_hour")
+        if isinstance(result, CallFault):
+            return faulty(result)
+        if lacking := self._found("cache_hour"):
+            return with_or_without("accepted", lacking)
+        if result.usage.cache_write_1h:
+            return Came("works", f"it wrote {result.usage.cache_write_1h:,} tokens for an hour")
+        self.asking.missing.lacks(self.model, "cache_hour")
+        return Came("fails", "nothing was written for an hour", SETTINGS_BELOW)
+
+    async def _plan(self) -> Came:
+        request = replace(one_word(self.model), tools=(SubmitRevision.declaration,))
+        result = await self.asking.ask(request, "strict_tools")
+        if isinstance(result, CallFault):
+            return faulty(result)
+        return with_or_without("accepted", self._found("strict_tools"))
+
+    def _request(self, messages: Sequence[Message] = ()) -> Request:
+        return replace(self._base, messages=tuple(messages or self._messages))
+
+    @property
+    def _lacking(self) -> frozenset[Capability]:
+        return self.asking.missing.of(self.model)
+
+    def _found(self, *capabilities: Capability) -> frozenset[Capability]:
+        """Which of these the service was found to lack."""
+        return self._lacking & frozenset(capabilities) - self.asking.missing.configured[self.model]
+
+
+def _padding(model: str) -> str:
+    """A system prompt that no one sent before, long enough for the cache."""
+    length = limits_of(model).cache_minimum_tokens * _CHARACTERS
+    return f"Probe {token_hex(8)}. Answer in one word. " + _SENTENCE * (length // len(_SENTENCE) + 1)
+
+
+def _says(text: str) -> Message:
+    return {"role": "user", "content": [{"type": "text", "text": text}]}

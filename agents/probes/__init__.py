@@ -1,1 +1,0 @@
-"""What `fleet doctor --live` asks of a models' service: the calls that could break, for less than a cent."""

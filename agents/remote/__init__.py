@@ -1,1 +1,0 @@
-"""Calls to models between a node and its manager: how they are asked for there, and made here."""

@@ -1,0 +1,478 @@
+"""The shape of a request, from the SDK's own types: unknown parameters, missing ones and wrong types are refused.
+
+The types are `TypedDict`s, of which pydantic would accept unknown keys. So each becomes, once, a pydantic model that
+allows none; unions of content blocks and tools are distinguished by their `type`.
+"""
+
+import json
+import re
+import types
+from base64 import b64decode, b64encode
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import blake2b
+from typing import Annotated, Any, Literal, Required, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, Tag, TypeAdapter, ValidationError, create_model
+from pydantic import Discriminator as Discriminated
+
+from agents.simulated.prompt import THINKING, Piece, RequestError, as_blocks
+from fleet.core.base.capabilities import Capability
+from fleet.core.base.json_text import parse_json
+
+BINDING_BETA = "thinking-binding-controls-2026-08-01"
+_UNIONS = {Union, types.UnionType}
+_CUSTOM = "custom"
+"""The type of a tool whose declaration names none."""
+_SAMPLING = ("temperature", "top_p", "top_k")
+"""Older models take them; newer ones refuse them by name."""
+_KEY = re.compile(r"(?!(?:str|int|float|bool|none)$)[a-z]\w*")
+"""A key of a request, as opposed to the name of a type in pydantic's paths."""
+
+
+class _Closed(BaseModel):
+    """A part of a request. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+
+def check_shape(data: object, *, betas: frozenset[str], counting: bool = False) -> None:
+    """Refuse a request that the SDK's types don't allow. Raises `RequestError` with the path of the first problem."""
+    if not isinstance(data, dict):
+        raise RequestError("The request body is not a JSON object")
+    data = _without_beta_controls(data, betas)
+    try:
+        _request(counting=counting).validate_python(data)
+    except ValidationError as error:
+        deepest = max(error.errors(include_url=False), key=lambda problem: len(problem["loc"]))
+        path = ".".join(str(part) for part in deepest["loc"] if isinstance(part, int) or _KEY.fullmatch(part))
+        raise RequestError(f"{path}: {_plain(deepest)}" if path else _plain(deepest)) from None
+
+
+def _without_beta_controls(data: dict[str, Any], betas: frozenset[str]) -> dict[str, Any]:
+    """The request without what only the header of a beta allows."""
+    thinking = data.get("thinking")
+    if BINDING_BETA not in betas or not isinstance(thinking, dict) or "block_binding" not in thinking:
+        return data
+    binding = thinking["block_binding"]
+    behaviour = binding.get("prefix_mismatch_behavior") if isinstance(binding, dict) else ""
+    if behaviour not in {None, "error", "drop_block"} or (isinstance(binding, dict) and len(binding) > 1):
+        raise RequestError("thinking.block_binding.prefix_mismatch_behavior: Input should be 'error' or 'drop_block'")
+    return {**data, "thinking": {key: value for key, value in thinking.items() if key != "block_binding"}}
+
+
+def _plain(problem: Mapping[str, Any]) -> str:
+    if problem["type"].startswith("union_tag"):
+        return "Input should be an object of a known type"
+    known = {"extra_forbidden": "Extra inputs are not permitted", "missing": "Field required"}
+    return known.get(problem["type"], str(problem["msg"]))
+
+
+# ---- models from the SDK's types ------------------------------------------------------------------------------------
+
+_MADE = "fleet-"
+"""How the tags of unions begin, which are no part of a path."""
+
+
+@cache
+def _request(*, counting: bool) -> TypeAdapter[Any]:
+    from anthropic.types import MessageCountTokensParams  # noqa: PLC0415 - the SDK takes a second to import
+    from anthropic.types.message_create_params import MessageCreateParamsNonStreaming  # noqa: PLC0415
+
+    made = _model(MessageCountTokensParams if counting else MessageCreateParamsNonStreaming)
+    if not counting:  # what this type leaves to another one, and what the SDK sends as headers or older models take
+        extra: dict[str, Any] = {
+            "stream_": (bool, Field(default=False, alias="stream")),
+            **{f"{name}_": (Any, Field(default=None, alias=name)) for name in _SAMPLING},
+        }
+        made = create_model("Request", __base__=made, **extra)
+    return TypeAdapter(made)
+
+
+@cache
+def _model(shape: Any) -> type[BaseModel]:
+    """A pydantic model of a `TypedDict`."""
+    fields: dict[str, Any] = {}
+    for name, hint in get_type_hints(shape, include_extras=True).items():
+        required = get_origin(hint) is Required or name in getattr(shape, "__required_keys__", ())
+        default: Any = ... if required else None
+        fields[f"{name}_"] = (_converted(hint), Field(default, alias=name))  # a name may be one of pydantic's
+    return create_model(shape.__name__, __base__=_Closed, **fields)
+
+
+def _is_shape(hint: Any) -> bool:
+    """Whether a type is a `TypedDict` of any library."""
+    return isinstance(hint, type) and hasattr(hint, "__required_keys__")
+
+
+def _is_answer(hint: Any) -> bool:
+    """Whether a type is one of the SDK's objects for answers; they stand beside the types of what is sent."""
+    if isinstance(hint, type):
+        return issubclass(hint, BaseModel)
+    if get_origin(hint) is Annotated:
+        return _is_answer(get_args(hint)[0])
+    return get_origin(hint) in _UNIONS and all(map(_is_answer, get_args(hint)))
+
+
+def _converted(hint: Any) -> Any:
+    origin, args = get_origin(hint), get_args(hint)
+    if _is_shape(hint):
+        return _model(hint)
+    if origin in _UNIONS:
+        return _union(args)
+    if origin in {Annotated, Required}:
+        return _converted(args[0])
+    if origin is Literal or hint in {str, int, float, bool, type(None)}:
+        return hint
+    if origin is dict:
+        return dict[str, Any]
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Iterable) and args:
+        return list.__class_getitem__(_converted(args[0]))
+    return list[str] if getattr(hint, "__name__", "") == "SequenceNotStr" else Any
+
+
+def _union(hints: tuple[Any, ...]) -> Any:
+    """A union, distinguished by tags where it has several shapes."""
+    args = [arg for arg in hints if not _is_answer(arg)]
+    shapes = {tag: arg for arg in args if _is_shape(arg) for tag in _tags(arg)}
+    if len(shapes) < 2 or len(shapes) < sum(map(_is_shape, args)):  # noqa: PLR2004 - nothing to distinguish, or no tags
+        return Union[tuple(map(_converted, args))]  # noqa: UP007 - built while it runs
+    cases = [Annotated[_model(shape), Tag(_MADE + tag)] for tag, shape in shapes.items()]
+    tagged: Any = Annotated[Union[tuple(cases)], Discriminated(_tag)]  # noqa: UP007 - built while it runs
+    others = [_converted(arg) for arg in args if not _is_shape(arg)]
+    return Union[(tagged, *others)] if others else tagged
+
+
+def _tags(shape: Any) -> list[str]:
+    """The values of `type` or `role` that distinguish a shape from others; a tool need not name its own."""
+    hints = get_type_hints(shape)
+    for name in ("type", "role"):
+        hint = hints.get(name)
+        values = [value for value in _literals(hint) if isinstance(value, str)]
+        if values:
+            return values
+    return []
+
+
+def _literals(hint: Any) -> tuple[Any, ...]:
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return tuple(value for arg in get_args(hint) for value in _literals(arg))
+
+
+def _tag(value: Any) -> str:
+    if not isinstance(value, dict):
+        return ""
+    return _MADE + str(value.get("type") or value.get("role") or _CUSTOM)
+
+
+# ---- turns -----------------------------------------------------------------------------------------------------------
+# The order of a conversation: who speaks when, and that every tool call has its result.
+
+
+MOST_MESSAGES = 100_000
+
+
+def check_turns(messages: Sequence[Mapping[str, Any]]) -> None:
+    """Raises `RequestError` for a conversation out of order."""
+    if not messages:
+        raise RequestError("messages: at least one message is required")
+    if len(messages) > MOST_MESSAGES:
+        raise RequestError(f"messages: at most {MOST_MESSAGES} messages are allowed")
+    _check_roles([message["role"] for message in messages])
+    seen: set[str] = set()
+    open_calls: list[str] = []
+    for index, message in enumerate(messages):
+        blocks = as_blocks(message["content"])
+        _check_content(index, message["role"], blocks, is_last=index == len(messages) - 1)
+        if message["role"] == "user":
+            _check_results(index, blocks, open_calls)
+            open_calls = []
+        elif message["role"] == "assistant":
+            open_calls = [str(block["id"]) for block in blocks if block["type"] == "tool_use"]
+            for call in open_calls:
+                if call in seen:
+                    raise RequestError(f"messages.{index}: `tool_use` ids must be unique: {call}")
+                seen.add(call)
+    if open_calls:
+        raise RequestError(_unanswered(len(messages) - 1, open_calls))
+
+
+def _check_roles(roles: Sequence[str]) -> None:
+    if roles[0] != "user":
+        raise RequestError('messages: first message must use the "user" role')
+    spoken = ""
+    for index, role in enumerate(roles):
+        if role == "system":
+            if roles[index - 1] != "user":
+                raise RequestError(f'messages.{index}: a "system" message must come directly after a "user" message')
+            continue
+        if role == spoken:
+            raise RequestError(
+                'messages: roles must alternate between "user" and "assistant", '
+                f'but found multiple "{role}" roles in a row'
+            )
+        spoken = role
+
+
+def _check_content(index: int, role: str, blocks: Sequence[Mapping[str, Any]], *, is_last: bool) -> None:
+    allowed = {"user": {"text", "tool_result", "image", "document", "search_result"}, "system": {"text"}}
+    if not blocks and not (is_last and role == "assistant"):
+        raise RequestError(f"messages.{index}: all messages must have non-empty content")
+    for number, block in enumerate(blocks):
+        path = f"messages.{index}.content.{number}"
+        if role in allowed and block["type"] not in allowed[role]:
+            raise RequestError(f"{path}: a {role!r} message may not contain a block of type {block['type']!r}")
+        if block["type"] == "tool_result" and role != "user":
+            raise RequestError(f"{path}: `tool_result` blocks can only be in `user` messages")
+        if block["type"] == "text" and not str(block["text"]).strip():
+            raise RequestError(f"{path}: text content blocks must contain non-whitespace text")
+
+
+def _check_results(index: int, blocks: Sequence[Mapping[str, Any]], calls: Sequence[str]) -> None:
+    """The results of the calls before come first, one for each and in their order."""
+    results = [str(block["tool_use_id"]) for block in blocks if block["type"] == "tool_result"]
+    if missing := [call for call in calls if call not in results]:
+        raise RequestError(_unanswered(index - 1, missing))
+    if unknown := [call for call in results if call not in calls]:
+        raise RequestError(f"messages.{index}: unexpected `tool_use_id` in `tool_result` blocks: {', '.join(unknown)}")
+    if len(results) != len(calls):
+        raise RequestError(f"messages.{index}: each `tool_use` must have a single result")
+    if any(block["type"] != "tool_result" for block in blocks[: len(results)]):
+        raise RequestError(f"messages.{index}: `tool_result` blocks must come before all other content")
+    if list(calls) != results:
+        raise RequestError(f"messages.{index}: `tool_result` blocks must be in the order of their `tool_use` blocks")
+
+
+def _unanswered(index: int, calls: Sequence[str]) -> str:
+    return (
+        f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+        f"{', '.join(calls)}. Each `tool_use` block must have a corresponding `tool_result` block in the next message."
+    )
+
+
+# ---- lacking ---------------------------------------------------------------------------------------------------------
+# What a simulated service lacks: it refuses what asks for it, as a gateway does that knows an older API.
+
+
+_PARAMETERS: Mapping[str, Capability] = {
+    "stream": "streaming",
+    "diagnostics": "diagnostics",
+    "output_config": "effort",
+    "thinking": "thinking",
+}
+_UNKNOWN = "Extra inputs are not permitted"
+TERSE = "The request could not be processed"
+"""What a service says that does not name what it refuses."""
+
+
+def check_lacking(data: Mapping[str, Any], lacks: Collection[Capability], *, terse: bool) -> None:
+    """Raises `RequestError` for the first thing that a request asks for and the service lacks."""
+    for capability, message in _asked_for(data):
+        if capability in lacks:
+            raise RequestError(TERSE if terse else message)
+
+
+def _asked_for(data: Mapping[str, Any]) -> Iterator[tuple[Capability, str]]:
+    """What a request asks for, and how it is refused."""
+    if data.get("max_tokens") == 0:
+        yield "keep_alive", "max_tokens: must be greater than or equal to 1"
+    for parameter, capability in _PARAMETERS.items():
+        if data.get(parameter):
+            yield capability, f"{parameter}: {_UNKNOWN}"
+    for path, block in _blocks(data):
+        if (mark := block.get("cache_control")) is not None:
+            if isinstance(mark, dict) and "ttl" in mark:
+                yield "cache_hour", f"{path}.cache_control.ttl: {_UNKNOWN}"
+            yield "cache", f"{path}.cache_control: {_UNKNOWN}"
+        if block.get("type") in THINKING:
+            yield "thinking_history", f"{path}: Input tag {block['type']!r} does not match any of the expected tags"
+    for index, tool in enumerate(data.get("tools") or ()):
+        if tool.get("type", "custom") != "custom":
+            yield "built_in_tools", f"tools.{index}: Input tag {tool['type']!r} does not match any of the expected tags"
+        if tool.get("strict"):
+            yield "strict_tools", f"tools.{index}.custom.strict: {_UNKNOWN}"
+
+
+def _blocks(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every block that may have a cache mark, with its path."""
+    groups = {"system": as_blocks(data.get("system")), "tools": data.get("tools") or ()}
+    for number, message in enumerate(data.get("messages") or ()):
+        groups[f"messages.{number}.content"] = as_blocks(message.get("content"))
+    for name, blocks in groups.items():
+        for index, block in enumerate(blocks):
+            yield f"{name}.{index}", block
+
+
+# ---- diagnostics -----------------------------------------------------------------------------------------------------
+# Why a prompt could not be read from the cache: the first thing that differs from the request before it.
+
+
+REMEMBERED = 20_000  # answers
+
+
+@dataclass(frozen=True, slots=True)
+class _Fingerprint:
+    """A prompt, as far as it is compared."""
+
+    model: str
+    system: bytes
+    tools: bytes
+    messages: bytes
+    length: int
+    """How many blocks its messages have."""
+    tokens: int
+
+
+class Fingerprints:
+    """The prompts of the latest answers, by the ids of these answers."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, _Fingerprint] = OrderedDict()
+
+    def remember(self, answer: str, model: str, pieces: Sequence[Piece], tokens: int) -> None:
+        self._known[answer] = _fingerprint(model, pieces, tokens)
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+
+    def compare(self, asked: object, model: str, pieces: Sequence[Piece]) -> dict[str, Any] | None:
+        """The `diagnostics` of an answer; None if the request did not ask for them, or only grew."""
+        previous = asked.get("previous_message_id") if isinstance(asked, dict) else None
+        if previous is None:
+            return None
+        before = self._known.get(previous)
+        if before is None:
+            return {"cache_miss_reason": {"type": "previous_message_not_found"}}
+        now = _fingerprint(model, pieces, 0, first=before.length)
+        for name in ("model", "system", "tools", "messages"):
+            if getattr(before, name) != getattr(now, name):
+                reason = {"type": f"{name}_changed", "cache_missed_input_tokens": before.tokens}
+                return {"cache_miss_reason": reason}
+        return None
+
+
+def _fingerprint(model: str, pieces: Sequence[Piece], tokens: int, *, first: int | None = None) -> _Fingerprint:
+    """Of the messages only the `first` blocks count."""
+    top = {role: [piece for piece in pieces if piece.path.startswith(f"{role}.")] for role in ("system", "tools")}
+    messages = [piece for piece in pieces if piece.path.startswith("messages.")]
+    counted = messages if first is None else messages[:first]
+    return _Fingerprint(model, _digest(top["system"]), _digest(top["tools"]), _digest(counted), len(counted), tokens)
+
+
+def _digest(pieces: Sequence[Piece]) -> bytes:
+    digest = blake2b(digest_size=16)
+    for piece in pieces:
+        digest.update(f"{piece.role}\0{piece.text}\0".encode("utf-8", "surrogatepass"))
+    return digest.digest()
+
+
+# ---- thinking --------------------------------------------------------------------------------------------------------
+# Preserved thinking: each block of thinking is signed over everything before it, and checked when it comes back.
+#
+# Two checks: the model may read the block, else it is dropped in silence; and nothing before it has changed, nor is
+# any thinking between other thinking missing. A signature holds all that these checks need, so the service remembers
+# nothing.
+
+
+Reason = Literal["model_binding_mismatch", "prefix_binding_mismatch"]
+_SECRET = b"the simulated service's own key"
+_DIGEST = 12  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A block of thinking that the model does not see."""
+
+    path: str
+    reason: Reason
+
+    def record(self) -> dict[str, str]:
+        return {"type": "thinking_dropped", "path": self.path, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What the thinking of the next answer is bound to."""
+
+    prefix: str
+    """A digest of everything before it but thinking."""
+    previous: str
+    """The signature of the thinking before it; empty: none."""
+    dropped: tuple[Dropped, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Claims:
+    """What a signature says of its block."""
+
+    model: str
+    prefix: str
+    previous: str
+    content: str
+    id: str = field(compare=False, default="")
+
+
+def check_thinking(pieces: Sequence[Piece], reader: str, *, drop: bool) -> Binding:
+    """Check all thinking that comes back. Raises `RequestError` where it is bound elsewhere and not to be dropped."""
+    running, last, dropped = blake2b(digest_size=_DIGEST), "", list[Dropped]()
+    for piece in pieces:
+        if not piece.is_thinking:
+            running.update(f"{piece.role}\0{piece.text}\0".encode("utf-8", "surrogatepass"))
+            continue
+        claims = _claims(piece)
+        if claims.model != reader:
+            dropped.append(Dropped(piece.path, "model_binding_mismatch"))
+        elif claims.prefix != running.hexdigest() or (last and claims.previous != last):
+            if not drop:
+                raise RequestError(
+                    f"{piece.path}: Invalid `signature` in `thinking` block. The block is bound to a different "
+                    "conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "
+                    '"drop_block".'
+                )
+            dropped.append(Dropped(piece.path, "prefix_binding_mismatch"))
+        else:
+            last = claims.id
+    return Binding(running.hexdigest(), last, tuple(dropped))
+
+
+def sign(model: str, binding: Binding, content: str) -> str:
+    """The signature of a block of thinking with this content."""
+    claims = {
+        "model": model,
+        "prefix": binding.prefix,
+        "previous": binding.previous,
+        "content": _thought_digest(content),
+    }
+    return b64encode(json.dumps([claims, _seal(claims)]).encode()).decode()
+
+
+def signed_id(signature: str) -> str:
+    """What a later block of thinking names as the one before it."""
+    return _seal(parse_json(b64decode(signature))[0])
+
+
+def _claims(piece: Piece) -> _Claims:
+    """Raises `RequestError` for a block that the service did not make, or not like this."""
+    redacted = piece.type == "redacted_thinking"
+    signature = piece.block["data"] if redacted else piece.block["signature"]
+    try:
+        claims, seal = parse_json(b64decode(signature, validate=True))
+        intact = seal == _seal(claims) and claims["content"] == _thought_digest(
+            "" if redacted else piece.block["thinking"]
+        )
+        if intact:
+            return _Claims(**claims, id=seal)
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise RequestError(f"{piece.path}: Invalid `signature` in `thinking` block")
+
+
+def _thought_digest(content: str) -> str:
+    return blake2b(content.encode("utf-8", "surrogatepass"), digest_size=_DIGEST).hexdigest()
+
+
+def _seal(claims: dict[str, Any]) -> str:
+    text = json.dumps(claims, sort_keys=True)
+    return blake2b(text.encode(), key=_SECRET, digest_size=_DIGEST).hexdigest()

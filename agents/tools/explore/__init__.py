@@ -1,1 +1,0 @@
-"""The read-only tools with which the planner explores a repository."""
