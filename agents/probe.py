@@ -17,8 +17,7 @@ from agents.models.prices import Price, dollars, limits_of, price_of
 from agents.tools.edit import Bash, EditTool
 from agents.tools.report import ReportTool
 from agents.tools.submit_review import SubmitRevision
-from fleet.core.base.capabilities import USES, Capability
-from fleet.core.base.usage import Usage
+from fleet.core.base.usage import USES, Capability, Usage
 from fleet.core.plans.plan import Effort
 
 # ---- outcome ---------------------------------------------------------------------------------------------------------

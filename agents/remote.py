@@ -21,7 +21,7 @@ from agents.models.prices import LIFETIMES, Lifetimes, ModelLimits
 from agents.models.transcripts import Transcript
 from agents.workers.registry import WorkerContext
 from agents.workers.relay import AgentGoneError, AgentRelay, RelayReply, RelayRequest
-from fleet.core.base.json_text import parse_json
+from fleet.core.base.output import parse_json
 from fleet.core.base.usage import Usage
 from fleet.core.state.facts import Failure
 from fleet.ports.agents import DrainingError, Meter

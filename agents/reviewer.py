@@ -22,7 +22,7 @@ from agents.tools.tool import Tool, ToolInputError
 from fleet.core.base.usage import Cost, Usage
 from fleet.core.plans.plan import Subtask
 from fleet.core.state.facts import AskedVote, Failure, Vote
-from fleet.core.verdicts.patches import Patch
+from fleet.core.verdicts.oddities import Patch
 from fleet.ports.agents import Meter, ModelUse
 from fleet.ports.reviewer import BatchFound, BatchResults, ReviewBrief
 

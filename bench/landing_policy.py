@@ -21,7 +21,7 @@ from fleet.core.base.vector import Vector
 from fleet.core.history import merge_queue
 from fleet.core.policy.landing import next_sizes
 from fleet.core.state.facts import BatchFormed, BatchTested, Member
-from fleet.core.state.landing import Landing
+from fleet.core.state.state import Landing
 from scripts.frame import Figure
 
 TEST_S = 10.0

@@ -30,8 +30,8 @@ from fleet.core.plans.revision import Revision
 from fleet.core.plans.validate import Problem
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.core.views.planning.planner_record import planner_record
-from fleet.core.views.planning.planner_view import planner_state
+from fleet.core.views.planner_record import planner_record
+from fleet.core.views.planner_view import planner_state
 from fleet.engine.commands.budget import CallMeter, Purpose, RunBudget
 from fleet.ports.agents import (
     NO_EXTRAS,

@@ -29,7 +29,7 @@ from fleet.core.base.ids import Sha
 from fleet.core.history.evolve import evolve
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.core.views.planning.planner_view import planner_state
+from fleet.core.views.planner_view import planner_state
 from fleet.engine.commands.perform import Performer
 from fleet.engine.loop import Engine
 from fleet.ports.worktrees import Merged

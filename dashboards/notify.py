@@ -29,10 +29,10 @@ from string import Template
 from uuid import uuid4
 
 from fleet.core.base.hours import Hours
-from fleet.core.base.json_text import parse_json
-from fleet.core.views.dump import dump_view
-from fleet.core.views.machine.notification_view import CauseView, NotificationView
-from fleet.core.views.run.causes import Cause
+from fleet.core.base.output import parse_json
+from fleet.core.views.base_view import dump_view
+from fleet.core.views.causes import Cause
+from fleet.core.views.program_view import CauseView, NotificationView
 from fleet.runs.outbox import Draft, Message, Outbox
 
 # ---- channel ---------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ import anyio
 from dashboards.text.formats import duration
 from dashboards.text.safe import safe
 from fleet import __version__
-from fleet.core.history.follower import SLICE, FactSource
+from fleet.core.history.evolve import SLICE, FactSource
 from fleet.core.state import facts as f
 from fleet.errors import FleetError, UsageError
 

@@ -7,8 +7,7 @@ from itertools import combinations
 from typing import Any
 
 from fleet.core.base.paths import matches
-from fleet.core.plans.dependencies import ancestors, find_cycle
-from fleet.core.plans.plan import Criterion, Subtask
+from fleet.core.plans.plan import Criterion, Subtask, ancestors, find_cycle
 from fleet.core.state.state import RunState
 
 WILD = frozenset("*?[")

@@ -12,7 +12,7 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
-from fleet.core.base.nearest import did_you_mean
+from fleet.core.base.ids import did_you_mean
 from fleet.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[1]

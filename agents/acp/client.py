@@ -20,7 +20,7 @@ from agents.acp.host import ASK, HEADER, LINE, NEWS, REPLY
 from agents.acp.rpc import UNKNOWN, RefusalError
 from agents.models.text import capped, redacted, well_formed
 from agents.models.transcripts import Transcript
-from fleet.core.base.json_text import parse_json
+from fleet.core.base.output import parse_json
 
 # ---- link ------------------------------------------------------------------------------------------------------------
 # The manager's end of an agent in its box: lines to it and from it, and requests to the program beside it.

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from fleet.core.base.json_text import parse_json
+from fleet.core.base.output import parse_json
 
 MOST_GARBAGE = 200  # lines that are no message: some agents print there what belongs into a log
 MOST_MESSAGES = 200_000

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 from agents.models.answer import CallFault
-from fleet.core.base.capabilities import Capability
+from fleet.core.base.usage import Capability
 
 ServiceKind = Literal["api", "bedrock", "vertex"]
 _LACKING: Mapping[ServiceKind, frozenset[Capability]] = {

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from fleet.core.base.capabilities import Capability
-from fleet.core.base.usage import Usage
+from fleet.core.base.usage import Capability, Usage
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 _SPOKEN = {"text": "text", "thinking": "thinking"}

@@ -23,7 +23,7 @@ from agents.models.answer import Block, CallFault, Message, Request, without_thi
 from agents.models.exchange import Exchange, Response, Timeouts, WireError, json_object
 from agents.models.faults import fault_of, one_line
 from agents.models.prices import ModelLimits, reported_limits
-from fleet.core.base.capabilities import Capability
+from fleet.core.base.usage import Capability
 
 Reported = TypeVar("Reported")
 _CONNECTIONS = 2000

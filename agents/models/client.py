@@ -16,7 +16,7 @@ from agents.models.claude import parameters_of
 from agents.models.exchange import Exchange, Response, Timeouts, WireError, json_object
 from agents.models.faults import one_line, refused_capability
 from agents.models.prices import ModelLimits
-from fleet.core.base.capabilities import USES, Capability
+from fleet.core.base.usage import USES, Capability
 from fleet.errors import UsageError
 
 if TYPE_CHECKING:

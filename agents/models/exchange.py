@@ -14,7 +14,7 @@ import anyio
 from agents.models.answer import Answer, Block, CallFault, OnBegin, ToolCall
 from agents.models.faults import fault_of, one_line, read_quotas
 from agents.models.text import well_formed
-from fleet.core.base.json_text import is_deep, parse_json
+from fleet.core.base.output import is_deep, parse_json
 from fleet.core.base.usage import Usage
 
 # ---- stream ----------------------------------------------------------------------------------------------------------

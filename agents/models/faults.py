@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from agents.models.answer import CallFault, FaultKind, Quota, QuotaKind, Quotas
-from fleet.core.base.capabilities import Capability
+from fleet.core.base.usage import Capability
 
 _LONGEST = 600  # characters of a server's message that are kept
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agents.simulated.prompt import Body
-from fleet.core.base.json_text import parse_json
+from fleet.core.base.output import parse_json
 
 Role = Literal["planner", "worker", "reviewer", "other"]
 

@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, Tag, TypeAdapter, ValidationE
 from pydantic import Discriminator as Discriminated
 
 from agents.simulated.prompt import THINKING, Piece, RequestError, as_blocks
-from fleet.core.base.capabilities import Capability
-from fleet.core.base.json_text import parse_json
+from fleet.core.base.output import parse_json
+from fleet.core.base.usage import Capability
 
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 _UNIONS = {Union, types.UnionType}

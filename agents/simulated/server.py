@@ -31,7 +31,7 @@ from agents.simulated.prompt import RequestError
 from agents.simulated.replies import Turn
 from agents.simulated.request import read_request
 from agents.simulated.script import Script
-from fleet.core.base.json_text import parse_json
+from fleet.core.base.output import parse_json
 from fleet.errors import FleetError, first_error
 
 LARGEST_BODY = 32 * 1024 * 1024

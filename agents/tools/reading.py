@@ -18,7 +18,7 @@ from agents.models.text import numbered
 from agents.tools.outliner import LANGUAGES
 from agents.tools.outliner import SECONDS as PROCESS_SECONDS
 from agents.tools.tool import Arguments, ReadOnlyTool, misfit
-from fleet.core.base.json_text import parse_json
+from fleet.core.base.output import parse_json
 from fleet.core.base.paths import matches
 from fleet.ports.agents import Repository, WorkspaceError
 

@@ -13,7 +13,7 @@ from fleet.core.plans.plan_file import parse
 from fleet.core.plans.revision import Revision
 from fleet.core.plans.validate import Problem
 from fleet.core.state.facts import Failure, Finding
-from fleet.core.verdicts.patches import Patch
+from fleet.core.verdicts.oddities import Patch
 
 MOST_FINDINGS = 20  # of one review
 LONGEST_PROBLEM = 1_000  # characters

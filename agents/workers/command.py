@@ -20,8 +20,8 @@ from agents.models.transcripts import Transcripts
 from agents.tools.report import read_report
 from agents.tools.tool import ToolInputError
 from agents.workers.briefs import brief_files
-from fleet.core.base.json_text import parse_json
-from fleet.core.base.nearest import did_you_mean
+from fleet.core.base.ids import did_you_mean
+from fleet.core.base.output import parse_json
 from fleet.core.state.facts import Failure, Report
 from fleet.ports.agents import CommandResult, Dialogue, Meter, WorkerBrief, Workspace, WorkspaceError
 

@@ -11,7 +11,7 @@ from agents.tools.registry import WORKER_TOOLS
 from agents.tools.servers import NO_SERVERS, McpServers
 from agents.workers.command import ACP_EXTRA, has_acp, line_problem, parameters_of
 from agents.workers.relay import OpenRelay
-from fleet.core.base.nearest import did_you_mean
+from fleet.core.base.ids import did_you_mean
 from fleet.errors import UsageError
 from fleet.ports.agents import Worker
 

@@ -20,12 +20,11 @@ from dashboards.metrics.tally import Tally, name_of
 from fleet import __version__
 from fleet.core.policy.budget import run_budgets
 from fleet.core.policy.endings import ends_unanswered_at
-from fleet.core.state.nodes import listed
-from fleet.core.state.state import RunState
+from fleet.core.state.state import RunState, listed
 from fleet.core.state.status import Status, agent_phases, progress, status_counts
-from fleet.core.views.run.needs import needed
-from fleet.core.views.run.nodes_view import node_occupancy, node_status, waiting_for_machines
-from fleet.core.views.run.run_view import run_word
+from fleet.core.views.causes import needed
+from fleet.core.views.nodes_view import node_occupancy, node_status, waiting_for_machines
+from fleet.core.views.run_view import run_word
 from fleet.ports.agents import CallGauges
 
 Sample = tuple[str, tuple[str, ...], float]

@@ -15,9 +15,7 @@ from typing import Any, Self
 from dashboards.metrics.catalog import CALL_REASONS, LABELS, METRICS, MOST_NAMES, OTHER, OUTCOMES, WINDOWS, Metric
 from fleet.core.base.vector import Vector
 from fleet.core.state import facts as f
-from fleet.core.state.incidents import Incident, recovered_by, strategies_of
-from fleet.core.state.nodes import NodeState
-from fleet.core.state.state import RunState
+from fleet.core.state.state import Incident, NodeState, RunState, recovered_by, strategies_of
 
 Labels = tuple[str, ...]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,63}")

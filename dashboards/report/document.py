@@ -14,8 +14,8 @@ from dashboards.text.question_text import ends_text, needs_text, question_lines
 from dashboards.text.review_text import PROBLEM, reviews_line
 from dashboards.text.safe import safe
 from fleet.core.plans.limits import Reviewing
-from fleet.core.views.run.nodes_view import NodeUseView
-from fleet.core.views.run.review_view import ReviewsView
+from fleet.core.views.nodes_view import NodeUseView
+from fleet.core.views.question_view import ReviewsView
 
 SHORT = 10  # characters of a commit
 MOST_BARS = 40

@@ -12,7 +12,7 @@ from dashboards.report.blocks import Bar, Bars, Chart, Graph, Lanes, Node, Point
 from dashboards.text.formats import counted, duration, money
 from dashboards.text.safe import safe
 from fleet.core.base.ids import SubtaskId
-from fleet.core.plans.dependencies import waves
+from fleet.core.plans.plan import waves
 from fleet.core.state.state import RunState
 from fleet.core.state.status import Status, status_of
 

@@ -16,20 +16,25 @@ from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.base.usage import Spend
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Reviewing
-from fleet.core.policy.approval import objections, open_for_approval, rules_text
+from fleet.core.policy.requests import objections, open_for_approval, rules_text
 from fleet.core.state import facts as f
-from fleet.core.state.incidents import STRATEGIES, Incident
-from fleet.core.state.state import Review, RunState
+from fleet.core.state.state import STRATEGIES, Incident, Review, RunState
 from fleet.core.state.status import OVER, Progress, Status, progress, statuses
-from fleet.core.views.run.base_view import BaseView, base_view
-from fleet.core.views.run.estimate_view import run_estimates
-from fleet.core.views.run.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views, rate_of
-from fleet.core.views.run.instruction_view import InstructionView, instruction_views
-from fleet.core.views.run.needs import Needed, needed
-from fleet.core.views.run.nodes_view import NodeUseView, node_views
-from fleet.core.views.run.question_view import QuestionView, ends_in, question_view
-from fleet.core.views.run.review_view import ReviewsView, reviews_view
-from fleet.core.views.run.run_view import commits_tested, run_word, spend_by_role
+from fleet.core.views.base_view import BaseView, base_view
+from fleet.core.views.causes import Needed, needed
+from fleet.core.views.estimate_view import run_estimates
+from fleet.core.views.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views, rate_of
+from fleet.core.views.nodes_view import NodeUseView, node_views
+from fleet.core.views.question_view import (
+    InstructionView,
+    QuestionView,
+    ReviewsView,
+    ends_in,
+    instruction_views,
+    question_view,
+    reviews_view,
+)
+from fleet.core.views.run_view import commits_tested, run_word, spend_by_role
 
 # ---- proof -----------------------------------------------------------------------------------------------------------
 # How what landed was proven: the gate, and each subtask's criteria, which ran again on the merged tree.

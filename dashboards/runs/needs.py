@@ -6,16 +6,16 @@ from dashboards.runs.run_follower import FollowedRun
 from dashboards.text.formats import counted
 from dashboards.text.question_text import ends_text
 from dashboards.text.safe import safe
-from fleet.core.policy.approval import (
+from fleet.core.policy.budget import over_budget
+from fleet.core.policy.requests import (
     awaits_approval,
     is_being_revised,
     is_unreviewed,
     objections,
     waiting_for_approval,
 )
-from fleet.core.policy.budget import over_budget
 from fleet.core.state.state import Question, RunState
-from fleet.core.views.run.question_view import ends_in, waiting_for
+from fleet.core.views.question_view import ends_in, waiting_for
 
 SHOWN = 4  # failures, by their class
 

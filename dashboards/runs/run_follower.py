@@ -13,12 +13,11 @@ from time import perf_counter
 from typing import Protocol, TypeVar, cast
 
 from dashboards.text.event_text import event_text
-from fleet.core.history.follower import FactSource, Follower, OnFact
+from fleet.core.history.evolve import FactSource, Follower, OnFact
 from fleet.core.plans.plan import Plan
 from fleet.core.policy.requests import Request
 from fleet.core.state import facts as f
-from fleet.core.state.landing import Batch
-from fleet.core.state.state import RunState
+from fleet.core.state.state import Batch, RunState
 from fleet.errors import FleetError
 
 # ---- ports -----------------------------------------------------------------------------------------------------------

@@ -24,13 +24,11 @@ from dashboards.text.safe import safe, safe_block
 from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.revision import Drop, Revision, revision_between
-from fleet.core.policy.approval import awaits_approval, waiting_for_approval
-from fleet.core.policy.requests import Request, request_problem
+from fleet.core.policy.requests import Request, awaits_approval, request_problem, waiting_for_approval
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.status import split_or_dropped
-from fleet.core.views.run.instruction_view import when_read
-from fleet.core.views.run.question_view import question_view
+from fleet.core.views.question_view import question_view, when_read
 
 # ---- dialogs ---------------------------------------------------------------------------------------------------------
 # Dialogs: a text to read, a choice by key, a line of input. They show plain text, never markup.

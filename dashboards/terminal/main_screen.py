@@ -16,8 +16,7 @@ from dashboards.terminal.pages.cost import cost_page
 from dashboards.terminal.pages.landing import incidents_page, landing_page
 from dashboards.terminal.pages.overview import events_page, overview_page, runs_page
 from dashboards.terminal.pages.plan import plan_page
-from fleet.core.state.nodes import listed
-from fleet.core.state.state import RunState
+from fleet.core.state.state import RunState, listed
 
 MOST_VISITED = 100  # pages that Backspace leads back to
 ROOMY = 100  # cells: from this width on the tabs have numbers

@@ -16,7 +16,7 @@ from dashboards.terminal.patch import patch_page
 from dashboards.text.safe import safe
 from fleet.core.state.state import RunState
 from fleet.core.state.status import phase
-from fleet.core.state.subtask_state import Attempt
+from fleet.core.state.subtasks import Attempt
 
 STORY, CONVERSATION, DIFF, CHECKS = range(1, 5)
 MISSING = "The commit is no longer in the store."

@@ -8,7 +8,7 @@ from dashboards.text.safe import safe, safe_block
 from fleet.core.audit.audit_view import AppliedReview, ApprovalView, AuditView, CommitView, LandingRecord
 from fleet.core.plans.parameters import value_text
 from fleet.core.state.facts import CheckRun
-from fleet.core.views.run.subtask_view import AttemptView
+from fleet.core.views.subtask_view import AttemptView
 
 OUTPUT = 6  # lines of a check's output; --json and its log have more
 TEXT = 300

@@ -8,15 +8,15 @@ from dashboards.text.incident_text import STRATEGIES
 from dashboards.text.plan_review import estimate_rows, note_lines
 from dashboards.text.review_text import review_text
 from dashboards.text.safe import safe
-from fleet.core.plans.flat import is_flat
 from fleet.core.plans.plan import PLANNER
-from fleet.core.policy.approval import waiting_for_approval
-from fleet.core.policy.outages import outage_text
+from fleet.core.plans.plan_file import is_flat
+from fleet.core.policy.budget import outage_text
+from fleet.core.policy.requests import waiting_for_approval
 from fleet.core.state import facts as f
 from fleet.core.state.failures import how
 from fleet.core.state.state import Outage, Question, RunState
 from fleet.core.state.status import progress
-from fleet.core.views.run.question_view import reply_command
+from fleet.core.views.question_view import reply_command
 
 TITLE, TEXT = 70, 300
 SUBTASKS = 8  # named in a line

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from fleet.core.base.usage import Spend
 from fleet.core.state.state import Planning, RunState
-from fleet.core.state.subtask_state import Attempt
+from fleet.core.state.subtasks import Attempt
 
 SPARKS = "▁▂▃▄▅▆▇█"
 

@@ -7,9 +7,9 @@ from dashboards.text.safe import safe, safe_block, safe_goal
 from fleet.core.base.output import advice
 from fleet.core.state.facts import CheckRun, Strategy
 from fleet.core.state.failures import how
-from fleet.core.views.run.base_view import BaseView
-from fleet.core.views.run.incident_view import IncidentAttempt, IncidentCounts, IncidentView, RateCounts, RemedyView
-from fleet.core.views.run.run_view import RunView
+from fleet.core.views.base_view import BaseView
+from fleet.core.views.incident_view import IncidentAttempt, IncidentCounts, IncidentView, RateCounts, RemedyView
+from fleet.core.views.run_view import RunView
 
 BRIEF, FULL = 6, 24  # lines of evidence
 TEXT = 300

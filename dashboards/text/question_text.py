@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dashboards.text.formats import counted, duration
 from dashboards.text.incident_text import STRATEGIES
 from dashboards.text.safe import safe, safe_block
-from fleet.core.views.run.needs import Needed
-from fleet.core.views.run.question_view import QuestionView, TriedView
+from fleet.core.views.causes import Needed
+from fleet.core.views.question_view import QuestionView, TriedView
 
 NEEDS: Mapping[Needed, str] = {
     "resume": "resume",

@@ -5,8 +5,15 @@ from collections.abc import Iterator, Sequence
 from dashboards.text.formats import counted, duration, money
 from dashboards.text.safe import safe
 from fleet.core.plans.plan import Plan
-from fleet.core.views.repository.past_tasks_view import LeftOutCommit, PastTasksView, RedoneCommit, WorkerScore
-from fleet.core.views.repository.rehearsal_view import GateView, PastCommitNote, RehearsalView
+from fleet.core.views.rehearsal_view import (
+    GateView,
+    LeftOutCommit,
+    PastCommitNote,
+    PastTasksView,
+    RedoneCommit,
+    RehearsalView,
+    WorkerScore,
+)
 
 SHOWN = 8  # commits of one kind that are listed
 TEXT = 160

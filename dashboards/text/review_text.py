@@ -5,7 +5,7 @@ from typing import assert_never
 from dashboards.text.formats import counted, rate
 from dashboards.text.safe import safe
 from fleet.core.state import facts as f
-from fleet.core.views.run.review_view import ReviewsView
+from fleet.core.views.question_view import ReviewsView
 
 TEXT = PROBLEM = 200
 SHOWN = 5  # findings of one vote

@@ -15,19 +15,17 @@ from dashboards.text.formats import activity_of, counted, duration, kind_mark, m
 from dashboards.text.incident_text import base_lines, outcome, refusal_commands
 from dashboards.text.review_text import reviews_line
 from dashboards.text.safe import safe, safe_goal
-from fleet.core.policy.approval import open_for_approval
-from fleet.core.policy.outages import outage_text
+from fleet.core.policy.budget import outage_text
+from fleet.core.policy.requests import open_for_approval
 from fleet.core.state.facts import Role
-from fleet.core.state.incidents import Incident
-from fleet.core.state.state import RunState
+from fleet.core.state.state import Incident, RunState
 from fleet.core.state.status import phase, progress
-from fleet.core.views.run.base_view import base_view
-from fleet.core.views.run.estimate_view import remaining_view
-from fleet.core.views.run.incident_view import rate_of
-from fleet.core.views.run.question_view import reply_command
-from fleet.core.views.run.review_view import reviews_view
-from fleet.core.views.run.run_view import commits_tested, run_word, spend_by_role
-from fleet.core.views.run.subtask_view import subtask_rows
+from fleet.core.views.base_view import base_view
+from fleet.core.views.estimate_view import remaining_view
+from fleet.core.views.incident_view import rate_of
+from fleet.core.views.question_view import reply_command, reviews_view
+from fleet.core.views.run_view import commits_tested, run_word, spend_by_role
+from fleet.core.views.subtask_view import subtask_rows
 
 TITLE = 58
 ROLES: dict[Role, str] = {

@@ -13,12 +13,12 @@ from dashboards.text.review_text import reviews_line
 from dashboards.text.safe import safe, safe_block, safe_goal
 from fleet.core.audit.attribution import CommitsView
 from fleet.core.state.facts import CheckRun, RungChoice, RungOption, RungReason
-from fleet.core.state.landing import TestedBatch
+from fleet.core.state.state import TestedBatch
+from fleet.core.views.nodes_view import NodeUseView
 from fleet.core.views.policy_document import PolicyView, RungView
-from fleet.core.views.run.instruction_view import InstructionView
-from fleet.core.views.run.nodes_view import NodeUseView
-from fleet.core.views.run.run_view import LimitsView, StatusView
-from fleet.core.views.run.subtask_view import AttemptView, SubtaskView
+from fleet.core.views.question_view import InstructionView
+from fleet.core.views.run_view import LimitsView, StatusView
+from fleet.core.views.subtask_view import AttemptView, SubtaskView
 
 NAMES = 8  # subtasks in a line
 MOST_NODES = 20  # rows of a status

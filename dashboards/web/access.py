@@ -22,7 +22,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from dashboards.address import AllowedHosts
-from fleet.core.base.json_text import parse_json
+from fleet.core.base.output import parse_json
 from fleet.errors import FleetError
 
 Role = Literal["decide", "read", "scrape"]

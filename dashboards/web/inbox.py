@@ -8,11 +8,11 @@ from dashboards.runs.needs import Need, needs
 from dashboards.runs.run_follower import FollowedRun
 from dashboards.web.rendering import Reader, Shown, repository_name
 from fleet.core.plans.plan import Subtask
-from fleet.core.policy.approval import objections, waiting_for_approval
+from fleet.core.policy.requests import objections, waiting_for_approval
 from fleet.core.state.state import RunState
 from fleet.core.state.status import Progress, progress
-from fleet.core.views.run.question_view import QuestionView, question_view
-from fleet.core.views.run.run_view import run_word
+from fleet.core.views.question_view import QuestionView, question_view
+from fleet.core.views.run_view import run_word
 
 ANSWERED = 20
 MOST_APPROVALS = 100

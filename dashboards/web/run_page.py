@@ -17,14 +17,12 @@ from dashboards.text.plan_review import estimate_rows
 from dashboards.web.inbox import items_of
 from dashboards.web.rendering import Reader, Shown, opened, opened_then, place, read_past, repository_name
 from fleet.core.base.ids import SubtaskId
-from fleet.core.plans.dependencies import waves
-from fleet.core.state.incidents import Incident
-from fleet.core.state.state import RunState
+from fleet.core.plans.plan import waves
+from fleet.core.state.state import Incident, RunState
 from fleet.core.state.status import Phase, Status, phase, statuses
-from fleet.core.state.subtask_state import Attempt, SubtaskState
-from fleet.core.state.subtasks import union
-from fleet.core.views.run.incident_view import incident_view
-from fleet.core.views.run.run_view import StatusView, status_view
+from fleet.core.state.subtasks import Attempt, SubtaskState, union
+from fleet.core.views.incident_view import incident_view
+from fleet.core.views.run_view import StatusView, status_view
 
 MOST_CELLS = 400  # of the map, each a link; of a larger run it shows signs
 MOST_SIGNS = 1_500  # of which each stands for as many subtasks as it takes

@@ -40,7 +40,7 @@ from dashboards.web.rendering import NoSuchPageError, Reader, Shown, environment
 from dashboards.web.run_page import graph_part, is_wide, replay_page, run_page, subtasks_page
 from dashboards.web.subtask_page import subtask_page
 from fleet.core.base.ids import SubtaskId
-from fleet.core.base.json_text import parse_json
+from fleet.core.base.output import parse_json
 from fleet.core.state.state import RunState
 from fleet.core.state.status import statuses
 from fleet.errors import FleetError

@@ -12,11 +12,11 @@ from dashboards.runs.run_follower import WatchedRun
 from dashboards.text.transcript import transcript_lines
 from dashboards.web.rendering import NoSuchPageError, Reader, Shown, opened_then
 from fleet.core.base.ids import SubtaskId
-from fleet.core.base.json_text import parse_json
+from fleet.core.base.output import parse_json
 from fleet.core.state.facts import CheckRun
 from fleet.core.state.state import RunState
-from fleet.core.state.subtask_state import Attempt
-from fleet.core.views.run.subtask_view import subtask_view
+from fleet.core.state.subtasks import Attempt
+from fleet.core.views.subtask_view import subtask_view
 
 TAIL_BYTES, TAIL_LINES = 400_000, 600  # of a conversation
 LOG_BYTES = 200_000

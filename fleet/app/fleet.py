@@ -33,16 +33,16 @@ from fleet.config.load import Loaded
 from fleet.config.schema import Config
 from fleet.core.base.ids import result_branch
 from fleet.core.history.evolve import evolve
-from fleet.core.plans.flat import flat_plan
 from fleet.core.plans.limits import Policy, Reviewing
 from fleet.core.plans.plan import Plan
+from fleet.core.plans.plan_file import flat_plan
 from fleet.core.plans.replay import REPLAYER
 from fleet.core.plans.validate import Known
-from fleet.core.policy.rollback import missing_rollback
+from fleet.core.policy.landing import missing_rollback
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
-from fleet.core.views.planning.planner_view import planner_state
+from fleet.core.views.planner_view import planner_state
 from fleet.engine.clock import SystemClock
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.briefs import planner_notes

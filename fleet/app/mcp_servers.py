@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from agents.tools.mcp_catalog import ServerSettings
 from fleet.config.schema import Config, McpServer
-from fleet.core.base.nearest import did_you_mean
+from fleet.core.base.ids import did_you_mean
 from fleet.errors import UsageError
 from worktrees.sandbox.overlay_mount import TAG, this_manager
 

@@ -15,7 +15,7 @@ from agents.models.client import is_simulated
 from fleet.config.schema import Config
 from fleet.core.state import facts as f
 from fleet.core.state.state import RungKey
-from fleet.core.views.run.estimate_view import LandedSubtask, estimates_of, landed_subtasks
+from fleet.core.views.estimate_view import LandedSubtask, estimates_of, landed_subtasks
 from fleet.errors import FleetError
 from fleet.runs.journal import Journal
 from fleet.runs.repository import git_folder

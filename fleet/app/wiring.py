@@ -23,10 +23,9 @@ from fleet.app.tool_chains import shown_by
 from fleet.config.load import default_config, user_file_path
 from fleet.config.machines import machines_of
 from fleet.config.schema import GATE, Config, WorkerKind, as_policy, gate_of
-from fleet.core.plans.limits import Machines, Policy
+from fleet.core.plans.limits import Ladder, Machines, Policy, Rung, parse_rung
 from fleet.core.plans.lint import Grade, grade_plan
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.rungs import Ladder, Rung, parse_rung
 from fleet.core.plans.validate import Known
 from fleet.core.state.state import RunState
 from fleet.core.verdicts.reviews import NO_REVIEWS, ReviewRules

@@ -20,12 +20,12 @@ from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
 from fleet.config.load import Loaded, load_config
 from fleet.config.schema import State
-from fleet.core.base.nearest import did_you_mean
+from fleet.core.base.ids import did_you_mean
 from fleet.core.plans.plan import Subtask
 from fleet.core.policy.requests import Request, request_problem
 from fleet.core.state.state import RunState
-from fleet.core.views.dump import View, dump_view
-from fleet.core.views.run.request_view import RequestView
+from fleet.core.views.base_view import View, dump_view
+from fleet.core.views.question_view import RequestView
 from fleet.errors import FleetError, UsageError, first_error
 from fleet.ports.worktrees import EffectError
 from fleet.runs.journal import Journal

@@ -20,7 +20,7 @@ from fleet import __version__
 from fleet.cli import color, verbosity
 from fleet.cli.verb_table import GROUPS, VERBS
 from fleet.config.environment import set_default
-from fleet.core.base.nearest import did_you_mean
+from fleet.core.base.ids import did_you_mean
 from fleet.errors import FleetError, UsageError
 
 BUG = 70  # EX_SOFTWARE of sysexits.h
@@ -240,8 +240,8 @@ def _usage_error(error: TyperException) -> FleetError:
 def _report(error: FleetError, *, as_json: bool) -> int:
     """Print an error; returns the exit code."""
     if as_json:
-        from fleet.core.views.dump import dump_view  # noqa: PLC0415 - pydantic costs help a third of its time
-        from fleet.core.views.run.request_view import ErrorView, FailedView  # noqa: PLC0415
+        from fleet.core.views.base_view import dump_view  # noqa: PLC0415 - pydantic costs help a third of its time
+        from fleet.core.views.question_view import ErrorView, FailedView  # noqa: PLC0415
 
         view = FailedView(ErrorView(error.code, error.message, error.hint, error.exit_code))
         sys.stdout.write(json.dumps(dump_view(view), indent=2, ensure_ascii=False) + "\n")

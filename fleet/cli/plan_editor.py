@@ -27,7 +27,7 @@ from fleet.core.plans.validate import Known
 from fleet.core.state.facts import PlanRevised
 from fleet.core.state.state import RunState
 from fleet.core.state.status import split_or_dropped
-from fleet.core.views.planning.plan_views import EditedPlanView, plan_diff
+from fleet.core.views.plan_views import EditedPlanView, plan_diff
 from fleet.errors import UsageError
 from fleet.plans.input_files import dump_plan, load_plan, read_data
 from fleet.plans.library import replace_text

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ValidationError
 
 from fleet.config.schema import Config
 from fleet.config.toml import key_lines, parse_toml, read_text, shown_key
-from fleet.core.base.json_text import parse_json
-from fleet.core.base.nearest import did_you_mean
+from fleet.core.base.ids import did_you_mean
+from fleet.core.base.output import parse_json
 
 Key = tuple[str, ...]
 

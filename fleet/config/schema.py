@@ -8,11 +8,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from fleet.core.base.capabilities import Capability
 from fleet.core.base.ids import is_slug
-from fleet.core.plans.limits import Policy, ReviewRules
+from fleet.core.base.usage import Capability
+from fleet.core.plans.limits import Policy, ReviewRules, parse_rung
 from fleet.core.plans.plan import MOST_VOTES, PLANNER, Criterion, Effort, Label, ResultsFile, Risk
-from fleet.core.plans.rungs import parse_rung
 
 
 class Section(BaseModel):

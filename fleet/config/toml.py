@@ -14,7 +14,7 @@ from typing import Any
 
 import tomli_w
 
-from fleet.core.base.json_text import is_deep
+from fleet.core.base.output import is_deep
 from fleet.errors import UsageError
 
 LARGEST_FILE = 16 * 1024 * 1024  # bytes; a plan of 500 long subtasks has two million

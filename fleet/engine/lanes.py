@@ -8,8 +8,7 @@ from anyio.abc import TaskGroup
 from fleet.core.base.ids import SubtaskId
 from fleet.core.policy.effects import Command, TestBatch, effect_of, may_start, run_effects
 from fleet.core.state.state import RunState
-from fleet.core.state.subtask_state import SubtaskState
-from fleet.core.state.subtasks import Subtasks
+from fleet.core.state.subtasks import Subtasks, SubtaskState
 from fleet.engine.errors.bugs import Bugs
 from fleet.errors import FleetError
 

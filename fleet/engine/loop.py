@@ -11,9 +11,8 @@ from anyio import CancelScope, Event, create_task_group, move_on_after, to_threa
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from fleet.core.history.evolve import evolve
-from fleet.core.policy.approval import is_unreviewed
 from fleet.core.policy.decide import next_wake
-from fleet.core.policy.requests import Request, fact_of, request_problem
+from fleet.core.policy.requests import Request, fact_of, is_unreviewed, request_problem
 from fleet.core.state.facts import EngineStarted, EngineStopped, Fact, InstructionGiven, WarningNoted
 from fleet.core.state.state import RunState
 from fleet.engine.errors.bugs import Bugs

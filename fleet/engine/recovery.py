@@ -8,7 +8,7 @@ from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import PLANNER
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.core.state.subtask_state import Attempt
+from fleet.core.state.subtasks import Attempt
 from fleet.ports.journal import Journal
 from fleet.ports.worktrees import NamedCommits, RecoveredCommits, Recovery
 

@@ -25,7 +25,7 @@ from anyio import (
 from anyio.streams.memory import MemoryObjectSendStream
 
 from fleet.core.base.ids import Sha
-from fleet.core.state.subtask_state import Instruction
+from fleet.core.state.subtasks import Instruction
 from fleet.nodes.calling.line import Restored
 from fleet.nodes.frames import Frame, FrameError
 from fleet.nodes.messages import (

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from fleet.core.base.json_text import parse_json
+from fleet.core.base.output import parse_json
 
 LENGTHS = 8
 LONGEST_HEADER = 64 * 1024

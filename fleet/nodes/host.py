@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from fleet.core.base.ids import Sha
 from fleet.core.state.facts import CheckRun, Failure, SetupRun
-from fleet.core.state.subtask_state import Instruction
+from fleet.core.state.subtasks import Instruction
 from fleet.engine.errors.internal_errors import failure_of, unwrapped
 from fleet.nodes.calling.line import Line
 from fleet.nodes.frames import FrameError

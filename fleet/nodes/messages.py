@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.plans.plan import Criterion, Effort, Subtask
 from fleet.core.state.facts import CheckRun, Failure, RanTests, Report, SetupRun
-from fleet.core.state.subtask_state import Instruction
+from fleet.core.state.subtasks import Instruction
 from fleet.nodes.frames import Frame, FrameError
 from fleet.ports.agents import WorkerBrief
 from fleet.ports.calls import LONGEST_REQUEST

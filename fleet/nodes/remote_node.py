@@ -15,7 +15,7 @@ from anyio import CancelScope, Event, Lock, create_task_group, current_time, mov
 
 from fleet.core.base.ids import Sha
 from fleet.core.state.facts import CheckRun, Failure, NodeConnected, NodeLost, SetupRan, WarningNoted
-from fleet.core.state.nodes import NOT_CONNECTED
+from fleet.core.state.state import NOT_CONNECTED
 from fleet.engine.errors.internal_errors import failure_of, unwrapped
 from fleet.nodes.calling.desk import Desk, Patience
 from fleet.nodes.connection import Connection, NodeRefusedError

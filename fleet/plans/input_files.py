@@ -13,12 +13,12 @@ from typing import Any
 from pydantic import JsonValue
 
 from fleet.config.toml import dump_toml, read_text, read_toml
-from fleet.core.base.json_text import parse_json
+from fleet.core.base.output import parse_json
 from fleet.core.plans.parameters import Filled, fill, parameter_lines, read_parameters, value_text
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.plan_file import read_plan
 from fleet.core.plans.validate import Known, Problem
-from fleet.core.policy.rollback import missing_rollback
+from fleet.core.policy.landing import missing_rollback
 from fleet.errors import UsageError
 
 LONGEST_EPIC = 200_000  # characters: some 50,000 tokens, which every planner call pays for

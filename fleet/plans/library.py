@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from fleet.config.load import user_file_path
-from fleet.core.base.ids import is_slug
-from fleet.core.base.nearest import did_you_mean
+from fleet.core.base.ids import did_you_mean, is_slug
 from fleet.core.plans.parameters import Parameter, read_parameters
 from fleet.errors import UsageError
 from fleet.plans.input_files import PLAN_FILES, problem_list, read_data

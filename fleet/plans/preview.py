@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from fleet.core.base.usage import Cost
-from fleet.core.plans.flat import flat_revision
 from fleet.core.plans.lint import Grade
 from fleet.core.plans.plan import Plan
+from fleet.core.plans.plan_file import flat_revision
 from fleet.core.plans.revision import Revision, SubtaskStatuses, revise_plan
 from fleet.core.plans.validate import Known, Problem
 from fleet.core.state import facts as f

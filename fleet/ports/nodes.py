@@ -12,7 +12,7 @@ from typing import Protocol
 from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, Failure, Report, SetupRun
-from fleet.core.state.subtask_state import Instruction
+from fleet.core.state.subtasks import Instruction
 from fleet.ports.agents import Meter, WorkerBrief
 from fleet.ports.calls import AttemptCalls, Sign
 from fleet.ports.worktrees import Change, EffectError, Signature

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from anyio import sleep_forever
 
-from fleet.core.state.subtask_state import Instruction
+from fleet.core.state.subtasks import Instruction
 
 
 class Operator(Protocol):

@@ -8,7 +8,7 @@ from fleet.core.base.ids import RunId
 from fleet.core.base.usage import Cost
 from fleet.core.plans.plan import Subtask
 from fleet.core.state.facts import AskedVote, Failure, Vote
-from fleet.core.verdicts.patches import Patch
+from fleet.core.verdicts.oddities import Patch
 from fleet.ports.agents import Meter, ModelUse
 
 

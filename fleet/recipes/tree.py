@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from fleet.config.toml import parse_toml
-from fleet.core.base.json_text import parse_json
+from fleet.core.base.output import parse_json
 from fleet.errors import UsageError
 
 DEEPEST = 6  # folders; tests and manifests of a project lie higher

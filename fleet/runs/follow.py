@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleet.core.history.follower import Follower, OnFact
+from fleet.core.history.evolve import Follower, OnFact
 from fleet.core.state.facts import Fact
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused, progress

@@ -18,7 +18,7 @@ from typing import IO, Any, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from fleet.core.history.follower import SLICE
+from fleet.core.history.evolve import SLICE
 from fleet.core.policy.requests import REQUEST, Request
 from fleet.core.state.facts import FACT, Fact
 from fleet.errors import FleetError

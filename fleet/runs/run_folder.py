@@ -11,10 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet.core.base.ids import is_slug, slug
-from fleet.core.base.nearest import did_you_mean
-from fleet.core.history.evolve import evolve
-from fleet.core.history.follower import Follower
+from fleet.core.base.ids import did_you_mean, is_slug, slug
+from fleet.core.history.evolve import Follower, evolve
 from fleet.core.policy.requests import fact_of, request_problem
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError, UsageError

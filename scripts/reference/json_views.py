@@ -7,29 +7,20 @@ from fleet.core.audit import attribution, audit_view
 from fleet.core.base.usage import Cost
 from fleet.core.policy.remedies import Rung
 from fleet.core.state.facts import CheckRun, Failure, Report, SetupRun, Spread, SubtaskEstimate
-from fleet.core.state.landing import TestedBatch
-from fleet.core.state.state import Review
+from fleet.core.state.state import Review, TestedBatch
 from fleet.core.state.status import Progress
-from fleet.core.views import policy_document
-from fleet.core.views.machine import finding, node_view, notification_view, program_view
-from fleet.core.views.planning import plan_views
-from fleet.core.views.repository import (
-    init_view,
-    merge_view,
-    past_tasks_view,
-    pulls_view,
-    rehearsal_view,
-    tend_view,
-    trial_view,
-)
-from fleet.core.views.run import (
+from fleet.core.views import (
     base_view,
     estimate_view,
     incident_view,
+    init_view,
     nodes_view,
+    plan_views,
+    policy_document,
+    program_view,
+    pulls_view,
     question_view,
-    request_view,
-    review_view,
+    rehearsal_view,
     run_view,
     subtask_view,
 )
@@ -44,22 +35,22 @@ VERBS: Mapping[type, str] = {
     subtask_view.SubtaskView: "`fleet show SUBTASK --json`",
     audit_view.AuditView: "`fleet audit --json`",
     attribution.CommitsView: "`fleet commits --json`",
-    trial_view.TrialView: "`fleet try --json`",
+    init_view.TrialView: "`fleet try --json`",
     init_view.InitView: "`fleet init --json`",
     init_view.ConfigValueView: "`fleet config get --json`",
     init_view.LogView: "`fleet logs gate --json`, `fleet logs setup --json`",
     rehearsal_view.RehearsalView: "`fleet rehearse --json`",
-    tend_view.TendView: "`fleet tend --json`",
-    merge_view.MergeView: "`fleet merge --json`",
+    pulls_view.TendView: "`fleet tend --json`",
+    pulls_view.MergeView: "`fleet merge --json`",
     pulls_view.PullsView: "`fleet pr --json`",
-    past_tasks_view.PastTasksView: "`fleet rehearse --for-real --json`",
+    rehearsal_view.PastTasksView: "`fleet rehearse --for-real --json`",
     policy_document.PolicyView: "`fleet explain-policy --json`",
     run_view.LimitsView: "`fleet limits --json`",
-    request_view.RequestView: (
+    question_view.RequestView: (
         "`fleet pause`, `cancel`, `tell`, `retry`, `answer`, `plans edit RUN`, `nodes add`, `nodes drain`, "
         "`nodes undrain`, with `--json`"
     ),
-    request_view.ReviewView: "`fleet approve --json`, `fleet reject --json`",
+    question_view.ReviewView: "`fleet approve --json`, `fleet reject --json`",
     subtask_view.DiffView: "`fleet diff --json`",
     estimate_view.EstimateView: "`fleet run --estimate --json`",
     plan_views.VersionChangesView: "`fleet show --versions N..M --json`: a list of them",
@@ -70,15 +61,15 @@ VERBS: Mapping[type, str] = {
     plan_views.LibraryPlanView: "`fleet plans list --json`: a list of them",
     plan_views.SavedPlanView: "`fleet plans save --json`",
     plan_views.EditedPlanView: "`fleet plans edit --json`",
-    finding.Finding: "`fleet doctor --json`, `fleet nodes check NAME --json`: a list of them",
+    program_view.Finding: "`fleet doctor --json`, `fleet nodes check NAME --json`: a list of them",
     program_view.CleanView: "`fleet clean --json`",
-    node_view.GreetingView: "`fleet node --json`",
-    node_view.NodeView: "`fleet nodes --json`: a list of them",
-    node_view.CleanedNodeView: "`fleet nodes clean NAME --json`",
-    notification_view.ChannelTestView: "`fleet notify test --json`: a list of them",
-    notification_view.SentView: "`fleet notify list --json`: a list of them",
-    notification_view.NotifiedRunsView: "`fleet notify watch --json`",
-    notification_view.NotificationView: "what channels of `[notify]` are given, unless they have a template",
+    nodes_view.GreetingView: "`fleet node --json`",
+    nodes_view.NodeView: "`fleet nodes --json`: a list of them",
+    nodes_view.CleanedNodeView: "`fleet nodes clean NAME --json`",
+    program_view.ChannelTestView: "`fleet notify test --json`: a list of them",
+    program_view.SentView: "`fleet notify list --json`: a list of them",
+    program_view.NotifiedRunsView: "`fleet notify watch --json`",
+    program_view.NotificationView: "what channels of `[notify]` are given, unless they have a template",
     program_view.EditorCommandView: "`fleet acp --list --json`: a list of them",
     program_view.McpToolView: "`fleet mcp --list --json`: a list of them",
     program_view.ServerView: "`fleet metrics --json`, `fleet simulate --json`",
@@ -94,21 +85,21 @@ PARTS = (
     audit_view,
     attribution,
     policy_document,
-    trial_view,
+    init_view,
     base_view,
     init_view,
     rehearsal_view,
-    merge_view,
-    tend_view,
+    pulls_view,
+    pulls_view,
     pulls_view,
     nodes_view,
-    request_view,
-    review_view,
+    question_view,
+    question_view,
     plan_views,
     estimate_view,
-    finding,
     program_view,
-    past_tasks_view,
+    program_view,
+    rehearsal_view,
 )
 FROM_FACTS = (CheckRun, SetupRun, Failure, Report, Cost, SubtaskEstimate, Spread)
 FROM_STATE = (Progress, Review, TestedBatch, Rung)
@@ -116,7 +107,7 @@ PART_NAMES = frozenset(module.__name__ for module in PARTS)
 NOT_VIEWS = frozenset(
     {estimate_view.LandedSubtask, attribution.Attributed, attribution.Revert, attribution.FleetCommits}
 )
-ERRORS = frozenset({request_view.ErrorView, request_view.FailedView})
+ERRORS = frozenset({question_view.ErrorView, question_view.FailedView})
 """The page describes them at its beginning."""
 MEASURED = frozenset({rehearsal_view.Machine, rehearsal_view.Outcome})
 FACTS = {kind.__name__: f"[{kind.__name__}](facts.md#{kind.__name__.lower()})" for kind in FROM_FACTS}

@@ -24,8 +24,7 @@ from agents.models.exchange import Timeouts
 from agents.models.service import RetryPolicy
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
-from fleet.core.base.capabilities import Capability
-from fleet.core.base.usage import Cost
+from fleet.core.base.usage import Capability, Cost
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.state.facts import Failure, ServiceCondition
 from fleet.ports.agents import (

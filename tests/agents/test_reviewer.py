@@ -12,7 +12,7 @@ from agents.factory import open_agents
 from agents.reviewer import ClaudeReviewer
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.state.facts import AskedVote, Failure, Vote
-from fleet.core.verdicts.patches import parse_patch
+from fleet.core.verdicts.oddities import parse_patch
 from fleet.ports.reviewer import BatchFound, BatchResults, ReviewBrief
 from tests.agents.conftest import SEEDED, Body, FakeMeter, Script, agents_for, fails, says, settings_for, text, use
 from tests.agents.simulated.conftest import Client, connected

@@ -11,7 +11,7 @@ import pytest
 from agents.acp.host import SERVED, Host, RefusedError
 from fleet.cli.acp.people import matters, only_elsewhere
 from fleet.cli.acp.shown import epic_text, typed_text
-from fleet.core.policy.approval import waiting_for_approval
+from fleet.core.policy.requests import waiting_for_approval
 from tests.attacks.conftest import CANARY, Arena
 from tests.fleet.core.policy.test_approval import reviewed
 

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from fleet.core.base.usage import Cost
-from fleet.core.plans.limits import Policy
+from fleet.core.plans.limits import Ladder, Policy, Rung
 from fleet.core.plans.plan import PLANNER
 from fleet.core.plans.revision import Revision
-from fleet.core.plans.rungs import Ladder, Rung
 from fleet.core.state import facts as f
 from tests.dashboards.hostile import ASKED, FINDING, HOSTILE, VOTE, poisoned
 from tests.dashboards.terminal.test_snapshots import (

@@ -21,9 +21,9 @@ from dashboards.text.tables import columns, runs_lines, status_lines, subtask_li
 from dashboards.text.transcript import transcript_lines
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
-from fleet.core.views.dump import dump_view
-from fleet.core.views.run.run_view import status_view
-from fleet.core.views.run.subtask_view import subtask_view
+from fleet.core.views.base_view import dump_view
+from fleet.core.views.run_view import status_view
+from fleet.core.views.subtask_view import subtask_view
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import HOSTILE, hostile_run, problems
 from tests.fleet.core.pretend import replayed

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from fleet.core.base.capabilities import CAPABILITIES
+from fleet.core.base.usage import CAPABILITIES
 from tests.agents.models.wire.clouds import ACCESS, HAIKU, REGION, SECRET, SESSION, Cloud
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import KEY, KEY_NAME, Json, Stage, landed, script, subtask

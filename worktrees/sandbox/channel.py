@@ -19,7 +19,7 @@ from xml.parsers import expat
 
 from anyio import wait_readable
 
-from fleet.core.base.json_text import parse_json
+from fleet.core.base.output import parse_json
 from fleet.core.state.facts import RanTests
 from worktrees.base.errors import os_errors
 from worktrees.base.fs import make_folder

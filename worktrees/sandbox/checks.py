@@ -17,8 +17,7 @@ from fleet.core.base.ids import Sha
 from fleet.core.base.output import key_lines
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, RanTests
-from fleet.core.verdicts.summaries import summary
-from fleet.core.verdicts.tests import starts_pytest
+from fleet.core.verdicts.summaries import starts_pytest, summary
 from worktrees.base.fs import create_file
 from worktrees.base.process import Finished
 from worktrees.base.settings import MIB

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from anyio import CancelScope
 
-from fleet.core.base.ids import RunId, Sha, base_ref, result_branch, run_refs
-from fleet.core.base.nearest import did_you_mean
+from fleet.core.base.ids import RunId, Sha, base_ref, did_you_mean, result_branch, run_refs
 from fleet.errors import FleetError, UsageError
 from fleet.runs.crash_points import reached
 from worktrees.base.fs import printable

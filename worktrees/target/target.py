@@ -11,8 +11,7 @@ from pathlib import Path
 
 from fleet.core.audit.attribution import UNKNOWN, Attributed, FleetCommits, Revert, fleet_commits
 from fleet.core.audit.audit import Branch, Commit
-from fleet.core.base.ids import Sha, is_slug
-from fleet.core.base.nearest import did_you_mean
+from fleet.core.base.ids import Sha, did_you_mean, is_slug
 from fleet.errors import UsageError
 from worktrees.base.fs import printable
 from worktrees.git import reader

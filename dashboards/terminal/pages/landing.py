@@ -21,12 +21,10 @@ from dashboards.text.formats import clock_in, counted, rate, untested
 from dashboards.text.incident_text import STRATEGIES, outcome, story_lines
 from dashboards.text.safe import safe
 from fleet.core.state.facts import BatchTested
-from fleet.core.state.incidents import Incident
-from fleet.core.state.landing import Batch
-from fleet.core.state.state import RunState
+from fleet.core.state.state import Batch, Incident, RunState
 from fleet.core.state.status import status_of
-from fleet.core.views.run.incident_view import RateCounts, incident_counts, incident_view
-from fleet.core.views.run.run_view import commits_tested
+from fleet.core.views.incident_view import RateCounts, incident_counts, incident_view
+from fleet.core.views.run_view import commits_tested
 
 NAMES = 6
 

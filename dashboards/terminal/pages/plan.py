@@ -23,7 +23,7 @@ from dashboards.text.formats import clock_in, counted
 from dashboards.text.safe import safe
 from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.plan import Plan, Subtask
-from fleet.core.policy.approval import unapproved
+from fleet.core.policy.requests import unapproved
 from fleet.core.state.state import RunState, Version
 from fleet.core.state.status import Status, status_of
 from fleet.core.state.subtasks import Mark

@@ -12,12 +12,12 @@ from dashboards.text.formats import clock_in, counted
 from dashboards.text.safe import safe, safe_block
 from dashboards.text.tables import subtask_lines
 from dashboards.text.transcript import transcript_lines
-from fleet.core.base.json_text import parse_json
+from fleet.core.base.output import parse_json
 from fleet.core.state.facts import CheckRun
 from fleet.core.state.state import RunState
 from fleet.core.state.status import status_of
-from fleet.core.state.subtask_state import Attempt
-from fleet.core.views.run.subtask_view import subtask_view
+from fleet.core.state.subtasks import Attempt
+from fleet.core.views.subtask_view import subtask_view
 
 LOG_BYTES = 400_000
 LOG_LINES = 400

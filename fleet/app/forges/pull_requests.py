@@ -16,7 +16,7 @@ from dashboards.text.safe import safe
 from fleet.app.forges.pull_text import Layer, pull_body, pull_title, with_body
 from fleet.core.base.ids import Sha, SubtaskId, run_refs
 from fleet.core.state.state import RunState
-from fleet.core.views.repository.pulls_view import Done, PullsView, PullView
+from fleet.core.views.pulls_view import Done, PullsView, PullView
 from fleet.errors import FleetError, UsageError
 from fleet.forge.errors import ForgeError
 from fleet.forge.forge import Draft, Forge, Pull

@@ -9,7 +9,7 @@ from dashboards.text.formats import counted
 from fleet.core.base.ids import RunId, Sha, result_branch
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.core.state.subtask_state import SubtaskState
+from fleet.core.state.subtasks import SubtaskState
 from fleet.errors import FleetError
 from fleet.runs.run_folder import RunFolder
 from worktrees.base.fs import printable

@@ -17,7 +17,7 @@ from fleet.core.plans.plan import WORKER_SUCCEEDED, Criterion, Plan, Subtask
 from fleet.core.policy.budget import Budget, run_budgets
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.core.state.subtask_state import Attempt
+from fleet.core.state.subtasks import Attempt
 from fleet.errors import FleetError
 from fleet.ports.worktrees import Signature
 from fleet.runs.run_folder import RunFolder, runs_by_start, runs_dir

@@ -31,7 +31,7 @@ from fleet.config.environment import user
 from fleet.core.base.ids import RunId, Sha, result_branch, taken_ref, taken_refs
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.core.views.repository.merge_view import How, MergeView, Redone
+from fleet.core.views.pulls_view import How, MergeView, Redone
 from fleet.errors import FleetError, UsageError
 from fleet.runs.crash_points import reached
 from fleet.runs.journal import Journal, locked_message

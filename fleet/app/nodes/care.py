@@ -12,7 +12,7 @@ from fleet.app.nodes.clusters import with_machines
 from fleet.app.nodes.findings import RUN_IT, problem_of
 from fleet.app.nodes.manager_side import GREET_S, command_line, explained, transport_environment
 from fleet.app.wiring import Wiring
-from fleet.core.views.machine.node_view import NodeView
+from fleet.core.views.nodes_view import NodeView
 from fleet.errors import FleetError
 from fleet.nodes.connection import NodeRefusedError
 from fleet.nodes.frames import Frame, FrameError

@@ -7,7 +7,7 @@ from fleet import __version__
 from fleet.app.nodes.clusters import with_machines
 from fleet.app.nodes.manager_side import probe, transport_environment
 from fleet.app.wiring import Wiring
-from fleet.core.views.machine.finding import Finding
+from fleet.core.views.program_view import Finding
 from fleet.nodes.connection import NodeRefusedError
 from fleet.nodes.messages import PROTOCOL, Greeting
 from fleet.nodes.streams import LinkLostError

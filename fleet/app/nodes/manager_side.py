@@ -23,8 +23,7 @@ from fleet.core.base.ids import RunId, Sha
 from fleet.core.plans.limits import HERE
 from fleet.core.state.facts import Fact, Failure, NodeLost, Report, WarningNoted
 from fleet.core.state.machines import labels_here
-from fleet.core.state.nodes import NodeState
-from fleet.core.state.state import RunState
+from fleet.core.state.state import NodeState, RunState
 from fleet.errors import FleetError, UsageError
 from fleet.nodes.cluster.cluster import RayCluster
 from fleet.nodes.cluster.news import Host

@@ -16,7 +16,7 @@ from fleet.app.nodes.terms import terms_of
 from fleet.app.wiring import Wiring
 from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
-from fleet.core.views.machine.finding import Finding
+from fleet.core.views.program_view import Finding
 from fleet.errors import FleetError, first_error
 from fleet.nodes.connection import Connection
 from fleet.nodes.messages import PROTOCOL, Open

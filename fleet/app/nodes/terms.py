@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from fleet.app.wiring import Wiring
 from fleet.config.machines import stays_here
 from fleet.config.schema import Checks, Config, Price, WorkerKind, Worktrees
-from fleet.core.base.json_text import parse_json
+from fleet.core.base.output import parse_json
 from fleet.errors import FleetError
 from fleet.ports.nodes import ChecksOrder, Order
 

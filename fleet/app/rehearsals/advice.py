@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.config.toml import parse_toml, read_text
-from fleet.core.views.repository.rehearsal_view import RehearsalView, Setting
+from fleet.core.views.rehearsal_view import RehearsalView, Setting
 from fleet.errors import UsageError
 
 

@@ -19,7 +19,7 @@ from fleet.core.plans.plan import Plan
 from fleet.core.plans.replay import Described, past_subtask_id, task_plan
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.core.verdicts.tests import is_test
+from fleet.core.verdicts.summaries import is_test
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.verdicts.checks import Checks, Gate
 from fleet.engine.work.local_node import LocalNode

@@ -20,7 +20,7 @@ from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.plans.replay import REPLAYER, PastCommit, commit_of, replay_plan
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.core.views.repository.rehearsal_view import Machine, Outcome
+from fleet.core.views.rehearsal_view import Machine, Outcome
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.verdicts.checks import Gate
 from fleet.errors import UsageError

@@ -11,7 +11,7 @@ from pathlib import Path
 from fleet.app.fleet import Fleet
 from fleet.app.merging.taking import Resolving, Taking
 from fleet.core.base.ids import Sha, SubtaskId
-from fleet.core.views.repository.merge_view import MergeView
+from fleet.core.views.pulls_view import MergeView
 from fleet.errors import FleetError
 from fleet.runs.crash_points import reached
 from fleet.runs.run_folder import RunFolder

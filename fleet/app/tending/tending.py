@@ -29,8 +29,8 @@ from fleet.app.tending.record import AskedThread, Record, RecordFile, Round
 from fleet.config.schema import Tend
 from fleet.core.base.ids import RunId, Sha
 from fleet.core.plans.plan import Plan
-from fleet.core.state.subtask_state import SubtaskState
-from fleet.core.views.repository.tend_view import TendRound, TendStatus, TendView
+from fleet.core.state.subtasks import SubtaskState
+from fleet.core.views.pulls_view import TendRound, TendStatus, TendView
 from fleet.errors import FleetError, UsageError
 from fleet.forge.errors import ForgeError, NotFoundError, NotLoggedInError, ProgramMissingError, RateLimitedError
 from fleet.forge.forge import Check, Comment, Forge, Pull, Thread

@@ -20,8 +20,7 @@ from fleet.app.trials.trial import Progress, TrialOrder, try_out
 from fleet.config.schema import Config
 from fleet.core.base.output import outdated
 from fleet.core.state.facts import CheckRun
-from fleet.core.views.repository.init_view import TriedVerdict
-from fleet.core.views.repository.trial_view import TrialView
+from fleet.core.views.init_view import TrialView, TriedVerdict
 from fleet.errors import FleetError
 from fleet.recipes.find import Found, Part
 from fleet.recipes.recipe import Recipe, together

@@ -17,9 +17,9 @@ from fleet.app.wiring import Wiring
 from fleet.config.schema import Config, gate_of
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, Failure, SetupRun
-from fleet.core.verdicts.findings import NO_RESULTS, is_analysis
-from fleet.core.verdicts.tests import starts_pytest
-from fleet.core.views.repository.trial_view import TrialView, trial_view
+from fleet.core.verdicts.judges import NO_RESULTS, is_analysis
+from fleet.core.verdicts.summaries import starts_pytest
+from fleet.core.views.init_view import TrialView, trial_view
 from fleet.engine.verdicts.checks import NO_REPORT
 from fleet.errors import FleetError
 from fleet.ports.worktrees import EffectError

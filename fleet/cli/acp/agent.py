@@ -52,7 +52,7 @@ from fleet.cli.acp.shown import (
 from fleet.cli.live.engine import Background
 from fleet.config.environment import current
 from fleet.config.load import Loaded
-from fleet.core.history.follower import Follower
+from fleet.core.history.evolve import Follower
 from fleet.core.plans.limits import Reviewing
 from fleet.core.state import facts as f
 from fleet.core.state.facts import CancelRequested, QuestionAnswered

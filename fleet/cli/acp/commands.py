@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fleet.config.environment import user
-from fleet.core.policy.approval import waiting_for_approval
-from fleet.core.policy.requests import Request
+from fleet.core.policy.requests import Request, waiting_for_approval
 from fleet.core.state.facts import (
     CancelRequested,
     InstructionGiven,

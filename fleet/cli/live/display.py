@@ -19,10 +19,10 @@ from fleet.cli.live.pages import start_pages
 from fleet.cli.live.terminal_data import library_of
 from fleet.cli.verbosity import is_normal, show_note
 from fleet.config import environment
-from fleet.core.history.follower import Follower
+from fleet.core.history.evolve import Follower
 from fleet.core.state import facts as f
 from fleet.core.state.status import is_refused
-from fleet.core.views.run.run_view import status_view
+from fleet.core.views.run_view import status_view
 from fleet.errors import FleetError
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder

@@ -16,9 +16,15 @@ from fleet.cli import color
 from fleet.cli.verbosity import is_quiet, show_note
 from fleet.config.environment import user
 from fleet.core.base.ids import SubtaskId
-from fleet.core.history.follower import Follower
-from fleet.core.policy.approval import awaits_approval, is_being_revised, is_unreviewed, waiting_for_approval
-from fleet.core.policy.requests import Request, request_problem
+from fleet.core.history.evolve import Follower
+from fleet.core.policy.requests import (
+    Request,
+    awaits_approval,
+    is_being_revised,
+    is_unreviewed,
+    request_problem,
+    waiting_for_approval,
+)
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.runs.journal import Journal

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dashboards.metrics.tally import Tally
-from fleet.core.base.json_text import parse_json
-from fleet.core.history.follower import Follower
+from fleet.core.base.output import parse_json
+from fleet.core.history.evolve import Follower
 from fleet.errors import FleetError
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder

@@ -22,9 +22,9 @@ from fleet.app.notifications import courier_of, routes_of
 from fleet.cli.common import send_requests
 from fleet.config.environment import current
 from fleet.config.schema import Config
-from fleet.core.history.follower import Follower
+from fleet.core.history.evolve import Follower
 from fleet.core.state.facts import WarningNoted
-from fleet.core.views.run.causes import Cause, causes
+from fleet.core.views.causes import Cause, causes
 from fleet.errors import FleetError, first_error
 from fleet.runs.journal import Journal
 from fleet.runs.outbox import Outbox, sending

@@ -20,11 +20,11 @@ from fleet.app.rehearsals.past_tasks import PastTasks, read_tasks, score, unscor
 from fleet.cli.common import has_terminal, read_answer, run_async, show_view
 from fleet.cli.live.rehearsal import rehearsal_name, work
 from fleet.cli.verbosity import show_note
-from fleet.core.base.nearest import did_you_mean
+from fleet.core.base.ids import did_you_mean
 from fleet.core.state import facts as f
 from fleet.core.state.facts import SubtaskEstimate
-from fleet.core.views.repository.past_tasks_view import PastTasksView, past_tasks_view
-from fleet.core.views.run.estimate_view import plan_estimates
+from fleet.core.views.estimate_view import plan_estimates
+from fleet.core.views.rehearsal_view import PastTasksView, past_tasks_view
 from fleet.engine.clock import SystemClock
 from fleet.errors import UsageError
 from fleet.runs.journal import Journal, held

@@ -14,7 +14,7 @@ from fleet.cli.live.engine import run_engine
 from fleet.cli.live.follow import RunDisplay, open_screen
 from fleet.cli.verbosity import show_note
 from fleet.core.base.ids import Sha
-from fleet.core.views.repository.rehearsal_view import RehearsalView, rehearsal_view
+from fleet.core.views.rehearsal_view import RehearsalView, rehearsal_view
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder
 from worktrees.target.target import inspect

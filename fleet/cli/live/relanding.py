@@ -6,7 +6,7 @@ from fleet.app.fleet import Fleet
 from fleet.cli.common import has_terminal
 from fleet.cli.live.engine import run_engine
 from fleet.cli.live.follow import RunDisplay, open_screen
-from fleet.core.history.follower import Follower
+from fleet.core.history.evolve import Follower
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 

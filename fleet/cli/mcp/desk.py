@@ -19,17 +19,17 @@ from fleet.cli.verbs.look.look import change_of
 from fleet.cli.verbs.result.result import report_of
 from fleet.config.environment import current, user
 from fleet.config.load import Loaded
-from fleet.core.history.follower import Follower
+from fleet.core.history.evolve import Follower
 from fleet.core.plans.limits import Reviewing
-from fleet.core.policy.approval import waiting_for_approval
+from fleet.core.policy.requests import waiting_for_approval
 from fleet.core.state.facts import Paused, PlanApproved, QuestionAnswered
 from fleet.core.state.state import RunState
-from fleet.core.views.dump import View, dump_view
-from fleet.core.views.planning.plan_views import RunPlanView
-from fleet.core.views.run.needs import needed
-from fleet.core.views.run.request_view import RequestView
-from fleet.core.views.run.run_view import run_view, status_view
-from fleet.core.views.run.subtask_view import subtask_view
+from fleet.core.views.base_view import View, dump_view
+from fleet.core.views.causes import needed
+from fleet.core.views.plan_views import RunPlanView
+from fleet.core.views.question_view import RequestView
+from fleet.core.views.run_view import run_view, status_view
+from fleet.core.views.subtask_view import subtask_view
 from fleet.errors import UsageError
 from fleet.plans.input_files import checked_epic
 from fleet.runs.journal import Journal

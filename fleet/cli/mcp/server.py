@@ -17,8 +17,8 @@ from dashboards.text.safe import safe_block
 from fleet import __version__
 from fleet.cli.mcp.desk import Desk
 from fleet.cli.mcp.tools import FleetTool, offered
-from fleet.core.views.dump import dump_view
-from fleet.core.views.run.request_view import ErrorView, FailedView
+from fleet.core.views.base_view import dump_view
+from fleet.core.views.question_view import ErrorView, FailedView
 from fleet.errors import FleetError, UsageError
 from fleet.ports.worktrees import EffectError
 

@@ -11,7 +11,7 @@ from fleet.core.audit.chains import Chain, JournalChains
 from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.plans.plan import PLANNER
 from fleet.core.state.state import RunState
-from fleet.core.state.subtask_state import Attempt
+from fleet.core.state.subtasks import Attempt
 
 SHORT = 12
 

@@ -11,8 +11,8 @@ from fleet.core.plans.limits import Reviewing
 from fleet.core.plans.plan import Subtask
 from fleet.core.state.facts import CheckRun, Ending
 from fleet.core.state.state import Review, RunState
-from fleet.core.views.run.review_view import FindingView, findings_of
-from fleet.core.views.run.subtask_view import AttemptView, attempt_view
+from fleet.core.views.question_view import FindingView, findings_of
+from fleet.core.views.subtask_view import AttemptView, attempt_view
 
 Tested = Literal["itself", "with what landed on it", "unknown"]
 

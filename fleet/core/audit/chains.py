@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import Subtask
-from fleet.core.policy.approval import is_approved, objections
+from fleet.core.policy.requests import is_approved, objections
 from fleet.core.state import facts as f
 from fleet.core.state.state import Review, RunState, Version
-from fleet.core.state.subtask_state import Attempt
+from fleet.core.state.subtasks import Attempt
 
 Key = tuple[SubtaskId, int]
 """An attempt, by its subtask and number."""

@@ -4,6 +4,8 @@ A name that a model chose is checked with `is_slug` before it is used anywhere.
 """
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 RunId = str
 SubtaskId = str
@@ -69,3 +71,13 @@ def aside_ref(run: RunId, commit: Sha) -> str:
 def result_branch(run: str) -> str:
     """The only branch that a run creates in the user's repository."""
     return f"fleet/{run}"
+
+
+# ---- nearest ---------------------------------------------------------------------------------------------------------
+# Suggests the name that a wrong one is closest to, for messages.
+
+
+def did_you_mean(wrong: str, right: Iterable[str]) -> str:
+    """`; did you mean 'x'?` or nothing."""
+    matches = get_close_matches(wrong, list(right), n=1, cutoff=0.6)
+    return f"; did you mean {matches[0]!r}?" if matches else ""

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from fleet.core.base.ids import SubtaskId
+from fleet.core.base.usage import Cost
 from fleet.core.history import merge_queue, planner_history, subtask_sets
 from fleet.core.history.replace import replace
-from fleet.core.history.subtask_history import (
+from fleet.core.history.subtask_sets import (
     add_failure,
     add_remedy,
     change_attempt,
@@ -17,9 +18,8 @@ from fleet.core.history.subtask_history import (
 )
 from fleet.core.plans.plan import PLANNER
 from fleet.core.state import facts as f
-from fleet.core.state.incidents import POLICY, ChosenRemedy, Trouble
-from fleet.core.state.state import RungKey, RunState
-from fleet.core.state.subtask_state import Attempt
+from fleet.core.state.state import POLICY, ChosenRemedy, RungKey, RunState, Trouble
+from fleet.core.state.subtasks import Attempt
 
 
 def after(state: RunState, fact: f.AttemptFact) -> RunState:
@@ -228,3 +228,48 @@ def _has_landed(state: RunState, id_: SubtaskId) -> bool:
 def _parts_below(state: RunState, id_: SubtaskId) -> list[SubtaskId]:
     """The parts a subtask was split into, and their parts."""
     return [below for part in state.subtasks[id_].parts for below in (part, *_parts_below(state, part))]
+
+
+# ---- review history --------------------------------------------------------------------------------------------------
+# How facts about reviews change the state: votes and a pending batch belong to the attempt under way.
+
+
+def after_review(state: RunState, fact: f.ReviewFact) -> RunState:
+    match fact:
+        case f.ReviewBatched():
+            state = _expect(state, fact.subtask, fact.number, fact.cost)
+            return change_attempt(state, fact.subtask, lambda a: replace(a, batch=fact), only=fact.number)
+        case f.ReviewUnbatched():
+            state = _expect(state, fact.subtask, fact.number, None)
+            return change_attempt(
+                state, fact.subtask, lambda a: replace(a, batch=None, unbatched=True), only=fact.number
+            )
+        case f.ReviewVoted():
+            return _voted(state, fact)
+        case f.FindingsSettled():
+            settled = {**state.settled}
+            for each in fact.settled:
+                settled[each.subtask, each.attempt, each.finding] = each.result
+            return replace(state, settled=settled)
+        case _:
+            assert_never(fact)
+
+
+def _voted(state: RunState, fact: f.ReviewVoted) -> RunState:
+    def voted(attempt: Attempt) -> Attempt:
+        votes = (*attempt.votes, *fact.votes)
+        return (
+            replace(attempt, votes=votes, batch=None, unbatched=True) if fact.batch else replace(attempt, votes=votes)
+        )
+
+    if fact.batch:
+        state = _expect(state, fact.subtask, fact.number, None)
+    return change_attempt(state, fact.subtask, voted, only=fact.number)
+
+
+def _expect(state: RunState, id_: SubtaskId, number: int, cost: Cost | None) -> RunState:
+    """What the pending batch of an attempt may cost; None: there is none any more."""
+    pending = {key: each for key, each in state.pending_reviews.items() if key != (id_, number)}
+    if cost is not None:
+        pending[id_, number] = cost
+    return replace(state, pending_reviews=pending)

@@ -3,20 +3,13 @@
 Each module of `history/` handles the facts of one subject. Nothing here decides anything.
 """
 
-from collections.abc import Callable
-from typing import Any, get_args
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, get_args
 
-from fleet.core.history import (
-    attempt_history,
-    landing_history,
-    node_history,
-    people_history,
-    plan_history,
-    review_history,
-    run_history,
-)
+from fleet.core.history import attempt_history, landing_history, people_history, plan_history, run_history
 from fleet.core.history.replace import replace
 from fleet.core.state import facts as f
+from fleet.core.state.facts import Fact
 from fleet.core.state.state import RunState
 
 
@@ -39,8 +32,60 @@ _MODULES: tuple[tuple[Any, After], ...] = (
     (f.AttemptFact, attempt_history.after),
     (f.LandingFact, landing_history.after),
     (f.PeopleFact, people_history.after),
-    (f.NodeFact, node_history.after),
-    (f.ReviewFact, review_history.after),
+    (f.NodeFact, run_history.after_node),
+    (f.ReviewFact, attempt_history.after_review),
 )
 _AFTER: dict[type, After] = {kind: after for union, after in _MODULES for kind in get_args(union)}
 """By the class of a fact. mypy checks that each module handles all of its facts, a test that all classes are here."""
+
+
+# ---- follower --------------------------------------------------------------------------------------------------------
+# Follows a journal: reads new facts, applies them to the state, and remembers how far it has read.
+
+
+SLICE = 200  # facts read at once; a caller may stop between two slices
+
+OnFact = Callable[[RunState | None, Fact, RunState], None]
+"""Called with each new fact, and the state before and after it."""
+
+
+class FactSource(Protocol):
+    """A journal."""
+
+    def facts(self, after: int, limit: int) -> Sequence[tuple[int, Fact]]:
+        """The facts after number `after`, with their numbers; at most `limit`."""
+        ...
+
+    def changed(self) -> bool:
+        """Whether there may be new facts since the last call."""
+        ...
+
+
+class Follower:
+    """The state of one run, from the facts read so far."""
+
+    def __init__(self, on_fact: OnFact | None = None) -> None:
+        self.state: RunState | None = None
+        self.seq = 0
+        self.loaded = False
+        """Whether the journal was read to its end."""
+        self.on_fact = on_fact
+
+    def catch_up(self, source: FactSource, may_continue: Callable[[], bool] = lambda: True) -> bool:
+        """Apply the new facts; return whether there were any. Reads at least one slice of them."""
+        if self.loaded and not source.changed():
+            return False
+        before = self.seq
+        while True:
+            new = source.facts(self.seq, SLICE)
+            for seq, fact in new:
+                self._apply(seq, fact)
+            self.loaded = len(new) < SLICE
+            if self.loaded or not may_continue():
+                return self.seq != before
+
+    def _apply(self, seq: int, fact: Fact) -> None:
+        before, after = self.state, evolve(self.state, fact)
+        self.state, self.seq = after, seq
+        if self.on_fact is not None:
+            self.on_fact(before, fact, after)

@@ -8,7 +8,7 @@ from fleet.core.history.replace import replace
 from fleet.core.plans.plan import PLANNER
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.core.state.subtask_state import Attempt, SubtaskState
+from fleet.core.state.subtasks import Attempt, SubtaskState
 
 
 def after(state: RunState, fact: f.LandingFact) -> RunState:

@@ -10,8 +10,7 @@ from collections.abc import Collection
 from fleet.core.base.ids import SubtaskId
 from fleet.core.history.replace import replace
 from fleet.core.state.facts import BatchFormed, BatchTested
-from fleet.core.state.landing import Batch, Landing, TestedBatch
-from fleet.core.state.state import RunState
+from fleet.core.state.state import Batch, Landing, RunState, TestedBatch
 from fleet.core.state.status import landing_order
 
 REMEMBERED = 200  # outcomes kept: enough to notice one failure in a hundred

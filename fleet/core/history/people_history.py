@@ -7,12 +7,12 @@ from fleet.core.base.ids import QuestionId, SubtaskId
 from fleet.core.history import planner_history
 from fleet.core.history.attempt_history import stop_attempts
 from fleet.core.history.replace import replace
-from fleet.core.history.subtask_history import change_attempt, give_up, put_subtask
+from fleet.core.history.subtask_sets import change_attempt, give_up, put_subtask
 from fleet.core.plans.plan import PLANNER
 from fleet.core.state import facts as f
 from fleet.core.state.areas import Area
 from fleet.core.state.state import Question, RunState
-from fleet.core.state.subtask_state import Instruction, SubtaskState
+from fleet.core.state.subtasks import Instruction, SubtaskState
 
 
 def after(state: RunState, fact: f.PeopleFact) -> RunState:

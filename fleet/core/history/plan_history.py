@@ -13,14 +13,13 @@ from fleet.core.history.people_history import (
     settle_subtask_question,
 )
 from fleet.core.history.replace import replace
-from fleet.core.history.subtask_history import add_remedy, change_attempt, give_up, put_subtask
+from fleet.core.history.subtask_sets import add_remedy, change_attempt, give_up, put_subtask
 from fleet.core.plans.plan import Plan, Subtask
 from fleet.core.plans.revision import Revision, apply
 from fleet.core.state import facts as f
 from fleet.core.state.areas import Area, in_charge, inside, planning_of
-from fleet.core.state.incidents import ChosenRemedy
-from fleet.core.state.state import Review, RunState, Version
-from fleet.core.state.subtask_state import SubtaskState
+from fleet.core.state.state import ChosenRemedy, Review, RunState, Version
+from fleet.core.state.subtasks import SubtaskState
 
 _NEW = SubtaskState(id="")
 

@@ -8,7 +8,7 @@ from fleet.core.plans.revision import Revision
 from fleet.core.state import facts as f
 from fleet.core.state.areas import Area, in_charge, is_active, planning_of
 from fleet.core.state.state import Planning, Reading, RunState
-from fleet.core.state.subtask_state import Attempt, SubtaskState
+from fleet.core.state.subtasks import Attempt, SubtaskState
 
 IDLE_REASONS = frozenset({"start", "conclude"})
 """Reasons for a call while nothing else is under way. An answer that changes nothing is then an idle call."""

@@ -5,15 +5,14 @@ from typing import assert_never
 from fleet.core.base.usage import Cost, Spend
 from fleet.core.history import planner_history, subtask_sets
 from fleet.core.history.attempt_history import stop_attempts
-from fleet.core.history.node_history import forget_connections
 from fleet.core.history.people_history import drop_open, settle_questions
 from fleet.core.history.plan_history import add_version
 from fleet.core.history.replace import replace
-from fleet.core.history.subtask_history import change_attempt, give_up
+from fleet.core.history.subtask_sets import change_attempt, give_up
 from fleet.core.state import facts as f
 from fleet.core.state.areas import planning_of
-from fleet.core.state.state import Outage, RunState
-from fleet.core.state.subtask_state import Attempt
+from fleet.core.state.state import NOT_CONNECTED, NodeState, Outage, RunState
+from fleet.core.state.subtasks import Attempt
 
 
 def start(fact: f.RunStarted) -> RunState:
@@ -185,3 +184,37 @@ def _reopened(state: RunState) -> RunState:
     base_checked = state.base_checked and state.commits > 0
     state = replace(state, publish_failures=0, publish_not_before=0.0, publish_aside=None, base_checked=base_checked)
     return planner_history.renew_patience(state)
+
+
+# ---- node history ----------------------------------------------------------------------------------------------------
+# How each fact about a node changes the state.
+
+
+def after_node(state: RunState, fact: f.NodeFact) -> RunState:
+    node = state.nodes.get(fact.node, NodeState(fact.node))
+    match fact:
+        case f.NodeConnected():
+            return _put(state, replace(node, out="", added=False, greeting=fact))
+        case f.NodeLost():
+            was_there = not node.out and node.greeting is not None
+            lost = replace(node, out=fact.why, banned=fact.banned, added=False, losses=node.losses + was_there)
+            warning = f"node {fact.node} is out: {fact.why}"
+            return replace(_put(state, lost), warnings=(*state.warnings, warning))
+        case f.NodeAddRequested():
+            return _put(state, replace(node, added=True, drained_by=""))
+        case f.NodeDrained(by=by):
+            return _put(state, replace(node, drained_by=by))
+        case f.NodeUndrained():
+            return _put(state, replace(node, drained_by=""))
+        case _:
+            assert_never(fact)
+
+
+def forget_connections(state: RunState) -> RunState:
+    """What is known of nodes when another engine starts: it connects to all of them again."""
+    nodes = {node.name: replace(node, out=NOT_CONNECTED, banned=False) for node in state.nodes.values()}
+    return replace(state, nodes=nodes) if nodes else state
+
+
+def _put(state: RunState, node: NodeState) -> RunState:
+    return replace(state, nodes={**state.nodes, node.name: node})

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.paths import matches
-from fleet.core.plans.dependencies import ancestors, needs_of
 from fleet.core.plans.parameters import PLACEHOLDER
-from fleet.core.plans.plan import PLANNER, WORKER_SUCCEEDED, Criterion, Plan, Subtask
+from fleet.core.plans.plan import PLANNER, WORKER_SUCCEEDED, Criterion, Plan, Subtask, ancestors, needs_of
 from fleet.core.plans.revision import Revision, described_subtasks
 from fleet.core.plans.validate import Problem
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from fleet.core.base.nearest import did_you_mean
+from fleet.core.base.ids import did_you_mean
 from fleet.core.plans.plan import Shape
 from fleet.core.plans.plan_file import parse
 from fleet.core.plans.validate import Problem

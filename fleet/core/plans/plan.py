@@ -3,8 +3,13 @@
 Only the shape is checked here; `validate.py` finds every problem of a plan as a whole.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
+from graphlib import CycleError, TopologicalSorter
+from operator import or_
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, JsonValue, model_validator
@@ -174,3 +179,89 @@ class Plan(Planned):
     def asks_for_reviews(self) -> bool:
         """Whether models are needed, whoever does the work."""
         return any(subtask.reviews for subtask in self.subtasks)
+
+
+# ---- dependencies ----------------------------------------------------------------------------------------------------
+# The dependencies of subtasks as a graph: its cycles, chains and waves.
+
+
+Needs = Mapping[SubtaskId, Collection[SubtaskId]]
+"""The subtasks that each subtask depends on."""
+
+
+def needs_of(subtasks: Iterable[Subtask]) -> Needs:
+    return {subtask.id: subtask.depends_on for subtask in subtasks}
+
+
+def find_cycle(needs: Needs) -> tuple[SubtaskId, ...]:
+    """One cycle of dependencies, with its first id repeated at its end, or nothing. Self-dependencies do not count."""
+    try:
+        TopologicalSorter({id_: [need for need in ids if need != id_] for id_, ids in needs.items()}).prepare()
+    except CycleError as error:
+        return tuple(reversed(error.args[1]))
+    return ()
+
+
+def ancestors(needs: Needs) -> Callable[[SubtaskId, SubtaskId], bool]:
+    """Tells whether the first of two subtasks must land before the second. There must be no cycle.
+
+    The ancestors of each are the bits of a number: as sets, those of a chain of 10,000 would take gigabytes.
+    """
+    bits: dict[SubtaskId, int] = {}
+    above: dict[SubtaskId, int] = {}
+    for bit, id_ in enumerate(TopologicalSorter(needs).static_order()):
+        bits[id_] = bit
+        above[id_] = reduce(or_, (above[need] | 1 << bits[need] for need in needs.get(id_, ())), 0)
+    return lambda first, second: bool(above[second] >> bits[first] & 1)
+
+
+def longest_chains(needs: Needs, lengths: Mapping[SubtaskId, float] | None = None) -> dict[SubtaskId, float]:
+    """The length of the longest chain that ends with each subtask, which is 1 long without `lengths`. No cycles."""
+    ends: dict[SubtaskId, float] = {}
+    for id_ in TopologicalSorter(needs).static_order():
+        length = 1.0 if lengths is None else lengths.get(id_, 0.0)
+        ends[id_] = max((ends[need] for need in needs.get(id_, ())), default=0.0) + length
+    return ends
+
+
+def waves(plan: Plan) -> list[list[SubtaskId]]:
+    """The subtasks by the number of subtasks that must land before them, one after the other."""
+    depths = longest_chains(needs_of(plan.subtasks))
+    ordered: list[list[SubtaskId]] = [[] for _ in range(int(max(depths.values(), default=0)))]
+    for id_ in plan.ids:
+        ordered[int(depths[id_]) - 1].append(id_)
+    return ordered
+
+
+# ---- estimates -------------------------------------------------------------------------------------------------------
+# The size of a plan by its own estimates: risks, minutes, dollars, and how many subtasks have an estimate.
+
+
+@dataclass(frozen=True, slots=True)
+class PlanEstimate:
+    risks: Mapping[Risk, int]
+    minutes: float
+    longest: float
+    """Minutes of the longest chain: the time that remains with any number of workers."""
+    timed: int
+    """Number of subtasks with an estimate in minutes."""
+    dollars: float
+    priced: int
+    """Number of subtasks with an estimate in dollars."""
+
+
+def plan_estimate(plan: Plan) -> PlanEstimate:
+    """The sums over a plan without cycles."""
+    minutes = {
+        subtask.id: subtask.estimate.minutes for subtask in plan.subtasks if subtask.estimate.minutes is not None
+    }
+    dollars = [subtask.estimate.dollars for subtask in plan.subtasks if subtask.estimate.dollars is not None]
+    counts = Counter(subtask.risk for subtask in plan.subtasks)
+    return PlanEstimate(
+        risks={risk: counts[risk] for risk in ("low", "medium", "high") if counts[risk]},
+        minutes=sum(minutes.values()),
+        longest=max(longest_chains(needs_of(plan.subtasks), minutes).values(), default=0.0),
+        timed=len(minutes),
+        dollars=sum(dollars),
+        priced=len(dollars),
+    )

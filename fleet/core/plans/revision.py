@@ -11,8 +11,7 @@ from datetime import datetime
 from pydantic import Field, JsonValue
 from pydantic.json_schema import SkipJsonSchema
 
-from fleet.core.base.ids import SubtaskId
-from fleet.core.base.nearest import did_you_mean
+from fleet.core.base.ids import SubtaskId, did_you_mean
 from fleet.core.base.paths import matches
 from fleet.core.plans.plan import (
     PLANNER,

@@ -5,12 +5,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
-from fleet.core.base.ids import SubtaskId, is_slug
-from fleet.core.base.nearest import did_you_mean
+from fleet.core.base.ids import SubtaskId, did_you_mean, is_slug
 from fleet.core.base.paths import path_problem
-from fleet.core.plans.dependencies import find_cycle, needs_of
 from fleet.core.plans.limits import Machines
-from fleet.core.plans.plan import PLANNER, WORKER_SUCCEEDED, Criterion, Plan, Subtask
+from fleet.core.plans.plan import PLANNER, WORKER_SUCCEEDED, Criterion, Plan, Subtask, find_cycle, needs_of
 
 LONGEST_TITLE = 200
 LONGEST_GOAL = 50_000

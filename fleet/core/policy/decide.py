@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from math import inf
 
-from fleet.core.plans.rungs import size_of
-from fleet.core.policy import outages
-from fleet.core.policy.approval import approved_by_rules, awaits_approval, is_unreviewed, unapproved
+from fleet.core.plans.limits import size_of
+from fleet.core.policy import budget
 from fleet.core.policy.budget import budget_wakes, low_budget, over_budget
 from fleet.core.policy.effects import base_unknown
 from fleet.core.policy.endings import end_run, is_published, waits_until
 from fleet.core.policy.ladder import take_rung
-from fleet.core.policy.landing import is_full, member_of, next_batches, send_back
+from fleet.core.policy.landing import is_full, member_of, next_batches, or_rollback, send_back
 from fleet.core.policy.planner_policy import (
     IDLE_CALLS,
     area_is_idle,
@@ -26,7 +25,7 @@ from fleet.core.policy.planner_policy import (
     planner_is_lost,
 )
 from fleet.core.policy.remedies import choose_remedy, failure_question, model_for
-from fleet.core.policy.rollback import or_rollback
+from fleet.core.policy.requests import approved_by_rules, awaits_approval, is_unreviewed, unapproved
 from fleet.core.state import facts as f
 from fleet.core.state.areas import allowance, conversations, planning_of, seen
 from fleet.core.state.failures import how
@@ -63,8 +62,8 @@ def next_wake(state: RunState, now: float) -> float | None:
     if state.policy.reviewing == "auto" and awaits_approval(state):
         times.append(state.last_at + state.policy.answer_wait_s)
     times += budget_wakes(state, now)
-    times += [outages.question_due_at(state, scope, outage) for scope, outage in state.service.items()]
-    times += outages.deadlines(state)
+    times += [budget.question_due_at(state, scope, outage) for scope, outage in state.service.items()]
+    times += budget.deadlines(state)
     return min((at for at in times if at > now), default=None)
 
 
@@ -132,8 +131,8 @@ def _ask_about_configuration(state: RunState, now: float) -> Iterator[f.Fact]:
 def _ask_about_service(state: RunState, now: float) -> Iterator[f.Fact]:
     """Ask about an outage that the whole run waits for: at once if only a human can end it, else when it lasts."""
     for scope, outage in state.service.items():
-        if state.spent.calls and now >= outages.question_due_at(state, scope, outage):
-            yield outages.question(state, scope, outage, now)
+        if state.spent.calls and now >= budget.question_due_at(state, scope, outage):
+            yield budget.question(state, scope, outage, now)
 
 
 def _ask_about_planner(state: RunState, now: float) -> Iterator[f.Fact]:

@@ -10,7 +10,7 @@ from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.plans.plan import PLANNER
 from fleet.core.state.areas import conversations, planning_of
 from fleet.core.state.state import RunState
-from fleet.core.state.subtask_state import SubtaskState
+from fleet.core.state.subtasks import SubtaskState
 
 
 @dataclass(frozen=True, slots=True)

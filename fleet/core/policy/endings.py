@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from fleet.core.policy import outages
-from fleet.core.policy.approval import awaits_approval, is_unreviewed
+from fleet.core.policy import budget
 from fleet.core.policy.budget import over_budget
 from fleet.core.policy.effects import effects, unpublished
+from fleet.core.policy.landing import rollback_ending
 from fleet.core.policy.planner_policy import IDLE_CALLS, end_unapproved, has_calls_left, is_idle, plan_is_done
-from fleet.core.policy.rollback import rollback_ending
+from fleet.core.policy.requests import awaits_approval, is_unreviewed
 from fleet.core.state import facts as f
 from fleet.core.state.areas import conversations, planning_of
 from fleet.core.state.state import Question, RunState
@@ -24,7 +24,7 @@ def _endings(state: RunState, now: float) -> Iterator[f.Fact]:
     if not is_published(state) or (is_unreviewed(state) and state.policy.reviewing != "auto") or state.paused:
         return
     spent = over_budget(state, now)
-    if spent is None and not state.draining and (why := outages.given_up_reason(state, now)) is not None:
+    if spent is None and not state.draining and (why := budget.given_up_reason(state, now)) is not None:
         yield f.RunEnded(at=now, ending="partial", why=why)
         return
     if any(planning_of(state, area).open is not None for area in conversations(state)):
@@ -103,7 +103,7 @@ def ends_unanswered_at(state: RunState, now: float) -> float | None:
     """When the run ends if no one answers or approves; None while it has other work, or waits without a limit."""
     if state.ended or state.paused or state.draining or over_budget(state, now) is not None:
         return None
-    if times := outages.deadlines(state):
+    if times := budget.deadlines(state):
         return min(times)
     if not is_idle(state, now) or state.planning.synthesis is not None or plan_is_done(state):
         return None

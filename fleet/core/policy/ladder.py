@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from fleet.core.plans.limits import ENOUGH, Ladder, Rung, Size, size_of
 from fleet.core.plans.plan import Effort, Subtask
-from fleet.core.plans.rungs import ENOUGH, Ladder, Rung, Size, size_of
 from fleet.core.state.facts import FailureKind, RungChoice, RungOption, RungTally
 from fleet.core.state.state import RunState
-from fleet.core.state.subtask_state import Attempt, SubtaskState
+from fleet.core.state.subtasks import Attempt, SubtaskState
 
 ABILITY: frozenset[FailureKind] = frozenset({"check", "empty", "protocol", "too_complex", "refusal", "budget"})
 """Failures that a more able model, or more effort, may avoid. Wrong plans, broken machines and merges are not."""

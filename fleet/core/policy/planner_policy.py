@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from fleet.core.base.ids import SubtaskId
-from fleet.core.policy.approval import awaits_approval, unapproved
 from fleet.core.policy.effects import base_unknown
 from fleet.core.policy.landing import waits_in_vain
+from fleet.core.policy.requests import awaits_approval, unapproved
 from fleet.core.state import facts as f
 from fleet.core.state.areas import (
     Area,

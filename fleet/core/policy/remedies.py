@@ -15,7 +15,7 @@ from fleet.core.policy.budget import over_subtask_budget
 from fleet.core.policy.ladder import ABILITY, climbs_after
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.core.state.subtask_state import SubtaskState
+from fleet.core.state.subtasks import SubtaskState
 
 
 @dataclass(frozen=True, slots=True)

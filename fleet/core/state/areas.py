@@ -7,8 +7,7 @@ subtasks it made; otherwise the planner in charge of the area is.
 from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.plan import PLANNER
 from fleet.core.state.state import Planning, Question, RunState
-from fleet.core.state.subtask_state import SubtaskState
-from fleet.core.state.subtasks import Mark, Set
+from fleet.core.state.subtasks import Mark, Set, SubtaskState
 
 Area = SubtaskId | None
 """The area of a planner; None means the run's own planner."""

@@ -8,7 +8,8 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
-from fleet.core.state.kinds.attempt_facts import (
+from fleet.core.state.attempt_facts import (
+    AskedVote,
     AttemptCommitted,
     AttemptFact,
     AttemptFailed,
@@ -17,21 +18,33 @@ from fleet.core.state.kinds.attempt_facts import (
     AttemptVerified,
     BatchFormed,
     BatchTested,
+    Finding,
+    FindingResult,
+    FindingSettled,
+    FindingsSettled,
     LandingFact,
     Published,
     PublishFailed,
     RemedyChosen,
+    ReviewBatched,
+    ReviewFact,
+    ReviewUnbatched,
+    ReviewVoted,
+    Vote,
     WorkerStarted,
     WorkLost,
 )
-from fleet.core.state.kinds.estimate_parts import Assumed, CallTally, Expectation, Forecast, Spread, SubtaskEstimate
-from fleet.core.state.kinds.fact_parts import (
+from fleet.core.state.fact_parts import (
     FREE,
+    Assumed,
+    CallTally,
     CheckRun,
     Ejected,
     Ending,
+    Expectation,
     Failure,
     FailureKind,
+    Forecast,
     GateTrial,
     Happened,
     IssueSource,
@@ -52,9 +65,11 @@ from fleet.core.state.kinds.fact_parts import (
     ServiceCondition,
     SetupNetwork,
     SetupRun,
+    Spread,
     Strategy,
+    SubtaskEstimate,
 )
-from fleet.core.state.kinds.plan_facts import (
+from fleet.core.state.plan_facts import (
     CancelRequested,
     DrainRequested,
     InstructionGiven,
@@ -75,19 +90,7 @@ from fleet.core.state.kinds.plan_facts import (
     RetryRequested,
     Unpaused,
 )
-from fleet.core.state.kinds.review_facts import (
-    AskedVote,
-    Finding,
-    FindingResult,
-    FindingSettled,
-    FindingsSettled,
-    ReviewBatched,
-    ReviewFact,
-    ReviewUnbatched,
-    ReviewVoted,
-    Vote,
-)
-from fleet.core.state.kinds.run_facts import (
+from fleet.core.state.run_facts import (
     BaseChecked,
     BudgetRanLow,
     CallLost,

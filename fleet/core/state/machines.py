@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from fleet.core.plans.limits import HERE, MachineOffer, Machines, labels_text
 from fleet.core.plans.plan import Subtask
-from fleet.core.state.nodes import NodeState, drained_by
-from fleet.core.state.state import RunState
-from fleet.core.state.subtask_state import Attempt
+from fleet.core.state.state import NodeState, RunState, drained_by
+from fleet.core.state.subtasks import Attempt
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 All values are frozen; only `history/` makes new ones.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,17 +13,18 @@ from fleet.core.base.hours import BY_HOURS
 from fleet.core.base.ids import QuestionId, RunId, Sha, SubtaskId
 from fleet.core.base.usage import Cost, Spend
 from fleet.core.base.vector import Vector
-from fleet.core.plans.limits import Choices, Policy
+from fleet.core.plans.limits import Choices, Policy, Size
 from fleet.core.plans.plan import Effort, Plan, Subtask
-from fleet.core.plans.rungs import Size
 from fleet.core.state.facts import (
     CheckRun,
     Ending,
     Failure,
+    FailureKind,
     Finding,
     FindingResult,
     GateTried,
     IssueSource,
+    Member,
     Rehearsal,
     RehearsalNoted,
     Relanding,
@@ -32,13 +33,219 @@ from fleet.core.state.facts import (
     RungTally,
     ServiceCondition,
     SetupRun,
+    Strategy,
     SubtaskEstimate,
 )
-from fleet.core.state.incidents import Incident
-from fleet.core.state.landing import Landing
-from fleet.core.state.nodes import NodeState
-from fleet.core.state.subtask_state import Attempt, SubtaskState
-from fleet.core.state.subtasks import Mark, Subtasks
+from fleet.core.state.run_facts import NodeConnected
+from fleet.core.state.subtasks import Attempt, Mark, Subtasks, SubtaskState
+
+# ---- incidents -------------------------------------------------------------------------------------------------------
+# Incidents: what failed, what was chosen about it, and how it ended.
+
+
+POLICY = "policy"
+"""Who chose a remedy, if neither a planner nor a person did."""
+Closing = Literal[
+    "landed",
+    "parts landed",
+    "asked",  # a human was
+    "helped",  # a human did, without being asked
+    "dropped",
+    "skipped",
+    "rolled back",
+    "ended",  # the run
+]
+STRATEGIES: tuple[Strategy, ...] = ("retry", "resolve", "alternative", "split")
+"""The remedies for a failure that need no human."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One failure within an incident."""
+
+    subtask: SubtaskId
+    attempt: int
+    kind: FailureKind
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenRemedy:
+    """A remedy that was chosen within an incident, and by whom."""
+
+    strategy: Strategy
+    by: str
+    at: float
+    after: int
+    """The number of the attempt whose failure it answers."""
+    version: int | None = None
+    """The version of the plan, if a planner chose."""
+    why: str = ""
+    """The guidance of the next attempt, or the reason for a split."""
+    not_before: float = 0.0
+
+
+@dataclass(frozen=True)
+class Incident:
+    """From a failure to its recovery, or to the point where a human had to help."""
+
+    number: int
+    subtask: SubtaskId
+    kind: FailureKind
+    opened_at: float
+    troubles: tuple[Trouble, ...]
+    remedies: tuple[ChosenRemedy, ...] = ()
+    closed_at: float | None = None
+    recovered: bool | None = None
+    strategy: Strategy | None = None
+    """What recovered it, or `human` if it was handed over."""
+    closing: Closing | None = None
+    question: QuestionId | None = None
+    """The question to a human that closed it, if one did."""
+
+
+Incidents = Sequence[Incident]
+
+
+def strategies_of(incident: Incident) -> frozenset[Strategy]:
+    """The strategies chosen about an incident without a human."""
+    return frozenset(remedy.strategy for remedy in incident.remedies) & frozenset(STRATEGIES)
+
+
+def recovered_by(incident: Incident) -> Strategy | None:
+    return incident.strategy if incident.recovered else None
+
+
+# ---- state -----------------------------------------------------------------------------------------------------------
+
+
+# ---- landing ---------------------------------------------------------------------------------------------------------
+# The merge queue: its entries, the batches under test and their results.
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Candidates that are merged and tested together: a prefix of the queue, or one suspect alone."""
+
+    number: int
+    members: tuple[Member, ...]
+    formed_at: float
+    alone: bool = False
+
+    def holds(self, ids: Iterable[SubtaskId]) -> bool:
+        members = {member.subtask for member in self.members}
+        return all(id_ in members for id_ in ids)
+
+
+@dataclass(frozen=True, slots=True)
+class TestedBatch:
+    """The result of testing a batch. A batch that is stopped because another one answers it has none."""
+
+    __test__ = False  # pytest: not a test class
+    number: int
+    members: tuple[SubtaskId, ...]
+    alone: bool
+    """Whether a suspect was tested by itself."""
+    at: float
+    """When its result came, in seconds since 1970."""
+    seconds: float
+    landed: tuple[SubtaskId, ...]
+    """The entries that landed."""
+    sent_back: tuple[SubtaskId, ...]
+    """The entries that go back to their planner."""
+    red: bool
+    suspects: tuple[SubtaskId, ...]
+    """The remaining suspects: at least one of them breaks the gate. A green batch has some if it cleared others."""
+    failed: tuple[str, ...]
+    """The commands that failed."""
+    gate_runs: int
+    """How often the gate was run."""
+
+
+@dataclass(frozen=True)
+class Landing:
+    """The merge queue in front of the integration branch."""
+
+    queue: tuple[SubtaskId, ...] = ()
+    open_batches: tuple[Batch, ...] = ()
+    """The batches under test: prefixes of the queue, and suspects that left it to be tested alone."""
+    batches: int = 0
+    """The number of batches that were formed."""
+    red: int = 0
+    suspects: tuple[SubtaskId, ...] = ()
+    """The front of the queue, where at least one entry is known to be guilty."""
+    suspicion: tuple[CheckRun, ...] = ()
+    """The checks that were red."""
+    outcomes: tuple[bool, ...] = ()
+    """Of the latest candidates: whether each landed or was guilty of a red tree."""
+    tested: Vector[TestedBatch] = field(default_factory=Vector)
+    """The tested batches, in the order of their results."""
+
+    @property
+    def prefixes(self) -> tuple[Batch, ...]:
+        return tuple(batch for batch in self.open_batches if not batch.alone)
+
+    def open_batch(self, number: int) -> Batch | None:
+        return next((batch for batch in self.open_batches if batch.number == number), None)
+
+
+# ---- state -----------------------------------------------------------------------------------------------------------
+
+
+# ---- nodes -----------------------------------------------------------------------------------------------------------
+# The nodes of a run, as its facts leave them.
+
+
+NOT_CONNECTED = "not connected yet"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """A machine beside the manager's."""
+
+    name: str
+    out: str = NOT_CONNECTED
+    """Why nothing is sent there; empty: it is connected."""
+    banned: bool = False
+    """Whether it sent what it may not send: it gets nothing more in this run."""
+    drained_by: str = ""
+    """Who asked that nothing new goes there; empty: no one."""
+    added: bool = False
+    """Whether a person asked for it while the run worked, and the engine has not connected it yet."""
+    greeting: NodeConnected | None = None
+    """What it said when it connected last."""
+    losses: int = 0
+    """How often it was lost after it had connected."""
+
+    @property
+    def part_of(self) -> str:
+        """The cluster that it is a machine of, which may be drained as a whole."""
+        return self.greeting.part_of if self.greeting is not None else ""
+
+    @property
+    def lacks(self) -> frozenset[str]:
+        """Workers that can't work there."""
+        return frozenset(self.greeting.lacks) if self.greeting is not None else frozenset()
+
+    @property
+    def labels(self) -> frozenset[str]:
+        return frozenset(self.greeting.labels) if self.greeting is not None else frozenset()
+
+
+def drained_by(nodes: Mapping[str, NodeState], node: NodeState) -> str:
+    """Who asked that nothing new goes to a node, or to the cluster that it is part of; empty: no one."""
+    cluster = nodes.get(node.part_of)
+    return node.drained_by or (cluster.drained_by if cluster is not None else "")
+
+
+def listed(nodes: Mapping[str, NodeState]) -> list[NodeState]:
+    """The nodes by name, without the clusters whose machines are among them."""
+    clusters = {node.part_of for node in nodes.values()}
+    return [node for name, node in sorted(nodes.items()) if name not in clusters]
+
+
+# ---- state -----------------------------------------------------------------------------------------------------------
+
 
 RungKey = tuple[str, str, Effort | None, Size]
 """A worker, its model and effort, and the size of subtasks."""

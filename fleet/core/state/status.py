@@ -13,8 +13,7 @@ from fleet.core.plans.plan import PLANNER
 from fleet.core.plans.revision import SubtaskStatuses
 from fleet.core.state.areas import Area, area_depth, seen_by, waits_for_area
 from fleet.core.state.state import RunState
-from fleet.core.state.subtask_state import Attempt, SubtaskState
-from fleet.core.state.subtasks import Mark, Set
+from fleet.core.state.subtasks import Attempt, Mark, Set, SubtaskState
 
 OpenStatus = Literal["waiting", "ready", "running", "verifying", "landing", "failed", "blocked", "escalated"]
 Status = Literal[OpenStatus, "merged", "dropped", "split"]

@@ -12,8 +12,8 @@ from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.state import facts as f
 from fleet.core.state.failures import EVIDENCE
 from fleet.core.state.state import RunState
-from fleet.core.state.subtask_state import Attempt
-from fleet.core.verdicts.patches import Patch
+from fleet.core.state.subtasks import Attempt
+from fleet.core.verdicts.oddities import Patch
 
 MOST_SHOWN = 20  # findings in the evidence of a failure
 

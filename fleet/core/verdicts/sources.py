@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from posixpath import dirname
 
-from fleet.core.base.json_text import parse_json
+from fleet.core.base.output import parse_json
 from fleet.core.verdicts.commands import (
     LONGEST,
     LONGEST_LOOP,

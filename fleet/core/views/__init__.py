@@ -1,4 +1,4 @@
-"""The state as planners, scripts and people read it, a folder for each subject.
+"""The state as planners, scripts and people read it. `base_view.py` writes every view as JSON.
 
-Imports `base`, `plans`, `state` and `policy`. `dump.py` writes every view as JSON.
+Imports `base`, `plans`, `state` and `policy`.
 """

@@ -6,9 +6,8 @@ The only source of `fleet explain-policy` and, compared by a test, of docs/recov
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fleet.core.plans.limits import Policy
+from fleet.core.plans.limits import SIZES, Policy, Size
 from fleet.core.plans.plan import Effort, FailureAction
-from fleet.core.plans.rungs import SIZES, Size
 from fleet.core.policy.ladder import cheapest, in_order, rung_options
 from fleet.core.policy.remedies import LADDER, Rung
 from fleet.core.state.facts import RungTally

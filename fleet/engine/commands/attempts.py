@@ -14,7 +14,7 @@ from fleet.core.policy.effects import RunAttempt, VerifyAttempt
 from fleet.core.state import facts as f
 from fleet.core.state.failures import reported_failure
 from fleet.core.state.machines import wanted_labels
-from fleet.core.state.subtask_state import Attempt, Instruction
+from fleet.core.state.subtasks import Attempt, Instruction
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.briefs import WorkerBriefs
 from fleet.engine.commands.budget import CallMeter, Purpose, RunBudget

@@ -11,7 +11,7 @@ from anyio import Lock
 from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Subtask
 from fleet.core.state import facts as f
-from fleet.core.state.subtask_state import Attempt
+from fleet.core.state.subtasks import Attempt
 from fleet.engine.errors.internal_errors import Advice
 from fleet.ports.agents import Repository, Worker, WorkerBrief, WorkspaceError
 from fleet.ports.journal import Recorder

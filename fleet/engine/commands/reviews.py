@@ -15,8 +15,8 @@ from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Cost
 from fleet.core.plans.plan import PLANNER, Subtask
 from fleet.core.state import facts as f
-from fleet.core.state.subtask_state import Attempt
-from fleet.core.verdicts.patches import Patch, parse_patch
+from fleet.core.state.subtasks import Attempt
+from fleet.core.verdicts.oddities import Patch, parse_patch
 from fleet.core.verdicts.reviews import Review, ReviewRules, review_failure, settled_by, verdict
 from fleet.engine.commands.budget import CallMeter, Purpose, RunBudget
 from fleet.engine.verdicts.side_by_side import run_side_by_side

@@ -11,13 +11,12 @@ from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.state import facts as f
 from fleet.core.state.failures import check_failure, evidence
-from fleet.core.state.subtask_state import Attempt
+from fleet.core.state.subtasks import Attempt
 from fleet.core.verdicts.commands import Reading, reading
 from fleet.core.verdicts.judges import Influence, influence, naming
 from fleet.core.verdicts.oddities import oddities
 from fleet.core.verdicts.sources import reading_of
-from fleet.core.verdicts.summaries import has_no_tests
-from fleet.core.verdicts.tests import is_test, named_tests
+from fleet.core.verdicts.summaries import has_no_tests, is_test, named_tests
 from fleet.engine.verdicts.checks import Checks
 from fleet.ports.agents import Repository, WorkspaceError
 

@@ -19,8 +19,8 @@ from fleet.core.state import facts as f
 from fleet.core.state.facts import CheckRun, RanTests
 from fleet.core.state.failures import red_guard, vacuous
 from fleet.core.state.machines import check_labels
-from fleet.core.verdicts.findings import NO_RESULTS, findings_problem, is_analysis
-from fleet.core.verdicts.tests import missing_tests, starts_pytest
+from fleet.core.verdicts.judges import NO_RESULTS, findings_problem, is_analysis
+from fleet.core.verdicts.summaries import missing_tests, starts_pytest
 from fleet.engine.verdicts.node_record import NodeRecord
 from fleet.engine.verdicts.side_by_side import run_side_by_side
 from fleet.ports.journal import Clock, Recorder

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from anyio import CapacityLimiter, Event, to_thread
 
-from fleet.core.state.subtask_state import Instruction
+from fleet.core.state.subtasks import Instruction
 from fleet.nodes.frames import FrameError
 from fleet.ports.calls import LONGEST_ANSWER, LONGEST_REQUEST, MOST_CALLS, Asked, Dropped, InstructionsRead, Sign
 from fleet.ports.operator import HeardOperator

@@ -15,7 +15,7 @@ from agents.models.prices import Price
 from agents.probe import Outcome, Probes, Subject, Verdict
 from agents.simulated.script import parse_script
 from agents.simulated.server import SimulatedService, serve
-from fleet.core.base.capabilities import CAPABILITIES, Capability
+from fleet.core.base.usage import CAPABILITIES, Capability
 from tests.agents.conftest import KEY, Script, events, fails, says, sse, text
 
 pytestmark = pytest.mark.anyio

@@ -33,7 +33,7 @@ def test_every_moment_is_what_was_then_forwards_and_backwards(
     feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay, "APART", 7)
-    monkeypatch.setattr("fleet.core.history.follower.SLICE", 5)
+    monkeypatch.setattr("fleet.core.history.evolve.SLICE", 5)
     made = read(feed)
     assert len(made) == len(feed.recorded)
     states: list[RunState] = []

@@ -14,7 +14,7 @@ from dashboards.text.tables import status_lines
 from fleet.core.history.evolve import evolve
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.core.views.run.run_view import status_view
+from fleet.core.views.run_view import status_view
 from tests.dashboards.hostile import every_fact, hostile_run, hostile_story, problems
 from tests.fleet.core.pretend import KINDS
 from tests.fleet.core.story import Story, plan_of

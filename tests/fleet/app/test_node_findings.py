@@ -9,7 +9,7 @@ from fleet.app.nodes.findings import node_findings
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.config.schema import NodeSettings
-from fleet.core.views.machine.finding import Finding
+from fleet.core.views.program_view import Finding
 from fleet.nodes.frames import encode
 from fleet.nodes.messages import to_frame
 from tests.fleet.nodes.conftest import GREETING

@@ -11,7 +11,6 @@ from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import PLANNER, Criterion, Plan, Subtask
 from fleet.core.plans.revision import Ask, Drop, Retry, Revision, Split, revise_plan
 from fleet.core.plans.validate import Known
-from fleet.core.policy.approval import awaits_approval
 from fleet.core.policy.decide import decide, next_wake
 from fleet.core.policy.effects import (
     CallPlanner,
@@ -24,6 +23,7 @@ from fleet.core.policy.effects import (
     effects,
 )
 from fleet.core.policy.landing import send_back
+from fleet.core.policy.requests import awaits_approval
 from fleet.core.state import facts as f
 from fleet.core.state.areas import Area, seen_by
 from fleet.core.state.state import RunState

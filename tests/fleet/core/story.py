@@ -14,7 +14,7 @@ from fleet.core.policy.effects import Command, effects
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.status import Status, status_of
-from fleet.core.state.subtask_state import Attempt, SubtaskState
+from fleet.core.state.subtasks import Attempt, SubtaskState
 from tests.fleet.core.pretend import started, subtask
 
 F = TypeVar("F", bound=f.Happened)

@@ -7,7 +7,7 @@ from fleet.core.plans.revision import Revision
 from fleet.core.policy.remedies import LADDER
 from fleet.core.state import facts as f
 from fleet.core.state.status import for_revision
-from fleet.core.views.run.run_view import run_word
+from fleet.core.views.run_view import run_word
 from tests.fleet.core.pretend import KINDS, subtask
 from tests.fleet.core.story import Story, failure, plan_of
 

@@ -11,8 +11,8 @@ from fleet.core.plans.plan import Plan
 from fleet.core.state.facts import FACT, Fact
 from fleet.core.state.state import RunState
 from fleet.core.state.status import statuses
-from fleet.core.views.planning.planner_view import planner_state
-from fleet.core.views.run.run_view import status_view
+from fleet.core.views.planner_view import planner_state
+from fleet.core.views.run_view import status_view
 
 JOURNALS = Path(__file__).parent / "journals"
 T = 1_700_000_000.0

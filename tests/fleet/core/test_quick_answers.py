@@ -7,8 +7,8 @@ from hypothesis import given, settings
 
 from fleet.core.history import subtask_sets
 from fleet.core.plans.plan import PLANNER
-from fleet.core.policy.approval import is_approved, waiting_for_approval
 from fleet.core.policy.effects import effects
+from fleet.core.policy.requests import is_approved, waiting_for_approval
 from fleet.core.state.areas import active_areas, area_spend, in_charge, inside, is_active, seen_by
 from fleet.core.state.state import RunState
 from fleet.core.state.status import (
@@ -21,8 +21,7 @@ from fleet.core.state.status import (
     statuses,
     undecided_failures,
 )
-from fleet.core.state.subtask_state import SubtaskState
-from fleet.core.state.subtasks import Mark, Set
+from fleet.core.state.subtasks import Mark, Set, SubtaskState
 from tests.fleet.core.pretend import Pretend
 from tests.fleet.core.test_run_properties import steps, worlds
 

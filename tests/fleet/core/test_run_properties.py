@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from fleet.core.audit.audit import Branch, Commit, audit_run
 from fleet.core.audit.chains import read_facts
 from fleet.core.history.evolve import evolve
-from fleet.core.plans.dependencies import find_cycle
 from fleet.core.plans.limits import Policy, ReviewRules
+from fleet.core.plans.plan import find_cycle
 from fleet.core.state.areas import area_depth
 from fleet.core.state.facts import (
     FACT,
@@ -21,8 +21,8 @@ from fleet.core.state.facts import (
     Member,
 )
 from fleet.core.state.state import RunState
-from fleet.core.views.planning.planner_view import planner_state
-from fleet.core.views.run.run_view import status_view
+from fleet.core.views.planner_view import planner_state
+from fleet.core.views.run_view import status_view
 from tests.fleet.core.pretend import Pretend
 
 STEPS = 3_000

@@ -8,7 +8,7 @@ from anyio import Event
 
 from fleet.core.plans.revision import Retry, Revision
 from fleet.core.state import facts as f
-from fleet.core.views.run.subtask_view import subtask_view
+from fleet.core.views.subtask_view import subtask_view
 from fleet.engine.loop import Engine
 from fleet.ports.agents import Meter, PlannerBrief, WorkerBrief, Workspace
 from tests.fleet.core.story import plan_of

@@ -8,7 +8,7 @@ import pytest
 from anyio import Event, create_task_group, fail_after, sleep
 
 from fleet.core.state.facts import Failure, Report
-from fleet.core.state.subtask_state import Instruction
+from fleet.core.state.subtasks import Instruction
 from fleet.nodes.calling.desk import Desk
 from fleet.nodes.calling.line import Line, Restored, Shortened
 from fleet.nodes.connection import greet

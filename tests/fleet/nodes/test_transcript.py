@@ -9,7 +9,7 @@ from pathlib import Path
 
 from anyio import create_task_group
 
-from fleet.core.state.subtask_state import Instruction
+from fleet.core.state.subtasks import Instruction
 from fleet.nodes.connection import greet
 from fleet.nodes.frames import Decoder
 from fleet.nodes.messages import Open

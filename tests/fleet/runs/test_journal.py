@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core.history.evolve import evolve
-from fleet.core.history.follower import Follower
+from fleet.core.history.evolve import Follower, evolve
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.runs.journal import SCHEMA, Holder, Journal, JournalError, JournalLockedError, held, holder

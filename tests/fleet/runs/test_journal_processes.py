@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core.history.follower import Follower
+from fleet.core.history.evolve import Follower
 from fleet.core.state import facts as f
 from fleet.runs.journal import Journal, JournalError, JournalLockedError, held, holder
 from tests.fleet.core.pretend import replayed, started
@@ -39,7 +39,7 @@ READER = """
 import sys
 from pathlib import Path
 from time import sleep
-from fleet.core.history.follower import Follower
+from fleet.core.history.evolve import Follower
 from fleet.runs.journal import Journal
 with Journal(Path(sys.argv[1])) as journal:
     follower = Follower(lambda before, fact, state: print(fact.kind, len(state.warnings), flush=True))

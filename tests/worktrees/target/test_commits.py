@@ -8,7 +8,7 @@ import pytest
 
 from dashboards.text.tables import commits_lines
 from fleet.core.audit.attribution import FleetCommits, commits_view
-from fleet.core.views.dump import dump_view
+from fleet.core.views.base_view import dump_view
 from fleet.errors import UsageError
 from fleet.ports.worktrees import Signature
 from tests.worktrees.conftest import git, make_repository

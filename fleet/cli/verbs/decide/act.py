@@ -10,7 +10,7 @@ from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName, Yes
 from fleet.cli.completion import question_ids, subtask_ids
 from fleet.config.environment import user
 from fleet.core.state.facts import CancelRequested, InstructionGiven, Paused, QuestionAnswered, RetryRequested
-from fleet.core.views.run.instruction_view import when_read
+from fleet.core.views.question_view import when_read
 
 
 def pause(

@@ -16,11 +16,11 @@ from fleet.cli.plan_sources import Sets, parse_settings, plan_library, plan_name
 from fleet.config.environment import user
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.lint import grade_plan
-from fleet.core.policy.approval import objections, waiting_for_approval
+from fleet.core.policy.requests import objections, waiting_for_approval
 from fleet.core.state.facts import PlanApproved, PlanGraded, PlanRejected
 from fleet.core.state.state import RunState
 from fleet.core.state.status import split_or_dropped
-from fleet.core.views.run.request_view import ReviewView
+from fleet.core.views.question_view import ReviewView
 from fleet.errors import UsageError
 from fleet.runs.run_folder import RunFolder
 

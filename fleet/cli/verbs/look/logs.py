@@ -17,10 +17,10 @@ from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, AttemptNumber, Repo, RunName, SubtaskId
 from fleet.cli.reading import read_state
 from fleet.core.base.ids import SubtaskId as Id
-from fleet.core.base.json_text import parse_json
-from fleet.core.history.follower import Follower
+from fleet.core.base.output import parse_json
+from fleet.core.history.evolve import Follower
 from fleet.core.state.state import RunState
-from fleet.core.views.repository.init_view import LogView
+from fleet.core.views.init_view import LogView
 from fleet.errors import FleetError, UsageError
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder

@@ -24,12 +24,12 @@ from fleet.cli.common import HERE, AsJson, AttemptNumber, Repo, RunArgument, Run
 from fleet.cli.completion import subtask_ids
 from fleet.cli.reading import read_state
 from fleet.config import environment
-from fleet.core.history.follower import Follower
+from fleet.core.history.evolve import Follower
 from fleet.core.state.state import RunState
-from fleet.core.views.dump import dump_view
-from fleet.core.views.planning.plan_views import VersionChangesView, version_diffs
-from fleet.core.views.run.run_view import StatusView, run_view, status_view
-from fleet.core.views.run.subtask_view import DiffView, subtask_view
+from fleet.core.views.base_view import dump_view
+from fleet.core.views.plan_views import VersionChangesView, version_diffs
+from fleet.core.views.run_view import StatusView, run_view, status_view
+from fleet.core.views.subtask_view import DiffView, subtask_view
 from fleet.errors import FleetError, UsageError
 from fleet.runs.journal import Journal
 from fleet.runs.repository import git_folder, is_same_repository

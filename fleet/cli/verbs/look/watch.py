@@ -16,10 +16,10 @@ from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName
 from fleet.cli.live.display import Plain, has_full_screen, open_full_screen
 from fleet.cli.live.terminal_data import FolderFeed, read_only
-from fleet.core.history.follower import Follower
+from fleet.core.history.evolve import Follower
 from fleet.core.state.facts import Fact
 from fleet.core.state.state import RunState
-from fleet.core.views.run.run_view import status_view
+from fleet.core.views.run_view import status_view
 from fleet.errors import UsageError
 from fleet.runs.run_folder import RunFolder
 

@@ -16,7 +16,7 @@ from fleet.cli.live.pages import access_of, scrape_of
 from fleet.cli.live.terminal_data import FolderLibrary, library_of
 from fleet.cli.verbosity import show_note
 from fleet.config import environment
-from fleet.core.views.machine.program_view import WebView
+from fleet.core.views.program_view import WebView
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

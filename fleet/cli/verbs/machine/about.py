@@ -12,8 +12,8 @@ from fleet.cli.completion import PLACES, VARIABLE, script
 from fleet.cli.entry import unknown_verb
 from fleet.cli.verb_table import VERBS
 from fleet.config import environment
-from fleet.core.base.nearest import did_you_mean
-from fleet.core.views.machine.program_view import CompletionView, ProgramView, VerbsView, VerbView
+from fleet.core.base.ids import did_you_mean
+from fleet.core.views.program_view import CompletionView, ProgramView, VerbsView, VerbView
 from fleet.errors import FleetError, UsageError
 
 

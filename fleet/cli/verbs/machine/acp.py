@@ -13,7 +13,7 @@ from fleet.cli.options import flags, limits_of
 from fleet.cli.verbs.work.begin import Review, reviewing_of
 from fleet.cli.verbs.work.limits import Budget, Workers
 from fleet.config.load import Loaded
-from fleet.core.views.machine.program_view import EditorCommandView
+from fleet.core.views.program_view import EditorCommandView
 from fleet.errors import FleetError
 
 

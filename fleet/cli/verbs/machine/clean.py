@@ -18,7 +18,7 @@ from fleet.cli.common import AsJson
 from fleet.cli.live.kept_metrics import keep_metrics
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
-from fleet.core.views.machine.program_view import CleanView, LeftoverView, PartView
+from fleet.core.views.program_view import CleanView, LeftoverView, PartView
 from fleet.errors import FleetError
 from fleet.runs.repository import root_of
 from fleet.runs.run_folder import RunFolder, all_runs

@@ -40,8 +40,8 @@ from fleet.config.schema import as_policy
 from fleet.core.base.ids import result_branch
 from fleet.core.state.facts import CheckRun
 from fleet.core.state.failures import how
-from fleet.core.views.machine.finding import Finding
-from fleet.core.views.repository.trial_view import TrialView
+from fleet.core.views.init_view import TrialView
+from fleet.core.views.program_view import Finding
 from fleet.errors import FleetError
 from fleet.ports.worktrees import EffectError
 from fleet.runs.run_folder import all_runs, make_state_dir

@@ -19,8 +19,8 @@ from fleet.app.mcp_servers import INSTALL, has_packages, server_settings
 from fleet.app.notifications import channel_problems
 from fleet.app.wiring import Wiring
 from fleet.config.schema import Config
-from fleet.core.plans.rungs import parse_rung
-from fleet.core.views.machine.finding import Finding
+from fleet.core.plans.limits import parse_rung
+from fleet.core.views.program_view import Finding
 from fleet.errors import FleetError
 from fleet.forge.errors import ForgeError, ProgramMissingError
 from fleet.forge.place import HOSTS, PROGRAMS, Kind, Place

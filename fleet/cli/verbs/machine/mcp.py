@@ -8,7 +8,7 @@ import typer
 from fleet.app.mcp_servers import INSTALL, has_packages
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox
-from fleet.core.views.machine.program_view import McpToolView
+from fleet.core.views.program_view import McpToolView
 from fleet.errors import FleetError, UsageError
 from fleet.runs.repository import root_of
 

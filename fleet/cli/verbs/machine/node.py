@@ -9,7 +9,7 @@ from fleet.cli import common
 from fleet.cli.common import AsJson, ConfigFile
 from fleet.config.environment import current
 from fleet.config.load import load_config
-from fleet.core.views.machine.node_view import GreetingView
+from fleet.core.views.nodes_view import GreetingView
 
 
 def node(

@@ -22,13 +22,12 @@ from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, ConfigFile, Repo, RunName, Yes
 from fleet.cli.verbs.machine.doctor import show_findings
 from fleet.config.environment import current, user
-from fleet.core.base.nearest import did_you_mean
+from fleet.core.base.ids import did_you_mean
 from fleet.core.policy.requests import Request
 from fleet.core.state.facts import NodeAddRequested, NodeDrained, NodeUndrained
-from fleet.core.state.nodes import NodeState
-from fleet.core.views.machine.finding import Finding
-from fleet.core.views.machine.node_view import CleanedNodeView, NodeView
-from fleet.core.views.run.nodes_view import node_status
+from fleet.core.state.state import NodeState
+from fleet.core.views.nodes_view import CleanedNodeView, NodeView, node_status
+from fleet.core.views.program_view import Finding
 from fleet.errors import FleetError, UsageError
 
 Done = TypeVar("Done")

@@ -13,7 +13,7 @@ from fleet.cli.common import AsJson, ConfigFile
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
 from fleet.config.load import load_config
-from fleet.core.views.machine.program_view import ServerView
+from fleet.core.views.program_view import ServerView
 from fleet.errors import UsageError
 from fleet.plans.input_files import read_data
 from fleet.runs.run_folder import all_runs

@@ -15,7 +15,7 @@ from fleet.cli.live.relanding import work
 from fleet.cli.options import flags
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
-from fleet.core.views.repository.merge_view import MergeView
+from fleet.core.views.pulls_view import MergeView
 from fleet.runs.run_folder import RunFolder, find_run
 
 

@@ -10,7 +10,7 @@ from fleet.app.forges.pull_requests import PullRequests, Wanted
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName, Yes
 from fleet.config.environment import current
-from fleet.core.views.repository.pulls_view import PullsView
+from fleet.core.views.pulls_view import PullsView
 from fleet.errors import UsageError
 from fleet.forge.place import PREFIXES, Kind
 

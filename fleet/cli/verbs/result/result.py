@@ -23,7 +23,7 @@ from fleet.core.audit.attribution import commits_view
 from fleet.core.audit.audit import audit_run
 from fleet.core.audit.audit_view import audit_view
 from fleet.core.audit.chains import read_facts
-from fleet.core.views.dump import dump_view
+from fleet.core.views.base_view import dump_view
 from fleet.errors import FleetError, UsageError
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder

@@ -20,7 +20,7 @@ from fleet.cli.live.relanding import work
 from fleet.cli.options import flags
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
-from fleet.core.views.repository.tend_view import TendStatus, TendView
+from fleet.core.views.pulls_view import TendStatus, TendView
 from fleet.forge.open import open_forge
 from worktrees.store.store import open_store
 from worktrees.target.publish import remote_of

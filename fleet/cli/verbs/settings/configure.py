@@ -17,11 +17,10 @@ from fleet.cli.completion import repository_of
 from fleet.cli.verb_table import VERBS
 from fleet.config.environment import current
 from fleet.config.toml import dump_toml
-from fleet.core.base.ids import is_slug
-from fleet.core.base.nearest import did_you_mean
+from fleet.core.base.ids import did_you_mean, is_slug
 from fleet.core.state.facts import RungTally
+from fleet.core.views.init_view import ConfigValueView
 from fleet.core.views.policy_document import policy_view
-from fleet.core.views.repository.init_view import ConfigValueView
 from fleet.errors import FleetError, UsageError
 
 

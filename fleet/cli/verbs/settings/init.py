@@ -24,7 +24,7 @@ from fleet.config.load import REPOSITORY_FILE, load_config, user_file_path
 from fleet.config.schema import Config
 from fleet.config.user_file import set_in_file
 from fleet.core.base.ids import slug
-from fleet.core.views.repository.init_view import InitView, TriedView, YourKey
+from fleet.core.views.init_view import InitView, TriedView, YourKey
 from fleet.errors import UsageError
 from fleet.recipes.document import fleet_toml
 from fleet.recipes.find import Found, find_recipes

@@ -27,10 +27,11 @@ from fleet.cli.verb_table import VERBS
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
 from fleet.config.toml import read_text
-from fleet.core.base.nearest import did_you_mean
+from fleet.core.base.ids import did_you_mean
 from fleet.core.plans.parameters import parameter_lines, read_parameters
 from fleet.core.state.status import split_or_dropped
-from fleet.core.views.planning.plan_views import (
+from fleet.core.views.estimate_view import plan_estimates
+from fleet.core.views.plan_views import (
     LibraryPlanView,
     PlanChangesView,
     PlanCheckView,
@@ -38,9 +39,8 @@ from fleet.core.views.planning.plan_views import (
     graph_view,
     parameter_view,
     plan_diff,
+    saved_plan,
 )
-from fleet.core.views.planning.saved_plan import saved_plan
-from fleet.core.views.run.estimate_view import plan_estimates
 from fleet.errors import UsageError
 from fleet.plans.input_files import GivenPlan, dump_plan, find_rollback, read_data
 from fleet.plans.library import Entry

@@ -16,7 +16,7 @@ from fleet.cli.common import HERE, AsJson, ConfigFile, Repo, Sandbox, SetupNetwo
 from fleet.cli.options import flags
 from fleet.config.environment import current
 from fleet.config.load import Loaded
-from fleet.core.views.repository.trial_view import TrialView, Verdict
+from fleet.core.views.init_view import TrialView, Verdict
 from fleet.errors import UsageError
 
 LINE = 200  # characters of a command

@@ -20,10 +20,10 @@ from fleet.cli.verbosity import show_note
 from fleet.cli.verbs.work.limits import Attempts, Budget, Minutes, NotBetween, Tokens, Workers
 from fleet.config.environment import current
 from fleet.config.load import Loaded
-from fleet.core.plans.flat import flat_plan
 from fleet.core.plans.limits import Reviewing
+from fleet.core.plans.plan_file import flat_plan
 from fleet.core.state.facts import Ending
-from fleet.core.views.run.estimate_view import EstimateView, estimate_view, plan_estimates
+from fleet.core.views.estimate_view import EstimateView, estimate_view, plan_estimates
 from fleet.errors import UsageError
 from fleet.forge.place import issue_reference
 from fleet.plans.input_files import GivenPlan, dump_plan, read_epic

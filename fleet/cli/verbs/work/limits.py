@@ -13,7 +13,7 @@ from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName, Yes
 from fleet.cli.options import limits_of
 from fleet.config.environment import user
 from fleet.core.state.facts import LimitsChanged
-from fleet.core.views.run.run_view import limits_view
+from fleet.core.views.run_view import limits_view
 from fleet.errors import UsageError
 from fleet.runs.run_folder import RunFolder
 

@@ -18,7 +18,7 @@ from agents.models.faults import refused_capability
 from agents.simulated.script import parse_script
 from agents.simulated.server import SimulatedService, serve
 from agents.tools.edit import Bash, EditTool
-from fleet.core.base.capabilities import CAPABILITIES, USES, Capability
+from fleet.core.base.usage import CAPABILITIES, USES, Capability
 from tests.agents.conftest import KEY, ignore
 
 pytestmark = pytest.mark.anyio

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from dashboards.text.rehearsal_text import past_tasks_lines
-from fleet.core.views.repository.past_tasks_view import LeftOutCommit, PastTasksView, RedoneCommit, WorkerScore
+from fleet.core.views.rehearsal_view import LeftOutCommit, PastTasksView, RedoneCommit, WorkerScore
 from tests.dashboards.hostile import HOSTILE, problems
 
 DONE = RedoneCommit(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fleet.app.rehearsals.advice import write_advice
-from fleet.core.views.repository.rehearsal_view import RehearsalView, Setting
+from fleet.core.views.rehearsal_view import RehearsalView, Setting
 from fleet.errors import UsageError
 
 VIEW = RehearsalView(

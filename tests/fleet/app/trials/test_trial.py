@@ -8,7 +8,7 @@ import pytest
 
 from fleet.app.trials.trial import TrialOrder, try_out
 from fleet.config.load import load_config
-from fleet.core.views.repository.trial_view import TrialView
+from fleet.core.views.init_view import TrialView
 from fleet.errors import FleetError
 from tests.worktrees.conftest import fingerprint, git, make_repository
 

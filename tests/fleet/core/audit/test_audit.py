@@ -11,7 +11,7 @@ from fleet.core.audit.audit_view import audit_view
 from fleet.core.audit.chains import read_facts
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
-from fleet.core.views.dump import dump_view
+from fleet.core.views.base_view import dump_view
 from tests.fleet.core.story import Story
 
 SHAS = {"a": "a" * 40, "b": "b" * 40}

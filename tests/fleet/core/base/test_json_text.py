@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fleet.core.base.json_text import DEEPEST, is_deep, parse_json
+from fleet.core.base.output import DEEPEST, is_deep, parse_json
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":'])

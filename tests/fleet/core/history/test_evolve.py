@@ -11,8 +11,7 @@ from fleet.core.history.evolve import _AFTER, evolve
 from fleet.core.history.replace import replace as quick_replace
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
-from fleet.core.state.incidents import Trouble
-from fleet.core.state.state import RunState
+from fleet.core.state.state import RunState, Trouble
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import Story, failure, plan_of
 

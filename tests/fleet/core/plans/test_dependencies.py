@@ -5,8 +5,7 @@ from itertools import pairwise
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fleet.core.plans.dependencies import ancestors, find_cycle, longest_chains, waves
-from fleet.core.plans.plan import Plan
+from fleet.core.plans.plan import Plan, ancestors, find_cycle, longest_chains, waves
 from tests.fleet.core.story import plan_of
 
 graphs = st.dictionaries(

@@ -2,8 +2,7 @@
 
 import pytest
 
-from fleet.core.plans.estimates import plan_estimate
-from fleet.core.plans.plan import Estimate, Plan
+from fleet.core.plans.plan import Estimate, Plan, plan_estimate
 from tests.fleet.core.story import plan_of
 
 

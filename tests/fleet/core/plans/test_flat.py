@@ -1,11 +1,11 @@
 """Flat runs: one subtask for the whole epic."""
 
-from fleet.core.plans.flat import flat_plan, flat_revision, is_flat, merge_subtasks
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import PLANNER, Plan
+from fleet.core.plans.plan_file import flat_plan, flat_revision, is_flat, merge_subtasks
 from fleet.core.plans.revision import Revision
-from fleet.core.views.planning.planner_view import planner_state
-from fleet.core.views.run.run_view import status_view
+from fleet.core.views.planner_view import planner_state
+from fleet.core.views.run_view import status_view
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import Story, plan_of
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fleet.core.plans.dependencies import find_cycle
-from fleet.core.plans.plan import Plan
+from fleet.core.plans.plan import Plan, find_cycle
 from fleet.core.plans.revision import Revision, SubtaskStatuses, apply, revise_plan
 from fleet.core.plans.validate import Known, plan_problems
 from tests.fleet.core.pretend import subtask

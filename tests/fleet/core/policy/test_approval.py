@@ -4,19 +4,20 @@ import pytest
 
 from fleet.core.plans.limits import Policy, Reviewing, ReviewRules
 from fleet.core.plans.plan import Estimate, Plan
-from fleet.core.policy.approval import (
+from fleet.core.policy.requests import (
     awaits_approval,
+    fact_of,
     is_being_revised,
     may_overlap,
     objections,
+    request_problem,
     rule_objections,
     rules_text,
     waiting_for_approval,
 )
-from fleet.core.policy.requests import fact_of, request_problem
 from fleet.core.state import facts as f
-from fleet.core.views.planning.planner_view import planner_state
-from fleet.core.views.run.run_view import run_word, status_view
+from fleet.core.views.planner_view import planner_state
+from fleet.core.views.run_view import run_word, status_view
 from tests.fleet.core.story import WHO, Story, plan_of
 
 

@@ -19,7 +19,7 @@ from fleet.core.state.facts import (
     Failure,
     Member,
 )
-from fleet.core.state.landing import Landing
+from fleet.core.state.state import Landing
 from tests.fleet.core.story import Story, plan_of
 
 RED = (CheckRun(criterion="the gate", command="make test", passed=False),)

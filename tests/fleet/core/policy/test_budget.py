@@ -6,9 +6,9 @@ from fleet.core.base.usage import Cost
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.budget import refusal, run_budgets
 from fleet.core.state import facts as f
-from fleet.core.views.dump import dump_view
-from fleet.core.views.planning.planner_view import planner_state
-from fleet.core.views.run.run_view import run_word, status_view
+from fleet.core.views.base_view import dump_view
+from fleet.core.views.planner_view import planner_state
+from fleet.core.views.run_view import run_word, status_view
 from tests.fleet.core.story import Story, plan_of
 
 CALL = Cost(calls=1, tokens=1000, dollars=0.02)

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.core.history.evolve import evolve
-from fleet.core.plans.limits import Policy
+from fleet.core.plans.limits import ENOUGH, Ladder, Policy, Rung, Size, parse_rung, size_of
 from fleet.core.plans.plan import Estimate
-from fleet.core.plans.rungs import ENOUGH, Ladder, Rung, Size, parse_rung, size_of
 from fleet.core.policy.ladder import ABILITY, cheapest, in_order, rung_options, take_rung
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState

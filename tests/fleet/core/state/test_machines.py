@@ -8,7 +8,7 @@ from fleet.core.plans.plan_file import read_plan
 from fleet.core.plans.validate import Known, Problem
 from fleet.core.state import facts as f
 from fleet.core.state.machines import machine_problem
-from fleet.core.views.run.nodes_view import node_views
+from fleet.core.views.nodes_view import node_views
 from tests.fleet.core.story import WHO, Story, plan_of
 
 GPU = MachineOffer(labels=("gpu",), lands=True)

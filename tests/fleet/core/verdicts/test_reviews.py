@@ -10,10 +10,10 @@ from fleet.core.plans.plan import Criterion
 from fleet.core.policy.budget import run_budgets
 from fleet.core.policy.effects import VerifyAttempt, may_start
 from fleet.core.state import facts as f
-from fleet.core.state.subtask_state import Attempt
-from fleet.core.verdicts.patches import parse_patch
+from fleet.core.state.subtasks import Attempt
+from fleet.core.verdicts.oddities import parse_patch
 from fleet.core.verdicts.reviews import Review, ReviewRules, settled_by, verdict
-from fleet.core.views.run.review_view import reviews_view
+from fleet.core.views.question_view import reviews_view
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import Story, plan_of
 

@@ -4,7 +4,7 @@ import pytest
 
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import RanTests
-from fleet.core.verdicts.tests import borrowed_tests, is_test, missing_tests, named_tests, starts_pytest
+from fleet.core.verdicts.summaries import borrowed_tests, is_test, missing_tests, named_tests, starts_pytest
 
 BEFORE = RanTests(ran=frozenset({"tests/test_a.py::tests.test_a::one", "tests/test_b.py::tests.test_b::two"}))
 NONE = RanTests()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fleet.core import views
-from fleet.core.views.dump import SCHEMA_VERSION, dump_view
+from fleet.core.views.base_view import SCHEMA_VERSION, dump_view
 
 
 def all_views() -> Iterator[type]:

@@ -9,8 +9,8 @@ from dashboards.text.tables import subtask_lines
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion
 from fleet.core.state import facts as f
-from fleet.core.views.run.run_view import status_view
-from fleet.core.views.run.subtask_view import subtask_view
+from fleet.core.views.run_view import status_view
+from fleet.core.views.subtask_view import subtask_view
 from fleet.engine.commands.landing import Lander
 from fleet.engine.verdicts.checks import Checks, Gate
 from fleet.engine.work.local_node import LocalNode

@@ -13,7 +13,7 @@ from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.plans.revision import Retry, Revision
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.core.verdicts.patches import Patch
+from fleet.core.verdicts.oddities import Patch
 from fleet.core.verdicts.reviews import NO_REVIEWS, ReviewRules
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.loop import Engine

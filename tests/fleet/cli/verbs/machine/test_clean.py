@@ -17,7 +17,7 @@ from fleet.cli.verbs.machine.clean import Cleaned, CleanOptions, clean_up, clean
 from fleet.core.base.ids import attempt_ref, taken_ref
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
-from fleet.core.views.dump import dump_view
+from fleet.core.views.base_view import dump_view
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import runs_dir
 from tests.fleet.processes import LIMIT_S, clean_environment

@@ -17,7 +17,7 @@ from fleet.cli.verbs.machine.doctor import examine, python_finding, worker_findi
 from fleet.cli.verbs.machine.findings import acp_findings, mcp_findings
 from fleet.config.load import Loaded, default_config, load_config
 from fleet.config.schema import McpServer
-from fleet.core.views.machine.finding import Finding
+from fleet.core.views.program_view import Finding
 from tests.worktrees.conftest import git, make_repository
 
 SERVER = Path(__file__).parents[4] / "agents" / "mcp_server.py"

@@ -1,7 +1,7 @@
 """The difference between two versions of a plan, as a person reads it."""
 
 from fleet.core.plans.plan import Criterion, Plan
-from fleet.core.views.planning.plan_views import plan_diff, version_diffs
+from fleet.core.views.plan_views import plan_diff, version_diffs
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import Story, plan_of
 

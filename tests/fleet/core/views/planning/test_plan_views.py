@@ -1,7 +1,7 @@
 """Plans and their parameters as scripts read them."""
 
 from fleet.core.plans.parameters import Parameter
-from fleet.core.views.planning.plan_views import graph_view, parameter_view
+from fleet.core.views.plan_views import graph_view, parameter_view
 from tests.fleet.core.story import plan_of
 
 

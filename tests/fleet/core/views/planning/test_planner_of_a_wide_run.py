@@ -4,14 +4,14 @@ import json
 from dataclasses import replace
 
 from fleet.core.base.vector import Vector
-from fleet.core.history.subtask_history import put_subtask
+from fleet.core.history.subtask_sets import put_subtask
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import PLANNER, Criterion, Plan, Subtask
 from fleet.core.state import facts as f
 from fleet.core.state.state import Question, Reading, RunState
-from fleet.core.state.subtask_state import Attempt
-from fleet.core.views.planning.planner_record import OLD, PAGE, find_subtasks, planner_record, subtask_report
-from fleet.core.views.planning.planner_view import ALL, PlannerState, planner_state
+from fleet.core.state.subtasks import Attempt
+from fleet.core.views.planner_record import OLD, PAGE, find_subtasks, planner_record, subtask_report
+from fleet.core.views.planner_view import ALL, PlannerState, planner_state
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import Story
 

@@ -3,8 +3,8 @@
 from itertools import pairwise
 
 from fleet.core.state import facts as f
-from fleet.core.views.planning.planner_record import RESULT, planner_record, subtask_report
-from fleet.core.views.planning.planner_view import KNOWN, SHORT, planner_state
+from fleet.core.views.planner_record import RESULT, planner_record, subtask_report
+from fleet.core.views.planner_view import KNOWN, SHORT, planner_state
 from tests.fleet.core.story import Story
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fleet.core.state.facts import CheckRun, Failure, SetupRun
-from fleet.core.views.repository.trial_view import TrialView, trial_view
+from fleet.core.views.init_view import TrialView, trial_view
 
 GREEN = CheckRun(criterion="gate", command="make test", passed=True)
 RED = CheckRun(criterion="gate", command="make test", passed=False, causes=("FAILED test_a",))

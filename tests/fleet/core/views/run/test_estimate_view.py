@@ -8,12 +8,11 @@ from dashboards.report.report_data import report_data
 from dashboards.text.plan_review import UNKNOWN, comparable_lines, review_lines
 from dashboards.text.tables import status_lines
 from fleet.core.base.usage import Usage
-from fleet.core.plans.limits import Policy
+from fleet.core.plans.limits import ENOUGH, Policy
 from fleet.core.plans.plan import PLANNER
-from fleet.core.plans.rungs import ENOUGH
 from fleet.core.state import facts as f
 from fleet.core.state.facts import Spread, SubtaskEstimate
-from fleet.core.views.run.estimate_view import (
+from fleet.core.views.estimate_view import (
     LandedSubtask,
     estimate_view,
     estimates_of,
@@ -22,7 +21,7 @@ from fleet.core.views.run.estimate_view import (
     remaining_view,
     run_estimates,
 )
-from fleet.core.views.run.run_view import status_view
+from fleet.core.views.run_view import status_view
 from tests.fleet.core.story import Story, plan_of
 
 PAST = SubtaskEstimate(

@@ -3,7 +3,7 @@
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.requests import request_problem
 from fleet.core.state import facts as f
-from fleet.core.views.run.instruction_view import instruction_views, when_read
+from fleet.core.views.question_view import instruction_views, when_read
 from tests.fleet.core.story import Story, plan_of
 
 

@@ -1,7 +1,7 @@
 """The limits of a run, and how much of each is left."""
 
 from fleet.core.plans.limits import Policy
-from fleet.core.views.run.run_view import LimitView, limits_view
+from fleet.core.views.run_view import LimitView, limits_view
 from tests.fleet.core.story import Story
 
 

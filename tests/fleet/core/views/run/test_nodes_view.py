@@ -5,9 +5,9 @@ from dashboards.text.tables import MOST_NODES, status_lines, subtask_lines
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.core.plans.plan import Plan
 from fleet.core.state import facts as f
-from fleet.core.views.run.nodes_view import node_views, waiting_for_machines
-from fleet.core.views.run.run_view import status_view
-from fleet.core.views.run.subtask_view import subtask_view
+from fleet.core.views.nodes_view import node_views, waiting_for_machines
+from fleet.core.views.run_view import status_view
+from fleet.core.views.subtask_view import subtask_view
 from tests.fleet.core.story import WHO, Story, plan_of
 
 OFFERS = {"": MachineOffer(lands=True), "big": MachineOffer(labels=("gpu",), lands=True), "small": MachineOffer()}

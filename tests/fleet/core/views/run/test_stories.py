@@ -5,9 +5,9 @@ import json
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.revision import Revision
 from fleet.core.state import facts as f
-from fleet.core.views.dump import dump_view
-from fleet.core.views.run.incident_view import EVIDENCE, IncidentView, excerpt, incident_counts, incident_view, rate_of
-from fleet.core.views.run.run_view import run_view
+from fleet.core.views.base_view import dump_view
+from fleet.core.views.incident_view import EVIDENCE, IncidentView, excerpt, incident_counts, incident_view, rate_of
+from fleet.core.views.run_view import run_view
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import Story, plan_of
 

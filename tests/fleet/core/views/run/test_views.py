@@ -8,10 +8,10 @@ import pytest
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from fleet.core.state.status import Status
-from fleet.core.views.dump import dump_view
-from fleet.core.views.planning.planner_view import PlannerState, SubtaskEntry, planner_state
-from fleet.core.views.run.run_view import AgentsView, run_word, status_view
-from fleet.core.views.run.subtask_view import subtask_view
+from fleet.core.views.base_view import dump_view
+from fleet.core.views.planner_view import PlannerState, SubtaskEntry, planner_state
+from fleet.core.views.run_view import AgentsView, run_word, status_view
+from fleet.core.views.subtask_view import subtask_view
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import Story, failure, plan_of
 

@@ -1,0 +1,334 @@
+"""Incidents as stories: the failure with its evidence, each remedy with who chose it and its result, and the end.
+
+Derived from the state alone, so that the command line, the report and the terminal UI show the same story.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fleet.core.base.ids import QuestionId, Sha, SubtaskId
+from fleet.core.state.facts import FailureKind, Strategy
+from fleet.core.state.state import (
+    STRATEGIES,
+    ChosenRemedy,
+    Closing,
+    Incident,
+    Incidents,
+    RunState,
+    recovered_by,
+    strategies_of,
+)
+from fleet.core.state.subtasks import Attempt
+
+EVIDENCE = 1_500  # characters of an attempt's evidence: its end, where programs usually report what is wrong
+PARTS = 100  # attempts at the parts of a split, at most
+
+Outcome = Literal["failed", "landed", "done, nothing changed", "stopped", "under way"]
+
+
+@dataclass(frozen=True, slots=True)
+class RateCounts:
+    """How many of the closed incidents recovered."""
+
+    closed: int
+    recovered: int
+    """Without a human."""
+    unrecovered: int
+    rate: float | None
+    """`recovered` of `closed`; null if none closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassCounts(RateCounts):
+    """The incidents whose first failure is of one class."""
+
+    opened: int
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentCounts(RateCounts):
+    """All incidents of a run, counted."""
+
+    opened: int
+    open: int
+    by_class: Mapping[FailureKind, ClassCounts]
+    """By the class of their first failure."""
+    by_strategy: Mapping[Strategy, RateCounts]
+    """By each strategy that was chosen for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentAttempt:
+    """An attempt within an incident."""
+
+    subtask: SubtaskId
+    attempt: int
+    """The number of the attempt, from 1."""
+    strategy: Strategy
+    worker: str
+    model: str | None
+    outcome: Outcome
+    """`failed`, `landed`, `done, nothing changed`, `stopped` or `under way`."""
+    class_: FailureKind | None
+    """The class of its failure; null if it did not fail."""
+    summary: str
+    """Its failure in a sentence."""
+    evidence: str
+    commit: Sha | None
+    """The commit that landed."""
+    dollars: float | None
+    """Null if the price of a call is unknown."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RemedyView:
+    """A remedy: who chose it, and the attempts that followed from it."""
+
+    remedy: Strategy
+    by: str
+    """`policy`, `planner` or a person."""
+    plan_version: int | None
+    """The version of the plan, if a planner chose."""
+    why: str
+    at: float
+    """When it was chosen, in seconds since 1970."""
+    wait_s: float
+    """Seconds before the next attempt was allowed to start."""
+    attempts: tuple[IncidentAttempt, ...]
+    """The attempts that followed from it."""
+    attempts_left_out: int
+    """Further attempts at parts of a split."""
+    dollars: float | None
+    """Null if the price of an attempt is unknown."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TroubleView:
+    """One failure of an incident."""
+
+    attempt: int
+    """The number of the attempt, from 1."""
+    class_: FailureKind
+    """The class of the failure."""
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentView:
+    """An incident from its first failure to its end."""
+
+    number: int
+    """From 1 in each run."""
+    subtask: SubtaskId
+    class_: FailureKind
+    """The class of the first failure."""
+    opened_at: float
+    """In seconds since 1970."""
+    closed_at: float | None
+    """Null while it is open."""
+    seconds: float | None
+    """From the first failure to the end; null while it is open."""
+    recovered: bool | None
+    """Whether it recovered without a human; null while it is open."""
+    strategy: Strategy | None
+    """What recovered it, or `human`."""
+    closing: Closing | None
+    """How it closed, in a word; null while it is open."""
+    end: str
+    """How it closed, or what it waits for, in a sentence."""
+    question: QuestionId | None
+    """The question to a human that closed it."""
+    dollars: float | None
+    """The cost of all its attempts; null if a price is unknown."""
+    failure: IncidentAttempt
+    """The attempt that it began with."""
+    remedies: tuple[RemedyView, ...]
+    """The remedies, the first one first."""
+    troubles: tuple[TroubleView, ...]
+    """Every failure that belongs to it."""
+
+
+def incident_views(state: RunState, now: float) -> tuple[IncidentView, ...]:
+    return tuple(incident_view(state, incident, now) for incident in state.incidents)
+
+
+def incident_view(state: RunState, incident: Incident, now: float) -> IncidentView:
+    attempts = state.subtasks[incident.subtask].attempts
+    failure = _attempt(incident.subtask, attempts[incident.troubles[0].attempt - 1], now)
+    remedies = tuple(_remedy(state, incident, chosen, now) for chosen in incident.remedies)
+    closed = incident.closed_at
+    return IncidentView(
+        number=incident.number,
+        subtask=incident.subtask,
+        class_=incident.kind,
+        opened_at=incident.opened_at,
+        closed_at=closed,
+        seconds=round(max(0.0, closed - incident.opened_at), 3) if closed is not None else None,
+        recovered=incident.recovered,
+        strategy=incident.strategy,
+        closing=incident.closing,
+        end=_end(state, incident),
+        question=incident.question,
+        dollars=_dollars([failure, *(attempt for remedy in remedies for attempt in remedy.attempts)]),
+        failure=failure,
+        remedies=remedies,
+        troubles=tuple(TroubleView(trouble.attempt, trouble.kind, trouble.summary) for trouble in incident.troubles),
+    )
+
+
+def rate_of(incidents: Iterable[Incident]) -> RateCounts:
+    return RateCounts(*_rate(_recoveries(incidents)))
+
+
+def incident_counts(incidents: Incidents) -> IncidentCounts:
+    """Each rate with its denominator."""
+    by_class: dict[FailureKind, list[Incident]] = {}
+    for incident in incidents:
+        by_class.setdefault(incident.kind, []).append(incident)
+    closed = [incident for incident in incidents if incident.closed_at is not None]
+    by_strategy = {
+        name: RateCounts(*_rate([recovered_by(one) == name for one in closed if name in strategies_of(one)]))
+        for name in STRATEGIES
+    }
+    return IncidentCounts(
+        *_rate(_recoveries(closed)),
+        opened=len(incidents),
+        open=len(incidents) - len(closed),
+        by_class={
+            kind: ClassCounts(*_rate(_recoveries(members)), opened=len(members)) for kind, members in by_class.items()
+        },
+        by_strategy={name: counts for name, counts in by_strategy.items() if counts.closed},
+    )
+
+
+def _recoveries(incidents: Iterable[Incident]) -> list[bool]:
+    """Whether each closed incident recovered."""
+    return [bool(incident.recovered) for incident in incidents if incident.closed_at is not None]
+
+
+def _rate(recoveries: Sequence[bool]) -> tuple[int, int, int, float | None]:
+    """The fields of `RateCounts`."""
+    closed, recovered = len(recoveries), sum(recoveries)
+    return closed, recovered, closed - recovered, round(recovered / closed, 4) if closed else None
+
+
+def _remedy(state: RunState, incident: Incident, chosen: ChosenRemedy, now: float) -> RemedyView:
+    if chosen.strategy == "split":
+        attempts = [one for _, one in sorted(_at_parts(state, incident.subtask, now), key=lambda pair: pair[0])]
+    else:
+        following = state.subtasks[incident.subtask].attempts[chosen.after : chosen.after + 1]
+        attempts = [_attempt(incident.subtask, attempt, now) for attempt in following]
+    shown = tuple(attempts[:PARTS])
+    return RemedyView(
+        remedy=chosen.strategy,
+        by=chosen.by,
+        plan_version=chosen.version,
+        why=chosen.why,
+        at=chosen.at,
+        wait_s=round(max(0.0, chosen.not_before - chosen.at), 3),
+        attempts=shown,
+        attempts_left_out=len(attempts) - len(shown),
+        dollars=_dollars(shown),
+        seconds=round(sum(attempt.seconds for attempt in shown), 3),
+    )
+
+
+def _at_parts(state: RunState, id_: SubtaskId, now: float) -> Iterator[tuple[float, IncidentAttempt]]:
+    """The attempts at the parts of a split subtask, and at their parts, with their start times."""
+    for part in state.subtasks[id_].parts:
+        for attempt in state.subtasks[part].attempts:
+            yield attempt.started_at, _attempt(part, attempt, now)
+        yield from _at_parts(state, part, now)
+
+
+def _attempt(id_: SubtaskId, attempt: Attempt, now: float) -> IncidentAttempt:
+    failure = attempt.failure
+    ended = attempt.ended_at if attempt.ended_at is not None else now
+    return IncidentAttempt(
+        subtask=id_,
+        attempt=attempt.number,
+        strategy=attempt.strategy,
+        worker=attempt.worker,
+        model=attempt.model,
+        outcome=_outcome(attempt),
+        class_=failure.kind if failure is not None else None,
+        summary=failure.summary if failure is not None else "",
+        evidence=excerpt(failure.evidence) if failure is not None else "",
+        commit=attempt.landed if not attempt.unchanged else None,
+        dollars=attempt.spend.dollars,
+        seconds=round(max(0.0, ended - attempt.started_at), 3),
+    )
+
+
+def _outcome(attempt: Attempt) -> Outcome:
+    if attempt.failure is not None:
+        return "failed"
+    if attempt.landed is not None:
+        return "done, nothing changed" if attempt.unchanged else "landed"
+    return "under way" if attempt.ended_at is None else "stopped"
+
+
+def excerpt(evidence: str) -> str:
+    """The end of some evidence, from the beginning of a line if that is near."""
+    text = evidence.strip()
+    if len(text) <= EVIDENCE:
+        return text
+    tail = text[-EVIDENCE:]
+    cut = tail.find("\n")
+    return f"…\n{tail[cut + 1 :] if 0 <= cut < EVIDENCE // 2 else tail}"
+
+
+def _dollars(attempts: Iterable[IncidentAttempt]) -> float | None:
+    """The sum of their costs; None if one is unknown."""
+    total = 0.0
+    for attempt in attempts:
+        if attempt.dollars is None:
+            return None
+        total += attempt.dollars
+    return round(total, 6)
+
+
+def _end(state: RunState, incident: Incident) -> str:
+    subtask = state.subtasks[incident.subtask]
+    match incident.closing:
+        case "landed":
+            return "it landed"
+        case "parts landed":
+            return f"all of its parts landed: {', '.join(subtask.parts)}"
+        case "asked":
+            return _asked(state, incident)
+        case "helped":
+            return "a human helped before a question was asked"
+        case "dropped":
+            return f"dropped: {subtask.dropped}" if subtask.dropped is not None else "dropped"
+        case "skipped":
+            return "skipped, as its failure_action says"
+        case "rolled back":
+            return f"rolled back: {state.undoing}" if state.undoing is not None else "rolled back"
+        case "ended":
+            return f"the run ended: {state.ending}, {state.ending_why}" if state.ended else "the run ended first"
+        case None:
+            return _open(state, incident)
+
+
+def _asked(state: RunState, incident: Incident) -> str:
+    question = state.questions.get(incident.question) if incident.question is not None else None
+    if question is None:
+        return "a human was asked"
+    answer = "no answer yet" if question.answer is None else f"{question.answered_by}: {question.answer}"
+    landed = "; it has landed since" if state.subtasks[incident.subtask].landed is not None else ""
+    return f"a human was asked ({question.id}: {question.text}), {answer}{landed}"
+
+
+def _open(state: RunState, incident: Incident) -> str:
+    """What an open incident waits for."""
+    subtask = state.subtasks[incident.subtask]
+    if subtask.parts:
+        missing = [part for part in subtask.parts if state.subtasks[part].landed is None]
+        return f"open: {len(missing)} of its {len(subtask.parts)} parts have not landed"
+    if (current := subtask.current) is not None:
+        return f"open: attempt {current.number} is under way"
+    return "open: waiting for the planner" if subtask.remedy == "planner" else "open: waiting for a retry"

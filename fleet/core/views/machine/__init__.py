@@ -1,1 +1,0 @@
-"""The program and this machine: version and verbs, servers, what the doctor found, what a clean-up deletes."""

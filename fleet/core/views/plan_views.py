@@ -1,0 +1,293 @@
+"""Plans of files, of the library and of runs, as the verbs of `fleet plans` print them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from fleet.core.base.ids import SubtaskId
+from fleet.core.plans.parameters import Parameter
+from fleet.core.plans.plan import PLANNER, Plan, Subtask
+from fleet.core.state.state import RunState, Version
+from fleet.core.state.subtasks import SubtaskState
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCheckView:
+    """A plan that can run here. One that can't is an error."""
+
+    ok: bool
+    """Always true."""
+    warnings: tuple[str, ...]
+    """What the linter notes about it."""
+    values: Mapping[str, JsonValue]
+    """The values of its parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlanView:
+    """The plan of a run as it is now."""
+
+    run: str
+    """The name of the run."""
+    version: int
+    """The version of the plan, by which it is approved."""
+    plan: Plan
+    """[The plan](plan-file.md), with all its defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanChangesView:
+    """The differences of two plans."""
+
+    changes: tuple[str, ...]
+    """One line each, as without `--json`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNode:
+    """A subtask in the graph of a plan."""
+
+    id: str
+    """Its id."""
+    title: str
+    """Its title."""
+    depends_on: tuple[str, ...]
+    """The subtasks that it depends on."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphView:
+    """The dependencies of a plan."""
+
+    subtasks: tuple[GraphNode, ...]
+    """In plan order."""
+    file: str
+    """The file that the graph was written to; empty if none was."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterView:
+    """A parameter that a plan declares."""
+
+    name: str
+    """Its name."""
+    required: bool
+    """Whether a value must be set."""
+    type: str
+    """`string`, `integer`, `number`, `boolean` or `choice`."""
+    help: str
+    """What the value is for."""
+    default: str | int | float | bool | None
+    """The value if none is set; null if one is required."""
+    choices: tuple[str, ...]
+    """The values of a `choice`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryPlanView:
+    """A plan in the library."""
+
+    name: str
+    """Its name, which `--plan` takes."""
+    title: str
+    """Its goal, in a line."""
+    where: str
+    """`repository` or `user`: whose library it is in."""
+    file: str
+    """Its file."""
+    parameters: tuple[ParameterView, ...]
+    """What can be set."""
+    problem: str | None
+    """Why it can't be read; null if it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPlanView:
+    """A plan that was saved to the library."""
+
+    file: str
+    """The file that was written."""
+    name: str
+    """Its name in the library."""
+    notes: tuple[str, ...]
+    """What was left out, and what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditedPlanView:
+    """The result of editing a plan."""
+
+    of: str
+    """The run, or the file."""
+    changed: bool
+    """Whether it was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionChangesView:
+    """A version of a run's plan, with its differences from the version before."""
+
+    version: int
+    """Its number."""
+    by: str
+    """Who made it: a person or a planner."""
+    area: str | None
+    """The area whose planner made it; null for the planner of the run."""
+    why: str
+    """The reason."""
+    changes: tuple[str, ...]
+    """One line each."""
+
+
+def graph_view(plan: Plan, file: str = "") -> GraphView:
+    return GraphView(tuple(GraphNode(each.id, each.title, tuple(each.depends_on)) for each in plan.subtasks), file)
+
+
+def parameter_view(name: str, parameter: Parameter) -> ParameterView:
+    return ParameterView(
+        name,
+        required=parameter.default is None,
+        type=parameter.type,
+        help=parameter.help,
+        default=parameter.default,
+        choices=parameter.choices,
+    )
+
+
+# ---- plan diff -------------------------------------------------------------------------------------------------------
+# The changes between two versions of a plan, as lines for a person.
+
+
+_SHOWN = 100  # characters of a value; the plan file has the rest
+
+
+def plan_diff(before: Plan, after: Plan) -> tuple[str, ...]:
+    """A line for each change: `+ id`, `- id`, `~ id field: old → new`."""
+    return tuple(_lines(before, after))
+
+
+def _lines(before: Plan, after: Plan) -> Iterator[str]:
+    old = {subtask.id: subtask for subtask in before.subtasks}
+    new = {subtask.id: subtask for subtask in after.subtasks}
+    for id_, subtask in new.items():
+        if id_ not in old:
+            yield f"+ {id_}: {subtask.title}"
+        elif subtask != old[id_]:
+            yield from (f"~ {id_} {line}" for line in spec_diff(old[id_], subtask))
+    for id_, subtask in old.items():
+        if id_ not in new:
+            yield f"- {id_}: {subtask.title}"
+    for name in ("goal", "rollback_plan", "risk_level", "estimated_duration"):
+        if getattr(before, name) != getattr(after, name):
+            yield f"~ {name}: {_short(getattr(before, name))} → {_short(getattr(after, name))}"
+
+
+def spec_diff(old: Subtask, new: Subtask) -> tuple[str, ...]:
+    """A line for each change of a subtask: `field: old → new`."""
+    lines = []
+    for name in Subtask.model_fields:
+        was, is_ = getattr(old, name), getattr(new, name)
+        if was == is_:
+            continue
+        if name == "acceptance":
+            was, is_ = ([criterion.shown for criterion in side] for side in (was, is_))
+        lines.append(f"{name}: {_short(was)} → {_short(is_)}")
+    return tuple(lines)
+
+
+def _short(value: object) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
+    text = " ".join(text.split()) or "(nothing)"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def version_diffs(versions: Sequence[Version], first: int, last: int) -> Iterator[tuple[Version, tuple[str, ...]]]:
+    """Each version after `first` up to `last`, with its changes to the one before it."""
+    before = Plan()
+    for version in versions:
+        if first < version.plan.version <= last:
+            yield version, plan_diff(before.model_copy(update={"goal": version.plan.goal}), version.plan)
+        before = version.plan
+
+
+# ---- saved plan ------------------------------------------------------------------------------------------------------
+# The plan of an ended run as one that can be run again: what landed, without what was true of that run only.
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPlan:
+    """A plan to save, and the subtasks that it leaves out, each with the reason."""
+
+    plan: Plan
+    left_out: tuple[tuple[SubtaskId, str], ...] = ()
+
+
+def saved_plan(state: RunState, name: str) -> SavedPlan | str:
+    """The plan of what landed, under a new name, or why there is none.
+
+    A split subtask is replaced by its parts, an area by its subtasks. A subtask that depended on one that is left out
+    depends on that one's dependencies instead, so that the order stays.
+    """
+    if not state.ended:
+        return f"{state.run} has not ended; save its plan when it has"
+    if state.undoing is not None:
+        return f"{state.run} was rolled back ({state.undoing}); fix the plan file it came from and save that"
+    landed = [spec for spec in state.plan.subtasks if _landed_as_work(state.subtasks[spec.id])]
+    if not landed:
+        return f"nothing of {state.run} landed, so there is no plan to save"
+    plan = Plan(
+        plan_id=name,
+        goal=state.plan.goal or state.goal,
+        version=1,
+        subtasks=tuple(_without_history(state, spec) for spec in landed),
+        rollback_plan=state.plan.rollback_plan,
+        risk_level=state.plan.risk_level,
+        estimated_duration=state.plan.estimated_duration,
+    )
+    left_out = ((id_, why) for id_ in state.plan.ids if (why := _why_left_out(state.subtasks[id_])))
+    return SavedPlan(plan, tuple(left_out))
+
+
+def _landed_as_work(subtask: SubtaskState) -> bool:
+    """Whether a subtask landed and is not an area, whose subtasks are saved instead."""
+    return subtask.landed is not None and subtask.attempts[-1].worker != PLANNER
+
+
+def _without_history(state: RunState, spec: Subtask) -> Subtask:
+    """The subtask without its start time, and with dependencies on saved subtasks only."""
+    needs, area = spec.depends_on, state.subtasks[spec.id].area
+    while area is not None:
+        needs, area = (*needs, *state.spec(area).depends_on), state.subtasks[area].area
+    saved = dict.fromkeys(id_ for need in needs for id_ in _replacements(state, need))
+    saved.pop(spec.id, None)
+    return spec.model_copy(update={"depends_on": tuple(saved), "not_before": None})
+
+
+def _replacements(state: RunState, id_: SubtaskId) -> list[SubtaskId]:
+    """The saved subtasks to depend on instead of `id_`."""
+    saved: dict[SubtaskId, None] = {}
+    pending, seen = [id_], set[SubtaskId]()
+    while pending:
+        current = pending.pop(0)
+        subtask = state.subtasks.get(current)
+        if current in seen or subtask is None:
+            continue
+        seen.add(current)
+        if _landed_as_work(subtask):
+            saved[current] = None
+        else:
+            in_area = [inner.id for inner in state.subtasks.values() if inner.area == current]
+            pending += [*subtask.parts, *in_area] or state.spec(current).depends_on
+    return list(saved)
+
+
+def _why_left_out(subtask: SubtaskState) -> str | None:
+    if subtask.landed is not None or subtask.parts:
+        return None
+    if subtask.dropped is not None:
+        return f"dropped: {subtask.dropped}"
+    if subtask.skipped:
+        return "skipped"
+    failure = subtask.failure or (subtask.last.failure if subtask.last is not None else None)
+    return f"did not land: {failure.summary}" if failure is not None else "did not land"

@@ -1,0 +1,381 @@
+"""A run as a planner sees it: the `<state>` block of the model protocol, whose keys are fixed.
+
+It changes with every call, so it is short: what was planned and what landed is in the record (`planner_record.py`), and
+a planner that needs a whole report or all evidence asks for it. Texts are quoted where there is something to decide, or
+news: a report that has not landed yet is only a claim. What is open is always in it, and so is what failed or what a
+person was asked about. Beyond `ALL` subtasks the closed ones are summarised, except those that were reported since the
+last call; texts are shorter the more of them there are.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NotRequired, TypedDict
+
+from fleet.core.base.ids import QuestionId, RunId, Sha, SubtaskId
+from fleet.core.plans.plan import PLANNER, Subtask
+from fleet.core.policy.budget import run_budgets
+from fleet.core.state.areas import Area, area_spend, inside, planning_of, seen
+from fleet.core.state.facts import Failure, FailureKind, Strategy
+from fleet.core.state.state import Question, Reading, RunState
+from fleet.core.state.status import Status, status_of
+from fleet.core.state.subtasks import Set, SubtaskState
+
+# ---- closed work -----------------------------------------------------------------------------------------------------
+# Closed subtasks in a few lines, for a planner whose run has more of them than a prompt should list.
+#
+# They are counted by area: an area with a planner of its own, or else the folder that they changed.
+
+
+GROUPS = 40  # areas and folders; the smallest are counted together
+RESULT = 240  # characters of what became of one
+LATEST, TITLE = 4, 60  # subtasks named in it, and characters of each title
+DEPTHS = (3, 2, 1)  # components of a folder's name: fewer where there would be too many folders
+GLOB = frozenset("*?[")
+ROOT, OTHERS = "(top of the repository)", "(others)"
+
+
+class ClosedGroup(TypedDict):
+    """Closed subtasks of one area, or of one folder."""
+
+    area: str
+    merged: int
+    dropped: NotRequired[int]
+    result: str
+
+
+class ClosedWork(TypedDict):
+    """The closed subtasks that are not listed."""
+
+    count: int
+    reported_since_last_call: NotRequired[int]
+    """How many of them were."""
+    summary: list[ClosedGroup]
+
+
+def closed_work(state: RunState, ids: Sequence[SubtaskId], *, reported: int = 0) -> ClosedWork:
+    """A summary of these closed subtasks."""
+    areas = [id_ for id_ in ids if state.spec(id_).worker == PLANNER]
+    others = [id_ for id_ in ids if state.spec(id_).worker != PLANNER]
+    groups = [_area(state, id_) for id_ in areas] + [
+        _folder(state, name, members) for name, members in _by_folder(state, others).items()
+    ]
+    groups.sort(key=lambda group: -group["merged"])
+    work = ClosedWork(count=len(ids), summary=[*groups[:GROUPS], *_together(groups[GROUPS:])])
+    if reported:
+        work["reported_since_last_call"] = reported
+    return work
+
+
+def _area(state: RunState, area: SubtaskId) -> ClosedGroup:
+    """All of an area's subtasks, those of areas in it included, and its planner's synthesis."""
+    last = state.subtasks[area].last
+    return _counted(
+        state,
+        area,
+        [area, *state.subtasks.first(inside(state, area))],
+        last.report.summary if last and last.report else "",
+    )
+
+
+def _folder(state: RunState, name: str, ids: Sequence[SubtaskId]) -> ClosedGroup:
+    landed = sorted((_landed_at(state, id_), id_) for id_ in ids if state.subtasks[id_].landed is not None)
+    latest = (f"{id_} ({state.spec(id_).title[:TITLE]})" for _, id_ in reversed(landed[-LATEST:]))
+    return _counted(state, name, ids, f"latest: {', '.join(latest)}" if landed else "")
+
+
+def _counted(state: RunState, name: str, ids: Sequence[SubtaskId], result: str) -> ClosedGroup:
+    merged = sum(state.subtasks[id_].landed is not None for id_ in ids)
+    closed = sum(state.subtasks[id_].closed for id_ in ids)
+    group = ClosedGroup(area=name, merged=merged, result=result[:RESULT])
+    if closed > merged:
+        group["dropped"] = closed - merged
+    return group
+
+
+def _together(groups: Sequence[ClosedGroup]) -> list[ClosedGroup]:
+    if not groups:
+        return []
+    names = ", ".join(group["area"] for group in groups)
+    merged = sum(group["merged"] for group in groups)
+    return [ClosedGroup(area=OTHERS, merged=merged, result=f"{len(groups)} more: {names}"[:RESULT])]
+
+
+def _landed_at(state: RunState, id_: SubtaskId) -> float:
+    last = state.subtasks[id_].last
+    return last.ended_at or 0.0 if last is not None else 0.0
+
+
+def _by_folder(state: RunState, ids: Iterable[SubtaskId]) -> Mapping[str, list[SubtaskId]]:
+    folders = {id_: _folder_of(state.spec(id_)) for id_ in ids}
+    groups: dict[str, list[SubtaskId]] = {}
+    for depth in DEPTHS:
+        groups = {}
+        for id_, parts in folders.items():
+            groups.setdefault("/".join(parts[:depth]) or ROOT, []).append(id_)
+        if len(groups) <= GROUPS:
+            break
+    return groups
+
+
+def _folder_of(spec: Subtask) -> tuple[str, ...]:
+    """The folder of the first path that a subtask may change."""
+    if not spec.touches:
+        return ()
+    *folders, _ = spec.touches[0].split("/")
+    named = next((at for at, part in enumerate(folders) if GLOB & set(part)), len(folders))
+    return tuple(folders[:named])
+
+
+# ---- planner view ----------------------------------------------------------------------------------------------------
+
+
+ALL = 200  # subtasks up to which all are listed
+SIZE = 38_000  # bytes, if shorter texts can achieve it; with the summary of what is closed, fewer than 20,000 tokens
+GOAL = 2_000  # characters of the goal, all of which is in the epic
+ANSWERED = 20  # questions whose answers were read before
+UNDECIDED: frozenset[Status] = frozenset({"failed", "blocked", "escalated"})
+KNOWN = 80  # characters of a failure that was decided about
+SHORT = 300  # characters of evidence; a summary says more than an end that is shorter
+AREA_EVIDENCE = 3_000  # characters of evidence of an area's failure, which its planner sees once
+ROUNDED = {"dollars": 4, "tokens": 0, "minutes": 1, "attempts": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """The characters that texts may have, and how many of them there are."""
+
+    title: int = 200
+    question: int = 4_000
+    result: int = 600
+    """Of what a worker reported, until it has landed and was read: then it is in the record."""
+    advice: int = 300
+    pieces: int = 6
+    evidence: int = 1_000
+    """Of the last failure."""
+    earlier: int = 300
+    """Of those before it."""
+    history: int = 4
+    """Failures of one subtask."""
+    news: int = 100
+    """Closed subtasks that are listed because they were reported, where closed ones are not listed otherwise."""
+
+    @property
+    def brief(self) -> "Lengths":
+        """For failures that were decided about."""
+        return replace(self, evidence=min(KNOWN, self.evidence), earlier=min(KNOWN, self.earlier))
+
+
+LENGTHS = (
+    Lengths(),
+    Lengths(question=1_000, result=300, advice=200, pieces=3, evidence=500, earlier=150, history=3),
+    Lengths(title=120, question=400, result=160, advice=120, pieces=2, evidence=250, earlier=80, history=2, news=60),
+    Lengths(title=80, question=200, result=80, advice=80, pieces=1, evidence=110, earlier=0, history=1, news=40),
+    Lengths(title=60, question=100, result=0, advice=0, pieces=0, evidence=60, earlier=0, history=1, news=10),
+)
+"""From those that a planner should have to those that are left where very many subtasks have failed or reported."""
+
+FailureEntry = TypedDict("FailureEntry", {"attempt": int, "class": FailureKind, "strategy": Strategy, "evidence": str})
+
+
+class SubtaskEntry(TypedDict):
+    """A subtask in the state."""
+
+    id: SubtaskId
+    title: str
+    status: Status
+    attempts: int
+    depends_on: list[SubtaskId]
+    worker: str
+    result: str
+    recommendations: list[str]
+    failures: list[FailureEntry]
+
+
+class QuestionEntry(TypedDict):
+    """A question to a human, with its answer if there is one."""
+
+    id: QuestionId
+    about: SubtaskId | None
+    question: str
+    answer: str | None
+
+
+class PlannerState(TypedDict):
+    """The `<state>` block: of the whole run, or of an area."""
+
+    run: RunId
+    area: NotRequired[SubtaskId]
+    goal: str
+    flat: NotRequired[Literal[True]]
+    plan_version: int
+    tip: Sha
+    budget: dict[str, float | str | None]
+    subtasks: list[SubtaskEntry]
+    reports_since_last_call: list[SubtaskId]
+    questions: list[QuestionEntry]
+    closed: NotRequired[ClosedWork]
+    """The closed subtasks that are not in `subtasks`, where there are very many."""
+
+
+class AreaState(TypedDict):
+    """An area, for its planner: the subtask, and why earlier attempts at it failed."""
+
+    subtask: dict[str, object]
+    attempt: int
+    guidance: str
+    failures: list[FailureEntry]
+    results: dict[SubtaskId, str]
+
+
+def planner_state(state: RunState, now: float, area: Area = None) -> PlannerState:
+    view = _state(state, now, area, Lengths())
+    for lengths in LENGTHS[1:]:
+        if _size(view) <= SIZE:
+            break
+        view = _state(state, now, area, lengths)
+    return _with_closed(state, view, area)
+
+
+def _size(view: PlannerState) -> int:
+    text = json.dumps(view, ensure_ascii=False, separators=(",", ":"))
+    return len(text.encode("utf-8", "replace"))
+
+
+def _state(state: RunState, now: float, area: Area, lengths: Lengths) -> PlannerState:
+    reading, subtasks, visible = planning_of(state, area).reading, state.subtasks, seen(state, area)
+    listed = visible if visible.bit_count() <= ALL else _listed(state, reading, visible, lengths.news)
+    listed_ids = subtasks.in_plan_order(listed)
+    news = frozenset(reading.reports)
+    view = PlannerState(
+        run=state.run,
+        goal=(state.spec(area).goal if area is not None else state.plan.goal or state.goal)[:GOAL],
+        plan_version=state.plan.version,
+        tip=state.tip,
+        budget=budget_left(state, now, area),
+        subtasks=[_subtask(state, state.spec(id_), now, lengths, is_news=id_ in news) for id_ in listed_ids],
+        reports_since_last_call=_reports(reading, frozenset(listed_ids) if listed != visible else None),
+        questions=_questions(state, reading, visible, area, lengths),
+    )
+    if area is not None:
+        view["area"] = area
+    if state.policy.flat:
+        view["flat"] = True
+    return view
+
+
+def _with_closed(state: RunState, view: PlannerState, area: Area) -> PlannerState:
+    """With a summary of what is not listed."""
+    subtasks = state.subtasks
+    folded = seen(state, area) & ~subtasks.set_of([entry["id"] for entry in view["subtasks"]])
+    if not folded:
+        return view
+    reported = subtasks.set_of([id_ for id_ in planning_of(state, area).reading.reports if id_ in subtasks])
+    work = closed_work(state, subtasks.in_plan_order(folded), reported=(folded & reported).bit_count())
+    return {**view, "closed": work}
+
+
+def _listed(state: RunState, reading: Reading, visible: Set, room: int) -> Set:
+    """What is open, and the newest of what was reported since the last call."""
+    subtasks = state.subtasks
+    listed = visible & subtasks.open
+    for id_ in reversed(reading.reports):
+        bit = subtasks.set_of([id_]) & visible & ~listed
+        if bit and room:
+            listed, room = listed | bit, room - 1
+    return listed
+
+
+def _reports(reading: Reading, listed: frozenset[SubtaskId] | None) -> list[SubtaskId]:
+    return [id_ for id_ in dict.fromkeys(reading.reports) if listed is None or id_ in listed]
+
+
+def _questions(state: RunState, reading: Reading, visible: Set, area: Area, lengths: Lengths) -> list[QuestionEntry]:
+    """Those that are open, those whose answers are new, and the latest of the others."""
+
+    def concerns(question: Question) -> bool:
+        if question.about is None:
+            return question.area == area
+        return bool(state.subtasks.set_of([question.about]) & visible)
+
+    asked = [question for question in state.questions.values() if concerns(question)]
+    new = frozenset((*state.asked, *reading.answers))
+    old = [question.id for question in asked if question.id not in new]
+    shown = new.union(old[-ANSWERED:])
+    return [
+        QuestionEntry(id=q.id, about=q.about, question=q.text[: lengths.question], answer=q.answer)
+        for q in asked
+        if q.id in shown
+    ]
+
+
+def area_state(state: RunState, area: SubtaskId) -> AreaState:
+    spec, subtask = state.spec(area), state.subtasks[area]
+    return AreaState(
+        subtask=spec.model_dump(mode="json", exclude_defaults=True),
+        attempt=len(subtask.attempts),
+        guidance=subtask.attempts[-1].guidance,
+        failures=_failures(subtask, Lengths(evidence=AREA_EVIDENCE)),
+        results={need: _result(state.subtasks[need], Lengths().result) for need in spec.depends_on},
+    )
+
+
+def budget_left(state: RunState, now: float, area: Area = None) -> dict[str, float | str | None]:
+    """The remaining budgets, with dollars and minutes always (None: no limit), and a notice when one is low."""
+    budgets = {budget.unit: budget.remaining for budget in run_budgets(state, now)}
+    share = state.subtasks[area].attempts[-1].allowance if area is not None else None
+    if area is not None and share is not None:
+        rest = max(0.0, share - area_spend(state, area))
+        budgets["dollars"] = min(rest, budgets.get("dollars", rest))
+    remaining: dict[str, float | str | None] = {"dollars_left": None, "minutes_left": None}
+    remaining |= {f"{unit}_left": round(amount, ROUNDED[unit]) for unit, amount in budgets.items()}
+    return {**remaining, "low": f"{state.low}: finish what is nearly done"} if state.low else remaining
+
+
+def _subtask(state: RunState, spec: Subtask, now: float, lengths: Lengths, *, is_news: bool) -> SubtaskEntry:
+    """Texts only of what was just reported or waits for a decision: all others are in the record, or will be news."""
+    subtask = state.subtasks[spec.id]
+    status = status_of(state, spec.id, now)
+    landed, quoted = subtask.landed is not None, is_news or status in UNDECIDED
+    report = subtask.last.report if subtask.last is not None and quoted else None
+    advice = [*report.recommendations, *report.needs, *report.discovered] if report is not None else []
+    evidence = lengths if quoted and not landed else lengths.brief
+    return SubtaskEntry(
+        id=spec.id,
+        title=spec.title[: lengths.title],
+        status="dropped" if status == "split" else status,
+        attempts=len(subtask.attempts),
+        depends_on=list(spec.depends_on),
+        worker=spec.worker,
+        result=_result(subtask, lengths.result if quoted else 0),
+        recommendations=[each[: lengths.advice] for each in advice[: lengths.pieces]],
+        failures=_failures(subtask, evidence) if quoted or not landed else [],
+    )
+
+
+def _result(subtask: SubtaskState, length: int) -> str:
+    if subtask.parts:
+        return f"split into {', '.join(subtask.parts)}"
+    report = subtask.last.report if subtask.last is not None else None
+    return report.summary[:length] if report else ""
+
+
+def _failures(subtask: SubtaskState, lengths: Lengths) -> list[FailureEntry]:
+    """The latest failures, the last one with more of its evidence than those before."""
+    failed = [attempt for attempt in subtask.attempts if attempt.failure is not None][-lengths.history :]
+    return [
+        {
+            "attempt": attempt.number,
+            "class": attempt.failure.kind,
+            "strategy": attempt.strategy,
+            "evidence": _evidence(attempt.failure, lengths.evidence if attempt is failed[-1] else lengths.earlier),
+        }
+        for attempt in failed
+        if attempt.failure is not None
+    ]
+
+
+def _evidence(failure: Failure, length: int) -> str:
+    if length < SHORT:
+        return failure.summary[:length]
+    return f"{failure.summary}\n{failure.evidence}"[-length:].strip()

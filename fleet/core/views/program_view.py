@@ -1,0 +1,237 @@
+"""The program itself: its version, its verbs, its completion, and what it serves."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramView:
+    """The version of the program."""
+
+    version: str
+    """As `fleet --version` prints it."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerbView:
+    """A verb of the command line."""
+
+    about: Literal["run", "part", "repository", "machine"]
+    """What it is about, which decides the options that it takes."""
+    changes: bool
+    """Whether it changes a run that exists."""
+    summary: str
+    """The first line of its help."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerbsView:
+    """All verbs."""
+
+    verbs: Mapping[str, VerbView]
+    """Each verb by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionView:
+    """The completion for a shell."""
+
+    shell: str
+    """`bash`, `zsh` or `fish`."""
+    script: str
+    """The script; empty if it was written to a file."""
+    file: str
+    """The file that was written; empty if none was."""
+
+
+@dataclass(frozen=True, slots=True)
+class McpToolView:
+    """A tool that `fleet mcp` offers."""
+
+    name: str
+    """As other agents call it."""
+    effect: str
+    """`looks`: it changes nothing; `adds`: it starts a run; `decides`: it decides in the place of a person."""
+    description: str
+    """What those agents read about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerView:
+    """A server that runs until it is stopped."""
+
+    url: str
+    """Where it listens."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebView:
+    """The server for pages."""
+
+    url: str
+    """Where it listens."""
+    link: str
+    """Signs one browser in, once, within ten minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditorCommandView:
+    """What may be typed in a session of an editor."""
+
+    name: str
+    """Its word, without the slash."""
+    takes: str
+    """What follows the word; empty for nothing."""
+    description: str
+    """What it does."""
+
+
+# ---- clean view ------------------------------------------------------------------------------------------------------
+# What `fleet clean` deletes or would delete, and what it keeps.
+
+
+@dataclass(frozen=True, slots=True)
+class PartView:
+    """Files or refs of one kind."""
+
+    kind: str
+    """Its name, as a plural."""
+    number: int
+    """How many there are."""
+    bytes: int
+    """The space that they use."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftoverView:
+    """A run, a store or a branch."""
+
+    of: str
+    """Its name."""
+    goes: bool
+    """Whether it is deleted, or would be with `--apply`."""
+    bytes: int
+    """The space that can be freed."""
+    kinds: tuple[PartView, ...]
+    """What can be deleted, by kind."""
+    kept: str
+    """Why something of it is kept; empty where nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanView:
+    """The disk space that runs use."""
+
+    applied: bool
+    """Whether it was deleted; otherwise it would be with `--apply`."""
+    bytes: int
+    """The space that is freed."""
+    of: int
+    """The space that everything uses."""
+    kinds: tuple[PartView, ...]
+    """What is deleted, by kind."""
+    left: tuple[LeftoverView, ...]
+    """Every run, store and branch that was looked at."""
+
+
+# ---- finding ---------------------------------------------------------------------------------------------------------
+# What the doctor found about this machine and the models' service.
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check of this machine, or with `--live` of the models' service."""
+
+    what: str
+    """What was checked: `git`, `sandbox`, `model`, `gate` and so on; with `--live` also `live`, `settings`, `spent`."""
+    ok: bool
+    """Whether a run can work with it."""
+    says: str
+    """The result, for a person."""
+    fix: str = ""
+    """What to do about it; empty where nothing needs to be done."""
+    dollars: float | None = None
+    """What a call to the service cost; null where none was made."""
+
+
+# ---- notification view -----------------------------------------------------------------------------------------------
+# Notifications: as a receiver gets them, as they were sent, and the result of a test of the channels.
+
+
+@dataclass(frozen=True, slots=True)
+class SentView:
+    """A notification for one channel."""
+
+    run: str
+    """The name of the run."""
+    channel: str
+    """The NAME of its table `[notify.channels.NAME]`."""
+    title: str
+    """What it says, in a line."""
+    state: str
+    """`waiting` (it is tried again), `sending` (it may have arrived), `sent` or `given up`."""
+    tries: int
+    """How often it was about to be sent."""
+    at: float
+    """When it was made, in seconds since 1970."""
+    why: str
+    """Why the last try failed; empty if none did."""
+    key: str
+    """By which a receiver knows it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotifiedRunsView:
+    """For whom `fleet notify watch` sent what was due."""
+
+    runs: tuple[str, ...]
+    """The names of the runs that were started with `[notify]`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelTestView:
+    """The delivery of a test to one channel."""
+
+    channel: str
+    """The NAME of its table `[notify.channels.NAME]`."""
+    kind: str
+    """`webhook`, `command` or `desktop`."""
+    delivered: bool
+    """Whether the receiver took it."""
+    why: str
+    """Why not; empty if it was delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class CauseView:
+    """A reason for a notification."""
+
+    event: str
+    """Which of `notify.events` it is."""
+    title: str
+    """What happened."""
+    text: str
+    """The details; what a model or a repository wrote has lost mentions, links and markup."""
+    command: str
+    """What to type; empty if there is nothing to do."""
+    since: float
+    """In seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationView:
+    """What a webhook or a command is given, unless a template says otherwise."""
+
+    key: str
+    """Unique: the same notification has the same key whenever it is sent again."""
+    run: str
+    """The name of the run."""
+    title: str
+    """One line."""
+    text: str
+    """A line for each cause."""
+    link: str
+    """Where to answer; empty unless `notify.link` is set."""
+    causes: tuple[CauseView, ...]
+    """The reasons for it, ten at most."""
