@@ -13,7 +13,7 @@ from fleet.core.base.ids import Sha
 from worktrees.base.errors import effect_error
 from worktrees.git.object_format import ABSENT, ATTRIBUTES, GITLINK, Node, Tree, is_folder
 from worktrees.git.objects import Objects
-from worktrees.git.program import Coprocess, CoprocessError, Git, fields
+from worktrees.git.program import PATIENCE, Coprocess, CoprocessError, Git, Patience, fields
 
 ENTRIES = ("diff-tree", "-r", "-z", "--raw")
 PATCH = ("diff-tree", "-p", "-r", "--no-renames", "--no-ext-diff", "--no-textconv")
@@ -71,8 +71,8 @@ class Diff:
 class DiffProgram:
     """One `git diff-tree` that stays open. Blocks."""
 
-    def __init__(self, git: Git, *options: str) -> None:
-        self._program = Coprocess(git.git_dir, *options, "--stdin")
+    def __init__(self, git: Git, *options: str, patience: Patience = PATIENCE) -> None:
+        self._program = Coprocess(git.git_dir, *options, "--stdin", patience=patience)
         self._end = f"end {token_hex(8)}\n".encode()
 
     def close(self) -> None:

@@ -44,7 +44,7 @@ from worktrees.git.object_format import (
     parse_tree,
     signed_now,
 )
-from worktrees.git.program import Coprocess, CoprocessError
+from worktrees.git.program import PATIENCE, Coprocess, CoprocessError, Patience
 
 SHA256 = re.compile(rb"(?im)^\s*objectformat\s*=\s*sha256\s*$")
 AT_ONCE = 2  # threads; more only take turns at the interpreter
@@ -70,10 +70,10 @@ class StoredObject:
 class Objects:
     """The objects of one repository."""
 
-    def __init__(self, git_dir: Path) -> None:
+    def __init__(self, git_dir: Path, patience: Patience = PATIENCE) -> None:
         self._config = git_dir / "config"
         self._folder = git_dir / "objects"
-        self._program = Coprocess(git_dir, "cat-file", "--batch-command", "--buffer")
+        self._program = Coprocess(git_dir, "cat-file", "--batch-command", "--buffer", patience=patience)
         self._trees: dict[Sha, Tree] = {}
         self._cached_entries = 0
         self._commits: dict[Sha, Commit] = {}

@@ -122,20 +122,28 @@ async def ask_git(
     data: bytes = b"",
     source: int | None = None,
     cap: int = CAP,
+    timeout_s: float = TIMEOUT_S,
 ) -> Finished:
     """Run git and return its answer, whatever its exit code. Raises `EffectError` where it can't run in time.
 
     It reads `data`, or what a descriptor has, without a copy of it in memory.
     """
-    return await _run(args, {**environment(), **(env or {})}, data=data, source=source, cap=cap)
+    whole = {**environment(), **(env or {})}
+    return await _run(args, whole, data=data, source=source, cap=cap, timeout_s=timeout_s)
 
 
 async def _run(
-    args: Sequence[str], env: Mapping[str, str], *, data: bytes = b"", source: int | None = None, cap: int = CAP
+    args: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    data: bytes = b"",
+    source: int | None = None,
+    cap: int = CAP,
+    timeout_s: float = TIMEOUT_S,
 ) -> Finished:
     launch = Launch(command(*args), env, cwd=Path("/"), input=data, source=source)
     async with loop_limiter(_programs, AT_ONCE):
-        answer = await run(launch, timeout_s=TIMEOUT_S, cap=cap, grace_s=GRACE_S)
+        answer = await run(launch, timeout_s=timeout_s, cap=cap, grace_s=GRACE_S)
     if answer.timed_out:
         raise GitError(args, answer)
     return answer
@@ -149,6 +157,7 @@ class Git:
     work_tree: Path | None = None
     stand_in: "StandIn | None" = None
     """What git takes objects, refs and configuration from, in a repository that is not ours."""
+    timeout_s: float = TIMEOUT_S
 
     @property
     def place(self) -> dict[str, str]:
@@ -166,7 +175,7 @@ class Git:
         """Run git and return its answer, whatever its exit code."""
         if self.work_tree is not None:
             args = ("-C", str(self.work_tree), *args)
-        return await ask_git(*args, env={**self.place, **(env or {})}, data=data, cap=cap)
+        return await ask_git(*args, env={**self.place, **(env or {})}, data=data, cap=cap, timeout_s=self.timeout_s)
 
     async def __call__(
         self,
@@ -218,10 +227,21 @@ def fields(raw: bytes) -> list[str]:
 # again. It ends by itself when its input closes, so a manager that is killed leaves none behind.
 
 
-ANSWER_S = 30.0  # the longest silence while an answer is due, and the longest wait for room for a question
-END_S = 2.0  # for the program to end after it was asked to
 KILLED_S = 2.0  # for a killed one to be gone
 CHUNK = 64 * 1024  # what a pipe holds
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a program that stays open may take."""
+
+    answer_s: float = 30.0
+    """The longest silence while an answer is due, and the longest wait for room for a question."""
+    end_s: float = 2.0
+    """For the program to end after it was asked to."""
+
+
+PATIENCE = Patience()
 
 
 class CoprocessError(EffectError):
@@ -234,8 +254,9 @@ class CoprocessError(EffectError):
 class Coprocess:
     """One long-lived git program of one repository."""
 
-    def __init__(self, git_dir: Path, *args: str) -> None:
+    def __init__(self, git_dir: Path, *args: str, patience: Patience = PATIENCE) -> None:
         self._git_dir = git_dir
+        self._patience = patience
         self._args = args
         self._turn = Lock()
         self._child: subprocess.Popen[bytes] | None = None
@@ -258,10 +279,10 @@ class Coprocess:
     def close(self) -> None:
         """End the program for good; a conversation that is under way ends with an error."""
         self._closed = True
-        if not self._turn.acquire(timeout=END_S):
+        if not self._turn.acquire(timeout=self._patience.end_s):
             if (child := self._child) is not None:  # its end wakes the caller that waits for its answer
                 _signal(child, signal.SIGKILL)
-            if not self._turn.acquire(timeout=END_S):
+            if not self._turn.acquire(timeout=self._patience.end_s):
                 return
         try:
             self._end()
@@ -316,8 +337,9 @@ class Coprocess:
     def _wait(self, fd: int, event: int) -> None:
         poll = select.poll()
         poll.register(fd, event)
-        if not poll.poll(ANSWER_S * 1000):
-            raise self._error(f"silent for {ANSWER_S:g} s")
+        answer_s = self._patience.answer_s
+        if not poll.poll(answer_s * 1000):
+            raise self._error(f"silent for {answer_s:g} s")
 
     def _error(self, reason: str) -> CoprocessError:
         return CoprocessError(self._args[0], reason)
@@ -352,7 +374,7 @@ class Coprocess:
         self._stdout.close()
         for number in (signal.SIGTERM, signal.SIGKILL):
             with suppress(subprocess.TimeoutExpired):
-                child.wait(END_S)
+                child.wait(self._patience.end_s)
                 return
             _signal(child, number)
             _signal(child, signal.SIGCONT)  # one that was stopped can take its locks away first

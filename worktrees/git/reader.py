@@ -31,22 +31,22 @@ ANSWER_S = 120.0  # for one question, on a machine that is starved
 Result = TypeVar("Result")
 
 
-async def read(git: Git, question: "Callable[[gitpython.Repo], Result]") -> Result:
+async def read(git: Git, question: "Callable[[gitpython.Repo], Result]", *, answer_s: float = ANSWER_S) -> Result:
     """Ask one of the questions below of a repository, in a thread. Raises `EffectError`."""
     try:
-        return await to_thread.run_sync(_ask_in_time, git, question)
+        return await to_thread.run_sync(_ask_in_time, git, question, answer_s)
     except _SilentError:  # its programs were killed: no answer from these
         try:
-            return await to_thread.run_sync(_ask_in_time, git, question)
+            return await to_thread.run_sync(_ask_in_time, git, question, answer_s)
         except _SilentError as error:
-            raise effect_error(f"git did not answer within {ANSWER_S:g} s") from error
+            raise effect_error(f"git did not answer within {answer_s:g} s") from error
 
 
 class _SilentError(Exception):
     """The programs of a question were killed, because they did not answer."""
 
 
-def _ask_in_time(git: Git, question: "Callable[[gitpython.Repo], Result]") -> Result:
+def _ask_in_time(git: Git, question: "Callable[[gitpython.Repo], Result]", answer_s: float) -> Result:
     """GitPython waits for its programs without a limit, so they are killed at ours."""
     mark, killed = f"FLEET_READER={token_hex(8)}", Event()
 
@@ -54,7 +54,7 @@ def _ask_in_time(git: Git, question: "Callable[[gitpython.Repo], Result]") -> Re
         killed.set()
         kill_descendants(marked=mark.encode())
 
-    timer = Timer(ANSWER_S, kill)
+    timer = Timer(answer_s, kill)
     timer.daemon = True
     timer.start()
     try:

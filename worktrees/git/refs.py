@@ -15,7 +15,7 @@ from fleet.ports.worktrees import EffectError
 from fleet.runs.crash_points import reached
 from worktrees.base.errors import effect_error
 from worktrees.git.object_format import ID, REF
-from worktrees.git.program import Coprocess, CoprocessError, Git, text
+from worktrees.git.program import PATIENCE, Coprocess, CoprocessError, Git, Patience, text
 
 LOOSE = 200
 """Refs that are set until all are packed into one file: each takes a file and a folder, and whatever lists refs reads
@@ -25,10 +25,10 @@ them one by one."""
 class Refs:
     """The refs of one repository."""
 
-    def __init__(self, git: Git) -> None:
-        self._set = 0
+    def __init__(self, git: Git, *, loose: int = LOOSE, patience: Patience = PATIENCE) -> None:
+        self._set, self._loose = 0, loose
         self._git = git
-        self._program = Coprocess(git.git_dir, "update-ref", "--stdin")
+        self._program = Coprocess(git.git_dir, "update-ref", "--stdin", patience=patience)
         self._threads = CapacityLimiter(1)
 
     def close(self) -> None:
@@ -41,7 +41,7 @@ class Refs:
             await self._git("update-ref", ref, commit)
         reached("a commit is pinned")
         self._set += 1
-        if self._set % LOOSE == 0:
+        if self._set % self._loose == 0:
             await self._pack()
 
     async def _pack(self) -> None:

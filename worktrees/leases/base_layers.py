@@ -29,7 +29,7 @@ from worktrees.git.program import Git, fields
 from worktrees.leases.ignored import BaseFiles
 from worktrees.leases.union_view import OverlayChange, View, read_changes
 from worktrees.sandbox.box import Box, Place
-from worktrees.sandbox.overlay_mount import Overlay
+from worktrees.sandbox.overlay_mount import OPTIONS, Overlay
 from worktrees.store.store import Store
 
 NEAR = 1_000  # paths that a diff layer may have: one of 500 costs a twelfth of moving a checkout of 10,000 files
@@ -88,6 +88,10 @@ class BaseLayers:
 
     home: Path
     store: Store
+    near: int = NEAR
+    near_part: int = NEAR_PART
+    max_layers: int = MAX_LAYERS
+    idle_layers: int = IDLE_LAYERS
     _bases: dict[Sha, Base] = field(default_factory=dict)
     """The longest unused first."""
     _newest: Base | None = None
@@ -160,7 +164,7 @@ class BaseLayers:
         """What a new layer could be built on, the likely nearest first."""
         for base in (self._base_of_ancestor(commit), self._newest):
             if base is not None:
-                yield foundation(base)
+                yield foundation(base, self.max_layers)
         yield from (checkout.base for checkout in reversed(self._checkouts) if checkout.base is not None)
 
     def _base_of_ancestor(self, commit: Sha) -> Base | None:
@@ -179,7 +183,7 @@ class BaseLayers:
         checkout, layers, view = parent.checkout, parent.layers, parent.below.view
         self._made += 1
         folder = self.home / f"layers/{self._made}"
-        most = max(NEAR, checkout.files // NEAR_PART)
+        most = max(self.near, checkout.files // self.near_part)
         old = parent.below.commit
         diff = await make_diff_layer(self.store, folder, old, commit, most=most, converts=checkout.converts)
         if diff is None:
@@ -225,7 +229,7 @@ class BaseLayers:
     async def _tidy(self) -> None:
         """Remove what no lease uses, except for the little that is likely to be needed again."""
         unused = [base for base in self._bases.values() if base.layers and not base.tenants and not base.children]
-        self._trash += self._forget(unused[:-IDLE_LAYERS])
+        self._trash += self._forget(unused[: -self.idle_layers])
         idle = [checkout for checkout in self._checkouts if checkout.base is not None and self._is_idle(checkout)]
         for checkout in idle[:-IDLE_CHECKOUTS]:
             self._drop(checkout)
@@ -263,15 +267,15 @@ class BaseLayers:
         return layers
 
 
-def foundation(newest: Base) -> Base:
+def foundation(newest: Base, max_layers: int = MAX_LAYERS) -> Base:
     """What the next layer is put on: the newest base, or one below it where that has all the layers it may have.
 
     The new layer then replaces the upper ones as far as they are together larger than the next one below. So a file
     that changed is written a few times, and not with every eighth layer from then on.
     """
     base, replaced = newest, 0
-    if len(newest.layers) >= MAX_LAYERS:
-        while base.parent is not None and (len(base.layers) >= MAX_LAYERS or base.entries < replaced):
+    if len(newest.layers) >= max_layers:
+        while base.parent is not None and (len(base.layers) >= max_layers or base.entries < replaced):
             replaced += base.entries
             base = base.parent
     return base
@@ -364,11 +368,11 @@ class ChosenKind:
     why: str
 
 
-async def choose_kind(settings: WorktreeSettings, folder: Path) -> ChosenKind:
+async def choose_kind(settings: WorktreeSettings, folder: Path, *, options: str = OPTIONS) -> ChosenKind:
     """Overlays where they work in `folder`, unless the configuration says otherwise. Raises `FleetError`."""
     if settings.lease == "pool":
         return ChosenKind("pool", "as configured")
-    problem = await _find_problem(settings, folder)
+    problem = await _find_problem(settings, folder, options)
     if problem is None:
         return ChosenKind("overlay", "tested: changes are found, and the shared files stay as they are")
     if settings.lease == "overlay":
@@ -376,7 +380,7 @@ async def choose_kind(settings: WorktreeSettings, folder: Path) -> ChosenKind:
     return ChosenKind("pool", f"overlays don't work here: {problem}")
 
 
-async def _find_problem(settings: WorktreeSettings, folder: Path) -> str | None:
+async def _find_problem(settings: WorktreeSettings, folder: Path, options: str) -> str | None:
     """Why overlays don't work in `folder`; None where they do."""
     if settings.sandbox == "none":
         return "they are mounted in the sandbox, which is switched off"
@@ -384,18 +388,18 @@ async def _find_problem(settings: WorktreeSettings, folder: Path) -> str | None:
         make_folder(folder)
         with TemporaryDirectory(prefix="trial-", dir=folder, ignore_cleanup_errors=True) as home:
             limits = replace(settings.limits, free_bytes=0)  # a full disk says nothing about overlays
-            return await _try_overlay(Box(replace(settings, limits=limits)), Path(home))
+            return await _try_overlay(Box(replace(settings, limits=limits)), Path(home), options)
     except OSError as error:
         return str(error)
     except EffectError as error:
         return f"{error}: {error.failure.evidence.strip()}"
 
 
-async def _try_overlay(box: Box, home: Path) -> str | None:
+async def _try_overlay(box: Box, home: Path, options: str) -> str | None:
     for name, content in BELOW.items():
         make_folder((home / "below" / name).parent)
         (home / "below" / name).write_text(content, encoding="utf-8")
-    overlay = Overlay(home, ("below",), "lease")
+    overlay = Overlay(home, ("below",), "lease", options)
     overlay.make()
     make_folder(overlay.view)
     place = Place(overlay.view, home / "scratch", "trial", overlay)

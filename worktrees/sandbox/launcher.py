@@ -43,6 +43,7 @@ class ForkedChild:
 class Launcher:
     """Satisfies `Starter`. Its process starts with the first command and ends at `close`."""
 
+    answer_s: float = ANSWER_S
     _process: subprocess.Popen[bytes] | None = None
     _control: socket.socket | None = None
     _lock: Lock = field(default_factory=Lock)
@@ -72,7 +73,7 @@ class Launcher:
     async def _request_fork(self, fds: tuple[int, ...]) -> int | None:
         with suppress(OSError):
             control = self._control or self._start_process()
-            with move_on_after(ANSWER_S):
+            with move_on_after(self.answer_s):
                 await wait_writable(control)
                 socket.send_fds(control, [b"!"], fds)
                 await wait_readable(control)

@@ -37,6 +37,7 @@ class Overlay:
     home: Path
     lowers: tuple[str, ...]
     folder: str
+    options: str = OPTIONS
     _lock: Lock = field(default_factory=Lock)
 
     @property
@@ -61,7 +62,7 @@ class Overlay:
         async with self._lock:
             self._remove_volatile()
             layers = f"lowerdir={':'.join(self.lowers)},upperdir={self.folder}/{UPPER},workdir={self.folder}/{WORK}"
-            yield f"{OPTIONS},{layers}"
+            yield f"{self.options},{layers}"
 
     def _remove_volatile(self) -> None:
         work = self.home / self.folder / WORK

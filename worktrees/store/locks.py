@@ -25,16 +25,16 @@ SHARED = ("*.lock", "packed-refs.new", "worktrees/*/*.lock", "objects/info/*.loc
 _PROC = Path("/proc")
 
 
-async def remove_stale_locks(store: Store, run: RunId) -> None:
+async def remove_stale_locks(store: Store, run: RunId, *, patience_s: float = PATIENCE_S) -> None:
     """Remove the locks and half-written refs that could keep this run from continuing."""
     if await to_thread.run_sync(_stale, store, run):
-        await to_thread.run_sync(_wait_unused, store)
+        await to_thread.run_sync(_wait_unused, store, patience_s)
         async with store.administration():
             await to_thread.run_sync(_remove, store, run)
 
 
-def _wait_unused(store: Store) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+def _wait_unused(store: Store, patience_s: float) -> None:
+    deadline = time.monotonic() + patience_s
     while _is_in_use(store) and time.monotonic() < deadline:
         time.sleep(POLL_S)
 

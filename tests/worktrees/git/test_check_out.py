@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import anyio
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from tests.worktrees import forest
 from tests.worktrees.forest import Files
 from worktrees.git.check_out import check_out_by_git, check_out_in_process
 from worktrees.git.object_format import EXECUTABLE, FILE, LINK
+from worktrees.git.objects import LARGEST
 from worktrees.git.repository import Repository
 
 
@@ -48,9 +48,7 @@ def test_what_differs_is_written_as_git_writes_it(old: Files, new: Files, ids: s
             repository.close()
 
 
-async def test_git_writes_what_attributes_convert_or_what_is_too_large(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_git_writes_what_attributes_convert_or_what_is_too_large(tmp_path: Path) -> None:
     repository = Repository(forest.new_repository(tmp_path / "store.git"))
     objects = repository.objects
     base = forest.commit(objects, objects.put_tree({}))
@@ -60,7 +58,8 @@ async def test_git_writes_what_attributes_convert_or_what_is_too_large(
     for name, converts, content in (("plain", False, b"a\n"), ("converted", True, b"a\r\n")):
         await repository.check_out(tmp_path / name, commit, changed, converts=converts)
         assert (tmp_path / name / "folder/a.txt").read_bytes() == content
-    monkeypatch.setattr("worktrees.git.objects.LARGEST", 5)
-    await repository.check_out(tmp_path / "large", commit, changed, converts=False)
-    assert (tmp_path / "large/.gitattributes").read_bytes() == files[b".gitattributes"][1]
+    large = forest.commit(objects, forest.plant(objects, {b"large": (FILE, bytes(LARGEST + 1))}))
+    added = (await repository.diff(base, large)).files
+    await repository.check_out(tmp_path / "large", large, added, converts=False)
+    assert (tmp_path / "large/large").stat().st_size == LARGEST + 1
     repository.close()

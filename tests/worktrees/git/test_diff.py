@@ -13,10 +13,9 @@ from fleet.core.state.facts import Member
 from fleet.ports.worktrees import EffectError
 from tests.worktrees import forest
 from tests.worktrees.conftest import Bench
-from tests.worktrees.forest import Files
+from tests.worktrees.forest import Files, children
 from worktrees.git.diff import ENTRIES, PATCH, Diff, DiffProgram, diff_by_program, diff_in_process
 from worktrees.git.object_format import FILE
-from worktrees.git.program import Coprocess
 from worktrees.git.repository import Repository
 
 NAMES = (*forest.ODD_NAMES, b"end\n")
@@ -111,21 +110,13 @@ async def test_a_patch_that_is_too_long_is_cut_in_its_middle_and_the_next_is_com
     assert await repository.patch(bench.base, short.commit, cap=1000) == await patch_by_git(bench, short, 1000)
 
 
-async def test_a_hundred_patches_take_one_program(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    started = list[Coprocess]()
-    start = Coprocess._start
-
-    def counted(program: Coprocess) -> None:
-        if program._child is None:
-            started.append(program)
-        start(program)
-
+async def test_a_hundred_patches_take_one_program(bench: Bench) -> None:
     member = await bench.change("one", {"one.txt": "1\n"})
     await bench.worktrees.diff(bench.base, bench.base)
-    monkeypatch.setattr(Coprocess, "_start", counted)
+    programs = children()
     for _ in range(100):
         assert "+1" in await bench.worktrees.diff(bench.base, member.commit)
-    assert started == []
+    assert children() == programs
 
 
 async def test_many_who_ask_at_once_each_get_their_own_patch(bench: Bench) -> None:

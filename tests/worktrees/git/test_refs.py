@@ -2,7 +2,8 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,13 @@ def refs(store: Path) -> Iterator[Refs]:
     opened = Refs(Git(store))
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def packing(store: Path) -> Iterator[Callable[[int], Refs]]:
+    """Opens the refs so that so many are loose until all are packed."""
+    with ExitStack() as opened:
+        yield lambda loose: opened.enter_context(closing(Refs(Git(store), loose=loose)))
 
 
 @pytest.fixture
@@ -88,9 +96,9 @@ async def test_a_name_that_git_could_take_for_more_is_refused(refs: Refs, ref: s
 
 
 async def test_many_refs_become_one_file_and_move_as_before(
-    refs: Refs, store: Path, commits: list[str], monkeypatch: pytest.MonkeyPatch
+    store: Path, commits: list[str], packing: Callable[[int], Refs]
 ) -> None:
-    monkeypatch.setattr("worktrees.git.refs.LOOSE", 3)
+    refs = packing(3)
     await refs.pin(TIP, commits[0])
     names = [f"refs/fleet/r1/attempts/s{number}/1" for number in range(4)]
     for name in names:
@@ -105,9 +113,9 @@ async def test_many_refs_become_one_file_and_move_as_before(
 
 
 async def test_where_refs_cannot_be_packed_they_are_set_all_the_same(
-    refs: Refs, store: Path, commits: list[str], monkeypatch: pytest.MonkeyPatch
+    store: Path, commits: list[str], packing: Callable[[int], Refs]
 ) -> None:
-    monkeypatch.setattr("worktrees.git.refs.LOOSE", 1)
+    refs = packing(1)
     (store / "packed-refs.lock").touch()
     await refs.pin(TIP, commits[0])
     assert (git(store, "rev-parse", TIP), (store / "packed-refs").exists()) == (commits[0], False)

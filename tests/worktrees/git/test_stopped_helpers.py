@@ -17,18 +17,18 @@ from fleet.ports.worktrees import EffectError
 from tests.worktrees import forest
 from tests.worktrees.conftest import git
 from worktrees.base.process import descendants, kill_descendants
-from worktrees.git import program, reader
+from worktrees.git import reader
 from worktrees.git.diff import PATCH, DiffProgram
 from worktrees.git.object_format import FILE
 from worktrees.git.objects import Objects
-from worktrees.git.program import Coprocess, CoprocessError, Git
+from worktrees.git.program import Coprocess, CoprocessError, Git, Patience
 from worktrees.git.refs import Refs
+
+SHORT = Patience(answer_s=1.0, end_s=0.1)  # a new program needs some of it on a busy machine
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(program, "ANSWER_S", 1.0)  # the new one needs some of it on a busy machine
-    monkeypatch.setattr(program, "END_S", 0.1)
+def store(tmp_path: Path) -> Iterator[Path]:
     before = descendants()
     yield forest.new_repository(tmp_path / "store.git")
     assert not descendants() - before
@@ -59,7 +59,7 @@ def readings(objects: Objects, tree: str, blob: str) -> dict[str, Callable[[], o
 
 @pytest.mark.parametrize("how", ["find", "missing", "blobs"])
 def test_objects_are_read_by_another_cat_file(store: Path, how: str) -> None:
-    objects = Objects(store)
+    objects = Objects(store, SHORT)
     try:
         tree = forest.plant(objects, {b"a": (FILE, b"a\n")})
         ask = readings(objects, tree, objects.put("blob", b"a\n"))[how]
@@ -72,7 +72,7 @@ def test_objects_are_read_by_another_cat_file(store: Path, how: str) -> None:
 
 
 async def test_a_ref_is_moved_by_another_update_ref_and_no_lock_is_left(store: Path) -> None:
-    objects, refs = Objects(store), Refs(Git(store))
+    objects, refs = Objects(store), Refs(Git(store), patience=SHORT)
     try:
         first = forest.commit(objects, forest.plant(objects, {b"a": (FILE, b"a\n")}))
         await refs.pin("refs/fleet/x", first)
@@ -88,7 +88,7 @@ async def test_a_ref_is_moved_by_another_update_ref_and_no_lock_is_left(store: P
 
 
 def test_a_diff_program_is_given_up_and_the_next_question_is_answered(store: Path) -> None:
-    objects, diffs = Objects(store), DiffProgram(Git(store), *PATCH)
+    objects, diffs = Objects(store), DiffProgram(Git(store), *PATCH, patience=SHORT)
     try:
         old, new = (forest.plant(objects, {b"a": (FILE, text)}) for text in (b"a\n", b"b\n"))
         assert b"+b" in diffs.ask(old, new)
@@ -102,7 +102,7 @@ def test_a_diff_program_is_given_up_and_the_next_question_is_answered(store: Pat
 
 
 def test_one_that_reads_nothing_can_not_hold_who_asks(store: Path) -> None:
-    helper = Coprocess(store, "cat-file", "--batch-command", "--buffer")
+    helper = Coprocess(store, "cat-file", "--batch-command", "--buffer", patience=SHORT)
     try:
         with helper.conversation() as talk:
             talk.send(b"flush\n")
@@ -113,9 +113,8 @@ def test_one_that_reads_nothing_can_not_hold_who_asks(store: Path) -> None:
         helper.close()
 
 
-async def test_closing_ends_a_conversation_with_a_stopped_helper(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "ANSWER_S", 3600.0)
-    helper = Coprocess(store, "cat-file", "--batch-command", "--buffer")
+async def test_closing_ends_a_conversation_with_a_stopped_helper(store: Path) -> None:
+    helper = Coprocess(store, "cat-file", "--batch-command", "--buffer", patience=Patience(answer_s=3600.0, end_s=0.1))
     asked, ended = anyio.Event(), list[CoprocessError]()
 
     def ask() -> None:
@@ -135,10 +134,7 @@ async def test_closing_ends_a_conversation_with_a_stopped_helper(store: Path, mo
     assert len(ended) == 1
 
 
-async def test_a_git_that_stands_still_is_killed_at_its_limit(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "TIMEOUT_S", 0.5)
-    monkeypatch.setattr(program, "GRACE_S", 0.1)
-
+async def test_a_git_that_stands_still_is_killed_at_its_limit(store: Path) -> None:
     def stop_it() -> None:
         stop("cat-file")
 
@@ -149,13 +145,12 @@ async def test_a_git_that_stands_still_is_killed_at_its_limit(store: Path, monke
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(anyio.to_thread.run_sync, stop_it)
             with pytest.raises(EffectError):
-                await Git(store).ask("-c", f"include.path={pipe}", "cat-file", "-t", "HEAD")
+                await Git(store, timeout_s=0.5).ask("-c", f"include.path={pipe}", "cat-file", "-t", "HEAD")
     finally:
         os.close(holder)
 
 
-async def test_what_gitpython_waits_for_is_killed_and_asked_again(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "ANSWER_S", 1.0)
+async def test_what_gitpython_waits_for_is_killed_and_asked_again(store: Path) -> None:
     objects = Objects(store)
     commit = forest.commit(objects, forest.plant(objects, {b"a": (FILE, b"a\n")}))
     objects.close()
@@ -171,7 +166,7 @@ async def test_what_gitpython_waits_for_is_killed_and_asked_again(store: Path, m
             answering.stdin.flush()
             return str(answering.stdout.readline().split()[1], "utf-8")
 
-    assert await reader.read(Git(store), question) == "commit"
+    assert await reader.read(Git(store), question, answer_s=1.0) == "commit"
     assert len(tries) == 2
     tries.clear()
 
@@ -180,7 +175,7 @@ async def test_what_gitpython_waits_for_is_killed_and_asked_again(store: Path, m
         return question(repo)
 
     with pytest.raises(EffectError, match="did not answer within"):
-        await reader.read(Git(store), never)
+        await reader.read(Git(store), never, answer_s=1.0)
 
 
 def test_only_those_that_are_marked_are_killed() -> None:

@@ -1,5 +1,8 @@
 """The layers that overlays share: as little as possible is checked out, and nothing in use ever moves."""
 
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +12,8 @@ from anyio import Event, create_task_group, fail_after
 from tests.worktrees.conftest import Bench, make_repository
 from worktrees.base.fs import wipe
 from worktrees.base.settings import LeaseKind
-from worktrees.git.diff import Diff
-from worktrees.leases import base_layers
-from worktrees.leases.base_layers import MAX_LAYERS, Base, BaseLayers, Checkout, foundation, make_diff_layer
+from worktrees.git.diff import DiffEntry
+from worktrees.leases.base_layers import MAX_LAYERS, Base, BaseLayers, Checkout, foundation
 from worktrees.leases.ignored import BaseFiles
 from worktrees.leases.union_view import View
 from worktrees.store.store import Store
@@ -36,7 +38,11 @@ def base_layers_of(bench: Bench) -> BaseLayers:
 
 
 def folders(bench: Bench, name: str) -> list[str]:
-    return sorted(path.name for path in (base_layers_of(bench).home / name).glob("*"))
+    return folders_of(base_layers_of(bench), name)
+
+
+def folders_of(layers: BaseLayers, name: str) -> list[str]:
+    return sorted(path.name for path in (layers.home / name).glob("*"))
 
 
 async def commits(bench: Bench, number: int) -> list[str]:
@@ -50,6 +56,25 @@ async def commits(bench: Bench, number: int) -> list[str]:
         tip = change.commit  # type: ignore[union-attr]
         line.append(tip)
     return line
+
+
+@asynccontextmanager
+async def used(layers: BaseLayers, commit: str) -> AsyncIterator[Base]:
+    base = await layers.take(commit)
+    try:
+        yield base
+    finally:
+        layers.leave(base)
+
+
+def text_of(base: Base, path: str) -> str:
+    found = base.below.view.find(path)
+    assert found is not None, path
+    return found[0].read_text(encoding="utf-8")
+
+
+def number_of_files(base: Base, folder: str = "src") -> int:
+    return len(list(base.below.view.files(folder)))
 
 
 def bytes_below(folder: Path) -> int:
@@ -91,57 +116,55 @@ async def test_commits_near_each_other_share_a_checkout(bench: Bench) -> None:
         assert folders(bench, "bases") == ["1"]
 
 
-async def test_idle_layers_are_removed_and_the_ones_in_use_stay(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base_layers, "IDLE_LAYERS", 1)
-    monkeypatch.setattr(base_layers, "MAX_LAYERS", 2)
+async def test_idle_layers_are_removed_and_the_ones_in_use_stay(bench: Bench, tmp_path: Path) -> None:
     line = await commits(bench, 12)
-    async with bench.worktrees.lease(line[0]) as first:
+    layers = BaseLayers(tmp_path / "own", bench.worktrees.store, max_layers=2, idle_layers=1)
+    async with used(layers, line[0]) as first:
         for commit in line[1:]:
-            async with bench.worktrees.lease(commit):
+            async with used(layers, commit):
                 pass
-        assert len(folders(bench, "layers")) <= 6
-        assert (
-            await first.workspace.run("cat new-0.txt; ls new-1.txt 2>&1 | wc -l", timeout_s=60)
-        ).output == "new\n1\n"
+        assert len(folders_of(layers, "layers")) <= 6
+        assert text_of(first, "new-0.txt") == "new\n"
+        assert first.below.view.find("new-1.txt") is None
 
 
-def nothing_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"NEAR": 2, "NEAR_PART": 10_000}.items():
-        monkeypatch.setattr(base_layers, name, value)
+def with_nothing_near(bench: Bench, tmp_path: Path) -> BaseLayers:
+    return BaseLayers(tmp_path / "own", bench.worktrees.store, near=2, near_part=10_000)
 
 
-async def test_an_idle_checkout_moves_by_the_difference(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_checkout_moves_by_the_difference(bench: Bench, tmp_path: Path) -> None:
     line = await commits(bench, 3)
-    nothing_is_near(monkeypatch)
-    untouched = base_layers_of(bench).home / "bases/1/tree/src/500.txt"
+    layers = with_nothing_near(bench, tmp_path)
+    async with used(layers, bench.base) as base:
+        untouched = base.checkout.tree / "src/500.txt"
     written = untouched.stat().st_mtime_ns
-    async with bench.worktrees.lease(line[2]) as lease:
-        assert folders(bench, "bases") == ["1"]
-        assert folders(bench, "layers") == []
-        assert (await lease.workspace.run("cat new-2.txt; ls src | wc -l", timeout_s=60)).output == "new\n1997\n"
+    async with used(layers, line[2]) as base:
+        assert folders_of(layers, "bases") == [base.checkout.name.removeprefix("bases/")]
+        assert folders_of(layers, "layers") == []
+        assert (text_of(base, "new-2.txt"), number_of_files(base)) == ("new\n", 1997)
     assert untouched.stat().st_mtime_ns == written
 
 
-async def test_a_checkout_in_use_never_moves(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_checkout_in_use_never_moves(bench: Bench, tmp_path: Path) -> None:
     line = await commits(bench, 3)
-    nothing_is_near(monkeypatch)
-    async with bench.worktrees.lease(bench.base) as first:
-        async with bench.worktrees.lease(line[2]) as second:
-            assert len(folders(bench, "bases")) == 2
-            assert (await second.workspace.run("ls src | wc -l", timeout_s=60)).output == "1997\n"
-            assert (await first.workspace.run("ls src | wc -l", timeout_s=60)).output == "2000\n"
-        async with bench.worktrees.lease(line[0]):
-            assert len(folders(bench, "bases")) == 2
-    async with bench.worktrees.lease(line[1]) as lease:
-        assert (await lease.workspace.run("ls src | wc -l", timeout_s=60)).output == "1998\n"
+    layers = with_nothing_near(bench, tmp_path)
+    async with used(layers, bench.base) as first:
+        async with used(layers, line[2]) as second:
+            assert len(folders_of(layers, "bases")) == 2
+            assert (number_of_files(first), number_of_files(second)) == (2000, 1997)
+        async with used(layers, line[0]):
+            assert len(folders_of(layers, "bases")) == 2
+    async with used(layers, line[1]) as base:
+        assert number_of_files(base) == 1998
 
 
-async def test_a_checkout_that_was_tampered_with_is_made_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_checkout_that_was_tampered_with_is_made_again(bench: Bench, tmp_path: Path) -> None:
     line = await commits(bench, 2)
-    nothing_is_near(monkeypatch)
-    (base_layers_of(bench).home / "bases/1/tree/src/0.txt").write_text("tampered with\n", encoding="utf-8")
-    async with bench.worktrees.lease(line[1]) as lease:
-        assert (await lease.workspace.run("cat src/0.txt", timeout_s=60)).output == "new\n"
+    layers = with_nothing_near(bench, tmp_path)
+    async with used(layers, bench.base) as base:
+        (base.checkout.tree / "src/0.txt").write_text("tampered with\n", encoding="utf-8")
+    async with used(layers, line[1]) as base:
+        assert text_of(base, "src/0.txt") == "new\n"
 
 
 async def test_many_different_commits_at_once_each_show_their_own_files(bench: Bench) -> None:
@@ -158,70 +181,81 @@ async def test_many_different_commits_at_once_each_show_their_own_files(bench: B
     assert counts == {number: f"{number % 6 + 1}\n" for number in range(MANY)}
 
 
-class Maker:
-    """Makes diff layers as the product does, and counts their entries; the first ones wait until so many were begun."""
+@dataclass(frozen=True)
+class Watched:
+    """A store that calls a function after each checkout of the files of a layer."""
 
-    def __init__(self, together: int = 0) -> None:
-        self.entries = list[int]()
-        self._together = together
-        self._begun = 0
-        self._all_begun = Event()
+    store: Store
+    written: Callable[[], Awaitable[None]]
 
-    async def __call__(
-        self, store: Store, layer: Path, old: str, new: str, *, most: int, converts: bool
-    ) -> Diff | None:
-        self._begun += 1
-        if self._begun >= self._together:
-            self._all_begun.set()
-        await self._all_begun.wait()
-        diff = await make_diff_layer(store, layer, old, new, most=most, converts=converts)
-        self.entries.append(len(diff.entries) if diff is not None else -1)
-        return diff
+    @property
+    def git_dir(self) -> Path:
+        return self.store.git_dir
+
+    @property
+    def repository(self) -> Any:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store.repository, name)
+
+    async def check_out(self, folder: Path, commit: str, files: Sequence[DiffEntry], *, converts: bool) -> None:
+        await self.store.repository.check_out(folder, commit, files, converts=converts)
+        await self.written()
 
 
-async def test_layers_for_different_commits_are_made_side_by_side(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_layers_for_different_commits_are_made_side_by_side(bench: Bench, tmp_path: Path) -> None:
     line = await commits(bench, 3)
-    await wipe(base_layers_of(bench).home)
-    shown = dict[str, str]()
+    writing, all_write = list[str](), Event()
+    shown = dict[str, int]()
+
+    async def wait_for_all() -> None:
+        writing.append("")
+        if len(writing) == len(line):
+            all_write.set()
+        await all_write.wait()
+
+    store: Any = Watched(bench.worktrees.store, wait_for_all)
+    layers = BaseLayers(tmp_path / "own", store)
 
     async def tenant(commit: str) -> None:
-        async with bench.worktrees.lease(commit) as lease:
-            shown[commit] = (await lease.workspace.run("ls new-*.txt | wc -l", timeout_s=60)).output
+        async with used(layers, commit) as base:
+            shown[commit] = sum(name.startswith("new-") for name in base.below.view.files(""))
 
-    async with bench.worktrees.lease(bench.base):
-        monkeypatch.setattr(base_layers, "make_diff_layer", Maker(together=3))
+    async with used(layers, bench.base):
         with fail_after(60):
             async with create_task_group() as group:
                 for commit in line:
                     group.start_soon(tenant, commit)
-    assert shown == dict(zip(line, ["1\n", "2\n", "3\n"], strict=True))
+    assert shown == dict(zip(line, [1, 2, 3], strict=True))
 
 
-async def test_a_commit_gets_one_base_however_many_ask(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_commit_gets_one_base_however_many_ask(bench: Bench, tmp_path: Path) -> None:
     line = await commits(bench, 3)
-    await wipe(base_layers_of(bench).home)
-    monkeypatch.setattr(base_layers, "make_diff_layer", maker := Maker())
+    layers = BaseLayers(tmp_path / "own", bench.worktrees.store)
 
     async def tenant() -> None:
-        async with bench.worktrees.lease(line[2]):
-            pass
+        async with used(layers, line[2]) as base:
+            bases.append(base)
+            if len(bases) == MANY:
+                made.extend(folders_of(layers, "layers"))
+                everyone.set()
+            await everyone.wait()
 
-    async with bench.worktrees.lease(bench.base), create_task_group() as group:
+    bases, made, everyone = list[Base](), list[str](), Event()
+    async with used(layers, bench.base), create_task_group() as group:
         for _ in range(MANY):
             group.start_soon(tenant)
-    assert maker.entries == [9]
+    assert (len(set(bases)), bases[0].entries, len(made)) == (1, 9, 1)
 
 
-async def test_a_layer_is_put_on_what_its_commit_was_made_of(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_layer_is_put_on_what_its_commit_was_made_of(bench: Bench) -> None:
     line = await commits(bench, 6)
     async with bench.worktrees.lease(line[5]), bench.worktrees.lease(bench.base) as lease:
         await lease.workspace.run("echo mine > mine.txt", timeout_s=60)
         change = await bench.commit(lease, "mine")
-        monkeypatch.setattr(base_layers, "make_diff_layer", maker := Maker())
-        async with bench.worktrees.lease(change.commit):  # type: ignore[union-attr]
-            assert maker.entries == [1]
+        async with used(base_layers_of(bench), change.commit) as base:  # type: ignore[union-attr]
+            assert base.entries == 1
 
 
 def test_a_change_is_written_a_few_times_however_long_the_line(tmp_path: Path) -> None:
@@ -240,26 +274,22 @@ def test_a_change_is_written_a_few_times_however_long_the_line(tmp_path: Path) -
     assert written < 6 * 1_000
 
 
-async def test_a_layer_above_a_checkout_that_is_deleted_meanwhile_is_not_used(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_layer_above_a_checkout_that_is_deleted_meanwhile_is_not_used(bench: Bench, tmp_path: Path) -> None:
     line = await commits(bench, 2)
-    home = base_layers_of(bench).home
-    await wipe(home)
-    make = Maker()
+    deleted = list[Path]()
 
-    async def make_and_delete(*args: Any, **options: Any) -> Diff | None:
-        diff = await make(*args, **options)
-        if len(make.entries) == 1:
-            await wipe(home / "bases")
-            async with bench.worktrees.lease(bench.base):  # who comes meanwhile finds out that it is gone
+    async def delete() -> None:
+        if not deleted:
+            deleted.append(layers.home / "bases")
+            await wipe(deleted[0])
+            async with used(layers, bench.base):  # who comes meanwhile finds out that it is gone
                 pass
-        return diff
 
-    async with bench.worktrees.lease(bench.base):
-        monkeypatch.setattr(base_layers, "make_diff_layer", make_and_delete)
-        async with bench.worktrees.lease(line[1]) as lease:
-            assert (await lease.workspace.run("cat new-1.txt; ls src | wc -l", timeout_s=60)).output == "new\n1998\n"
+    store: Any = Watched(bench.worktrees.store, delete)
+    layers = BaseLayers(tmp_path / "own", store)
+    async with used(layers, bench.base), used(layers, line[1]) as base:
+        assert (text_of(base, "new-1.txt"), number_of_files(base)) == ("new\n", 1998)
+    assert deleted
 
 
 @pytest.mark.parametrize("deleted", ["bases", "layers", "."])

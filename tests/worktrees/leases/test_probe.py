@@ -36,25 +36,13 @@ async def test_without_a_sandbox_there_are_no_overlays(settings: WorktreeSetting
 
 
 async def test_where_mounting_fails_the_pool_is_chosen_and_the_reason_given(
-    settings: WorktreeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: WorktreeSettings, tmp_path: Path
 ) -> None:
-    broken = tmp_path / "bin"
-    broken.mkdir()
-    (broken / "unshare").write_text("#!/bin/sh\necho 'unshare: not permitted' >&2; exit 1\n", encoding="utf-8")
-    (broken / "unshare").chmod(0o755)
-    monkeypatch.setattr("worktrees.sandbox.overlay_mount.UNSHARE", str(broken / "unshare"))
-    chosen = await choose_kind(settings, tmp_path / "state")
+    chosen = await choose_kind(settings, tmp_path / "state", options="no_such_option")
     assert chosen.kind == "pool"
-    assert "not permitted" in chosen.why
-    with pytest.raises(FleetError, match="not permitted"):
-        await choose_kind(replace(settings, lease="overlay"), tmp_path / "state")
-
-
-async def test_a_file_system_without_user_attributes_gets_the_pool(
-    settings: WorktreeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("worktrees.sandbox.overlay_mount.OPTIONS", "no_such_option")
-    assert (await choose_kind(settings, tmp_path)).kind == "pool"
+    assert "mount: " in chosen.why
+    with pytest.raises(FleetError, match="mount: "):
+        await choose_kind(replace(settings, lease="overlay"), tmp_path / "state", options="no_such_option")
 
 
 async def test_a_state_folder_with_an_odd_name_leases_overlays(open_bench: OpenBench, tmp_path: Path) -> None:

@@ -177,11 +177,9 @@ async def test_an_included_file_never_follows_a_link_out(
     assert not (tmp_path / "a.env").exists()
 
 
-async def test_too_much_to_include_is_refused(
-    open_bench: OpenBench, repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(setup, "MAX_BYTES", 100)
-    (repository / "big.env").write_text("x" * 101, encoding="utf-8")
+async def test_too_much_to_include_is_refused(open_bench: OpenBench, repository: Path) -> None:
+    with (repository / "big.env").open("wb") as file:
+        file.truncate(setup.MAX_BYTES + 1)
     with pytest.raises(FleetError, match="worktreeinclude"):
         async with open_bench(include=("*.env",)):
             pass

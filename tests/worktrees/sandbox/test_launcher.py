@@ -71,17 +71,19 @@ async def test_commands_still_start_when_the_launcher_was_killed(bench: Bench) -
         assert not launchers()
 
 
-async def test_a_launcher_that_stands_still_is_killed_and_another_one_starts(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("worktrees.sandbox.launcher.ANSWER_S", 1.0)
+async def test_a_launcher_that_stands_still_is_killed_and_another_one_starts(bench: Bench) -> None:
     async with bench.worktrees.lease(bench.base) as lease:
-        assert (await lease.workspace.run("echo on", timeout_s=60)).output == "on\n"
-        [first] = launchers()
-        os.kill(first, signal.SIGSTOP)
-        for _ in range(2):  # without the launcher, then with a new one
-            assert (await lease.workspace.run("echo on", timeout_s=60)).output == "on\n"
-        assert first not in launchers()
+        assert isinstance(lease, WorktreeLease)
+        before, place = launchers(), lease.workspace.place
+        with closing(Launcher(answer_s=1.0)) as launcher:
+            box = Box(bench.worktrees.box.settings, starter=launcher)
+            assert await run(box, place, "echo on") == (0, "on\n")
+            [first] = launchers() - before
+            os.kill(first, signal.SIGSTOP)
+            assert await run(box, place, "echo on") == (0, "on\n")
+            assert launchers() == before, "it was killed, and the command started without one"
+            assert await run(box, place, "echo on") == (0, "on\n")
+            assert len(launchers() - before) == 1
 
 
 async def test_the_launcher_runs_only_where_there_is_something_to_prepare(tmp_path: Path, bare: Place) -> None:

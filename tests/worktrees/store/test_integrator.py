@@ -1,5 +1,9 @@
 """Landing without a worktree, and the user's branches."""
 
+import os
+import shutil
+from pathlib import Path
+
 import pytest
 
 from fleet.core.base.ids import aside_ref, attempt_ref, tip_ref
@@ -114,19 +118,28 @@ async def test_a_change_that_was_taken_back_does_not_land_twice(bench: Bench) ->
     assert [failure.kind for _, failure in merged.conflicts] == ["empty"]
 
 
-async def test_disjoint_candidates_land_linearly_on_the_trees_that_git_would_make(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def unwanted(*_: object) -> None:
-        pytest.fail("git was asked")
+def record_git(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make every git that starts from now on write its arguments down."""
+    folder.mkdir()
+    log, program = folder / "log", folder / "git"
+    log.touch()
+    program.write_text(f'#!/bin/sh\necho "$@" >> {log}\nexec {shutil.which("git")} "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return log
 
-    monkeypatch.setattr("worktrees.git.repository.merge_trees", unwanted)
+
+async def test_disjoint_candidates_land_linearly_on_the_trees_that_git_would_make(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = record_git(tmp_path / "bin", monkeypatch)
     members = [
         await bench.change(f"task-{number}", {f"src/part-{number}/x.py": f"{number}\n", f"top-{number}": "x\n"})
         for number in range(6)
     ]
     merged = await bench.worktrees.integrator.merge(bench.base, members)
     back = await bench.worktrees.integrator.merge(bench.base, members[::-1])
+    assert "merge-tree" not in asked.read_text(encoding="utf-8")
     store, trees, tip = bench.worktrees.store, list[str](), bench.base
     for member, landed in zip(members, merged.landed, strict=True):
         trees.append((await store.git("merge-tree", "--write-tree", tip, member.commit)).decode().strip())

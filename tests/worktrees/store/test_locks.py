@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.worktrees.conftest import make_repository
-from worktrees.store import locks
 from worktrees.store.locks import remove_stale_locks
 from worktrees.store.store import Store, open_store
 from worktrees.target.target import inspect
@@ -45,11 +44,10 @@ async def test_where_no_git_runs_its_locks_are_stale(store: Store) -> None:
     assert remaining(store) == {OTHER}
 
 
-async def test_where_one_runs_only_our_own_refs_are_cleaned(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_one_runs_only_our_own_refs_are_cleaned(store: Store) -> None:
     """They are guarded by the run's lock, which the caller holds."""
-    monkeypatch.setattr(locks, "PATIENCE_S", 0.1)
     with a_git_at_work(store):
-        await remove_stale_locks(store, "r1")
+        await remove_stale_locks(store, "r1", patience_s=0.1)
     assert remaining(store) == {OTHER, SHARED}
 
 

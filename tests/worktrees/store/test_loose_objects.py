@@ -142,7 +142,7 @@ async def test_where_git_cannot_run_nothing_is_removed(
     bench: Bench, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = await work(bench)
-    monkeypatch.setattr("worktrees.store.packs.QUIETLY", ("a-program-that-nobody-has",))
+    monkeypatch.setenv("PATH", "/nonexistent")
     assert await pack_loose_objects(store) == 0
     assert loose(store) == made
 

@@ -3,7 +3,9 @@
 import os
 import shutil
 from pathlib import Path
+from tempfile import gettempdir
 
+import anyio
 import pytest
 
 from fleet.errors import UsageError
@@ -48,14 +50,12 @@ async def test_no_program_of_its_configuration_runs_from_the_first_look_to_the_r
     assert fingerprint(repository) == before
 
 
-async def test_what_a_killed_process_left_is_removed_by_the_next(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    gone = tmp_path / f"{PREFIX}4194305-x"  # no process has such a number
+def test_what_a_killed_process_left_is_removed_by_the_next(repository: Path, tmp_path: Path) -> None:
+    gone = Path(gettempdir(), f"{PREFIX}4194305-{tmp_path.name}")  # no process has such a number
     gone.mkdir()
-    target = await inspect(repository)
-    assert sorted(os.listdir(tmp_path)) == sorted({target.stand_in.path.name, repository.name})  # noqa: PTH208
+    target = anyio.run(inspect, repository)
+    assert target.stand_in.path.parent == gone.parent
+    assert not gone.exists()
 
 
 @pytest.fixture
