@@ -15,7 +15,7 @@ CONTAINED := $(BARE) scripts/contained
 TOOLS := prometheus chromium-headless-shell
 CODE := fleet agents worktrees dashboards tests bench chaos evaluation examples scripts
 
-.PHONY: help setup demo demo-100 example-deployment example-research test test-pythons kill soak soak-wide chaos chaos-mutants nodes cheats claude-code acp-agents collector ray container bench eval docs pictures lint format format-check types coverage check lock clean
+.PHONY: help setup demo demo-100 example-deployment example-research test test-all test-pythons kill soak soak-wide chaos chaos-mutants nodes cheats claude-code acp-agents collector ray container bench eval docs pictures lint format format-check types coverage check lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -52,11 +52,15 @@ example-research: $(READY) ## a planner and three workers do research: every rem
 	@echo "example-research: two pieces of research with a simulated model"
 	@$(BARE) $(BIN)/python examples/research/research.py
 
-test: $(READY) ## run the tests
+test: $(READY) ## run the tests: five minutes on two processors
 	@echo "test: pytest"
 	@$(CONTAINED) $(BIN)/pytest $(AT_ONCE)
 
-test-pythons: $(READY) ## run the tests with each Python found on this machine, oldest first: 15 minutes each
+test-all: $(READY) ## run the thorough tests too: more kills, sizes, examples and pages, a quarter of an hour
+	@echo "test-all: pytest"
+	@$(CONTAINED) $(BIN)/pytest $(AT_ONCE) -m ""
+
+test-pythons: $(READY) ## run all tests with each Python found on this machine, oldest first: 15 minutes each
 	@scripts/test-pythons
 
 kill: $(READY) ## kill runs at every point, damage their files, kill 100 boxes; resume and check the result: 30 minutes
@@ -178,7 +182,7 @@ coverage: $(READY) ## measure the branches of fleet/core that its own tests take
 	@$(BARE) $(BIN)/coverage run -m pytest -qq tests/fleet/core
 	@$(BIN)/coverage report
 
-check: format-check lint types coverage test ## check everything: format, lint, types, coverage of the core, tests
+check: format-check lint types coverage test-all ## check everything: format, lint, types, coverage of the core, all tests
 
 lock: ## pin the newest packages that pyproject.toml allows, with hashes, in requirements/
 	@echo "lock: fetching uv into a temporary folder"

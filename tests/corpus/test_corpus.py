@@ -14,6 +14,9 @@ from tests.corpus.state_dir import JOURNALS, Recorded
 SHOWN = Path(__file__).parent / "shown"
 RUNS = {name: Recorded(name) for name in sorted(path.name.partition(".")[0] for path in JOURNALS.iterdir())}
 CASES = [(run, face) for run in RUNS for face in faces_of(RUNS[run])]
+QUICK = ("approval", "busy", "crashed", "every-fact", "golden-v1", "hostile")
+"""Runs that `make test` renders, with each face at least once; `make test-all` renders all of them."""
+MARKED = [pytest.param(*case, marks=[] if case[0] in QUICK else pytest.mark.thorough) for case in CASES]
 TOGETHER = (
     "busy",
     "approval",
@@ -51,7 +54,7 @@ def compare(request: pytest.FixtureRequest) -> Compare:
     return compare
 
 
-@pytest.mark.parametrize(("run", "face"), CASES, ids=lambda part: part)
+@pytest.mark.parametrize(("run", "face"), MARKED, ids=lambda part: part)
 def test_a_face_shows_of_a_run_what_it_showed(run: str, face: str, compare: Compare) -> None:
     compare(f"{run}/{face}.txt", printed(FACES[face](RUNS[run])))
 
@@ -63,6 +66,7 @@ def test_several_runs_are_shown_as_they_were(compare: Compare) -> None:
 def test_each_face_is_recorded_of_several_runs_and_nothing_else_is(request: pytest.FixtureRequest) -> None:
     counted = Counter(face for _, face in CASES)
     assert {face: counted[face] for face in FACES if counted[face] < LEAST} == {}
+    assert {face for run, face in CASES if run in QUICK} == set(FACES)
     wanted = {SHOWN / "together.txt", *(SHOWN / run / f"{face}.txt" for run, face in CASES)}
     others = {path for path in SHOWN.rglob("*") if path.is_file()} - wanted
     if request.config.getoption("--renew-corpus"):

@@ -35,13 +35,15 @@ DOCUMENTS = sorted(
 )
 PAGES = [read_page(path) for path in DOCUMENTS]
 PLAYED = [page for page in PAGES if any(isinstance(step, Command) for step in page.steps)]
+MARKED = [pytest.param(page, marks=pytest.mark.thorough if "model" in dict(page.stage) else []) for page in PLAYED]
+"""`make test` plays the tutorial and pages without runs of their own."""
 
 
 def name(page: Page) -> str:
     return str(page.path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", PLAYED, ids=name)
+@pytest.mark.parametrize("page", MARKED, ids=name)
 def test_what_a_page_shows_is_so(page: Page, tmp_path: Path, model: Serve, after_the_tutorial: Stage) -> None:
     staged = dict(page.stage)
     stage = after_the_tutorial if staged.get("after") == "greeter" else make_stage(staged, tmp_path, model)

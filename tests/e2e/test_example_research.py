@@ -10,6 +10,7 @@ from tests.e2e.stage import Stage
 EXAMPLE = Path(__file__).parents[2] / "examples" / "research" / "research.py"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scene", ["question", "competitors"])
 def test_each_scene_ends_as_described(scene: str, stage: Stage) -> None:
     done = stage.run([sys.executable, str(EXAMPLE), scene]).ended(0).says("✔", "simulated model")
