@@ -76,7 +76,7 @@ class FolderFeed:
         return self._folder.transcripts / (f"{name}.{number}.jsonl" if is_slug(name) else "none")
 
     def log(self, name: str) -> Path:
-        path = (self._folder.path / name).resolve()
+        path = (self._folder.path / name.replace("\0", "?")).resolve()  # no path holds a zero byte
         return path if path.is_relative_to(self._folder.checks.resolve()) else self._folder.checks / "none"
 
     async def diff(self, base: str, commit: str) -> str | None:
