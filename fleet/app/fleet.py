@@ -32,7 +32,7 @@ from fleet.config.layer import FLAG
 from fleet.config.load import Loaded
 from fleet.config.schema import Config
 from fleet.core.base.ids import result_branch
-from fleet.core.history.evolve import evolve
+from fleet.core.history.evolve import OnFact, evolve
 from fleet.core.plans.limits import Policy, Reviewing
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.plan_file import flat_plan
@@ -230,33 +230,37 @@ class Fleet:
         supply = capacity(self.state_dir, wanted=wanted, free_bytes=free_bytes)
         return workers_or_refuse(supply, wanted), supply.why
 
-    def _with_fewer_workers(self, state: RunState, journal: Journal) -> RunState:
-        """The state of a run with as many workers as this machine can run. Raises `FleetError` if it can run none."""
+    def _fewer_workers(self, state: RunState) -> list[f.Fact]:
+        """What a run with more workers than this machine can run records. Raises `FleetError` if it can run none."""
         wanted = state.policy.workers
         workers, why = self.workers_that_fit(wanted)
         if self._goes_out(state):
             workers = min(wanted, workers + sum(node.most_workers for node in self.config.nodes.values()))
         if workers == wanted:
-            return state
+            return []
         text = f"{workers} workers instead of {wanted}: {why}"
         warning = f.WarningNoted(at=time.time(), text=text)
-        lowered = f.LimitsChanged(at=time.time(), by="fleet", workers=workers)
-        journal.append([warning, lowered])
-        return evolve(evolve(state, warning), lowered)
+        return [warning, f.LimitsChanged(at=time.time(), by="fleet", workers=workers)]
 
-    async def run(self, folder: RunFolder, *, stop: CancelScope, watcher: Watcher | None = None) -> RunState:
-        """Work on a run until it has ended, is drained, or `stop` is cancelled."""
+    async def run(
+        self, folder: RunFolder, *, stop: CancelScope, watcher: Watcher | None = None, on_fact: OnFact | None = None
+    ) -> RunState:
+        """Work on a run until it has ended, is drained, or `stop` is cancelled.
+
+        `on_fact` is told of each fact of the run, from the first one that its journal has.
+        """
         with held(folder.journal), Journal(folder.journal) as journal:
-            state = folder.state()
+            clock = SystemClock()
+            engine = Engine(folder.state(on_fact=on_fact), journal, clock, on_fact)
             with stop:
-                async with self._open_adapters(folder, state, watcher) as (adapters, worktrees):
-                    state = await reconcile(state, journal, worktrees, adapters.clock.now())
+                async with self._open_adapters(folder, engine.state, clock, watcher) as (adapters, worktrees):
+                    engine.begin_with(await reconcile(engine.state, worktrees, clock.now()))
                     collect_rarely()
-                    state = self._with_fewer_workers(_reopened(state, journal), journal)
-                    engine = Engine(state, journal, adapters.clock)
+                    engine.begin_with(_reopening(engine.state))
+                    engine.begin_with(self._fewer_workers(engine.state))
                     played = await _played(engine, adapters, worktrees)
-                    state = await engine.run(Performer(engine, played), self._engine_started(state))
-            return state
+                    await engine.run(Performer(engine, played), self._engine_started(engine.state))
+            return engine.state
 
     def _engine_started(self, state: RunState) -> f.EngineStarted:
         return f.EngineStarted(
@@ -279,7 +283,7 @@ class Fleet:
 
     @asynccontextmanager
     async def _open_adapters(
-        self, folder: RunFolder, state: RunState, watcher: Watcher | None
+        self, folder: RunFolder, state: RunState, clock: SystemClock, watcher: Watcher | None
     ) -> AsyncIterator[tuple[Adapters, RunWorktrees]]:
         target = self._targets.get(state.run)
         if target is None:  # another process created the run
@@ -301,7 +305,7 @@ class Fleet:
                 commits=worktrees,
                 integrator=worktrees.integrator,
                 publisher=worktrees.publisher,
-                clock=SystemClock(),
+                clock=clock,
                 gate=self.wiring.gate,
                 reviewer=agents.reviewer,
                 reviews=self.wiring.reviews(state),
@@ -378,10 +382,6 @@ async def _played(engine: Engine, adapters: Adapters, worktrees: RunWorktrees) -
     return adapters
 
 
-def _reopened(state: RunState, journal: Journal) -> RunState:
-    """The state with an ended run open again."""
-    if not state.ended:
-        return state
-    reopened = f.RunReopened(at=time.time(), by=user())
-    journal.append([reopened])
-    return evolve(state, reopened)
+def _reopening(state: RunState) -> list[f.Fact]:
+    """What opens an ended run again."""
+    return [f.RunReopened(at=time.time(), by=user())] if state.ended else []

@@ -5,12 +5,11 @@ Knows neither git nor models, only the core, a journal and a performer of comman
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 
 from anyio import CancelScope, Event, create_task_group, move_on_after, to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from fleet.core.history.evolve import evolve
+from fleet.core.history.evolve import OnFact, Step, applied
 from fleet.core.policy.decide import next_wake
 from fleet.core.policy.requests import Request, fact_of, is_unreviewed, request_problem
 from fleet.core.state.facts import EngineStarted, EngineStopped, Fact, InstructionGiven, WarningNoted
@@ -35,18 +34,29 @@ class _Proposal:
 
 
 class Engine:
-    """Works on one run, starting from a state that was replayed from its journal."""
+    """Works on one run, starting from a state that was replayed from its journal.
 
-    def __init__(self, state: RunState, journal: Journal, clock: Clock) -> None:
+    `on_fact` is told of each fact once it is on disk, so that a display beside the engine applies no fact again.
+    """
+
+    def __init__(self, state: RunState, journal: Journal, clock: Clock, on_fact: OnFact | None = None) -> None:
         self.state = state
         self._journal = journal
         self._clock = clock
+        self._on_fact = on_fact
         self._proposals: list[_Proposal] = []
         self._awake = Event()
         self._instructed = Event()
         self._bugs = Bugs(clock)
         self._stops_at: float | None = None
         """When work that is still running is stopped, once the run drains."""
+
+    def begin_with(self, facts: Sequence[Fact]) -> None:
+        """Record facts before the loop runs. Nothing is decided yet."""
+        if facts:
+            new = applied(self.state, facts)
+            self._journal.append(facts)
+            self._publish(new)
 
     # ---- what performers use
 
@@ -134,32 +144,38 @@ class Engine:
 
     async def _commit(self, proposals: list[_Proposal]) -> None:
         """Record, in one transaction, what was proposed and requested, and every decision that follows."""
-        now, state, new = self._clock.now(), self.state, list[Fact]()
+        now, state, new = self._clock.now(), self.state, list[Step]()
         requests = self._bugs.guard("read the inbox", self._requests) or []
         answers = [_Proposal(_answer(request, now)) for _, request in requests]
         for proposal in (*proposals, *answers, _Proposal(lambda _: self._bugs.taken())):
             try:
-                facts = tuple(proposal.facts(state))
-                state = reduce(evolve, facts, state)
+                proposed = applied(state, proposal.facts(state))
             except Exception as error:  # noqa: BLE001 - it concerns the proposer, and no other facts
                 proposal.error = error
             else:
-                new += facts
+                new += proposed
+                state = new[-1][1] if new else state
         for answer in answers:
             if answer.error is not None:
                 self._bugs.report("answered a request, which is left out", answer.error)
-        decided, state = self._bugs.decide(state, now)
-        new += decided
+        new += self._bugs.decide(state, now)
         if new or requests:
             taken = [id_ for id_, _ in requests]
             with CancelScope(shield=True):  # facts that were taken must be written, even if we are stopped
-                await to_thread.run_sync(lambda: self._journal.append(new, taken=taken))
-        self.state = state
+                await to_thread.run_sync(lambda: self._journal.append([fact for fact, _ in new], taken=taken))
+        self._publish(new)
         for proposal in proposals:
             proposal.recorded.set()
-        if any(isinstance(fact, InstructionGiven) for fact in new):
+        if any(isinstance(fact, InstructionGiven) for fact, _ in new):
             self._instructed.set()
             self._instructed = Event()
+
+    def _publish(self, new: Sequence[Step]) -> None:
+        """Take over the states after facts that are on disk now."""
+        for fact, after in new:
+            before, self.state = self.state, after
+            if self._on_fact is not None:
+                self._on_fact(before, fact, after)
 
     def _requests(self) -> list[tuple[int, Request]]:
         return self._journal.requests() if self._journal.changed() else []

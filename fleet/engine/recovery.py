@@ -1,29 +1,24 @@
 """What happens before a run is resumed: the commits that the journal names are compared with those that git still has.
 
-Knows no git: `Recovery` says which commits exist. This module decides what that means for subtasks, and records it.
+Knows no git: `Recovery` says which commits exist. This module decides what that means for subtasks.
 """
 
 from fleet.core.base.ids import SubtaskId
-from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import PLANNER
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import Attempt
-from fleet.ports.journal import Journal
 from fleet.ports.worktrees import NamedCommits, RecoveredCommits, Recovery
 
 UNWRITTEN_S = 600.0  # objects written less than this long before the last fact may not have reached the disk
 
 
-async def reconcile(state: RunState, journal: Journal, worktrees: Recovery, now: float) -> RunState:
-    """The state with which an engine may resume the run. A run that never started has no commits yet."""
+async def reconcile(state: RunState, worktrees: Recovery, now: float) -> list[f.Fact]:
+    """What an engine has to record before it may resume the run. A run that never started has no commits yet."""
     if state.epoch == 0:
-        return state
+        return []
     lost = loss(state, await worktrees.recover(named(state)), now)
-    if lost is None:
-        return state
-    journal.append([lost])
-    return evolve(state, lost)
+    return [lost] if lost is not None else []
 
 
 def named(state: RunState) -> NamedCommits:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleet.core.base.ids import did_you_mean, is_slug, slug
-from fleet.core.history.evolve import Follower, evolve
+from fleet.core.history.evolve import Follower, OnFact, evolve
 from fleet.core.policy.requests import fact_of, request_problem
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError, UsageError
@@ -61,9 +61,9 @@ class RunFolder:
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
 
-    def state(self, show: Callable[[int, int], None] | None = None) -> RunState:
+    def state(self, show: Callable[[int, int], None] | None = None, on_fact: OnFact | None = None) -> RunState:
         """Its state. `show` is told now and then how many facts were read, and how many there are."""
-        follower = Follower()
+        follower = Follower(on_fact)
         with Journal(self.journal) as journal, without_collections():
             last = journal.last if show is not None else 0
 

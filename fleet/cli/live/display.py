@@ -19,8 +19,8 @@ from fleet.cli.live.pages import start_pages
 from fleet.cli.live.terminal_data import library_of
 from fleet.cli.verbosity import is_normal, show_note
 from fleet.config import environment
-from fleet.core.history.evolve import Follower
 from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
 from fleet.core.views.run_view import status_view
 from fleet.errors import FleetError
@@ -70,18 +70,17 @@ def _in_foreground(fleet: Fleet, folder: RunFolder, display: Display) -> f.Endin
     """The engine works in this process, and its events are printed."""
     hint = "Ctrl-C lets running agents finish, then stops. Details: fleet status"
     show_note(f"{folder.run}: running. {hint} {folder.run}")
-    last_shown = _last_fact(folder)
+    shown = _facts_shown(folder)
     opened = open_screen(live=display.interactive and not display.plain, as_json=display.as_json)
     try:
         with open_exporter(fleet, folder) as exporter, opened as screen:
-            events = RunDisplay(folder, screen, last_shown, interactive=display.interactive)
-            run_async(lambda: run_engine(fleet, folder, exporter, STOPS, events.follow))
-            events.catch_up()
+            events = RunDisplay(folder, screen, shown, interactive=display.interactive)
+            state = run_async(lambda: run_engine(fleet, folder, exporter, STOPS, events))
     except FleetError as error:
         if refuse_unstarted(folder, error) and not display.as_json:
             show(["", *refusal_lines(folder.state(), f"{folder.path}/")])
         raise
-    return _conclude(fleet, folder, as_json=display.as_json)
+    return _conclude(fleet, folder, state, as_json=display.as_json)
 
 
 def _detach(fleet: Fleet, folder: RunFolder, display: Display) -> int:
@@ -109,20 +108,18 @@ def _on_full_screen(fleet: Fleet, folder: RunFolder) -> f.Ending | int | None:
             return CONTINUES
         if error := background.last_words():
             raise FleetError(error)
-    return _conclude(fleet, folder, as_json=False)
+    return _conclude(fleet, folder, folder.state(), as_json=False)
 
 
-def _last_fact(folder: RunFolder) -> int:
-    """The number of the last fact before this engine; 0 for a run that has had no engine yet."""
-    follower = Follower()
+def _facts_shown(folder: RunFolder) -> int:
+    """How many facts earlier engines have shown; 0 for a run that has had no engine yet."""
     with Journal(folder.journal) as journal:
-        follower.catch_up(journal)
-    return follower.seq if follower.state is not None and follower.state.epoch else 0
+        return journal.length if journal.facts_of("engine_started") else 0
 
 
-def _conclude(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> f.Ending | None:
+def _conclude(fleet: Fleet, folder: RunFolder, state: RunState, *, as_json: bool) -> f.Ending | None:
     """Print how a run ended. Of one that was refused, the reason is raised after what led to it."""
-    state, now = folder.state(), time.time()
+    now = time.time()
     if as_json:
         show_json(status_view(state, now, alive=False))
     elif is_refused(state):

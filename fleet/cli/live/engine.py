@@ -12,11 +12,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import typer
@@ -44,6 +44,7 @@ from fleet.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from fleet.cli.live.exporter import Exporter
+    from fleet.cli.live.follow import RunDisplay
 
 
 LOG = "engine.log"
@@ -56,9 +57,9 @@ async def run_engine(
     folder: RunFolder,
     exporter: Exporter | None,
     stops: Sequence[signal.Signals],
-    *beside: Callable[[], Coroutine[Any, Any, None]],
-) -> None:
-    """Run the engine, with the tasks `beside` it. The first signal of `stops` drains it, the second one stops it."""
+    display: RunDisplay | None = None,
+) -> RunState:
+    """Run the engine, and show what it does. The first signal of `stops` drains it, the second one stops it."""
     stop = CancelScope()
 
     async def listen() -> None:
@@ -72,14 +73,18 @@ async def run_engine(
 
     async with tracing(fleet.config.traces.otlp, folder), create_task_group() as tasks:
         tasks.start_soon(listen)
-        for task in beside:
-            tasks.start_soon(task)
+        if display is not None:
+            tasks.start_soon(display.follow)
         if exporter is not None:
             tasks.start_soon(exporter.watch_loop)
         tasks.start_soon(keep_notifier, fleet, folder)
         tasks.start_soon(keep_hours, fleet.config.run.not_between, folder)
-        await fleet.run(folder, stop=stop, watcher=exporter)
+        on_fact = display.take if display is not None else None
+        state = await fleet.run(folder, stop=stop, watcher=exporter, on_fact=on_fact)
         tasks.cancel_scope.cancel()
+    if display is not None:
+        display.refresh()
+    return state
 
 
 def refuse_unstarted(folder: RunFolder, error: FleetError) -> bool:
@@ -203,9 +208,9 @@ Clock = Callable[[], datetime]
 
 
 async def keep_hours(not_between: str, folder: RunFolder, clock: Clock = datetime.now) -> None:
-    """Do so as long as the engine runs, if there are such hours or it rests since an earlier engine."""
+    """Do so as long as the engine runs, if there are such hours or an earlier engine had them."""
     hours = read_hours(not_between)
-    if hours is None and not folder.state().rests:
+    if hours is None and not _has_rested(folder):
         return
     unpaused_at = -math.inf
 
@@ -224,6 +229,11 @@ async def keep_hours(not_between: str, folder: RunFolder, clock: Clock = datetim
                 if request is not None:
                     send_requests(folder, request)
             await anyio.sleep(LOOK_S)
+
+
+def _has_rested(folder: RunFolder) -> bool:
+    with Journal(folder.journal) as journal:
+        return any(isinstance(fact, Paused) and fact.by == BY_HOURS for fact in journal.facts_of("paused"))
 
 
 def due(state: RunState, hours: Hours | None, now: datetime, unpaused_at: float) -> Request | None:

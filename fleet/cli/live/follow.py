@@ -1,4 +1,4 @@
-"""A run on the terminal as its journal grows, and the question whether its plan may start."""
+"""A run on the terminal as this process works on it, and the question whether its plan may start."""
 
 import sys
 import time
@@ -13,10 +13,11 @@ from dashboards.text.event_text import event_lines
 from dashboards.text.formats import clock_in
 from dashboards.text.plan_review import review_lines, waits_line
 from fleet.cli import color
+from fleet.cli.common import send_requests
 from fleet.cli.verbosity import is_quiet, show_note
 from fleet.config.environment import user
 from fleet.core.base.ids import SubtaskId
-from fleet.core.history.evolve import Follower
+from fleet.core.history.evolve import Step
 from fleet.core.policy.requests import (
     Request,
     awaits_approval,
@@ -27,7 +28,6 @@ from fleet.core.policy.requests import (
 )
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 
 TICK_S = 0.25
@@ -68,37 +68,41 @@ def _echo_error(line: str) -> None:
 
 
 class RunDisplay:
-    """Shows the journal as it grows. If a person can answer, it asks about a plan that waits for approval."""
+    """Shows what the engine of this process records. If a person can answer, it asks about a plan that waits."""
 
-    def __init__(self, folder: RunFolder, screen: Screen, last_shown: int, *, interactive: bool) -> None:
+    def __init__(self, folder: RunFolder, screen: Screen, shown: int = 0, *, interactive: bool) -> None:
         self._folder, self._screen, self._interactive = folder, screen, interactive
-        self._last_shown = last_shown
-        """The number of the last fact that is not shown again."""
-        self._follower = Follower(self._show_fact)
+        self._skipped = shown
+        """How many facts that the journal begins with are not shown."""
+        self._new: list[Step] = []
+        """Recorded, not shown yet."""
+        self._state: RunState | None = None
+        """The state after what is shown."""
         self._pending: tuple[SubtaskId, ...] = ()
         """The subtasks last shown as waiting for approval."""
 
+    def take(self, _: RunState | None, fact: f.Fact, after: RunState) -> None:
+        """Keep a fact for the next refresh. The engine calls this, so nothing is printed here."""
+        if self._skipped:
+            self._skipped, self._state = self._skipped - 1, after
+        else:
+            self._new.append((fact, after))
+
     async def follow(self) -> None:
-        with Journal(self._folder.journal) as journal:
-            while True:
-                self._refresh(journal)
-                state = self._follower.state
-                if self._interactive and state is not None and _needs_answer(state):
-                    with self._screen.still():
-                        await self._ask(journal)
-                await anyio.sleep(TICK_S)
+        while True:
+            self.refresh()
+            if self._interactive and self._state is not None and _needs_answer(self._state):
+                with self._screen.still():
+                    await self._ask()
+            await anyio.sleep(TICK_S)
 
-    def catch_up(self) -> None:
-        """Show the facts that were written since the last refresh."""
-        with Journal(self._folder.journal) as journal:
-            self._refresh(journal)
-
-    def _refresh(self, journal: Journal) -> None:
-        self._follower.catch_up(journal)
-        if (state := self._follower.state) is not None:
+    def refresh(self) -> None:
+        """Show the facts that were recorded since the last refresh, and the state."""
+        self._show_new()
+        if self._state is not None:
             if not self._interactive:
-                self._show_pending(state)
-            self._screen.show(state, time.time())
+                self._show_pending(self._state)
+            self._screen.show(self._state, time.time())
 
     def _show_pending(self, state: RunState) -> None:
         """Without a terminal to ask on: print what needs approval each time something is added to it."""
@@ -107,16 +111,17 @@ class RunDisplay:
             self._screen.decision(f"{clock_in(state, state.last_at)}  {waits_line(state)}")
         self._pending = pending
 
-    def _show_fact(self, _: RunState | None, fact: f.Fact, state: RunState) -> None:
-        if self._follower.seq > self._last_shown:
-            for line in event_lines(state, fact):
+    def _show_new(self) -> None:
+        new, self._new = self._new, []
+        for fact, self._state in new:
+            for line in event_lines(self._state, fact):
                 self._screen.event(line)
 
-    async def _ask(self, journal: Journal) -> None:
+    async def _ask(self) -> None:
         """Show the plan and ask until it is approved or rejected, here or elsewhere. Nothing starts before that."""
         is_asked = False
         version_shown: tuple[int, tuple[SubtaskId, ...]] | None = None
-        while (state := self._follower.state) is not None and _needs_answer(state):
+        while (state := self._state) is not None and _needs_answer(state):
             if version_shown != (current := (state.plan.version, waiting_for_approval(state))):
                 version_shown, is_asked = current, False
                 for line in review_lines(state):
@@ -130,9 +135,9 @@ class RunDisplay:
                 await anyio.wait_readable(sys.stdin)
                 answer = sys.stdin.readline()
                 is_asked = not answer  # after the end of input, an answer can only come from elsewhere
-                _send_answer(journal, state, answer.strip())
+                _send_answer(self._folder, state, answer.strip())
             await anyio.sleep(TICK_S)
-            self._follower.catch_up(journal)
+            self._show_new()
 
 
 def _needs_answer(state: RunState) -> bool:
@@ -142,7 +147,7 @@ def _needs_answer(state: RunState) -> bool:
     return awaits_approval(state) and not is_being_revised(state)
 
 
-def _send_answer(journal: Journal, state: RunState, answer: str) -> None:
+def _send_answer(folder: RunFolder, state: RunState, answer: str) -> None:
     """Send what was typed as a request. Anything else than a clear answer is asked again."""
     request: Request | None = None
     now, by, version = time.time(), user(), state.plan.version
@@ -164,4 +169,4 @@ def _send_answer(journal: Journal, state: RunState, answer: str) -> None:
     if (problem := request_problem(state, request)) is not None:
         sys.stdout.write(f"{problem}\n")
     else:
-        journal.ask(request)
+        send_requests(folder, request)

@@ -153,8 +153,7 @@ def _redo(fleet: Fleet, folder: RunFolder, *, quiet: bool, reopen: bool) -> Past
     _require_box(fleet)
     state = folder.state()
     if not state.ended or reopen:
-        work(fleet, folder, quiet=quiet)
-        state = folder.state()
+        state = work(fleet, folder, quiet=quiet)
     if not state.ended:
         return None
     _score(fleet, folder)

@@ -14,6 +14,7 @@ from fleet.cli.live.engine import run_engine
 from fleet.cli.live.follow import RunDisplay, open_screen
 from fleet.cli.verbosity import show_note
 from fleet.core.base.ids import Sha
+from fleet.core.state.state import RunState
 from fleet.core.views.rehearsal_view import RehearsalView, rehearsal_view
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder
@@ -28,11 +29,11 @@ def rehearse(fleet: Fleet, folder: RunFolder, *, tries: int = TRIES, quiet: bool
     state = folder.state()
     if state.gate_tried is None:
         _try_gate(fleet, folder, tries)
+        state = folder.state()
     is_whole, before = state.epoch == 0, used_processor()
     if state.ending != "landed":
-        work(fleet, folder, quiet=quiet)
+        state = work(fleet, folder, quiet=quiet)
     processor_s = used_processor() - before if is_whole else None
-    state = folder.state()
     if not state.ended:
         typer.echo(f"{folder.run}: interrupted; continue with: fleet resume {folder.run}", err=True)
         return None
@@ -64,9 +65,8 @@ def _try_gate(fleet: Fleet, folder: RunFolder, tries: int) -> None:
         journal.append([tried])
 
 
-def work(fleet: Fleet, folder: RunFolder, *, quiet: bool) -> None:
+def work(fleet: Fleet, folder: RunFolder, *, quiet: bool) -> RunState:
     """Work until the run has ended, and print its events."""
     with open_screen(live=False, as_json=quiet) as screen:
-        events = RunDisplay(folder, screen, 0, interactive=False)
-        run_async(lambda: run_engine(fleet, folder, None, STOPS, events.follow))
-        events.catch_up()
+        events = RunDisplay(folder, screen, interactive=False)
+        return run_async(lambda: run_engine(fleet, folder, None, STOPS, events))

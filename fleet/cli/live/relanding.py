@@ -6,7 +6,6 @@ from fleet.app.fleet import Fleet
 from fleet.cli.common import has_terminal
 from fleet.cli.live.engine import run_engine
 from fleet.cli.live.follow import RunDisplay, open_screen
-from fleet.core.history.evolve import Follower
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 
@@ -15,11 +14,9 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 async def work(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> None:
     """Work until the run has ended or is stopped. What it began with is not shown: it was done before."""
-    follower = Follower()
     with Journal(folder.journal) as journal:
-        follower.catch_up(journal)
+        shown = journal.length
     live = has_terminal() and not as_json
     with open_screen(live=live, as_json=not live) as screen:
-        events = RunDisplay(folder, screen, follower.seq, interactive=False)
-        await run_engine(fleet, folder, None, STOPS, events.follow)
-        events.catch_up()
+        events = RunDisplay(folder, screen, shown, interactive=False)
+        await run_engine(fleet, folder, None, STOPS, events)

@@ -3,7 +3,7 @@
 Each module of `history/` handles the facts of one subject. Nothing here decides anything.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, get_args
 
 from fleet.core.history import attempt_history, landing_history, people_history, plan_history, run_history
@@ -23,6 +23,15 @@ def evolve(state: RunState | None, fact: f.Fact) -> RunState:
     if fact.at <= after.last_at:  # a request may be recorded long after it was made
         return after
     return replace(after, last_at=fact.at)
+
+
+Step = tuple[f.Fact, RunState]
+"""A fact, and the state after it."""
+
+
+def applied(state: RunState, facts: Iterable[f.Fact]) -> list[Step]:
+    """The facts, each with the state after it."""
+    return [(fact, state := evolve(state, fact)) for fact in facts]
 
 
 After = Callable[[RunState, Any], RunState]

@@ -6,10 +6,9 @@ changes, which the report already does. A command is set aside. If nothing is le
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import ParamSpec, TypeVar
 
-from fleet.core.history.evolve import evolve
+from fleet.core.history.evolve import Step, applied
 from fleet.core.policy.decide import RULES, Rule
 from fleet.core.policy.effects import Command
 from fleet.core.state.facts import Fact, RunEnded
@@ -68,23 +67,22 @@ class Bugs:
     def is_aside(self, command: Command) -> bool:
         return command in self._aside
 
-    def decide(self, state: RunState, now: float) -> tuple[list[Fact], RunState]:
-        """Every decision that follows from a state, and the state after them. A rule that raises decides nothing."""
-        new = list[Fact]()
+    def decide(self, state: RunState, now: float) -> list[Step]:
+        """Every decision that follows from a state, with the state after it. A rule that raises decides nothing."""
+        new = list[Step]()
         while not state.ended:
             decided = next((found for rule in RULES if (found := self._ask(rule, state, now))), None)
             if decided is None:
                 break
-            facts, state = decided
-            new += facts
-        return new, state
+            new += decided
+            _, state = decided[-1]
+        return new
 
-    def _ask(self, rule: Rule, state: RunState, now: float) -> tuple[tuple[Fact, ...], RunState] | None:
+    def _ask(self, rule: Rule, state: RunState, now: float) -> list[Step] | None:
         if self._broken.get(rule) is state:  # it would raise again
             return None
         try:
-            facts = tuple(rule(state, now))
-            return (facts, reduce(evolve, facts, state)) if facts else None
+            return applied(state, rule(state, now))
         except Exception as error:  # noqa: BLE001 - the other rules still decide
             self._broken[rule] = state
             self.report(f"decided ({rule.__name__.strip('_')})", error)

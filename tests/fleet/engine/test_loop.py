@@ -113,6 +113,23 @@ async def test_record_returns_when_the_facts_are_on_disk_and_in_the_state() -> N
     assert seen == [(True, True)]
 
 
+async def test_who_listens_is_told_of_each_fact_on_disk_with_the_states_around_it() -> None:
+    memory, told = FakeMemory(), list[tuple[RunState | None, f.Fact, RunState]]()
+
+    def listen(before: RunState | None, fact: f.Fact, after: RunState) -> None:
+        assert fact in memory.facts
+        told.append((before, fact, after))
+
+    first = started(Policy(), plan_of("a")).model_copy(update={"at": CLOCK.now()})
+    engine = Engine(memory.replayed(first), memory, CLOCK, listen)
+    beginning = engine.state
+    engine.begin_with([f.WarningNoted(at=CLOCK.now(), text="before the loop")])
+    ending = await engine.run(Performing(engine), EPOCH)
+    assert [fact for _, fact, _ in told] == memory.facts
+    assert [before for before, _, _ in told] == [beginning, *(after for _, _, after in told[:-1])]
+    assert told[-1][2] == ending == memory.replayed(first)
+
+
 async def test_a_proposal_sees_what_the_one_before_it_changed() -> None:
     memory = FakeMemory()
     engine = engine_of(plan_of("a", "b"), memory)

@@ -157,7 +157,7 @@ async def test_what_can_not_be_recorded_concerns_only_who_proposed_it(monkeypatc
             raise KeyError("oops")
         return real(state, fact)
 
-    monkeypatch.setattr("fleet.engine.loop.evolve", evolve)
+    monkeypatch.setattr("fleet.core.history.evolve.evolve", evolve)
     fleet = FakeFleet(plan_of("a", "b", "c"))
     is_set_aside(fleet, await fleet.run(), "b", "checked the finished work")
 
