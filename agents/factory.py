@@ -4,7 +4,7 @@ On a node there are only workers, one for each attempt, whose calls the manager 
 """
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from random import Random, SystemRandom
@@ -18,7 +18,6 @@ from agents.models.transcripts import Transcripts
 from agents.planner import ClaudePlanner
 from agents.remote import LineCalls, LineRelay, calls_of, no_calls
 from agents.reviewer import ClaudeReviewer
-from agents.tools.servers import open_servers
 from agents.workers.command import has_acp, program_of
 from agents.workers.registry import WorkerContext, describe, make_worker, make_workers
 from agents.workers.relay import Relay
@@ -46,7 +45,12 @@ class Agents:
 @asynccontextmanager
 async def open_agents(settings: AgentSettings, *, chance: Random | None = None) -> AsyncIterator[Agents]:
     """The agents, for as long as the block lasts. Raises `UsageError` for invalid settings."""
-    async with open_client(settings.access, settings.timeouts) as client, open_servers(settings.servers) as servers:
+    async with open_client(settings.access, settings.timeouts) as client, AsyncExitStack() as stack:
+        servers = None
+        if settings.servers:
+            from agents.tools.servers import open_servers  # noqa: PLC0415 - few runs have any
+
+            servers = await stack.enter_async_context(open_servers(settings.servers))
         caller = Caller(
             CacheWarmup(client, settings.prices, lacks=client.lacks),
             settings.retry,

@@ -173,7 +173,7 @@ def _words(error: BaseException) -> str:
 class McpServers:
     """All servers of a run, by name."""
 
-    by_name: Mapping[str, McpServer] = field(default_factory=dict)
+    by_name: Mapping[str, McpServer]
 
     async def listed(self, names: Sequence[str]) -> dict[str, Listing]:
         """What servers offer; they are started at the same time."""
@@ -189,15 +189,9 @@ class McpServers:
         return {name: listings[name] for name in names if name in listings}
 
 
-NO_SERVERS = McpServers()
-
-
 @asynccontextmanager
 async def open_servers(settings: Mapping[str, ServerSettings]) -> AsyncIterator[McpServers]:
     """The servers, none of which outlives the block."""
-    if not settings:
-        yield NO_SERVERS
-        return
     async with anyio.create_task_group() as tasks:
         yield McpServers({name: McpServer(each, tasks) for name, each in settings.items()})
         tasks.cancel_scope.cancel()

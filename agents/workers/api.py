@@ -1,7 +1,10 @@
 """A worker that calls a model: one conversation per attempt, in one workspace, from the brief to a report."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from agents.conversation.guards import AttemptBudget, Guards
 from agents.conversation.loop import Conversation, ConversationSpec
@@ -11,11 +14,14 @@ from agents.models.text import render
 from agents.models.transcripts import Transcripts
 from agents.tools.mcp_catalog import Listing
 from agents.tools.registry import WORKER_TOOLS
-from agents.tools.servers import NO_SERVERS, McpServers, tools_of_servers
+from agents.tools.servers import McpServers, tools_of_servers
 from agents.tools.tool import Tool, ToolOptions
 from agents.workers.briefs import background, first_message, shared_blocks
 from fleet.core.state.facts import Failure, Report
 from fleet.ports.agents import Meter, WorkerBrief, Workspace
+
+if TYPE_CHECKING:
+    from agents.tools.servers import McpServers
 
 _UNKNOWN_MODEL = 404  # as opposed to a rejected key, which is not the plan's choice
 
@@ -32,7 +38,8 @@ class ApiWorker:
     common: AgentSettings
     caller: Calls
     transcripts: Transcripts
-    servers: McpServers = NO_SERVERS
+    servers: McpServers | None = None
+    """None: the run has none."""
 
     @property
     def model(self) -> str:
@@ -42,7 +49,7 @@ class ApiWorker:
         """Do the subtask in this workspace."""
         settings, model = self.settings, brief.model or self.model
         accepts = await self.caller.limits(model)
-        listings = await self.servers.listed(settings.mcp)
+        listings = await self.servers.listed(settings.mcp) if self.servers is not None else {}
         spec: ConversationSpec[Report] = ConversationSpec(
             model=model,
             max_tokens=self.common.answer_tokens(accepts),
@@ -75,7 +82,10 @@ class ApiWorker:
     def _server_tools(self, listings: Iterable[Listing]) -> tuple[Tool[Report], ...]:
         """The tools of its servers, after its own: the beginning of its prompt is the same as of others."""
         tools = [tool for listing in listings for tool in listing.tools]
-        return tools_of_servers(tools, self.servers, self.common.output_chars) if tools else ()
+        if self.servers is None or not tools:
+            return ()
+
+        return tools_of_servers(tools, self.servers, self.common.output_chars)
 
 
 def system_prompt(name: str, settings: WorkerSettings) -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
-from anyio import CancelScope
+from anyio import TASK_STATUS_IGNORED, CancelScope, Event, create_task_group, sleep
+from anyio.abc import TaskStatus
 from pydantic import JsonValue
 
 from agents.factory import open_agents
@@ -21,7 +22,6 @@ from fleet import __version__
 from fleet.app.capacity import capacity, collect_rarely, workers_or_refuse
 from fleet.app.merging.relanding import candidates
 from fleet.app.needed import open_workers, workers_of
-from fleet.app.nodes.manager_side import Here, open_nodes
 from fleet.app.past_runs import past_evidence
 from fleet.app.rehearsals.past_tasks import for_real_policy, redoing
 from fleet.app.rehearsals.rehearse import for_rehearsal, rehearsal_policy, rehearsing
@@ -33,7 +33,7 @@ from fleet.config.load import Loaded
 from fleet.config.schema import Config
 from fleet.core.base.ids import result_branch
 from fleet.core.history.evolve import OnFact, evolve
-from fleet.core.plans.limits import Policy, Reviewing
+from fleet.core.plans.limits import HERE, Policy, Reviewing
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.plan_file import flat_plan
 from fleet.core.plans.replay import REPLAYER
@@ -52,6 +52,7 @@ from fleet.engine.recovery import reconcile
 from fleet.errors import FleetError, UsageError
 from fleet.plans.preview import PlanPreview
 from fleet.ports.agents import PlannerBrief, Watcher
+from fleet.ports.nodes import OpenCalls
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder, all_runs, disk_full_advice, make_state_dir, new_run
 from worktrees.leases.gc import clean_run
@@ -60,6 +61,8 @@ from worktrees.sandbox.box import require_bubblewrap
 from worktrees.store.replay import RelandingIntegrator
 from worktrees.store.store import Snapshot, open_store
 from worktrees.target.target import Target, inspect
+
+HEED_S = 0.2  # how long a request for the first node may wait once it is in the journal
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,13 +256,14 @@ class Fleet:
             clock = SystemClock()
             engine = Engine(folder.state(on_fact=on_fact), journal, clock, on_fact)
             with stop:
-                async with self._open_adapters(folder, engine.state, clock, watcher) as (adapters, worktrees):
+                async with self._open_adapters(folder, engine.state, clock, watcher) as (adapters, worktrees, calls):
                     engine.begin_with(await reconcile(engine.state, worktrees, clock.now()))
                     collect_rarely()
                     engine.begin_with(_reopening(engine.state))
                     engine.begin_with(self._fewer_workers(engine.state))
-                    played = await _played(engine, adapters, worktrees)
-                    await engine.run(Performer(engine, played), self._engine_started(engine.state))
+                    performer = Performer(engine, await _played(engine, adapters, worktrees))
+                    async with self._joined_by_nodes(folder, engine, performer, worktrees, calls):
+                        await engine.run(performer, self._engine_started(engine.state))
             return engine.state
 
     def _engine_started(self, state: RunState) -> f.EngineStarted:
@@ -284,7 +288,7 @@ class Fleet:
     @asynccontextmanager
     async def _open_adapters(
         self, folder: RunFolder, state: RunState, clock: SystemClock, watcher: Watcher | None
-    ) -> AsyncIterator[tuple[Adapters, RunWorktrees]]:
+    ) -> AsyncIterator[tuple[Adapters, RunWorktrees, OpenCalls]]:
         target = self._targets.get(state.run)
         if target is None:  # another process created the run
             require_bubblewrap(self.wiring.worktrees)
@@ -313,12 +317,43 @@ class Fleet:
                 has_program=self.wiring.has_program,
                 disk_full=partial(disk_full_advice, self.state_dir),
             )
-            if self._goes_out(state):
-                here = Here(folder.transcripts, folder.checks, self._fit, agents.calls)
-                async with open_nodes(self.wiring, state, worktrees, here) as nodes:
-                    yield replace(adapters, beside=nodes.beside, distrust=nodes.distrust, rest=nodes.rest), worktrees
+            yield adapters, worktrees, agents.calls
+
+    @asynccontextmanager
+    async def _joined_by_nodes(
+        self, folder: RunFolder, engine: Engine, performer: Performer, worktrees: RunWorktrees, calls: OpenCalls
+    ) -> AsyncIterator[None]:
+        """Other machines work on a run, too: those of its configuration, or the first one that a person adds."""
+        state = engine.state
+        if not self._goes_out(state):
+            yield
+            return
+        over, nobody = Event(), CancelScope()
+
+        async def join(*, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
+            from fleet.app.nodes.manager_side import Here, open_nodes  # noqa: PLC0415 - few runs have nodes
+
+            here = Here(folder.transcripts, folder.checks, self._fit, calls)
+            async with open_nodes(self.wiring, engine.state, worktrees, here) as nodes:
+                performer.join(nodes)
+                task_status.started()
+                await over.wait()
+
+        async def join_later() -> None:
+            with nobody:
+                while not engine.state.nodes:  # noqa: ASYNC110 - what is recorded wakes nobody
+                    await sleep(HEED_S)
+            if not nobody.cancelled_caught:
+                await join()
+
+        async with create_task_group() as tasks:
+            if self.config.nodes or state.nodes or state.policy.machines.offers.keys() - {HERE}:
+                await tasks.start(join)
             else:
-                yield adapters, worktrees
+                tasks.start_soon(join_later)
+            yield
+            over.set()
+            nobody.cancel()
 
     def _goes_out(self, state: RunState) -> bool:
         """Whether other machines work on a run. What replays history or lands a result again stays on this one."""

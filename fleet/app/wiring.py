@@ -239,7 +239,8 @@ class Wiring:
     @cached_property
     def servers(self) -> dict[str, ServerSettings]:
         """The servers whose tools workers have. Raises `UsageError` with the key that is wrong."""
-        return servers_of(self.config, self.environ)
+        has_any = any(worker.mcp for worker in self.config.workers.values())
+        return servers_of(self.config, self.environ) if has_any else {}
 
     @cached_property
     def gate(self) -> Gate:

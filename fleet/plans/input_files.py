@@ -19,12 +19,21 @@ from fleet.core.plans.plan import Plan
 from fleet.core.plans.plan_file import read_plan
 from fleet.core.plans.validate import Known, Problem
 from fleet.core.policy.landing import missing_rollback
+from fleet.core.state.facts import IssueSource
 from fleet.errors import UsageError
 
 LONGEST_EPIC = 200_000  # characters: some 50,000 tokens, which every planner call pays for
 LONGEST_NAME = 1_000  # characters; a longer text is not taken for the name of a file
 LARGEST_PLAN = 20 * 1024 * 1024
 PLAN_FILES = (".toml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class GivenEpic:
+    """What a run is to do, and the issue that says so."""
+
+    goal: str
+    issue: IssueSource | None = None
 
 
 def read_epic(given: str) -> str:

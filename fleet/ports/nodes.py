@@ -15,6 +15,7 @@ from fleet.core.state.facts import CheckRun, Failure, Report, SetupRun
 from fleet.core.state.subtasks import Instruction
 from fleet.ports.agents import Meter, WorkerBrief
 from fleet.ports.calls import AttemptCalls, Sign
+from fleet.ports.journal import Recorder
 from fleet.ports.worktrees import Change, EffectError, Signature
 
 
@@ -108,6 +109,22 @@ class Node(Protocol):
 
     async def check(self, order: ChecksOrder) -> tuple[CheckRun, ...]:
         """The results in the order of the criteria. Raises `SetupFailedError` where the commit breaks the set-up."""
+        ...
+
+
+class Nodes(Protocol):
+    """Other machines that work for a run."""
+
+    def beside(self, local: Node, engine: Recorder) -> Node:
+        """These machines and this one behind one door. What becomes of them is recorded."""
+        ...
+
+    def distrust(self, name: str, why: str) -> None:
+        """Give a machine nothing any more: what it reported was not true."""
+        ...
+
+    def rest(self, name: str, why: str) -> None:
+        """Give a machine nothing for a while: something about it is broken."""
         ...
 
 

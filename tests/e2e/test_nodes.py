@@ -182,6 +182,29 @@ def test_a_node_is_drained_and_another_added_while_a_run_works(
         node.has_left_nothing()
 
 
+def test_the_first_node_is_added_while_a_run_works(
+    stage: Stage, repository: Path, nodes: tuple[NodeAt, NodeAt]
+) -> None:
+    node, here = nodes
+    node.make()
+    here.make()
+    (node.gate / "open").touch()
+    waits = f'while ! [ -e "$GATE/open" ]; do sleep 0.1; done; {WRITES}'
+    shown = f'[run]\nworkers = 1\n[box]\nread_only = ["{here.gate}"]\nenvironment = {{GATE = "{here.gate}"}}\n'
+    with stage.going(*asked(stage, shown, "a", "b", worker=waits), at=repository) as going:
+        stage.wait("r", lambda state: _begun(state) == 1, going)
+        [begun] = [id_ for id_, names in worked_on(stage).items() if names == [""]]
+        with (stage.room / "r.toml").open("a") as file:
+            file.write(node.table(workers=1))
+        stage.fleet("nodes", "add", "one", "--run", "r").ended(0)
+        stage.wait("r", lambda state: "one" in state.nodes and not state.nodes["one"].out, going)
+        (here.gate / "open").touch()
+        going.done().ended(0).says("node one added by", "node one is connected")
+    [other] = {"a", "b"} - {begun}
+    assert worked_on(stage) == {begun: [""], other: ["one"]}
+    node.has_left_nothing()
+
+
 def test_what_a_node_finished_while_the_manager_was_dead_is_fetched_and_not_done_again(
     stage: Stage, repository: Path, nodes: tuple[NodeAt, NodeAt]
 ) -> None:

@@ -6,15 +6,15 @@ is left out, and so is what would make it endless.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from dashboards.text.formats import counted
 from dashboards.text.safe import safe, safe_block
 from fleet.core.state.facts import IssueSource
 from fleet.forge.forge import Comment, Issue
 from fleet.forge.open import open_forge
-from fleet.forge.place import Reference
+from fleet.forge.place import Reference, issue_reference
 from fleet.forge.program import redact
+from fleet.plans.input_files import GivenEpic
 
 TITLE = 120  # characters
 BODY = 40_000  # characters
@@ -37,16 +37,11 @@ the assessment instead. Where comments contradict each other, ask.
 </issue>"""
 
 
-@dataclass(frozen=True, slots=True)
-class GivenEpic:
-    """What a run is to do, and the issue that says so."""
-
-    goal: str
-    issue: IssueSource | None = None
-
-
-async def read_issue_epic(reference: Reference, environ: Mapping[str, str]) -> GivenEpic:
-    """The epic that an issue is, asked for at its forge."""
+async def read_issue_epic(argument: str, environ: Mapping[str, str]) -> GivenEpic | None:
+    """The epic that an issue is, asked for at its forge; None if the argument names no issue."""
+    reference = issue_reference(argument)
+    if reference is None:
+        return None
     return epic_of(reference, await open_forge(reference.place, environ).issue(reference.number))
 
 

@@ -102,7 +102,7 @@ def _engine_started(state: RunState, fact: f.EngineStarted) -> RunState:
     for subtask, _ in list(state.underway()):
         state = change_attempt(state, subtask.id, lambda attempt: replace(attempt, working=False))
     state = replace(
-        forget_connections(state),
+        forget_connections(state) if state.nodes else state,
         epoch=fact.epoch,
         draining=False,
         sandbox=fact.sandbox or state.sandbox,
@@ -213,7 +213,7 @@ def after_node(state: RunState, fact: f.NodeFact) -> RunState:
 def forget_connections(state: RunState) -> RunState:
     """What is known of nodes when another engine starts: it connects to all of them again."""
     nodes = {node.name: replace(node, out=NOT_CONNECTED, banned=False) for node in state.nodes.values()}
-    return replace(state, nodes=nodes) if nodes else state
+    return replace(state, nodes=nodes)
 
 
 def _put(state: RunState, node: NodeState) -> RunState:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from fleet.core.verdicts.reviews import NO_REVIEWS, ReviewRules
 from fleet.engine.verdicts.checks import Gate
 from fleet.ports.agents import Planner, Worker
-from fleet.ports.journal import Clock, Recorder
-from fleet.ports.nodes import Node
+from fleet.ports.journal import Clock
 from fleet.ports.reviewer import Reviewer
 from fleet.ports.worktrees import Commits, Integrator, Publisher, Worktrees
 
@@ -33,11 +32,5 @@ class Adapters:
     """Workers that are programs: their exit code is the result, and they need not change a file."""
     has_program: Callable[[str], bool] | None = None
     """Whether checks would find a program of this name; None if that is unknown."""
-    beside: Callable[[Node, Recorder], Node] = lambda local, _: local
-    """Puts other machines beside this one, and records what becomes of them."""
-    distrust: Callable[[str, str], None] = lambda *_: None
-    """Takes the name of a machine whose answers are not believed any more, and why."""
-    rest: Callable[[str, str], None] = lambda *_: None
-    """Takes the name of a machine that should get nothing for a while, and why."""
     disk_full: Callable[[str], str | None] = lambda _: None
     """What to do about a full disk, if the text of a failure means that; None otherwise."""

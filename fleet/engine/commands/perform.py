@@ -27,6 +27,7 @@ from fleet.engine.verdicts.node_record import NodeRecord
 from fleet.engine.work.local_node import LocalNode
 from fleet.ports.agents import DrainingError
 from fleet.ports.journal import Recorder
+from fleet.ports.nodes import Nodes
 
 STEPS: dict[type[Command], str] = {
     CheckBase: "checked the base",
@@ -47,22 +48,27 @@ class Performer:
         self._adapters = adapters
         self._budget = RunBudget(engine, adapters.clock)
         self._advice = Advice(engine, adapters.clock)
-        local = LocalNode(
+        self._local = LocalNode(
             adapters.worktrees,
             adapters.workers,
             adapters.command_workers,
             leave_out=self._advice.leave_out,
             give_up=self._raise_if_disk_full,
         )
-        node = adapters.beside(local, engine)
-        record = NodeRecord(adapters.distrust, adapters.rest)
-        self._checks = Checks(engine, adapters.worktrees, adapters.commits, adapters.clock, adapters.gate, node, record)
+        self._checks = Checks(engine, adapters.worktrees, adapters.commits, adapters.clock, adapters.gate, self._local)
         briefs = WorkerBriefs(engine, adapters.commits, self._advice)
         reviews = Reviews(engine, adapters.reviewer, adapters.commits, adapters.clock, self._budget, adapters.reviews)
-        self._attempts = Attempts(engine, adapters, self._budget, self._checks, briefs, self._advice, node, reviews)
+        self._attempts = Attempts(
+            engine, adapters, self._budget, self._checks, briefs, self._advice, self._local, reviews
+        )
         self._publishing = Lock()
         self._planner_calls = PlannerCalls(engine, adapters, self._budget, self._advice)
         self._lander = Lander(engine, adapters.integrator, self._checks, adapters.clock)
+
+    def join(self, nodes: Nodes) -> None:
+        """Have other machines work, too, from now on."""
+        self._attempts.node = self._checks.node = nodes.beside(self._local, self._engine)
+        self._checks.record = NodeRecord(nodes.distrust, nodes.rest)
 
     async def __call__(self, command: Command) -> None:
         """Carry out a command. What it raises in the end becomes a fact here, and nowhere else."""

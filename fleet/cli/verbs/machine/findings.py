@@ -10,7 +10,7 @@ from agents.models.client import open_client
 from agents.models.exchange import Timeouts
 from agents.probe import Outcome, Probes, Subject
 from agents.tools.mcp_catalog import Listing, ServerSettings
-from agents.tools.servers import MOST_DECLARED, NO_SERVERS, open_servers, tools_of_servers
+from agents.tools.servers import MOST_DECLARED, McpServers, open_servers, tools_of_servers
 from agents.workers.command import ACP_EXTRA, has_acp
 from dashboards.text.formats import counted
 from dashboards.text.safe import safe
@@ -209,7 +209,7 @@ def _mcp_findings_finding(name: str, listing: Listing, users: list[str]) -> Find
 
 def _cost(listing: Listing) -> str:
     """What its tools add to every prompt."""
-    given = tools_of_servers(listing.tools, NO_SERVERS, 0)
+    given = tools_of_servers(listing.tools, McpServers({}), 0)
     tokens = len(json.dumps([tool.declaration for tool in given])) // CHARACTERS_PER_TOKEN
     how = "searched for" if len(listing.tools) > MOST_DECLARED else "declared"
     return f"{how}, some {tokens} tokens in each prompt"

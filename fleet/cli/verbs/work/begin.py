@@ -8,7 +8,6 @@ import typer
 
 from dashboards.text.plan_review import comparable_lines, plan_lines, run_estimate_lines
 from fleet.app.fleet import Fleet, Order
-from fleet.app.forges.issue_epic import GivenEpic, read_issue_epic
 from fleet.app.past_runs import read_evidence
 from fleet.cli import common
 from fleet.cli.clock import Clock, run_with_clock
@@ -25,8 +24,7 @@ from fleet.core.plans.plan_file import flat_plan
 from fleet.core.state.facts import Ending
 from fleet.core.views.estimate_view import EstimateView, estimate_view, plan_estimates
 from fleet.errors import UsageError
-from fleet.forge.place import issue_reference
-from fleet.plans.input_files import GivenPlan, dump_plan, read_epic
+from fleet.plans.input_files import GivenEpic, GivenPlan, dump_plan, read_epic
 
 Epic = Annotated[
     str | None,
@@ -50,6 +48,7 @@ RedBase = Annotated[bool, typer.Option("--allow-red-base", help="Continue even i
 OnlyEstimate = Annotated[
     bool, typer.Option("--estimate", help="Only print what comparable subtasks cost and took; start nothing.")
 ]
+ISSUES = ("gh:", "gl:", "https://", "http://")  # how an argument begins that names an issue
 EXIT = {"landed": 0, "partial": 1, "cancelled": 1, "aborted": 1, "failed": 3, "budget": 4, None: 130}
 
 
@@ -187,9 +186,12 @@ def _estimate(loaded: Loaded, order: Order) -> EstimateView:
 
 def _read_epic(epic: str | None) -> GivenEpic:
     """The epic, if one was given; an issue is asked for at its forge."""
-    reference = issue_reference(epic.strip()) if epic is not None else None
-    if reference is not None:
-        return common.run_async(lambda: read_issue_epic(reference, current()))
+    argument = epic.strip() if epic is not None else ""
+    if argument.startswith(ISSUES):
+        from fleet.app.forges.issue_epic import read_issue_epic  # noqa: PLC0415 - few epics are issues
+
+        if (issue := common.run_async(lambda: read_issue_epic(argument, current()))) is not None:
+            return issue
     return GivenEpic(read_epic(epic) if epic is not None else "")
 
 
