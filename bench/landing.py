@@ -146,7 +146,7 @@ async def candidates(project: Project, worktrees: RunWorktrees, count: int, name
                 changes_in(root, [os.fsencode(path) for path in paths]),
                 signature=signature(f"{name}-pool", f"{name}-{number}"),
                 touches=(),
-                settings=replace(worktrees.box.settings, protected=()),
+                settings=replace(worktrees.leases.box.settings, protected=()),
             )
         )
         members.append(Member(subtask=f"{name}-{number}", attempt=1, commit=change.commit))

@@ -155,9 +155,9 @@ async def disk_of_leases(project: Project) -> Figure:
         for number in range(WORKERS):
             lease = await stack.enter_async_context(worktrees.lease(project.commits[number % STEP]))
             edit(folder_of(lease), EDITED, f"edited by {number}\n")
-        if worktrees.overlays is None:
+        if worktrees.leases.overlays is None:
             raise TypeError("this row measures overlays")
-        used = disk_usage(worktrees.overlays.home)
+        used = disk_usage(worktrees.leases.overlays.home)
     checkout = disk_usage(project.repository / "src")
     note = f"{used / 1e6:.0f} MB; one checkout has {checkout / 1e6:.0f}"
     measure = f"disk of {WORKERS} overlay leases"
@@ -219,7 +219,7 @@ async def command_in_a_box(project: Project, rounds: int) -> list[Figure]:
 
         async def inside(_: int) -> Cost:
             with Stopwatch() as watch:
-                await worktrees.box.run(place, ("true",), timeout_s=60, cap=100)
+                await worktrees.leases.box.run(place, ("true",), timeout_s=60, cap=100)
             return watch.cost
 
         return inside

@@ -113,7 +113,7 @@ class ReplayLease:
         if again.passed:
             await self.replay.report("flaky", subtask, f"{criterion.run} failed, then passed on the same tree")
             return run.model_copy(update={"flaky": True})
-        failure = await self.replay.worktrees.setup.failure(self.base)
+        failure = await self.replay.worktrees.leases.setup.failure(self.base)
         await self.replay.report("red", subtask, failure or "\n".join(again.causes) or again.output[-NOTED:])
         return again.model_copy(update={"excused": EXCUSED})
 
@@ -138,7 +138,7 @@ class ReplayLease:
 
     async def _commit_exactly(self, signature: Signature, diff: Diff) -> Change:
         """Commit and pin these very entries."""
-        settings, repository = self.replay.worktrees.box.settings, self.replay.repository
+        settings, repository = self.replay.worktrees.leases.box.settings, self.replay.repository
         commit = await repository.replay_commit(
             self.base,
             diff,

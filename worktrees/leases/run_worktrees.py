@@ -1,15 +1,16 @@
 """The worktrees of one run, opened: what the engine knows as its worktrees, its integrator and its publisher."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, fields, replace
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 
 from anyio import to_thread
 
 from fleet.core.base.ids import RunId, Sha, SubtaskId, attempt_ref
+from fleet.core.state.facts import SetupRun
 from fleet.errors import FleetError
 from fleet.ports.agents import Repository
-from fleet.ports.worktrees import Change, EffectError, NamedCommits, RecoveredCommits
+from fleet.ports.worktrees import Change, EffectError, Lease, NamedCommits, RecoveredCommits
 from worktrees.base.fs import make_folder
 from worktrees.base.settings import WorktreeSettings
 from worktrees.git.commit_message import committer_of
@@ -26,12 +27,20 @@ from worktrees.target.publish import Publisher
 from worktrees.target.target import Target
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunWorktrees(Leases):
+@dataclass(frozen=True, slots=True)
+class RunWorktrees:
     """Satisfies `Worktrees`, `Commits` and `Recovery`."""
 
+    store: Store
+    leases: Leases
     integrator: StoreIntegrator
     publisher: Publisher
+
+    def lease(self, base: Sha) -> AbstractAsyncContextManager[Lease]:
+        return self.leases.lease(base)
+
+    def finished_setups(self) -> tuple[SetupRun, ...]:
+        return self.leases.finished_setups()
 
     async def pinned(self, run: RunId, subtask: SubtaskId, attempt: int) -> Change | None:
         return await pinned_change(self.store, attempt_ref(run, subtask, attempt))
@@ -52,7 +61,7 @@ class RunWorktrees(Leases):
     async def recover(self, named: NamedCommits) -> RecoveredCommits:
         """Repair the store for a resumed run. Returns what is left of its commits. Raises `FleetError`."""
         try:
-            return await repair_store(self.store, self.publisher.target, named, email=self.box.settings.email)
+            return await repair_store(self.store, self.publisher.target, named, email=self.leases.box.settings.email)
         except EffectError as error:
             raise FleetError(f"the run can't be resumed in {self.store.home}: {error}") from error
 
@@ -76,9 +85,10 @@ async def open_worktrees(
                 included = replace(included, digest=f"{included.digest}/{base}")
             async with open_leases(store, settings, run, base, included, only_past=only_past) as leases:
                 yield RunWorktrees(
-                    **{field.name: getattr(leases, field.name) for field in fields(leases)},
-                    integrator=StoreIntegrator(store, committer_of(settings.author, settings.email)),
-                    publisher=Publisher(store.git, target),
+                    store,
+                    leases,
+                    StoreIntegrator(store, committer_of(settings.author, settings.email)),
+                    Publisher(store.git, target),
                 )
     finally:
         await store.close()

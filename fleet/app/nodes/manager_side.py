@@ -258,7 +258,7 @@ async def open_nodes(
             nodes = Nodes(state.run, wiring, objects, opening, reread, here, tasks, folder)
             for name, settings in wiring.config.nodes.items():
                 await nodes.join(name, settings)
-            if wiring.config.nodes and (files := worktrees.included_files):
+            if wiring.config.nodes and (files := worktrees.leases.included_files):
                 nodes.notice(WarningNoted(at=time.time(), text=_not_sent(files)))
             for name in state.policy.machines.offers.keys() - wiring.config.nodes.keys() - {HERE}:
                 why = f"there is no [nodes.{name}] in the configuration any more"

@@ -56,7 +56,7 @@ def patience_s(config: Config, order: Order) -> float:
 
 def terms_of(wiring: Wiring) -> bytes:
     """The terms of this configuration, as they travel."""
-    config, stays = wiring.config, stays_here(wiring.config)
+    config, models, stays = wiring.config, wiring.config.models, stays_here(wiring.config)
     workers = {
         name: worker.model_copy(update={"prompt": wiring.workers[name].prompt})
         for name, worker in config.workers.items()
@@ -66,7 +66,14 @@ def terms_of(wiring: Wiring) -> bytes:
         checks=config.checks,
         worktrees=config.worktrees,
         workers=workers,
-        models=ModelTerms(**{name: getattr(config.models, name) for name in ModelTerms.model_fields}),
+        models=ModelTerms(
+            worker=models.worker,
+            max_tokens=models.max_tokens,
+            retries=models.retries,
+            compact_at=models.compact_at,
+            compact_to=models.compact_to,
+            prices=models.prices,
+        ),
         sandboxed=config.box.sandbox != "none",
         network=config.box.network,
         max_file_mb=config.box.max_file_mb,

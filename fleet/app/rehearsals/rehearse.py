@@ -179,7 +179,7 @@ async def rehearsing(engine: Recorder, adapters: Adapters, worktrees: RunWorktre
     async def note(what: f.RehearsalNote, subtask: SubtaskId | None, text: str) -> None:
         await engine.record(f.RehearsalNoted(at=adapters.clock.now(), what=what, subtask=subtask, text=text))
 
-    worktrees.setup.must_pass = False
+    worktrees.leases.setup.must_pass = False
     noted = {(each.what, each.subtask) for each in state.rehearsed}
     replay = Replay(worktrees, await _commits(worktrees.store, state.plan), state.base, note, noted)
     return replace(

@@ -43,7 +43,7 @@ async def opened(
     config = default_config().model_copy(update={"nodes": nodes})
     wiring = Wiring(config, {"HOME": str(config_home)})
     store = await open_node_store(config_home, "repository", "sha1")
-    worktrees = cast("Any", SimpleNamespace(store=store, included_files=included))
+    worktrees = cast("Any", SimpleNamespace(store=store, leases=SimpleNamespace(included_files=included)))
     here = Here(config_home, config_home, 2, cast("Any", None))
     async with open_nodes(wiring, state, worktrees, here) as opened_nodes:
         engine = Engine(state)

@@ -33,8 +33,8 @@ def repository(tmp_path: Path) -> Path:
 
 
 def base_layers_of(bench: Bench) -> BaseLayers:
-    assert bench.worktrees.overlays is not None
-    return bench.worktrees.overlays.base_layers
+    assert bench.worktrees.leases.overlays is not None
+    return bench.worktrees.leases.overlays.base_layers
 
 
 def folders(bench: Bench, name: str) -> list[str]:

@@ -160,11 +160,11 @@ async def test_links_inside_odd_names_and_modes_are_committed_exactly(bench: Ben
     ],
 )
 async def test_what_is_committed_is_what_git_would_add(bench: Bench, tmp_path: Path, mess: str) -> None:
-    async with bench.worktrees.lease(bench.base) as lease, bench.worktrees.pool.lease(bench.base) as slot:
+    async with bench.worktrees.lease(bench.base) as lease, bench.worktrees.leases.pool.lease(bench.base) as slot:
         assert (await lease.workspace.run(mess, timeout_s=20)).exit_code == 0
         change = await bench.commit(lease)
         assert isinstance(change, Change), change
-        await bench.worktrees.box.run(slot.place, ("sh", "-c", mess), timeout_s=20, cap=1000)
+        await bench.worktrees.leases.box.run(slot.place, ("sh", "-c", mess), timeout_s=20, cap=1000)
         wanted = await added_by_git(slot, bench.base, tmp_path / "index")
     assert await bench.worktrees.store.git.line("rev-parse", f"{change.commit}^{{tree}}") == wanted
 

@@ -112,11 +112,13 @@ def summary(outcome: Change | Failure) -> object:
 @settings(max_examples=40)
 async def test_an_overlay_commits_what_git_would(bench: Bench, steps: list[list[str]]) -> None:
     index = bench.settings.state_dir / "index"
-    async with bench.worktrees.pool.lease(bench.base) as slot, bench.worktrees.lease(bench.base) as lease:
+    async with bench.worktrees.leases.pool.lease(bench.base) as slot, bench.worktrees.lease(bench.base) as lease:
         for step in steps:
             script = "\n".join(f"({edit}) 2>/dev/null" for edit in step)
             await lease.workspace.run(script, timeout_s=60)
-            await bench.worktrees.box.run(slot.place, bench.worktrees.box.shell(script), timeout_s=60, cap=1000)
+            await bench.worktrees.leases.box.run(
+                slot.place, bench.worktrees.leases.box.shell(script), timeout_s=60, cap=1000
+            )
         ours = await bench.commit(lease)
         if isinstance(ours, Change):
             tree = await bench.worktrees.store.git.line("rev-parse", f"{ours.commit}^{{tree}}")
@@ -139,10 +141,10 @@ async def test_the_layers_below_make_no_difference(bench: Bench, number: int) ->
         names = "find . -path ./.git -o -type d -o -printf '%y %m %p %l\\n' | sort"
         show = f"{names}; find . -name .git -o -type f -print0 | sort -z | xargs -0 sha1sum"
         for commit in (moved.commit, bench.base, moved.commit):
-            async with bench.worktrees.lease(commit) as lease, bench.worktrees.pool.lease(commit) as slot:
+            async with bench.worktrees.lease(commit) as lease, bench.worktrees.leases.pool.lease(commit) as slot:
                 seen = await lease.workspace.run(show, timeout_s=60)
-                wanted = await bench.worktrees.box.run(
-                    slot.place, bench.worktrees.box.shell(show), timeout_s=60, cap=100_000
+                wanted = await bench.worktrees.leases.box.run(
+                    slot.place, bench.worktrees.leases.box.shell(show), timeout_s=60, cap=100_000
                 )
                 assert seen.output == wanted.stdout.decode()
                 await lease.workspace.run("echo 5 > fresh; rm -f crlf.txt", timeout_s=60)

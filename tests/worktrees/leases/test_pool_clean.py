@@ -113,13 +113,13 @@ async def test_a_lease_is_a_fresh_checkout_and_a_commit_is_what_git_would_add(
 ) -> None:
     for at, steps, then_commit in visits:
         base = line(bench)[at]
-        async with bench.worktrees.pool.lease(base) as slot:
+        async with bench.worktrees.leases.pool.lease(base) as slot:
             assert content_of(slot.tree) == fresh(bench, base)
             await to_thread.run_sync(shell, "\n".join(f"({step})" for step in steps), slot.tree)
             if then_commit:
                 await commits_like_git(bench, slot, base)
     base = line(bench)[visits[0][0]]
-    async with bench.worktrees.pool.lease(base) as slot:
+    async with bench.worktrees.leases.pool.lease(base) as slot:
         assert content_of(slot.tree) == fresh(bench, base)
 
 
@@ -134,9 +134,9 @@ async def commits_like_git(bench: Bench, slot: Slot, base: str) -> None:
 
 async def test_attributes_that_are_changed_count_in_gits_order_whatever_was_written_before(bench: Bench) -> None:
     first, second, _ = line(bench)
-    async with bench.worktrees.pool.lease(second):
+    async with bench.worktrees.leases.pool.lease(second):
         pass
-    async with bench.worktrees.pool.lease(first) as slot:
+    async with bench.worktrees.leases.pool.lease(first) as slot:
         await to_thread.run_sync(
             shell, "printf 'a\\r\\nb\\r\\n' > six; rm .gitattributes; ln -s a/one .gitattributes", slot.tree
         )
@@ -145,17 +145,17 @@ async def test_attributes_that_are_changed_count_in_gits_order_whatever_was_writ
 
 async def test_a_folder_of_another_commit_is_removed_although_a_tenant_emptied_it(bench: Bench) -> None:
     first, _, third = line(bench)
-    async with bench.worktrees.pool.lease(third) as slot:
+    async with bench.worktrees.leases.pool.lease(third) as slot:
         await to_thread.run_sync(shell, "rm -r new/deep", slot.tree)
-    async with bench.worktrees.pool.lease(first) as slot:
+    async with bench.worktrees.leases.pool.lease(first) as slot:
         assert content_of(slot.tree) == fresh(bench, first)
 
 
 async def test_a_file_that_is_ignored_stays_out_although_another_commit_has_it(bench: Bench) -> None:
     first, second, _ = line(bench)
-    async with bench.worktrees.pool.lease(first):
+    async with bench.worktrees.leases.pool.lease(first):
         pass
-    async with bench.worktrees.pool.lease(second) as slot:
+    async with bench.worktrees.leases.pool.lease(second) as slot:
         await to_thread.run_sync(shell, "echo '*' > .gitignore; echo 1 > six", slot.tree)
         await commits_like_git(bench, slot, second)
 
@@ -196,10 +196,10 @@ HOSTILE = {
 async def test_nothing_that_a_tenant_did_outlives_it(bench: Bench, deed: str) -> None:
     first, second, _ = line(bench)
     for base, age_s in ((first, 0), (second, 0), (first, NO_LONGER_YOUNG_S)):
-        async with bench.worktrees.pool.lease(first) as slot:
+        async with bench.worktrees.leases.pool.lease(first) as slot:
             await sleep(age_s)
             await to_thread.run_sync(shell, HOSTILE[deed], slot.tree)
-        async with bench.worktrees.pool.lease(base) as slot:
+        async with bench.worktrees.leases.pool.lease(base) as slot:
             assert content_of(slot.tree) == fresh(bench, base)
             tracked = [path for path in slot.tree.rglob("*") if not path.is_symlink()]
             assert not any(name == "user.x" for path in (slot.tree, *tracked) for name in os.listxattr(path))
@@ -211,22 +211,22 @@ async def test_nothing_that_a_cancelled_tenant_did_outlives_it(bench: Bench, dee
     first, second, _ = line(bench)
     for base in (first, second):
         with CancelScope() as scope:
-            async with bench.worktrees.pool.lease(first) as slot:
+            async with bench.worktrees.leases.pool.lease(first) as slot:
                 await to_thread.run_sync(shell, HOSTILE[deed], slot.tree)
                 scope.cancel()
-        async with bench.worktrees.pool.lease(base) as slot:
+        async with bench.worktrees.leases.pool.lease(base) as slot:
             assert content_of(slot.tree) == fresh(bench, base)
 
 
 async def test_a_change_in_the_very_tick_of_the_hand_over_is_seen(bench: Bench) -> None:
     base, moved, _ = line(bench)
     for number in range(30):
-        async with bench.worktrees.pool.lease((base, moved)[number % 2]) as slot:
+        async with bench.worktrees.leases.pool.lease((base, moved)[number % 2]) as slot:
             six = next(path for path in (slot.tree / "six", slot.tree / "seven") if path.exists())
             six.chmod(0o666) if number % 3 else six.write_text("7\n", encoding="utf-8")
             (slot.tree / "a/b/two").write_text("9\n", encoding="utf-8")
             (slot.tree / f"a/{number}").touch()
-        async with bench.worktrees.pool.lease(base) as slot:
+        async with bench.worktrees.leases.pool.lease(base) as slot:
             assert content_of(slot.tree) == fresh(bench, base)
 
 
@@ -251,7 +251,7 @@ async def test_what_only_git_can_write_is_written_by_git(repository: Path, open_
     git(repository, "commit", "--quiet", "--message", what)
     async with open_bench() as bench:
         for base in (head, bench.base, head, bench.base):
-            async with bench.worktrees.pool.lease(base) as slot:
+            async with bench.worktrees.leases.pool.lease(base) as slot:
                 assert content_of(slot.tree) == fresh(bench, base)
                 shell("echo x > a/one; touch x", slot.tree)
 
@@ -259,6 +259,6 @@ async def test_what_only_git_can_write_is_written_by_git(repository: Path, open_
 async def test_without_a_box_nothing_outlives_a_tenant_either(open_bench: OpenBench) -> None:
     async with open_bench(sandbox="none") as bench:
         for _ in range(3):
-            async with bench.worktrees.pool.lease(bench.base) as slot:
+            async with bench.worktrees.leases.pool.lease(bench.base) as slot:
                 assert content_of(slot.tree) == fresh(bench, bench.base)
                 shell("echo x > a/one; chmod 666 six; touch x", slot.tree)

@@ -47,7 +47,7 @@ async def test_where_mounting_fails_the_pool_is_chosen_and_the_reason_given(
 
 async def test_a_state_folder_with_an_odd_name_leases_overlays(open_bench: OpenBench, tmp_path: Path) -> None:
     async with open_bench(state_dir=tmp_path / "a,b:c d\\e") as bench, bench.worktrees.lease(bench.base) as lease:
-        assert bench.worktrees.overlays is not None
+        assert bench.worktrees.leases.overlays is not None
         assert (await lease.workspace.run("cat README.md", timeout_s=60)).output == "hello\n"
 
 

@@ -51,7 +51,7 @@ async def test_the_set_up_is_kept_while_nothing_it_depends_on_changes(open_bench
         locked = await commit_of(bench, "locked", "echo 2 > lock.txt")
         second = await time_of_setup(bench, locked)
         assert second != first
-        if bench.worktrees.overlays is not None:
+        if bench.worktrees.leases.overlays is not None:
             assert await time_of_setup(bench) == first, "one for each fingerprint"
 
 

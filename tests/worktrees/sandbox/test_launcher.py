@@ -43,9 +43,9 @@ def bare(tmp_path: Path) -> Place:
 async def test_a_box_is_the_same_with_and_without_the_launcher(bench: Bench, script: str) -> None:
     async with bench.worktrees.lease(bench.base) as lease:
         assert isinstance(lease, WorktreeLease)
-        launched = await run(bench.worktrees.box, lease.workspace.place, script)
+        launched = await run(bench.worktrees.leases.box, lease.workspace.place, script)
         assert launchers()
-        assert launched == await run(Box(bench.worktrees.box.settings), lease.workspace.place, script)
+        assert launched == await run(Box(bench.worktrees.leases.box.settings), lease.workspace.place, script)
 
 
 async def test_each_of_many_has_its_own_streams_and_its_own_exit_code(bench: Bench) -> None:
