@@ -210,11 +210,11 @@ def _is_usable(base_url: str) -> bool:
         return False
 
 
-async def is_simulated(base_url: str) -> bool:
+async def is_simulated(base_url: str, *, limit_s: float = _PROBE_S) -> bool:
     """Whether a service on this machine declares its answers simulated. No other host is asked."""
     if urlsplit(base_url).hostname not in _LOOPBACK:
         return False
-    with anyio.move_on_after(_PROBE_S):  # for all of it: some services answer a byte a second
+    with anyio.move_on_after(limit_s):  # for all of it: some services answer a byte a second
         try:
             return _LABEL in await _headers(base_url)
         except (OSError, ValueError, anyio.EndOfStream, anyio.BrokenResourceError):

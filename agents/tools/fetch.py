@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from urllib.parse import urljoin
 
 import aiohttp
-from aiohttp.abc import ResolveResult
+from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 from pydantic import Field
 
@@ -82,11 +82,17 @@ class Fetched:
     body: bytes
 
 
-async def fetch(url: str, hosts: Sequence[str]) -> Fetched:
-    """GET `url`, following redirects within the list. Raises `FetchError`."""
+async def fetch(
+    url: str, hosts: Sequence[str], *, time_s: float = TIME_S, resolver: AbstractResolver | None = None
+) -> Fetched:
+    """GET `url`, following redirects within the list. Raises `FetchError`.
+
+    The `resolver` looks names up, by default as the machine does.
+    """
     listed = tuple(host for entry in hosts if (host := read_host(entry)) is not None)
-    connector = aiohttp.TCPConnector(resolver=_PublicResolver(listed), use_dns_cache=False, force_close=True)
-    timeout = aiohttp.ClientTimeout(total=TIME_S)
+    public = _PublicResolver(resolver or ThreadedResolver(), listed)
+    connector = aiohttp.TCPConnector(resolver=public, use_dns_cache=False, force_close=True)
+    timeout = aiohttp.ClientTimeout(total=time_s)
     headers = {"user-agent": "fleet", "accept-encoding": "identity"}
     async with aiohttp.ClientSession(
         connector=connector, timeout=timeout, trust_env=False, auto_decompress=False, headers=headers
@@ -128,20 +134,23 @@ def _check(url: str, listed: Sequence[Host]) -> None:
         raise FetchError(f"{name}:{port} is not among the allowed hosts: {', '.join(host.entry for host in listed)}")
 
 
-class _PublicResolver(ThreadedResolver):
+class _PublicResolver(AbstractResolver):
     """Refuses names that lead to this machine or to a private network."""
 
-    def __init__(self, listed: Sequence[Host]) -> None:
-        super().__init__()
+    def __init__(self, resolver: AbstractResolver, listed: Sequence[Host]) -> None:
+        self._resolver = resolver
         self._local = any(host.name == _LOCAL for host in listed)
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        addresses = await super().resolve(host, port, family)
+        addresses = await self._resolver.resolve(host, port, family)
         if not (host == _LOCAL and self._local) and not all(is_public(each["host"]) for each in addresses):
             raise OSError(None, f"{host} leads to a private address; list the address itself if that is intended")
         return addresses
+
+    async def close(self) -> None:
+        await self._resolver.close()
 
 
 def is_public(text: str) -> bool:

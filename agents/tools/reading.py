@@ -74,26 +74,28 @@ async def read_outlines(repository: Repository, paths: Iterable[str], *, limit: 
     return [Source(path, text, parsed.get(path)) for path, text in texts.items()]
 
 
-async def parse_sources(texts: Mapping[str, str]) -> Outlines:
-    """The definitions of each source; those that could not be parsed are missing."""
+async def parse_sources(texts: Mapping[str, str], *, program: Path = PROGRAM) -> Outlines:
+    """The definitions of each source, as a program of ours finds them; those that could not be parsed are missing."""
     parseable = {path: text for path, text in texts.items() if len(text) <= LARGEST}
-    return await to_thread.run_sync(_parse_all, parseable, abandon_on_cancel=True)  # the process soon ends by itself
+    return await to_thread.run_sync(
+        _parse_all, parseable, program, abandon_on_cancel=True
+    )  # the process soon ends by itself
 
 
-def _parse_all(remaining: dict[str, str]) -> Outlines:
+def _parse_all(remaining: dict[str, str], program: Path) -> Outlines:
     parsed: Outlines = {}
     for _ in range(1 + CRASHES):
         if not remaining:
             break
-        parsed |= _parse(remaining)
+        parsed |= _parse(remaining, program)
         remaining = {path: text for path, text in remaining.items() if path not in parsed}
         remaining.pop(next(iter(remaining), ""), None)  # it answers in order, so it crashed at the first missing one
     return parsed
 
 
-def _parse(sources: Mapping[str, str]) -> Outlines:
+def _parse(sources: Mapping[str, str], program: Path) -> Outlines:
     """The definitions that one process finds before it ends or crashes."""
-    command = [sys.executable, "-I", "-B", str(PROGRAM)]
+    command = [sys.executable, "-I", "-B", str(program)]
     environment = {"PATH": os.defpath, "LANG": "C.UTF-8"}
     with subprocess.Popen(
         command, env=environment, cwd="/", stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True

@@ -1,13 +1,14 @@
 """What the manager asks of the network for a worker: the list decides, and a name can't lead behind it."""
 
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 from aiohttp import web
+from aiohttp.abc import AbstractResolver, ResolveResult
 
-from agents.tools.fetch import Fetch, FetchError, fetch, is_public
+from agents.tools.fetch import LARGEST, TIME_S, Fetch, FetchError, fetch, is_public
 from agents.tools.hosts import host_problem
 from agents.tools.tool import ToolInputError, ToolOptions
 from tests.agents.conftest import FolderWorkspace
@@ -51,10 +52,26 @@ async def site() -> AsyncIterator[Site]:
     await runner.cleanup()
 
 
-async def refusal(url: str, *hosts: str) -> str:
+async def refusal(url: str, *hosts: str, time_s: float = TIME_S, resolver: AbstractResolver | None = None) -> str:
     with pytest.raises(FetchError) as caught:
-        await fetch(url, hosts)
+        await fetch(url, hosts, time_s=time_s, resolver=resolver)
     return str(caught.value)
+
+
+@dataclass
+class Names(AbstractResolver):
+    """Looks every name up as these addresses."""
+
+    addresses: Sequence[str]
+
+    async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> list[ResolveResult]:
+        return [
+            ResolveResult(hostname=host, host=address, port=port, family=family, proto=0, flags=0)
+            for address in self.addresses
+        ]
+
+    async def close(self) -> None:
+        pass
 
 
 async def test_an_answer_comes_as_it_is(site: Site) -> None:
@@ -122,21 +139,10 @@ async def test_redirects_are_followed_within_the_list_but_not_for_ever(site: Sit
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "169.254.169.254", "::1", "::ffff:127.0.0.1", "fd00::1"])
-async def test_a_listed_name_that_leads_inside_is_not_asked(
-    site: Site, monkeypatch: pytest.MonkeyPatch, address: str
-) -> None:
-    public = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.215.14", site.port))
-    is_ipv6 = ":" in address
-    private = (
-        socket.AF_INET6 if is_ipv6 else socket.AF_INET,
-        *(socket.SOCK_STREAM, 6, ""),
-        (address, site.port, 0, 0) if is_ipv6 else (address, site.port),
-    )
-    addresses = [public, private]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_a, **_k: addresses)
-    assert "leads to a private address" in await refusal(
-        f"http://docs.example.org:{site.port}/", f"docs.example.org:{site.port}"
-    )
+async def test_a_listed_name_that_leads_inside_is_not_asked(site: Site, address: str) -> None:
+    host = f"docs.example.org:{site.port}"
+    names = Names(["93.184.215.14", address])
+    assert "leads to a private address" in await refusal(f"http://{host}/", host, resolver=names)
     assert site.asked == []
 
 
@@ -146,14 +152,12 @@ async def test_this_machine_is_asked_where_it_is_listed(site: Site) -> None:
     assert (await fetch(f"http://{entry}/a", (entry,))).body == b"here"
 
 
-async def test_size_and_time_are_bounded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.tools.fetch.LARGEST", 1000)
-    site.answers["/big"] = lambda: web.Response(body=b"x" * 1001)
-    assert "is larger than 1000 bytes" in await refusal(f"{site.url}/big", site.host)
+async def test_size_and_time_are_bounded(site: Site) -> None:
+    site.answers["/big"] = lambda: web.Response(body=bytes(LARGEST + 1))
+    assert f"is larger than {LARGEST} bytes" in await refusal(f"{site.url}/big", site.host)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setattr("agents.tools.fetch.TIME_S", 0.2)
         host = f"127.0.0.1:{silent.getsockname()[1]}"
-        assert "it took too long" in await refusal(f"http://{host}/", host)
+        assert "it took too long" in await refusal(f"http://{host}/", host, time_s=0.2)
 
 
 async def test_proxies_of_the_environment_are_not_asked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """The worker kinds, their settings, and what the planner reads about them."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -155,7 +156,8 @@ async def test_an_agent_needs_its_extra_and_on_a_node_a_model_of_ours(
     installed: bool, model: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What an agent with an access of its own uses can't be counted from a node."""
-    monkeypatch.setattr("agents.workers.command.find_spec", lambda _name: object() if installed else None)
+    if not installed:
+        monkeypatch.setitem(sys.modules, "acp", None)
     workers = {
         "ours": worker_settings(kind="acp", command=("agent",), models=("claude-haiku-5-5",)),
         "own": worker_settings(kind="acp", command=("agent",)),

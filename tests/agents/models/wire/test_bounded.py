@@ -9,11 +9,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
+import httpx2
 import pytest
 from aiohttp import web
 
-from agents.models import claude, client
+from agents.models import client
 from agents.models.answer import Answer
+from agents.models.claude import LONGEST, PIECE, BoundedStream
 from agents.models.client import is_simulated
 from agents.models.exchange import WireError
 from tests.agents.conftest import Reply, Script, client_for, events, text
@@ -23,11 +25,15 @@ pytestmark = pytest.mark.anyio
 MIB = 1024 * 1024
 
 
-def bomb(*, status: int, kind: str, unpacked: int = 300 * MIB) -> Reply:
-    """A line that unpacks to this many bytes."""
+def packed(line: bytes, times: int) -> bytes:
+    """This line, so many times."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
-    packed = [packer.compress(b"data: "), *(packer.compress(b" " * MIB) for _ in range(unpacked // MIB))]
-    body = b"".join([*packed, packer.flush()])
+    return b"".join([*(packer.compress(line) for _ in range(times)), packer.flush()])
+
+
+def bomb(*, status: int, kind: str) -> Reply:
+    """An answer of 300 megabytes, all of them comments."""
+    body = packed(b":" + b" " * (MIB - 2) + b"\n", 300)
 
     async def reply(_: web.Request) -> web.StreamResponse:
         return web.Response(body=body, status=status, headers={"content-encoding": "gzip", "content-type": kind})
@@ -40,15 +46,12 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-async def test_an_answer_that_unpacks_to_too_much_is_a_fault_in_bounded_memory(
-    model: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(claude, "LONGEST", 8 * MIB)
+async def test_an_answer_that_unpacks_to_too_much_is_a_fault_in_bounded_memory(model: Script) -> None:
     reply = bomb(status=200, kind="text/event-stream")
     before = peak()
     result = await fault(model, reply, silence_s=60, call_s=60)
     assert result.kind == "outage"
-    assert "longer than" in result.message
+    assert f"longer than {LONGEST} bytes" in result.message
     assert peak() - before < 150 * MIB  # of the 300 that it unpacks to
 
 
@@ -60,14 +63,24 @@ async def test_the_body_of_an_error_is_cut_and_its_status_counts(model: Script) 
     assert peak() - before < 150 * MIB
 
 
-async def test_limits_on_time_hold_while_an_answer_is_unpacked(model: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claude, "LONGEST", 10**15)
-    monkeypatch.setattr(claude, "PIECE", 512)
-    monkeypatch.setattr("agents.models.exchange.LONGEST_LINE", 10**15)
-    result = await fault(
-        model, bomb(status=200, kind="text/event-stream", unpacked=100 * MIB), silence_s=0.3, call_s=60
-    )
-    assert result.message == "no content for 0.3 s"
+class Once(httpx2.AsyncByteStream):
+    """A body that comes in one chunk."""
+
+    def __init__(self, chunk: bytes) -> None:
+        self._chunk = chunk
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._chunk
+
+
+async def test_limits_on_time_hold_while_an_answer_is_unpacked() -> None:
+    pieces = list[bytes]()
+    with anyio.CancelScope() as limit:
+        async for piece in BoundedStream(Once(packed(b" " * MIB, 50)), "gzip", is_error=False):
+            pieces.append(piece)
+            limit.cancel()
+    assert limit.cancelled_caught
+    assert [len(piece) for piece in pieces] == [PIECE]
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "GZIP "])
@@ -138,10 +151,9 @@ async def host(*, first: bytes, then: bytes, pause_s: float) -> AsyncIterator[st
         tasks.cancel_scope.cancel()
 
 
-async def test_a_probe_whose_headers_drip_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "_PROBE_S", 0.3)
+async def test_a_probe_whose_headers_drip_ends() -> None:
     async with host(first=b"HTTP/1.1 200 OK\r\n", then=b"x", pause_s=0.02) as url:
-        assert not await is_simulated(url)
+        assert not await is_simulated(url, limit_s=0.3)
 
 
 async def test_a_probe_reads_headers_only() -> None:

@@ -1,6 +1,7 @@
 """Bedrock and Vertex through the SDK's own clients, at stand-ins that check paths, bodies and signatures."""
 
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,7 +14,6 @@ from anthropic.lib.aws._auth import _get_session
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from agents.models import access as access_module
 from agents.models.access import Access
 from agents.models.answer import Answer, CallFault, Request
 from agents.models.client import Client, open_client
@@ -316,9 +316,11 @@ async def test_an_agent_sees_an_error_of_a_cloud_as_one_of_the_messages_api(clou
     assert (answer.status, json.loads(data)["error"]["type"]) == (404, "not_found_error")
 
 
-@pytest.mark.parametrize("kind", ["bedrock", "vertex"])
-async def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
-    monkeypatch.setattr(access_module, "find_spec", lambda _: None)
+@pytest.mark.parametrize(("kind", "package"), [("bedrock", "botocore"), ("vertex", "google.auth")])
+async def test_a_missing_package_is_named_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch, kind: Any, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UsageError, match=rf"pip install 'worktree-fleet\[{kind}\]'"):
         async with open_client(Access("", "", kind=kind, region=REGION), Timeouts(1, 1)):
             pass

@@ -82,17 +82,15 @@ async def test_invalid_sources_define_nothing_and_do_no_harm() -> None:
     assert [definition.name for path in parsed for definition in parsed[path]] == ["good"]
 
 
-async def test_a_source_that_kills_the_parser_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_source_that_kills_the_parser_is_left_out(tmp_path: Path) -> None:
     dying = tmp_path / "outliner.py"
     dying.write_text(
         "import json, os, sys\n"
         "for path, text in json.load(sys.stdin).items():\n"
         "    os.abort() if 'die' in text else print(json.dumps([path, [[text, '', 1, -1]]]), flush=True)\n"
     )
-    monkeypatch.setattr("agents.tools.reading.PROGRAM", dying)
-    assert set(await parse_sources({"a.py": "a", "b.py": "die", "c.py": "c", "d.py": "die", "e.py": "e"})) == {
-        *("a.py", "c.py", "e.py")
-    }
+    sources = {"a.py": "a", "b.py": "die", "c.py": "c", "d.py": "die", "e.py": "e"}
+    assert set(await parse_sources(sources, program=dying)) == {"a.py", "c.py", "e.py"}
 
 
 async def test_the_map_says_what_it_could_not_parse_and_counts_what_it_does_not_know() -> None:
