@@ -97,14 +97,14 @@ class Cost:
         return not (self.used or self.again or self.lost or self.hung or self.spoiled or self.kept)
 
 
-def cost(place: Place, run: str, mode: Mode) -> Cost:
-    """Play a run in which one function raises."""
-    fleet, planned = RUNS[run](), 1 if run == "planned" else 0
+def cost(place: Place, run: str, mode: Mode, *, fleet: FakeFleet | None = None, limit_s: float = LIMIT_S) -> Cost:
+    """Play a run in which one function raises, with another fleet if there is one."""
+    fleet, planned = fleet or RUNS[run](), 1 if run == "planned" else 0
     ended = "did not end"
 
     async def play() -> RunState | None:
         nonlocal ended
-        with anyio.move_on_after(LIMIT_S):
+        with anyio.move_on_after(limit_s):
             try:
                 state = await fleet.run()
             except Exception as error:  # noqa: BLE001 - it is what is looked at

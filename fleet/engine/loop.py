@@ -10,7 +10,7 @@ from anyio import CancelScope, Event, create_task_group, move_on_after, to_threa
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from fleet.core.history.evolve import OnFact, Step, applied
-from fleet.core.policy.decide import next_wake
+from fleet.core.policy.decide import RULES, Rule, next_wake
 from fleet.core.policy.requests import Request, fact_of, is_unreviewed, request_problem
 from fleet.core.state.facts import EngineStarted, EngineStopped, Fact, InstructionGiven, WarningNoted
 from fleet.core.state.state import RunState
@@ -39,7 +39,14 @@ class Engine:
     `on_fact` is told of each fact once it is on disk, so that a display beside the engine applies no fact again.
     """
 
-    def __init__(self, state: RunState, journal: Journal, clock: Clock, on_fact: OnFact | None = None) -> None:
+    def __init__(
+        self,
+        state: RunState,
+        journal: Journal,
+        clock: Clock,
+        on_fact: OnFact | None = None,
+        rules: Sequence[Rule] = RULES,
+    ) -> None:
         self.state = state
         self._journal = journal
         self._clock = clock
@@ -47,7 +54,7 @@ class Engine:
         self._proposals: list[_Proposal] = []
         self._awake = Event()
         self._instructed = Event()
-        self._bugs = Bugs(clock)
+        self._bugs = Bugs(clock, rules)
         self._stops_at: float | None = None
         """When work that is still running is stopped, once the run drains."""
 

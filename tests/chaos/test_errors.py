@@ -2,15 +2,12 @@
 
 from collections.abc import Iterator
 
-import pytest
-
-from chaos import errors
-from chaos.errors import RUNS, cost, costs
+from chaos.errors import RUNS, cost, costs, given_run
 from chaos.raising import Place, called
 from fleet.core.state import facts as f
-from fleet.engine.commands.landing import Lander
-from fleet.engine.errors import internal_errors
-from fleet.engine.errors.internal_errors import Advice
+from fleet.ports.agents import WorkerBrief
+from tests.fleet.core.story import plan_of
+from tests.fleet.fakes import DONE, FakeFleet, FakeWorker
 
 
 def test_an_exception_in_any_of_a_share_of_the_places_costs_nothing() -> None:
@@ -36,40 +33,36 @@ def test_what_only_informs_people_and_models_is_known_as_advice() -> None:
     }
 
 
-def test_work_that_is_paid_for_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Were errors of ours taken for the machine's, the work would be done again."""
-    monkeypatch.setattr(internal_errors, "is_scarce", lambda _: True)
+def test_work_that_is_paid_for_twice_is_noticed() -> None:
+    def works(brief: WorkerBrief) -> f.Report:
+        fleet.worker.paid[brief.subtask.id] += 1  # as if it had called its model before
+        return DONE
+
+    fleet = FakeFleet(plan_of("a", "b"), worker=FakeWorker(works))
     place = next(place for place in places("given", advice=False) if place.name == "fakes.FakeLease.commit")
-    assert cost(place, "given", "always").again > 0
+    assert cost(place, "given", "always", fleet=fleet).again == 2
 
 
-def test_advice_that_fails_a_run_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advice_that_fails_a_run_is_noticed() -> None:
     place = next(place for place in places("given", advice=True) if place.name == "oddities.oddities")
-
-    def pass_on(_: Advice, what: str, error: Exception) -> None:
-        raise RuntimeError(what) from error
-
-    monkeypatch.setattr(Advice, "leave_out", pass_on)
-    assert cost(place, "given", "always").spoiled
+    assert cost(place, "given", "always").is_free
+    assert cost(place, "given", "always", fleet=one_conflicts()).spoiled
 
 
-def test_a_run_that_does_not_end_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errors, "LIMIT_S", 0.5)
-    monkeypatch.setattr("fleet.engine.loop.Engine._is_stuck", lambda _engine, _lanes: False)
+def test_a_run_that_does_not_end_is_noticed() -> None:
+    fleet = FakeFleet(plan_of("a"), worker=FakeWorker(slow={"a"}))
     place = next(place for place in places("given", advice=False) if place.name == "endings.end_run")
-    assert cost(place, "given", "always").hung
+    assert cost(place, "given", "always", fleet=fleet, limit_s=0.5).hung
 
 
-def test_what_one_subtask_keeps_from_landing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Were a batch that can't be landed sent back as a whole, those beside the one that raises would not land."""
+def test_what_one_subtask_keeps_from_landing_is_noticed() -> None:
     place = next(place for place in places("given", advice=False) if place.name == "landing._tested")
     assert cost(place, "given", "about").is_free
+    assert cost(place, "given", "about", fleet=one_conflicts()).kept == 2, "the one, and another that needs it"
 
-    async def give_up(self: Lander, number: int, failure: f.Failure) -> None:
-        batch = self.engine.state.landing.open_batch(number)
-        members = batch.members if batch is not None else ()
-        ejected = (f.Ejected(subtask=each.subtask, attempt=each.attempt, failure=failure) for each in members)
-        await self._record(number, ejected=tuple(ejected))
 
-    monkeypatch.setattr(Lander, "give_up", give_up)
-    assert cost(place, "given", "about").kept > 0
+def one_conflicts() -> FakeFleet:
+    """The given run, in which one subtask never merges."""
+    fleet = given_run()
+    fleet.integrator.conflicting.add("a")
+    return fleet

@@ -20,6 +20,7 @@ from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.plans.revision import Revision
 from fleet.core.plans.validate import Problem
+from fleet.core.policy.decide import RULES, Rule
 from fleet.core.policy.requests import Request
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
@@ -119,6 +120,8 @@ class FakeWorktrees:
     unchanged: set[str] = field(default_factory=set)
     """Subtasks whose attempts change nothing."""
     notes: str = ""
+    patch: Callable[[Sha, Sha], str] = "{}..{}".format
+    """The difference of two commits as text."""
     broken_checks: Counter[str] = field(default_factory=Counter)
     """How often checks of a commit fail because of the machine."""
     checked: list[tuple[Sha, str]] = field(default_factory=list)
@@ -138,7 +141,7 @@ class FakeWorktrees:
         return self.git.pins.get((subtask, attempt))
 
     async def diff(self, base: Sha, commit: Sha) -> str:
-        return f"{base}..{commit}"
+        return self.patch(base, commit)
 
     async def tree(self, commit: Sha) -> Sha:
         return f"tree of {sorted(self.git.holds[commit])}"
@@ -358,6 +361,7 @@ class FakeFleet:
     git: FakeGit = field(default_factory=FakeGit)
     planner: FakePlanner = field(default_factory=FakePlanner)
     worker: Any = field(default_factory=FakeWorker)
+    rules: Sequence[Rule] = RULES
     epoch: int = 0
 
     def __post_init__(self) -> None:
@@ -369,7 +373,7 @@ class FakeFleet:
     async def run(self, beside: Callable[[Engine], Coroutine[Any, Any, None]] | None = None) -> RunState:
         """One life of the engine, from what the journal holds; `beside` runs next to it."""
         self.epoch += 1
-        engine = Engine(self.memory.replayed(self.first), self.memory, self.clock)
+        engine = Engine(self.memory.replayed(self.first), self.memory, self.clock, rules=self.rules)
         epoch = f.EngineStarted(at=self.clock.now(), epoch=self.epoch, pid=1, host="here", version="1")
         with fail_after(LIMIT_S):
             async with create_task_group() as sides:
@@ -389,6 +393,7 @@ class FakeFleet:
             publisher=self.integrator,
             clock=self.clock,
             gate=self.gate,
+            again_s=0.0,
         )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fleet.core.verdicts.reviews import NO_REVIEWS, ReviewRules
+from fleet.engine.errors.internal_errors import TRY_AGAIN_S
 from fleet.engine.verdicts.checks import Gate
 from fleet.ports.agents import Planner, Worker
 from fleet.ports.journal import Clock
@@ -34,3 +35,5 @@ class Adapters:
     """Whether checks would find a program of this name; None if that is unknown."""
     disk_full: Callable[[str], str | None] = lambda _: None
     """What to do about a full disk, if the text of a failure means that; None otherwise."""
+    again_s: float = TRY_AGAIN_S
+    """The first pause before a step is tried again that failed because of the machine."""

@@ -73,7 +73,7 @@ class Attempts:
             return
         work = await self._work(spec, attempt, before)
         finish = self._finished if work.finished else self._unfinished
-        await persist(partial(finish, spec, attempt, work), "recorded the work")
+        await persist(partial(finish, spec, attempt, work), "recorded the work", again_s=self.adapters.again_s)
 
     async def _work(self, spec: Subtask, attempt: Attempt, before: tuple[f.CheckRun, ...]) -> AttemptResult:
         """Have the work done where there is room for it, and record that it has begun."""

@@ -54,6 +54,7 @@ class Performer:
             adapters.command_workers,
             leave_out=self._advice.leave_out,
             give_up=self._raise_if_disk_full,
+            again_s=adapters.again_s,
         )
         self._checks = Checks(engine, adapters.worktrees, adapters.commits, adapters.clock, adapters.gate, self._local)
         briefs = WorkerBriefs(engine, adapters.commits, self._advice)
@@ -74,8 +75,9 @@ class Performer:
         """Carry out a command. What it raises in the end becomes a fact here, and nowhere else."""
         step, failure = STEPS[type(command)], None
         perform, tries = partial(self._perform, command), partial(self._tries, command)
+        again_s = self._adapters.again_s
         try:
-            await persist(perform, step, tries=tries, check=self._raise_if_disk_full)
+            await persist(perform, step, tries=tries, check=self._raise_if_disk_full, again_s=again_s)
         except DrainingError:
             pass  # nothing to record: the command is carried out when the run is resumed
         except DiskFullError:

@@ -25,6 +25,7 @@ class Bugs:
     """The errors of ours that one engine has met."""
 
     clock: Clock
+    rules: Sequence[Rule] = RULES
     _aside: set[Command] = field(default_factory=set)
     """Commands that ended without a fact that says how it went, after all the tries that they have."""
     _broken: dict[Rule, RunState] = field(default_factory=dict)
@@ -71,7 +72,7 @@ class Bugs:
         """Every decision that follows from a state, with the state after it. A rule that raises decides nothing."""
         new = list[Step]()
         while not state.ended:
-            decided = next((found for rule in RULES if (found := self._ask(rule, state, now))), None)
+            decided = next((found for rule in self.rules if (found := self._ask(rule, state, now))), None)
             if decided is None:
                 break
             new += decided

@@ -25,7 +25,7 @@ TRIES_AFTER_BUG = 2
 SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})  # descriptors, memory, processes
 NO_THREAD = "can't start new thread"
 TRACE = 4_000  # characters of a bug's trace
-TRY_AGAIN_S = 0.5
+TRY_AGAIN_S = 0.5  # the first pause after a failure of the machine; each is twice as long as the one before
 Result = TypeVar("Result")
 
 
@@ -84,6 +84,7 @@ async def persist(
     *,
     tries: Callable[[f.Failure], int] = tries_after,
     check: Callable[[f.Failure], None] = lambda _: None,
+    again_s: float = TRY_AGAIN_S,
 ) -> Result:
     """Carry out a step, again where that may help. Raises what it raised last.
 
@@ -102,7 +103,7 @@ async def persist(
                 check(failure)
             if number >= tries(failure):
                 raise
-        await sleep(TRY_AGAIN_S * 2**number if failure.kind == "infrastructure" else 0)
+        await sleep(again_s * 2**number if failure.kind == "infrastructure" else 0)
         number += 1
 
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.state import facts as f
-from fleet.engine.errors.internal_errors import failure_of, persist, unwrapped
+from fleet.engine.errors.internal_errors import TRY_AGAIN_S, failure_of, persist, unwrapped
 from fleet.ports.agents import DrainingError, Worker
 from fleet.ports.nodes import AttemptMeter, AttemptOrder, AttemptResult, Began, ChecksOrder, Tell, Worked
 from fleet.ports.worktrees import Change, EffectError, Lease, Leasing
@@ -35,6 +35,8 @@ class LocalNode:
     """Takes what broke after the work was done, with its error."""
     give_up: Callable[[f.Failure], None] = lambda _: None
     """Raises if a failure means that nothing can be written any more."""
+    again_s: float = TRY_AGAIN_S
+    """The first pause before work is committed again where the machine kept it from that."""
 
     async def attempt(self, order: AttemptOrder, meter: AttemptMeter, tell: Tell) -> AttemptResult:
         result = None
@@ -70,7 +72,8 @@ class LocalNode:
         signature = order.signature(report)
         commit = partial(lease.commit, touches=brief.subtask.touches)
         if report is not None and report.status == "done":
-            committed = await persist(partial(commit, signature), "committed the work", check=self.give_up)
+            step = partial(commit, signature)
+            committed = await persist(step, "committed the work", check=self.give_up, again_s=self.again_s)
             return AttemptResult(report, committed)
         return AttemptResult(outcome, await self._keep(partial(commit, signature), brief.subtask.id))
 

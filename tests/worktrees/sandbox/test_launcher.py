@@ -76,7 +76,7 @@ async def test_a_launcher_that_stands_still_is_killed_and_another_one_starts(ben
         assert isinstance(lease, WorktreeLease)
         before, place = launchers(), lease.workspace.place
         with closing(Launcher(answer_s=1.0)) as launcher:
-            box = Box(bench.worktrees.box.settings, starter=launcher)
+            box = Box(bench.worktrees.leases.box.settings, starter=launcher)
             assert await run(box, place, "echo on") == (0, "on\n")
             [first] = launchers() - before
             os.kill(first, signal.SIGSTOP)

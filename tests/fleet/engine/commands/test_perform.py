@@ -60,7 +60,6 @@ async def test_a_machine_out_of_descriptors_is_not_a_bug_however_deep_it_shows()
     )
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_check_that_the_machine_broke_is_run_again_without_doing_the_work_again() -> None:
     fleet = FakeFleet(plan_of("a"))
     fleet.worktrees.broken_checks["c-a-1"] = 3
@@ -70,7 +69,6 @@ async def test_a_check_that_the_machine_broke_is_run_again_without_doing_the_wor
     assert state.incidents == ()
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_machine_that_stays_broken_costs_the_subtask_no_attempt() -> None:
     fleet = FakeFleet(plan_of("a"))
     fleet.worktrees.broken_checks["c-a-1"] = 4

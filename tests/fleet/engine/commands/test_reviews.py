@@ -97,14 +97,14 @@ class ReviewedFleet(FakeFleet):
     """A run whose changes are reviewed."""
 
     reviewer: FakeReviewer = field(default_factory=FakeReviewer)
-    rules: ReviewRules = NO_REVIEWS
+    review_rules: ReviewRules = NO_REVIEWS
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.worktrees.diff = diff  # type: ignore[method-assign]
 
     def world(self) -> Adapters:
-        return replace(super().world(), reviewer=self.reviewer, reviews=self.rules)
+        return replace(super().world(), reviewer=self.reviewer, reviews=self.review_rules)
 
 
 async def diff(base: Sha, commit: Sha) -> str:
@@ -190,7 +190,7 @@ async def test_votes_stop_as_soon_as_they_decide() -> None:
 
 
 async def test_the_configuration_has_every_change_reviewed() -> None:
-    fleet = ReviewedFleet(plan_of("a", "b"), rules=ReviewRules("holes"))
+    fleet = ReviewedFleet(plan_of("a", "b"), review_rules=ReviewRules("holes"))
     state = await fleet.run()
     assert sorted((brief.subtask.id, brief.asked.looks_for) for brief in fleet.reviewer.briefs) == [
         ("a", "holes"),
@@ -212,7 +212,7 @@ BATCHED = ReviewRules(batch=True, poll_s=0.01)
 
 
 async def test_all_votes_go_out_as_one_batch_and_are_accounted_for() -> None:
-    fleet = ReviewedFleet(planned("a", votes=3), rules=BATCHED)
+    fleet = ReviewedFleet(planned("a", votes=3), review_rules=BATCHED)
     state = await fleet.run()
     assert ([len(ids) for ids in fleet.reviewer.sent], fleet.reviewer.briefs) == ([3], [])
     assert (state.ending, len(state.subtasks["a"].attempts[0].votes), state.pending_reviews) == ("landed", 3, {})
@@ -220,7 +220,7 @@ async def test_all_votes_go_out_as_one_batch_and_are_accounted_for() -> None:
 
 
 async def test_a_killed_run_takes_its_batch_up_again() -> None:
-    fleet = ReviewedFleet(planned("a"), rules=BATCHED)
+    fleet = ReviewedFleet(planned("a"), review_rules=BATCHED)
     fleet.reviewer.done = False
     await killed_once(fleet, lambda state: any(a.batch is not None and a.batch.batch for _, a in state.underway()))
     fleet.reviewer.done = True
@@ -230,7 +230,7 @@ async def test_a_killed_run_takes_its_batch_up_again() -> None:
 
 
 async def test_a_batch_whose_name_was_lost_in_a_crash_is_found_again() -> None:
-    fleet = ReviewedFleet(planned("a"), rules=BATCHED)
+    fleet = ReviewedFleet(planned("a"), review_rules=BATCHED)
     sent, forever = fleet.reviewer.send, sleep_forever
 
     async def send(briefs: Sequence[ReviewBrief]) -> str | f.Failure:
@@ -246,13 +246,13 @@ async def test_a_batch_whose_name_was_lost_in_a_crash_is_found_again() -> None:
 
 
 async def test_a_batch_that_arrived_without_an_answer_is_not_sent_again() -> None:
-    fleet = ReviewedFleet(planned("a"), rules=BATCHED, reviewer=FakeReviewer(lost=[UNKNOWN]))
+    fleet = ReviewedFleet(planned("a"), review_rules=BATCHED, reviewer=FakeReviewer(lost=[UNKNOWN]))
     state = await fleet.run()
     assert (state.ending, len(fleet.reviewer.sent), fleet.reviewer.briefs) == ("landed", 1, [])
 
 
 async def test_a_batch_that_can_not_be_looked_for_now_is_looked_for_later() -> None:
-    fleet = ReviewedFleet(planned("a"), rules=BATCHED, reviewer=FakeReviewer(lost=[UNKNOWN], out=2))
+    fleet = ReviewedFleet(planned("a"), review_rules=BATCHED, reviewer=FakeReviewer(lost=[UNKNOWN], out=2))
     state = await fleet.run()
     assert (state.ending, len(fleet.reviewer.sent), fleet.reviewer.briefs) == ("landed", 1, [])
     assert state.warnings == ("a batch of reviews can't be asked for, and is waited for: no connection",)
@@ -260,7 +260,7 @@ async def test_a_batch_that_can_not_be_looked_for_now_is_looked_for_later() -> N
 
 async def test_a_service_without_batches_is_asked_one_by_one() -> None:
     refused = f.Failure(kind="configuration", summary="HTTP 404", status=404)
-    fleet = ReviewedFleet(planned("a"), rules=BATCHED, reviewer=FakeReviewer(lost=[refused]))
+    fleet = ReviewedFleet(planned("a"), review_rules=BATCHED, reviewer=FakeReviewer(lost=[refused]))
     state = await fleet.run()
     assert (state.ending, fleet.reviewer.sent, len(fleet.reviewer.briefs)) == ("landed", [], 1)
     assert state.warnings == ("reviews are not sent as a batch, so they cost the full price: HTTP 404",)
@@ -269,7 +269,7 @@ async def test_a_service_without_batches_is_asked_one_by_one() -> None:
 
 async def test_what_a_batch_does_not_answer_is_asked_again() -> None:
     once = [f.Failure(kind="other", summary="expired")]
-    fleet = ReviewedFleet(planned("a"), rules=BATCHED)
+    fleet = ReviewedFleet(planned("a"), review_rules=BATCHED)
     fleet.reviewer.finds = lambda _: once.pop() if once else ()
     state = await fleet.run()
     assert (state.ending, len(fleet.reviewer.sent), len(fleet.reviewer.briefs)) == ("landed", 1, 1)
@@ -277,13 +277,13 @@ async def test_what_a_batch_does_not_answer_is_asked_again() -> None:
 
 async def test_a_batch_that_the_budget_does_not_cover_is_not_sent() -> None:
     policy = Policy(**{**dict(QUICK), "budget_dollars": 0.012})
-    fleet = ReviewedFleet(planned("a"), policy, rules=BATCHED)
+    fleet = ReviewedFleet(planned("a"), policy, review_rules=BATCHED)
     state = await fleet.run()
     assert (fleet.reviewer.sent, state.commits, failures(state)[0][0]) == ([], 0, "spent")
 
 
 async def test_a_drained_run_does_not_wait_for_a_batch() -> None:
-    fleet = ReviewedFleet(planned("a"), rules=BATCHED)
+    fleet = ReviewedFleet(planned("a"), review_rules=BATCHED)
     fleet.reviewer.done = False
 
     async def drain(engine: Engine) -> None:

@@ -2,13 +2,10 @@
 
 from collections.abc import Callable, Iterator
 
-import pytest
-
 from fleet.core.policy import decide as policy
 from fleet.core.policy.decide import Rule
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.engine.errors import bugs
 from fleet.engine.loop import Engine
 from tests.fleet.core.story import plan_of
 from tests.fleet.fakes import FakeFleet, FakeWorker, wait_until
@@ -16,8 +13,8 @@ from tests.fleet.fakes import FakeFleet, FakeWorker, wait_until
 Raises = Callable[[RunState], bool]
 
 
-def breaking(monkeypatch: pytest.MonkeyPatch, name: str, raises: Raises) -> list[RunState]:
-    """Have a rule raise in some states. Returns the states in which it did."""
+def breaking(name: str, raises: Raises) -> tuple[tuple[Rule, ...], list[RunState]]:
+    """The rules, one of which raises in some states, and the states in which it did."""
     raised = list[RunState]()
 
     def broken(rule: Rule) -> Rule:
@@ -32,15 +29,14 @@ def breaking(monkeypatch: pytest.MonkeyPatch, name: str, raises: Raises) -> list
         return ask
 
     rules = tuple(broken(rule) if rule.__name__ == name else rule for rule in policy.RULES)
-    monkeypatch.setattr(bugs, "RULES", rules)
-    return raised
+    return rules, raised
 
 
-async def test_a_rule_that_raises_about_one_subtask_ends_the_run_and_what_was_finished_lands_when_it_is_resumed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    breaking(monkeypatch, "_form_batches", lambda state: "b" in state.landing.queue)
-    fleet = FakeFleet(plan_of("a", "b", "c"))
+async def test_a_rule_that_raises_about_one_subtask_ends_the_run_and_what_was_finished_lands_when_it_is_resumed() -> (
+    None
+):
+    rules, _ = breaking("_form_batches", lambda state: "b" in state.landing.queue)
+    fleet = FakeFleet(plan_of("a", "b", "c"), rules=rules)
     state = await fleet.run()
     assert state.ending in {"partial", "failed"}  # whether another one landed before
     assert "an error of fleet while it decided (form_batches): KeyError: 'oops'" in state.ending_why
@@ -48,16 +44,14 @@ async def test_a_rule_that_raises_about_one_subtask_ends_the_run_and_what_was_fi
     assert (state.open_questions(), tuple(state.incidents)) == ([], ())
     assert fleet.worker.paid == {"a": 1, "b": 1, "c": 1}
 
-    monkeypatch.setattr(bugs, "RULES", policy.RULES)
+    fleet.rules = policy.RULES
     fleet.memory.appends.append([f.RunReopened(at=fleet.clock.now(), by="ada")])
     assert ((await fleet.run()).ending, fleet.worker.paid) == ("landed", {"a": 1, "b": 1, "c": 1})
 
 
-async def test_a_rule_that_raises_is_not_asked_more_than_twice_and_the_trace_is_recorded_before_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    raised = breaking(monkeypatch, "_start_attempts", lambda state: not state.subtasks["a"].attempts)
-    fleet = FakeFleet(plan_of("a"))
+async def test_a_rule_that_raises_is_not_asked_more_than_twice_and_the_trace_is_recorded_before_the_end() -> None:
+    rules, raised = breaking("_start_attempts", lambda state: not state.subtasks["a"].attempts)
+    fleet = FakeFleet(plan_of("a"), rules=rules)
     state = await fleet.run()
     first, second = raised
     assert (first.warnings, len(second.warnings), state.ending) == ((), 1, "failed")
@@ -67,9 +61,9 @@ async def test_a_rule_that_raises_is_not_asked_more_than_twice_and_the_trace_is_
     assert isinstance(ended, f.RunEnded)
 
 
-async def test_a_rule_that_raises_is_asked_again_when_the_state_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    raised = breaking(monkeypatch, "_form_batches", lambda state: state.working() > 0)
-    fleet = FakeFleet(plan_of("a", "slow"), worker=FakeWorker(slow={"slow"}))
+async def test_a_rule_that_raises_is_asked_again_when_the_state_has_changed() -> None:
+    rules, raised = breaking("_form_batches", lambda state: state.working() > 0)
+    fleet = FakeFleet(plan_of("a", "slow"), worker=FakeWorker(slow={"slow"}), rules=rules)
 
     async def operator(_: Engine) -> None:
         await wait_until(lambda: len(raised) >= 2)
@@ -79,9 +73,9 @@ async def test_a_rule_that_raises_is_asked_again_when_the_state_has_changed(monk
     assert (state.ending, state.commits, state.attempts) == ("landed", 2, 2)
 
 
-async def test_a_rule_that_raises_once_is_told_and_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_rule_that_raises_once_is_told_and_costs_nothing() -> None:
     left = [True]
-    raised = breaking(monkeypatch, "_start_attempts", lambda _: bool(left and left.pop()))
-    state = await FakeFleet(plan_of("a", "b")).run()
+    rules, raised = breaking("_start_attempts", lambda _: bool(left and left.pop()))
+    state = await FakeFleet(plan_of("a", "b"), rules=rules).run()
     assert (len(raised), state.ending, state.open_questions()) == (1, "landed", [])
     assert [text for text in state.warnings if "decided (start_attempts): KeyError" in text]

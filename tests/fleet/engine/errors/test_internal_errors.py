@@ -1,35 +1,93 @@
 """Errors of ours: nothing is used up or paid for twice, one thing is set aside, and the rest of the run goes on."""
 
 import errno
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from fleet.core.history.evolve import evolve as evolve_fact
+from fleet.core.plans.plan import Criterion
 from fleet.core.plans.revision import Revision
 from fleet.core.policy import decide as policy
 from fleet.core.state import facts as f
 from fleet.core.state.failures import HOW_TO_REPORT
 from fleet.core.state.state import RunState
-from fleet.engine.errors import bugs
 from fleet.engine.errors.internal_errors import failure_of, unwrapped
+from fleet.engine.loop import Engine
 from fleet.ports.agents import PlannerBrief, WorkerBrief
-from fleet.ports.worktrees import EffectError
+from fleet.ports.worktrees import Change, EffectError, Merged, Signature
 from tests.fleet.core.story import plan_of
-from tests.fleet.fakes import DONE, FakeFleet, FakeIntegrator, FakeLease, FakePlanner, FakeWorker, finishes
+from tests.fleet.fakes import (
+    DONE,
+    FakeFleet,
+    FakeIntegrator,
+    FakeLease,
+    FakePlanner,
+    FakeWorker,
+    FakeWorktrees,
+    finishes,
+)
 
 
-def broken(real: Any, *, of: str, times: int = 99) -> Any:
-    """A method that raises for a subtask, so many times."""
-    left = [times]
+@dataclass
+class Breaking(FakeWorktrees):
+    """Leases that break: the commit of a subtask so many times, and the checks of a commit."""
 
-    async def method(self: Any, first: Any, *rest: Any, **more: Any) -> Any:
-        if left[0] > 0 and of in str((first, rest)):
-            left[0] -= 1
-            raise KeyError(f"no {of}")
-        return await real(self, first, *rest, **more)
+    commits: Counter[str] = field(default_factory=Counter)
+    checks: Counter[str] = field(default_factory=Counter)
 
-    return method
+    @asynccontextmanager
+    async def lease(self, base: str) -> AsyncIterator[FakeLease]:
+        async with super().lease(base):
+            yield BreakingLease(self, base)
+
+
+@dataclass
+class BreakingLease(FakeLease):
+    worktrees: Breaking
+
+    async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | f.Failure:
+        break_down(self.worktrees.commits, signature.subtask)
+        return await super().commit(signature, touches)
+
+    async def check(self, criterion: Criterion, *, lands: bool = False) -> f.CheckRun:
+        break_down(self.worktrees.checks, self.base)
+        return await super().check(criterion, lands=lands)
+
+
+@dataclass
+class BreakingIntegrator(FakeIntegrator):
+    """Merging a subtask, or publishing a run, raises so many times."""
+
+    left: Counter[str] = field(default_factory=Counter)
+
+    async def merge(self, tip: str, members: Sequence[f.Member]) -> Merged:
+        for member in members:
+            break_down(self.left, member.subtask)
+        return await super().merge(tip, members)
+
+    async def publish(self, run: str, *, tip: str) -> str | None:
+        break_down(self.left, run)
+        return await super().publish(run, tip=tip)
+
+
+def break_down(left: Counter[str], name: str) -> None:
+    if left[name] > 0:
+        left[name] -= 1
+        raise KeyError(name)
+
+
+def with_broken_leases(fleet: FakeFleet, **broken: Counter[str]) -> FakeFleet:
+    fleet.worktrees = Breaking(fleet.git, **broken)  # type: ignore[arg-type]
+    return fleet
+
+
+def with_broken_landing(fleet: FakeFleet, left: Counter[str]) -> FakeFleet:
+    fleet.integrator = BreakingIntegrator(fleet.git, left=left)
+    return fleet
 
 
 def is_set_aside(fleet: FakeFleet, state: RunState, id_: str, step: str) -> None:
@@ -47,33 +105,26 @@ def is_set_aside(fleet: FakeFleet, state: RunState, id_: str, step: str) -> None
     assert max(fleet.worker.paid.values()) == 1
 
 
-async def test_a_commit_that_raises_once_is_made_and_the_work_is_not_done_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(FakeLease, "commit", broken(FakeLease.commit, of="subtask='b'", times=1))
-    fleet = FakeFleet(plan_of("a", "b", "c"))
+async def test_a_commit_that_raises_once_is_made_and_the_work_is_not_done_again() -> None:
+    fleet = with_broken_leases(FakeFleet(plan_of("a", "b", "c")), commits=Counter(b=1))
     state = await fleet.run()
     assert (state.ending, state.attempts, tuple(state.incidents)) == ("landed", 3, ())
     assert fleet.worker.paid == {"a": 1, "b": 1, "c": 1}
 
 
-async def test_a_commit_that_always_raises_sets_its_subtask_aside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FakeLease, "commit", broken(FakeLease.commit, of="subtask='b'"))
-    fleet = FakeFleet(plan_of("a", "b", "c", failure_action="abort"))
+async def test_a_commit_that_always_raises_sets_its_subtask_aside() -> None:
+    fleet = with_broken_leases(FakeFleet(plan_of("a", "b", "c", failure_action="abort")), commits=Counter(b=99))
     is_set_aside(fleet, await fleet.run(), "b", "carried out the attempt")
 
 
-async def test_one_member_of_a_batch_that_can_not_be_merged_is_set_aside_and_lands_when_it_can(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    real = FakeIntegrator.merge
-    monkeypatch.setattr(FakeIntegrator, "merge", broken(real, of="subtask='b'"))
-    fleet = FakeFleet(plan_of("a", "b", "c"))
+async def test_one_member_of_a_batch_that_can_not_be_merged_is_set_aside_and_lands_when_it_can() -> None:
+    left = Counter(b=99)
+    fleet = with_broken_landing(FakeFleet(plan_of("a", "b", "c")), left)
     state = await fleet.run()
     is_set_aside(fleet, state, "b", "landed the finished work")
     assert state.subtasks["b"].attempts[0].commit == fleet.git.pins["b", 1].commit
 
-    monkeypatch.setattr(FakeIntegrator, "merge", real)
+    left.clear()
     fleet.memory.appends.append([f.RunReopened(at=fleet.clock.now(), by="ada")])
     fleet.memory.ask(f.RetryRequested(at=fleet.clock.now(), subtask="b", guidance="", by="ada"))
     state = await fleet.run()
@@ -119,28 +170,20 @@ async def test_a_planner_is_called_again_when_a_person_says_so() -> None:
     assert ((await fleet.run()).ending, len(fleet.planner.briefs)) == ("landed", 2)
 
 
-async def test_a_result_branch_that_can_not_be_moved_is_not_tried_a_third_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    tries: list[str] = []
-
-    async def publish(_: object, run: str, *, tip: str) -> str | None:
-        tries.append(run)
-        raise KeyError(tip)
-
-    monkeypatch.setattr(FakeIntegrator, "publish", publish)
-    state = await FakeFleet(plan_of("a")).run()
-    assert (state.ending, state.commits, len(tries)) == ("partial", 1, 2)
+async def test_a_result_branch_that_can_not_be_moved_is_not_tried_a_third_time() -> None:
+    fleet = FakeFleet(plan_of("a"))
+    left = Counter({fleet.first.run: 99})
+    state = await with_broken_landing(fleet, left).run()
+    assert (state.ending, state.commits, left[state.run]) == ("partial", 1, 97)
     assert "KeyError" in state.publish_problem
 
 
-async def test_a_rule_that_raises_stops_no_other_and_the_run_ends_with_its_trace(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_rule_that_raises_stops_no_other_and_the_run_ends_with_its_trace() -> None:
     def form_batches(state: RunState, now: float) -> Any:
         raise KeyError(state.run, now)
 
     rules = tuple(form_batches if rule.__name__ == "_form_batches" else rule for rule in policy.RULES)
-    monkeypatch.setattr(bugs, "RULES", rules)
-    fleet = FakeFleet(plan_of("a", "b"))
+    fleet = FakeFleet(plan_of("a", "b"), rules=rules)
     state = await fleet.run()
     assert (state.ending, fleet.worker.paid) == ("failed", {"a": 1, "b": 1})
     assert "decided (form_batches): KeyError" in state.ending_why
@@ -149,17 +192,22 @@ async def test_a_rule_that_raises_stops_no_other_and_the_run_ends_with_its_trace
     assert "in form_batches" in told.evidence
 
 
-async def test_what_can_not_be_recorded_concerns_only_who_proposed_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = evolve_fact
-
-    def evolve(state: RunState | None, fact: f.Fact) -> RunState:
-        if isinstance(fact, f.AttemptVerified) and fact.subtask == "b":
-            raise KeyError("oops")
-        return real(state, fact)
-
-    monkeypatch.setattr("fleet.core.history.evolve.evolve", evolve)
-    fleet = FakeFleet(plan_of("a", "b", "c"))
+async def test_a_check_that_always_raises_sets_its_subtask_aside() -> None:
+    fleet = with_broken_leases(FakeFleet(plan_of("a", "b", "c")), checks=Counter({"c-b-1": 99}))
     is_set_aside(fleet, await fleet.run(), "b", "checked the finished work")
+
+
+async def test_what_can_not_be_recorded_concerns_only_who_proposed_it() -> None:
+    fleet, refused = FakeFleet(plan_of("a", "b")), list[KeyError]()
+
+    async def propose(engine: Engine) -> None:
+        try:
+            await engine.record(f.AttemptVerified(at=0, subtask="no-such", number=1, checks=()))
+        except KeyError as error:
+            refused.append(error)
+
+    state = await fleet.run(propose)
+    assert (state.ending, len(refused), state.warnings) == ("landed", 1, ())
 
 
 def test_the_exception_of_a_group_that_nobody_expected_decides_what_it_is() -> None:
@@ -174,12 +222,12 @@ def test_a_machine_without_processes_memory_or_threads_is_no_bug(error: Exceptio
     assert failure_of(error, "tried").kind == "infrastructure"
 
 
-async def test_advice_is_left_out_with_a_word_and_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def raises(*_: object) -> str:
+async def test_advice_is_left_out_with_a_word_and_its_trace() -> None:
+    def raises(*_: object) -> str:
         raise KeyError("oops")
 
     fleet = FakeFleet(plan_of("a", "b"))
-    monkeypatch.setattr(fleet.worktrees, "diff", raises)
+    fleet.worktrees.patch = raises
     state = await fleet.run()
     assert (state.ending, state.attempts) == ("landed", 2)
     told = [f"left out because of an error: what people should look at in {id_}: KeyError: 'oops'" for id_ in "ab"]
