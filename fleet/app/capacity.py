@@ -18,6 +18,7 @@ OWN_PROCESSES, PROCESSES = 32, 16  # processes and threads: helpers of the manag
 ROOM = 64 * MIB  # that a worker's change may take, besides what boxes leave free
 OWN_INODES, INODES = 500, 100
 PROC = Path("/proc")
+MORE_PROCESSES = "raise the limit: ulimit -u 4096"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,9 @@ class Supply:
 def capacity(state_dir: Path, *, wanted: int, free_bytes: int) -> Supply:
     """The scarcest supply. Raises the limit of open files first, as far as this process may."""
     folder = next(folder for folder in (state_dir, *state_dir.parents) if folder.exists())
-    return min(
-        (open_files(wanted), processes(), disk(folder, free_bytes), inodes(folder)), key=lambda supply: supply.workers
-    )
+    status = os.statvfs(folder)
+    supplies = (open_files(wanted), processes(), disk(folder, status, free_bytes), inodes(folder, status))
+    return min(supplies, key=lambda supply: supply.workers)
 
 
 def workers_or_refuse(supply: Supply, wanted: int) -> int:
@@ -59,12 +60,15 @@ def open_files(wanted: int) -> Supply:
 def processes() -> Supply:
     """Root is not limited, and neither is who has no limit."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    fix = "raise the limit: ulimit -u 4096"
     if limit == resource.RLIM_INFINITY or os.geteuid() == 0:
-        return Supply(10**6, "processes are not limited", fix)
-    free = limit - _running(os.geteuid())
+        return Supply(10**6, "processes are not limited", MORE_PROCESSES)
+    return limited_processes(limit, running=_running(os.geteuid()))
+
+
+def limited_processes(limit: int, *, running: int) -> Supply:
+    free = limit - running
     why = f"at most {limit} processes and threads may run, and {max(0, free)} of these are free"
-    return Supply((free - OWN_PROCESSES) // PROCESSES, why, fix)
+    return Supply((free - OWN_PROCESSES) // PROCESSES, why, MORE_PROCESSES)
 
 
 def _running(user: int) -> int:
@@ -79,18 +83,16 @@ def _running(user: int) -> int:
     return count
 
 
-def disk(folder: Path, free_bytes: int) -> Supply:
+def disk(folder: Path, status: os.statvfs_result, free_bytes: int) -> Supply:
     """What commands must leave free, `free_bytes` or a part of a small disk, is for no worker. One is always tried."""
-    status = os.statvfs(folder)
     free, kept = status.f_bavail * status.f_frsize, least_free(status, free_bytes)
     why = f"{free // MIB} MiB are free on the disk of {folder}, and commands must leave {kept // MIB} of these"
     fix = "free some space (`fleet clean` helps), or choose another disk with FLEET_STATE_DIR"
     return Supply(max(1, (free - kept) // ROOM), why, fix)
 
 
-def inodes(folder: Path) -> Supply:
+def inodes(folder: Path, status: os.statvfs_result) -> Supply:
     """One worker is always tried: a disk that is full says so itself."""
-    status = os.statvfs(folder)
     fix = "remove some files (`fleet clean` helps), or choose another disk with FLEET_STATE_DIR"
     if not status.f_files:  # some file systems have no fixed number
         return Supply(10**6, "files are not limited", fix)

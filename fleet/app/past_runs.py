@@ -44,9 +44,12 @@ async def read_evidence(config: Config, repository: Path) -> f.EvidenceRead:
     return past_evidence(Path(config.state.dir), repository, simulated=simulated)
 
 
-def past_evidence(state_dir: Path, repository: Path, *, simulated: bool) -> f.EvidenceRead:
+def past_evidence(
+    state_dir: Path, repository: Path, *, simulated: bool, most_runs: int = MOST_RUNS, most_facts: int = MOST_FACTS
+) -> f.EvidenceRead:
     """What the latest runs of the same kind say, added up."""
-    runs = [run for run in _past_runs(state_dir, repository, simulated=simulated) if run.tallies or run.landed]
+    past = _past_runs(state_dir, repository, simulated=simulated, most_runs=most_runs, most_facts=most_facts)
+    runs = [run for run in past if run.tallies or run.landed]
     tallies: dict[RungKey, f.RungTally] = {}
     for tally in (tally for run in runs for tally in run.tallies):
         key = (tally.worker, tally.model, tally.effort, tally.size)
@@ -55,9 +58,11 @@ def past_evidence(state_dir: Path, repository: Path, *, simulated: bool) -> f.Ev
     return f.EvidenceRead(at=time.time(), runs=len(runs), tallies=tuple(tallies.values()), estimates=estimates)
 
 
-def _past_runs(state_dir: Path, repository: Path, *, simulated: bool) -> Iterator[PastRun]:
+def _past_runs(
+    state_dir: Path, repository: Path, *, simulated: bool, most_runs: int, most_facts: int
+) -> Iterator[PastRun]:
     """The last one first, as many as may be read. A broken journal says nothing."""
-    here, left = git_folder(repository), MOST_FACTS
+    here, left = git_folder(repository), most_facts
     alike = [
         run
         for run in runs_by_start(state_dir)
@@ -67,7 +72,7 @@ def _past_runs(state_dir: Path, repository: Path, *, simulated: bool) -> Iterato
         and run.state.relanding is None
     ]
     mine = (run for run in reversed(alike) if run.is_of(here))
-    for run, _ in zip(mine, range(MOST_RUNS), strict=False):
+    for run, _ in zip(mine, range(most_runs), strict=False):
         with suppress(FleetError):
             with Journal(run.folder.journal) as journal:
                 facts = journal.length

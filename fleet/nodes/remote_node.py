@@ -82,6 +82,8 @@ class RemoteNode:
     """Called when it has room again: it is back, or has finished something."""
     patience_s: Callable[[Order], float] = lambda _: math.inf
     """How long nothing may be heard of an order."""
+    reconnect_s: float = RECONNECT_S
+    rest_s: float = REST_S
     lands: bool = False
     """Whether its verdict on a merged tree counts."""
     labels: frozenset[str] = frozenset()
@@ -131,7 +133,7 @@ class RemoteNode:
                     tasks.start_soon(self._take_late, connection)
                     tasks.start_soon(self._rest, connection)
                     await connection.ended.wait()
-                    held = self.at_work and current_time() > tried + RECONNECT_S
+                    held = self.at_work and current_time() > tried + self.reconnect_s
                     if self.finished > finished or held:  # one that comes and goes for nothing is asked less often
                         wait, finished = FIRST_WAIT_S if held else 0.0, self.finished  # what was killed has to end
                     self._ended(connection)
@@ -175,7 +177,7 @@ class RemoteNode:
     async def _rest(self, connection: Connection) -> None:
         while True:
             await self._tired.wait()
-            await sleep(REST_S)
+            await sleep(self.rest_s)
             self.failed, self._tired = 0, Event()
             if self.connection is connection:
                 self._set(connection, "")
@@ -203,7 +205,8 @@ class RemoteNode:
 
         Work that was paid for is waited for as long as the node may go on with it: not where its host is gone.
         """
-        for is_last, seconds in enumerate((RECONNECT_S, self._lease_s - RECONNECT_S) if is_paid else (RECONNECT_S,)):
+        first_s = self.reconnect_s
+        for is_last, seconds in enumerate((first_s, self._lease_s - first_s) if is_paid else (first_s,)):
             with move_on_after(seconds):
                 while self.connection is None and not self.banned and self._round == began:
                     if is_last and self.refused >= MOST_REFUSED:

@@ -361,7 +361,7 @@ class FakeFleet:
     git: FakeGit = field(default_factory=FakeGit)
     planner: FakePlanner = field(default_factory=FakePlanner)
     worker: Any = field(default_factory=FakeWorker)
-    rules: Sequence[Rule] = RULES
+    policy_rules: Sequence[Rule] = RULES
     epoch: int = 0
 
     def __post_init__(self) -> None:
@@ -373,7 +373,7 @@ class FakeFleet:
     async def run(self, beside: Callable[[Engine], Coroutine[Any, Any, None]] | None = None) -> RunState:
         """One life of the engine, from what the journal holds; `beside` runs next to it."""
         self.epoch += 1
-        engine = Engine(self.memory.replayed(self.first), self.memory, self.clock, rules=self.rules)
+        engine = Engine(self.memory.replayed(self.first), self.memory, self.clock, rules=self.policy_rules)
         epoch = f.EngineStarted(at=self.clock.now(), epoch=self.epoch, pid=1, host="here", version="1")
         with fail_after(LIMIT_S):
             async with create_task_group() as sides:

@@ -1,6 +1,7 @@
 """Real repositories in a temporary folder, and worktrees opened on them."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -42,6 +43,27 @@ def git(at: Path, *args: str, ok: bool = True) -> str:
     done = subprocess.run(["git", *options, *args], cwd=at, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0 or not ok, done.stderr
     return done.stdout.strip()
+
+
+def record_git(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file into which every git that starts from now on writes its arguments."""
+    folder.mkdir()
+    log, program = folder / "log", folder / "git"
+    log.touch()
+    program.write_text(f'#!/bin/sh\necho "$@" >> {log}\nexec {shutil.which("git")} "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return log
+
+
+def path_without(program: str, folder: Path) -> str:
+    """A PATH with every program of this machine but one."""
+    folder.mkdir()
+    for place in map(Path, os.environ["PATH"].split(os.pathsep)):
+        for found in place.iterdir() if place.is_dir() else ():
+            if found.name != program and not os.path.lexists(folder / found.name):
+                (folder / found.name).symlink_to(found)
+    return str(folder)
 
 
 def make_repository(at: Path, files: dict[str, str] | None = None) -> Path:

@@ -5,16 +5,15 @@ import os
 import resource
 import subprocess
 import sys
-from collections import namedtuple
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fleet.app import capacity as module
-from fleet.app.capacity import MIB, Supply, disk, inodes, open_files, processes, workers_or_refuse
+from fleet.app.capacity import MIB, Supply, disk, inodes, limited_processes, open_files, workers_or_refuse
 from fleet.errors import FleetError
 
-Disk = namedtuple("Disk", "f_blocks f_bavail f_frsize f_files f_favail")  # noqa: PYI024 - as os.statvfs gives it
 OPEN_FILES = """
 import json, resource, sys
 from fleet.app.capacity import open_files
@@ -23,6 +22,28 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 supply = open_files(wanted)
 print(json.dumps([supply.workers, resource.getrlimit(resource.RLIMIT_NOFILE)[0]]))
 """
+ROOT_AND_ANOTHER = """
+import json, os, resource
+from fleet.app.capacity import processes
+resource.setrlimit(resource.RLIMIT_NPROC, (200, 200))
+whys = []
+if os.geteuid() == 0:
+    whys.append(processes().why)
+    os.setuid(12345)
+print(json.dumps([*whys, processes().why]))
+"""
+
+
+def run_script(script: str, *arguments: str) -> Any:
+    """What a process with limits of its own prints as JSON."""
+    root = Path(__file__).parents[3]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    command = [sys.executable, "-c", script, *arguments]
+    return json.loads(subprocess.run(command, capture_output=True, check=True, cwd=root, env=environment).stdout)
+
+
+def status_of(*, blocks: int = 10**9, free: int = 10**9, files: int = 0, free_files: int = 0) -> os.statvfs_result:
+    return os.statvfs_result((4096, 4096, blocks, free, free, files, free_files, free_files, 0, 255))
 
 
 @pytest.mark.parametrize(
@@ -37,24 +58,21 @@ print(json.dumps([supply.workers, resource.getrlimit(resource.RLIMIT_NOFILE)[0]]
 def test_open_files_are_counted_and_the_limit_is_raised_as_far_as_needed(
     soft: int, hard: int, wanted: int, workers: int, raised: int
 ) -> None:
-    command = [sys.executable, "-c", OPEN_FILES, str(soft), str(hard), str(wanted)]
-    root = Path(__file__).parents[3]
-    done = subprocess.run(
-        command, capture_output=True, check=True, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}
-    )
-    assert json.loads(done.stdout) == [workers, raised]
+    assert run_script(OPEN_FILES, str(soft), str(hard), str(wanted)) == [workers, raised]
 
 
-def test_processes_are_counted_for_who_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    monkeypatch.setattr(module, "_running", lambda user: 100 if user == 12345 else 0)
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (200, 200))
-    assert (processes().workers, processes().why) == (
+def test_processes_are_counted_for_who_has_a_limit() -> None:
+    supply = limited_processes(200, running=100)
+    assert (supply.workers, supply.why) == (
         (200 - 100 - module.OWN_PROCESSES) // module.PROCESSES,
         "at most 200 processes and threads may run, and 100 of these are free",
     )
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert processes().workers > 1000
+
+
+def test_root_has_no_limit_of_processes_and_others_have_theirs() -> None:
+    whys = run_script(ROOT_AND_ANOTHER)
+    assert whys[-1].startswith("at most 200 processes and threads may run")
+    assert whys[:-1] == (["processes are not limited"] if os.geteuid() == 0 else [])
 
 
 def test_this_users_threads_are_found() -> None:
@@ -65,18 +83,14 @@ def test_this_users_threads_are_found() -> None:
     ("total_mib", "free_mib", "workers"),
     [(100_000, 16, 1), (100_000, 512 + 640, 10), (100, 90, 1), (300, 30 + 128, 2)],
 )
-def test_a_small_disk_feeds_few_workers(
-    monkeypatch: pytest.MonkeyPatch, total_mib: int, free_mib: int, workers: int
-) -> None:
-    monkeypatch.setattr(os, "statvfs", lambda _: Disk(total_mib * 256, free_mib * 256, 4096, 0, 0))
-    assert disk(Path("/state"), 512 * MIB).workers == workers
+def test_a_small_disk_feeds_few_workers(total_mib: int, free_mib: int, workers: int) -> None:
+    status = status_of(blocks=total_mib * 256, free=free_mib * 256)
+    assert disk(Path("/state"), status, 512 * MIB).workers == workers
 
 
-def test_a_disk_without_room_for_files_feeds_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "statvfs", lambda _: Disk(10**9, 10**9, 4096, 1000, 150))
-    assert inodes(Path("/state")).workers == 1
-    monkeypatch.setattr(os, "statvfs", lambda _: Disk(10**9, 10**9, 4096, 0, 0))
-    assert inodes(Path("/state")).workers > 1000
+def test_a_disk_without_room_for_files_feeds_one() -> None:
+    assert inodes(Path("/state"), status_of(files=1000, free_files=150)).workers == 1
+    assert inodes(Path("/state"), status_of(files=0, free_files=0)).workers > 1000
 
 
 def test_too_little_for_one_worker_is_refused_with_what_to_do() -> None:

@@ -1,16 +1,18 @@
 """What a run needs is checked once: by the process that creates it, or else by the one that resumes it."""
 
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
-from fleet.app import fleet as app
 from fleet.app.fleet import Fleet, Order
 from fleet.config.load import load_config
 from fleet.errors import FleetError
 from fleet.runs.run_folder import RunFolder, all_runs
-from tests.worktrees.conftest import make_repository
+from tests.fleet.fakes import wait_until
+from tests.worktrees.conftest import make_repository, path_without, record_git
+from worktrees.target.target import inspect
 
 
 def fleet_in(folder: Path) -> Fleet:
@@ -18,39 +20,32 @@ def fleet_in(folder: Path) -> Fleet:
     return Fleet(load_config(environ={}, user_file=None, flags=flags), {})
 
 
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the set-up steps that were taken."""
-    taken: list[str] = []
-    for name in ("require_bubblewrap", "inspect"):
-        real = getattr(app, name)
-
-        def step(*args: object, name: str = name, real: object = real) -> object:
-            taken.append(name)
-            assert callable(real)
-            return real(*args)
-
-        monkeypatch.setattr(app, name, step)
-    return taken
-
-
 async def begin(fleet: Fleet, folder: RunFolder) -> None:
-    """Run it until its first lease would be made."""
-    stop = anyio.CancelScope()
-    stop.cancel()
-    await fleet.run(folder, stop=stop)
+    """Run it until its engine has started."""
+    stop, lives = anyio.CancelScope(), folder.state().epoch
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(fleet.run, folder, stop=stop))
+        await wait_until(lambda: folder.state().epoch > lives)
+        stop.cancel()
 
 
 @pytest.mark.anyio
-async def test_set_up_is_derived_once_a_run(tmp_path: Path, calls: list[str]) -> None:
-    fleet = fleet_in(tmp_path)
-    order = Order(goal="Add a health endpoint", repository=make_repository(tmp_path / "project"))
-    folder = await fleet.create(order)
+async def test_the_repository_is_looked_at_once_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = make_repository(tmp_path / "project")
+    log = record_git(tmp_path / "bin", monkeypatch)
+
+    def questions() -> int:
+        asked = log.read_text(encoding="utf-8")
+        log.write_text("", encoding="utf-8")
+        return asked.count("--path-format=absolute")
+
+    await inspect(repository)
+    once, fleet = questions(), fleet_in(tmp_path)
+    folder = await fleet.create(Order(goal="Add a health endpoint", repository=repository))
     await begin(fleet, folder)
-    assert sorted(calls) == ["inspect", "require_bubblewrap"]
-    calls.clear()
+    assert questions() == once > 0
     await begin(fleet_in(tmp_path), folder)
-    assert sorted(calls) == ["inspect", "require_bubblewrap"], "another process knows nothing of the first one's checks"
+    assert questions() == once, "another process knows nothing of what the first one saw"
 
 
 @pytest.mark.anyio
@@ -59,11 +54,9 @@ async def test_without_bubblewrap_neither_a_new_nor_a_resumed_run_begins(
 ) -> None:
     repository = make_repository(tmp_path / "project")
     folder = await fleet_in(tmp_path).create(Order(goal="Add a health endpoint", repository=repository))
-    monkeypatch.setattr(
-        "worktrees.sandbox.box.shutil.which", lambda name: None if name == "bwrap" else f"/usr/bin/{name}"
-    )
+    monkeypatch.setenv("PATH", path_without("bwrap", tmp_path / "bin"))
     with pytest.raises(FleetError, match="apt-get install bubblewrap"):
-        await begin(fleet_in(tmp_path), folder)
+        await fleet_in(tmp_path).run(folder, stop=anyio.CancelScope())
     with pytest.raises(FleetError, match="apt-get install bubblewrap"):
         await fleet_in(tmp_path).create(Order(goal="Another", repository=repository))
     assert [run.run for run in all_runs(tmp_path / "state")] == [folder.run]

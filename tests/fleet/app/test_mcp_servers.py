@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from fleet.app import mcp_servers
 from fleet.app.mcp_servers import servers_of
 from fleet.config.load import load_config
 from fleet.config.schema import Config
@@ -79,7 +78,7 @@ def test_what_is_wrong_is_said_with_its_key(named: list[str], server: dict[str, 
 
 
 def test_without_the_packages_the_command_that_brings_them_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_servers, "has_packages", lambda: False)
+    monkeypatch.setitem(sys.modules, "mcp", None)
     assert servers_of(config([], it={"command": "x"}), ENVIRON) == {}
     with pytest.raises(UsageError, match=r"servers need more packages; pip install 'worktree-fleet\[mcp\]'"):
         servers_of(config(["it"], it={"command": "x"}), ENVIRON)

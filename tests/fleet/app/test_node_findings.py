@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet import __version__
 from fleet.app.nodes.findings import node_findings
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
@@ -47,13 +48,14 @@ async def test_a_node_that_does_not_answer_is_named_with_the_reason(command: str
 
 @pytest.mark.parametrize(
     ("changed", "why", "fix"),
-    [({}, "it runs fleet 1", "install fleet"), ({"problems": ("no bubblewrap",)}, "no bubblewrap", "fleet doctor")],
+    [
+        ({}, "it runs fleet 1", "install fleet"),
+        ({"version": __version__, "problems": ("no bubblewrap",)}, "no bubblewrap", "fleet doctor"),
+    ],
 )
 async def test_a_node_of_another_version_or_with_a_problem_can_not_be_used(
-    changed: dict[str, object], why: str, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    changed: dict[str, object], why: str, fix: str, tmp_path: Path
 ) -> None:
-    if changed:
-        monkeypatch.setattr("fleet.app.nodes.findings.__version__", GREETING.version)
     (tmp_path / "greeting").write_bytes(encode(to_frame(GREETING.model_copy(update=changed))))
     finding = await found(f"cat {tmp_path}/greeting")
     assert not finding.ok

@@ -37,20 +37,25 @@ def test_what_a_killed_process_left_is_removed_and_what_another_one_uses_stays(t
 
 
 def test_what_a_killed_engine_left_for_its_nodes_is_removed_by_the_next_and_nothing_of_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with run_folder_of_nodes(tmp_path / "run") as first:
         (first / "socket").touch()
         with run_folder_of_nodes(tmp_path / "run") as again:
             assert again == first
             assert list(again.iterdir()) == []
-    assert list(tmp_path.iterdir()) == []
-    first.symlink_to(tmp_path)
-    with run_folder_of_nodes(tmp_path / "run") as own:
-        assert own != first
-        assert not own.is_symlink()
-    assert list(tmp_path.iterdir()) == [first]
+    assert not first.exists()
+    (other := tmp_path / "other").mkdir()
+    first.symlink_to(other)
+    try:
+        with run_folder_of_nodes(tmp_path / "run") as own:
+            assert own != first
+            assert not own.is_symlink()
+            (own / "socket").touch()
+        assert not own.exists()
+        assert (first.is_symlink(), list(other.iterdir())) == (True, [])
+    finally:
+        first.unlink()
 
 
 async def test_only_the_cache_keeps_its_refs(tmp_path: Path) -> None:

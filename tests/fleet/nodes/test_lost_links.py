@@ -13,12 +13,11 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from fleet.core.state.facts import Fact, Report, WarningNoted
-from fleet.nodes import remote_node
 from fleet.nodes.connection import Connection, greet
 from fleet.nodes.frames import Frame
 from fleet.nodes.handover import hand_over
 from fleet.nodes.messages import Open, to_frame
-from fleet.nodes.remote_node import RemoteNode
+from fleet.nodes.remote_node import RECONNECT_S, RemoteNode
 from fleet.nodes.serve import serve
 from fleet.nodes.stdio import FdStream
 from fleet.nodes.streams import Link, LinkLostError
@@ -82,7 +81,9 @@ async def machine(site: ScriptedSite) -> AsyncIterator[Machine]:
             processes.cancel_scope.cancel()
 
 
-def remote(machine: Machine, service: Service, objects: Kept, facts: list[Fact]) -> RemoteNode:
+def remote(
+    machine: Machine, service: Service, objects: Kept, facts: list[Fact], *, reconnect_s: float = RECONNECT_S
+) -> RemoteNode:
     connect: Callable[[], AbstractAsyncContextManager[Connection]] = machine.connect
     return RemoteNode(
         name="one",
@@ -92,6 +93,7 @@ def remote(machine: Machine, service: Service, objects: Kept, facts: list[Fact])
         objects=objects,
         notice=facts.append,
         calls=lambda order, meter: opened(service),  # noqa: ARG005 - one service for all
+        reconnect_s=reconnect_s,
     )
 
 
@@ -161,13 +163,10 @@ async def test_the_next_manager_makes_only_the_call_that_had_no_answer(site: Scr
     assert asking.ran == ["a"]
 
 
-async def test_work_that_arrives_after_it_was_given_to_others_is_kept_and_never_lands(
-    site: ScriptedSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remote_node, "RECONNECT_S", 0.1)
+async def test_work_that_arrives_after_it_was_given_to_others_is_kept_and_never_lands(site: ScriptedSite) -> None:
     objects, facts = Kept(), list[Fact]()
     async with machine(site) as there, create_task_group() as tasks:
-        trying = Trying(remote(there, Service(), objects, facts), attempt("slow"))
+        trying = Trying(remote(there, Service(), objects, facts, reconnect_s=0.1), attempt("slow"))
         tasks.start_soon(trying.node.run)
         tasks.start_soon(trying.run)
         await wait_until(lambda: site.node.ran == ["slow"])
@@ -185,15 +184,12 @@ async def test_work_that_arrives_after_it_was_given_to_others_is_kept_and_never_
     assert site.node.ran == ["slow"]
 
 
-async def test_a_late_attempt_that_asks_for_calls_is_stopped(
-    site: ScriptedSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remote_node, "RECONNECT_S", 0.1)
+async def test_a_late_attempt_that_asks_for_calls_is_stopped(site: ScriptedSite) -> None:
     go = Event()
     asking, service, objects = Asking(go=go), Service(), Kept()
     site.node = asking  # type: ignore[assignment]
     async with machine(site) as there, create_task_group() as tasks:
-        trying = Trying(remote(there, service, objects, []))
+        trying = Trying(remote(there, service, objects, [], reconnect_s=0.1))
         tasks.start_soon(trying.node.run)
         tasks.start_soon(trying.run)
         await wait_until(lambda: asking.ran == ["a"])
@@ -226,18 +222,16 @@ async def test_a_conversation_on_a_host_that_is_gone_is_not_waited_for_until_the
     assert str(trying.result) == "connection refused"
 
 
-async def test_a_conversation_whose_host_does_not_answer_is_waited_for(
-    site: ScriptedSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_conversation_whose_host_does_not_answer_is_waited_for(site: ScriptedSite) -> None:
     """Neither a try that hangs nor one that failed once says that the host is gone."""
     asking, service = Asking(), Service()
     site.node = asking  # type: ignore[assignment]
     async with machine(site) as there, create_task_group() as tasks:
-        trying = Trying(remote(there, service, Kept(), []))
+        trying = Trying(remote(there, service, Kept(), [], reconnect_s=0.0))
         tasks.start_soon(trying.node.run)
+        await trying.node.wait_tried()
         tasks.start_soon(trying.run)
         await wait_until(lambda: bool(service.made))
-        monkeypatch.setattr(remote_node, "RECONNECT_S", 0.0)
         there.refuses, there.reachable = True, Event()
         there.cut()
         await wait_until(lambda: trying.node.refused == 1)

@@ -9,10 +9,9 @@ from anyio import create_task_group, fail_after
 
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, Failure, NodeConnected, NodeLost, SetupRan, SetupRun, WarningNoted
-from fleet.nodes import remote_node
 from fleet.nodes.host import Records
 from fleet.nodes.messages import LONGEST_LOG, LONGEST_LOGS
-from fleet.nodes.remote_node import RemoteNode
+from fleet.nodes.remote_node import REST_S, RemoteNode
 from fleet.ports.nodes import AttemptMeter, AttemptResult, ChecksOrder, NodeFailedError, NodeLostError, Progress
 from fleet.ports.worktrees import Change, EffectError, SetupFailedError
 from tests.fleet.fakes import wait_until
@@ -46,10 +45,10 @@ class Remote:
 
 
 @asynccontextmanager
-async def connected_node(site: ScriptedSite) -> AsyncIterator[Remote]:
+async def connected_node(site: ScriptedSite, *, rest_s: float = REST_S) -> AsyncIterator[Remote]:
     said = list[NodeConnected | NodeLost | SetupRan | WarningNoted]()
     node = remote(site, Service(), notices=[])
-    node.notice = said.append
+    node.notice, node.rest_s = said.append, rest_s
     async with create_task_group() as tasks:
         tasks.start_soon(node.run)
         await node.wait_tried()
@@ -57,11 +56,8 @@ async def connected_node(site: ScriptedSite) -> AsyncIterator[Remote]:
         tasks.cancel_scope.cancel()
 
 
-async def test_a_node_that_fails_again_and_again_rests_and_is_asked_later(
-    site: ScriptedSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remote_node, "REST_S", 0.0)
-    async with connected_node(site) as here:
+async def test_a_node_that_fails_again_and_again_rests_and_is_asked_later(site: ScriptedSite) -> None:
+    async with connected_node(site, rest_s=0.0) as here:
         await here.fails(NEEDED - 1)
         assert not here.node.out
         assert [type(fact) for fact in here.said] == [NodeConnected]

@@ -1,7 +1,5 @@
 """Landing without a worktree, and the user's branches."""
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +7,7 @@ import pytest
 from fleet.core.base.ids import aside_ref, attempt_ref, tip_ref
 from fleet.core.state.facts import Member
 from fleet.ports.worktrees import Change
-from tests.worktrees.conftest import RUN, Bench, git, sign
+from tests.worktrees.conftest import RUN, Bench, git, record_git, sign
 from worktrees.git.merge import EVIDENCE
 
 
@@ -116,17 +114,6 @@ async def test_a_change_that_was_taken_back_does_not_land_twice(bench: Bench) ->
     assert isinstance(undone, Change)
     merged = await bench.worktrees.integrator.merge(undone.commit, [first])
     assert [failure.kind for _, failure in merged.conflicts] == ["empty"]
-
-
-def record_git(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make every git that starts from now on write its arguments down."""
-    folder.mkdir()
-    log, program = folder / "log", folder / "git"
-    log.touch()
-    program.write_text(f'#!/bin/sh\necho "$@" >> {log}\nexec {shutil.which("git")} "$@"\n', encoding="utf-8")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    return log
 
 
 async def test_disjoint_candidates_land_linearly_on_the_trees_that_git_would_make(

@@ -1,6 +1,5 @@
 """`try_out`: set-up and gate in the box on a commit, as in a run, without leaving anything behind."""
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from fleet.app.trials.trial import TrialOrder, try_out
 from fleet.config.load import load_config
 from fleet.core.views.init_view import TrialView
 from fleet.errors import FleetError
-from tests.worktrees.conftest import fingerprint, git, make_repository
+from tests.worktrees.conftest import fingerprint, git, make_repository, path_without
 
 pytestmark = pytest.mark.anyio
 
@@ -117,8 +116,9 @@ async def test_what_a_killed_one_left_is_removed_by_the_next(repository: Path) -
     assert list((home / "slots").iterdir()) == []
 
 
-async def test_without_bubblewrap_it_is_refused(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = shutil.which
-    monkeypatch.setattr("worktrees.sandbox.box.shutil.which", lambda name: None if name == "bwrap" else real(name))
+async def test_without_bubblewrap_it_is_refused(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", path_without("bwrap", tmp_path / "bin"))
     with pytest.raises(FleetError, match="apt-get install bubblewrap"):
         await tried(repository, "true")

@@ -36,7 +36,7 @@ async def test_a_rule_that_raises_about_one_subtask_ends_the_run_and_what_was_fi
     None
 ):
     rules, _ = breaking("_form_batches", lambda state: "b" in state.landing.queue)
-    fleet = FakeFleet(plan_of("a", "b", "c"), rules=rules)
+    fleet = FakeFleet(plan_of("a", "b", "c"), policy_rules=rules)
     state = await fleet.run()
     assert state.ending in {"partial", "failed"}  # whether another one landed before
     assert "an error of fleet while it decided (form_batches): KeyError: 'oops'" in state.ending_why
@@ -44,14 +44,14 @@ async def test_a_rule_that_raises_about_one_subtask_ends_the_run_and_what_was_fi
     assert (state.open_questions(), tuple(state.incidents)) == ([], ())
     assert fleet.worker.paid == {"a": 1, "b": 1, "c": 1}
 
-    fleet.rules = policy.RULES
+    fleet.policy_rules = policy.RULES
     fleet.memory.appends.append([f.RunReopened(at=fleet.clock.now(), by="ada")])
     assert ((await fleet.run()).ending, fleet.worker.paid) == ("landed", {"a": 1, "b": 1, "c": 1})
 
 
 async def test_a_rule_that_raises_is_not_asked_more_than_twice_and_the_trace_is_recorded_before_the_end() -> None:
     rules, raised = breaking("_start_attempts", lambda state: not state.subtasks["a"].attempts)
-    fleet = FakeFleet(plan_of("a"), rules=rules)
+    fleet = FakeFleet(plan_of("a"), policy_rules=rules)
     state = await fleet.run()
     first, second = raised
     assert (first.warnings, len(second.warnings), state.ending) == ((), 1, "failed")
@@ -63,7 +63,7 @@ async def test_a_rule_that_raises_is_not_asked_more_than_twice_and_the_trace_is_
 
 async def test_a_rule_that_raises_is_asked_again_when_the_state_has_changed() -> None:
     rules, raised = breaking("_form_batches", lambda state: state.working() > 0)
-    fleet = FakeFleet(plan_of("a", "slow"), worker=FakeWorker(slow={"slow"}), rules=rules)
+    fleet = FakeFleet(plan_of("a", "slow"), worker=FakeWorker(slow={"slow"}), policy_rules=rules)
 
     async def operator(_: Engine) -> None:
         await wait_until(lambda: len(raised) >= 2)
@@ -76,6 +76,6 @@ async def test_a_rule_that_raises_is_asked_again_when_the_state_has_changed() ->
 async def test_a_rule_that_raises_once_is_told_and_costs_nothing() -> None:
     left = [True]
     rules, raised = breaking("_start_attempts", lambda _: bool(left and left.pop()))
-    state = await FakeFleet(plan_of("a", "b"), rules=rules).run()
+    state = await FakeFleet(plan_of("a", "b"), policy_rules=rules).run()
     assert (len(raised), state.ending, state.open_questions()) == (1, "landed", [])
     assert [text for text in state.warnings if "decided (start_attempts): KeyError" in text]

@@ -183,7 +183,7 @@ async def test_a_rule_that_raises_stops_no_other_and_the_run_ends_with_its_trace
         raise KeyError(state.run, now)
 
     rules = tuple(form_batches if rule.__name__ == "_form_batches" else rule for rule in policy.RULES)
-    fleet = FakeFleet(plan_of("a", "b"), rules=rules)
+    fleet = FakeFleet(plan_of("a", "b"), policy_rules=rules)
     state = await fleet.run()
     assert (state.ending, fleet.worker.paid) == ("failed", {"a": 1, "b": 1})
     assert "decided (form_batches): KeyError" in state.ending_why

@@ -105,6 +105,6 @@ async def test_a_cluster_that_is_not_there_is_named_and_tried_again(script: Scri
 async def test_without_ray_the_reason_says_what_to_install(
     script: Script, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleet.nodes.cluster.cluster.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     async with joined(make()):
         assert script.lost == ["Ray is not installed here: pip install 'worktree-fleet[ray]'"]
