@@ -21,13 +21,17 @@ Result = TypeVar("Result")
 
 
 class Clock:
-    """Shows the step that is under way, with its time. One that is quiet shows nothing."""
+    """Shows the step that is under way, with its time. One that is quiet shows nothing.
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    By default on the terminal that standard error is, if it is one, and as often as that takes.
+    """
+
+    def __init__(self, *, quiet: bool = False, is_terminal: bool | None = None, every_s: float | None = None) -> None:
         self._step = ""
         self._since = 0.0
         self._quiet = quiet or is_quiet()
-        self._is_terminal = sys.stderr.isatty()
+        self._is_terminal = sys.stderr.isatty() if is_terminal is None else is_terminal
+        self._every_s = every_s or (TICK_S if self._is_terminal else REMIND_S)
 
     def begin(self, step: str, command: str) -> None:
         """A step begins: say so, and show its time from now on."""
@@ -48,7 +52,7 @@ class Clock:
 
     async def tick(self) -> None:
         while not self._quiet:
-            await anyio.sleep(TICK_S if self._is_terminal else REMIND_S)
+            await anyio.sleep(self._every_s)
             if self._step:
                 text = f"{self._step}: {duration(time.monotonic() - self._since)} so far"
                 typer.echo(f"\r{text}" if self._is_terminal else text, err=True, nl=not self._is_terminal)

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -72,6 +72,8 @@ Otlp = Annotated[
     str | None, typer.Option("--otlp", metavar="URL", help="Send traces to this collector of OpenTelemetry, over HTTP.")
 ]
 HERE = Path()
+Pause = Callable[[float], Awaitable[None]]
+"""Waits for so many seconds."""
 
 
 # ---- configuration and runs -----------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import json
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, cast
@@ -195,13 +195,16 @@ def options(
     """
 
 
-def run_program() -> None:
-    """Run the verb, and end with its exit code. An error is one line, and with --json an object on standard output."""
+def run_program(arguments: Sequence[str] | None = None) -> None:
+    """Run the verb of the command line, and end with its exit code.
+
+    An error is one line, and with --json an object on standard output.
+    """
     set_default("GIT_PYTHON_REFRESH", "quiet")  # without git, GitPython would raise when it is imported
-    arguments = sys.argv[1:]
+    arguments = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     try:
-        code = app(prog_name="fleet", standalone_mode=False)
+        code = app(arguments, prog_name="fleet", standalone_mode=False)
     except BrokenPipeError:  # `fleet logs x | head`
         sys.stderr.close()
         sys.exit(0)

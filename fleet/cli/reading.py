@@ -19,16 +19,17 @@ LINE = 70
 
 
 class ReadingProgress:
-    """How much of a journal was read, on one line."""
+    """How much of a journal was read, on one line of standard error if that is a terminal."""
 
-    def __init__(self, run: str, *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, run: str, *, clock: Callable[[], float] = monotonic, is_terminal: bool | None = None) -> None:
+        self._is_wanted = not is_quiet() and (sys.stderr.isatty() if is_terminal is None else is_terminal)
         self._run = safe(run, limit=LINE // 2)
         self._clock = clock
         self._next = clock() + FIRST_S
         self._is_shown = False
 
     def show(self, read: int, total: int) -> None:
-        if self._clock() >= self._next:
+        if self._is_wanted and self._clock() >= self._next:
             self._next, self._is_shown = self._clock() + EVERY_S, True
             text = f"reading {self._run}: {read:,} of {total:,} facts"
             typer.echo(f"\r{text:<{LINE}}", err=True, nl=False)
@@ -39,20 +40,16 @@ class ReadingProgress:
 
 
 @contextmanager
-def _shown_progress(run: str) -> Iterator[Callable[[int, int], None]]:
-    if is_quiet() or not sys.stderr.isatty():
-        yield lambda _read, _total: None
-        return
-    progress = ReadingProgress(run)
+def _shown(progress: ReadingProgress) -> Iterator[Callable[[int, int], None]]:
     try:
         yield progress.show
     finally:
         progress.clear()
 
 
-def read_state(folder: RunFolder) -> RunState:
-    """The state of a run."""
-    with _shown_progress(folder.run) as show:
+def read_state(folder: RunFolder, progress: ReadingProgress | None = None) -> RunState:
+    """The state of a run, with the progress of reading it."""
+    with _shown(progress or ReadingProgress(folder.run)) as show:
         return folder.state(show)
 
 
@@ -66,5 +63,5 @@ def reading(folder: RunFolder, journal: Journal) -> Iterator[Iterator[tuple[int,
             yield seq, fact
 
     total = journal.last
-    with _shown_progress(folder.run) as show, without_collections():
+    with _shown(ReadingProgress(folder.run)) as show, without_collections():
         yield facts()

@@ -72,8 +72,8 @@ def _advice(message: str) -> str:
     return "another process keeps it busy; try again"
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000)
+def _connect(path: Path, busy_ms: int = BUSY_MS) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=busy_ms / 1000)
     try:
         connection.execute("pragma synchronous=full")
     except BaseException:
@@ -97,13 +97,13 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
 class Journal:
     """A run's journal, for reading and for requests. Only the process that holds the lock may append."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, busy_ms: int = BUSY_MS) -> None:
         self.path = path
         with _readable_errors(path):
             if not path.is_file():
                 raise JournalError(f"{path}: no such run", hint="`fleet runs` lists them")
             with ExitStack() as undo:
-                self._db = undo.enter_context(closing(_connect(path)))
+                self._db = undo.enter_context(closing(_connect(path, busy_ms)))
                 _check_schema(self._db, path)
                 undo.pop_all()
         self._version = -1

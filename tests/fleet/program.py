@@ -41,10 +41,10 @@ def left_run(tmp_path: Path) -> RunFolder:
     return folder
 
 
-def on_a_terminal(cwd: Path, arguments: list[str], **more: str) -> str:
-    """What a verb writes to a terminal."""
+def on_a_terminal(cwd: Path, arguments: list[str], *, typed: str = "", **more: str) -> str:
+    """What a verb writes to a terminal at which someone types this."""
     leader, follower = os.openpty()
-    environment = clean_environment(FLEET_STATE_DIR=str(cwd / "state"), **more)
+    environment = clean_environment(**{"FLEET_STATE_DIR": str(cwd / "state"), **more})
     try:
         with subprocess.Popen(
             [sys.executable, "-m", "fleet", *arguments],
@@ -55,6 +55,7 @@ def on_a_terminal(cwd: Path, arguments: list[str], **more: str) -> str:
             stderr=follower,
         ) as process:
             os.close(follower)
+            os.write(leader, typed.encode())
             said = b""
             while chunk := _read(leader):
                 said += chunk

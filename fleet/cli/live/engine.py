@@ -207,7 +207,9 @@ LOOK_S = 5.0
 Clock = Callable[[], datetime]
 
 
-async def keep_hours(not_between: str, folder: RunFolder, clock: Clock = datetime.now) -> None:
+async def keep_hours(
+    not_between: str, folder: RunFolder, clock: Clock = datetime.now, *, look_s: float = LOOK_S
+) -> None:
     """Do so as long as the engine runs, if there are such hours or an earlier engine had them."""
     hours = read_hours(not_between)
     if hours is None and not _has_rested(folder):
@@ -228,7 +230,7 @@ async def keep_hours(not_between: str, folder: RunFolder, clock: Clock = datetim
                 request = due(follower.state, hours, clock(), unpaused_at)
                 if request is not None:
                     send_requests(folder, request)
-            await anyio.sleep(LOOK_S)
+            await anyio.sleep(look_s)
 
 
 def _has_rested(folder: RunFolder) -> bool:

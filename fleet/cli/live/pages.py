@@ -17,7 +17,7 @@ import anyio
 import typer
 
 from dashboards.address import Address
-from fleet.cli.common import run_async
+from fleet.cli.common import Pause, run_async
 from fleet.cli.live.terminal_data import library_of
 from fleet.config.environment import user
 from fleet.errors import FleetError
@@ -95,13 +95,13 @@ async def serve(folder: RunFolder) -> None:
             await wait_over(folder)
 
 
-async def wait_over(folder: RunFolder) -> None:
+async def wait_over(folder: RunFolder, *, start_s: float = START_S, pause: Pause = anyio.sleep) -> None:
     """Wait until no engine works on a run that one worked on, or should by now."""
-    until, was_alive = time.monotonic() + START_S, False
+    until, was_alive = time.monotonic() + start_s, False
     while (alive := folder.alive) or (not was_alive and time.monotonic() < until):
         was_alive |= alive
-        await anyio.sleep(POLL_S)
-    await anyio.sleep(LAST_S)
+        await pause(POLL_S)
+    await pause(LAST_S)
 
 
 def main() -> int:

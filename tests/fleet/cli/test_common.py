@@ -13,6 +13,7 @@ from fleet.runs.journal import Journal
 from fleet.runs.repository import git_folder, root_of
 from fleet.runs.run_folder import RunFolder
 from tests.fleet.core.story import Story, plan_of
+from tests.fleet.program import on_a_terminal
 from tests.worktrees.conftest import git
 
 MakeRun = Callable[[str, Path, float], RunFolder]
@@ -87,18 +88,16 @@ def test_it_is_read_and_said_whose_it_is(
     assert told.err == f"note: {here} has no runs; this is theirs, a run of {elsewhere}\n"
 
 
-@pytest.mark.parametrize(("answer", "run"), [("y\n", "theirs"), ("n\n", None), ("", None)])
+@pytest.mark.parametrize(("answer", "changed"), [("y\n", ["paused"]), ("n\n", []), ("\x04", [])])
 def test_on_a_terminal_a_person_is_asked(
-    make_run: MakeRun, here: Path, answer: str, run: str | None, monkeypatch: pytest.MonkeyPatch
+    make_run: MakeRun, state_dir: Path, here: Path, answer: str, changed: list[str]
 ) -> None:
-    make_run("theirs", _repository(here.with_name("elsewhere")), 1)
-    monkeypatch.setattr(common, "has_terminal", lambda: True)
-    monkeypatch.setattr(common, "read_answer", lambda: answer)
-    if run is None:
-        with pytest.raises(UsageError):
-            common.run_to_change(None, None, here, yes=False)
-    else:
-        assert common.run_to_change(None, None, here, yes=False).run == run
+    folder = make_run("theirs", _repository(here.with_name("elsewhere")), 1)
+    said = on_a_terminal(here, ["pause"], typed=answer, FLEET_STATE_DIR=str(state_dir))
+    assert "Do you mean theirs" in said
+    assert ("name the run: --run theirs" in said) == (not changed)
+    with Journal(folder.journal) as journal:
+        assert [request.kind for _, request in journal.requests()] == changed
 
 
 def test_the_worktrees_of_a_repository_share_its_runs(make_run: MakeRun, here: Path, tmp_path: Path) -> None:

@@ -23,9 +23,8 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     (tmp_path / "broken.json").write_text('{"subtasks": 7}')
 
     def run(*arguments: str) -> tuple[int, Any]:
-        monkeypatch.setattr("sys.argv", ["fleet", *arguments, "--json"])
         with pytest.raises(SystemExit) as ended:
-            run_program()
+            run_program([*arguments, "--json"])
         return int(str(ended.value.code or 0)), json.loads(capsys.readouterr().out)
 
     return run

@@ -51,7 +51,7 @@ def test_progress_is_shown_once_it_takes_longer_than_a_second_and_then_removed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     times = count(0.0, FIRST_S / 2)
-    progress = ReadingProgress("bench", clock=lambda: next(times))
+    progress = ReadingProgress("bench", clock=lambda: next(times), is_terminal=True)
     progress.show(200, 1_000)
     assert capsys.readouterr().err == ""
     progress.show(400, 1_000)
@@ -63,18 +63,17 @@ def test_progress_is_shown_once_it_takes_longer_than_a_second_and_then_removed(
 
 
 def test_what_was_read_at_once_shows_and_removes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = ReadingProgress("bench", clock=lambda: 0.0)
+    progress = ReadingProgress("bench", clock=lambda: 0.0, is_terminal=True)
     progress.show(1, 1)
     progress.clear()
     assert capsys.readouterr().err == ""
 
 
 def test_elsewhere_than_on_a_terminal_there_is_no_progress(
-    folder: RunFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("fleet.cli.reading.FIRST_S", 0.0)
-    read_state(folder)
+    times = count(0.0, FIRST_S)
+    read_state(folder, ReadingProgress("bench", clock=lambda: next(times)))
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    read_state(folder)
+    read_state(folder, ReadingProgress("bench", clock=lambda: next(times), is_terminal=True))
     assert "facts" in capsys.readouterr().err

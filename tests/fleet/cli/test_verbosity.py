@@ -1,5 +1,6 @@
 """-q and -v: what a verb says beside its result."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,10 +35,15 @@ def test_an_error_is_printed_also_by_a_quiet_verb_and_a_verbose_one_says_where_i
     assert verbose.stderr.splitlines()[-1] == quiet.stderr.strip()
 
 
-def test_a_quiet_run_leaves_what_a_person_decides_by(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(verbosity, "_chosen", ["quiet"])
+@pytest.fixture
+def _quiet() -> Iterator[None]:
+    verbosity.choose("quiet")
+    yield
+    verbosity.choose("normal")
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_quiet_run_leaves_what_a_person_decides_by(capsys: pytest.CaptureFixture[str]) -> None:
     with open_screen(live=True, as_json=False) as screen:
         screen.event("an agent began")
         screen.decision("the plan waits for approval")

@@ -7,13 +7,14 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
 from fleet.core.history.evolve import Follower, evolve
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.runs.journal import SCHEMA, Holder, Journal, JournalError, JournalLockedError, held, holder
+from fleet.runs.journal import LOCK_RETRY_S, SCHEMA, Holder, Journal, JournalError, JournalLockedError, held, holder
 from tests.fleet.core.pretend import replayed, started
 
 HERE = "here"
@@ -253,13 +254,11 @@ def test_a_second_holder_is_refused_with_who_holds_it_and_what_to_do(journal: Jo
     assert f"`fleet cancel {path.parent.name}`" in str(caught.value)
 
 
-def test_a_glance_at_who_holds_the_lock_is_not_in_the_way_of_who_takes_it(
-    journal: Journal, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_glance_at_who_holds_the_lock_is_not_in_the_way_of_who_takes_it(journal: Journal, path: Path) -> None:
     journal.append([])
     with path.with_name("engine.lock").open("a+") as glance:
         fcntl.flock(glance, fcntl.LOCK_SH)
-        monkeypatch.setattr("fleet.runs.journal.sleep", lambda _: fcntl.flock(glance, fcntl.LOCK_UN))
+        Timer(2 * LOCK_RETRY_S, fcntl.flock, (glance, fcntl.LOCK_UN)).start()
         with held(path):
             assert holder(path) is not None
 

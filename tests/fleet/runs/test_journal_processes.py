@@ -160,9 +160,8 @@ def test_a_follower_in_a_process_that_came_late_knows_everything(path: Path) -> 
         assert follower.seq == 51
 
 
-def test_a_journal_that_another_program_keeps_busy_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleet.runs.journal.BUSY_MS", 50)
-    with Journal(path) as one, Journal(path) as two:
+def test_a_journal_that_another_program_keeps_busy_is_reported(path: Path) -> None:
+    with Journal(path) as one, Journal(path, busy_ms=50) as two:
         one._db.execute("begin immediate")
         with pytest.raises(JournalError, match="another process keeps it busy; try again"):
             two.append([f.WarningNoted(at=0, text="x")])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.core.history.evolve import SLICE
 from fleet.core.state import facts as f
 from fleet.errors import FleetError
 from fleet.runs.journal import Journal
@@ -12,24 +13,16 @@ from fleet.runs.run_folder import RunFolder
 from tests.fleet.core.story import Story, plan_of
 
 
-def test_collections_of_garbage_wait_for_a_replay_and_for_nothing_after_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_collections_of_garbage_wait_for_a_replay_and_for_nothing_after_it(tmp_path: Path) -> None:
     story, during = Story(plan=plan_of("a")), list[bool]()
     run = RunFolder(tmp_path / "r")
     with Journal.create(run.journal) as journal:
         with pytest.raises(FleetError, match="is empty"):
             run.state()
         assert gc.isenabled()
-        journal.append(story.facts)
-    read = Journal.facts
-
-    def watched(journal: Journal, after: int = 0, limit: int = -1) -> list[tuple[int, f.Fact]]:
-        during.append(gc.isenabled())
-        return read(journal, after, limit)
-
-    monkeypatch.setattr(Journal, "facts", watched)
-    assert run.state() == story.state
+        journal.append([*story.facts, *(f.WarningNoted(at=0, text=str(number)) for number in range(2 * SLICE))])
+    state = run.state(lambda *_: during.append(gc.isenabled()))
+    assert len(state.warnings) == 2 * SLICE
     assert (set(during), gc.isenabled()) == ({False}, True)
 
 

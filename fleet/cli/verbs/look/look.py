@@ -20,7 +20,7 @@ from dashboards.text.plan_review import version_lines
 from dashboards.text.safe import safe_block
 from dashboards.text.tables import runs_lines, status_lines, subtask_lines
 from fleet.cli import common
-from fleet.cli.common import HERE, AsJson, AttemptNumber, Repo, RunArgument, RunName, SubtaskId
+from fleet.cli.common import HERE, AsJson, AttemptNumber, Pause, Repo, RunArgument, RunName, SubtaskId
 from fleet.cli.completion import subtask_ids
 from fleet.cli.reading import read_state
 from fleet.config import environment
@@ -242,13 +242,14 @@ TICK_S = 1.0
 CLEAR = "\x1b[H\x1b[J"  # the screen, from its first line on
 
 
-def watch_status(folder: RunFolder, *, as_json: bool) -> None:
+def watch_status(folder: RunFolder, *, as_json: bool, pause: Pause = anyio.sleep) -> None:
+    """Show the status again as it changes, with a pause after each look."""
     in_place = sys.stdout.isatty() and environment.can_move_cursor() and not as_json
     with Journal(folder.journal) as journal:
-        common.run_async(lambda: _watch(folder, journal, in_place=in_place, as_json=as_json))
+        common.run_async(lambda: _watch(folder, journal, pause, in_place=in_place, as_json=as_json))
 
 
-async def _watch(folder: RunFolder, journal: Journal, *, in_place: bool, as_json: bool) -> None:
+async def _watch(folder: RunFolder, journal: Journal, pause: Pause, *, in_place: bool, as_json: bool) -> None:
     follower, is_first = Follower(), True
     while True:
         alive = folder.alive  # before reading, so that everything written until then is shown
@@ -267,7 +268,7 @@ async def _watch(folder: RunFolder, journal: Journal, *, in_place: bool, as_json
             is_first = False
         if not will_change:
             return
-        await anyio.sleep(TICK_S)
+        await pause(TICK_S)
 
 
 def _show_in_place(view: StatusView, *, whole: bool) -> None:

@@ -1,12 +1,12 @@
 """A run rests in the hours of the day in which it is to start nothing."""
 
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
-from fleet.cli.live import engine
 from fleet.cli.live.engine import due, keep_hours
 from fleet.core.base.hours import BY_HOURS, Hours, read_hours
 from fleet.core.state.facts import Paused, Unpaused
@@ -55,14 +55,13 @@ def test_a_run_is_paused_in_the_hours_and_only_then_and_a_person_has_the_last_wo
     assert (asked(23, by=BY_HOURS), asked(31, by=BY_HOURS)) == (None, Unpaused)
 
 
-async def test_the_requests_go_to_the_run_as_the_clock_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "LOOK_S", 0.01)
+async def test_the_requests_go_to_the_run_as_the_clock_says(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "runs" / "r")
     with Journal.create(folder.journal) as journal:
         journal.append(Story(plan=plan_of("one")).facts)
         clock = [at(21)]
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(keep_hours, "22:00-07:00", folder, lambda: clock[0])
+            tasks.start_soon(partial(keep_hours, "22:00-07:00", folder, lambda: clock[0], look_s=0.01))
             for hour, kind in ((22, "paused"), (31, "unpaused")):
                 clock[0] = at(hour)
                 await wait_until(lambda: bool(journal.requests()))

@@ -3,9 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-import anyio
-import pytest
-
 from fleet.cli.live import pages
 from fleet.cli.live.pages import wait_over
 
@@ -25,17 +22,14 @@ class Looks:
         self.slept.append(seconds)
 
 
-async def test_pages_wait_for_their_engine_outlive_it_a_moment_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_wait_for_their_engine_outlive_it_a_moment_and_end() -> None:
     folder: Any = Looks([False, True, True, False])
-    monkeypatch.setattr(anyio, "sleep", folder.sleep)
-    await wait_over(folder)
+    await wait_over(folder, pause=folder.sleep)
     assert folder.alive_at == []
     assert folder.slept == [pages.POLL_S] * 3 + [pages.LAST_S]
 
 
-async def test_pages_of_a_run_that_never_begins_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_of_a_run_that_never_begins_end_too() -> None:
     folder: Any = Looks([False])
-    monkeypatch.setattr(pages, "START_S", 0.0)
-    monkeypatch.setattr(anyio, "sleep", folder.sleep)
-    await wait_over(folder)
+    await wait_over(folder, start_s=0.0, pause=folder.sleep)
     assert folder.slept == [pages.LAST_S]

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from fleet.cli.verbs.look.logs import FollowedLog
 from fleet.core.plans.limits import Policy
-from fleet.runs.journal import Journal
+from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder
 from tests.fleet.core.story import Story, plan_of
 from tests.fleet.program import fleet, left_run
@@ -17,8 +18,8 @@ from tests.fleet.program import fleet, left_run
 class Growing:
     """A run whose engine works: facts and conversations come one by one."""
 
-    def __init__(self, folder: RunFolder, journal: Journal, client: Journal) -> None:
-        self.folder, self.journal, self._client = folder, journal, client
+    def __init__(self, folder: RunFolder, journal: Journal, client: Journal, engine: ExitStack) -> None:
+        self.folder, self.journal, self._client, self.engine = folder, journal, client, engine
         self.story = Story(Policy(workers=2, max_attempts=3), plan_of("api", "docs"))
         folder.transcripts.mkdir()
         self.record()
@@ -35,11 +36,11 @@ class Growing:
 
 
 @pytest.fixture
-def growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Growing]:
+def growing(tmp_path: Path) -> Iterator[Growing]:
     folder = RunFolder(tmp_path / "runs" / "r")
-    monkeypatch.setattr(RunFolder, "alive", True)
-    with Journal.create(folder.journal) as journal, Journal(folder.journal) as client:
-        yield Growing(folder, journal, client)
+    with Journal.create(folder.journal) as journal, Journal(folder.journal) as client, ExitStack() as engine:
+        engine.enter_context(held(folder.journal))
+        yield Growing(folder, journal, client, engine)
 
 
 def line(text: str) -> str:
@@ -83,12 +84,12 @@ def test_an_attempt_that_is_named_is_followed_alone(growing: Growing) -> None:
     assert texts(growing.followed("api", 2)) == (["other"], True)
 
 
-def test_the_planner_is_followed_until_nothing_runs_the_run(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_planner_is_followed_until_nothing_runs_the_run(growing: Growing) -> None:
     log = growing.followed("planner", None)
     growing.says("planner", 1, line("plan"))
     assert texts(log) == (["plan"], True)
     growing.says("planner", 2, line("again"))
-    monkeypatch.setattr(RunFolder, "alive", False)
+    growing.engine.close()
     assert texts(log) == (["again"], False)
 
 

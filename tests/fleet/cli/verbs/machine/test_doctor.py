@@ -175,7 +175,8 @@ def test_a_python_that_was_not_tested_is_named_with_those_that_were() -> None:
 def test_a_door_that_is_not_installed_is_named_with_its_command(
     installed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agents.workers.command.find_spec", lambda _name: object() if installed else None)
+    if not installed:
+        monkeypatch.setitem(sys.modules, "acp", None)
     (finding,) = acp_findings()
     assert finding.ok, "all else works without it"
     assert finding.says.startswith("not installed") == (not installed)
