@@ -3,16 +3,15 @@
 import gc
 
 import pytest
-from hypothesis import HealthCheck, settings
+
+from tests.effort import load_profile
 
 LONGEST_FIRST = ("tests/chaos/", "tests/e2e/", "tests/docs/")
 """Started last, a file of these folders would keep one process busy while the others have nothing left to do."""
 
-settings.register_profile(
-    "fleet", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
-"""A busy machine is no defect, so no example has a limit of time; fixtures are shared by examples on purpose."""
-settings.load_profile("fleet")
+
+def pytest_configure(config: pytest.Config) -> None:
+    load_profile(thorough=not config.getoption("markexpr"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,7 +10,11 @@ from chaos.cheats import RUNNERS, Verdict, details, figures, judge, missing
 
 CASE = Case("a way", {"lib.py": ""})
 HONEST = replace(CASE, honest=True)
-NEEDS_NOTHING = [name for name in ("unittest", "make", "scripts", "node") if not missing(RUNNERS[name])]
+NEEDS_NOTHING = [
+    pytest.param(name, marks=[] if name in {"make", "scripts"} else pytest.mark.thorough)
+    for name in ("unittest", "make", "scripts", "node")
+    if not missing(RUNNERS[name])
+]
 CONTROLS = 3
 MORE = 20  # cheats of each runner that the first review did not see
 

@@ -50,6 +50,7 @@ def test_faults_without_a_remedy_end_with_a_question_to_a_human(tmp_path: Path) 
     assert len(verdicts) == len(quick) == 9
 
 
+@pytest.mark.thorough
 def test_a_run_whose_key_is_revoked_ends_with_a_question_and_what_landed(tmp_path: Path) -> None:
     """Without a new key and without an answer. `make chaos` plays this with every lasting fault."""
     verdict = play_lasting_fault("the key is revoked", 0, tmp_path, SEED)

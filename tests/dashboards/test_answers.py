@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboards.report.document import document
@@ -26,6 +26,7 @@ from fleet.core.views.run_view import status_view
 from fleet.core.views.subtask_view import subtask_view
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import HOSTILE, hostile_run, problems
+from tests.effort import examples
 from tests.fleet.core.pretend import replayed
 from tests.fleet.core.story import Story, plan_of
 
@@ -239,7 +240,7 @@ entries_ = st.fixed_dictionaries(
 
 
 @given(st.lists(entries_, max_size=3))
-@settings(max_examples=300)
+@examples(300)
 def test_any_text_in_a_conversation_is_shown_harmlessly(entries: list[dict[str, Any]]) -> None:
     assert problems(transcript_lines(entries)) == []
 

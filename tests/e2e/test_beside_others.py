@@ -96,6 +96,7 @@ def environment(wheels: dict[str, Path], tmp_path: Path) -> Environment:
     return made
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", [("worktree-fleet", "openai-agents"), ("openai-agents", "worktree-fleet")])
 def test_both_work_and_either_can_be_removed(environment: Environment, order: tuple[str, str], tmp_path: Path) -> None:
     for name in order:

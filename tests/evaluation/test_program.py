@@ -32,6 +32,7 @@ def worse_prompts(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_a_worse_prompt_loses_in_runs_that_are_real_but_for_the_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboards.report.blocks import Bar, Bars, Chart, Code, Document, Section, Table
@@ -18,6 +18,7 @@ from dashboards.text.formats import sparkline
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from tests.dashboards.hostile import HOSTILE
+from tests.effort import examples
 from tests.fleet.core.pretend import Pretend
 from tests.fleet.core.story import Story, plan_of
 
@@ -263,7 +264,7 @@ def test_hostile_text_makes_no_markup_of_markdown(text: str) -> None:
     assert bars_in == [len(re.findall(r"(?<!\\)\|", row)) for row in plain.splitlines() if row.startswith("| `")]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=60))
 def test_any_text_leaves_a_report_well_formed(text: str) -> None:
     data = hostile_report(text)

@@ -3,7 +3,7 @@
 from collections import Counter
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from fleet.core.history import subtask_sets
 from fleet.core.plans.plan import PLANNER
@@ -27,7 +27,6 @@ from tests.fleet.core.test_run_properties import steps, worlds
 
 
 @given(worlds)
-@settings(max_examples=100)
 def test_sets_hold_what_each_subtask_says_of_itself(world: Pretend) -> None:
     for _ in steps(world):
         state, status = world.state, statuses(world.state, world.now)
@@ -42,7 +41,6 @@ def test_sets_hold_what_each_subtask_says_of_itself(world: Pretend) -> None:
 
 
 @given(worlds)
-@settings(max_examples=100)
 def test_a_revision_may_change_what_each_status_says(world: Pretend) -> None:
     for _ in steps(world):
         state, status = world.state, statuses(world.state, world.now)
@@ -56,7 +54,6 @@ def test_a_revision_may_change_what_each_status_says(world: Pretend) -> None:
 
 
 @given(worlds)
-@settings(max_examples=100)
 def test_sets_that_change_with_each_fact_are_those_made_from_scratch(world: Pretend) -> None:
     for _ in steps(world):
         subtasks = world.state.subtasks
@@ -76,7 +73,6 @@ def test_sets_that_change_with_each_fact_are_those_made_from_scratch(world: Pret
 
 
 @given(worlds)
-@settings(max_examples=100)
 def test_a_planner_sees_and_spends_what_its_subtasks_say(world: Pretend) -> None:
     for _ in steps(world):
         state = world.state
@@ -92,7 +88,6 @@ def test_a_planner_sees_and_spends_what_its_subtasks_say(world: Pretend) -> None
 
 
 @given(worlds)
-@settings(max_examples=100)
 def test_open_questions_and_incidents_are_those_without_an_answer_or_an_end(world: Pretend) -> None:
     for _ in steps(world):
         state = world.state
@@ -102,7 +97,6 @@ def test_open_questions_and_incidents_are_those_without_an_answer_or_an_end(worl
 
 
 @given(worlds)
-@settings(max_examples=100)
 def test_only_subtasks_that_changed_have_other_effects(world: Pretend) -> None:
     before, wanted = world.state, effects(world.state, world.now)
     for _ in steps(world):

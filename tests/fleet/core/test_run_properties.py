@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.core.audit.audit import Branch, Commit, audit_run
@@ -23,6 +23,7 @@ from fleet.core.state.facts import (
 from fleet.core.state.state import RunState
 from fleet.core.views.planner_view import planner_state
 from fleet.core.views.run_view import status_view
+from tests.effort import examples
 from tests.fleet.core.pretend import Pretend
 
 STEPS = 3_000
@@ -76,14 +77,13 @@ def needs_of(state: RunState) -> dict[str, tuple[str, ...]]:
 
 
 @given(worlds)
-@settings(max_examples=150)
+@examples(150)
 def test_every_run_ends_and_always_has_something_pending_until_then(world: Pretend) -> None:
     for _ in steps(world):
         assert world.state.ended or world.pending(), status_view(world.state, world.now, alive=True)
 
 
 @given(worlds)
-@settings(max_examples=100)
 def test_limits_are_never_exceeded(world: Pretend) -> None:
     policy = world.policy
     for _ in steps(world):
@@ -99,7 +99,6 @@ def test_limits_are_never_exceeded(world: Pretend) -> None:
 
 
 @given(worlds)
-@settings(max_examples=100)
 def test_probes_are_the_front_of_the_queue_and_so_are_suspects_in_its_order(world: Pretend) -> None:
     for _ in steps(world):
         landing = world.state.landing
@@ -110,7 +109,7 @@ def test_probes_are_the_front_of_the_queue_and_so_are_suspects_in_its_order(worl
 
 
 @given(worlds)
-@settings(max_examples=150)
+@examples(150)
 def test_the_innocent_land_and_only_the_guilty_go_back(world: Pretend) -> None:
     for _ in steps(world):
         pass
@@ -127,7 +126,6 @@ def test_the_innocent_land_and_only_the_guilty_go_back(world: Pretend) -> None:
 
 
 @given(worlds)
-@settings(max_examples=100)
 def test_dependencies_land_first_and_each_subtask_lands_once(world: Pretend) -> None:
     for _ in steps(world):
         assert find_cycle(needs_of(world.state)) == ()
@@ -146,7 +144,7 @@ def test_dependencies_land_first_and_each_subtask_lands_once(world: Pretend) -> 
 
 
 @given(worlds)
-@settings(max_examples=60)
+@examples(60)
 def test_nothing_begins_before_the_base_is_known_and_nothing_on_a_red_one_unless_allowed(world: Pretend) -> None:
     for _ in steps(world):
         state = world.state
@@ -156,7 +154,7 @@ def test_nothing_begins_before_the_base_is_known_and_nothing_on_a_red_one_unless
 
 
 @given(worlds)
-@settings(max_examples=60)
+@examples(60)
 def test_replaying_the_journal_gives_the_live_state(world: Pretend) -> None:
     for _ in steps(world):
         pass
@@ -167,7 +165,7 @@ def test_replaying_the_journal_gives_the_live_state(world: Pretend) -> None:
 
 
 @given(worlds)
-@settings(max_examples=40)
+@examples(40)
 def test_every_incident_is_closed_when_the_run_ends_and_the_counts_add_up(world: Pretend) -> None:
     for _ in steps(world):
         planner_state(world.state, world.now)
@@ -180,7 +178,6 @@ def test_every_incident_is_closed_when_the_run_ends_and_the_counts_add_up(world:
 
 
 @given(worlds)
-@settings(max_examples=100)
 def test_an_audit_accounts_for_every_run_without_tampering(world: Pretend) -> None:
     for _ in steps(world):
         pass

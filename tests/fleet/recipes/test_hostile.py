@@ -1,12 +1,13 @@
 """Files of strangers: malformed, deep, huge and odd. Detection answers, and quickly enough."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.recipes.find import FAMILIES, find_recipes
 from fleet.recipes.kinds import ci, runners
 from fleet.recipes.tree import DEEPEST, LONGEST_NAME, MOST_NAMES, Tree, strings, table, usable_names
+from tests.effort import examples
 
 MANIFESTS = (
     *(
@@ -66,7 +67,7 @@ def test_hostile_files_raise_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("family", [*FAMILIES, "ci", "runners"])
 @given(texts=st.lists(st.text(max_size=200), min_size=1, max_size=5))
-@settings(max_examples=15)
+@examples(15)
 def test_any_text_raises_nothing(family: str, texts: list[str]) -> None:
     detect = {**FAMILIES, "ci": ci.detect, "runners": runners.detect}[family]
     files = {name: texts[number % len(texts)] for number, name in enumerate(MANIFESTS)}

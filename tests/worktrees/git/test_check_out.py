@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 
 import anyio
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.worktrees import forest
 from tests.worktrees.forest import Files
 from worktrees.git.check_out import check_out_by_git, check_out_in_process
@@ -27,7 +28,7 @@ def written(folder: Path) -> Files:
     return files
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     old=forest.files(forest.ODD_NAMES),
     new=forest.files(forest.ODD_NAMES),

@@ -7,10 +7,11 @@ from itertools import pairwise
 
 import pytest
 from anyio import create_task_group
-from hypothesis import given, settings
+from hypothesis import given
 
 from fleet.core.state.facts import Member
 from fleet.ports.worktrees import EffectError
+from tests.effort import examples
 from tests.worktrees import forest
 from tests.worktrees.conftest import Bench
 from tests.worktrees.forest import Files, children
@@ -29,7 +30,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[Repository]:
         opened.close()
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(old=forest.files(NAMES, submodules=True), new=forest.files(NAMES, submodules=True))
 def test_both_ways_list_what_two_lists_of_files_do_not_share(store: Repository, old: Files, new: Files) -> None:
     old_tree, new_tree = (forest.plant(store.objects, files) for files in (old, new))

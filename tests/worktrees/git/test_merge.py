@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.worktrees import forest
 from tests.worktrees.forest import Files
 from worktrees.git.merge import is_on_line, merge_in_process
@@ -44,7 +45,7 @@ def three_ways(ground: tuple[Path, Objects], base: Files, ours: Files, theirs: F
     return merge_in_process(objects, *trees), answer.decode().split("\n")[0] if code == 0 else None
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(base=forest.files(NAMES), ours=forest.edits(NAMES), theirs=forest.edits(NAMES))
 def test_whatever_two_sides_do_the_merge_in_process_is_gits_or_none(
     ground: tuple[Path, Objects],
@@ -56,7 +57,7 @@ def test_whatever_two_sides_do_the_merge_in_process_is_gits_or_none(
     assert in_process in {None, merged}
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(base=forest.files(NAMES), ours=forest.edits(NAMES), theirs=forest.edits(NAMES), shared=st.booleans())
 def test_sides_that_change_different_folders_always_merge_in_process(
     ground: tuple[Path, Objects],

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.ports.worktrees import EffectError
+from tests.effort import examples
 from tests.worktrees import forest
 from tests.worktrees.conftest import git
 from worktrees.git.commit_message import Person
@@ -32,7 +33,7 @@ def objects(store: Path) -> Iterator[Objects]:
     opened.close()
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(forest.files(forest.ODD_NAMES), st.binary(max_size=3000))
 def test_whatever_is_written_has_gits_ids_and_passes_its_strictest_check(files: forest.Files, content: bytes) -> None:
     with forest.room() as folder:

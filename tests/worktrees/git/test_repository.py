@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.worktrees import forest
 from tests.worktrees.forest import Files
 from worktrees.git.diff import diff_by_program, diff_in_process
@@ -49,7 +50,7 @@ def changed_paths(repository: Repository, old: str, new: str) -> list[str]:
     return fields_of(repository, "diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     start=forest.files(NAMES, submodules=True),
     histories=st.lists(forest.edits(NAMES, submodules=True), min_size=2, max_size=3),
@@ -79,7 +80,7 @@ async def test_a_diff_is_gits(repository: Repository, start: Files, histories: l
             reader.close()
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(
     start=forest.files(NAMES, submodules=True),
     ours=st.lists(forest.edits(NAMES, submodules=True), min_size=1, max_size=2),
@@ -101,7 +102,7 @@ async def test_a_merge_is_gits_or_a_conflict(
     assert merged.changed == set(changed_paths(repository, root, commit))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     start=forest.files(NAMES, submodules=True),
     steps=forest.edits(NAMES, submodules=True),

@@ -8,10 +8,10 @@ from pathlib import Path
 import anyio
 import pytest
 from hypothesis import given
-from hypothesis import settings as effort
 from hypothesis import strategies as st
 
 from fleet.ports.worktrees import Change, EffectError
+from tests.effort import examples
 from tests.worktrees import forest
 from tests.worktrees.conftest import Bench, OpenBench, git, make_repository
 from tests.worktrees.forest import Files
@@ -58,7 +58,7 @@ def change(store: Repository, base: str, entries: tuple[PathChange, ...]) -> str
     return anyio.run(store.write_tree, base, entries)
 
 
-@effort(max_examples=80)
+@examples(80)
 @given(
     old=forest.files(forest.ODD_NAMES),
     steps=forest.edits(forest.ODD_NAMES, 6),

@@ -6,11 +6,12 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.core.state.facts import Failure
 from fleet.ports.worktrees import Change
+from tests.effort import examples
 from tests.worktrees.conftest import Bench, added_by_git, git, make_repository, sign
 from worktrees.base.settings import LeaseKind
 from worktrees.git.program import Git
@@ -109,7 +110,7 @@ def summary(outcome: Change | Failure) -> object:
 
 
 @given(steps=st.lists(st.lists(edits, max_size=6), min_size=1, max_size=3))
-@settings(max_examples=40)
+@examples(40)
 async def test_an_overlay_commits_what_git_would(bench: Bench, steps: list[list[str]]) -> None:
     index = bench.settings.state_dir / "index"
     async with bench.worktrees.leases.pool.lease(bench.base) as slot, bench.worktrees.lease(bench.base) as lease:

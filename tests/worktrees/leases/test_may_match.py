@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.worktrees.conftest import git, make_repository
 from worktrees.leases.ignored import may_match
 
@@ -22,7 +23,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(rules=st.lists(RULES, min_size=1, max_size=4), paths=st.lists(PATHS, min_size=1, max_size=6, unique=True))
-@settings(max_examples=120)
+@examples(120)
 def test_what_git_ignores_could_match(repository: Path, rules: list[str], paths: list[str]) -> None:
     lines = [os.fsencode(rule) for rule in rules]
     named = [f"./{path}" for path in paths]

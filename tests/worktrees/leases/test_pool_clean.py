@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from anyio import CancelScope, sleep, to_thread
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.core.state.facts import Failure
 from fleet.ports.worktrees import Change
+from tests.effort import examples
 from tests.worktrees.conftest import Bench, OpenBench, added_by_git, git, make_repository
 from worktrees.base.settings import LeaseKind
 from worktrees.leases.pool import Slot
@@ -107,7 +108,7 @@ tenancies = st.tuples(st.integers(0, 2), st.lists(edits, max_size=5), st.boolean
 
 
 @given(visits=st.lists(tenancies, min_size=1, max_size=3))
-@settings(max_examples=60)
+@examples(60)
 async def test_a_lease_is_a_fresh_checkout_and_a_commit_is_what_git_would_add(
     bench: Bench, visits: list[tuple[int, list[str], bool]]
 ) -> None:

@@ -1,12 +1,13 @@
 """Chains are read in one pass, at the cost of what each fact changes: they are those of the plain definitions."""
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from fleet.core.audit.chains import read_facts
 from fleet.core.base.ids import SubtaskId
 from fleet.core.history.evolve import evolve
 from fleet.core.state import facts as f
 from fleet.core.state.state import Review, RunState, Version
+from tests.effort import examples
 from tests.fleet.core.pretend import Pretend
 from tests.fleet.core.test_run_properties import steps, worlds
 
@@ -14,7 +15,7 @@ Started = dict[tuple[SubtaskId, int], tuple[tuple[Version, ...], tuple[Review, .
 
 
 @given(worlds)
-@settings(max_examples=60)
+@examples(60)
 def test_chains_name_the_versions_verdicts_and_publications_that_came_before(world: Pretend) -> None:
     for _ in steps(world):
         pass

@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fleet.core.plans.plan import Plan, find_cycle
 from fleet.core.plans.revision import Revision, SubtaskStatuses, apply, revise_plan
 from fleet.core.plans.validate import Known, plan_problems
+from tests.effort import examples
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import plan_of
 
@@ -305,7 +306,7 @@ some = st.frozensets(st.sampled_from("abcde"), max_size=3)
 
 
 @given(older, revisions, some, some)
-@settings(max_examples=400)
+@examples(400)
 def test_a_revision_never_leaves_a_circle_an_unknown_id_or_someone_waiting_for_what_is_dropped(
     plan: Plan, change: Revision, busy: frozenset[str], failed: frozenset[str]
 ) -> None:
@@ -334,7 +335,7 @@ knowledge = st.builds(
 
 
 @given(older, revisions, knowledge, some, some)
-@settings(max_examples=600)
+@examples(600)
 def test_a_revision_of_a_valid_plan_has_the_same_result_when_only_its_changes_are_looked_at(
     plan: Plan, change: Revision, known: Known, busy: frozenset[str], failed: frozenset[str]
 ) -> None:

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.core.history.evolve import evolve
@@ -12,6 +12,7 @@ from fleet.core.plans.plan import Estimate
 from fleet.core.policy.ladder import ABILITY, cheapest, in_order, rung_options, take_rung
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
+from tests.effort import examples
 from tests.fleet.core.pretend import KINDS, Pretend, replayed
 from tests.fleet.core.story import Story, plan_of
 from tests.fleet.core.test_run_properties import steps
@@ -204,7 +205,7 @@ runs = st.builds(
 
 
 @given(runs)
-@settings(max_examples=60)
+@examples(60)
 def test_in_every_run_choices_repeat_from_the_journal_and_failures_never_lead_down(world: Pretend) -> None:
     for _ in steps(world):
         pass

@@ -3,12 +3,13 @@
 from math import ceil, log2
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.landing import send_back
 from fleet.core.state import facts as f
+from tests.effort import examples
 from tests.fleet.core.story import Story, plan_of
 
 RED = f.CheckRun(criterion="the gate", command="make test", passed=False, exit_code=1, output="1 failed")
@@ -53,7 +54,7 @@ def test_one_guilty_in_eight_is_found_and_the_rest_lands_in_few_runs_of_the_gate
 
 
 @given(st.integers(1, 40), st.integers(1, 20), st.integers(1, 4), st.booleans(), st.data())
-@settings(max_examples=80)
+@examples(80)
 def test_all_innocent_land_and_all_guilty_go_back_whatever_the_sizes_and_the_order_of_results(
     count: int, batch: int, slots: int, newest: bool, data: st.DataObject
 ) -> None:
