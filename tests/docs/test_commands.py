@@ -35,8 +35,11 @@ DOCUMENTS = sorted(
 )
 PAGES = [read_page(path) for path in DOCUMENTS]
 PLAYED = [page for page in PAGES if any(isinstance(step, Command) for step in page.steps)]
-MARKED = [pytest.param(page, marks=pytest.mark.thorough if "model" in dict(page.stage) else []) for page in PLAYED]
-"""`make test` plays the tutorial and pages without runs of their own."""
+MARKED = [
+    pytest.param(page, marks=pytest.mark.thorough if {"model", "thorough"} & dict(page.stage).keys() else [])
+    for page in PLAYED
+]
+"""`make test` plays the tutorial and pages that only look at its run, or at none."""
 
 
 def name(page: Page) -> str:

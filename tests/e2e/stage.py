@@ -15,13 +15,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import token_hex
-from tempfile import TemporaryFile
 from typing import Any, TypeVar
 
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError
 from fleet.runs.run_folder import RunFolder
-from tests.e2e.warm import WarmProcess, can_be_warm, start_fleet
+from tests.e2e.warm import WarmProcess, can_be_warm, end_of_fleet, start_fleet
 from tests.worktrees.conftest import fingerprint, git
 
 Json = dict[str, Any]
@@ -104,19 +103,11 @@ class Stage:
         """A verb, to its end."""
         if not can_be_warm(self.environment):
             return self.run([sys.executable, "-m", "fleet", *arguments], at=at, given=given)
-        with TemporaryFile() as stdin, TemporaryFile() as out, TemporaryFile() as err:
-            stdin.write(given.encode() if isinstance(given, str) else given)
-            stdin.seek(0)
-            streams = (stdin.fileno(), out.fileno(), err.fileno())
-            process = start_fleet(*arguments, cwd=at or self.room, environment=self.environment, streams=streams)
-            try:
-                code = process.wait(PATIENCE_S)
-            finally:
-                process.kill()
-            out.seek(0)
-            err.seek(0)
-            texts = [file.read().decode("utf-8", "replace") for file in (out, err)]
-        return Done(" ".join(("fleet", *arguments)), code, *texts)
+        typed = given.encode() if isinstance(given, str) else given
+        done = end_of_fleet(
+            *arguments, cwd=at or self.room, environment=self.environment, given=typed, limit_s=PATIENCE_S
+        )
+        return Done(" ".join(("fleet", *arguments)), done.returncode, done.stdout, done.stderr)
 
     def start(
         self, *arguments: str, streams: tuple[int, int, int], at: Path | None = None, **more: str

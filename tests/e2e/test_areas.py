@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from fleet.core.state.state import RunState
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Json, Stage, landed, script, solve, subtask
@@ -53,6 +55,7 @@ def test_areas_are_planned_by_planners_of_their_own_and_land(stage: Stage, repos
     assert state.subtasks["south"].attempts[1].strategy == "alternative"
 
 
+@pytest.mark.thorough
 def test_a_manager_that_is_killed_while_an_area_is_planned_continues_it(
     stage: Stage, repository: Path, model: Serve
 ) -> None:

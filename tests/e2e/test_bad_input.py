@@ -154,6 +154,7 @@ def test_an_unknown_model_is_reported_by_name(stage: Stage, repository: Path, mo
         run(stage, repository, url=url).ended(ENVIRONMENT).says("404", "claude-opus-5-5", "planner.model")
 
 
+@pytest.mark.thorough
 def test_an_unknown_model_of_workers_stops_the_run_and_a_corrected_one_continues_it(
     stage: Stage, repository: Path, model: Serve
 ) -> None:
@@ -211,6 +212,7 @@ def test_a_disk_that_is_too_small_for_the_store_leaves_a_run_that_can_be_resumed
         done.says("No space left on device", "free some space there, or set state.dir", "r  interrupted")
 
 
+@pytest.mark.thorough
 def test_a_disk_that_fills_up_leaves_a_run_that_can_be_resumed(stage: Stage, large: Path, model: Serve) -> None:
     """The store fits, a worktree does not. With room made, the same run lands."""
     url = model(script(subtask("one")))

@@ -51,6 +51,7 @@ async def test_an_epic_in_an_editor_from_its_prompt_to_its_result(stage: Stage, 
     assert editor.ledger.checked > 25
 
 
+@pytest.mark.thorough
 async def test_a_session_survives_its_editor_and_is_answered_without_forms(
     stage: Stage, repository: Path, model: Serve
 ) -> None:

@@ -61,7 +61,10 @@ MOMENTS: dict[str, Callable[[RunState], object]] = {
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "moment",
+    ["workers run", *(pytest.param(each, marks=pytest.mark.thorough) for each in MOMENTS if each != "workers run")],
+)
 def test_a_killed_run_continues_where_it_was(moment: str, stage: Stage, repository: Path, model: Serve) -> None:
     """No attempt is used up by it, and nothing lands twice."""
     url = model(SLOW)
@@ -74,6 +77,7 @@ def test_a_killed_run_continues_where_it_was(moment: str, stage: Stage, reposito
     assert attempts(stage) == dict.fromkeys(NAMES, 1)
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_killed_twice_still_gets_there(stage: Stage, repository: Path, model: Serve) -> None:
     url = model(SLOW)
     with stage.going(*begin(stage, repository, url)) as going:
@@ -129,6 +133,7 @@ def test_ctrl_c_twice_stops_at_once_and_a_resumed_run_continues(stage: Stage, re
     assert attempts(stage) == dict.fromkeys(NAMES, 1)
 
 
+@pytest.mark.thorough
 def test_ctrl_c_twice_ends_it_although_every_helper_stands_still(stage: Stage, repository: Path, model: Serve) -> None:
     """As a kill would: its folders are left to the resumed run. A process between fork and exec is no helper yet."""
     url = model(SLOW)
@@ -211,6 +216,7 @@ def test_a_cancelled_run_keeps_what_landed(stage: Stage, repository: Path, model
     stage.fleet("cancel", stage.run_name).ended(2).says("has already ended (cancelled)")
 
 
+@pytest.mark.thorough
 def test_a_closed_terminal_drains_and_a_run_that_was_cancelled_without_an_engine_can_be_resumed(
     stage: Stage, repository: Path, model: Serve
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_branch_that_moved_gets_the_commits_only_where_they_fit_and_are_green(
     assert git(repository, "for-each-ref", "refs/heads/fleet", "refs/fleet") == ""
 
 
+@pytest.mark.thorough
 def test_commits_are_signed_and_signed_off_by_the_person_who_takes_them(stage: Stage, repository: Path) -> None:
     key = stage.room / "key"
     stage.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ada", "-f", str(key)]).ended(0)

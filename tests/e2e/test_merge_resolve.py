@@ -101,6 +101,7 @@ def test_what_is_red_on_the_branch_goes_to_a_worker_too(stage: Stage, begin: Beg
     assert git(repository, "ls-tree", "--name-only", "main~1") == "README.md\nfleet.toml\none.txt"
 
 
+@pytest.mark.thorough
 def test_a_resolver_that_fails_leaves_everything_and_a_person_can_help(stage: Stage, begin: Begin) -> None:
     gives_up = {"do": "fail", "message": "Which line is right?"}
     repository = begin(gives_up, MERGED, failure_action="ask")
@@ -121,6 +122,7 @@ def test_a_resolver_that_fails_leaves_everything_and_a_person_can_help(stage: St
     assert git(repository, "show", "main~1:one.txt") == "something else\none"
 
 
+@pytest.mark.thorough
 def test_what_may_not_be_spent_is_not_spent(stage: Stage, begin: Begin) -> None:
     repository = begin(MERGED, limits=("--attempts", "2"), code=4)
     commit(repository, "one.txt", "something else\n")
@@ -133,6 +135,7 @@ def test_what_may_not_be_spent_is_not_spent(stage: Stage, begin: Begin) -> None:
     assert stage.folder("r-on-main").state().policy.budget_dollars == 1
 
 
+@pytest.mark.thorough
 def test_work_that_was_done_for_one_commit_serves_for_the_next(stage: Stage, begin: Begin) -> None:
     """The branch moves on while a worker resolves; then the result gets a commit that a person made."""
     repository = begin({"do": "hang", "seconds": 4, "pings": True, "then": MERGED})
@@ -161,10 +164,13 @@ def test_a_red_branch_is_called_that_and_nothing_is_spent(stage: Stage, begin: B
     assert stage.folder("r-on-main").state().spent.calls == 0
 
 
-def test_a_kill_at_any_step_leaves_the_branch_whole_and_the_same_command_completes(stage: Stage, begin: Begin) -> None:
+@pytest.mark.parametrize("steps", [STEPS[-3:], pytest.param(STEPS, marks=pytest.mark.thorough)], ids=("last", "all"))
+def test_a_kill_at_any_step_leaves_the_branch_whole_and_the_same_command_completes(
+    stage: Stage, begin: Begin, steps: tuple[str, ...]
+) -> None:
     repository = begin(MERGED)
     before = commit(repository, "one.txt", "something else\n")
-    for point in STEPS:
+    for point in steps:
         killed = stage.run([sys.executable, "-c", KILLED_AT, point, "merge", "r"], at=repository)
         assert killed.code == -signal.SIGKILL, (point, killed)
         assert subjects(repository, f"{before}..main") == ([] if point != STEPS[-1] else ["Write one", "Write two"])
@@ -176,6 +182,7 @@ def test_a_kill_at_any_step_leaves_the_branch_whole_and_the_same_command_complet
     stage.nothing_runs("r-on-main")
 
 
+@pytest.mark.thorough
 def test_resolved_commits_are_signed_by_who_takes_them_and_have_the_author_of_the_run(
     stage: Stage, begin: Begin
 ) -> None:

@@ -97,6 +97,7 @@ def events(stage: Stage, id_: str, name: str) -> list[str]:
     return [json.loads(line)["event"] for line in file.read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.thorough
 def test_a_link_that_breaks_in_the_middle_of_a_call_costs_nothing(
     stage: Stage, repository: Path, node: NodeAt, model: Serve
 ) -> None:
@@ -127,6 +128,7 @@ def calls_in(state: RunState, id_: str) -> int:
     return sum(each.spend.calls for each in state.subtasks[id_].attempts) if id_ in state.subtasks else 0
 
 
+@pytest.mark.thorough
 def test_an_instruction_interrupts_a_command_on_a_node_that_never_would_end(
     stage: Stage, repository: Path, node: NodeAt, model: Serve
 ) -> None:

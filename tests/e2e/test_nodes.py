@@ -149,6 +149,7 @@ def _begun(state: RunState) -> int:
     return sum(bool(each.attempts) and each.attempts[-1].working for each in state.subtasks.values())
 
 
+@pytest.mark.thorough
 def test_a_node_is_drained_and_another_added_while_a_run_works(
     stage: Stage, repository: Path, nodes: tuple[NodeAt, NodeAt]
 ) -> None:
@@ -205,6 +206,7 @@ def test_the_first_node_is_added_while_a_run_works(
     node.has_left_nothing()
 
 
+@pytest.mark.thorough
 def test_what_a_node_finished_while_the_manager_was_dead_is_fetched_and_not_done_again(
     stage: Stage, repository: Path, nodes: tuple[NodeAt, NodeAt]
 ) -> None:

@@ -80,6 +80,7 @@ def test_a_question_and_an_end_are_told_with_the_command_that_helps(
         assert not path.is_file() or HOOK.encode() not in path.read_bytes(), f"{path} holds the address"
 
 
+@pytest.mark.thorough
 def test_a_run_that_died_says_so_once_and_again_after_it_was_resumed_and_ended(
     told: tuple[Stage, list[dict[str, Any]]], repository: Path, model: Serve
 ) -> None:

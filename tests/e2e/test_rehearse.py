@@ -32,6 +32,7 @@ def test_a_rehearsal_ends_in_the_tree_of_history_and_says_what_it_found(stage: S
     assert view["attempts"] == len(CHANGING)
 
 
+@pytest.mark.thorough
 def test_a_rehearsal_that_was_killed_shows_all_of_its_result_once_it_is_resumed(stage: Stage, past: Path) -> None:
     gate = ("--gate", f"sleep 0.2; {GATE}", "--tries", "2")
     begin = ("rehearse", "--last", "6", *gate, "--name", stage.run_name)

@@ -147,6 +147,7 @@ def test_a_worker_sees_nothing_that_came_after_the_parent_of_its_commit(stage: S
         assert git(past.path, "rev-parse", f"{commit['commit']}^{{tree}}") not in seen
 
 
+@pytest.mark.thorough
 def test_a_killed_one_continues_and_ends_with_the_whole_result(stage: Stage, past: Past, model: Serve) -> None:
     script = ALL | {"pace": {"think_s": 0.15}}
     begin = rehearse(model(script), "--name", stage.run_name, "--yes")

@@ -116,6 +116,7 @@ def test_what_a_person_pushes_meanwhile_stays_below(begin: Begin) -> None:
     assert len(forge.replies_of(scene.number)[thread]) == 1
 
 
+@pytest.mark.thorough
 def test_what_a_person_replaces_by_force_is_not_brought_back(begin: Begin) -> None:
     scene = begin(thread_1=[solve("two")])
     forge = scene.forge
@@ -131,6 +132,7 @@ def test_what_a_person_replaces_by_force_is_not_brought_back(begin: Begin) -> No
     assert len(forge.replies_of(scene.number)[thread]) == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(300)  # three whole processes, one after the other
 def test_kills_after_each_act_give_one_commit_and_one_answer(begin: Begin, tmp_path: Path) -> None:
     scene = begin(thread_1=[solve("two")])

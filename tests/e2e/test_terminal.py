@@ -80,6 +80,7 @@ def test_a_plan_is_changed_by_a_file_and_then_approved(stage: Stage, order: tupl
     assert (state.ending, [version.plan.version for version in state.versions]) == ("landed", [1, 2])
 
 
+@pytest.mark.thorough
 def test_an_editor_is_opened_on_the_plan(stage: Stage, order: tuple[str, ...]) -> None:
     editor = f'{sys.executable} -c "import sys, pathlib as p; f = p.Path(sys.argv[1]); '
     editor += "f.write_text(f.read_text().replace('Write one', 'Write the first'))\""
@@ -92,6 +93,7 @@ def test_an_editor_is_opened_on_the_plan(stage: Stage, order: tuple[str, ...]) -
     assert state.spec("one").title == "Write the first"
 
 
+@pytest.mark.thorough
 def test_closing_the_terminal_does_not_end_the_run(stage: Stage, repository: Path, order: tuple[str, ...]) -> None:
     with at_a_terminal(stage, *order, "--yes") as terminal:
         stage.wait(stage.run_name, lambda state: state.attempts >= STARTED)
@@ -115,6 +117,7 @@ def test_a_detached_run_continues_alone_and_is_watched_as_text(
     everything_landed(stage, repository)
 
 
+@pytest.mark.thorough
 def test_a_killed_run_is_resumed_from_the_screen_with_the_same_service(
     stage: Stage, repository: Path, order: tuple[str, ...]
 ) -> None:

@@ -33,7 +33,11 @@ def test_an_outage_is_waited_for_shown_and_costs_no_attempt(stage: Stage, reposi
     assert (status["attempts"], status["incidents"]["opened"]) == (4, 0)
 
 
-@pytest.mark.parametrize("spell", [{"status": 529}, {"status": 429, "retry_after": 3600}], ids=["outage", "limit"])
+@pytest.mark.parametrize(
+    "spell",
+    [pytest.param({"status": 529}, marks=pytest.mark.thorough), {"status": 429, "retry_after": 3600}],
+    ids=["outage", "limit"],
+)
 def test_one_signal_is_enough_while_calls_wait(stage: Stage, repository: Path, model: Serve, spell: Json) -> None:
     """SIGTERM: what waits for the service is not called any more, uses no attempt, and continues after a resume."""
     names = ["one", "two", "three"]

@@ -1,8 +1,8 @@
 """`fleet` as a fork of an interpreter that has imported everything: half of a short run's time is importing the SDK.
 
 A fork is a process like any other, with its own id, session, environment, working directory, streams and signals. Only
-the start of an interpreter is missing; `tests/fleet/test_command_line.py`, `tests/house/test_start.py` and the commands
-of the pages (`tests/docs`) start one each time, and so does a test that sets a variable the interpreter reads.
+the start of an interpreter is missing; `tests/house/test_start.py`, tests of what a start imports and the commands of
+the pages (`tests/docs`) start one each time, and so does a test that sets a variable the interpreter reads.
 """
 
 import atexit
@@ -23,6 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import BinaryIO
 
 ROOT = Path(__file__).parents[2]
@@ -95,6 +96,25 @@ def start_fleet(
     os.close(writable)
     report = os.fdopen(readable, "rb", buffering=0)
     return WarmProcess(int(report.readline()), ("fleet", *arguments), report)
+
+
+def end_of_fleet(
+    *arguments: str, cwd: Path, environment: Mapping[str, str], given: bytes = b"", limit_s: float
+) -> subprocess.CompletedProcess[str]:
+    """Run `fleet` to its end."""
+    with TemporaryFile() as stdin, TemporaryFile() as out, TemporaryFile() as err:
+        stdin.write(given)
+        stdin.seek(0)
+        streams = (stdin.fileno(), out.fileno(), err.fileno())
+        process = start_fleet(*arguments, cwd=cwd, environment=environment, streams=streams)
+        try:
+            code = process.wait(limit_s)
+        finally:
+            process.kill()
+        out.seek(0)
+        err.seek(0)
+        texts = [file.read().decode("utf-8", "replace") for file in (out, err)]
+    return subprocess.CompletedProcess(process.args, code, *texts)
 
 
 @cache

@@ -9,16 +9,20 @@ from pathlib import Path
 from fleet.core.state import facts as f
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
+from tests.e2e.warm import can_be_warm, end_of_fleet
 from tests.fleet.core.story import Story, plan_of
 from tests.fleet.processes import LIMIT_S, clean_environment
 
 
-def fleet(
-    *arguments: str, cwd: Path, program: Sequence[str] = ("-m", "fleet"), **more: str
-) -> subprocess.CompletedProcess[str]:
+def fleet(*arguments: str, cwd: Path, program: Sequence[str] = (), **more: str) -> subprocess.CompletedProcess[str]:
+    """A verb to its end; with a `program`, in an interpreter of its own."""
     environment = clean_environment(FLEET_STATE_DIR=str(cwd / "state"), XDG_CONFIG_HOME=str(cwd / "config"), **more)
+    warm = {**environment, "LANG": "C.UTF-8"}
+    del warm["PYTHONSAFEPATH"]
+    if not program and can_be_warm(warm):
+        return end_of_fleet(*arguments, cwd=cwd, environment=warm, limit_s=LIMIT_S)
     return subprocess.run(
-        [sys.executable, *program, *arguments],
+        [sys.executable, *(program or ("-m", "fleet")), *arguments],
         cwd=cwd,
         env=environment,
         stdin=subprocess.DEVNULL,

@@ -69,6 +69,7 @@ VERBS = (
     ["help"],
     ["version"],
 )
+QUICK = (["run"], ["status"], ["mcp"])
 HEAVY = {"anthropic", "textual", "git", "prometheus_client", "aiohttp", "acp", "mcp", "mcp_types"}
 LOADED = """
 import sys
@@ -117,7 +118,9 @@ def test_the_verbs_tested_here_are_all_there_are(tmp_path: Path) -> None:
     assert set(re.findall(r"^  ([\w-]+)", listed, re.MULTILINE)) == {verb[0] for verb in VERBS}
 
 
-@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+@pytest.mark.parametrize(
+    "verb", [pytest.param(verb, marks=[] if verb in QUICK else pytest.mark.thorough) for verb in VERBS], ids=" ".join
+)
 def test_the_help_of_each_verb_has_examples_and_loads_nothing_heavy(tmp_path: Path, verb: list[str]) -> None:
     done = fleet(*verb, "--help", cwd=tmp_path, program=("-c", LOADED))
     assert done.returncode == 0
