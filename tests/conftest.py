@@ -15,7 +15,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--renew-snapshots", action="store_true", help="replace the snapshots of the terminal UI")
     parser.addoption("--renew-corpus", action="store_true", help="record again what every face shows of the corpus")
     parser.addoption("--ssh", metavar="COMMAND", default="", help="reach nodes through this, such as `ssh HOST`")
 

@@ -18,6 +18,7 @@ from urllib.request import Request, urlopen
 import pytest
 from textual.pilot import Pilot
 
+from dashboards.terminal import main_screen, subtask_screen
 from dashboards.terminal.app import FleetApp
 from fleet.cli.entry import run_program
 from fleet.cli.live.terminal_data import library_of
@@ -87,7 +88,7 @@ def looked_at(run: Recorded) -> Iterator[Sequence[str]]:
     yield "show", name
     for subtask in run.subtasks[:3]:
         yield "show", subtask, "--run", name
-    for number in (1, 2):
+    for number in range(1, max(3, min(9, 1 + len(run.of("attempt_failed"))))):
         yield "show", name, "--incident", str(number)
     yield "show", "--run", name, "--versions", f"0..{max(1, len(run.of('plan_revised')))}"
     yield "limits", name
@@ -214,16 +215,34 @@ async def _screens(state_dir: Path, run: Recorded, width: int, height: int) -> l
                 await pilot.press(*keys)
                 shown.append((f"{title} ({width}x{height})", await _settled(app, pilot)))
 
-            for page in "12345678" if width == SIZES[0][0] else "1345":
-                await show(f"page {page}", page)
+            is_small = width == SIZES[0][0]
+            for page in (main_screen.RUNS, *main_screen.PAGES) if is_small else (1, 3, 4, 5):
+                await show(f"page {page}", str(page))
             if run.of("attempt_failed"):
                 await show("an incident", "5", "enter")
                 await pilot.press("escape")
+            for title, key, is_there in _dialogs(run) if is_small else ():
+                if is_there:
+                    await show(title, key)
+                    await pilot.press("escape")
             for subtask in run.subtasks[:1]:
                 app.open_subtask(subtask)
-                for page in "1234":
-                    await show(f"subtask {subtask}, page {page}", page)
+                for page in subtask_screen.TITLES:
+                    await show(f"subtask {subtask}, page {page}", str(page))
+            if is_small:
+                app.open_subtask("planner")
+                await show("the planner")
+                for subtask in [failed["subtask"] for failed in run.of("attempt_failed")][-1:]:
+                    app.open_subtask(subtask)
+                    await show(f"subtask {subtask}, which failed")
+                    await show("its checks", "4")
     return shown
+
+
+def _dialogs(run: Recorded) -> Iterator[tuple[str, str, bool]]:
+    yield "the help", "question_mark", run.name == STYLED
+    yield "an answer", "a", len(run.of("question_asked")) > len(run.of("question_answered"))
+    yield "an approval", "A", run.facts[0]["policy"]["review"] and not run.of("plan_approved")
 
 
 async def _settled(app: FleetApp, pilot: Pilot[None]) -> str:
@@ -247,7 +266,7 @@ def web(*runs: Recorded) -> Shown:
         pages = [here, *pages, f"{here}/subtasks", f"{here}/plan", f"{here}/replay", f"{here}/replay?at=9"]
         pages += [f"{here}/subtasks/{subtask}" for subtask in run.subtasks[:2]]
     with opened(*runs):
-        yield from ((page, _in_lines(text)) for page, text in _served(pages))
+        yield from ((page, _in_lines(text)) for page, text in _served(pages, [f"/runs/{run.name}" for run in runs]))
 
 
 def _in_lines(page: str) -> str:
@@ -255,8 +274,8 @@ def _in_lines(page: str) -> str:
     return page.replace("><", ">\n<")
 
 
-def _served(pages: Sequence[str]) -> list[tuple[str, str]]:
-    """These pages. The program itself has the main thread, where it waits for the signal that ends it."""
+def _served(pages: Sequence[str], once_listed: Sequence[str]) -> list[tuple[str, str]]:
+    """These pages once the board lists these runs. The program has the main thread, where it waits for its signal."""
     out, found, failures = Output(), list[tuple[str, str]](), list[Exception]()
 
     def browse() -> None:
@@ -264,6 +283,9 @@ def _served(pages: Sequence[str]) -> list[tuple[str, str]]:
             link = _link(out)
             address, _, token = link.partition("/sign-in")
             cookie = _fetch(f"{address}/sign-in{token}", {})[0]
+            until, board = time.monotonic() + PATIENCE_S, ""
+            while not all(link in board for link in once_listed) and time.monotonic() < until:
+                board = _fetch(f"{address}/", {"Cookie": cookie})[1]
             found.extend((page, _fetch(f"{address}{page}", {"Cookie": cookie})[1]) for page in pages)
         except Exception as error:  # noqa: BLE001 - it belongs to the thread that waits
             failures.append(error)

@@ -7,10 +7,12 @@ from pathlib import Path
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from tests.corpus.stories import (
+    approved_again,
     approved_in_part,
     areas_open,
     asked,
     base_is_red,
+    bisected,
     budget_is_used_up,
     cancelled,
     crashed,
@@ -19,6 +21,8 @@ from tests.corpus.stories import (
     from_an_issue,
     hostile,
     hostile_names,
+    incidents,
+    partial,
     paused,
     pretended,
     refused,
@@ -28,12 +32,14 @@ from tests.corpus.stories import (
     rolled_back,
     rungs,
     service_is_limited,
+    standings,
     told_what_to_do,
+    unproved,
     wide_ended,
     work_is_lost,
 )
 from tests.dashboards.hostile import HOSTILE, every_fact
-from tests.dashboards.terminal.test_snapshots import approval_story, busy_story, ended_story, nodes_story, wide_story
+from tests.dashboards.stories import approval_story, busy_story, ended_story, nodes_story, wide_story
 
 GOLDEN = Path(__file__).parents[1] / "fleet" / "core" / "journals"
 MARKUP = '"><script>alert(1)</script>`|$(touch x)](javascript:x)[bold]<!--{{ 7*7 }}\\ -->*_# @here'
@@ -90,7 +96,7 @@ STORIES: Mapping[str, Callable[[], Told]] = {
     "approval-part": lambda: _told(
         "a part is approved, a part is rejected", approved_in_part().facts, "notifications decisions web", alive=True
     ),
-    "areas": lambda: _told("an area with a planner of its own", areas_open().facts, "terminal web", alive=True),
+    "areas": lambda: _told("an area with a planner of its own", areas_open().facts, "metrics terminal web", alive=True),
     "areas-pretended": lambda: _told(
         "areas within areas, with trouble",
         pretended(21, Policy(max_areas=6, area_depth=2, workers=4), areas=0.5),
@@ -102,14 +108,18 @@ STORIES: Mapping[str, Callable[[], Told]] = {
     ),
     "relanding": lambda: _told("a result is landed again", relanding().facts, "metrics", alive=True),
     "rehearsal": lambda: _told("history is done again", rehearsal(), "report", alive=True),
-    "crashed": lambda: _told("an engine died twice", crashed().facts, "notifications decisions terminal web"),
-    "refused": lambda: _told("the base is red, so that nothing began", refused().facts, "report notifications"),
+    "crashed": lambda: _told(
+        "an engine died twice", crashed().facts, "report metrics notifications decisions terminal web"
+    ),
+    "refused": lambda: _told(
+        "the base is red, so that nothing began", refused().facts, "report notifications terminal web"
+    ),
     "red-base": lambda: _told("the base is red, and that is allowed", base_is_red().facts, alive=True),
-    "cancelled": lambda: _told("cancelled by a person", cancelled().facts, "notifications"),
+    "cancelled": lambda: _told("cancelled by a person", cancelled().facts, "metrics notifications"),
     "paused": lambda: _told("paused, with other limits", paused().facts, "decisions", alive=True),
     "drained": lambda: _told("left in good order", drained().facts),
     "questions": lambda: _told(
-        "questions, answered and open", asked().facts, "notifications decisions terminal web", alive=True
+        "questions, answered and open", asked().facts, "report notifications decisions terminal web", alive=True
     ),
     "limited": lambda: _told(
         "the model service limits calls", service_is_limited().facts, "metrics terminal", alive=True
@@ -126,6 +136,20 @@ STORIES: Mapping[str, Callable[[], Told]] = {
     ),
     "trouble-landed": lambda: _told(
         "much fails, and all of it lands", pretended(8, Policy(workers=4, batch=4), trouble=0.25)
+    ),
+    "incidents": lambda: _told(
+        "each way in which an incident goes on", incidents().facts, "report metrics trace terminal web", alive=True
+    ),
+    "standings": lambda: _told("a subtask in every standing", standings().facts, "metrics terminal web", alive=True),
+    "bisected": lambda: _told(
+        "a conflict, a flake and a red batch", bisected().facts, "report metrics terminal web", alive=True
+    ),
+    "partial": lambda: _told("no one answered", partial().facts, "report notifications web"),
+    "unproved": lambda: _told(
+        "no sandbox, no gate, a step without a commit", unproved(), "report metrics notifications web"
+    ),
+    "approved-again": lambda: _told(
+        "rejected, revised, approved, revised", approved_again().facts, "report decisions terminal web", alive=True
     ),
     "hostile": lambda: _told(
         "every text steers a terminal", hostile_names(), "report notifications terminal web", alive=True

@@ -4,16 +4,11 @@ from collections.abc import Sequence
 
 from fleet.core.base.usage import Cost
 from fleet.core.plans.limits import Ladder, Policy, Rung
-from fleet.core.plans.plan import PLANNER
+from fleet.core.plans.plan import PLANNER, Estimate
 from fleet.core.plans.revision import Revision
 from fleet.core.state import facts as f
 from tests.dashboards.hostile import ASKED, FINDING, HOSTILE, VOTE, poisoned
-from tests.dashboards.terminal.test_snapshots import (
-    busy_story,
-    commit,
-    ended_story,
-    works,
-)
+from tests.dashboards.stories import busy_story, commit, ended_story, works
 from tests.fleet.core.pretend import Pretend
 from tests.fleet.core.story import WHO, Story, failure, plan_of
 
@@ -164,6 +159,149 @@ def from_an_issue() -> list[f.Fact]:
         update={"issue": issue, "values": {"version": "v2"}, "gate": "make test"}
     )
     return story.facts
+
+
+def incidents() -> Story:
+    """Each way in which an incident is dealt with: a ladder, a split of a split, an area, a person, no one."""
+    story = Story(Policy(workers=20, max_retries=1), now=1)
+    plan = plan_of("climbs", "parts", "asked", "odd", "helped", "left")
+    area = plan_of("auth", worker=PLANNER).subtasks
+    story.planner_answers(add=(*plan.subtasks, *area, *plan_of("lint", failure_action="skip").subtasks))
+    inside = Revision(assessment="one part", add=plan_of("login").subtasks)
+    story.happens(f.PlanRevised(at=1, call=story.state.areas["auth"].open, by="planner", revision=inside, area="auth"))
+    story.model_is_called("climbs", 0.01)
+    story.now = 5
+    story.attempt_fails("climbs", "transient")
+    story.time_passes_to_the_next_wake()
+    story.model_is_called("climbs", 0.02)
+    story.attempt_fails("climbs")
+    story.planner_answers(retry=[{"id": "climbs", "guidance": "use the other parser", "model": "opus"}])
+    story.model_is_called("climbs", 0.04)
+    story.now += 3
+    story.landed("climbs")
+    story.attempt_fails("parts", "too_complex")
+    story.planner_answers(split=[{"id": "parts", "why": "two things", "into": plan_of("read", "write").subtasks}])
+    story.landed("read")
+    story.attempt_fails("write", "too_complex")
+    story.planner_answers(split=[{"id": "write", "why": "still two", "into": plan_of("one", "two").subtasks}])
+    story.landed("one", "two")
+    story.attempt_fails("login")
+    again = Revision.model_validate({"assessment": "again", "retry": [{"id": "login", "guidance": "otherwise"}]})
+    call = story.state.areas["auth"].open
+    story.happens(f.PlanRevised(at=story.now, call=call, by="planner", revision=again, area="auth"))
+    story.model_is_called("asked", None)
+    story.attempt_fails("asked")
+    story.planner_answers(ask=[{"about": "asked", "question": "which?", "options": ["a", "b"]}])
+    story.human_answers("q1", "use sqlite")
+    story.planner_answers(retry=[{"id": "asked", "guidance": "sqlite"}])
+    story.landed("asked")
+    story.attempt_fails("odd")
+    story.planner_answers(drop=[{"id": "odd", "why": "not worth it"}])
+    story.attempt_fails("helped")
+    story.happens(f.RetryRequested(at=story.now, subtask="helped", guidance="use sqlite", by=WHO))
+    story.planner_answers()
+    story.landed("helped")
+    story.attempt_fails("lint")
+    story.now += 7
+    evidence = "".join(f"line {number}\n" for number in range(1_000))
+    red = f.Failure(kind="check", summary="long words " * 50, evidence=evidence)
+    story.happens(f.AttemptFailed(at=story.now, subtask="left", number=1, failure=red))
+    return story
+
+
+def standings() -> Story:
+    """A subtask in every standing that there is."""
+    story = Story(Policy(workers=20, max_attempts=2, budget_dollars=10, budget_minutes=60))
+    names = "merged", "landing", "queued", "verifying", "running", "failed", "blocked", "escalated", "dropped", "split"
+    story.planner_plans(*names, "waiting needs running", "last needs merged")
+    story.model_is_called("merged", 2.5)
+    story.landed("merged")
+    story.happens(f.Paused(at=0, by=WHO))
+    story.work_is_done("landing")
+    report = f.Report(
+        status="done", summary="did it", recommendations=("test more",), needs=("a key",), discovered=("a bug",)
+    )
+    story.happens(f.AttemptCommitted(at=0, subtask="verifying", number=1, commit="c", paths=("x",), report=report))
+    story.attempt_fails("escalated", "transient")
+    story.attempt_fails("dropped")
+    story.attempt_fails("split")
+    story.happens(f.Unpaused(at=0, by=WHO))
+    story.planner_answers(
+        drop=[{"id": "dropped", "why": "w"}],
+        split=[{"id": "split", "why": "w", "into": plan_of("part").subtasks}],
+        ask=[{"about": "escalated", "question": "which?", "options": ["a", "b"]}],
+    )
+    story.happens(f.Paused(at=0, by=WHO))
+    story.attempt_fails("failed")
+    story.attempt_fails("blocked", "ambiguous", f.Report(status="blocked", summary="?"))
+    story.attempt_fails("last", "transient")
+    story.time_passes(200)
+    return story
+
+
+def bisected() -> Story:
+    """A commit is sent back with a conflict and a flake; then three are red together, and it is not known which."""
+    story = Story(Policy(workers=8), plan_of("a", "b", "c", "d"))
+    story.work_is_done("d")
+    batch = story.state.landing.open_batches[0]
+    out = f.Ejected(subtask="d", attempt=1, failure=failure("conflict", "two sides"))
+    flake = GREEN.model_copy(update={"flaky": True, "passed": False})
+    tip = story.state.tip
+    story.happens(f.BatchTested(at=2, number=batch.number, tip=tip, ejected=(out,), red=True, checks=(flake,)))
+    story.now = 3
+    story.work_is_done("a", "b", "c")
+    while not story.state.landing.suspects:
+        probe = story.state.landing.open_batches[-1]
+        story.happens(f.BatchTested(at=4, number=probe.number, tip=tip, red=True, checks=(RED,)))
+    return story
+
+
+def partial() -> Story:
+    """Waits for an answer that never comes, with a retry before; the gate is red from the base on."""
+    policy = Policy(max_retries=3, check_base=True, allow_red_base=True)
+    story = Story(policy, plan_of("api", "docs", "web needs api", failure_action="ask"))
+    story.happens(f.BaseChecked(at=0, base="base", checks=(RED,)))
+    story.model_is_called("api", 0.5)
+    story.attempt_fails("api", "transient")
+    story.time_passes_to_the_next_wake()
+    story.landed("api")
+    story.attempt_fails("docs")
+    story.landed("web")
+    story.time_passes(Policy().answer_wait_s)
+    return story
+
+
+def unproved() -> list[f.Fact]:
+    """No sandbox, no gate, a simulated model, a step without a commit, a price that is not known; one is set aside."""
+    story = Story(Policy(), plan_of("deploy", "api", "web"))
+    story.happens(f.WorkerStarted(at=0, subtask="deploy", number=1))
+    report = f.Report(status="done", summary="deployed")
+    story.happens(
+        f.AttemptUnchanged(at=0, subtask="deploy", number=1, report=report),
+        f.AttemptVerified(at=0, subtask="deploy", number=1, checks=()),
+    )
+    story.now = 3
+    story.attempt_fails("api", "internal")
+    story.model_is_called("web", None)
+    story.happens(
+        f.WarningNoted(at=3, text="mind this"), f.RunEnded(at=9, ending="partial", why="api could not be carried out")
+    )
+    story.facts[0] = story.facts[0].model_copy(update={"simulated": True, "sandbox": "none", "gate": ""})
+    return story.facts
+
+
+def approved_again() -> Story:
+    """Rejected, revised, approved, and revised once more while it runs."""
+    plan = plan_of("api", "docs", "web", touches=("src/**",), estimate=Estimate(minutes=10, dollars=0.5))
+    story = Story(Policy(review=True, reviewing="human"), plan)
+    story.happens(f.PlanRejected(at=86_400, version=0, by=WHO, reason="docs first | <b>", subtasks=("api",)))
+    story.now = 86_400
+    story.planner_answers(revise=[{"id": "api", "depends_on": ["docs"]}])
+    story.happens(f.PlanApproved(at=86_401, version=1, by=WHO, subtasks=("docs", "web")))
+    story.landed("docs")
+    story.attempt_fails("web")
+    story.planner_answers(revise=[{"id": "web", "risk": "high"}], assessment="It is more than it seemed.")
+    return story
 
 
 # ---- what waits, stops and fails ------------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ from dashboards.runs.run_follower import WatchedRun
 from dashboards.terminal.lines import PageOptions
 from dashboards.terminal.pages.landing import landing_page
 from dashboards.text import event_text
-from dashboards.text.formats import count, duration, money, rate
+from dashboards.text.formats import count, duration, money
 from dashboards.text.summary import summary_lines
-from dashboards.text.tables import columns, runs_lines, status_lines, subtask_lines
+from dashboards.text.tables import runs_lines, status_lines, subtask_lines
 from dashboards.text.transcript import transcript_lines
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
@@ -27,7 +27,6 @@ from fleet.core.views.subtask_view import subtask_view
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import HOSTILE, hostile_run, problems
 from tests.effort import examples
-from tests.fleet.core.pretend import replayed
 from tests.fleet.core.story import Story, plan_of
 
 NOW = 1_700_002_010.0
@@ -46,57 +45,6 @@ def finished() -> Story:
 
 
 # ---- the summary -----------------------------------------------------------------------------------------------------
-
-
-def test_the_summary_says_what_landed_what_failed_and_what_to_do_next() -> None:
-    story = finished()
-    text = "\n".join(summary_lines(story.state, story.now))
-    assert text.startswith("PARTIAL  r")
-    for wanted in (
-        "api                transient",
-        "→  retry",
-        "→  human asked",
-        "50% (1 of 2)",
-        "2 in 2 batches (0 red)",
-        "$0.5000",
-        "git log --oneline base..fleet/r",
-        "fleet merge r",
-        "fleet answer q1 TEXT",
-        "fleet resume r",
-    ):
-        assert wanted in text, wanted
-
-
-def test_a_simulated_run_without_a_sandbox_says_so_in_its_summary() -> None:
-    story = Story(plan=plan_of("a"))
-    story.landed("a")
-    first = story.facts[0].model_copy(update={"simulated": True, "sandbox": "none"})
-    state = replayed([first, *story.facts[1:]])
-    assert state is not None
-    text = "\n".join(summary_lines(state, 0))
-    assert "simulated model" in text
-    assert "NONE" in text
-
-
-def test_a_gate_that_never_passed_is_in_the_summary() -> None:
-    story = Story(Policy(check_base=True, allow_red_base=True), plan_of("a"))
-    red = f.CheckRun(criterion="the gate", command="make test", passed=False, exit_code=2)
-    story.happens(f.BaseChecked(at=0, base="base", checks=(red,)))
-    story.landed("a")
-    assert "NEVER GREEN: make test" in "\n".join(summary_lines(story.state, story.now))
-    assert status_view(story.state, story.now, alive=False).never_green == ("make test",)
-
-
-def test_an_unknown_price_is_never_shown_as_nothing() -> None:
-    story = Story(plan=plan_of("a"))
-    story.model_is_called("a", None)
-    assert "unknown" in "\n".join(summary_lines(story.state, 0))
-
-
-def test_the_summary_of_a_run_that_never_planned_is_a_summary() -> None:
-    story = Story()
-    story.planner_fails("configuration")
-    assert "REFUSED  r" in summary_lines(story.state, 0)
 
 
 @pytest.mark.parametrize("alive", [True, False])
@@ -132,6 +80,16 @@ def test_commits_that_were_not_tested_by_themselves_are_counted_in_every_view_of
     assert {place for place, text in places.items() if wanted in text} == (set() if alone else set(places))
 
 
+def test_after_a_relanding_the_result_is_taken_under_the_name_of_the_run_that_made_it() -> None:
+    relanding = f.Relanding(run="r", branch="main", since="s", result="e")
+    told = Story(Policy(publishes=False), plan_of("api"), relanding=relanding)
+    told.work_is_done("api")
+    told.batch_lands()
+    steps = "\n".join(summary_lines(told.state, told.now)).partition("Next steps")[2]
+    assert "fleet merge r --into main" in steps
+    assert "git log" not in steps
+
+
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
 
@@ -144,29 +102,6 @@ def test_the_status_of_a_hostile_run_is_harmless() -> None:
         assert problems(subtask_lines(subtask_view(state, spec, NOW))) == []
 
 
-def test_a_status_names_its_questions_and_its_warnings() -> None:
-    story = finished()
-    story.happens(f.RunReopened(at=0, by="ada"), f.WarningNoted(at=0, text="mind this"))
-    text = "\n".join(status_lines(status_view(story.state, 0, alive=True)))
-    assert "QUESTION   q1: docs failed 1 time" in text
-    assert "note       mind this" in text
-
-
-def test_a_subtask_shows_its_checks_its_failure_and_its_incident() -> None:
-    story = Story(plan=plan_of("a", failure_action="ask"))
-    check = f.CheckRun(criterion="c", command="make test", passed=False, exit_code=2, seconds=1.5)
-    red = f.Failure(kind="check", summary="red", evidence="line 1\nline 2")
-    story.happens(f.AttemptFailed(at=1, subtask="a", number=1, failure=red, checks=(check,)))
-    text = "\n".join(subtask_lines(subtask_view(story.state, story.state.spec("a"), 1)))
-    for wanted in (
-        "FAILED    make test",
-        "failure   red",
-        "    line 2",
-        "Incident 1  a  check: human asked",
-    ):
-        assert wanted in text
-
-
 def test_huge_evidence_is_shown_by_its_ends() -> None:
     story = Story(plan=plan_of("a", failure_action="ask"))
     red = f.Failure(kind="check", summary="s" * 10**6, evidence="".join(f"{number}\n" for number in range(10**5)))
@@ -177,51 +112,7 @@ def test_huge_evidence_is_shown_by_its_ends() -> None:
     assert any("lines left out" in line for line in lines)
 
 
-def test_columns_line_up() -> None:
-    assert columns([("a", "bb", "c"), ("aaa", "b", "c")]) == ["a    bb  c", "aaa  b   c"]
-    assert columns([]) == []
-
-
 # ---- conversations ---------------------------------------------------------------------------------------------------
-
-
-def test_a_conversation_reads_as_who_said_what() -> None:
-    entries: list[dict[str, Any]] = [
-        {"event": "start", "model": "m", "system": "secret ways", "tools": ["bash"]},
-        {
-            "event": "answer",
-            "content": [
-                {"type": "text", "text": "I look."},
-                {"type": "tool_use", "name": "bash", "input": {"command": "ls"}},
-            ],
-        },
-        {"event": "results", "content": [{"type": "tool_result", "content": "a.py\nb.py"}]},
-        {
-            "event": "results",
-            "content": [{"type": "tool_result", "is_error": True, "content": [{"type": "text", "text": "no"}]}],
-        },
-        {"event": "note", "content": "as text"},
-        {"event": "answer", "content": [{"type": "thinking"}]},
-    ]
-    lines = list(transcript_lines(entries))
-    assert lines == [
-        "── start  model=m",
-        "── answer",
-        "     I look.",
-        "   → bash",
-        "     command: ls",
-        "── results",
-        "   ← result",
-        "     a.py",
-        "     b.py",
-        "── results",
-        "   ← error",
-        "     no",
-        "── note",
-        "     as text",
-        "── answer",
-        "   (thinking)",
-    ]
 
 
 texts = st.text(max_size=8) | st.just(HOSTILE)
@@ -277,11 +168,6 @@ def test_money(dollars: float | None, text: str) -> None:
     assert money(dollars) == text
 
 
-def test_rates_have_a_denominator() -> None:
-    assert rate(3, 4) == "75% (3 of 4)"
-    assert rate(0, 0) == "no failures"
-
-
 def test_views_of_a_large_run_are_short() -> None:
     """Bounded by work, not by time: a thousand subtasks are a thousand lines and no more."""
     story = Story(Policy(workers=1), plan_of(*(f"s{number}" for number in range(1000))))
@@ -292,16 +178,6 @@ def test_views_of_a_large_run_are_short() -> None:
 def test_the_output_of_a_program_keeps_its_lines() -> None:
     entry = {"event": "command", "line": "make", "exit_code": 2, "output": "one\ntwo", "report": ""}
     assert list(transcript_lines([entry])) == ["── command  line=make  exit_code=2", "     one", "     two"]
-
-
-def test_a_run_without_a_gate_says_so_in_its_summary() -> None:
-    story = Story(plan=plan_of("a"))
-    story.landed("a")
-    first = story.facts[0].model_copy(update={"gate": ""})
-    state = replayed([first, *story.facts[1:]])
-    assert state is not None
-    assert any(line.startswith("  gate") and "NONE" in line for line in summary_lines(state, 0))
-    assert status_view(state, 0, alive=False).gate == ""
 
 
 def test_why_the_base_was_refused_is_the_set_ups_cause_or_the_gates() -> None:

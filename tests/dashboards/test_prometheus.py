@@ -22,7 +22,7 @@ from fleet.core.state import facts as f
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, all_runs
 from tests.dashboards.metrics.test_metrics import series_of
-from tests.dashboards.terminal.test_snapshots import busy_story
+from tests.dashboards.stories import busy_story
 from tests.docs.verbs import commands_in, problem_with
 from tests.fleet.core.story import Story, plan_of
 from tests.tools import ROOT, environment, run_tool, tool

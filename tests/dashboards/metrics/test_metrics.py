@@ -13,7 +13,6 @@ from dashboards.metrics.tally import Names, Recent, Tally
 from fleet.core.base.usage import Usage
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
-from fleet.core.plans.revision import Revision
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.ports.agents import CallGauges, RemainingQuota
@@ -79,112 +78,12 @@ def story() -> Story:
     return story
 
 
-def test_agents_and_subtasks_are_counted_by_state(story: Story) -> None:
-    story.happens(f.WorkerStarted(at=story.now, subtask="site", number=1))
-    text = scraped(story)
-    assert value(text, "fleet_agents", state="working") == 1
-    assert value(text, "fleet_agents_limit") == 2
-    assert value(text, "fleet_subtasks", status="merged") == 2
-    assert value(text, "fleet_subtasks", status="running") == 1
-    assert value(text, "fleet_worktree_leases") == 1
-
-
-def test_an_area_is_counted_as_planning_for_as_long_as_it_lives() -> None:
-    story = Story(Policy(workers=2))
-    story.planner_answers(add=(plan_of("auth", worker="planner").subtasks[0],))
-    revision = Revision(assessment="one part", add=plan_of("login").subtasks)
-    call = story.state.areas["auth"].open
-    story.happens(f.PlanRevised(at=0, call=call, by="planner", revision=revision, area="auth"))
-    story.happens(f.WorkerStarted(at=0, subtask="login", number=1))
-    text = scraped(story)
-    assert value(text, "fleet_agents", state="planning") == 1
-    assert value(text, "fleet_agents", state="starting") == 0
-    assert value(text, "fleet_agents", state="working") == 1
-
-
-def test_an_interrupted_run_has_no_agents_at_work(story: Story) -> None:
-    text = scraped(story, alive=False)
-    assert value(text, "fleet_agents") == 0
-    assert value(text, "fleet_agents_limit") == 0
-    assert value(text, "fleet_runs", state="interrupted") == 1
-
-
-def test_attempts_incidents_and_commits_are_counted(story: Story) -> None:
-    text = scraped(story)
-    assert value(text, "fleet_attempts_started_total", worker="coder", strategy="first") == 3
-    assert value(text, "fleet_attempts_started_total", strategy="alternative") == 1
-    assert value(text, "fleet_attempts_total", worker="coder", outcome="check") == 1
-    assert value(text, "fleet_attempts_total", worker="coder", outcome="landed") == 2
-    assert value(text, "fleet_incidents_opened_total", **{"class": "check"}) == 1
-    assert value(text, "fleet_incidents_closed_total", outcome="recovered") == 1
-    assert value(text, "fleet_recoveries_total", strategy="alternative") == 1
-    assert value(text, "fleet_recovery_ratio") == 1
-    assert value(text, "fleet_commits_landed_total") == 2
-    assert value(text, "fleet_incident_seconds_sum") == 15
-    assert value(text, "fleet_planner_calls_total", reason="failures") == 1
-    assert value(text, "fleet_replans_total", reason="failures") == 1
-
-
-def test_batches_that_are_tested_are_counted_beside_how_many_may_be() -> None:
-    story = Story(Policy(workers=2, slots=3), plan_of("api"))
-    assert value(scraped(story), "fleet_batches_testing") == 0
-    story.work_is_done("api")
-    text = scraped(story)
-    assert (value(text, "fleet_batches_testing"), value(text, "fleet_batches_limit")) == (1, 3)
-    text = scraped(story, alive=False)
-    assert (value(text, "fleet_batches_testing"), value(text, "fleet_batches_limit")) == (0, 0), "no one tests them"
-
-
-def test_a_conflict_a_red_batch_and_a_flake_are_counted(story: Story) -> None:
-    story.happens(f.WorkerStarted(at=story.now, subtask="site", number=1))
-    story.work_is_done("site")
-    batch = story.state.landing.open_batches[0]
-    out = f.Ejected(subtask="site", attempt=1, failure=f.Failure(kind="conflict", summary="clashes"))
-    flake = f.CheckRun(criterion="c", command="true", passed=False, flaky=True, seconds=3)
-    story.happens(
-        f.BatchTested(at=story.now, number=batch.number, tip=story.state.tip, ejected=(out,), red=True, checks=(flake,))
-    )
-    text = scraped(story)
-    assert value(text, "fleet_conflicts_total") == 1
-    assert value(text, "fleet_flakes_total") == 1
-    assert value(text, "fleet_gate_runs_total", result="red") == 1
-    assert value(text, "fleet_attempts_total", outcome="conflict") == 1
-    assert value(text, "fleet_check_seconds_sum") == 3
-
-
-def test_tokens_and_dollars_are_counted_and_the_unknown_price_is_not_nothing(story: Story) -> None:
-    text = scraped(story)
-    assert value(text, "fleet_model_calls_total", role="worker", model="m") == 2
-    assert value(text, "fleet_model_tokens_total", kind="input") == 20
-    assert value(text, "fleet_model_cost_dollars_total") == 0.25
-    assert value(text, "fleet_model_unpriced_calls_total") == 1
-    assert value(text, "fleet_run_budget_used_ratio", run="r") == 0.25
-
-
-def test_a_resumed_run_continues_counting_and_downtime_is_not_a_wait(story: Story) -> None:
-    before = scraped(story)
-    story.happens(f.EngineStopped(at=story.now, why="stopped"))
-    story.time_passes(1000)
-    story.happens(f.EngineStarted(at=story.now, epoch=2, pid=2, host="here", version="1"))
-    story.happens(f.WorkerStarted(at=story.now, subtask="site", number=1))
-    story.landed("site")
-    after = scraped(story)
-    assert value(after, "fleet_commits_landed_total") == value(before, "fleet_commits_landed_total") + 1
-    assert value(after, "fleet_engine_starts_total") == 2
-    assert value(after, "fleet_attempt_wait_seconds_sum") < 1000
-
-
 def test_a_late_fact_about_an_ended_attempt_is_not_counted(story: Story) -> None:
     late = f.AttemptFailed(at=story.now, subtask="docs", number=1, failure=f.Failure(kind="crash", summary="late"))
     story.happens(late)
     text = scraped(story)
     assert value(text, "fleet_incidents_opened_total", **{"class": "crash"}) == 0
     assert not any(labels.get("outcome") == "crash" for _, labels, _ in read(text))
-
-
-def test_a_cancelled_attempt_is_stopped_and_did_not_fail(story: Story) -> None:
-    story.happens(f.CancelRequested(at=story.now, by="ada"))
-    assert value(scraped(story), "fleet_attempts_total", outcome="stopped") == 1
 
 
 def test_windows_end_now(story: Story) -> None:
@@ -315,10 +214,6 @@ def test_a_series_of_a_new_name_begins_at_zero_too(story: Story) -> None:
         assert value(second, name) > 0
 
 
-def test_what_was_counted_before_an_exporter_starts_is_shown_at_once(story: Story) -> None:
-    assert value(scraped(story), "fleet_model_calls_total") == 2
-
-
 def test_a_tally_survives_being_written_and_read(story: Story) -> None:
     tally, _ = counted(story.facts)
     again = Tally.loaded(json.loads(json.dumps(tally.dump())))
@@ -338,14 +233,6 @@ def test_a_tally_of_another_version_loads_as_far_as_it_is_known(story: Story) ->
     )
 
 
-def test_a_run_that_no_engine_runs_needs_a_person(story: Story) -> None:
-    died = scraped(story, alive=False)
-    assert value(died, "fleet_run_interrupted", run="r") == 1
-    assert value(died, "fleet_run_needs_human", run="r") == 1
-    assert value(died, "fleet_run_info", run="r", state="interrupted") == 1
-    assert value(scraped(story), "fleet_run_interrupted", run="r") == 0
-
-
 def test_a_run_that_waits_for_an_answer_says_until_when() -> None:
     story = Story(Policy(max_attempts=1, answer_wait_s=600), plan_of("web", failure_action="ask"), now=100)
     story.attempt_fails("web")
@@ -354,3 +241,22 @@ def test_a_run_that_waits_for_an_answer_says_until_when() -> None:
     assert value(text, "fleet_run_ends_unanswered_timestamp_seconds", run="r") == 700
     assert value(text, "fleet_runs", state="waiting for an answer") == 1
     assert "fleet_run_last_fact_timestamp_seconds{" not in text
+
+
+def test_more_nodes_than_series_are_counted_together() -> None:
+    story = Story(plan=plan_of("a"))
+    for number in range(MOST_NAMES + 5):
+        story.happens(greeting(f"n{number:02}"))
+    story.happens(f.NodeLost(at=0, node=f"n{MOST_NAMES + 4:02}", why="gone"))
+    text = scraped(story)
+    series = {labels["node"] for name, labels, _ in read(text) if name == "fleet_node_up"}
+    assert len(series) == MOST_NAMES + 1
+    assert value(text, "fleet_node_up", node=OTHER) == 0
+    assert value(text, "fleet_nodes", state="connected") == MOST_NAMES + 4
+    resting = scraped(story, alive=False)
+    assert value(resting, "fleet_nodes", state="connected") == 0
+    assert "fleet_node_up{" not in resting
+
+
+def greeting(node: str) -> f.NodeConnected:
+    return f.NodeConnected(at=0, node=node, version="1", host="h", processors=2, memory_bytes=1, workers=2, checks=1)

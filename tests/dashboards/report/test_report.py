@@ -47,129 +47,12 @@ def story() -> Story:
     return story
 
 
-def test_landed_subtasks_are_in_order_with_what_builds_on_them(story: Story) -> None:
-    landed = {part.id: part for part in report_of(story).landed}
-    assert list(landed) == ["api", "docs"]
-    assert (landed["api"].attempts, landed["api"].strategy, landed["api"].at_s) == (2, "alternative", 30)
-    assert landed["api"].needed_by == ()
-    story.landed("site")
-    parts = {part.id: part for part in report_of(story).landed}
-    assert parts["api"].needed_by == parts["docs"].needed_by == ("site",)
-
-
-def test_recovery_is_shown_by_strategy_each_with_its_denominator(story: Story) -> None:
-    tried = {one.strategy: (one.landed, one.attempts, one.recovered, one.closed) for one in report_of(story).tried}
-    assert tried == {"first": (1, 3, 0, 0), "alternative": (1, 1, 1, 1)}
-    (kind,) = report_of(story).kinds
-    assert (kind.kind, kind.opened, kind.recovered, kind.unrecovered) == ("check", 1, 1, 0)
-    text = markdown(document(report_of(story)))
-    assert r"| alternative | 100% \(1 of 1\) | 100% \(1 of 1\) |" in text
-
-
-def test_every_incident_has_its_whole_story(story: Story) -> None:
-    (view,) = report_of(story).stories
-    assert [step.by for step in view.remedies] == ["planner"]
-    for text in (markdown(document(report_of(story))), page(document(report_of(story)))):
-        for wanted in (
-            "red, it says",
-            "chosen      by the planner (plan version 1): alternative",
-            "landed as c-api",
-        ):
-            assert wanted in text
-    assert "<details><summary>Incident 1 api check" in page(document(report_of(story)))
-
-
 def test_lines_hold_what_was_true_and_when(story: Story) -> None:
     line = report_of(story).timeline
     assert line.agents == [(0, 0), (0, 1), (0, 2), (10, 1), (30, 0)]
     assert (line.landed[0], line.landed[-1]) == ((0, 0), (30, 2))
     assert line.planned[-1][1] == 3
     assert line.cost["worker"] == [(0, 0), (0, 0.02), (0, 0.04)]
-
-
-def test_hours_without_an_engine_do_not_stretch_the_charts(story: Story) -> None:
-    story.happens(f.EngineStopped(at=story.now, why="stopped"))
-    story.time_passes(50_000)
-    story.happens(f.EngineStarted(at=story.now, epoch=2, pid=2, host="here", version="1"))
-    story.time_passes(10)
-    story.landed("site")
-    data = report_of(story)
-    assert data.seconds == 40
-    assert data.timeline.resumed == [30]
-    assert data.landed[-1].at_s == 40
-    assert data.incidents[0].to_s == 30
-    assert "resumed 1 time" in markdown(document(data))
-
-
-def test_what_needs_attention_is_listed_with_what_to_type(story: Story) -> None:
-    story.attempt_fails("site")
-    story.planner_answers(ask=[{"about": "site", "question": "Which colour?", "options": ["red"]}])
-    story.happens(f.RunEnded(at=story.now, ending="partial", why="no one answered q1"))
-    text = markdown(document(report_of(story)))
-    assert "`fleet answer q1 TEXT --run r`: Which colour?" in text
-    assert "It ended because: no one answered q1" in text
-    assert "Nothing. Everything landed" not in text
-
-
-def test_each_part_can_be_undone_and_all_of_it(story: Story) -> None:
-    story.landed("site")
-    text = page(document(report_of(story)))
-    order = [text.index(f"git revert --no-edit c-{id_}") for id_ in ("site", "docs", "api")]
-    assert order == sorted(order)
-    assert "git branch -D fleet/r" in text
-    assert "git revert --no-edit base..fleet/r" in text
-
-
-def test_a_step_that_changed_no_file_is_done_without_a_commit() -> None:
-    story = Story(plan=plan_of("deploy"))
-    story.happens(f.WorkerStarted(at=0, subtask="deploy", number=1))
-    report = f.Report(status="done", summary="deployed")
-    story.happens(
-        f.AttemptUnchanged(at=0, subtask="deploy", number=1, report=report),
-        f.AttemptVerified(at=0, subtask="deploy", number=1, checks=()),
-    )
-    text = markdown(document(report_of(story)))
-    assert "| landed | **1 of 1** | subtasks; 1 of them changed no file |" in text
-    assert "| Build deploy | no file changed | coder |" in text
-    assert "1 subtask landed" in text
-    assert "git revert" not in text
-
-
-def test_approvals_show_who_approved_what_when_and_in_which_version() -> None:
-    story = Story(Policy(review=True, reviewing="human"), plan_of("api", "docs"))
-    decision = {"at": 86_400.0, "version": 0, "by": "ada"}
-    story.happens(f.PlanRejected(**decision, reason="docs first | <b>"))
-    story.planner_answers(revise=[{"id": "api", "depends_on": ["docs"]}])
-    story.happens(f.PlanApproved(**decision | {"version": 1, "subtasks": ("docs",)}))
-    story.landed("docs")
-    data = report_of(story, alive=True)
-    assert [(review.verdict, review.subtasks) for review in data.reviewed.words] == [
-        ("rejected", ("api", "docs")),
-        ("approved", ("docs",)),
-    ]
-    assert data.reviewed.waiting == {"api": ()}
-    text = markdown(document(data))
-    assert "A person reviewed the first plan" in text
-    assert "The rules: max\\_risk = medium." in text
-    assert "| 1970-01-02 00:00:00 UTC | 0 | rejected | ada | api, docs | docs first \\| &lt;b&gt; |" in text
-    assert "| 1970-01-02 00:00:00 UTC | 1 | approved | ada | docs |  |" in text
-    assert "- `fleet approve r`: api: waiting for approval" in text
-
-
-def test_a_run_without_results_has_a_report_too() -> None:
-    story = Story()
-    story.happens(f.RunEnded(at=0, ending="failed", why="no key"))
-    text = markdown(document(report_of(story)))
-    assert "Nothing has landed." in text
-    assert "nothing to undo" in text
-    assert report_data([], 0, alive=False) is None
-
-
-def test_an_unknown_price_is_unknown(story: Story) -> None:
-    story.model_is_called("site", dollars=None)
-    data = report_of(story)
-    assert (data.dollars, data.dollars_a_landed) == (None, None)
-    assert "unknown in total" in markdown(document(data))
 
 
 def test_a_simulated_model_and_a_missing_sandbox_are_stated_first(story: Story) -> None:
@@ -321,20 +204,6 @@ def test_a_chart_of_any_length_has_a_few_ticks(seconds: float) -> None:
     assert "nan" not in drawn
     spans = bars(Bars("b", "says", [Bar("x", 0, None, None)], seconds), 2)
     assert 'class="open"' in spans
-
-
-def test_a_refused_run_shows_the_lines_that_say_why_and_what_to_type() -> None:
-    story = Story(plan=plan_of("api"))
-    red = f.CheckRun(
-        criterion="gate", command="make test", passed=False, exit_code=2, output="", seconds=1, causes=("no rule <b>",)
-    )
-    story.happens(f.BaseChecked(at=0, base=story.state.base, checks=(red,)))
-    data = report_of(story)
-    assert (data.state, data.base_check.causes) == ("refused", ("no rule <b>",))
-    text = markdown(document(data))
-    assert "FAILED  make test  (exit code 2 after 1 s)\n        | no rule <b>" in text
-    assert "`fleet logs gate --run r`" in text
-    assert "| no rule &lt;b&gt;" in page(document(data))
 
 
 def test_the_report_of_a_wide_run_folds_what_is_beyond_the_first_rows() -> None:

@@ -10,6 +10,14 @@ from fleet.core.plans.plan import Plan
 from tests.dashboards.feeds import MemoryFeed, MemoryLibrary
 from tests.fleet.core.story import Story, plan_of
 
+PATCH = """diff --git a/api.py b/api.py
+--- a/api.py
++++ b/api.py
+@@ -1 +1,2 @@
+-x = 1
++def run() -> None:
++    return "yes"  # now
+"""
 Program = Callable[[Sequence[str], Path | None], int]
 
 

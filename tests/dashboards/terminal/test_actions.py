@@ -11,8 +11,8 @@ from dashboards.terminal.listing import Listing
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from tests.dashboards.feeds import MemoryFeed
+from tests.dashboards.stories import ended_story
 from tests.dashboards.terminal.pilot import app_of, rows, screen, story
-from tests.dashboards.terminal.test_snapshots import ended_story
 from tests.fleet.core.story import Story, plan_of
 
 

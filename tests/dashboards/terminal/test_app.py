@@ -12,25 +12,15 @@ from textual.widgets import Input
 
 from dashboards.terminal.app import FleetApp
 from dashboards.terminal.listing import Listing
-from dashboards.terminal.main_screen import MainScreen
-from dashboards.terminal.subtask_screen import SubtaskScreen
+from dashboards.terminal.main_screen import MainScreen, SubtaskScreen
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from fleet.errors import FleetError
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import hostile_story, problems
-from tests.dashboards.terminal.pilot import app_of, rows, screen, story
-from tests.dashboards.terminal.test_snapshots import busy_story, ended_story
+from tests.dashboards.stories import busy_story, ended_story
+from tests.dashboards.terminal.pilot import PATCH, app_of, rows, screen, story
 from tests.fleet.core.story import Story, plan_of
-
-PATCH = """diff --git a/api.py b/api.py
---- a/api.py
-+++ b/api.py
-@@ -1 +1,2 @@
--x = 1
-+def run() -> None:
-+    return "yes"  # now
-"""
 
 
 @pytest.fixture
@@ -49,22 +39,6 @@ async def test_every_page_shows_at_every_size(feed: MemoryFeed, size: tuple[int,
             await pilot.press(str(number))
             assert word in screen(app), f"page {number}:\n{screen(app)}"
             assert max(map(len, rows(app))) <= size[0]
-
-
-async def test_the_header_answers_at_a_glance(feed: MemoryFeed) -> None:
-    app = app_of(feed)
-    async with app.run_test(size=(120, 30)):
-        top = "\n".join(rows(app)[:4])
-        for word in (
-            "● running",
-            "the epic",
-            "landed",
-            "1/5",
-            "agents 0/8",
-            "recovered 0% (0 of 1)",
-            "NEEDS YOU 1: q1 docs",
-        ):
-            assert word in top, top
 
 
 async def test_the_filter_narrows_and_goes(feed: MemoryFeed) -> None:

@@ -11,8 +11,7 @@ from dashboards.terminal.app import attention_signs
 from dashboards.terminal.listing import Listing
 from fleet.core.state import facts as f
 from tests.dashboards.feeds import MemoryFeed
-from tests.dashboards.terminal.pilot import app_of, rows, screen, story
-from tests.dashboards.terminal.test_app import PATCH
+from tests.dashboards.terminal.pilot import PATCH, app_of, rows, screen, story
 
 
 @pytest.fixture

@@ -9,12 +9,9 @@ from hypothesis import strategies as st
 
 from dashboards.text.event_text import event_lines, event_text
 from dashboards.text.plan_review import plan_lines
-from dashboards.text.summary import summary_lines
-from dashboards.text.tables import status_lines
 from fleet.core.history.evolve import evolve
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.core.views.run_view import status_view
 from tests.dashboards.hostile import every_fact, hostile_run, hostile_story, problems
 from tests.fleet.core.pretend import KINDS
 from tests.fleet.core.story import Story, plan_of
@@ -39,64 +36,6 @@ def event_texts() -> list[tuple[str, str | None]]:
         state = evolve(state, fact)
         lines.append((fact.kind, event_text(state, fact)))
     return lines
-
-
-@pytest.mark.parametrize(
-    ("kind", "mentions"),
-    [
-        ("run_started", ["shop-1a2b", "main", "bbbbbbb", "simulated"]),
-        ("base_checked", ["RED", "make test", "1 failed"]),
-        ("evidence_read", ["estimate: medium subtasks of coder with m: $0.2000 ($0.1000 to $0.3000)", "5 landed"]),
-        ("setup_ran", ["npm ci", "with the network", "FAILED: exit code 1", "EAI_AGAIN"]),
-        ("service_changed", ["WAITING", "for opus", "because of a limit (HTTP 429", "no work is lost"]),
-        ("attempt_unchanged", ["schema", "no file changed"]),
-        ("rollback_started", ["ROLLING BACK", "deploy failed: 503"]),
-        ("engine_started", ["resumed"]),
-        ("engine_stopped", ["drained", "fleet resume shop-1a2b"]),
-        ("warning_noted", ["the checkout is dirty"]),
-        ("plan_revised", ["plan version 1", "4 added", "a first plan"]),
-        ("plan_revised", ["1 revised, 1 split, 1 question asked", "QUESTION q1: Which port?", "fleet answer q1"]),
-        ("plan_revised", ["2 dropped", "less is enough"]),
-        ("plan_graded", ["note: app.py is contended by 8 subtasks"]),
-        ("planner_failed", ["transient: overloaded"]),
-        ("plan_approved", ["version 1", "ada"]),
-        ("plan_rejected", ["version 1", "ada", "too wide"]),
-        ("attempt_started", ["schema started", "Build schema"]),
-        ("attempt_started", ["api started", "attempt 2", "retry"]),
-        ("attempt_committed", ["schema", "1 file changed"]),
-        ("attempt_failed", ["docs", "attempt 1", "empty: nothing changed"]),
-        ("remedy_chosen", ["docs skipped"]),
-        ("remedy_chosen", ["api retries in 1.0 s"]),
-        ("batch_tested", ["landed schema (1 of 4)"]),
-        ("batch_tested", ["read sent back: integration: red together"]),
-        ("work_lost", ["DAMAGE", "1 commit can't be read", "will land again (schema)", "fleet/shop-1a2b is missing"]),
-        ("publish_failed", ["fleet/shop-1a2b", "is checked out"]),
-        ("question_asked", ["QUESTION q2 about read", "fleet answer q2"]),
-        ("question_answered", ["q1", "ada", "8080"]),
-        ("instruction_given", ["schema interrupted and told by ada", "use UTC"]),
-        ("instruction_read", ["schema", "attempt 1", "1 instruction"]),
-        ("node_add_requested", ["node builder added by ada"]),
-        ("node_connected", ["node builder is connected: builder.example, 8 workers, 1 check at a time, gpu"]),
-        ("node_drained", ["node builder drained by ada: it gets nothing new"]),
-        ("node_undrained", ["node builder gets work again: asked by ada"]),
-        ("node_lost", ["node builder is out: no route to host"]),
-        ("review_batched", ["schema: 1 review asked for as batch msgbatch_01"]),
-        ("review_unbatched", ["schema", "one by one", "takes no batches"]),
-        ("review_voted", ["schema: reviewed by m", "1 finding, 1 discarded", "auth.py:7: the password is logged"]),
-        ("findings_settled", ["schema: the finding at auth.py:7 was mended"]),
-        ("retry_requested", ["read", "ada"]),
-        ("paused", ["paused", "ada"]),
-        ("unpaused", ["ada"]),
-        ("drain_requested", ["draining"]),
-        ("cancel_requested", ["cancelled", "ada"]),
-        ("limits_changed", ["limits", "ada"]),
-        ("run_ended", ["ended: cancelled", "by its operator"]),
-        ("run_reopened", ["ada"]),
-    ],
-)
-def test_an_event_mentions_what_a_person_needs(kind: str, mentions: list[str]) -> None:
-    lines = [line for happened, line in event_texts() if happened == kind and line is not None]
-    assert [line for line in lines if all(mention in line for mention in mentions)]
 
 
 def test_every_kind_of_fact_has_a_line_or_is_noise() -> None:
@@ -148,16 +87,6 @@ def test_a_plan_for_review_is_as_harmless_as_its_plan_is_hostile() -> None:
     assert len(lines) == 1 + 2 * 6
 
 
-def test_a_plan_for_review_names_what_would_be_run() -> None:
-    assert plan_lines(plan_of("a", "b needs a")) == [
-        "Plan: the epic  (version 0, 2 subtasks)",
-        "  a                    Build a",
-        "                         check: check a",
-        "  b                    Build b  after a",
-        "                         check: check b",
-    ]
-
-
 def test_a_plan_for_review_marks_areas_and_lists_warnings() -> None:
     lines = plan_lines(plan_of("a", worker="planner"), [f"note {number}" for number in range(20)])
     assert lines[1].endswith("(an area: a sub-planner breaks it down)")
@@ -190,15 +119,3 @@ def test_the_times_of_events_never_go_back_though_a_request_is_older_than_what_i
     asked_before = f.Unpaused(at=7, by="ada")
     state = evolve(state, asked_before)
     assert list(event_lines(state, asked_before)) == ["  1:05  unpaused by ada"]
-
-
-def test_what_is_set_aside_is_shown_with_the_command_that_takes_it_up_again() -> None:
-    story = Story(plan=plan_of("api"))
-    story.attempt_fails("api", "internal")
-    (asked,) = (fact for fact in story.facts if isinstance(fact, f.QuestionAsked))
-    assert (event_text(story.state, asked) or "").endswith("→  fleet retry api")
-    steps = "\n".join(summary_lines(story.state, story.now))
-    assert "fleet retry api --run r" in steps
-    assert "fleet answer" not in steps
-    lines = status_lines(status_view(story.state, story.now, alive=False))
-    assert [line for line in lines if line.endswith("→  fleet retry api")]

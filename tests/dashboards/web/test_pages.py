@@ -19,7 +19,6 @@ from fleet.core.state import facts as f
 from fleet.core.state.facts import Fact
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import hostile_story, problems
-from tests.dashboards.terminal.test_snapshots import works
 from tests.dashboards.web.site import PATCH, client, site, story, unapproved
 from tests.fleet.core.story import Story, plan_of
 
@@ -33,31 +32,6 @@ async def page(tmp_path: Path, feed: MemoryFeed, path: str, role: str = "decide"
         status, _, text = await someone.get(path)
         assert status == 200, text
         return text
-
-
-async def test_the_board_has_a_lane_for_what_waits(tmp_path: Path) -> None:
-    asks, works = MemoryFeed(story().facts, run="asks"), MemoryFeed(Story(plan=plan_of("a")).facts, run="works")
-    dead = MemoryFeed(Story(plan=plan_of("a")).facts, run="dead", alive=False)
-    async with site(tmp_path, asks, works, dead) as server, client(server) as someone:
-        text = (await someone.get("/"))[2]
-        for _ in range(200):
-            if "Reading" not in text and text.count("<article") == 3:
-                break
-            text = (await someone.get("/"))[2]
-    lanes = {
-        name: re.findall(r'<a href="/runs/(\w+)">', part)
-        for name, part in re.findall(r'<section id="lane-(\w+)"(.*?)</section>', text, re.DOTALL)
-    }
-    assert lanes == {"needs": ["asks", "dead"], "working": ["works"], "landing": [], "done": []}
-    assert "interrupted" in text
-
-
-async def test_a_run_shows_what_waits_before_anything_else(tmp_path: Path) -> None:
-    text = await page(tmp_path, MemoryFeed(story().facts), "/runs/r")
-    order = [text.index(f'id="{part}"') for part in ("head", "needs", "numbers", "map", "agents", "landing", "events")]
-    assert order == sorted(order)
-    for said in ("Which tax rate?", "19 %", "1 of 6", "Attempt 1: check", "1 more subtask"):
-        assert said in text
 
 
 async def test_a_plan_that_waits_can_be_approved_in_part(tmp_path: Path) -> None:
@@ -90,16 +64,6 @@ async def test_a_subtask_shows_the_node_of_its_attempt_and_of_its_checks(tmp_pat
     text = await page(tmp_path, MemoryFeed(told.facts), "/runs/r/subtasks/api")
     assert "on &lt;b&gt;builder ·" in text
     assert ", on small</span>" in text
-
-
-async def test_agents_at_work_come_before_those_whose_work_is_checked(tmp_path: Path) -> None:
-    told = Story(Policy(workers=3), plan_of("first", "second"))
-    told.work_is_done("first")
-    works(told, "second", 1, "str_replace_based_edit_tool a.py")
-    text = await page(tmp_path, MemoryFeed(told.facts), "/runs/r")
-    table = text.partition('<section id="agents"')[2].partition("</section>")[0]
-    assert re.findall(r'subtasks/(\w+)"', table) == ["second", "first"]
-    assert ">edit a.py" in table
 
 
 async def test_the_list_of_subtasks_is_filtered_and_paged(tmp_path: Path) -> None:
@@ -140,18 +104,6 @@ async def test_markup_of_others_stays_text(tmp_path: Path, path: str) -> None:
     text = await page(tmp_path, MemoryFeed(run.facts, patch=patch, output=EVIL), path)
     assert text.count("<script") == 1  # the page's own
     assert "onerror" not in text
-
-
-async def test_the_plan_is_a_graph_whose_nodes_lead_to_their_subtasks(tmp_path: Path) -> None:
-    for path in ("/runs/r", "/runs/r/plan"):
-        text = await page(tmp_path / path.replace("/", "_"), MemoryFeed(story().facts), path)
-        picture = text.partition("<svg viewBox")[2].partition("</svg>")[0]
-        assert picture.count('class="edge"') == 2
-        assert 'href="/runs/r/subtasks/site"' in picture
-        assert "<title>schema: merged</title>" in picture
-        assert "<title>docs: escalated</title>" in picture
-    flat = await page(tmp_path, MemoryFeed(Story(plan=plan_of("a", "b")).facts), "/runs/r")
-    assert "The plan</figcaption>" not in flat, "there is nothing to see where no subtask needs another"
 
 
 async def test_a_replay_shows_the_run_as_it_was_by_links_alone(tmp_path: Path) -> None:
