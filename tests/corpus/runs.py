@@ -7,6 +7,7 @@ from pathlib import Path
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from tests.corpus.stories import (
+    aborted,
     approved_again,
     approved_in_part,
     areas_open,
@@ -22,6 +23,7 @@ from tests.corpus.stories import (
     hostile,
     hostile_names,
     incidents,
+    machines,
     partial,
     paused,
     pretended,
@@ -35,6 +37,7 @@ from tests.corpus.stories import (
     standings,
     told_what_to_do,
     unproved,
+    waits_for_an_answer,
     wide_ended,
     work_is_lost,
 )
@@ -144,6 +147,14 @@ STORIES: Mapping[str, Callable[[], Told]] = {
     "bisected": lambda: _told(
         "a conflict, a flake and a red batch", bisected().facts, "report metrics terminal web", alive=True
     ),
+    "waits": lambda: _told(
+        "nothing can be done before an answer",
+        waits_for_an_answer().facts,
+        "metrics notifications terminal web",
+        alive=True,
+    ),
+    "machines": lambda: _told("two nodes, labels, one is lost", machines().facts, "report metrics web", alive=True),
+    "aborted": lambda: _told("a failure ends the run", aborted().facts, "report notifications"),
     "partial": lambda: _told("no one answered", partial().facts, "report notifications web"),
     "unproved": lambda: _told(
         "no sandbox, no gate, a step without a commit", unproved(), "report metrics notifications web"

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from fleet.core.base.usage import Cost
-from fleet.core.plans.limits import Ladder, Policy, Rung
-from fleet.core.plans.plan import PLANNER, Estimate
+from fleet.core.plans.limits import Ladder, MachineOffer, Machines, Policy, Rung
+from fleet.core.plans.plan import PLANNER, Estimate, Plan
 from fleet.core.plans.revision import Revision
 from fleet.core.state import facts as f
 from tests.dashboards.hostile import ASKED, FINDING, HOSTILE, VOTE, poisoned
@@ -253,6 +253,51 @@ def bisected() -> Story:
     while not story.state.landing.suspects:
         probe = story.state.landing.open_batches[-1]
         story.happens(f.BatchTested(at=4, number=probe.number, tip=tip, red=True, checks=(RED,)))
+    return story
+
+
+def waits_for_an_answer() -> Story:
+    """`web` failed and three others wait for it; nothing else can be done."""
+    plan = plan_of("web", "docs needs web", "site needs docs", "app needs web", failure_action="ask")
+    story = Story(Policy(max_attempts=2, answer_wait_s=600), plan, now=100)
+    story.attempt_fails("web")
+    story.time_passes(60)
+    return story
+
+
+def machines() -> Story:
+    """Four subtasks on two nodes, two of them with a label; an attempt fails, one is checked, and a node is lost."""
+    offers = {"": MachineOffer(lands=True), "big": MachineOffer(labels=("gpu",), lands=True), "small": MachineOffer()}
+    labelled = plan_of("x", "y", labels=("gpu",)).subtasks
+    plan = Plan(goal="g", subtasks=(*plan_of("a", "b").subtasks, *labelled))
+    story = Story(Policy(machines=Machines(offers=offers)), plan)
+    node = f.NodeConnected(
+        at=0, node="small", version="1", host="s.example", processors=4, memory_bytes=8, workers=4, checks=2
+    )
+    big = {"node": "big", "host": "b.example", "workers": 1, "labels": ("gpu",), "skew_s": -3.5, "lands": True}
+    story.happens(node.model_copy(update=big), node)
+    for id_, where in (("a", "small"), ("b", "small"), ("x", "big")):
+        story.happens(f.WorkerStarted(at=0, subtask=id_, number=1, node=where))
+    commit(story, "a")
+    story.happens(f.AttemptVerified(at=1, subtask="a", number=1, checks=(GREEN.model_copy(update={"node": "big"}),)))
+    story.attempt_fails("b", "infrastructure")
+    story.happens(f.NodeLost(at=2, node="small", why="no route to host"))
+    return story
+
+
+def aborted() -> Story:
+    """A subtask whose failure ends the run, and one whose part needed a person."""
+    story = Story(Policy())
+    story.planner_answers(add=(*plan_of("api", "docs").subtasks, *plan_of("db", failure_action="abort").subtasks))
+    story.attempt_fails("api", "too_complex")
+    story.planner_answers(split=[{"id": "api", "why": "w", "into": plan_of("read", "write").subtasks}])
+    story.landed("read")
+    story.attempt_fails("write")
+    story.planner_answers(ask=[{"about": "write", "question": "how?"}])
+    story.human_answers("q1")
+    story.planner_answers(retry=[{"id": "write"}])
+    story.landed("write")
+    story.attempt_fails("db")
     return story
 
 

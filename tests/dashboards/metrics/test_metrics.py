@@ -233,16 +233,6 @@ def test_a_tally_of_another_version_loads_as_far_as_it_is_known(story: Story) ->
     )
 
 
-def test_a_run_that_waits_for_an_answer_says_until_when() -> None:
-    story = Story(Policy(max_attempts=1, answer_wait_s=600), plan_of("web", failure_action="ask"), now=100)
-    story.attempt_fails("web")
-    text = scraped(story)
-    assert value(text, "fleet_run_needs_human", run="r") == 1
-    assert value(text, "fleet_run_ends_unanswered_timestamp_seconds", run="r") == 700
-    assert value(text, "fleet_runs", state="waiting for an answer") == 1
-    assert "fleet_run_last_fact_timestamp_seconds{" not in text
-
-
 def test_more_nodes_than_series_are_counted_together() -> None:
     story = Story(plan=plan_of("a"))
     for number in range(MOST_NAMES + 5):

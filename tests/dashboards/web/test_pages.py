@@ -54,18 +54,6 @@ async def test_a_subtask_shows_its_attempts_and_the_lines_of_its_diff(tmp_path: 
     assert 'data-side="old" data-line="2"' in text
 
 
-async def test_a_subtask_shows_the_node_of_its_attempt_and_of_its_checks(tmp_path: Path) -> None:
-    told = Story(Policy(), plan_of("api"))
-    told.happens(f.WorkerStarted(at=0, subtask="api", number=1, node="<b>builder"))
-    report = f.Report(status="done", summary="did it")
-    told.happens(f.AttemptCommitted(at=0, subtask="api", number=1, commit="1" * 40, paths=("a",), report=report))
-    check = f.CheckRun(criterion="it works", command="check api", passed=True, node="small")
-    told.happens(f.AttemptVerified(at=0, subtask="api", number=1, checks=(check,)))
-    text = await page(tmp_path, MemoryFeed(told.facts), "/runs/r/subtasks/api")
-    assert "on &lt;b&gt;builder ·" in text
-    assert ", on small</span>" in text
-
-
 async def test_the_list_of_subtasks_is_filtered_and_paged(tmp_path: Path) -> None:
     many = MemoryFeed(Story(Policy(), plan_of(*(f"s{n:03}" for n in range(450)))).facts)
     async with site(tmp_path, many) as server, client(server) as someone:

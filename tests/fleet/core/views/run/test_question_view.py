@@ -2,7 +2,6 @@
 
 import pytest
 
-from dashboards.text.tables import runs_lines, status_lines
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.requests import fact_of
 from fleet.core.state import facts as f
@@ -24,11 +23,6 @@ def story() -> Story:
     return story
 
 
-def test_a_run_that_only_waits_for_an_answer_says_so(story: Story) -> None:
-    assert run_word(story.state, story.now, alive=True) == "waiting for an answer"
-    assert run_word(story.state, story.now, alive=False) == "interrupted"
-
-
 def test_a_run_with_a_question_and_other_work_is_running() -> None:
     story = Story(plan=plan_of("web", "api", failure_action="ask"))
     story.attempt_fails("web")
@@ -36,15 +30,6 @@ def test_a_run_with_a_question_and_other_work_is_running() -> None:
     (question,) = status_view(story.state, story.now, alive=True).questions
     assert question.ends_in_s is None
     assert needed(story.state, story.now, alive=True) == ("answer",)
-
-
-def test_a_question_says_what_was_tried_what_waits_and_until_when(story: Story) -> None:
-    story.time_passes(60)
-    (question,) = status_view(story.state, story.now, alive=True).questions
-    assert (question.about, question.title, question.waiting) == ("web", "Build web", 3)
-    assert question.ends_in_s == 540
-    assert [(one.attempt, one.failure, one.summary) for one in question.tried] == [(1, "check", "red")]
-    assert question.evidence == "red, it says"
 
 
 def test_it_ends_when_it_says_that_it_does(story: Story) -> None:
@@ -67,17 +52,6 @@ def test_a_paused_run_waits_without_a_limit(story: Story) -> None:
     story.happens(f.Paused(at=story.now, by="ada"))
     view = status_view(story.state, story.now, alive=True)
     assert (view.ends_in_s, view.needs) == (None, ("answer", "unpause"))
-
-
-def test_status_and_list_show_what_it_needs(story: Story) -> None:
-    view = status_view(story.state, story.now, alive=True)
-    text = "\n".join(status_lines(view))
-    assert "NEEDS YOU  answer; the run ends as partial in 10 min 00 s without it" in text
-    assert "tried     attempt 1 (first try; coder)  check: red" in text
-    assert "then      3 subtasks wait for it; the run ends as partial in 10 min 00 s" in text
-    assert "answers   retry, drop it, or your own" in text
-    head, row = runs_lines([view])
-    assert row[head.index("NEEDS") :].startswith("answer ")
 
 
 def test_every_option_is_an_answer(story: Story) -> None:

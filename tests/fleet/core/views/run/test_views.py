@@ -1,12 +1,12 @@
-"""Views: the planner's shared state is what the protocol prints, the status has the keys that scripts read."""
+"""What views say over time and of very many things; tests/corpus has what they say of a run as it is."""
 
 import json
-from typing import get_args
 
-import pytest
-
+from dashboards.text.plan_review import plan_lines
+from dashboards.text.tables import MOST_NODES, status_lines
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
+<<<<<<< HEAD
 from fleet.core.state.status import Status
 from fleet.core.views.base_view import dump_view
 from fleet.core.views.planner_view import PlannerState, SubtaskEntry, planner_state
@@ -135,6 +135,12 @@ def test_the_planner_reads_what_is_left_of_the_budget(story: Story) -> None:
     assert planner_state(story.state, story.now)["budget"] == {"dollars_left": 7.5, "minutes_left": 56.7}
     free = Story(plan=plan_of("a"))
     assert planner_state(free.state, 0)["budget"] == {"dollars_left": None, "minutes_left": None}
+=======
+from fleet.core.views.planner_view import planner_state
+from fleet.core.views.incident_view import EVIDENCE, excerpt
+from fleet.core.views.run_view import run_word, status_view
+from tests.fleet.core.story import Story, plan_of
+>>>>>>> 7dc999e (core: let the corpus prove what views say of a run)
 
 
 def test_the_planner_reads_who_reported_since_it_was_last_asked() -> None:
@@ -156,52 +162,6 @@ def test_long_evidence_and_a_long_history_stay_bounded() -> None:
     (view,) = planner_state(story.state, story.now)["subtasks"]
     assert (view["attempts"], len(view["failures"])) == (21, 4)
     assert len(json.dumps(view)) < 20_000
-
-
-def test_a_status_has_at_least_the_keys_that_scripts_read(story: Story) -> None:
-    view = dump_view(status_view(story.state, story.now, alive=True))
-    assert set(view) >= STATUS_KEYS
-    assert set(view["agents"]) >= {"running", "peak"}
-    assert set(view["incidents"]) >= {"opened", "open", "closed", "recovered", "rate", "by_class", "by_strategy"}
-    assert set(view["tokens"]) == {"planner", "worker"}
-    assert set(view["tokens"]["worker"]) == {"calls", "input", "output", "cache_read", "cache_write"}
-    assert json.loads(json.dumps(view)) == view
-
-
-def test_the_counts_of_a_status_add_up(story: Story) -> None:
-    view = dump_view(status_view(story.state, story.now, alive=True))
-    assert sum(view["subtasks"].values()) == len(story.state.subtasks) == 13
-    incidents = view["incidents"]
-    rows = incidents["by_class"].values()
-    assert incidents["opened"] == sum(row["opened"] for row in rows) == 6
-    assert incidents["recovered"] + incidents["unrecovered"] == incidents["closed"] == 2
-    assert (incidents["open"], incidents["rate"]) == (4, 0)
-    assert (view["commits"], view["cost_dollars"]) == (1, 2.5)
-
-
-def test_a_rate_comes_with_its_denominator() -> None:
-    counts = dump_view(status_view(Story(plan=plan_of("a")).state, 0, alive=True))["incidents"]
-    assert (counts["rate"], counts["closed"], counts["by_class"], counts["by_strategy"]) == (None, 0, {}, {})
-
-
-def test_an_unknown_price_makes_the_cost_unknown_and_not_nothing(story: Story) -> None:
-    story.model_is_called("running", None)
-    assert status_view(story.state, story.now, alive=True).cost_dollars is None
-
-
-def test_a_result_branch_is_named_when_there_is_something_on_it() -> None:
-    story = Story(plan=plan_of("a", "b"))
-    assert status_view(story.state, 0, alive=True).result_branch is None
-    story.landed("a")
-    assert status_view(story.state, 0, alive=True).result_branch == "fleet/r"
-
-
-def test_no_one_works_in_a_run_without_an_engine() -> None:
-    story = Story(plan=plan_of("a"))
-    story.happens(f.WorkerStarted(at=0, subtask="a", number=1))
-    assert status_view(story.state, 0, alive=True).agents == AgentsView(running=1, peak=1, limit=16)
-    interrupted = status_view(story.state, 0, alive=False)
-    assert (interrupted.agents.running, interrupted.state) == (0, "interrupted")
 
 
 def test_one_word_says_how_a_run_is() -> None:
@@ -227,14 +187,25 @@ def test_one_word_says_how_a_run_is() -> None:
     assert seen == ["planning", "awaiting approval", "running", "paused", "over budget", "draining", "cancelled"]
 
 
-def test_a_subtask_shows_all_its_attempts_with_checks_and_failures(story: Story) -> None:
-    check = f.CheckRun(criterion="c", command="make test", passed=False, exit_code=2, output="1 failed")
-    story.happens(f.AttemptFailed(at=9, subtask="running", number=1, failure=failure(), report=REPORT, checks=(check,)))
-    spec = story.state.spec("running")
-    view = dump_view(subtask_view(story.state, spec, story.now))
-    assert json.loads(json.dumps(view)) == view
-    (attempt,) = view["attempts"]
-    assert attempt["checks"][0]["command"] == "make test"
-    assert attempt["failure"]["kind"] == "check"
-    assert attempt["report"]["summary"] == "did it"
-    assert [trouble["class"] for trouble in view["incidents"][0]["troubles"]] == ["check"]
+def test_evidence_is_cut_to_its_end_at_a_line() -> None:
+    assert excerpt("  short\n") == "short"
+    long = "".join(f"line {number}\n" for number in range(1000))
+    cut = excerpt(long)
+    assert len(cut) <= EVIDENCE + 2
+    assert cut.startswith("…\nline ")
+    assert cut.endswith("line 999")
+    assert len(excerpt("x" * 10**6)) == EVIDENCE + 2
+
+
+def test_a_status_lists_the_first_of_very_many_nodes() -> None:
+    story = Story(plan=plan_of("a"))
+    node = f.NodeConnected(at=0, node="", version="1", host="h", processors=4, memory_bytes=8, workers=4, checks=2)
+    story.happens(*(node.model_copy(update={"node": f"n{number:02}"}) for number in range(MOST_NODES + 3)))
+    lines = status_lines(status_view(story.state, 0.0, alive=True))
+    assert sum("at work" in line for line in lines) == MOST_NODES
+    assert any(line.strip() == "and 3 more: fleet status r --json" for line in lines)
+
+
+def test_a_plan_says_which_machine_a_subtask_needs() -> None:
+    lines = plan_lines(plan_of("x", labels=("gpu", "big")), ())
+    assert any("on a machine with gpu, big" in line for line in lines)
