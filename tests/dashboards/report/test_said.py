@@ -74,3 +74,7 @@ def test_where_no_one_said_anything_there_is_no_such_part() -> None:
     story = Story(plan=plan_of("a"))
     story.model_is_called("a")
     assert "What agents said" not in markdown(document(report_of(story)))
+
+
+def test_a_journal_without_facts_has_no_report() -> None:
+    assert report_data([], 0, alive=False) is None

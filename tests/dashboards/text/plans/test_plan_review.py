@@ -1,18 +1,20 @@
 """What a person is shown of a part of a plan before a yes or a no, and where nothing waits; tests/corpus has more."""
 
 from dashboards.text.plan_review import review_lines, waits_line
-from fleet.core.plans.limits import Policy, Reviewing
+from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from tests.dashboards.hostile import HOSTILE, problems
 from tests.fleet.core.story import WHO, Story, plan_of
 
 
-def story_of(*lines: str, by: Reviewing = "human") -> Story:
-    return Story(Policy(review=by == "human", reviewing=by), plan_of(*lines))
-
-
-def says(story: Story, *ids: str) -> None:
-    story.happens(f.PlanApproved(at=0, version=story.state.plan.version, by=WHO, subtasks=ids or None))
+def test_what_waits_is_named_with_its_reason_and_what_decides_it() -> None:
+    story = Story(Policy(review=True, reviewing="human"), plan_of("a", "b"))
+    story.happens(f.PlanApproved(at=0, version=0, by=WHO))
+    story.attempt_fails("a")
+    story.planner_answers(revise=[{"id": "a", "risk": "high"}])
+    assert waits_line(story.state) == (
+        "WAITING for your approval: a (its risk is high)  →  fleet approve r, or fleet reject r -m WHY"
+    )
 
 
 def test_a_part_is_shown_alone_and_what_undoes_the_plan_is_shown_with_it() -> None:
@@ -29,7 +31,7 @@ def test_a_part_is_shown_alone_and_what_undoes_the_plan_is_shown_with_it() -> No
 
 
 def test_a_run_without_pending_subtasks_says_so() -> None:
-    assert review_lines(story_of("a", by="none").state)[-1] == "Nothing is waiting for approval."
+    assert review_lines(Story(plan=plan_of("a")).state)[-1] == "Nothing is waiting for approval."
 
 
 def test_hostile_text_steers_no_terminal() -> None:
