@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import pytest
+
 from chaos.errors import RUNS, cost, costs, given_run
 from chaos.raising import Place, called
 from fleet.core.state import facts as f

@@ -16,60 +16,18 @@ from fleet.runs.run_folder import RunFolder
 from tests.fleet.processes import LIMIT_S, clean_environment
 from tests.fleet.program import fleet, left_run
 
-VERBS = (
-    ["plan"],
-    ["run"],
-    ["resume"],
-    ["limits"],
-    ["rehearse"],
-    ["watch"],
-    ["runs"],
-    ["status"],
-    ["show"],
-    ["logs"],
-    ["diff"],
-    ["approve"],
-    ["reject"],
-    ["pause"],
-    ["cancel"],
-    ["tell"],
-    ["retry"],
-    ["answer"],
-    ["merge"],
-    ["tend"],
-    ["pr"],
-    ["metrics"],
-    ["commits"],
-    ["report"],
-    ["trace"],
-    ["audit"],
-    ["doctor"],
-    ["try"],
-    ["init"],
-    ["notify", "test"],
-    ["notify", "list"],
-    ["notify", "watch"],
-    ["web"],
-    ["simulate"],
-    ["acp"],
-    ["mcp"],
-    ["node"],
-    ["nodes"],
-    ["clean"],
-    ["config", "show"],
-    ["plans", "show"],
-    ["plans", "check"],
-    ["plans", "diff"],
-    ["plans", "graph"],
-    ["plans", "list"],
-    ["plans", "save"],
-    ["plans", "edit"],
-    ["explain-policy"],
-    ["completion"],
-    ["help"],
-    ["version"],
-)
+VERBS = [
+    verb.split()
+    for verb in (
+        "plan, run, resume, limits, rehearse, watch, runs, status, show, logs, diff, approve, reject, pause, "
+        "cancel, tell, retry, answer, merge, tend, pr, metrics, commits, report, trace, audit, doctor, try, init, "
+        "notify test, notify list, notify watch, web, simulate, acp, mcp, node, nodes, clean, config show, plans "
+        "show, plans check, plans diff, plans graph, plans list, plans save, plans edit, explain-policy, "
+        "completion, help, version"
+    ).split(", ")
+]
 QUICK = (["run"], ["status"], ["mcp"])
+"""Three verbs whose help `make test` prints, too; the others are thorough."""
 HEAVY = {"anthropic", "textual", "git", "prometheus_client", "aiohttp", "acp", "mcp", "mcp_types"}
 LOADED = """
 import sys
@@ -96,12 +54,6 @@ def test_a_run_is_printed_line_by_line_where_there_is_no_screen(run: RunFolder, 
     assert "landed docs (1 of 2)" in watched.stdout
     assert "QUESTION   q1" in watched.stdout, "how it stands comes last"
     assert "\x1b" not in watched.stdout
-
-
-def test_each_fact_is_a_line_for_a_script(run: RunFolder, tmp_path: Path) -> None:
-    watched = fleet("watch", "shop-1", "--json", cwd=tmp_path).stdout.splitlines()
-    with Journal(run.journal) as journal:
-        assert [f.FACT.validate_json(line) for line in watched] == [fact for _, fact in journal.facts()]
 
 
 def test_a_replay_as_text_tells_the_same(run: RunFolder, tmp_path: Path) -> None:
@@ -195,25 +147,6 @@ def test_a_damaged_run_is_exit_code_3_with_a_word_and_no_traceback(tmp_path: Pat
 
 
 # ---- looking ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["runs"], ["status", "shop-1"], ["show", "api", "--run", "shop-1"], ["limits", "--run", "shop-1"]],
-    ids=" ".join,
-)
-def test_what_a_verb_says_in_words_and_in_json_is_harmless(
-    tmp_path: Path, run: RunFolder, arguments: list[str]
-) -> None:
-    assert not run.alive
-    said = fleet(*arguments, cwd=tmp_path)
-    assert (said.returncode, said.stderr) == (0, "")
-    assert "\x1b" not in said.stdout
-    assert "\x07" not in said.stdout
-    shown = fleet(*arguments, "--json", cwd=tmp_path)
-    assert (shown.returncode, shown.stderr) == (0, "")
-    assert json.loads(shown.stdout)
-    assert "\x1b" not in shown.stdout
 
 
 def test_the_only_run_is_the_one_that_is_meant(tmp_path: Path, run: RunFolder) -> None:

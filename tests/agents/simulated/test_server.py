@@ -64,16 +64,6 @@ async def test_a_model_that_is_not_listed_is_not_found(connect: Connect) -> None
     assert "claude-bygone-1" in str(error)
 
 
-async def test_what_the_newest_models_refuse_is_refused(connect: Connect) -> None:
-    async with connect(CLAIM) as client:
-        prefill = await refusal(client, [*worker_messages(), {"role": "assistant", "content": "{"}])
-        forced = await refusal(client, worker_messages(), tool_choice={"type": "any"})
-        empty = await refusal(client, [])
-    assert "prefill" in str(prefill)
-    assert "forcing" in str(forced)
-    assert {prefill.status_code, forced.status_code, empty.status_code} == {400}
-
-
 async def test_tool_calls_and_results_must_match(connect: Connect) -> None:
     async with connect(CLAIM) as client:
         message = await client.ask(worker_messages(), WORKER_TOOLS)

@@ -9,7 +9,7 @@ import pytest
 
 from fleet.core.state.facts import Failure, Report
 from fleet.ports.agents import WorkerBrief
-from tests.agents.conftest import KEY, FakeMeter, FolderWorkspace, Script, agents_for, fails, raw, says, text, use
+from tests.agents.conftest import KEY, FakeMeter, FolderWorkspace, Script, agents_for, fails, says, text, use
 
 pytestmark = pytest.mark.anyio
 DONE = says(use("report", {"status": "done", "summary": "greeted"}, id="toolu_9"))
@@ -123,16 +123,6 @@ async def test_a_limit_is_waited_out_and_costs_nothing_but_time(
     assert len(meter.uses) == 1
 
 
-async def test_a_service_that_stays_down_is_a_transient_failure_after_so_many_tries(
-    model: Script, tmp_path: Path, brief: WorkerBrief, workspace: FolderWorkspace, meter: FakeMeter
-) -> None:
-    model.will(raw(b"<html>down</html>", status=503))
-    outcome = await attempt(model, tmp_path, brief, workspace, meter)
-    assert isinstance(outcome, Failure)
-    assert outcome.kind == "transient"
-    assert len(model.asked) == 3
-
-
 async def test_a_wrong_key_fails_at_once(
     model: Script, tmp_path: Path, brief: WorkerBrief, workspace: FolderWorkspace, meter: FakeMeter
 ) -> None:
@@ -153,16 +143,6 @@ async def test_a_model_that_the_planner_made_up_is_the_subtasks_failure(
     assert isinstance(outcome, Failure)
     assert outcome.kind == "other"
     assert "claude-nine" in outcome.summary
-
-
-async def test_no_call_is_made_when_the_budget_is_spent(
-    model: Script, tmp_path: Path, brief: WorkerBrief, workspace: FolderWorkspace
-) -> None:
-    model.will(says(use("bash", {"command": "true"})))
-    outcome = await attempt(model, tmp_path, brief, workspace, FakeMeter(calls=2))
-    assert isinstance(outcome, Failure)
-    assert outcome.kind == "spent"
-    assert len(model.asked) == 2
 
 
 async def test_the_transcript_holds_the_attempt_without_the_key(

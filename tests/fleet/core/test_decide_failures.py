@@ -86,19 +86,6 @@ def test_everything_else_goes_to_the_planner_at_once(kind: f.FailureKind) -> Non
     assert story.status("docs") == "running"
 
 
-def test_the_planner_tries_another_way_with_guidance() -> None:
-    story = planned("api")
-    story.attempt_fails("api")
-    story.planner_answers(retry=[{"id": "api", "guidance": "use the other parser", "model": "opus"}])
-    attempt = story.current("api")
-    assert (attempt.number, attempt.strategy, attempt.guidance, attempt.model) == (
-        2,
-        "alternative",
-        "use the other parser",
-        "opus",
-    )
-
-
 def test_a_split_recovers_what_it_replaced_when_all_parts_have_landed() -> None:
     story = planned("api", "web needs api")
     story.attempt_fails("api", "too_complex")

@@ -168,25 +168,6 @@ def test_the_next_engine_continues_where_a_drained_one_stopped() -> None:
     assert story.state.seconds(1005) == 15
 
 
-def test_a_plan_of_the_planner_waits_for_approval_where_that_is_wanted() -> None:
-    story = Story(Policy(review=True))
-    story.planner_plans("a")
-    story.time_passes(100_000)
-    assert story.status("a") == "ready"
-    assert not story.state.ended
-    story.happens(f.PlanApproved(at=story.now, version=1, by="ada"))
-    assert story.status("a") == "running"
-
-
-def test_what_the_planner_adds_later_needs_no_second_approval() -> None:
-    story = Story(Policy(review=True))
-    story.planner_plans("a", "b")
-    story.happens(f.PlanApproved(at=0, version=1, by="ada"))
-    story.attempt_fails("a")
-    story.planner_answers(add=plan_of("c").subtasks, drop=[{"id": "a", "why": "w"}])
-    assert story.status("c") == "running"
-
-
 def test_raised_limits_hold_from_then_on() -> None:
     story = Story(Policy(workers=1), plan_of("a", "b", "c"))
     story.happens(f.LimitsChanged(at=0, by="ada", workers=3))

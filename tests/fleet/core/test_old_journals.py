@@ -7,7 +7,6 @@ from typing import get_args
 import pytest
 
 from fleet.core.history.evolve import evolve
-from fleet.core.plans.plan import Plan
 from fleet.core.state.facts import FACT, Fact
 from fleet.core.state.state import RunState
 from fleet.core.state.status import statuses
@@ -100,61 +99,6 @@ def test_the_old_run_is_where_it_was(old: RunState) -> None:
         "the checkout is dirty; the run starts from HEAD",
         "the result branch could not be moved: fleet/shop-1a2b is checked out",
     )
-
-
-def test_the_old_plan_is_what_it_was(old: RunState) -> None:
-    assert [(version.plan.version, version.by, version.why) for version in old.versions] == [
-        (1, "planner", "a first plan"),
-        (2, "planner", "api is two things"),
-        (3, "planner", "less is enough"),
-    ]
-    needs = {subtask.id: subtask.depends_on for subtask in old.plan.subtasks}
-    assert needs == {
-        "schema": (),
-        "api": ("schema",),
-        "docs": (),
-        "extra": (),
-        "read": ("schema",),
-        "write": ("read", "schema"),
-    }
-    assert old.spec("extra").goal == "Build less."
-    assert old.spec("api").parameters == {"port": 8080}
-    assert (old.policy.workers, old.policy.budget_minutes, old.policy.budget_dollars) == (8, 90, 5)
-    assert isinstance(Plan.model_validate(old.plan.model_dump(mode="json")), Plan)
-
-
-def test_the_old_attempts_are_the_same(old: RunState) -> None:
-    attempts = {
-        (id_, attempt.number): (attempt.strategy, attempt.failure.kind if attempt.failure else None, attempt.landed)
-        for id_, subtask in old.subtasks.items()
-        for attempt in subtask.attempts
-    }
-    assert attempts == {
-        ("schema", 1): ("first", None, "1" * 40),
-        ("docs", 1): ("first", "empty", None),
-        ("api", 1): ("first", "transient", None),
-        ("api", 2): ("retry", "check", None),
-        ("read", 1): ("split", "integration", None),
-        ("read", 2): ("human", None, None),
-    }
-    assert old.subtasks["api"].attempts[1].commit == "d" * 40
-
-
-def test_the_old_incidents_and_questions_are_counted_as_they_were(old: RunState) -> None:
-    assert [(i.subtask, i.kind, len(i.troubles), i.recovered, i.strategy) for i in old.incidents] == [
-        ("docs", "empty", 1, False, None),
-        ("api", "transient", 2, False, None),
-        ("read", "integration", 1, False, "human"),
-    ]
-    assert {question.id: (question.about, question.answer) for question in old.questions.values()} == {
-        "q1": (None, "8080"),
-        "q2": ("read", "retry mind the port"),
-    }
-
-
-def test_the_old_money_is_counted(old: RunState) -> None:
-    assert old.spent.dollars == 0.75
-    assert {role: spend.usage.total for role, spend in old.spend.items()} == {"planner": 165, "worker": 30}
 
 
 def test_an_old_run_can_be_looked_at_and_gone_on_with(old: RunState) -> None:

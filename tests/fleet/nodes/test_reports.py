@@ -18,13 +18,6 @@ def followed(since: int = 0) -> Reports:
     return reports
 
 
-def test_an_order_begins_is_worked_on_and_is_reported() -> None:
-    reports = followed()
-    events: list[NumberedEvent] = [Began(), Worked(), REPORT]
-    for number, event in enumerate(events):
-        reports.take(KEY, number, event)
-
-
 @pytest.mark.parametrize(("since", "events"), [(0, [REPORT]), (1, [Worked(), REPORT]), (1, [REPORT]), (2, [REPORT])])
 def test_what_was_followed_before_goes_on_where_it_was(since: int, events: list[NumberedEvent]) -> None:
     reports = followed(since)

@@ -5,16 +5,6 @@ import pytest
 from fleet.core.base import ids
 
 
-@pytest.mark.parametrize("name", ["a", "api-2", "v1.2_x", "A" * 64])
-def test_a_slug_is_safe_as_a_ref_and_a_file_name(name: str) -> None:
-    assert ids.is_slug(name)
-
-
-@pytest.mark.parametrize("name", ["", "-a", "a.", "a..b", "a.lock", "a b", "a/b", "ä", "a" * 65])
-def test_what_a_ref_or_a_file_name_may_not_be_is_not_a_slug(name: str) -> None:
-    assert not ids.is_slug(name)
-
-
 @pytest.mark.parametrize(
     ("title", "name"),
     [

@@ -65,7 +65,8 @@ def test_the_printed_deployment_plan_loads_unchanged() -> None:
         workers=frozenset({"test-runner", "db-manager", "k8s-deployer"}), checks=frozenset({"all_tests_pass"})
     )
     plan = good(DEPLOYMENT, known)
-    assert plan.ids == ("step-1", "step-2", "step-3")
+    assert (plan.plan_id, plan.ids) == ("deploy-auth-service-v2.1.4", ("step-1", "step-2", "step-3"))
+    assert plan.goal == "Deploy authentication service update to production"
     assert plan.rollback_plan == "rollback-auth-service-v2.1.3"
     assert (plan.risk_level, plan.estimated_duration) == ("medium", "15 minutes")
     first, second, third = plan.subtasks
@@ -73,7 +74,7 @@ def test_the_printed_deployment_plan_loads_unchanged() -> None:
     assert [(c.criterion, c.run, c.fails_before) for c in first.acceptance] == [("all_tests_pass", None, False)]
     assert [c.criterion for c in second.acceptance] == ["worker_succeeded"]
     assert third.parameters == {"service": "auth-service", "version": "v2.1.4", "strategy": "blue_green"}
-    assert third.depends_on == ("step-2",)
+    assert (third.worker, third.depends_on) == ("k8s-deployer", ("step-2",))
 
 
 def test_a_plan_that_was_written_reads_back_as_itself() -> None:

@@ -5,7 +5,6 @@ import pytest
 from fleet.core.plans.limits import Policy, Reviewing, ReviewRules
 from fleet.core.plans.plan import Estimate, Plan
 from fleet.core.policy.requests import (
-    awaits_approval,
     fact_of,
     is_being_revised,
     may_overlap,
@@ -17,7 +16,6 @@ from fleet.core.policy.requests import (
 )
 from fleet.core.state import facts as f
 from fleet.core.views.planner_view import planner_state
-from fleet.core.views.run_view import run_word, status_view
 from tests.fleet.core.story import WHO, Story, plan_of
 
 
@@ -135,10 +133,6 @@ def test_without_a_reviewer_a_run_that_only_waits_ends_and_can_continue() -> Non
     assert story.status("b") == "running"
 
 
-def test_without_review_nothing_waits() -> None:
-    assert reviewed("a", by="none", a="high").status("a") == "running"
-
-
 @pytest.mark.parametrize(
     ("update", "rules", "said"),
     [
@@ -221,25 +215,6 @@ def test_a_late_verdict_counts_when_the_run_continues() -> None:
     story.happens(f.RunEnded(at=0, ending="cancelled", why="no"))
     late = f.PlanApproved(at=0, version=0, by=WHO)
     assert request_problem(story.state, late) == "r has already ended (cancelled)"
-
-
-def test_a_status_shows_who_approved_what_when_and_in_which_version() -> None:
-    story = reviewed("a", "b", b="high")
-    story.now = 5.0
-    says(story, "b")
-    reviews = status_view(story.state, 5.0, alive=True).reviews
-    assert [(one.by, one.subtasks, one.version, one.automatic) for one in reviews] == [
-        ("the review rules", ("a",), 0, True),
-        (WHO, ("b",), 0, False),
-    ]
-
-
-def test_a_run_that_does_something_is_not_said_to_await_approval() -> None:
-    story = reviewed("a", "b", b="high")
-    assert run_word(story.state, 0, alive=True) == "running"
-    story.landed("a")
-    assert awaits_approval(story.state)
-    assert run_word(story.state, 0, alive=True) == "awaiting approval"
 
 
 def test_the_fact_of_an_approval_of_all_names_what_it_is_about() -> None:

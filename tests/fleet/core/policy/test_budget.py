@@ -6,7 +6,6 @@ from fleet.core.base.usage import Cost
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.budget import refusal, run_budgets
 from fleet.core.state import facts as f
-from fleet.core.views.base_view import dump_view
 from fleet.core.views.planner_view import planner_state
 from fleet.core.views.run_view import run_word, status_view
 from tests.fleet.core.story import Story, plan_of
@@ -140,14 +139,3 @@ def test_an_engine_that_said_goodbye_leaves_only_the_calls_it_broke_off_in_doubt
     story.happens(f.EngineStarted(at=0, epoch=2, pid=2, host="here", version="1"))
     assert story.state.doubt == CALL
     assert status_view(story.state, 0, alive=True).cost_in_doubt == CALL
-
-
-def test_costs_are_shown_by_role_and_budgets_with_what_remains() -> None:
-    story = Story(Policy(budget_dollars=1.0, budget_tokens=1000), plan_of("a"))
-    story.model_is_called("a", 0.25)
-    view = dump_view(status_view(story.state, 0, alive=True))
-    assert view["cost_by_role"] == {"planner": 0.0, "worker": 0.25}
-    assert view["budget"] == {
-        "dollars": {"limit": 1.0, "left": 0.75},
-        "tokens": {"limit": 1000, "left": 989},
-    }

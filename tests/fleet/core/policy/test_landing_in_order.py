@@ -55,9 +55,3 @@ def test_a_run_without_a_result_branch_ends_as_landed_and_publishes_nothing() ->
     played.work_is_done("a")
     played.batch_lands()
     assert (played.state.ending, played.state.published, played.effects()) == ("landed", None, ())
-
-
-def test_elsewhere_the_first_one_that_is_done_lands_first() -> None:
-    played = Story(Policy(), plan_of("a", "b"))
-    played.work_is_done("b")
-    assert members(played) == [["b"]]

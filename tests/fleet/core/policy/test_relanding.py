@@ -47,12 +47,3 @@ def test_where_a_result_is_landed_again_a_red_tree_is_resolved_like_a_conflict(
     else:
         assert (played.current("a").strategy, played.current("a").guidance) == ("resolve", RESOLVE_GUIDANCE[kind])
         assert not played.facts_of(f.PlannerCalled)
-
-
-def test_elsewhere_a_red_tree_goes_to_the_planner() -> None:
-    played = Story(Policy(publishes=False), plan_of("a"))
-    played.work_is_done("a")
-    [batch] = played.state.landing.open_batches
-    out = f.Ejected(subtask="a", attempt=1, failure=failure("integration"))
-    played.happens(f.BatchTested(at=0, number=batch.number, tip=played.state.tip, ejected=(out,)))
-    assert played.of("a").remedy == "planner"

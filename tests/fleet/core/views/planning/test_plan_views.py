@@ -1,17 +1,12 @@
 """Plans as people and scripts read them: the difference between two versions, and parameters."""
 
 from fleet.core.plans.parameters import Parameter
-<<<<<<< HEAD
-from fleet.core.views.plan_views import graph_view, parameter_view
-from tests.fleet.core.story import plan_of
-=======
 from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.views.plan_views import parameter_view, plan_diff, version_diffs
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import Story, plan_of
 
 BEFORE = plan_of("schema", "api needs schema")
->>>>>>> 7dc999e (core: let the corpus prove what views say of a run)
 
 
 def with_subtask(plan: Plan, id_: str, **fields: object) -> Plan:
