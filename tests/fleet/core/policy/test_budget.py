@@ -30,6 +30,7 @@ def test_tokens_are_a_budget_of_their_own() -> None:
     story = Story(Policy(budget_tokens=1000), plan_of("a"))
     assert why(story) is None
     story.model_is_called("a", None)
+    assert next(run_budgets(story.state, 0)).remaining == 1000 - 11
     assert why(story) == "spent: the run's budget of 1,000 tokens does not cover another call"
 
 
