@@ -12,6 +12,7 @@ from textual.widgets import Input
 
 from dashboards.terminal.app import FleetApp
 from dashboards.terminal.listing import Listing
+from dashboards.terminal.main_screen import MainScreen
 from dashboards.terminal.subtask_screen import SubtaskScreen
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
